@@ -1,0 +1,307 @@
+"""Views of v2 batches: look at a header and patch it where it lies, without copying the batch."""
+
+from collections.abc import Iterator
+from typing import cast
+
+from pyspark_klog.records import layout as at
+from pyspark_klog.records.checksums import crc32c
+from pyspark_klog.records.compression import (
+    DEFAULT_MAX_DECOMPRESSED_BYTES,
+    Codec,
+    codec_of,
+    decompress,
+)
+from pyspark_klog.records.errors import CorruptRecords
+from pyspark_klog.records.layout import Buffer
+from pyspark_klog.records.record import Record, TimestampType
+from pyspark_klog.records.record_section import read_records, wrap_int64
+
+
+class BatchView:
+    """One v2 batch at ``position`` of a buffer (bytes, bytearray, memoryview or mmap).
+
+    Making one checks that the whole batch lies before ``end`` and is of format v2 (CorruptRecords);
+    its CRC and records are checked only on demand. Fields are read when asked for, so a patch is
+    seen at once. The ``set_*`` methods need a writable buffer; they make the CRC anew where it
+    covers the field.
+    """
+
+    __slots__ = ("_buffer", "position", "size_bytes")
+
+    def __init__(self, buffer: Buffer, position: int = 0, end: int | None = None) -> None:
+        available = (len(buffer) if end is None else end) - position
+        if available < at.BATCH_HEADER_BYTES:
+            raise CorruptRecords(
+                f"the header of a batch takes {at.BATCH_HEADER_BYTES} bytes, "
+                f"at byte {position} only {max(available, 0)} are left"
+            )
+        magic = at.INT8.unpack_from(buffer, position + at.MAGIC_AT)[0]
+        if magic != at.MAGIC_V2:
+            raise CorruptRecords(f"the batch at byte {position} has magic {magic}, expected 2")
+        length: int = at.INT32.unpack_from(buffer, position + at.BATCH_LENGTH_AT)[0]
+        if not at.MIN_BATCH_LENGTH <= length <= available - at.LOG_OVERHEAD_BYTES:
+            raise CorruptRecords(
+                f"the batch at byte {position} gives its length as {length}, expected "
+                f"{at.MIN_BATCH_LENGTH} to {available - at.LOG_OVERHEAD_BYTES}"
+            )
+        self._buffer = buffer
+        self.position = position
+        self.size_bytes = at.LOG_OVERHEAD_BYTES + length
+
+    def __repr__(self) -> str:
+        return (
+            f"BatchView(position={self.position}, size_bytes={self.size_bytes}, "
+            f"base_offset={self.base_offset}, last_offset={self.last_offset}, "
+            f"record_count={self.record_count}, codec={self.attributes & at.CODEC_MASK})"
+        )
+
+    # --- the header's fields ---------------------------------------------------------------------
+    def _int64(self, field_at: int) -> int:
+        return cast(int, at.INT64.unpack_from(self._buffer, self.position + field_at)[0])
+
+    def _int32(self, field_at: int) -> int:
+        return cast(int, at.INT32.unpack_from(self._buffer, self.position + field_at)[0])
+
+    def _int16(self, field_at: int) -> int:
+        return cast(int, at.INT16.unpack_from(self._buffer, self.position + field_at)[0])
+
+    @property
+    def base_offset(self) -> int:
+        return self._int64(at.BASE_OFFSET_AT)
+
+    @property
+    def batch_length(self) -> int:
+        """Bytes after the length field: ``size_bytes`` less 12."""
+        return self._int32(at.BATCH_LENGTH_AT)
+
+    @property
+    def partition_leader_epoch(self) -> int:
+        return self._int32(at.LEADER_EPOCH_AT)
+
+    @property
+    def magic(self) -> int:
+        return at.MAGIC_V2
+
+    @property
+    def crc(self) -> int:
+        """The stored CRC-32C, unsigned."""
+        return cast(int, at.UINT32.unpack_from(self._buffer, self.position + at.CRC_AT)[0])
+
+    @property
+    def attributes(self) -> int:
+        return self._int16(at.ATTRIBUTES_AT)
+
+    @property
+    def codec(self) -> Codec:
+        """Raises UnsupportedCodec for a number that names none."""
+        return codec_of(self.attributes)
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        if self.attributes & at.TIMESTAMP_TYPE_BIT:
+            return TimestampType.LOG_APPEND_TIME
+        return TimestampType.CREATE_TIME
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & at.TRANSACTIONAL_BIT)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & at.CONTROL_BIT)
+
+    @property
+    def has_delete_horizon(self) -> bool:
+        """If set, ``base_timestamp_ms`` is the time at which tombstones may go (KIP-534)."""
+        return bool(self.attributes & at.DELETE_HORIZON_BIT)
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        return self.base_timestamp_ms if self.has_delete_horizon else None
+
+    @property
+    def last_offset_delta(self) -> int:
+        return self._int32(at.LAST_OFFSET_DELTA_AT)
+
+    @property
+    def last_offset(self) -> int:
+        return wrap_int64(self.base_offset + self.last_offset_delta)
+
+    @property
+    def next_offset(self) -> int:
+        return wrap_int64(self.last_offset + 1)
+
+    @property
+    def base_timestamp_ms(self) -> int:
+        """What the records' timestamps count from; the delete horizon if there is one."""
+        return self._int64(at.BASE_TIMESTAMP_AT)
+
+    @property
+    def max_timestamp_ms(self) -> int:
+        """Largest timestamp of the records; under log append time, that of each of them."""
+        return self._int64(at.MAX_TIMESTAMP_AT)
+
+    @property
+    def producer_id(self) -> int:
+        return self._int64(at.PRODUCER_ID_AT)
+
+    @property
+    def producer_epoch(self) -> int:
+        return self._int16(at.PRODUCER_EPOCH_AT)
+
+    @property
+    def base_sequence(self) -> int:
+        return self._int32(at.BASE_SEQUENCE_AT)
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the last record, -1 without sequences; 0 follows 2^31 - 1."""
+        base = self.base_sequence
+        if base == at.NO_SEQUENCE:
+            return at.NO_SEQUENCE
+        return add_to_sequence(base, self.last_offset_delta)
+
+    @property
+    def record_count(self) -> int:
+        """As the header says; 0 for a batch that compaction emptied."""
+        return self._int32(at.RECORD_COUNT_AT)
+
+    # --- the CRC ---------------------------------------------------------------------------------
+    def compute_crc(self) -> int:
+        """The CRC-32C that the bytes should carry."""
+        with (
+            memoryview(self._buffer) as view,
+            view[self.position + at.CRC_START_AT : self.position + self.size_bytes] as covered,
+        ):
+            return crc32c(covered)
+
+    def is_crc_valid(self) -> bool:
+        return self.crc == self.compute_crc()
+
+    def check_crc(self) -> None:
+        """Raise CorruptRecords unless the CRC fits."""
+        computed = self.compute_crc()
+        if self.crc != computed:
+            raise CorruptRecords(
+                f"the batch at byte {self.position} (base offset {self.base_offset}) carries "
+                f"CRC {self.crc:#010x}, its bytes give {computed:#010x}"
+            )
+
+    # --- patches in place ------------------------------------------------------------------------
+    def set_base_offset(self, base_offset: int) -> None:
+        """Not covered by the CRC."""
+        at.INT64.pack_into(self._writable(), self.position + at.BASE_OFFSET_AT, base_offset)
+
+    def set_last_offset(self, last_offset: int) -> None:
+        """Move the batch so that it ends with ``last_offset``; not covered by the CRC."""
+        self.set_base_offset(last_offset - self.last_offset_delta)
+
+    def set_partition_leader_epoch(self, leader_epoch: int) -> None:
+        """Not covered by the CRC."""
+        at.INT32.pack_into(self._writable(), self.position + at.LEADER_EPOCH_AT, leader_epoch)
+
+    def set_max_timestamp(self, timestamp_ms: int, timestamp_type: TimestampType) -> None:
+        """Set both and make the CRC anew, unless nothing changes. v2 always has a type."""
+        if timestamp_type is TimestampType.NO_TIMESTAMP:
+            raise ValueError("a v2 batch has a timestamp type: CREATE_TIME or LOG_APPEND_TIME")
+        if timestamp_type is self.timestamp_type and timestamp_ms == self.max_timestamp_ms:
+            return
+        attributes = self.attributes & ~at.TIMESTAMP_TYPE_BIT
+        if timestamp_type is TimestampType.LOG_APPEND_TIME:
+            attributes |= at.TIMESTAMP_TYPE_BIT
+        target = self._writable()
+        at.INT16.pack_into(target, self.position + at.ATTRIBUTES_AT, attributes)
+        at.INT64.pack_into(target, self.position + at.MAX_TIMESTAMP_AT, timestamp_ms)
+        self.update_crc()
+
+    def set_producer_state(
+        self, producer_id: int, producer_epoch: int, base_sequence: int, *, is_transactional: bool
+    ) -> None:
+        """Give a batch to a producer (a client does so just before it sends); new CRC."""
+        target = self._writable()
+        attributes = self.attributes & ~at.TRANSACTIONAL_BIT
+        if is_transactional:
+            attributes |= at.TRANSACTIONAL_BIT
+        at.INT16.pack_into(target, self.position + at.ATTRIBUTES_AT, attributes)
+        at.INT64.pack_into(target, self.position + at.PRODUCER_ID_AT, producer_id)
+        at.INT16.pack_into(target, self.position + at.PRODUCER_EPOCH_AT, producer_epoch)
+        at.INT32.pack_into(target, self.position + at.BASE_SEQUENCE_AT, base_sequence)
+        self.update_crc()
+
+    def update_crc(self) -> None:
+        """Store the CRC that fits the bytes as they are now."""
+        at.UINT32.pack_into(self._writable(), self.position + at.CRC_AT, self.compute_crc())
+
+    def _writable(self) -> bytearray | memoryview:
+        """The buffer; struct raises TypeError when it cannot be written to."""
+        return cast(bytearray | memoryview, self._buffer)
+
+    # --- what is inside --------------------------------------------------------------------------
+    def to_bytes(self) -> bytes:
+        """A copy of the whole batch."""
+        with memoryview(self._buffer) as view:
+            return bytes(view[self.position : self.position + self.size_bytes])
+
+    def records_section(self, max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> bytes | bytearray:
+        """The records, inflated if need be; ``max_bytes`` bounds what inflating may give."""
+        with (
+            memoryview(self._buffer) as view,
+            view[self.position + at.RECORDS_AT : self.position + self.size_bytes] as section,
+        ):
+            codec = self.codec
+            if codec is Codec.NONE:
+                return bytes(section)
+            return decompress(codec, section, magic=at.MAGIC_V2, max_bytes=max_bytes)
+
+    def records(self, max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> Iterator[Record]:
+        """The records in order; the CRC is not checked, everything else is.
+
+        Raises CorruptRecords, UnsupportedCodec or DecompressedTooLarge, before the first record or
+        at the damaged one. Under log append time each record has the batch's max timestamp. As in
+        Kafka, a batch whose count is 0 has no records, whatever bytes follow its header; and sums
+        of base and delta wrap around as 64-bit numbers do.
+        """
+        count = self.record_count
+        if count == 0:
+            return iter(())
+        timestamp_type = self.timestamp_type
+        return read_records(
+            self.records_section(max_bytes),
+            count,
+            base_offset=self.base_offset,
+            base_timestamp_ms=self.base_timestamp_ms,
+            timestamp_type=timestamp_type,
+            log_append_time_ms=self.max_timestamp_ms,
+        )
+
+
+def add_to_sequence(sequence: int, increment: int) -> int:
+    """``sequence`` moved on by ``increment``; 0 follows 2^31 - 1."""
+    return (sequence + increment) & at.INT32_MAX
+
+
+def split_batches(
+    buffer: Buffer, start: int = 0, end: int | None = None, *, allow_partial: bool = False
+) -> Iterator[BatchView]:
+    """Walk the v2 batches of ``buffer[start:end]``, checking magic and lengths.
+
+    Raises CorruptRecords at what is no batch. A last batch that is cut off by the end raises too,
+    unless ``allow_partial``: then it ends the walk (replies of Fetch may end so).
+    """
+    position = start
+    stop = len(buffer) if end is None else end
+    while position < stop:
+        if allow_partial and is_cut_off(buffer, position, stop):
+            return
+        batch = BatchView(buffer, position, stop)
+        yield batch
+        position += batch.size_bytes
+
+
+def is_cut_off(buffer: Buffer, position: int, end: int) -> bool:
+    """Whether an entry of any format starts at ``position`` but does not end by ``end``."""
+    available = end - position
+    if available < at.UP_TO_MAGIC_BYTES:
+        return True
+    size: int = at.INT32.unpack_from(buffer, position + at.SIZE_AT)[0]
+    return size > available - at.LOG_OVERHEAD_BYTES

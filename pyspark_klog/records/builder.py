@@ -1,0 +1,231 @@
+"""Build v2 batches record by record: for clients, control records, coordinators and tools."""
+
+from collections.abc import Sequence
+
+from pyspark_klog.records.batch import BatchView
+from pyspark_klog.records.compression import Codec, compress
+from pyspark_klog.records.errors import BatchTooLarge, InvalidRecords
+from pyspark_klog.records.layout import (
+    BATCH_HEADER,
+    BATCH_HEADER_BYTES,
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    INT32_MAX,
+    INT64_MAX,
+    LOG_OVERHEAD_BYTES,
+    MAGIC_V2,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP_MS,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+)
+from pyspark_klog.records.record import TimestampType
+from pyspark_klog.records.record_section import append_record, record_size, wrap_int64
+
+
+class BatchBuilder:
+    """Collects records and writes them as one v2 batch.
+
+    ``max_bytes`` bounds :attr:`size_bytes`, which counts uncompressed. ``log_append_time_ms`` is
+    needed with LOG_APPEND_TIME: every record then has that timestamp. ``delete_horizon_ms`` sets
+    the bit of that name and the time (KIP-534).
+    """
+
+    def __init__(
+        self,
+        base_offset: int = 0,
+        codec: Codec = Codec.NONE,
+        timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+        *,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+        base_sequence: int = NO_SEQUENCE,
+        is_transactional: bool = False,
+        is_control: bool = False,
+        partition_leader_epoch: int = NO_LEADER_EPOCH,
+        max_bytes: int | None = None,
+        log_append_time_ms: int | None = None,
+        delete_horizon_ms: int | None = None,
+        compression_level: int | None = None,
+    ) -> None:
+        if timestamp_type is TimestampType.NO_TIMESTAMP:
+            raise ValueError("a v2 batch has a timestamp type: CREATE_TIME or LOG_APPEND_TIME")
+        if (timestamp_type is TimestampType.LOG_APPEND_TIME) != (log_append_time_ms is not None):
+            raise ValueError("log_append_time_ms goes with LOG_APPEND_TIME, and only with it")
+        self.base_offset = base_offset
+        self.codec = codec
+        self.timestamp_type = timestamp_type
+        self.record_count = 0
+        self._producer = (producer_id, producer_epoch, base_sequence)
+        self._leader_epoch = partition_leader_epoch
+        self._log_append_time_ms = log_append_time_ms
+        self._compression_level = compression_level
+        self._max_bytes = max_bytes
+        self._base_timestamp_ms = delete_horizon_ms
+        self._max_timestamp_ms = NO_TIMESTAMP_MS
+        self._last_offset = base_offset - 1
+        self._section = bytearray()
+        self._attributes = (
+            codec
+            | (TIMESTAMP_TYPE_BIT if log_append_time_ms is not None else 0)
+            | (TRANSACTIONAL_BIT if is_transactional else 0)
+            | (CONTROL_BIT if is_control else 0)
+            | (DELETE_HORIZON_BIT if delete_horizon_ms is not None else 0)
+        )
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the batch so far, uncompressed; 61 without a record."""
+        return BATCH_HEADER_BYTES + len(self._section)
+
+    @property
+    def next_offset(self) -> int:
+        """The offset that the next record gets unless it brings its own."""
+        return self._last_offset + 1
+
+    def has_room_for(
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp_ms: int,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+    ) -> bool:
+        """Whether :meth:`append` with the next offset would stay within ``max_bytes``."""
+        size = record_size(
+            self.next_offset - self.base_offset,
+            wrap_int64(timestamp_ms - self._base_timestamp(timestamp_ms)),
+            key,
+            value,
+            headers,
+        )
+        return self.size_bytes + size <= self._limit_bytes
+
+    def append(
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp_ms: int,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+        offset: int | None = None,
+    ) -> int:
+        """Add a record and return its offset, which must rise (gaps are allowed).
+
+        Raises BatchTooLarge when it does not fit, InvalidRecords for an offset or a timestamp that
+        the batch cannot hold; either leaves the batch as it was.
+        """
+        at = self.next_offset if offset is None else offset
+        if not self._last_offset < at <= min(self.base_offset + INT32_MAX, INT64_MAX):
+            raise InvalidRecords(
+                f"offset {at} in a batch from {self.base_offset} whose last is {self._last_offset}:"
+                f" offsets rise, by at most {INT32_MAX} within a batch"
+            )
+        if not NO_TIMESTAMP_MS <= timestamp_ms <= INT64_MAX:
+            raise InvalidRecords(f"timestamp {timestamp_ms} ms: expected -1 (none) or more")
+        base_timestamp_ms = self._base_timestamp(timestamp_ms)
+        size_before = len(self._section)
+        append_record(
+            self._section,
+            at - self.base_offset,
+            wrap_int64(timestamp_ms - base_timestamp_ms),
+            key,
+            value,
+            headers,
+        )
+        if self.size_bytes > self._limit_bytes:
+            size = len(self._section) - size_before
+            del self._section[size_before:]
+            raise BatchTooLarge(
+                f"a record of {size} bytes in a batch of {self.size_bytes} bytes, "
+                f"the limit is {self._limit_bytes}"
+            )
+        self._base_timestamp_ms = base_timestamp_ms
+        self._max_timestamp_ms = max(self._max_timestamp_ms, timestamp_ms)
+        self._last_offset = at
+        self.record_count += 1
+        return at
+
+    def build(self) -> bytes:
+        """The batch. More may be appended afterwards; InvalidRecords while it is empty."""
+        if not self.record_count:
+            raise InvalidRecords("a batch needs a record; see empty_batch for compaction's")
+        return _assemble(
+            base_offset=self.base_offset,
+            leader_epoch=self._leader_epoch,
+            attributes=self._attributes,
+            last_offset_delta=self._last_offset - self.base_offset,
+            timestamps_ms=(self._first_timestamp_ms(), self._final_max_timestamp_ms()),
+            producer=self._producer,
+            record_count=self.record_count,
+            section=compress(self.codec, self._section, level=self._compression_level),
+        )
+
+    def _base_timestamp(self, timestamp_ms: int) -> int:
+        return timestamp_ms if self._base_timestamp_ms is None else self._base_timestamp_ms
+
+    def _first_timestamp_ms(self) -> int:
+        return NO_TIMESTAMP_MS if self._base_timestamp_ms is None else self._base_timestamp_ms
+
+    def _final_max_timestamp_ms(self) -> int:
+        if self._log_append_time_ms is None:
+            return self._max_timestamp_ms
+        return self._log_append_time_ms
+
+    @property
+    def _limit_bytes(self) -> int:
+        # Without a limit of the caller's: what the length field can say.
+        most = INT32_MAX + LOG_OVERHEAD_BYTES
+        return most if self._max_bytes is None else min(self._max_bytes, most)
+
+
+def empty_batch(source: BatchView) -> bytes:
+    """What compaction leaves of a batch to keep its producer's state: the header, no records.
+
+    Offsets, producer fields, leader epoch, max timestamp and attributes (less codec and delete
+    horizon) stay; the base timestamp is "none".
+    """
+    return _assemble(
+        base_offset=source.base_offset,
+        leader_epoch=source.partition_leader_epoch,
+        attributes=source.attributes & (TIMESTAMP_TYPE_BIT | TRANSACTIONAL_BIT | CONTROL_BIT),
+        last_offset_delta=source.last_offset_delta,
+        timestamps_ms=(NO_TIMESTAMP_MS, source.max_timestamp_ms),
+        producer=(source.producer_id, source.producer_epoch, source.base_sequence),
+        record_count=0,
+        section=b"",
+    )
+
+
+def _assemble(
+    *,
+    base_offset: int,
+    leader_epoch: int,
+    attributes: int,
+    last_offset_delta: int,
+    timestamps_ms: tuple[int, int],
+    producer: tuple[int, int, int],
+    record_count: int,
+    section: bytes,
+) -> bytes:
+    length = BATCH_HEADER_BYTES - LOG_OVERHEAD_BYTES + len(section)
+    if length > INT32_MAX:
+        raise BatchTooLarge(f"a batch of {length} bytes, its length field ends at {INT32_MAX}")
+    batch = bytearray(
+        BATCH_HEADER.pack(
+            base_offset,
+            length,
+            leader_epoch,
+            MAGIC_V2,
+            0,
+            attributes,
+            last_offset_delta,
+            *timestamps_ms,
+            *producer,
+            record_count,
+        )
+    )
+    batch += section
+    BatchView(batch).update_crc()
+    return bytes(batch)

@@ -1,0 +1,198 @@
+"""The four codecs, written as Kafka's Java clients write them and read with a bound.
+
+Reading is streaming: the bound is enforced while inflating, so a bomb costs no more memory than a
+small multiple of the bound. Concatenated gzip members, lz4 frames and zstd frames are one stream.
+Snappy is read raw or in the framing of xerial's Java library, and written in the latter.
+"""
+
+import zlib
+from enum import IntEnum
+
+import lz4.frame
+import zstandard
+
+from pyspark_klog.records import lz4_v0, snappy, zstd_frames
+from pyspark_klog.records.errors import (
+    CorruptRecords,
+    DecompressedTooLarge,
+    UnsupportedCodec,
+)
+from pyspark_klog.records.layout import CODEC_MASK, MAGIC_V0, MAGIC_V2, Buffer
+
+# Used where a caller gives no bound of its own.
+DEFAULT_MAX_DECOMPRESSED_BYTES = 128 << 20
+
+
+class Codec(IntEnum):
+    """Compression, by its number in the attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+_GZIP_FORMAT = 31  # zlib's word for: gzip header and trailer, window of 32 KiB
+# Input is handed to a decoder in slices, because decoders copy what they have not used yet.
+_SLICE_BYTES = 64 * 1024
+_FIRST_SLICE_BYTES = 1024
+_OUTPUT_STEP_BYTES = 256 * 1024
+# The largest window that zstd's own decoders accept unasked.
+_ZSTD_MAX_WINDOW_BYTES = 128 << 20
+_LZ4_DEFAULT_LEVEL = 9
+
+# Levels that Kafka's settings allow (KIP-390); None in compress() is the codec's own default.
+LEVELS: dict[Codec, range] = {
+    Codec.GZIP: range(-1, 10),
+    Codec.LZ4: range(1, 18),
+    Codec.ZSTD: range(-131072, 23),
+}
+
+
+def codec_of(attributes: int) -> Codec:
+    """The codec that a batch's or message's attributes name; UnsupportedCodec if there is none."""
+    number = attributes & CODEC_MASK
+    if number > Codec.ZSTD:
+        raise UnsupportedCodec(f"codec {number} is unknown, the known ones are 0 to {Codec.ZSTD:d}")
+    return Codec(number)
+
+
+def compress(
+    codec: Codec,
+    data: bytes | bytearray | memoryview,
+    *,
+    magic: int = MAGIC_V2,
+    level: int | None = None,
+) -> bytes:
+    """``data`` as the format ``magic`` (0, 1 or 2) holds it; snappy and no codec have no level.
+
+    Raises UnsupportedCodec for zstd before v2 and ValueError for a level that Kafka refuses.
+    """
+    if level is not None and (codec not in LEVELS or level not in LEVELS[codec]):
+        allowed = f"{LEVELS[codec][0]} to {LEVELS[codec][-1]}" if codec in LEVELS else "none"
+        raise ValueError(f"level {level} for {codec.name.lower()}: allowed is {allowed}")
+    check_codec_fits(codec, magic)
+    if codec == Codec.GZIP:
+        deflater = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, _GZIP_FORMAT)
+        return deflater.compress(data) + deflater.flush()
+    if codec == Codec.SNAPPY:
+        return snappy.compress_xerial(data)
+    if codec == Codec.LZ4:
+        return _compress_lz4(data, magic, level)
+    if codec == Codec.ZSTD:
+        return zstandard.ZstdCompressor(level=3 if level is None else level).compress(data)
+    return bytes(data)
+
+
+def decompress(
+    codec: Codec,
+    data: Buffer,
+    *,
+    magic: int = MAGIC_V2,
+    max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
+) -> bytes | bytearray:
+    """Inflate all of ``data``.
+
+    Raises DecompressedTooLarge, naming ``max_bytes``, when it would give more; CorruptRecords when
+    it is cut off, damaged or followed by something else; UnsupportedCodec for zstd before v2.
+    ``Codec.NONE`` gives a copy and has no bound: nothing grows.
+    """
+    check_codec_fits(codec, magic)
+    with memoryview(data) as view:
+        if codec == Codec.NONE:
+            return bytes(view)
+        try:
+            if codec == Codec.GZIP:
+                return _decompress_gzip(view, max_bytes)
+            if codec == Codec.SNAPPY:
+                return snappy.decompress_any(view, max_bytes)
+            if codec == Codec.LZ4:
+                frames = lz4_v0.with_right_checksums(view) if magic == MAGIC_V0 else view
+                return _decompress_lz4(memoryview(frames), max_bytes)
+            return _decompress_zstd(view, max_bytes)
+        except DecompressedTooLarge:
+            raise DecompressedTooLarge(
+                f"{len(view)} bytes of {codec.name.lower()} hold more than the limit "
+                f"of {max_bytes} bytes; nothing beyond it was inflated"
+            ) from None
+
+
+def check_codec_fits(codec: Codec, magic: int) -> None:
+    """Raise UnsupportedCodec if the format ``magic`` cannot hold ``codec``."""
+    if codec == Codec.ZSTD and magic < MAGIC_V2:
+        raise UnsupportedCodec(f"zstd needs record format 2, this is format {magic}")
+
+
+def _compress_lz4(data: bytes | bytearray | memoryview, magic: int, level: int | None) -> bytes:
+    # Kafka takes its default, 9, to mean the fast compressor, and the other levels as they are.
+    frame = lz4.frame.compress(
+        data,
+        compression_level=0 if level in (None, _LZ4_DEFAULT_LEVEL) else level,
+        block_size=lz4.frame.BLOCKSIZE_MAX64KB,
+        block_linked=False,
+        content_checksum=False,
+        store_size=False,
+    )
+    return lz4_v0.with_wrong_checksum(frame) if magic == MAGIC_V0 else bytes(frame)
+
+
+def _decompress_gzip(data: memoryview, max_bytes: int) -> bytearray:
+    out = bytearray()
+    position = 0
+    while position < len(data) or not position:
+        inflater = zlib.decompressobj(_GZIP_FORMAT)
+        slice_bytes = _FIRST_SLICE_BYTES
+        while not inflater.eof:
+            if position >= len(data):
+                raise CorruptRecords(f"gzip: the {len(data)} bytes end inside a member")
+            piece = data[position : position + slice_bytes]
+            try:
+                out += inflater.decompress(piece, max_bytes - len(out) + 1)
+            except zlib.error as error:
+                raise CorruptRecords(f"gzip: {error}") from None
+            if len(out) > max_bytes:
+                raise DecompressedTooLarge
+            position += len(piece) - len(inflater.unused_data)
+            slice_bytes = min(2 * slice_bytes, _SLICE_BYTES)
+    return out
+
+
+def _decompress_lz4(data: memoryview, max_bytes: int) -> bytearray:
+    out = bytearray()
+    position = 0
+    while position < len(data) or not position:
+        decoder = lz4.frame.LZ4FrameDecompressor()
+        slice_bytes = _FIRST_SLICE_BYTES
+        while not decoder.eof:
+            piece = data[:0]
+            if decoder.needs_input:
+                if position >= len(data):
+                    raise CorruptRecords(f"lz4: the {len(data)} bytes end inside a frame")
+                piece = data[position : position + slice_bytes]
+                position += len(piece)
+                slice_bytes = min(2 * slice_bytes, _SLICE_BYTES)
+            room_bytes = min(max_bytes - len(out) + 1, _OUTPUT_STEP_BYTES)
+            try:
+                out += decoder.decompress(piece, room_bytes)
+            except RuntimeError as error:
+                raise CorruptRecords(f"lz4: {error}") from None
+            if len(out) > max_bytes:
+                raise DecompressedTooLarge
+        position -= len(decoder.unused_data or b"")
+    return out
+
+
+def _decompress_zstd(data: memoryview, max_bytes: int) -> bytearray:
+    zstd_frames.check_complete(data)
+    out = bytearray()
+    decoder = zstandard.ZstdDecompressor(max_window_size=_ZSTD_MAX_WINDOW_BYTES)
+    with decoder.stream_reader(data, read_across_frames=True) as reader:
+        try:
+            while piece := reader.read(min(max_bytes - len(out) + 1, _OUTPUT_STEP_BYTES)):
+                out += piece
+                if len(out) > max_bytes:
+                    raise DecompressedTooLarge
+        except zstandard.ZstdError as error:
+            raise CorruptRecords(f"zstd: {error}") from None
+    return out

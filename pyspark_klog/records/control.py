@@ -1,0 +1,110 @@
+"""Control records: marks that the log itself writes, in batches with the control bit set.
+
+The key says the type, the value depends on it. A broker writes the ends of transactions (KIP-98);
+the types of KRaft (3 and up) are named so that logs that hold them can be read.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from struct import Struct
+
+from pyspark_klog.records.builder import BatchBuilder
+from pyspark_klog.records.errors import InvalidRecords
+from pyspark_klog.records.layout import NO_LEADER_EPOCH
+from pyspark_klog.records.record import Record
+
+CONTROL_KEY = Struct(">hh")  # version, type
+END_TRANSACTION_VALUE = Struct(">hi")  # version, coordinator epoch
+assert CONTROL_KEY.size == 4
+assert END_TRANSACTION_VALUE.size == 6
+_VERSION = 0
+
+
+class ControlType(IntEnum):
+    """What a control record marks; UNKNOWN for types of the future, which readers pass over."""
+
+    UNKNOWN = -1
+    ABORT = 0
+    COMMIT = 1
+    LEADER_CHANGE = 2
+    SNAPSHOT_HEADER = 3
+    SNAPSHOT_FOOTER = 4
+    KRAFT_VERSION = 5
+    KRAFT_VOTERS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class EndTransactionMarker:
+    """The end of a producer's transaction on this partition."""
+
+    control_type: ControlType
+    coordinator_epoch: int
+
+    def __post_init__(self) -> None:
+        if self.control_type not in (ControlType.ABORT, ControlType.COMMIT):
+            raise InvalidRecords(
+                f"control type {self.control_type.name} ends no transaction: ABORT or COMMIT do"
+            )
+
+
+def control_type_of(key: bytes | None) -> ControlType:
+    """The type that a control record's key says.
+
+    As in Kafka a newer version of the key is read like version 0; InvalidRecords if it is shorter
+    than four bytes or its version is negative.
+    """
+    if key is None or len(key) < CONTROL_KEY.size:
+        size = "null" if key is None else f"{len(key)} bytes"
+        raise InvalidRecords(f"the key of a control record is {size}, expected 4 bytes or more")
+    version, number = CONTROL_KEY.unpack_from(key)
+    if version < 0:
+        raise InvalidRecords(f"the key of a control record has version {version}, expected >= 0")
+    try:
+        return ControlType(number)
+    except ValueError:
+        return ControlType.UNKNOWN
+
+
+def decode_end_transaction(record: Record) -> EndTransactionMarker:
+    """Read the marker; InvalidRecords if the record is none or its value is too short."""
+    control_type = control_type_of(record.key)
+    value = record.value
+    if value is None or len(value) < END_TRANSACTION_VALUE.size:
+        size = "null" if value is None else f"{len(value)} bytes"
+        raise InvalidRecords(f"the value of a transaction marker is {size}, expected 6 or more")
+    version, coordinator_epoch = END_TRANSACTION_VALUE.unpack_from(value)
+    if version < 0:
+        raise InvalidRecords(f"a transaction marker has version {version}, expected >= 0")
+    return EndTransactionMarker(control_type, coordinator_epoch)
+
+
+def encode_control_key(control_type: ControlType) -> bytes:
+    return CONTROL_KEY.pack(_VERSION, control_type)
+
+
+def encode_end_transaction(marker: EndTransactionMarker) -> tuple[bytes, bytes]:
+    """Key and value of the marker's record."""
+    value = END_TRANSACTION_VALUE.pack(_VERSION, marker.coordinator_epoch)
+    return encode_control_key(marker.control_type), value
+
+
+def end_transaction_batch(
+    marker: EndTransactionMarker,
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    timestamp_ms: int,
+    base_offset: int = 0,
+    partition_leader_epoch: int = NO_LEADER_EPOCH,
+) -> bytes:
+    """The batch that a broker appends for WriteTxnMarkers: one control record, no sequence."""
+    builder = BatchBuilder(
+        base_offset,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        is_transactional=True,
+        is_control=True,
+        partition_leader_epoch=partition_leader_epoch,
+    )
+    builder.append(*encode_end_transaction(marker), timestamp_ms)
+    return builder.build()

@@ -1,0 +1,121 @@
+"""Where each field of a record lies: named structs with asserted sizes, and the attribute bits.
+
+All numbers are big-endian. ``*_AT`` is a position from the start of the entry, whatever its
+format: offset, size and magic lie at the same place in v0, v1 and v2, so a reader can tell them
+apart.
+"""
+
+from mmap import mmap
+from struct import Struct
+from typing import TypeAlias
+
+# What records are read from. Slices are taken through a memoryview, so none of these is copied.
+Buffer: TypeAlias = bytes | bytearray | memoryview | mmap
+
+INT8 = Struct(">b")
+INT16 = Struct(">h")
+INT32 = Struct(">i")
+UINT32 = Struct(">I")
+INT64 = Struct(">q")
+
+INT16_MAX = 2**15 - 1
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
+
+MAGIC_V0 = 0
+MAGIC_V1 = 1
+MAGIC_V2 = 2
+
+# --- what all three formats share ---------------------------------------------------------------
+OFFSET_AT = 0  # int64: v0, v1: offset (a wrapper's last one); v2: base offset
+SIZE_AT = 8  # int32: bytes that follow this field
+MAGIC_AT = 16  # int8
+LOG_OVERHEAD = Struct(">qi")  # offset, size
+LOG_OVERHEAD_BYTES = 12
+UP_TO_MAGIC_BYTES = 17
+assert LOG_OVERHEAD.size == LOG_OVERHEAD_BYTES
+
+# --- v2: one header for a batch of records ------------------------------------------------------
+BATCH_FIELDS: tuple[tuple[str, str], ...] = (
+    ("base_offset", "q"),
+    ("batch_length", "i"),
+    ("partition_leader_epoch", "i"),
+    ("magic", "b"),
+    ("crc", "I"),
+    ("attributes", "h"),
+    ("last_offset_delta", "i"),
+    ("base_timestamp_ms", "q"),
+    ("max_timestamp_ms", "q"),
+    ("producer_id", "q"),
+    ("producer_epoch", "h"),
+    ("base_sequence", "i"),
+    ("record_count", "i"),
+)
+BATCH_HEADER = Struct(">" + "".join(code for _, code in BATCH_FIELDS))
+BATCH_HEADER_BYTES = 61
+assert BATCH_HEADER.size == BATCH_HEADER_BYTES
+
+BASE_OFFSET_AT = 0
+BATCH_LENGTH_AT = 8
+LEADER_EPOCH_AT = 12
+CRC_AT = 17
+ATTRIBUTES_AT = 21
+LAST_OFFSET_DELTA_AT = 23
+BASE_TIMESTAMP_AT = 27
+MAX_TIMESTAMP_AT = 35
+PRODUCER_ID_AT = 43
+PRODUCER_EPOCH_AT = 51
+BASE_SEQUENCE_AT = 53
+RECORD_COUNT_AT = 57
+RECORDS_AT = 61
+CRC_START_AT = ATTRIBUTES_AT  # the CRC covers from the attributes to the end of the batch
+
+assert tuple(Struct(">" + "".join(c for _, c in BATCH_FIELDS[:i])).size for i in range(14)) == (
+    BASE_OFFSET_AT,
+    BATCH_LENGTH_AT,
+    LEADER_EPOCH_AT,
+    MAGIC_AT,
+    CRC_AT,
+    ATTRIBUTES_AT,
+    LAST_OFFSET_DELTA_AT,
+    BASE_TIMESTAMP_AT,
+    MAX_TIMESTAMP_AT,
+    PRODUCER_ID_AT,
+    PRODUCER_EPOCH_AT,
+    BASE_SEQUENCE_AT,
+    RECORD_COUNT_AT,
+    RECORDS_AT,
+)
+
+# Smallest value of batch_length, and of one record inside (a length, then six bytes of value zero
+# or one each: attributes, timestamp delta, offset delta, key length, value length, header count).
+MIN_BATCH_LENGTH = BATCH_HEADER_BYTES - LOG_OVERHEAD_BYTES
+MIN_RECORD_BODY_BYTES = 6
+MIN_RECORD_BYTES = 7
+
+# --- v0 and v1: one header for each message -----------------------------------------------------
+MESSAGE_V0 = Struct(">qiIbb")  # offset, size, crc, magic, attributes; then key and value
+MESSAGE_V1 = Struct(">qiIbbq")  # ... attributes, timestamp; then key and value
+assert MESSAGE_V0.size == 18
+assert MESSAGE_V1.size == 26
+LEGACY_CRC_AT = 12
+LEGACY_CRC_START_AT = 16  # the CRC covers from the magic to the end of the message
+LEGACY_ATTRIBUTES_AT = 17
+LEGACY_TIMESTAMP_AT = 18
+LEGACY_KEY_AT = (18, 26)  # by magic
+# Smallest value of the size field, by magic: crc, magic, attributes, (timestamp), two lengths.
+MIN_MESSAGE_SIZE = (14, 22)
+
+# --- attribute bits (an int16 in v2, an int8 before) --------------------------------------------
+CODEC_MASK = 0x07
+TIMESTAMP_TYPE_BIT = 0x08  # set: log append time (not in v0)
+TRANSACTIONAL_BIT = 0x10  # this and the following: v2 only
+CONTROL_BIT = 0x20
+DELETE_HORIZON_BIT = 0x40
+
+# --- values that mean "none" --------------------------------------------------------------------
+NO_TIMESTAMP_MS = -1
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+NO_SEQUENCE = -1
+NO_LEADER_EPOCH = -1

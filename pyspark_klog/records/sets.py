@@ -1,0 +1,95 @@
+"""Any row of entries, whatever their formats: message sets and batches, mixed as on a disk."""
+
+from collections.abc import Iterator
+from typing import NamedTuple, TypeAlias
+
+from pyspark_klog.records import layout as at
+from pyspark_klog.records.batch import BatchView, is_cut_off
+from pyspark_klog.records.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
+from pyspark_klog.records.errors import CorruptRecords
+from pyspark_klog.records.layout import Buffer
+from pyspark_klog.records.legacy import LegacyView
+from pyspark_klog.records.record import Record
+
+Entry: TypeAlias = BatchView | LegacyView
+
+
+class EntryHead(NamedTuple):
+    """What the first 17 bytes of any entry say.
+
+    ``offset`` is a batch's base offset (v2), or a message's offset and a wrapper's last (v0, v1).
+    """
+
+    offset: int
+    size_bytes: int
+    magic: int
+
+
+def look(buffer: Buffer, position: int = 0) -> EntryHead:
+    """The head of the entry at ``position``, of which 17 bytes must be there; the rest need not.
+
+    Raises CorruptRecords if fewer are there, for an unknown magic, and for a size below the least
+    of that format.
+    """
+    if len(buffer) - position < at.UP_TO_MAGIC_BYTES:
+        raise CorruptRecords(
+            f"the entry at byte {position} is cut off after {max(len(buffer) - position, 0)} bytes"
+        )
+    offset, size = at.LOG_OVERHEAD.unpack_from(buffer, position)
+    magic: int = at.INT8.unpack_from(buffer, position + at.MAGIC_AT)[0]
+    if not at.MAGIC_V0 <= magic <= at.MAGIC_V2:
+        raise CorruptRecords(f"the entry at byte {position} has magic {magic}, known are 0 to 2")
+    least = at.MIN_BATCH_LENGTH if magic == at.MAGIC_V2 else at.MIN_MESSAGE_SIZE[magic]
+    if size < least:
+        raise CorruptRecords(
+            f"the entry at byte {position} (format {magic}) gives its size as {size}, "
+            f"the least is {least}"
+        )
+    return EntryHead(offset, at.LOG_OVERHEAD_BYTES + size, magic)
+
+
+def entries(
+    buffer: Buffer, start: int = 0, end: int | None = None, *, allow_partial: bool = False
+) -> Iterator[Entry]:
+    """Walk the entries of ``buffer[start:end]`` in any mix of formats.
+
+    Raises CorruptRecords at what is none, and at one cut off by the end unless ``allow_partial``:
+    then it ends the walk, as a reply of Fetch may.
+    """
+    position = start
+    stop = len(buffer) if end is None else end
+    while position < stop:
+        if allow_partial and is_cut_off(buffer, position, stop):
+            return
+        entry = entry_at(buffer, position, stop)
+        yield entry
+        position += entry.size_bytes
+
+
+def entry_at(buffer: Buffer, position: int = 0, end: int | None = None) -> Entry:
+    """The view of the entry at ``position``, which must lie whole before ``end``."""
+    if look(buffer, position).magic == at.MAGIC_V2:
+        return BatchView(buffer, position, end)
+    return LegacyView(buffer, position, end)
+
+
+def iterate(
+    buffer: Buffer,
+    start: int = 0,
+    end: int | None = None,
+    *,
+    allow_partial: bool = False,
+    check_crc: bool = True,
+    include_control: bool = False,
+    max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
+) -> Iterator[Record]:
+    """All records of ``buffer[start:end]`` in order; control records only if asked for.
+
+    ``check_crc`` checks each entry before its records are given out. ``max_bytes`` bounds what one
+    entry may inflate to. Raises subclasses of RecordsError.
+    """
+    for entry in entries(buffer, start, end, allow_partial=allow_partial):
+        if check_crc:
+            entry.check_crc()
+        if include_control or not entry.is_control:
+            yield from entry.records(max_bytes)

@@ -1,0 +1,67 @@
+"""Zigzag varints, the numbers inside a v2 record.
+
+Seven bits a byte, lowest first, the top bit set on all but the last byte. A varint holds 32 bits in
+at most 5 bytes, a varlong 64 bits in at most 10. As in Kafka, a longer form than needed is accepted
+and bits of the last byte that lie beyond the width are dropped.
+"""
+
+from pyspark_klog.records.errors import CorruptRecords
+
+MAX_VARINT_BYTES = 5
+MAX_VARLONG_BYTES = 10
+
+
+def read_varint(data: bytes | bytearray | memoryview, position: int, end: int) -> tuple[int, int]:
+    """The 32-bit number at ``position``, which ``end`` bounds, and the position behind it."""
+    # One byte and two are the rule; the rest goes through the loop.
+    if position < end and (byte := data[position]) < 0x80:
+        return (byte >> 1) ^ -(byte & 1), position + 1
+    if end - position > 1 and (second := data[position + 1]) < 0x80:
+        raw = byte & 0x7F | second << 7
+        return (raw >> 1) ^ -(raw & 1), position + 2
+    return _read(data, position, end, MAX_VARINT_BYTES, 0xFFFF_FFFF)
+
+
+def read_varlong(data: bytes | bytearray | memoryview, position: int, end: int) -> tuple[int, int]:
+    """The 64-bit number at ``position``, which ``end`` bounds, and the position behind it."""
+    # One byte and two are the rule; the rest goes through the loop.
+    if position < end and (byte := data[position]) < 0x80:
+        return (byte >> 1) ^ -(byte & 1), position + 1
+    if end - position > 1 and (second := data[position + 1]) < 0x80:
+        raw = byte & 0x7F | second << 7
+        return (raw >> 1) ^ -(raw & 1), position + 2
+    return _read(data, position, end, MAX_VARLONG_BYTES, 0xFFFF_FFFF_FFFF_FFFF)
+
+
+def _read(
+    data: bytes | bytearray | memoryview, position: int, end: int, max_bytes: int, mask: int
+) -> tuple[int, int]:
+    raw = shift = 0
+    for at in range(position, min(end, position + max_bytes)):
+        byte = data[at]
+        raw |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            raw &= mask
+            return (raw >> 1) ^ -(raw & 1), at + 1
+        shift += 7
+    if end - position < max_bytes:
+        raise CorruptRecords(f"a number at byte {position} is cut off by the end at byte {end}")
+    raise CorruptRecords(f"the number at byte {position} is longer than {max_bytes} bytes")
+
+
+def append_varint(out: bytearray, value: int) -> None:
+    """Append ``value`` (32 or 64 bits wide, both are written alike) in its shortest form."""
+    if -64 <= value < 64:
+        out.append(value << 1 if value >= 0 else ~(value << 1))
+        return
+    raw = value << 1 if value >= 0 else ~(value << 1)
+    while raw > 0x7F:
+        out.append(raw & 0x7F | 0x80)
+        raw >>= 7
+    out.append(raw)
+
+
+def varint_size(value: int) -> int:
+    """How many bytes :func:`append_varint` writes for ``value``."""
+    raw = value << 1 if value >= 0 else ~(value << 1)
+    return (raw.bit_length() + 6) // 7 or 1

@@ -1,0 +1,1 @@
+"""What tests share: waiting (eventually), peers (Apache Kafka), the whole run (suite) ..."""
