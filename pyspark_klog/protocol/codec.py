@@ -1,0 +1,128 @@
+"""Messages to bytes and back: finds, makes and keeps the codec of a class in a version.
+
+Errors: bytes that do not fit raise `MalformedRequest`, a version that klog does not know
+`UnsupportedVersion`, a value that does not fit its field `UnencodableMessage`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+from pyspark_klog.protocol.decoders import Decoder, make_decoder
+from pyspark_klog.protocol.encoders import Encoder, make_encoder
+from pyspark_klog.protocol.errors import (
+    MalformedRequest,
+    ProtocolError,
+    UnencodableMessage,
+    UnsupportedVersion,
+)
+from pyspark_klog.protocol.explain import misfit
+from pyspark_klog.protocol.fields import FileRegion
+from pyspark_klog.protocol.message import Message
+from pyspark_klog.protocol.wire import Buffer, SegmentedBuffer
+
+M = TypeVar("M", bound=Message)
+
+_TOO_SHORT = (IndexError, struct.error)
+
+
+class Codec(NamedTuple):
+    """How one class travels in one version; both functions raise Python's own errors too."""
+
+    decode: Decoder
+    encode: Encoder
+
+
+HandWriter = Callable[[int, Codec], Codec]
+
+_made: dict[tuple[type[Message], int], Codec] = {}
+_handwritten: dict[type[Message], HandWriter] = {}
+
+
+def use_handwritten(cls: type[Message], write: HandWriter) -> None:
+    """Let ``write(version, generated)`` give the codecs of a class.
+
+    It may leave to the generated codec what it does not do itself: whole directions, and messages
+    of unusual shapes. On the same message and bytes both must do the same.
+    """
+    _handwritten[cls] = write
+
+
+def handwritten_codec(cls: type[Message], version: int, generated: Codec) -> Codec:
+    """The codec of a class with ``generated`` under it; that one itself for most classes."""
+    write = _handwritten.get(cls)
+    return write(version, generated) if write else generated
+
+
+def generated_codec(cls: type[Message], version: int) -> Codec:
+    """The codec as the rows alone define it, made anew: the reference for hand-written ones."""
+    flexible = cls.is_flexible(version)
+    return Codec(make_decoder(cls, version, flexible), make_encoder(cls, version, flexible))
+
+
+def codec_of(cls: type[Message], version: int) -> Codec:
+    """The codec of a class in a version; made at its first use."""
+    codec = _made.get((cls, version))
+    if codec is None:
+        if not cls.min_version <= version <= cls.max_version:
+            raise UnsupportedVersion(
+                f"{cls.__name__}: found version {version}, expected "
+                f"{cls.min_version} to {cls.max_version}"
+            )
+        codec = handwritten_codec(cls, version, generated_codec(cls, version))
+        _made[cls, version] = codec
+    return codec
+
+
+def decode_message(cls: type[M], version: int, buffer: Buffer, position: int = 0) -> tuple[M, int]:
+    """Read one message: (message, position behind it). Bytes that follow are the caller's.
+
+    Record sets are views of ``buffer`` and live as long as it does; all else is copied.
+    """
+    decode = codec_of(cls, version).decode
+    try:
+        message: tuple[M, int] = decode(buffer, position)
+    except _TOO_SHORT:
+        raise MalformedRequest(
+            f"{cls.__name__} v{version}: its {len(buffer) - position} bytes end too early"
+        ) from None
+    except UnicodeDecodeError as error:
+        raise MalformedRequest(
+            f"{cls.__name__} v{version}: a string is no UTF-8: {error}"
+        ) from None
+    except MalformedRequest as error:
+        raise MalformedRequest(f"{cls.__name__} v{version}: {error}") from None
+    return message
+
+
+def encode_into(message: Message, version: int, out: bytearray) -> None:
+    """Append a message's bytes. After an error ``out`` may hold a part of them.
+
+    With a `SegmentedBuffer` record sets may be regions of files, and large ones are not copied.
+    """
+    encode = codec_of(type(message), version).encode
+    try:
+        encode(message, out)
+    except ProtocolError:
+        raise
+    except (struct.error, AttributeError, TypeError, ValueError, OverflowError) as error:
+        found = misfit(message, version)
+        raise UnencodableMessage(
+            found or f"{type(message).__name__} v{version}: {error}"
+        ) from error
+
+
+def encode_message(message: Message, version: int) -> bytes:
+    """A message's bytes, without header and size."""
+    out = bytearray()
+    encode_into(message, version, out)
+    return bytes(out)
+
+
+def encode_segments(message: Message, version: int) -> list[Buffer | FileRegion]:
+    """A message's bytes as parts to be sent one after the other; record sets are not copied."""
+    out = SegmentedBuffer()
+    encode_into(message, version, out)
+    return out.segments()

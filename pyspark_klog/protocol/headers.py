@@ -1,0 +1,223 @@
+"""What stands before a message: request headers 1 and 2, response headers 0 and 1.
+
+A frame on the wire is a 4-byte size, a header and a message. Functions that decode take the frame
+without its size; functions that encode give the whole frame, size included.
+
+Two irregularities, both KIP-511's: the client id is never compact, so that any broker can read the
+header of any request, and ApiVersions is always answered with header 0, so that a client can read
+the answer of a broker that does not know the version it asked in.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.protocol import registry
+from pyspark_klog.protocol.codec import decode_message, encode_into
+from pyspark_klog.protocol.errors import MalformedRequest, UnencodableMessage
+from pyspark_klog.protocol.fields import FileRegion
+from pyspark_klog.protocol.keys import ApiKey
+from pyspark_klog.protocol.message import NO_TAGS, Request, Response
+from pyspark_klog.protocol.wire import (
+    Buffer,
+    SegmentedBuffer,
+    bad_count,
+    bad_length,
+    put_tags,
+    read_uvarint,
+)
+
+_SIZE = struct.Struct(">i")
+_RESPONSE = struct.Struct(">ii")
+_ERROR = struct.Struct(">h")
+_REQUEST = struct.Struct(">hhih")
+"""API key, API version, correlation id, length of the client id."""
+assert _REQUEST.size == 10
+
+NO_CLIENT_ID_LENGTH = -1
+
+
+class RequestHeader(NamedTuple):
+    """The header of a request. ``api_key`` may be one that klog does not know."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None = None
+    unknown_tagged_fields: Mapping[int, bytes] = NO_TAGS
+
+
+def request_header_version(api_key: int, api_version: int) -> int:
+    """2 for flexible versions, else 1; also for versions that are newer than klog.
+
+    An API that klog does not know gives 1: key, version, correlation id and client id are the
+    same in both, and nobody can read on.
+    """
+    if not registry.is_known(api_key):
+        return 1
+    first = registry.api(api_key).first_flexible_version
+    return 2 if first is not None and api_version >= first else 1
+
+
+def response_header_version(api_key: int, api_version: int) -> int:
+    """1 for flexible versions, else 0; always 0 for ApiVersions."""
+    if api_key == ApiKey.API_VERSIONS:
+        return 0
+    return request_header_version(api_key, api_version) - 1
+
+
+def decode_request_header(buffer: Buffer, position: int = 0) -> tuple[RequestHeader, int]:
+    """The header of a request frame, and where its message begins."""
+    try:
+        api_key, api_version, correlation_id, length = _REQUEST.unpack_from(buffer, position)
+        position += _REQUEST.size
+        client_id = None
+        if length >= 0:
+            stop = position + length
+            if stop > len(buffer):
+                bad_length("client_id", length, len(buffer) - position)
+            client_id = str(buffer[position:stop], "utf-8")
+            position = stop
+        tags = NO_TAGS
+        if request_header_version(api_key, api_version) == 2:
+            tags, position = _decode_tags(buffer, position)
+    except (IndexError, struct.error):
+        raise MalformedRequest(
+            f"request header: the frame's {len(buffer)} bytes end too early"
+        ) from None
+    except UnicodeDecodeError as error:
+        raise MalformedRequest(f"request header: the client id is no UTF-8: {error}") from None
+    except MalformedRequest as error:
+        raise MalformedRequest(f"request header: {error}") from None
+    return RequestHeader(api_key, api_version, correlation_id, client_id, tags), position
+
+
+def decode_request(buffer: Buffer) -> tuple[RequestHeader, Request]:
+    """A whole request frame, without its size."""
+    header, position = decode_request_header(buffer)
+    cls = registry.request_class(header.api_key)
+    message, _ = decode_message(cls, header.api_version, buffer, position)
+    return header, message
+
+
+def encode_request(header: RequestHeader, message: Request) -> bytes:
+    """The whole frame of a request, its 4-byte size first."""
+    out = bytearray(4)
+    _put_request(header, message, out)
+    _SIZE.pack_into(out, 0, len(out) - 4)
+    return bytes(out)
+
+
+def encode_request_parts(header: RequestHeader, message: Request) -> list[Buffer | FileRegion]:
+    """The frame of a request, its size first, in parts to be sent in order: large record sets
+    are not copied."""
+    out = _room_for_size()
+    _put_request(header, message, out)
+    return _finish_parts(out)
+
+
+def decode_response_header(
+    buffer: Buffer, api_key: int, api_version: int
+) -> tuple[int, Mapping[int, bytes], int]:
+    """(correlation id, unknown tagged fields, where the message begins) of a response frame."""
+    try:
+        (correlation_id,) = _SIZE.unpack_from(buffer, 0)
+        tags, position = NO_TAGS, 4
+        if response_header_version(api_key, api_version) == 1:
+            tags, position = _decode_tags(buffer, position)
+    except (IndexError, struct.error):
+        raise MalformedRequest(
+            f"response header: the frame's {len(buffer)} bytes end too early"
+        ) from None
+    except MalformedRequest as error:
+        raise MalformedRequest(f"response header: {error}") from None
+    return correlation_id, tags, position
+
+
+def decode_response(buffer: Buffer, api_key: int, api_version: int) -> Response:
+    """The message of a response frame, without its size.
+
+    An ApiVersions response that says UNSUPPORTED_VERSION is in version 0, whatever was asked
+    (KIP-511). The correlation id is the caller's to check: ``decode_response_header``.
+    """
+    _, _, position = decode_response_header(buffer, api_key, api_version)
+    if api_key == ApiKey.API_VERSIONS and len(buffer) >= position + _ERROR.size:
+        (error_code,) = _ERROR.unpack_from(buffer, position)
+        if error_code == ErrorCode.UNSUPPORTED_VERSION:
+            api_version = 0
+    cls = registry.response_class(api_key)
+    message, _ = decode_message(cls, api_version, buffer, position)
+    return message
+
+
+def encode_response(correlation_id: int, message: Response, api_version: int) -> bytes:
+    """The whole frame of a response, its 4-byte size first."""
+    out = bytearray(4)
+    _put_response(correlation_id, message, api_version, out)
+    _SIZE.pack_into(out, 0, len(out) - 4)
+    return bytes(out)
+
+
+def encode_response_parts(
+    correlation_id: int, message: Response, api_version: int
+) -> list[Buffer | FileRegion]:
+    """The frame of a response, its size first, in parts to be sent in order: record sets that are
+    regions of files stay such, large ones are not copied."""
+    out = _room_for_size()
+    _put_response(correlation_id, message, api_version, out)
+    return _finish_parts(out)
+
+
+def _room_for_size() -> SegmentedBuffer:
+    out = SegmentedBuffer()
+    out += b"\0\0\0\0"
+    return out
+
+
+def _finish_parts(out: SegmentedBuffer) -> list[Buffer | FileRegion]:
+    _SIZE.pack_into(out, 0, out.total_bytes() - 4)
+    return out.segments()
+
+
+def _put_request(header: RequestHeader, message: Request, out: bytearray) -> None:
+    client_id = b"" if header.client_id is None else header.client_id.encode()
+    length = NO_CLIENT_ID_LENGTH if header.client_id is None else len(client_id)
+    if header.api_key != message.api_key:
+        raise UnencodableMessage(
+            f"request header: found API key {header.api_key}, with a {type(message).__name__}"
+        )
+    try:
+        out += _REQUEST.pack(header.api_key, header.api_version, header.correlation_id, length)
+    except struct.error as error:
+        raise UnencodableMessage(f"request header: {error} in {header}") from error
+    out += client_id
+    if message.is_flexible(header.api_version):
+        put_tags(out, {}, header.unknown_tagged_fields)
+    encode_into(message, header.api_version, out)
+
+
+def _put_response(correlation_id: int, message: Response, api_version: int, out: bytearray) -> None:
+    out += _SIZE.pack(correlation_id)
+    if response_header_version(message.api_key, api_version) == 1:
+        out.append(0)
+    encode_into(message, api_version, out)
+
+
+def _decode_tags(buffer: Buffer, position: int) -> tuple[Mapping[int, bytes], int]:
+    count, position = read_uvarint(buffer, position)
+    if not count:
+        return NO_TAGS, position
+    if count * 2 > len(buffer) - position:
+        bad_count("tags", count, len(buffer) - position)
+    tags: dict[int, bytes] = {}
+    for _ in range(count):
+        tag, position = read_uvarint(buffer, position)
+        size, position = read_uvarint(buffer, position)
+        if size > len(buffer) - position:
+            bad_length("tag", size, len(buffer) - position)
+        tags[tag] = bytes(buffer[position : position + size])
+        position += size
+    return tags, position

@@ -1,0 +1,237 @@
+"""What a declared message is at run time: slots, a constructor, equality, and its rows.
+
+The constructor of a class is generated when it is first called, since most of the classes of an
+API file are never built by a given process, only decoded, or not even that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from operator import attrgetter
+from types import MappingProxyType
+from typing import Any, ClassVar, dataclass_transform
+from uuid import UUID
+
+from pyspark_klog.protocol.fields import UNSET, Field
+from pyspark_klog.protocol.keys import ApiKey
+
+NO_TAGS: Mapping[int, bytes] = MappingProxyType({})
+"""The unknown tagged fields of nearly every struct: shared, so it cannot be written to."""
+
+_IMMUTABLE = (bool, int, float, str, bytes, UUID, type(None))
+
+
+class MessageMeta(type):
+    """Takes the rows out of a class body and makes slots of them.
+
+    A tagged struct has a private slot, None until somebody looks at the attribute, and a property
+    that makes the default then (see `Field.is_lazy`).
+    """
+
+    __fields__: dict[str, Field]
+
+    def __new__(
+        cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any
+    ) -> MessageMeta:
+        fields = {key: value for key, value in namespace.items() if isinstance(value, Field)}
+        for key in fields:
+            del namespace[key]
+        for base in bases:
+            if getattr(base, "__fields__", None) and fields:
+                raise TypeError(f"{name}: a message cannot add fields to {base.__name__}'s")
+        # What a declared slot is worth is for type checkers; the constructor sets it.
+        for slot in namespace.get("__slots__", ()):
+            namespace.pop(slot, None)
+        namespace.setdefault("__slots__", tuple(slot_name(key, row) for key, row in fields.items()))
+        for key, row in fields.items():
+            _check_row(f"{name}.{key}", row)
+            if row.is_lazy:
+                namespace[key] = _lazy_property(key, row)
+        namespace["__fields__"] = fields
+        created = super().__new__(cls, name, bases, namespace, **options)
+        names = ("unknown_tagged_fields", *fields)
+        # attrgetter of one name gives no tuple, so there are always at least two.
+        created._values = attrgetter(*names, names[0])  # type: ignore[attr-defined]
+        return created
+
+
+def slot_name(name: str, row: Field) -> str:
+    """The slot that holds a field; generated code reads and writes slots, never properties."""
+    return f"_{name}" if row.is_lazy else name
+
+
+def _check_row(where: str, row: Field) -> None:
+    if row.since > row.until:
+        raise TypeError(f"{where}: since {row.since} is after until {row.until}")
+    if row.default is None and row.nullable_since is None:
+        raise TypeError(f"{where}: the default is null, and no version allows null")
+
+
+def _lazy_property(name: str, row: Field) -> property:
+    slot = f"_{name}"
+    make = row.struct
+    assert make is not None
+
+    def get(self: Struct) -> Struct:
+        value: Struct | None = getattr(self, slot)
+        if value is None:
+            value = make()
+            setattr(self, slot, value)
+        return value
+
+    def put(self: Struct, value: Struct) -> None:
+        setattr(self, slot, value)
+
+    return property(get, put)
+
+
+@dataclass_transform(kw_only_default=True, eq_default=True)
+class _Declared(metaclass=MessageMeta):
+    """Tells type checkers that annotated names in the classes below are constructor arguments."""
+
+    __slots__ = ()
+
+
+class Struct(_Declared):
+    """A group of fields. Attributes are the rows' names; every one has a default.
+
+    ``unknown_tagged_fields`` holds what a newer peer sent in the tagged section, by tag; it is
+    written back when the struct is encoded in a flexible version.
+    """
+
+    __slots__ = ("unknown_tagged_fields",)
+    __hash__ = None  # type: ignore[assignment]
+    __fields__: ClassVar[dict[str, Field]]
+    _values: ClassVar[attrgetter[tuple[Any, ...]]]
+
+    unknown_tagged_fields: Mapping[int, bytes] = NO_TAGS
+
+    def __init__(self, **values: Any) -> None:
+        cls = type(self)
+        cls.__init__ = _make_init(cls)  # type: ignore[method-assign]
+        cls.__init__(self, **values)
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        cls = type(self)
+        return cls._values(self) == cls._values(other)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        cls = type(self)
+        slots = [slot_name(name, row) for name, row in cls.__fields__.items()]
+        state = [getattr(self, slot) for slot in slots]
+        return _restore, (cls, slots, state, dict(self.unknown_tagged_fields))
+
+    def __repr__(self) -> str:
+        """Only what differs from the defaults, so that a log line stays readable; no secrets."""
+        cls = type(self)
+        shown = [
+            f"{name}={'***' if row.secret else repr(value)}"
+            for name, row in cls.__fields__.items()
+            if (value := getattr(self, name)) != default_of(row)
+        ]
+        if self.unknown_tagged_fields:
+            shown.append(f"unknown_tagged_fields={dict(self.unknown_tagged_fields)!r}")
+        return f"{cls.__name__}({', '.join(shown)})"
+
+
+def _restore(
+    cls: type[Struct], slots: list[str], state: list[Any], unknown: dict[int, bytes]
+) -> Struct:
+    """A struct out of a copy or a pickle."""
+    restored = object.__new__(cls)
+    for slot, value in zip(slots, state, strict=True):
+        setattr(restored, slot, value)
+    restored.unknown_tagged_fields = unknown or NO_TAGS
+    return restored
+
+
+class Message(Struct):
+    """A struct that is encoded by itself: it has versions, and is flexible from one of them on."""
+
+    __slots__ = ()
+    min_version: ClassVar[int]
+    max_version: ClassVar[int]
+    first_flexible_version: ClassVar[int | None]
+
+    def __init_subclass__(
+        cls, *, versions: tuple[int, int] | None = None, flexible_since: int | None = None
+    ) -> None:
+        super().__init_subclass__()
+        if versions is not None:
+            cls.min_version, cls.max_version = versions
+            cls.first_flexible_version = flexible_since
+
+    @classmethod
+    def is_flexible(cls, version: int) -> bool:
+        """Whether this version has compact lengths and tagged fields (KIP-482)."""
+        first = cls.first_flexible_version
+        return first is not None and version >= first
+
+
+class _ApiMessage(Message):
+    """What requests and responses share: the API they belong to."""
+
+    __slots__ = ()
+    api_key: ClassVar[ApiKey]
+
+    def __init_subclass__(
+        cls,
+        *,
+        api: ApiKey | None = None,
+        versions: tuple[int, int] | None = None,
+        flexible_since: int | None = None,
+    ) -> None:
+        super().__init_subclass__(versions=versions, flexible_since=flexible_since)
+        if api is not None:
+            cls.api_key = api
+
+
+class Request(_ApiMessage):
+    """What a client sends."""
+
+    __slots__ = ()
+
+
+class Response(_ApiMessage):
+    """What a broker answers."""
+
+    __slots__ = ()
+
+
+def default_of(row: Field) -> Any:
+    """A field's default; lists and structs are new each time."""
+    if row.default is UNSET:
+        assert row.struct is not None
+        return row.struct()
+    if row.kind == "array" and row.default is not None:
+        return []
+    return row.default
+
+
+def _make_init(cls: type[Struct]) -> Any:
+    """The constructor, as a function with one keyword argument a field."""
+    arguments: list[str] = []
+    lines: list[str] = []
+    names: dict[str, Any] = {"UNSET": UNSET, "NO_TAGS": NO_TAGS}
+    for name, row in cls.__fields__.items():
+        slot = slot_name(name, row)
+        if row.is_lazy:
+            arguments.append(f"{name}=None")
+            lines.append(f" self.{slot} = {name}")
+        elif isinstance(row.default, _IMMUTABLE):
+            names[f"d_{name}"] = row.default
+            arguments.append(f"{name}=d_{name}")
+            lines.append(f" self.{slot} = {name}")
+        else:
+            names[f"d_{name}"] = row.struct if row.kind == "struct" else list
+            arguments.append(f"{name}=UNSET")
+            lines.append(f" self.{slot} = d_{name}() if {name} is UNSET else {name}")
+    star = "*, " if arguments else ""
+    source = (
+        f"def __init__(self, {star}{', '.join([*arguments, 'unknown_tagged_fields=NO_TAGS'])}):\n"
+        + "\n".join([*lines, " self.unknown_tagged_fields = unknown_tagged_fields"])
+    ).replace("(self, unknown", "(self, *, unknown")
+    exec(source, names)
+    return names["__init__"]

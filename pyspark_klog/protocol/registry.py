@@ -1,0 +1,68 @@
+"""All APIs by key: their classes and their versions. An API's module is loaded when asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+
+from pyspark_klog.protocol.errors import UnsupportedVersion
+from pyspark_klog.protocol.keys import ApiKey as ApiKey
+from pyspark_klog.protocol.message import Request, Response
+
+API_KEYS: tuple[ApiKey, ...] = tuple(ApiKey)
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One API: ``min_version`` to ``max_version`` are what klog can read and write, inclusive."""
+
+    key: ApiKey
+    request: type[Request]
+    response: type[Response]
+
+    @property
+    def name(self) -> str:
+        """Kafka's name, ``ListOffsets``."""
+        return self.request.__name__.removesuffix("Request")
+
+    @property
+    def min_version(self) -> int:
+        return self.request.min_version
+
+    @property
+    def max_version(self) -> int:
+        return self.request.max_version
+
+    @property
+    def first_flexible_version(self) -> int | None:
+        return self.request.first_flexible_version
+
+
+@cache
+def _api(key: ApiKey) -> Api:
+    name = "".join(word.capitalize() for word in key.name.split("_"))
+    module = import_module(f"pyspark_klog.protocol.apis.{key.name.lower()}")
+    return Api(key, getattr(module, f"{name}Request"), getattr(module, f"{name}Response"))
+
+
+def is_known(key: int) -> bool:
+    """Whether klog has this API's messages (not: whether a broker serves it)."""
+    return key in ApiKey._value2member_map_
+
+
+def api(key: int) -> Api:
+    """The API with this key; `UnsupportedVersion` if klog does not know it."""
+    if not is_known(key):
+        raise UnsupportedVersion(f"found API key {key}, which klog does not know")
+    return _api(ApiKey(key))
+
+
+def request_class(key: int) -> type[Request]:
+    """The request of an API."""
+    return api(key).request
+
+
+def response_class(key: int) -> type[Response]:
+    """The response of an API."""
+    return api(key).response
