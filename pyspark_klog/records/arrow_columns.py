@@ -1,0 +1,187 @@
+"""The buffers of the Arrow columns that records are decoded into, and what becomes of them."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pyspark_klog.records.kernels import decode
+
+HEADER_STRUCT = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+COLUMN_TYPES: dict[str, pa.DataType] = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestampType": pa.int32(),
+    "headers": pa.list_(pa.field("element", HEADER_STRUCT)),
+}
+"""The columns of the connector's rows, in its order; all of them may be null, as Spark declares."""
+
+DEFAULT_COLUMNS = tuple(name for name in COLUMN_TYPES if name != "headers")
+
+_WANTED = {
+    "key": decode.WANT_KEY,
+    "value": decode.WANT_VALUE,
+    "offset": decode.WANT_OFFSET,
+    "timestamp": decode.WANT_TIMESTAMP,
+    "timestampType": decode.WANT_TIMESTAMP_TYPE,
+    "headers": decode.WANT_HEADERS,
+}
+
+# Arrow's binary columns count bytes in 32 bits.
+MAX_COLUMN_BYTES = 2**31 - 1
+
+
+def schema_for(columns: Sequence[str]) -> pa.Schema:
+    """The schema of decoded batches; ValueError names a column that does not exist."""
+    unknown = [name for name in columns if name not in COLUMN_TYPES]
+    if unknown or not columns or len(set(columns)) != len(columns):
+        raise ValueError(
+            f"columns {list(columns)}: expected some of {list(COLUMN_TYPES)}, each at most once"
+        )
+    return pa.schema([pa.field(name, COLUMN_TYPES[name]) for name in columns])
+
+
+def wanted_bits(columns: Sequence[str]) -> int:
+    """The columns that the kernel fills, as its bits."""
+    return sum(_WANTED.get(name, 0) for name in columns)
+
+
+class _Room:
+    """One Arrow buffer that a kernel writes to, seen as an array."""
+
+    def __init__(self, count: int, dtype: npt.DTypeLike) -> None:
+        self._itemsize = np.dtype(dtype).itemsize
+        self._buffer = pa.allocate_buffer(count * self._itemsize, resizable=True)
+        self.array: npt.NDArray[np.generic] = np.frombuffer(self._buffer, dtype)
+
+    def take(self, count: int) -> pa.Buffer:
+        """The first ``count`` elements as a buffer; a rest that is larger is given back."""
+        self.array = _NOTHING  # it points into memory that may move now
+        used = count * self._itemsize
+        if used < self._buffer.size // 2:
+            self._buffer.resize(used, shrink_to_fit=True)
+            return self._buffer
+        return self._buffer.slice(0, used)
+
+
+_NOTHING = np.empty(0, np.uint8)
+
+
+class _Absent(_Room):
+    """Stands for a column that is not wanted: an empty array."""
+
+    def __init__(self, dtype: npt.DTypeLike) -> None:
+        self.array = np.empty(0, dtype)
+
+
+class _Bytes:
+    """A column of byte strings: where each ends, the bytes, and which are there."""
+
+    def __init__(self, rows: int, room_bytes: int, *, wanted: bool) -> None:
+        self.ends = _Room(rows + 1, np.int32) if wanted else _Absent(np.int32)
+        self.data = _Room(room_bytes, np.uint8) if wanted else _Absent(np.uint8)
+        self.valid = _Room((rows + 7) // 8, np.uint8) if wanted else _Absent(np.uint8)
+        if wanted:
+            self.ends.array[0] = 0
+            self.valid.array.fill(0xFF)
+
+    def finish(self, kind: pa.DataType, rows: int, used_bytes: int, nulls: int) -> pa.Array:
+        valid = self.valid.take((rows + 7) // 8) if nulls else None
+        buffers = [valid, self.ends.take(rows + 1), self.data.take(used_bytes)]
+        return pa.Array.from_buffers(kind, rows, buffers, null_count=nulls)
+
+
+class ColumnBuffers:
+    """Room for up to ``max_rows`` records, with ``room_bytes`` for all keys, for all values, ..."""
+
+    def __init__(self, wanted: int, max_rows: int, room_bytes: int) -> None:
+        self.max_rows = max_rows
+        self.offsets = self._fixed(wanted & decode.WANT_OFFSET, np.int64)
+        self.timestamps = self._fixed(wanted & decode.WANT_TIMESTAMP, np.int64)
+        self.timestamp_types = self._fixed(wanted & decode.WANT_TIMESTAMP_TYPE, np.int32)
+        self.keys = _Bytes(max_rows, room_bytes, wanted=bool(wanted & decode.WANT_KEY))
+        self.values = _Bytes(max_rows, room_bytes, wanted=bool(wanted & decode.WANT_VALUE))
+        with_headers = bool(wanted & decode.WANT_HEADERS)
+        self.header_ends = _Room(max_rows + 1, np.int32) if with_headers else _Absent(np.int32)
+        if with_headers:
+            self.header_ends.array[0] = 0
+        # A header takes two bytes at least, so one record with headers always fits; usual ones are
+        # larger by far, and room for the most of them would be four times the bytes.
+        most_headers = max(room_bytes // 2, 1)
+        self.header_keys = _Bytes(most_headers, room_bytes, wanted=with_headers)
+        self.header_values = _Bytes(most_headers, room_bytes, wanted=with_headers)
+
+    def _fixed(self, wanted: int, dtype: npt.DTypeLike) -> _Room:
+        return _Room(self.max_rows, dtype) if wanted else _Absent(dtype)
+
+    def arguments(self) -> tuple[npt.NDArray[np.generic], ...]:
+        """The arrays in the order in which the kernel takes them."""
+        return (
+            self.offsets.array,
+            self.timestamps.array,
+            self.timestamp_types.array,
+            *(self.keys.ends.array, self.keys.data.array, self.keys.valid.array),
+            *(self.values.ends.array, self.values.data.array, self.values.valid.array),
+            self.header_ends.array,
+            *(self.header_keys.ends.array, self.header_keys.data.array),
+            *(self.header_values.ends.array, self.header_values.data.array),
+            self.header_values.valid.array,
+        )
+
+    def finish(self, state: Sequence[int], columns: Sequence[str]) -> dict[str, pa.Array]:
+        """The filled columns among ``columns``, by name. The buffers are not to be used again."""
+        rows = state[decode.ROWS]
+        done: dict[str, pa.Array] = {}
+        for name in columns:
+            kind = COLUMN_TYPES[name]
+            if name == "key":
+                done[name] = self.keys.finish(
+                    kind, rows, state[decode.KEY_BYTES], state[decode.KEY_NULLS]
+                )
+            elif name == "value":
+                done[name] = self.values.finish(
+                    kind, rows, state[decode.VALUE_BYTES], state[decode.VALUE_NULLS]
+                )
+            elif name == "offset":
+                done[name] = _fixed_array(kind, rows, self.offsets)
+            elif name == "timestamp":
+                done[name] = _fixed_array(kind, rows, self.timestamps)
+            elif name == "timestampType":
+                done[name] = _fixed_array(kind, rows, self.timestamp_types)
+            elif name == "headers":
+                done[name] = self._headers(state, rows)
+        return done
+
+    def _headers(self, state: Sequence[int], rows: int) -> pa.Array:
+        count = state[decode.HEADERS]
+        key_bytes = state[decode.HEADER_KEY_BYTES]
+        if state[decode.HEADER_KEYS_NOT_UTF8]:
+            # Kafka's clients put U+FFFD for what is no UTF-8, and so does the iterators' Header.
+            raw = self.header_keys.finish(pa.binary(), count, key_bytes, 0)
+            names = [key.decode("utf-8", "replace") for key in raw.to_pylist()]
+            keys = pa.array(names, pa.string())
+        else:
+            keys = self.header_keys.finish(pa.string(), count, key_bytes, 0)
+        values = self.header_values.finish(
+            pa.binary(),
+            count,
+            state[decode.HEADER_VALUE_BYTES],
+            state[decode.HEADER_VALUE_NULLS],
+        )
+        structs = pa.StructArray.from_arrays([keys, values], fields=list(HEADER_STRUCT))
+        return pa.Array.from_buffers(
+            COLUMN_TYPES["headers"],
+            rows,
+            [None, self.header_ends.take(rows + 1)],
+            null_count=0,
+            children=[structs],
+        )
+
+
+def _fixed_array(kind: pa.DataType, rows: int, room: _Room) -> pa.Array:
+    return pa.Array.from_buffers(kind, rows, [None, room.take(rows)], null_count=0)

@@ -1,0 +1,411 @@
+"""Batches to Arrow columns: Fetch responses or segment files, many batches a call."""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pyspark_klog.records import layout as at
+from pyspark_klog.records.aborted import AbortedFilter
+from pyspark_klog.records.arrow_columns import (
+    COLUMN_TYPES,
+    DEFAULT_COLUMNS,
+    MAX_COLUMN_BYTES,
+    ColumnBuffers,
+    schema_for,
+    wanted_bits,
+)
+from pyspark_klog.records.batch import BatchView
+from pyspark_klog.records.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
+from pyspark_klog.records.errors import CorruptRecords
+from pyspark_klog.records.kernels import decode, scan
+from pyspark_klog.records.kernels.status import (
+    BAD_CRC,
+    FULL,
+    INCOMPLETE,
+    OK,
+    TIMESTAMP_NOT_IN_MICROSECONDS,
+    error_for,
+)
+from pyspark_klog.records.layout import Buffer
+from pyspark_klog.records.legacy import LegacyView
+from pyspark_klog.records.record import Record
+
+Table: TypeAlias = npt.NDArray[np.int64]
+
+# One scan goes so far and no farther, so that its bytes are still in the processor's cache when
+# they are decoded; as many batches fit a table. Inflated records are gathered up to the same size.
+_SCAN_BYTES = 1 << 20
+_TABLE_ROWS = 4096
+_FEWEST_ROWS = 1024
+
+_PLAIN, _COMPRESSED, _LEGACY = range(3)
+
+# Timestamps in milliseconds whose microseconds fit 64 bits.
+_MAX_TIMESTAMP_MS = (2**63 - 1) // 1000
+
+
+class DecodedRecords(NamedTuple):
+    """What :func:`decode_to_arrow` found."""
+
+    batches: list[pa.RecordBatch]
+    next_offset: int  # where the next Fetch goes on
+    cut_off_bytes: int  # of a batch that the last buffer holds only the beginning of
+
+
+class ArrowDecoder:
+    """Turns the batches of one partition into RecordBatches of bounded size.
+
+    Feed it buffers in order of their offsets, each from a batch's start. Columns fill up over many
+    batches and buffers: :meth:`decode` gives a RecordBatch whenever one is full, :meth:`flush` the
+    rest. Records below ``start_offset`` and from ``end_offset`` on are dropped, as are control
+    records. A RecordBatch has at most ``max_rows`` rows and ``target_bytes`` of keys and of values;
+    one larger record is a RecordBatch by itself. Formats v0 and v1 are read without kernels.
+
+    Raises CorruptRecords (length, CRC, magic, counts, numbers), UnsupportedCodec,
+    DecompressedTooLarge for a batch of more than ``max_decompressed_bytes``, and MalformedTimestamp
+    if a timestamp is wanted that microseconds cannot hold; what came before stays with
+    :meth:`flush`. Header keys that are no UTF-8 get U+FFFD, as in Kafka's clients.
+    """
+
+    def __init__(
+        self,
+        *,
+        topic: str,
+        partition: int,
+        columns: Sequence[str] = DEFAULT_COLUMNS,
+        start_offset: int = 0,
+        end_offset: int = at.INT64_MAX,
+        check_crc: bool = True,
+        max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
+        max_rows: int = 50_000,
+        target_bytes: int = 1 << 20,
+    ) -> None:
+        if max_rows < 1 or not 1 <= target_bytes <= MAX_COLUMN_BYTES:
+            raise ValueError(
+                f"max_rows {max_rows} and target_bytes {target_bytes}: expected 1 or more, "
+                f"and at most {MAX_COLUMN_BYTES} bytes"
+            )
+        self.schema = schema_for(columns)
+        self.next_offset = start_offset
+        """Where the next Fetch goes on: behind the last batch that was decoded."""
+        self.cut_off_bytes = 0
+        """What the last buffer held of a batch that it did not hold whole."""
+        self._topic = topic
+        self._partition = partition
+        self._columns = tuple(columns)
+        self._wanted = wanted_bits(columns)
+        self._start_offset = start_offset
+        self._end_offset = end_offset
+        self._check_crc = int(check_crc)
+        self._max_decompressed_bytes = max_decompressed_bytes
+        self._max_rows = max_rows
+        self._target_bytes = target_bytes
+        self._buffers: ColumnBuffers | None = None
+        self._state = np.zeros(decode.STATE_FIELDS, np.int64)
+        self._legacy: list[Record] = []
+        self._legacy_bytes = 0
+        self._table = np.empty(_TABLE_ROWS * scan.TABLE_COLUMNS, np.int64)
+        self._scan_state = np.zeros(scan.STATE_FIELDS, np.int64)
+        self._constants: dict[str, pa.Array] = {}
+
+    @property
+    def is_done(self) -> bool:
+        """Whether ``end_offset`` is reached, so that nothing more needs to be fetched."""
+        return self.next_offset >= self._end_offset
+
+    def decode(
+        self, buffer: Buffer, aborted: Sequence[tuple[int, int]] = ()
+    ) -> Iterator[pa.RecordBatch]:
+        """Read one buffer; ``next_offset`` moves on as the iterator is used up.
+
+        ``aborted`` is the response's list for this buffer, (producer id, first offset) each, for
+        read_committed. A batch cut off by the buffer's end is no error: ``cut_off_bytes``.
+        """
+        self.cut_off_bytes = 0
+        if len(buffer) == 0:
+            return
+        data = np.frombuffer(buffer, np.uint8)
+        filter_ = AbortedFilter(buffer, aborted) if aborted else None
+        position = 0
+        status = FULL
+        while status == FULL and not self.is_done:
+            status = scan.scan_batches(
+                *(data, position, len(data), self._check_crc, _SCAN_BYTES),
+                *(self._table, self._scan_state),
+            )
+            found = int(self._scan_state[scan.STATE_BATCHES])
+            position = int(self._scan_state[scan.STATE_POSITION])
+            if found:
+                rows = self._table[: found * scan.TABLE_COLUMNS].reshape(found, -1)
+                yield from self._decode_rows(buffer, data, rows, filter_)
+                next_offset = int(rows[-1, scan.LAST_OFFSET]) + 1
+                self.next_offset = max(self.next_offset, next_offset)
+        if status == INCOMPLETE:
+            self.cut_off_bytes = len(data) - position
+        elif status not in (OK, FULL) and not self.is_done:
+            raise self._scan_error(buffer, position, status)
+
+    def flush(self) -> pa.RecordBatch | None:
+        """What is left since the last full RecordBatch; None if there is nothing."""
+        if self._legacy:
+            return self._finish_legacy()
+        if self._buffers is None or not self._state[decode.ROWS]:
+            return None
+        return self._finish()
+
+    # --- v2 --------------------------------------------------------------------------------------
+    def _decode_rows(
+        self,
+        buffer: Buffer,
+        data: npt.NDArray[np.uint8],
+        rows: Table,
+        filter_: AbortedFilter | None,
+    ) -> Iterator[pa.RecordBatch]:
+        attributes = rows[:, scan.ATTRIBUTES]
+        if (
+            filter_ is None
+            and rows[0, scan.LAST_OFFSET] >= self._start_offset
+            and rows[-1, scan.BASE_OFFSET] < self._end_offset
+            and not (attributes & (at.CODEC_MASK | at.CONTROL_BIT)).any()
+            and rows[:, scan.MAGIC].min() == at.MAGIC_V2
+        ):
+            # The usual case; the kernel itself drops records, so this leaves out none too few.
+            yield from self._append(data, _sections(rows))
+            return
+        legacy = rows[:, scan.MAGIC] != at.MAGIC_V2
+        keep = rows[:, scan.LAST_OFFSET] >= self._start_offset
+        keep &= legacy | (
+            (attributes & at.CONTROL_BIT == 0)
+            & (rows[:, scan.BASE_OFFSET] < self._end_offset)
+            & (rows[:, scan.RECORD_COUNT] > 0)
+        )
+        if filter_ is not None:
+            keep &= filter_.committed(rows)
+        if not keep.all():
+            rows = rows[keep]
+            attributes, legacy = attributes[keep], legacy[keep]
+        kinds = np.where(legacy, _LEGACY, np.where(attributes & at.CODEC_MASK, _COMPRESSED, _PLAIN))
+        if not kinds.any():
+            yield from self._append(data, _sections(rows))
+            return
+        starts = [0, *(np.flatnonzero(np.diff(kinds)) + 1).tolist(), len(kinds)]
+        for first, last in pairwise(starts):
+            run = rows[first:last]
+            if kinds[first] == _PLAIN:
+                yield from self._append(data, _sections(run))
+            elif kinds[first] == _COMPRESSED:
+                yield from self._append_compressed(buffer, run)
+            else:
+                yield from self._append_legacy(buffer, run)
+
+    def _append_compressed(self, buffer: Buffer, rows: Table) -> Iterator[pa.RecordBatch]:
+        inflated: list[bytes | bytearray] = []
+        inflated_bytes = first = 0
+        for row, position in enumerate(rows[:, scan.POSITION].tolist()):
+            section = BatchView(buffer, position).records_section(self._max_decompressed_bytes)
+            inflated.append(section)
+            inflated_bytes += len(section)
+            if inflated_bytes >= _SCAN_BYTES or row == len(rows) - 1:
+                yield from self._append_inflated(inflated, rows[first : row + 1])
+                inflated = []
+                inflated_bytes, first = 0, row + 1
+
+    def _append_inflated(
+        self, inflated: list[bytes | bytearray], rows: Table
+    ) -> Iterator[pa.RecordBatch]:
+        sections = _sections(rows)
+        ends = np.cumsum([len(section) for section in inflated])
+        sections[:, decode.SECTION_START] = ends - [len(section) for section in inflated]
+        sections[:, decode.SECTION_END] = ends
+        whole = inflated[0] if len(inflated) == 1 else b"".join(inflated)
+        data = np.frombuffer(whole, np.uint8) if whole else np.empty(0, np.uint8)
+        yield from self._append(data, sections)
+
+    def _append(self, data: npt.NDArray[np.uint8], sections: Table) -> Iterator[pa.RecordBatch]:
+        if not len(sections):
+            return
+        if self._legacy:
+            yield self._finish_legacy()
+        state = self._state
+        state[[decode.SECTION, decode.RECORD, decode.POSITION]] = 0
+        flat = sections.reshape(-1)
+        status = FULL
+        room_bytes = self._target_bytes
+        while status == FULL:
+            if self._buffers is None:
+                self._buffers = ColumnBuffers(
+                    self._wanted, self._likely_rows(sections, room_bytes), room_bytes
+                )
+                state[decode.ROWS :] = 0
+            status = decode.decode_sections(
+                *(data, flat, len(sections), self._start_offset, self._end_offset),
+                *(self._wanted, self._buffers.max_rows, state),
+                *self._buffers.arguments(),
+            )
+            if status == FULL:
+                room_bytes = max(self._target_bytes, int(state[decode.NEEDED_BYTES]))
+                if state[decode.ROWS]:
+                    yield self._finish()
+                self._buffers = None
+        if status != OK:
+            raise self._record_error(sections, status)
+
+    def _likely_rows(self, sections: Table, room_bytes: int) -> int:
+        """For how many rows to make room, from the size of the records to come, and some more.
+
+        Room for too many costs time; with too few a RecordBatch ends a little early.
+        """
+        records = int(sections[:, decode.SECTION_COUNT].sum())
+        ends, starts = sections[:, decode.SECTION_END], sections[:, decode.SECTION_START]
+        size_bytes = max(int((ends - starts).sum()), 1)
+        likely = records * room_bytes // size_bytes
+        return min(likely + likely // 4 + _FEWEST_ROWS, self._max_rows)
+
+    def _finish(self) -> pa.RecordBatch:
+        assert self._buffers is not None
+        state = self._state.tolist()
+        arrays = self._buffers.finish(state, self._columns)
+        self._buffers = None
+        return self._assemble(arrays, state[decode.ROWS])
+
+    def _assemble(self, arrays: dict[str, pa.Array], rows: int) -> pa.RecordBatch:
+        for name in self._columns:
+            if name in ("topic", "partition"):
+                arrays[name] = self._constant(name, rows)
+        return pa.RecordBatch.from_arrays(
+            [arrays[name] for name in self._columns], schema=self.schema
+        )
+
+    def _constant(self, name: str, rows: int) -> pa.Array:
+        """A column of one value; the longest one made so far is shared by all."""
+        longest = self._constants.get(name)
+        if longest is None or len(longest) < rows:
+            value = self._topic if name == "topic" else self._partition
+            longest = pa.repeat(pa.scalar(value, COLUMN_TYPES[name]), rows)
+            self._constants[name] = longest
+        return longest.slice(0, rows)
+
+    # --- v0 and v1 -------------------------------------------------------------------------------
+    def _append_legacy(self, buffer: Buffer, rows: Table) -> Iterator[pa.RecordBatch]:
+        if self._buffers is not None and self._state[decode.ROWS]:
+            yield self._finish()
+        for position in rows[:, scan.POSITION].tolist():
+            for record in LegacyView(buffer, position).records(self._max_decompressed_bytes):
+                if not self._start_offset <= record.offset < self._end_offset:
+                    continue
+                size = len(record.key or b"") + len(record.value or b"")
+                if self._legacy and (
+                    len(self._legacy) == self._max_rows
+                    or self._legacy_bytes + size > self._target_bytes
+                ):
+                    yield self._finish_legacy()
+                if "timestamp" in self._columns and abs(record.timestamp_ms) > _MAX_TIMESTAMP_MS:
+                    raise error_for(
+                        TIMESTAMP_NOT_IN_MICROSECONDS,
+                        f"{self._topic}-{self._partition}, offset {record.offset}",
+                    )
+                self._legacy.append(record)
+                self._legacy_bytes += size
+
+    def _finish_legacy(self) -> pa.RecordBatch:
+        records = self._legacy
+        self._legacy = []
+        self._legacy_bytes = 0
+        fields: dict[str, list[object]] = {
+            "key": [record.key for record in records],
+            "value": [record.value for record in records],
+            "offset": [record.offset for record in records],
+            "timestamp": [record.timestamp_ms * 1000 for record in records],
+            "timestampType": [int(record.timestamp_type) for record in records],
+            "headers": [[] for _ in records],
+        }
+        arrays = {
+            name: pa.array(fields[name], COLUMN_TYPES[name])
+            for name in self._columns
+            if name in fields
+        }
+        return self._assemble(arrays, len(records))
+
+    # --- errors ----------------------------------------------------------------------------------
+    def _scan_error(self, buffer: Buffer, position: int, status: int) -> Exception:
+        where = f"{self._topic}-{self._partition}, batch at byte {position}"
+        if len(buffer) - position >= at.LOG_OVERHEAD_BYTES:
+            where += f", offset {at.INT64.unpack_from(buffer, position)[0]}"
+        if status == BAD_CRC:
+            view: BatchView | LegacyView
+            if buffer[position + at.MAGIC_AT] == at.MAGIC_V2:
+                view = BatchView(buffer, position)
+            else:
+                view = LegacyView(buffer, position)
+            return CorruptRecords(
+                f"{where}: it carries CRC {view.crc:#010x}, "
+                f"its bytes give {view.compute_crc():#010x}"
+            )
+        return error_for(status, where)
+
+    def _record_error(self, sections: Table, status: int) -> Exception:
+        section = int(self._state[decode.SECTION])
+        return error_for(
+            status,
+            f"{self._topic}-{self._partition}, record {int(self._state[decode.RECORD])} "
+            f"of {int(sections[section, decode.SECTION_COUNT])} in the batch at offset "
+            f"{int(sections[section, decode.SECTION_BASE_OFFSET])}",
+        )
+
+
+def _sections(rows: Table) -> Table:
+    """What the kernel needs of each uncompressed batch."""
+    sections = np.empty((len(rows), decode.SECTION_COLUMNS), np.int64)
+    position = rows[:, scan.POSITION]
+    sections[:, decode.SECTION_START] = position + at.RECORDS_AT
+    sections[:, decode.SECTION_END] = position + rows[:, scan.SIZE_BYTES]
+    sections[:, decode.SECTION_BASE_OFFSET] = rows[:, scan.BASE_OFFSET]
+    sections[:, decode.SECTION_BASE_TIMESTAMP_MS] = rows[:, scan.BASE_TIMESTAMP_MS]
+    sections[:, decode.SECTION_MAX_TIMESTAMP_MS] = rows[:, scan.MAX_TIMESTAMP_MS]
+    is_append_time = rows[:, scan.ATTRIBUTES] & at.TIMESTAMP_TYPE_BIT != 0
+    sections[:, decode.SECTION_TIMESTAMP_TYPE] = is_append_time
+    sections[:, decode.SECTION_COUNT] = rows[:, scan.RECORD_COUNT]
+    return sections
+
+
+def decode_to_arrow(
+    buffers: Buffer | Sequence[Buffer],
+    *,
+    topic: str,
+    partition: int,
+    columns: Sequence[str] = DEFAULT_COLUMNS,
+    start_offset: int = 0,
+    end_offset: int = at.INT64_MAX,
+    aborted: Sequence[tuple[int, int]] = (),
+    check_crc: bool = True,
+    max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
+    max_rows: int = 50_000,
+    target_bytes: int = 1 << 20,
+) -> DecodedRecords:
+    """Decode one buffer, or several that follow each other, at once: see :class:`ArrowDecoder`.
+
+    ``aborted`` holds for all of them. Reading goes on behind a cut-off batch only with the next
+    buffer, which then has to begin with that batch again.
+    """
+    decoder = ArrowDecoder(
+        topic=topic,
+        partition=partition,
+        columns=columns,
+        start_offset=start_offset,
+        end_offset=end_offset,
+        check_crc=check_crc,
+        max_decompressed_bytes=max_decompressed_bytes,
+        max_rows=max_rows,
+        target_bytes=target_bytes,
+    )
+    batches: list[pa.RecordBatch] = []
+    for buffer in [buffers] if isinstance(buffers, Buffer) else buffers:
+        batches.extend(decoder.decode(buffer, aborted))
+    rest = decoder.flush()
+    if rest is not None:
+        batches.append(rest)
+    return DecodedRecords(batches, decoder.next_offset, decoder.cut_off_bytes)

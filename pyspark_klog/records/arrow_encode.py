@@ -1,0 +1,374 @@
+"""Arrow columns to v2 batches: partitioned, split, compressed and summed, no object per record."""
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pyspark_klog.records import layout as at
+from pyspark_klog.records.checksums import crc32c
+from pyspark_klog.records.compression import Codec, compress
+from pyspark_klog.records.errors import InvalidRecords
+from pyspark_klog.records.kernels import encode
+from pyspark_klog.records.kernels.partition import assign_partitions, order_by_partition
+from pyspark_klog.records.kernels.status import (
+    OK,
+    ROW_BAD_PARTITION,
+    ROW_BAD_TIMESTAMP,
+    ROW_NULL_HEADER_KEY,
+    ROW_TOO_LARGE,
+)
+
+_NO_BYTES = np.empty(0, np.uint8)
+_NO_ENDS = np.empty(0, np.int32)
+_NO_SEQUENCES = np.empty(0, np.int64)
+# Differences of two such timestamps fit what the kernel can write.
+_MAX_TIMESTAMP_MS = 2**61
+_UNITS_PER_MS = {"ms": 1, "us": 1_000, "ns": 1_000_000}
+
+
+class RowProblem(IntEnum):
+    """Why a row is in no batch."""
+
+    TOO_LARGE = ROW_TOO_LARGE
+    BAD_PARTITION = ROW_BAD_PARTITION
+    NULL_HEADER_KEY = ROW_NULL_HEADER_KEY
+    NEGATIVE_TIMESTAMP = ROW_BAD_TIMESTAMP
+
+
+class RejectedRow(NamedTuple):
+    """A row that was left out."""
+
+    row: int
+    problem: RowProblem
+
+
+class EncodedBatch(NamedTuple):
+    """One v2 batch, ready to be sent.
+
+    ``payload`` can be written to: ``BatchView(payload).set_producer_state(...)`` gives it to a
+    producer later. It is a part of a larger buffer, which lives as long as one of its batches.
+    """
+
+    partition: int
+    payload: memoryview
+    record_count: int
+    rows: npt.NDArray[np.int32]
+    """The number of each record's row, in the order of the records."""
+    base_timestamp_ms: int
+    max_timestamp_ms: int
+    base_sequence: int
+
+
+class EncodedRows(NamedTuple):
+    """What became of the rows: batches in the order of partitions and rows, and those left out."""
+
+    batches: list[EncodedBatch]
+    rejected: list[RejectedRow]
+    unkeyed_count: int
+    """Rows without a key (or a given partition), which went to the sticky partition."""
+
+
+class _Bytes(NamedTuple):
+    """A binary column as kernels take it; without ends if it is absent."""
+
+    ends: npt.NDArray[np.int32] = _NO_ENDS
+    data: npt.NDArray[np.uint8] = _NO_BYTES
+    valid: npt.NDArray[np.uint8] = _NO_BYTES
+    valid_from: int = 0
+
+    @property
+    def size_bytes(self) -> int:
+        return int(self.ends[-1]) - int(self.ends[0]) if len(self.ends) else 0
+
+
+class _Headers(NamedTuple):
+    """A list<struct<key, value>> column: which headers each row has, and the headers."""
+
+    ends: npt.NDArray[np.int32] = _NO_ENDS
+    valid: npt.NDArray[np.uint8] = _NO_BYTES
+    valid_from: int = 0
+    keys: _Bytes = _Bytes()
+    values: _Bytes = _Bytes()
+
+
+def encode_from_arrow(
+    value: pa.Array,
+    *,
+    key: pa.Array | None = None,
+    headers: pa.Array | None = None,
+    timestamp: pa.Array | None = None,
+    partition: pa.Array | None = None,
+    partition_count: int,
+    sticky_partition: int = 0,
+    now_ms: int,
+    max_batch_bytes: int,
+    codec: Codec = Codec.NONE,
+    level: int | None = None,
+    producer_id: int = at.NO_PRODUCER_ID,
+    producer_epoch: int = at.NO_PRODUCER_EPOCH,
+    next_sequences: npt.NDArray[np.int64] | None = None,
+    is_transactional: bool = False,
+) -> EncodedRows:
+    """Encode rows into batches for each partition of one topic.
+
+    ``value`` and ``key`` are binary or string, ``headers`` list<struct<key: string, value:
+    binary>>, ``timestamp`` a timestamp of any unit, ``partition`` integers. A row's partition is
+    the given one, else that of its key (murmur2, as every Kafka client), else ``sticky_partition``,
+    which the caller changes from call to call (KIP-480). A null timestamp, or no such column, is
+    ``now_ms``.
+
+    ``max_batch_bytes`` bounds a batch before compression; a row that is larger alone is left out
+    and reported, as is one with a partition outside the topic, a header without a key or a
+    timestamp before 1970, which Kafka's own producer refuses too.
+    ``next_sequences`` has one number for each partition and is moved on by what was encoded.
+
+    Raises InvalidRecords for a column of a wrong type or length.
+    """
+    _check_numbers(partition_count, sticky_partition, max_batch_bytes)
+    rows = len(value)
+    columns = {"key": key, "headers": headers, "timestamp": timestamp, "partition": partition}
+    for name, column in columns.items():
+        if column is not None and len(column) != rows:
+            raise InvalidRecords(f"column {name} has {len(column)} rows, column value has {rows}")
+    if rows == 0:
+        return EncodedRows([], [], 0)
+    keys, values = _bytes_column("key", key), _bytes_column("value", value)
+    row_status = np.zeros(rows, np.uint8)
+    partitions = np.empty(rows, np.int32)
+    unkeyed_count = assign_partitions(
+        *(rows, partition_count, sticky_partition, *keys),
+        *_partition_column(partition),
+        *(partitions, row_status),
+    )
+    starts = np.zeros(partition_count + 1, np.int64)
+    order = np.empty(rows, np.int32)
+    order_by_partition(rows, partition_count, partitions, starts, order)
+    attributes = int(codec) | (at.TRANSACTIONAL_BIT if is_transactional else 0)
+    writer = _Writer(attributes, producer_id, producer_epoch, codec, level)
+    batches = writer.write(
+        *(partition_count, starts, order, _timestamps(timestamp, now_ms)),
+        *(keys, values, _header_column(headers)),
+        *(_NO_SEQUENCES if next_sequences is None else next_sequences, row_status),
+        max_batch_bytes,
+    )
+    bad_rows = np.flatnonzero(row_status != OK)
+    rejected = [
+        RejectedRow(row, RowProblem(problem))
+        for row, problem in zip(bad_rows.tolist(), row_status[bad_rows].tolist(), strict=True)
+    ]
+    return EncodedRows(batches, rejected, unkeyed_count)
+
+
+def _check_numbers(partition_count: int, sticky_partition: int, max_batch_bytes: int) -> None:
+    if partition_count < 1 or not 0 <= sticky_partition < partition_count:
+        raise ValueError(
+            f"sticky partition {sticky_partition} of {partition_count}: expected one of them"
+        )
+    if not at.BATCH_HEADER_BYTES < max_batch_bytes <= at.INT32_MAX:
+        raise ValueError(
+            f"max_batch_bytes is {max_batch_bytes}, expected more than "
+            f"{at.BATCH_HEADER_BYTES} and at most {at.INT32_MAX}"
+        )
+
+
+class _Writer:
+    """Runs the kernel and finishes the batches that have to be compressed."""
+
+    def __init__(
+        self,
+        attributes: int,
+        producer_id: int,
+        producer_epoch: int,
+        codec: Codec,
+        level: int | None,
+    ) -> None:
+        self._attributes = attributes
+        self._producer_id = producer_id
+        self._producer_epoch = producer_epoch
+        self._codec = codec
+        self._level = level
+
+    def write(
+        self,
+        partition_count: int,
+        starts: npt.NDArray[np.int64],
+        order: npt.NDArray[np.int32],
+        timestamps_ms: npt.NDArray[np.int64],
+        keys: _Bytes,
+        values: _Bytes,
+        headers: _Headers,
+        sequences: npt.NDArray[np.int64],
+        row_status: npt.NDArray[np.uint8],
+        max_batch_bytes: int,
+    ) -> list[EncodedBatch]:
+        rows = len(order)
+        settings = np.zeros(encode.SETTING_FIELDS, np.int64)
+        settings[encode.SETTING_MAX_BATCH_BYTES] = max_batch_bytes
+        settings[encode.SETTING_WRITE_HEADER] = self._codec is Codec.NONE
+        settings[encode.SETTING_ATTRIBUTES] = self._attributes
+        settings[encode.SETTING_PRODUCER_ID] = self._producer_id
+        settings[encode.SETTING_PRODUCER_EPOCH] = self._producer_epoch
+        settings[encode.SETTING_KEYS_VALID_FROM] = keys.valid_from
+        settings[encode.SETTING_VALUES_VALID_FROM] = values.valid_from
+        settings[encode.SETTING_LISTS_VALID_FROM] = headers.valid_from
+        settings[encode.SETTING_HEADERS_VALID_FROM] = headers.keys.valid_from
+        settings[encode.SETTING_HEADER_VALUES_VALID_FROM] = headers.values.valid_from
+        room_bytes = keys.size_bytes + values.size_bytes
+        room_bytes += headers.keys.size_bytes + headers.values.size_bytes
+        room_bytes += rows * (encode.RECORD_OVERHEAD_BYTES + at.BATCH_HEADER_BYTES)
+        if len(headers.ends):
+            header_count = int(headers.ends[-1]) - int(headers.ends[0])
+            room_bytes += header_count * encode.HEADER_OVERHEAD_BYTES
+        # Arrow's allocator hands out memory that was used before; new pages cost more than the
+        # encoding itself.
+        out = np.frombuffer(pa.allocate_buffer(room_bytes), np.uint8)
+        table = np.empty(rows * encode.BATCH_COLUMNS, np.int64)
+        found = encode.encode_rows(
+            *(partition_count, starts, order, timestamps_ms, settings),
+            *(keys.ends, keys.data, keys.valid),
+            *(values.ends, values.data, values.valid),
+            *(headers.ends, headers.valid),
+            *(headers.keys.ends, headers.keys.data, headers.keys.valid),
+            *(headers.values.ends, headers.values.data, headers.values.valid),
+            *(sequences, row_status, table, out),
+        )
+        encoded = table[: found * encode.BATCH_COLUMNS].reshape(found, encode.BATCH_COLUMNS)
+        view = out.data
+        return [self._finish(view, fields, order) for fields in encoded.tolist()]
+
+    def _finish(
+        self, view: memoryview, fields: list[int], order: npt.NDArray[np.int32]
+    ) -> EncodedBatch:
+        partition, start, end, first, count, base_timestamp_ms, max_timestamp_ms, sequence = fields
+        payload = view[start:end]
+        if self._codec is not Codec.NONE:
+            section = compress(self._codec, payload[at.BATCH_HEADER_BYTES :], level=self._level)
+            batch = bytearray(at.BATCH_HEADER_BYTES + len(section))
+            batch[at.BATCH_HEADER_BYTES :] = section
+            at.BATCH_HEADER.pack_into(
+                *(batch, 0, 0, len(batch) - at.LOG_OVERHEAD_BYTES, at.NO_LEADER_EPOCH),
+                *(at.MAGIC_V2, 0, self._attributes, count - 1),
+                *(base_timestamp_ms, max_timestamp_ms),
+                *(self._producer_id, self._producer_epoch, sequence, count),
+            )
+            payload = memoryview(batch)
+            at.UINT32.pack_into(batch, at.CRC_AT, crc32c(payload[at.CRC_START_AT :]))
+        return EncodedBatch(
+            *(partition, payload, count, order[first : first + count]),
+            *(base_timestamp_ms, max_timestamp_ms, sequence),
+        )
+
+
+def _bytes_column(name: str, column: pa.Array | None) -> _Bytes:
+    if column is None or pa.types.is_null(column.type):
+        if name == "value" and column is not None:
+            column = column.cast(pa.binary())
+        else:
+            return _Bytes()
+    kind = column.type
+    if not (pa.types.is_binary(kind) or pa.types.is_string(kind)):
+        column = _as_binary(name, column)
+    valid, ends, data = column.buffers()
+    first = column.offset
+    return _Bytes(
+        np.frombuffer(ends, np.int32)[first : first + len(column) + 1] if len(column) else _NO_ENDS,
+        np.frombuffer(data, np.uint8) if data is not None and data.size else _NO_BYTES,
+        *_validity(column, valid),
+    )
+
+
+def _as_binary(name: str, column: pa.Array) -> pa.Array:
+    kind = column.type
+    if (
+        pa.types.is_large_binary(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_fixed_size_binary(kind)
+        or str(kind) in ("binary_view", "string_view")
+    ):
+        try:
+            return column.cast(pa.string() if "string" in str(kind) else pa.binary())
+        except pa.ArrowInvalid as error:
+            raise InvalidRecords(
+                f"column {name}: {error}; a call takes at most 2 GiB of a column"
+            ) from None
+    raise InvalidRecords(f"column {name} is of type {kind}, expected binary or string")
+
+
+def _validity(column: pa.Array, valid: pa.Buffer | None) -> tuple[npt.NDArray[np.uint8], int]:
+    if valid is None or column.null_count == 0:
+        return _NO_BYTES, 0
+    return np.frombuffer(valid, np.uint8), column.offset
+
+
+def _header_column(column: pa.Array | None) -> _Headers:
+    if column is None or pa.types.is_null(column.type):
+        return _Headers()
+    kind = column.type
+    if pa.types.is_large_list(kind):
+        column = column.cast(pa.list_(kind.value_field))
+        kind = column.type
+    names: Sequence[str] = ()
+    if pa.types.is_list(kind) and pa.types.is_struct(kind.value_type):
+        names = [field.name for field in kind.value_type]
+    if sorted(names) != ["key", "value"]:
+        raise InvalidRecords(
+            f"column headers is of type {kind}, expected list<struct<key: string, value: binary>>"
+        )
+    structs = column.values
+    # flatten() marks the fields of a null struct as null: a header without a key.
+    fields = structs.flatten()
+    valid, ends = column.buffers()[:2]
+    first = column.offset
+    keys = _bytes_column("headers.key", fields[names.index("key")])
+    values = _bytes_column("headers.value", fields[names.index("value")])
+    return _Headers(
+        np.frombuffer(ends, np.int32)[first : first + len(column) + 1],
+        *_validity(column, valid),
+        keys,
+        values,
+    )
+
+
+def _partition_column(
+    column: pa.Array | None,
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8], int]:
+    if column is None or pa.types.is_null(column.type):
+        return np.empty(0, np.int32), _NO_BYTES, 0
+    if not pa.types.is_integer(column.type):
+        raise InvalidRecords(f"column partition is of type {column.type}, expected int")
+    try:
+        column = column.cast(pa.int32())
+    except pa.ArrowInvalid as error:
+        raise InvalidRecords(f"column partition: {error}") from None
+    valid, data = column.buffers()
+    numbers = np.frombuffer(data, np.int32)[column.offset : column.offset + len(column)]
+    return numbers, *_validity(column, valid)
+
+
+def _timestamps(column: pa.Array | None, now_ms: int) -> npt.NDArray[np.int64]:
+    """Milliseconds, rounded down, for each row, or one for all."""
+    if column is None or pa.types.is_null(column.type):
+        return np.array([now_ms], np.int64)
+    if not pa.types.is_timestamp(column.type):
+        raise InvalidRecords(f"column timestamp is of type {column.type}, expected timestamp")
+    if column.type.unit == "s":
+        try:
+            column = column.cast(pa.timestamp("ms", column.type.tz))
+        except pa.ArrowInvalid as error:
+            raise InvalidRecords(f"column timestamp: {error}") from None
+    per_ms = _UNITS_PER_MS[column.type.unit]
+    data = column.buffers()[1]
+    numbers = np.frombuffer(data, np.int64)[column.offset : column.offset + len(column)]
+    if column.null_count:
+        missing = column.is_null().to_numpy(zero_copy_only=False)
+        numbers = np.where(missing, now_ms * per_ms, numbers)
+    milliseconds = numbers if per_ms == 1 else numbers // per_ms
+    if milliseconds.max() > _MAX_TIMESTAMP_MS:
+        raise InvalidRecords(
+            f"column timestamp goes up to {milliseconds.max()} ms, at most {_MAX_TIMESTAMP_MS}"
+        )
+    return np.ascontiguousarray(milliseconds)

@@ -1,0 +1,186 @@
+"""Where compiled kernels are kept: the choice of a directory, which needs no numba.
+
+A kernel cache holds machine code that is loaded without questions, so a directory in a shared
+temporary folder counts only if it is ours and nobody else can write to it.
+"""
+
+import contextlib
+import hashlib
+import os
+import shutil
+import stat
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib import metadata, resources
+from pathlib import Path
+from typing import NamedTuple
+
+CACHE_NAME = "klog-kernels"
+
+
+class CacheCandidate(NamedTuple):
+    """A directory that may serve; a private one must belong to ``uid`` and to nobody else."""
+
+    path: Path
+    private: bool
+
+
+def cache_candidates(
+    package_dir: Path,
+    environ: Mapping[str, str],
+    home: Path | None,
+    temp_dir: Path,
+    uid: int | None,
+) -> list[CacheCandidate]:
+    """The places to try: the user's NUMBA_CACHE_DIR, package, user cache, temporary folder.
+
+    ``uid`` is None where the system has none (Windows): its temporary folder is the user's own.
+    """
+    candidates = []
+    if environ.get("NUMBA_CACHE_DIR"):
+        candidates.append(CacheCandidate(Path(environ["NUMBA_CACHE_DIR"]) / CACHE_NAME, False))
+    candidates.append(CacheCandidate(package_dir / "__pycache__" / CACHE_NAME, False))
+    if environ.get("XDG_CACHE_HOME"):
+        candidates.append(CacheCandidate(Path(environ["XDG_CACHE_HOME"]) / CACHE_NAME, False))
+    elif home is not None:
+        parts = ("Library", "Caches") if sys.platform == "darwin" else (".cache",)
+        candidates.append(CacheCandidate(home.joinpath(*parts, CACHE_NAME), False))
+    name = CACHE_NAME if uid is None else f"{CACHE_NAME}-{uid}"
+    candidates.append(CacheCandidate(temp_dir / name, uid is not None))
+    return candidates
+
+
+def find_cache_directory(
+    candidates: Iterable[CacheCandidate], fingerprint: str, uid: int | None
+) -> Path | None:
+    """The first candidate's ``fingerprint`` folder that can be written, or None; made here."""
+    for candidate in candidates:
+        try:
+            if candidate.private and not _make_private(candidate.path, uid):
+                continue
+            directory = candidate.path / fingerprint
+            directory.mkdir(parents=True, exist_ok=True)
+            # Only writing tells: permission bits say nothing on read-only mounts and full disks.
+            with tempfile.TemporaryFile(dir=directory) as probe:
+                probe.write(b"klog")
+                probe.flush()
+        except OSError:
+            continue
+        return directory
+    return None
+
+
+def _make_private(path: Path, uid: int | None) -> bool:
+    with contextlib.suppress(FileExistsError):
+        path.mkdir(mode=0o700, parents=True)
+    found = path.lstat()
+    others_can_write = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == uid and not others_can_write
+
+
+def seed_from_package(package_dir: Path, fingerprint: str, directory: Path) -> None:
+    """Fill a new ``directory`` with what the package's own, unwritable cache holds, if anything.
+
+    An image warmed by root and run by another user would compile everything once more otherwise.
+    """
+    source = package_dir / "__pycache__" / CACHE_NAME / fingerprint
+    with contextlib.suppress(OSError):
+        if source == directory or not source.is_dir() or any(directory.iterdir()):
+            return
+        copied = Path(tempfile.mkdtemp(prefix=f"{fingerprint}-", dir=directory.parent))
+        try:
+            shutil.copytree(source, copied, dirs_exist_ok=True)
+            copied.replace(directory)  # replaces an empty directory only
+        finally:
+            shutil.rmtree(copied, ignore_errors=True)
+
+
+def remove_outdated(package_dir: Path, fingerprint: str) -> None:
+    """Drop the package cache's entries for older sources: this package will not see those again.
+
+    A fingerprint is ``<set of kernels>-<digest of its sources>``, maybe with ``.checked``.
+    """
+    kernels, digest = fingerprint.split(".")[0].rsplit("-", 1)
+    with contextlib.suppress(OSError):
+        for entry in (package_dir / "__pycache__" / CACHE_NAME).iterdir():
+            of, _, found = entry.name.split(".")[0].rpartition("-")
+            if of == kernels and found != digest:
+                shutil.rmtree(entry, ignore_errors=True)
+
+
+@cache
+def cache_directory(source: str) -> Path | None:
+    """Where the kernels of the file ``source`` are kept; None if no place can be written."""
+    package_dir = Path(source).parent
+    kernels = _fingerprint(source)
+    candidates = cache_candidates(
+        package_dir,
+        os.environ,
+        home_directory(),
+        Path(tempfile.gettempdir()),
+        current_uid(),
+    )
+    directory = find_cache_directory(candidates, kernels, current_uid())
+    if directory is not None:
+        seed_from_package(package_dir, kernels, directory)
+        remove_outdated(package_dir, kernels)
+    return directory
+
+
+def _fingerprint(source: str) -> str:
+    """Names the sources that go into a kernel; numba itself looks at the kernel's own file only.
+
+    Bounds checks, which numba leaves out of its cache's key too, are a part of the name.
+    """
+    digest = hashlib.sha256()
+    for file in sorted(resources.files(__package__).iterdir(), key=lambda file: file.name):
+        if file.name.endswith(".py"):
+            digest.update(file.read_bytes())
+    path = Path(source)
+    kernels = "records"
+    if path.parent != Path(__file__).parent:
+        kernels = path.stem
+        digest.update(path.read_bytes() if path.exists() else b"")
+    checked = ".checked" if os.environ.get("NUMBA_BOUNDSCHECK", "0") not in ("", "0") else ""
+    return f"{kernels}-{digest.hexdigest()[:16]}{checked}"
+
+
+def is_warm(source: str) -> bool:
+    """Whether all kernels beside ``source`` were compiled for this Python and numba.
+
+    Does not import numba. What it cannot see is another processor than the one compiled for.
+    """
+    directory = cache_directory(source)
+    stamp = _stamp_name()
+    return directory is not None and stamp is not None and (directory / stamp).exists()
+
+
+def mark_warm(source: str) -> None:
+    """Note that they were, for :func:`is_warm`."""
+    directory = cache_directory(source)
+    stamp = _stamp_name()
+    if directory is not None and stamp is not None:
+        (directory / stamp).touch()
+
+
+def _stamp_name() -> str | None:
+    try:
+        version = metadata.version("numba")
+    except metadata.PackageNotFoundError:
+        return None
+    return f"warm-{sys.implementation.cache_tag}-{version}"
+
+
+def current_uid() -> int | None:
+    """The user's number, None where the system has none."""
+    return os.getuid() if hasattr(os, "getuid") else None
+
+
+def home_directory() -> Path | None:
+    """The user's home, None for a user without one."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return None

@@ -1,0 +1,265 @@
+"""Records of many v2 batches into the buffers of Arrow columns, in one call."""
+
+from pyspark_klog.records.kernels.jit import Array, inline, kernel
+from pyspark_klog.records.kernels.memory import copy_bytes
+from pyspark_klog.records.kernels.records import (
+    add_wrapped,
+    check_headers,
+    is_utf8,
+    read_header,
+    read_record,
+)
+from pyspark_klog.records.kernels.status import (
+    BAD_COUNT,
+    BAD_SECTION_END,
+    FULL,
+    OK,
+    TIMESTAMP_NOT_IN_MICROSECONDS,
+)
+from pyspark_klog.records.layout import MIN_RECORD_BYTES
+
+# Columns of the table of sections, one row a batch: where its records lie and how they count.
+SECTION_START = 0
+SECTION_END = 1
+SECTION_BASE_OFFSET = 2
+SECTION_BASE_TIMESTAMP_MS = 3
+SECTION_MAX_TIMESTAMP_MS = 4
+SECTION_TIMESTAMP_TYPE = 5  # 1: every record has the maximum as its timestamp
+SECTION_COUNT = 6
+SECTION_COLUMNS = 7
+
+# Which columns are wanted: bits of ``wanted``.
+WANT_KEY = 1
+WANT_VALUE = 2
+WANT_OFFSET = 4
+WANT_TIMESTAMP = 8
+WANT_TIMESTAMP_TYPE = 16
+WANT_HEADERS = 32
+
+# ``state``: first where to go on (the caller zeroes it for a new table), then how much the columns
+# hold (zeroed for new columns), then what a call leaves.
+SECTION = 0
+RECORD = 1
+POSITION = 2
+ROWS = 3
+KEY_BYTES = 4
+VALUE_BYTES = 5
+KEY_NULLS = 6
+VALUE_NULLS = 7
+HEADERS = 8
+HEADER_KEY_BYTES = 9
+HEADER_VALUE_BYTES = 10
+HEADER_VALUE_NULLS = 11
+HEADER_KEYS_NOT_UTF8 = 12
+NEEDED_BYTES = 13  # with FULL: the next record's size, enough for each column's share of it
+STATE_FIELDS = 14
+
+# Milliseconds whose microseconds fit 64 bits: (2^63 - 1) // 1000.
+_MAX_TIMESTAMP_MS = 9_223_372_036_854_775
+
+
+@inline
+def _clear_bit(bitmap: Array, bit: int) -> None:
+    bitmap[bit >> 3] = bitmap[bit >> 3] & (0xFF ^ (1 << (bit & 7)))
+
+
+@inline
+def _copy_headers(
+    buf: Array,
+    position: int,
+    end: int,
+    count: int,
+    state: Array,
+    key_ends: Array,
+    keys: Array,
+    value_ends: Array,
+    values: Array,
+    values_valid: Array,
+) -> None:
+    """Append headers that were checked, for which there is room."""
+    at = position
+    header = int(state[HEADERS])
+    keys_end = int(state[HEADER_KEY_BYTES])
+    values_end = int(state[HEADER_VALUE_BYTES])
+    for _ in range(count):
+        _, at, key_at, key_bytes, value_at, value_bytes = read_header(buf, at, end)
+        if not is_utf8(buf, key_at, key_at + key_bytes):
+            state[HEADER_KEYS_NOT_UTF8] += 1
+        copy_bytes(keys, keys_end, buf, key_at, key_bytes)
+        keys_end += key_bytes
+        if value_bytes < 0:
+            _clear_bit(values_valid, header)
+            state[HEADER_VALUE_NULLS] += 1
+        else:
+            copy_bytes(values, values_end, buf, value_at, value_bytes)
+            values_end += value_bytes
+        header += 1
+        key_ends[header] = keys_end
+        value_ends[header] = values_end
+    state[HEADERS] = header
+    state[HEADER_KEY_BYTES] = keys_end
+    state[HEADER_VALUE_BYTES] = values_end
+
+
+@kernel(
+    *("in8", "in64", "i64", "i64", "i64", "i64", "i64"),
+    *("out64", "out64", "out64", "out32"),
+    *("out32", "out8", "out8", "out32", "out8", "out8"),
+    *("out32", "out32", "out8", "out32", "out8", "out8"),
+)
+def decode_sections(
+    buf: Array,
+    sections: Array,
+    section_count: int,
+    start_offset: int,
+    end_offset: int,
+    wanted: int,
+    max_rows: int,
+    state: Array,
+    offsets: Array,
+    timestamps_us: Array,
+    timestamp_types: Array,
+    key_ends: Array,
+    keys: Array,
+    keys_valid: Array,
+    value_ends: Array,
+    values: Array,
+    values_valid: Array,
+    header_ends: Array,
+    header_key_ends: Array,
+    header_keys: Array,
+    header_value_ends: Array,
+    header_values: Array,
+    header_values_valid: Array,
+) -> int:
+    """Append the records with offsets in ``start_offset`` to ``end_offset`` (exclusive) to columns.
+
+    ``sections`` has SECTION_COLUMNS numbers for each run of records in ``buf``; their starts and
+    ends lie inside it. Columns that are not wanted may be empty arrays; those wanted have room for
+    ``max_rows`` (ends one more, bitmaps all ones), and as many bytes as they have. Header arrays
+    have room for as many headers as ``len(header_key_ends) - 1``.
+
+    Returns OK after the last section; FULL when the next record does not fit (give new columns and
+    call again with the same ``state``); else what is wrong with the record at ``state[POSITION]``.
+    """
+    section = int(state[SECTION])
+    record = int(state[RECORD])
+    position = int(state[POSITION])
+    row = int(state[ROWS])
+    keys_end = int(state[KEY_BYTES])
+    values_end = int(state[VALUE_BYTES])
+    keys_room = len(keys)
+    values_room = len(values)
+    status = OK
+    while section < section_count:
+        place = section * SECTION_COLUMNS
+        end = int(sections[place + SECTION_END])
+        base_offset = int(sections[place + SECTION_BASE_OFFSET])
+        base_timestamp_ms = int(sections[place + SECTION_BASE_TIMESTAMP_MS])
+        timestamp_type = int(sections[place + SECTION_TIMESTAMP_TYPE])
+        count = int(sections[place + SECTION_COUNT])
+        if record == 0:
+            position = int(sections[place + SECTION_START])
+            if count < 0 or count > (end - position) // MIN_RECORD_BYTES:
+                status = BAD_COUNT
+                break
+        while record < count:
+            (
+                status,
+                next_position,
+                timestamp_delta,
+                offset_delta,
+                key_at,
+                key_bytes,
+                value_at,
+                value_bytes,
+                headers,
+                headers_at,
+            ) = read_record(buf, position, end)
+            if status != OK:
+                break
+            if headers != 0:
+                status = check_headers(buf, headers_at, next_position, headers)
+                if status != OK:
+                    break
+            offset = add_wrapped(base_offset, offset_delta)
+            if offset < start_offset or offset >= end_offset:
+                record += 1
+                position = next_position
+                continue
+            if (
+                row >= max_rows
+                or (wanted & WANT_KEY and key_bytes > keys_room - keys_end)
+                or (wanted & WANT_VALUE and value_bytes > values_room - values_end)
+            ):
+                status = FULL
+                break
+            if wanted & WANT_TIMESTAMP:
+                timestamp_ms = int(sections[place + SECTION_MAX_TIMESTAMP_MS])
+                if timestamp_type == 0:
+                    timestamp_ms = add_wrapped(base_timestamp_ms, timestamp_delta)
+                if timestamp_ms > _MAX_TIMESTAMP_MS or timestamp_ms < -_MAX_TIMESTAMP_MS:
+                    status = TIMESTAMP_NOT_IN_MICROSECONDS
+                    break
+                timestamps_us[row] = timestamp_ms * 1000  # within 63 bits by the check above
+            if wanted & WANT_HEADERS:
+                rest = next_position - headers_at
+                if (
+                    headers >= len(header_key_ends) - state[HEADERS]
+                    or rest > len(header_keys) - state[HEADER_KEY_BYTES]
+                    or rest > len(header_values) - state[HEADER_VALUE_BYTES]
+                ):
+                    status = FULL
+                    break
+                if headers != 0:
+                    _copy_headers(
+                        buf,
+                        headers_at,
+                        next_position,
+                        headers,
+                        state,
+                        header_key_ends,
+                        header_keys,
+                        header_value_ends,
+                        header_values,
+                        header_values_valid,
+                    )
+                header_ends[row + 1] = state[HEADERS]
+            if wanted & WANT_OFFSET:
+                offsets[row] = offset
+            if wanted & WANT_TIMESTAMP_TYPE:
+                timestamp_types[row] = timestamp_type
+            if wanted & WANT_KEY:
+                if key_bytes < 0:
+                    _clear_bit(keys_valid, row)
+                    state[KEY_NULLS] += 1
+                else:
+                    copy_bytes(keys, keys_end, buf, key_at, key_bytes)
+                    keys_end += key_bytes
+                key_ends[row + 1] = keys_end
+            if wanted & WANT_VALUE:
+                if value_bytes < 0:
+                    _clear_bit(values_valid, row)
+                    state[VALUE_NULLS] += 1
+                else:
+                    copy_bytes(values, values_end, buf, value_at, value_bytes)
+                    values_end += value_bytes
+                value_ends[row + 1] = values_end
+            row += 1
+            record += 1
+            position = next_position
+        if status != OK:
+            break
+        if position != end and count != 0:
+            status = BAD_SECTION_END
+            break
+        section += 1
+        record = 0
+    state[SECTION] = section
+    state[RECORD] = record
+    state[POSITION] = position
+    state[ROWS] = row
+    state[KEY_BYTES] = keys_end
+    state[VALUE_BYTES] = values_end
+    state[NEEDED_BYTES] = next_position - position if status == FULL else 0
+    return status

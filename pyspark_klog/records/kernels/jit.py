@@ -1,0 +1,153 @@
+"""The only way to numba: decorators that compile, or leave plain Python where there is no numba.
+
+Without numba, or with NUMBA_DISABLE_JIT=1, the same functions run as plain Python: slow, correct.
+In that form arrays arrive as memoryviews, so that every element is a Python int and never wraps.
+"""
+
+import importlib
+import inspect
+import os
+import sys
+import time
+from collections.abc import Callable
+from functools import cache, update_wrapper, wraps
+from pathlib import Path
+from types import FunctionType
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+import numpy as np
+
+from pyspark_klog.records.kernels.cache import cache_directory
+
+# A numpy array for callers and compiled kernels, a memoryview inside the plain form.
+Array: TypeAlias = Any
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+numba: Any = None  # typed so, because what is used of it differs between its releases
+WHY_PLAIN = ""
+
+if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
+    WHY_PLAIN = "NUMBA_DISABLE_JIT is set"
+else:
+    try:
+        numba = importlib.import_module("numba")
+    except ImportError as error:
+        WHY_PLAIN = f"numba cannot be imported: {error}"
+    else:
+        WHY_PLAIN = "numba's configuration disables compiling" if numba.config.DISABLE_JIT else ""
+
+COMPILED = not WHY_PLAIN
+BOUNDSCHECK = COMPILED and bool(numba.config.BOUNDSCHECK)
+_CAN_FORCE_INLINE = COMPILED and hasattr(numba.core.options.DefaultOptions, "forceinline")
+
+
+@cache
+def _type(name: str) -> Any:
+    """The numba type for a name in a signature: ``i64``, or ``in8 in32 in64 out8 out32 out64``."""
+    if name == "i64":
+        return numba.types.int64
+    width = name.removeprefix("in").removeprefix("out")
+    element = {"8": "uint8", "32": "int32", "64": "int64"}[width]
+    readonly = name.startswith("in")
+    return numba.types.Array(getattr(numba.types, element), 1, "C", readonly=readonly)
+
+
+class LoadedKernel(NamedTuple):
+    """A compiled kernel: how long it took to get it, and whether the cache had it."""
+
+    name: str
+    seconds: float
+    from_cache: bool
+
+
+loaded: list[LoadedKernel] = []
+"""The compiled kernels of this process, in the order in which they were loaded."""
+
+
+def kernel(*signature: str) -> Callable[[F], F]:
+    """Compile a function that Python calls; it takes arrays and integers and returns an integer.
+
+    ``signature`` names the arguments' types: ``i64``, read-only arrays ``in8`` (uint8), ``in32``
+    and ``in64`` (int32, int64), and writable ones ``out8 out32 out64``, all contiguous. Compiled
+    code is kept in the cache directory, runs without the GIL and does not raise.
+    """
+
+    def decorate(function: F) -> F:
+        decorated: F
+        if not COMPILED:
+            return _plain(function)
+        arguments = numba.types.int64(*[_type(name) for name in signature])
+        start = time.perf_counter()
+        compiled = _compile(function, arguments)
+        seconds = time.perf_counter() - start
+        name = f"{function.__module__}.{function.__name__}"
+        loaded.append(LoadedKernel(name, seconds, bool(compiled.stats.cache_hits)))
+        decorated = compiled
+        return decorated
+
+    return decorate
+
+
+def _compile(function: Any, arguments: Any) -> Any:
+    options = {"nogil": True, "error_model": "numpy"}
+    directory = cache_directory(function.__code__.co_filename)
+    if directory is not None:
+        if not Path(function.__code__.co_filename).exists():
+            function = _with_source_in(directory, function)
+        before = numba.config.CACHE_DIR
+        numba.config.CACHE_DIR = str(directory)
+        try:
+            return numba.njit(arguments, cache=True, **options)(function)
+        except (OSError, RuntimeError):
+            pass  # a disk that is full: do without
+        finally:
+            numba.config.CACHE_DIR = before
+    return numba.njit(arguments, **options)(function)
+
+
+def _with_source_in(directory: Path, function: Any) -> Any:
+    """The same function, its source in ``directory``: numba keeps no code for one in a zip file."""
+    code = function.__code__
+    copy = directory / Path(code.co_filename).name
+    if not copy.exists():
+        source = inspect.getsource(sys.modules[function.__module__])
+        copy.with_suffix(f".{os.getpid()}").write_text(source, encoding="utf-8")
+        copy.with_suffix(f".{os.getpid()}").replace(copy)
+    moved = FunctionType(code.replace(co_filename=str(copy)), function.__globals__)
+    return update_wrapper(moved, function)
+
+
+def inline(function: F) -> F:
+    """Make a function callable from kernels, compiled as part of them and for nobody else."""
+    return _helper(function)
+
+
+def hot(function: F) -> F:
+    """As :func:`inline`, for what runs for every record: a copy of it at every call.
+
+    It makes decoding a fifth faster, and compiling slower, so few functions have it.
+    """
+    if COMPILED and _CAN_FORCE_INLINE:
+        return _helper(function, forceinline=True)
+    return _helper(function)
+
+
+def _helper(function: F, **options: bool) -> F:
+    if not COMPILED:
+        return function
+    options |= {"nogil": True, "no_cpython_wrapper": True}
+    decorated: F = numba.njit(error_model="numpy", **options)(function)
+    return decorated
+
+
+def _plain(function: F) -> F:
+    @wraps(function)
+    def call(*arguments: Any) -> Any:
+        return function(*[_as_view(a) for a in arguments])
+
+    return call  # type: ignore[return-value]
+
+
+def _as_view(argument: Any) -> Any:
+    return argument.data if isinstance(argument, np.ndarray) else argument

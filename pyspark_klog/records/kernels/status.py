@@ -1,0 +1,88 @@
+"""What a kernel can answer, and the exception that each answer stands for.
+
+A kernel returns one of these numbers and leaves a position; only its caller raises.
+"""
+
+from pyspark_klog.records.errors import CorruptRecords, InvalidRecords, RecordsError
+
+OK = 0
+FULL = 1  # an output has no room for the next item: not an error, call again with more
+INCOMPLETE = 2  # the bytes end inside a batch: not an error for a Fetch response
+
+BAD_LENGTH = 10
+BAD_MAGIC = 11
+BAD_CRC = 12
+BAD_COUNT = 13
+BAD_LAST_OFFSET = 14
+
+BAD_NUMBER = 20
+BAD_RECORD_LENGTH = 21
+BAD_KEY_LENGTH = 22
+BAD_VALUE_LENGTH = 23
+BAD_HEADER_COUNT = 24
+BAD_HEADER_KEY_LENGTH = 25
+BAD_HEADER_VALUE_LENGTH = 26
+BAD_RECORD_END = 27
+BAD_SECTION_END = 28
+BAD_HEADER_KEY = 29
+OFFSET_OVERFLOW = 30
+TIMESTAMP_OVERFLOW = 31
+TIMESTAMP_NOT_IN_MICROSECONDS = 32
+
+OFFSET_DELTA_NOT_INDEX = 40
+MISSING_KEY = 41
+TIMESTAMP_NOT_ALLOWED = 42
+
+ROW_TOO_LARGE = 50
+ROW_BAD_PARTITION = 51
+ROW_NULL_HEADER_KEY = 52
+ROW_BAD_TIMESTAMP = 53
+
+
+class MalformedTimestamp(InvalidRecords):
+    """A record's timestamp does not fit Spark's microseconds (KAFKA_MALFORMED_RECORD_TIMESTAMP)."""
+
+
+MESSAGES: dict[int, tuple[type[RecordsError], str]] = {
+    INCOMPLETE: (CorruptRecords, "the bytes end inside the batch"),
+    BAD_LENGTH: (CorruptRecords, "the batch's length is smaller than its own header"),
+    BAD_MAGIC: (CorruptRecords, "the format (magic) is none of 0, 1 and 2"),
+    BAD_CRC: (CorruptRecords, "the CRC does not fit the bytes"),
+    BAD_COUNT: (CorruptRecords, "the record count does not fit the length of the records"),
+    BAD_LAST_OFFSET: (CorruptRecords, "the last offset is negative or before the base offset"),
+    BAD_NUMBER: (CorruptRecords, "a varint is cut off or too long"),
+    BAD_RECORD_LENGTH: (
+        CorruptRecords,
+        "the record's length is negative or passes the batch's end",
+    ),
+    BAD_KEY_LENGTH: (CorruptRecords, "the key's length passes the record's end"),
+    BAD_VALUE_LENGTH: (CorruptRecords, "the value's length passes the record's end"),
+    BAD_HEADER_COUNT: (CorruptRecords, "the number of headers does not fit the record's length"),
+    BAD_HEADER_KEY_LENGTH: (
+        CorruptRecords,
+        "a header key's length is negative or passes the record's end",
+    ),
+    BAD_HEADER_VALUE_LENGTH: (CorruptRecords, "a header value's length passes the record's end"),
+    BAD_RECORD_END: (CorruptRecords, "the record is longer than what it holds"),
+    BAD_SECTION_END: (CorruptRecords, "bytes are left behind the last record"),
+    BAD_HEADER_KEY: (CorruptRecords, "a header key is not valid UTF-8"),
+    OFFSET_OVERFLOW: (CorruptRecords, "the offset does not fit 64 bits"),
+    TIMESTAMP_OVERFLOW: (CorruptRecords, "the timestamp does not fit 64 bits"),
+    TIMESTAMP_NOT_IN_MICROSECONDS: (
+        MalformedTimestamp,
+        "KAFKA_MALFORMED_RECORD_TIMESTAMP: the timestamp in milliseconds overflows a 64-bit "
+        "number of microseconds, expected at most 9223372036854775 ms from the epoch",
+    ),
+    OFFSET_DELTA_NOT_INDEX: (
+        InvalidRecords,
+        "the record's offset delta is not its place in the batch",
+    ),
+    MISSING_KEY: (InvalidRecords, "the record has no key, which a compacted topic needs"),
+    TIMESTAMP_NOT_ALLOWED: (InvalidRecords, "the timestamp is out of the range that is accepted"),
+}
+
+
+def error_for(status: int, where: str) -> RecordsError:
+    """The exception for a kernel's answer; ``where`` names the batch and the record."""
+    kind, text = MESSAGES[status]
+    return kind(f"{where}: {text}")

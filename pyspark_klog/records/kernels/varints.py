@@ -1,0 +1,99 @@
+"""Zigzag varints in kernels, as records/varint.py reads and writes them."""
+
+from pyspark_klog.records.kernels.jit import Array, hot, inline
+from pyspark_klog.records.kernels.memory import byte_at
+
+_INT32_MASK = 0xFFFF_FFFF
+
+
+@hot
+def read_varint(buf: Array, position: int, end: int) -> tuple[int, int]:
+    """A number of 32 bits and the position behind it, -1 if ``end`` cuts it or it is too long."""
+    if position < end:
+        first = byte_at(buf, position)
+        if first < 0x80:
+            return (first >> 1) ^ -(first & 1), position + 1
+        if end - position >= 2:
+            second = byte_at(buf, position + 1)
+            if second < 0x80:
+                return (second << 6 | (first & 0x7F) >> 1) ^ -(first & 1), position + 2
+    return _read_any_varint(buf, position, end)
+
+
+@inline
+def _read_any_varint(buf: Array, position: int, end: int) -> tuple[int, int]:
+    stop = end if end - position < 5 else position + 5
+    raw = 0
+    shift = 0
+    at = position
+    while at < stop:
+        byte = byte_at(buf, at)
+        at += 1
+        raw |= (byte & 0x7F) << shift  # shift <= 28: below 2^35
+        if byte < 0x80:
+            raw &= _INT32_MASK
+            return (raw >> 1) ^ -(raw & 1), at
+        shift += 7
+    return 0, -1
+
+
+@hot
+def read_varlong(buf: Array, position: int, end: int) -> tuple[int, int]:
+    """A number of 64 bits and the position behind it, -1 if ``end`` cuts it or it is too long."""
+    if position < end:
+        first = byte_at(buf, position)
+        if first < 0x80:
+            return (first >> 1) ^ -(first & 1), position + 1
+        if end - position >= 2:
+            second = byte_at(buf, position + 1)
+            if second < 0x80:
+                return (second << 6 | (first & 0x7F) >> 1) ^ -(first & 1), position + 2
+    return _read_any_varlong(buf, position, end)
+
+
+@inline
+def _read_any_varlong(buf: Array, position: int, end: int) -> tuple[int, int]:
+    # The sign is the lowest bit, so 63 bits of magnitude are gathered and nothing passes 2^63.
+    if position >= end:
+        return 0, -1
+    first = byte_at(buf, position)
+    magnitude = (first & 0x7F) >> 1
+    if first < 0x80:
+        return magnitude ^ -(first & 1), position + 1
+    stop = end if end - position < 10 else position + 10
+    shift = 6
+    at = position + 1
+    while at < stop:
+        byte = byte_at(buf, at)
+        at += 1
+        if shift == 62:  # the tenth byte: one bit is left, Kafka drops the others
+            magnitude |= (byte & 1) << shift
+        else:
+            magnitude |= (byte & 0x7F) << shift  # shift <= 55: below 2^62
+        if byte < 0x80:
+            return magnitude ^ -(first & 1), at
+        shift += 7
+    return 0, -1
+
+
+@inline
+def varint_size(number: int) -> int:
+    """How many bytes :func:`write_varint` takes; ``number`` lies within -2^62 and 2^62."""
+    raw = (number << 1) ^ (number >> 63)
+    size = 1
+    while raw >= 0x80:
+        raw >>= 7
+        size += 1
+    return size
+
+
+@inline
+def write_varint(out: Array, position: int, number: int) -> int:
+    """Write ``number``, which lies within -2^62 and 2^62; returns the position behind it."""
+    raw = (number << 1) ^ (number >> 63)
+    while raw >= 0x80:
+        out[position] = raw & 0x7F | 0x80
+        position += 1
+        raw >>= 7
+    out[position] = raw
+    return position + 1

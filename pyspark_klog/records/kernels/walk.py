@@ -1,0 +1,82 @@
+"""Validation of the records of one v2 batch, for a broker that appends it."""
+
+from pyspark_klog.records.kernels.jit import Array, kernel
+from pyspark_klog.records.kernels.records import add_wrapped, check_headers, read_record
+from pyspark_klog.records.kernels.status import (
+    BAD_COUNT,
+    BAD_SECTION_END,
+    MISSING_KEY,
+    OFFSET_DELTA_NOT_INDEX,
+    OK,
+    TIMESTAMP_NOT_ALLOWED,
+)
+from pyspark_klog.records.layout import MIN_RECORD_BYTES, NO_TIMESTAMP_MS
+
+# What a walk leaves in ``result``.
+RESULT_POSITION = 0  # of the record that the status is about; the end if there is none
+RESULT_RECORD = 1  # that record's number; the count if there is none
+RESULT_MAX_TIMESTAMP_MS = 2
+RESULT_MAX_TIMESTAMP_RECORD = 3  # the first record that has it
+RESULT_FIELDS = 4
+
+
+@kernel("in8", "i64", "i64", "i64", "i64", "i64", "i64", "i64", "out64")
+def walk_records(
+    buf: Array,
+    start: int,
+    end: int,
+    count: int,
+    base_timestamp_ms: int,
+    earliest_ms: int,
+    latest_ms: int,
+    key_required: int,
+    result: Array,
+) -> int:
+    """Check that ``buf[start:end]`` is ``count`` well-formed records, as Kafka's LogValidator.
+
+    Each record's offset delta is its number in the batch; lengths, varints and headers lie within
+    it; it has a key if ``key_required``. A timestamp other than -1 lies within ``earliest_ms`` and
+    ``latest_ms``: for LogAppendTime pass the ends of the 64-bit range. Returns OK or the first
+    thing that is wrong; ``result`` (RESULT_FIELDS long) says where, and the largest timestamp.
+    """
+    at = start
+    index = 0
+    max_timestamp_ms = NO_TIMESTAMP_MS
+    max_record = 0
+    status = OK
+    if count < 0 or count > (end - start) // MIN_RECORD_BYTES:
+        status = BAD_COUNT
+    while status == OK and index < count:
+        status, next_at, delta, offset_delta, _, key_bytes, _, _, headers, headers_at = read_record(
+            buf, at, end
+        )
+        if status != OK:
+            break
+        if headers != 0:
+            status = check_headers(buf, headers_at, next_at, headers)
+            if status != OK:
+                break
+        if offset_delta != index:
+            status = OFFSET_DELTA_NOT_INDEX
+            break
+        if key_required and key_bytes < 0:
+            status = MISSING_KEY
+            break
+        timestamp_ms = add_wrapped(base_timestamp_ms, delta)
+        if timestamp_ms != NO_TIMESTAMP_MS and (
+            timestamp_ms < earliest_ms or timestamp_ms > latest_ms
+        ):
+            status = TIMESTAMP_NOT_ALLOWED
+            break
+        if timestamp_ms > max_timestamp_ms:
+            max_timestamp_ms = timestamp_ms
+            max_record = index
+        index += 1
+        at = next_at
+    if status == OK and at != end:
+        status = BAD_SECTION_END
+    result[RESULT_POSITION] = at
+    result[RESULT_RECORD] = index
+    result[RESULT_MAX_TIMESTAMP_MS] = max_timestamp_ms
+    result[RESULT_MAX_TIMESTAMP_RECORD] = max_record
+    return status

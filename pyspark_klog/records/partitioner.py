@@ -1,0 +1,29 @@
+"""Kafka's default partitioner: murmur2 of the key, the same for every client."""
+
+_SEED = 0x9747B28C
+_FACTOR = 0x5BD1E995
+_MASK = 0xFFFF_FFFF
+
+
+def murmur2(key: bytes) -> int:
+    """The hash as Java shows it, -2^31 to 2^31-1 (org.apache.kafka.common.utils.Utils.murmur2)."""
+    state = _SEED ^ len(key)
+    whole_end = len(key) & ~3
+    for at in range(0, whole_end, 4):
+        word = int.from_bytes(key[at : at + 4], "little") * _FACTOR & _MASK
+        word ^= word >> 24
+        state = (state * _FACTOR & _MASK) ^ (word * _FACTOR & _MASK)
+    if whole_end < len(key):
+        state ^= int.from_bytes(key[whole_end:], "little")
+        state = state * _FACTOR & _MASK
+    state ^= state >> 13
+    state = state * _FACTOR & _MASK
+    state ^= state >> 15
+    return state - ((state >> 31) << 32)
+
+
+def partition_for_key(key: bytes, partition_count: int) -> int:
+    """The partition of a record with this key, 0 to ``partition_count`` - 1."""
+    if partition_count < 1:
+        raise ValueError(f"a topic has 1 partition or more, not {partition_count}")
+    return (murmur2(key) & 0x7FFF_FFFF) % partition_count

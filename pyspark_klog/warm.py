@@ -1,0 +1,61 @@
+"""Compiles this package's kernels and keeps them: ``python -m pyspark_klog.warm``.
+
+Worth a line in an image's recipe: the first use compiles them otherwise, which takes seconds.
+"""
+
+import importlib
+import sys
+import time
+from collections.abc import Sequence
+
+from pyspark_klog.records.kernels import cache
+
+KERNEL_MODULES = tuple(
+    f"pyspark_klog.records.kernels.{name}"
+    for name in ("scan", "walk", "partition", "decode", "encode")
+)
+
+
+def warm(modules: Sequence[str]) -> None:
+    """Load the kernels of some modules, a line of output for each, and note that they are kept.
+
+    The modules of one folder have to be given together, all of them.
+    """
+    from pyspark_klog.records.kernels import jit
+
+    if not jit.COMPILED:
+        _say(f"kernels run as plain Python, slow but correct: {jit.WHY_PLAIN}")
+        return
+    start = time.perf_counter()
+    sources: set[str] = set()
+    for name in modules:
+        before = len(jit.loaded)
+        module = importlib.import_module(name)
+        sources.add(str(module.__file__))
+        for kernel in jit.loaded[before:]:
+            how = "from the cache" if kernel.from_cache else "compiled"
+            _say(f"{kernel.name}: {how} in {kernel.seconds:.2f} s")
+    directories = {source: cache.cache_directory(source) for source in sorted(sources)}
+    for directory in dict.fromkeys(directories.values()):
+        if directory is None:
+            _say("no folder can be written to, so each process will compile them again")
+        else:
+            _say(f"kept in {directory}")
+    for source in directories:
+        cache.mark_warm(source)
+    _say(f"{len(jit.loaded)} kernels ready in {time.perf_counter() - start:.1f} s")
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def main() -> int:
+    """Warm the kernels of this package."""
+    warm(KERNEL_MODULES)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,75 @@
+"""Kernels against iterators, on good and damaged bytes: compiled, plain, and with bounds checks."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pyspark_klog.records.kernels import kernels_compiled, why_not_compiled
+from tests.support.kernel_cases import run_seeds
+
+ROOT = Path(__file__).parents[2]
+SEEDS = 120
+
+
+@pytest.fixture(scope="module")
+def digest() -> str:
+    """What this process's form makes of the seeds; it asserts that iterators agree."""
+    return run_seeds(range(SEEDS))
+
+
+def test_here_they_are_compiled() -> None:
+    assert kernels_compiled(), why_not_compiled()
+    assert why_not_compiled() == ""
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"NUMBA_DISABLE_JIT": "1"},
+        {"NUMBA_BOUNDSCHECK": "1"},
+        {"NUMBA_CPU_NAME": "generic"},  # no CRC instruction: by table
+    ],
+    ids=["plain", "checked", "generic"],
+)
+def test_another_form_gives_the_same(form: dict[str, str], digest: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.support.kernel_cases", str(SEEDS)],
+        cwd=ROOT,
+        env={**os.environ, **form},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout.strip(), done.stderr[-2000:]) == (digest, "")
+
+
+def test_without_numba_the_kernels_run_as_python() -> None:
+    code = (
+        "import sys; sys.modules['numba'] = None\n"
+        "from pyspark_klog.records.kernels import kernels_compiled, why_not_compiled\n"
+        "from tests.support.kernel_cases import run_seeds\n"
+        "assert not kernels_compiled()\n"
+        "assert why_not_compiled().startswith('numba cannot be imported'), why_not_compiled()\n"
+        "print(run_seeds(range(20)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.stdout.strip(), done.stderr[-2000:]) == (run_seeds(range(20)), "")
+
+
+def test_importing_the_packages_loads_no_numba() -> None:
+    code = (
+        "import sys, pyspark_klog, pyspark_klog.records, pyspark_klog.records.kernels\n"
+        "import pyspark_klog.records.partitioner, pyspark_klog.records.sets\n"
+        "from pyspark_klog.records.kernels import kernels_are_cached\n"
+        "kernels_are_cached()\n"
+        "print([name for name in ('numba', 'llvmlite', 'pyarrow') if name in sys.modules])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
