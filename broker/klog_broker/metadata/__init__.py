@@ -1,0 +1,5 @@
+"""Topics, ids, partitions, settings, brokers and producer ids, and where they are kept.
+
+May import: runtime, config, pyspark_klog.{ids,errors,records.checksums}; no socket, no handler.
+Start reading at interface.py (what a store promises), then image.py, then local.py.
+"""

@@ -1,0 +1,88 @@
+"""`klog broker`: read the configuration, then run until SIGTERM or SIGINT."""
+
+import logging
+import sys
+from pathlib import Path
+
+import click
+
+from klog_broker.cli.errors import exit_with
+from klog_broker.cli.tables import Row, print_table
+from klog_broker.config import SETTINGS, BrokerConfig, render
+from pyspark_klog.errors import KlogError
+
+_HELP = """Run a broker in the foreground, until SIGTERM or SIGINT.
+
+Prints `klog ready on HOST:PORT` to stdout when it serves. Settings come from their defaults, then
+the file, then --set; docs/configuration.md lists them.
+"""
+
+
+@click.command("broker", help=_HELP, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    help="Port of the first listener; 0 takes a free one.  [default: 9092]",
+)
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    help="Data directory, in place of log.dirs.  [default: ./klog-data]",
+)
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="A properties file with Kafka's names, as broker/server.properties.",
+)
+@click.option(
+    "--set", "overrides", multiple=True, metavar="NAME=VALUE", help="One setting; repeatable."
+)
+@click.option(
+    "--print-config", is_flag=True, help="Print every setting with its value and source, and end."
+)
+def command(
+    port: int | None,
+    data: Path | None,
+    config_file: Path | None,
+    overrides: tuple[str, ...],
+    print_config: bool,
+) -> None:
+    """See _HELP."""
+    try:
+        config = BrokerConfig.load(config_file, overrides, port=port, data=data)
+        if print_config:
+            print_table(("setting", "value", "source"), _rows(config))
+            return
+        sys.exit(_run(config))
+    except KlogError as error:
+        exit_with(error)
+
+
+def _run(config: BrokerConfig) -> int:
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=logging.INFO,
+        format="%(asctime)s level=%(levelname)s logger=%(name)s %(message)s",
+    )
+    for warning in config.warnings:
+        logging.getLogger("klog.config").warning("%s", warning)
+    # Late: it brings in the whole broker, and --print-config does not need it.
+    from klog_broker.app import run
+
+    return run(config)
+
+
+def _rows(config: BrokerConfig) -> list[Row]:
+    """What is in force, by name: a value out of a coarser unit names the setting it came from."""
+    rows: list[Row] = []
+    for name, row in sorted(SETTINGS.items()):
+        source = str(config.source_of(name))
+        if not config.is_set(name):
+            giver = next((other for other, _ in row.fallbacks if config.is_set(other)), None)
+            source = f"{giver}, {config.source_of(giver)}" if giver else source
+        value = "***" if row.is_secret and config[name] is not None else render(config[name])
+        rows.append((name, "null" if value is None else value, source))
+    for name, text in sorted(config.without_effect().items()):
+        rows.append((name, text, f"{config.source_of(name)} (no effect)"))
+    return rows

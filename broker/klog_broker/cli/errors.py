@@ -1,0 +1,24 @@
+"""Exit codes, and the one sentence that goes with them. docs/operations.md has the table."""
+
+import sys
+from enum import IntEnum
+from typing import NoReturn
+
+import click
+
+from klog_broker.config_types import ConfigError
+from pyspark_klog.errors import KlogError
+
+
+class ExitCode(IntEnum):
+    """What the commands end with; `klog broker` adds those of app.py."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+
+
+def exit_with(error: KlogError) -> NoReturn:
+    """Say the error's sentence on stderr and end."""
+    click.echo(f"klog: {error}", err=True)
+    sys.exit(ExitCode.USAGE if isinstance(error, ConfigError) else ExitCode.FAILED)

@@ -1,0 +1,50 @@
+"""`klog` itself: the list of commands, and how their errors reach the user."""
+
+import importlib
+from typing import Any
+
+import click
+
+from klog_broker.cli.errors import exit_with
+from pyspark_klog._version import __version__
+from pyspark_klog.errors import KlogError
+
+#: name -> what `klog --help` says; the module of that name is imported only when it is called
+COMMANDS = {
+    "broker": "Run a broker in the foreground.",
+    "topics": "List, create, describe and delete topics.",
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are modules of this package."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """The names, in the table's order."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import the command's module."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"klog_broker.cli.{cmd_name}")
+        found: click.Command = module.command
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """The table's texts: help must not import what it lists."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; an error that klog means is one sentence on stderr."""
+        try:
+            return super().invoke(ctx)
+        except KlogError as error:
+            exit_with(error)
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="%(prog)s %(version)s")
+def command() -> None:
+    """A Kafka-compatible log broker and its tools."""

@@ -1,0 +1,194 @@
+"""`klog topics`: list, create, describe and delete, on any broker that speaks Kafka's protocol."""
+
+import json
+from collections.abc import Mapping, Sequence
+
+import click
+
+from klog_broker.cli.errors import exit_with
+from klog_broker.cli.tables import Row, print_table
+from pyspark_klog.client.admin import Admin, NewTopic
+from pyspark_klog.client.metadata import TopicInfo
+from pyspark_klog.errors import KlogError
+from pyspark_klog.storage.text_files import encode_topic_id
+
+_SERVERS = click.option(
+    "--bootstrap-server",
+    "servers",
+    metavar="HOST:PORT",
+    default="127.0.0.1:9092",
+    show_default=True,
+    help="A broker to ask; several are comma-separated.",
+)
+_JSON = click.option("--json", "as_json", is_flag=True, help="JSON for scripts, not a table.")
+
+
+@click.group("topics", context_settings={"help_option_names": ["-h", "--help"]})
+def command() -> None:
+    """List, create, describe and delete topics."""
+
+
+@command.command("list")
+@_SERVERS
+@_JSON
+@click.option("--internal", is_flag=True, help="Also the topics that hold the brokers' own state.")
+def list_topics(servers: str, as_json: bool, internal: bool) -> None:
+    """List the topics with their partitions and replicas."""
+    with _admin(servers) as admin:
+        infos = [
+            info for info in admin.describe_topics().values() if internal or not info.is_internal
+        ]
+    if as_json:
+        _print_json([_summary(info) for info in infos])
+        return
+    rows = [(i.name, str(len(i.partitions)), str(_replication_factor(i))) for i in infos]
+    print_table(("topic", "partitions", "replicas"), rows)
+
+
+@command.command("create")
+@click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
+@_SERVERS
+@_JSON
+@click.option("--partitions", type=click.IntRange(min=1), help="[default: the broker's]")
+@click.option("--replication-factor", type=click.IntRange(min=1), help="[default: the broker's]")
+@click.option(
+    "--config", "configs", multiple=True, metavar="NAME=VALUE", help="A topic setting; repeatable."
+)
+@click.option("--validate-only", is_flag=True, help="Only say whether they could be created.")
+def create(
+    names: Sequence[str],
+    servers: str,
+    as_json: bool,
+    partitions: int | None,
+    replication_factor: int | None,
+    configs: Sequence[str],
+    validate_only: bool,
+) -> None:
+    """Create topics."""
+    settings: dict[str, str | None] = dict(_split(config) for config in configs)
+    wanted = [
+        NewTopic(
+            name,
+            -1 if partitions is None else partitions,
+            -1 if replication_factor is None else replication_factor,
+            settings,
+        )
+        for name in names
+    ]
+    with _admin(servers) as admin:
+        admin.create_topics(wanted, validate_only=validate_only)
+        if validate_only:
+            _say(as_json, "can be created", names)
+            return
+        infos = list(admin.describe_topics(names).values())
+    if as_json:
+        _print_json([_summary(info) for info in infos])
+        return
+    for info in infos:
+        click.echo(f"created {info.name}: {len(info.partitions)} partitions")
+
+
+@command.command("describe")
+@click.argument("names", nargs=-1, metavar="[TOPIC...]")
+@_SERVERS
+@_JSON
+def describe(names: Sequence[str], servers: str, as_json: bool) -> None:
+    """Show partitions, leaders and settings of topics; of all by default."""
+    with _admin(servers) as admin:
+        infos = list(admin.describe_topics(names or None).values())
+        settings = {
+            info.name: {
+                name: entry.value
+                for name, entry in sorted(admin.describe_configs(info.name).items())
+                if not entry.is_default
+            }
+            for info in infos
+        }
+    if as_json:
+        _print_json([_details(info, settings[info.name]) for info in infos])
+        return
+    for number, info in enumerate(infos):
+        if number:
+            click.echo()
+        click.echo(f"topic {info.name}  id {encode_topic_id(info.topic_id)}")
+        for name, value in settings[info.name].items():
+            click.echo(f"  {name}={value}")
+        print_table(("partition", "leader", "epoch", "replicas", "in sync"), _partition_rows(info))
+
+
+@command.command("delete")
+@click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
+@_SERVERS
+@_JSON
+def delete(names: Sequence[str], servers: str, as_json: bool) -> None:
+    """Delete topics and all their records, at once and for good."""
+    with _admin(servers) as admin:
+        admin.delete_topics(names)
+    _say(as_json, "deleted", names)
+
+
+def _admin(servers: str) -> Admin:
+    try:
+        return Admin(servers)
+    except KlogError as error:
+        exit_with(error)
+
+
+def _split(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise click.UsageError(f"--config {text}: expected NAME=VALUE, as retention.ms=60000")
+    return name, value
+
+
+def _say(as_json: bool, what: str, names: Sequence[str]) -> None:
+    if as_json:
+        _print_json({what.replace(" ", "_"): list(names)})
+        return
+    for name in names:
+        click.echo(f"{what} {name}")
+
+
+def _print_json(value: object) -> None:
+    click.echo(json.dumps(value, indent=2))
+
+
+def _replication_factor(info: TopicInfo) -> int:
+    return max((len(partition.replicas) for partition in info.partitions.values()), default=0)
+
+
+def _summary(info: TopicInfo) -> dict[str, object]:
+    return {
+        "name": info.name,
+        "topic_id": encode_topic_id(info.topic_id),
+        "partitions": len(info.partitions),
+        "replication_factor": _replication_factor(info),
+        "internal": info.is_internal,
+    }
+
+
+def _details(info: TopicInfo, configs: Mapping[str, str | None]) -> dict[str, object]:
+    partitions = [
+        {
+            "partition": number,
+            "leader": partition.leader,
+            "leader_epoch": partition.leader_epoch,
+            "replicas": list(partition.replicas),
+            "in_sync": list(partition.in_sync),
+        }
+        for number, partition in sorted(info.partitions.items())
+    ]
+    return {**_summary(info), "partitions": partitions, "configs": dict(configs)}
+
+
+def _partition_rows(info: TopicInfo) -> list[Row]:
+    return [
+        (
+            str(number),
+            "none" if partition.leader < 0 else str(partition.leader),
+            str(partition.leader_epoch),
+            ",".join(map(str, partition.replicas)),
+            ",".join(map(str, partition.in_sync)),
+        )
+        for number, partition in sorted(info.partitions.items())
+    ]

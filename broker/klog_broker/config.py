@@ -1,0 +1,395 @@
+"""The broker's configuration: `BrokerConfig`, and the settings of one topic: `topic_config`.
+
+Rows: config_rows.py (broker), config_topic_rows.py (topics), config_ignored.py (Kafka's names that
+change nothing here). Values come from the defaults, then a properties file, then ``--set``.
+"""
+
+import socket
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from klog_broker.config_ignored import REMOVED, is_secret_name, reason_without_effect
+from klog_broker.config_listeners import (
+    Listener,
+    check_advertised,
+    check_listeners,
+    parse_listeners,
+    parse_protocol_map,
+)
+from klog_broker.config_properties import Entry, parse_properties, read_properties
+from klog_broker.config_rows import SETTINGS
+from klog_broker.config_topic_rows import TOPIC_SETTINGS
+from klog_broker.config_types import (
+    LONG_MAX,
+    ConfigError,
+    Secret,
+    Setting,
+    Value,
+    nearest,
+    render,
+)
+
+__all__ = [
+    "SETTINGS",
+    "TOPIC_SETTINGS",
+    "BrokerConfig",
+    "ConfigError",
+    "Listener",
+    "Origin",
+    "Secret",
+    "Setting",
+    "Source",
+    "TopicConfig",
+    "Value",
+    "parse_per_ip_overrides",
+    "render",
+    "topic_config",
+    "topic_config_problem",
+]
+
+
+class Origin(Enum):
+    """Where a value may come from."""
+
+    DEFAULT = "default"
+    FILE = "file"
+    COMMAND_LINE = "command line"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a value comes from; its text is ``default``, ``FILE:LINE`` or the option's name."""
+
+    origin: Origin
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+_DEFAULT = Source(Origin.DEFAULT, "default")
+
+
+@dataclass(frozen=True)
+class _Given:
+    text: str
+    source: Source
+
+
+class BrokerConfig(Mapping[str, Any]):
+    """All known settings of a broker, checked; immutable.
+
+    ``config["log.retention.ms"]`` is the value that counts: its type is the setting's
+    (bool, int, float, str, tuple of str, Secret, or None where Kafka's default is null and no
+    coarser name gives one). A setting without effect in klog, or an unknown one, is a KeyError.
+    """
+
+    def __init__(self, given: Mapping[str, _Given]) -> None:
+        """Use `load`; this takes the last text and source of every name."""
+        self._given = dict(given)
+        self._own: dict[str, Value] = {}
+        self._warnings: list[str] = []
+        for name, item in given.items():
+            self._take(name, item)
+        self._effective = {name: self._resolve(row) for name, row in SETTINGS.items()}
+        _limit_by_difference(self._effective, "log.message.timestamp")
+        self.listeners, self.advertised_listeners = self._parse_listeners()
+        self.log_dirs = self._parse_log_dirs()
+        self._check()
+
+    @classmethod
+    def load(
+        cls,
+        path: Path | str | None = None,
+        overrides: Iterable[str] | Mapping[str, str] = (),
+        *,
+        text: str | None = None,
+        port: int | None = None,
+        data: Path | str | None = None,
+    ) -> "BrokerConfig":
+        """Read a properties file (or `text` in that syntax), then apply what overrides it.
+
+        `overrides` are ``name=value`` texts or a mapping (``--set``); `port` replaces the port of
+        the first listener (``--port``), `data` is the only data directory (``--data``).
+        """
+        entries = read_properties(Path(path)) if path is not None else []
+        if text is not None:
+            entries += parse_properties(text)
+        given = {entry.name: _from_entry(entry) for entry in entries}
+        if isinstance(overrides, Mapping):
+            pairs = list(overrides.items())
+        else:
+            pairs = [_split_override(item) for item in overrides]
+        for name, value in pairs:
+            given[name] = _Given(value, Source(Origin.COMMAND_LINE, "--set"))
+        if data is not None:
+            given["log.dirs"] = _Given(str(data), Source(Origin.COMMAND_LINE, "--data"))
+        if port is not None:
+            listeners = given.get("listeners")
+            current = listeners.text if listeners else str(SETTINGS["listeners"].default)
+            given["listeners"] = _Given(
+                _replace_port(current, port), Source(Origin.COMMAND_LINE, "--port")
+            )
+        return cls(given)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._effective[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._effective)
+
+    def __len__(self) -> int:
+        return len(self._effective)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """One sentence for each setting that is accepted without effect; log them once."""
+        return tuple(self._warnings)
+
+    def own_value(self, name: str) -> Value:
+        """What stands under exactly this name, or its default: without the coarser names."""
+        return self._own[name] if name in self._own else SETTINGS[name].default
+
+    def is_set(self, name: str) -> bool:
+        """Whether a file or an option gives this name."""
+        return name in self._given
+
+    def source_of(self, name: str) -> Source:
+        """Where the value under exactly this name comes from."""
+        return self._given[name].source if name in self._given else _DEFAULT
+
+    def without_effect(self) -> dict[str, str]:
+        """Kafka's names that were given and change nothing here -> their texts, secrets hidden."""
+        return {
+            name: repr(Secret("")) if is_secret_name(name) else item.text
+            for name, item in self._given.items()
+            if name not in SETTINGS
+        }
+
+    def _take(self, name: str, item: _Given) -> None:
+        row = SETTINGS.get(name)
+        if row is not None:
+            try:
+                self._own[name] = row.parse(item.text)
+            except ConfigError as error:
+                raise ConfigError(f"{item.source}: {error}") from None
+            return
+        reason = reason_without_effect(name)
+        if reason is not None:
+            self._warnings.append(f"{item.source}: {name} has no effect here. {reason}")
+            return
+        raise ConfigError(f"{item.source}: {_unknown(name)}")
+
+    def _resolve(self, row: Setting) -> Value:
+        """The finest name that is set counts, then the first default."""
+        chain = ((row.name, 1), *row.fallbacks)
+        for name, factor in chain:
+            if name in self._own:
+                return _scaled(self._own[name], factor)
+        for name, factor in chain:
+            default = SETTINGS[name].default
+            if default is not None:
+                return _scaled(default, factor)
+        return None
+
+    def _parse_listeners(self) -> tuple[tuple[Listener, ...], tuple[Listener, ...]]:
+        protocols = parse_protocol_map(self["listener.security.protocol.map"])
+        listeners = parse_listeners("listeners", self["listeners"], protocols)
+        check_listeners(listeners)
+        text = self["advertised.listeners"]
+        if text is not None and text.strip():
+            advertised = parse_listeners("advertised.listeners", text, protocols)
+        else:
+            advertised = tuple(
+                listener._replace(host=listener.host or socket.gethostname())
+                for listener in listeners
+            )
+        check_advertised(advertised, listeners)
+        return listeners, advertised
+
+    def _parse_log_dirs(self) -> tuple[Path, ...]:
+        parts = [part.strip() for part in str(self["log.dirs"]).split(",")]
+        paths = [Path(part) for part in parts if part]
+        if not paths:
+            raise ConfigError("log.dirs is empty: name at least one directory")
+        resolved = [path.absolute() for path in paths]
+        for path in resolved:
+            if resolved.count(path) > 1:
+                raise ConfigError(f"log.dirs names {path} twice")
+        return tuple(paths)
+
+    def _check(self) -> None:
+        """What no row says alone: settings that must fit each other."""
+        own = self._own
+        if "broker.id" in own and "node.id" in own and own["broker.id"] != own["node.id"]:
+            raise ConfigError(
+                f"broker.id={own['broker.id']} and node.id={own['node.id']} name the same thing:"
+                " set one of them, or both to one number"
+            )
+        if self["log.retention.ms"] == 0:
+            raise ConfigError(
+                "log.retention.ms (or its minutes or hours) is 0: it must be -1 (for ever) or"
+                " at least 1"
+            )
+        if 0 < self["queued.max.request.bytes"] < self["socket.request.max.bytes"]:
+            raise ConfigError(
+                f"queued.max.request.bytes={self['queued.max.request.bytes']} leaves no room for"
+                f" a request of socket.request.max.bytes={self['socket.request.max.bytes']}"
+            )
+        if self["group.min.session.timeout.ms"] > self["group.max.session.timeout.ms"]:
+            raise ConfigError(
+                "group.min.session.timeout.ms"
+                f"={self['group.min.session.timeout.ms']} is above group.max.session.timeout.ms"
+                f"={self['group.max.session.timeout.ms']}"
+            )
+        overrides = parse_per_ip_overrides(self["max.connections.per.ip.overrides"])
+        if self["max.connections.per.ip"] == 0 and not overrides:
+            raise ConfigError(
+                "max.connections.per.ip=0 lets nobody in: name the addresses that may connect in"
+                " max.connections.per.ip.overrides"
+            )
+        if "compact" in self["log.cleanup.policy"]:
+            self._warnings.append(_COMPACT_WARNING.format(name="log.cleanup.policy"))
+
+
+class TopicConfig(Mapping[str, Any]):
+    """All settings of one topic, checked; immutable.
+
+    ``topic["segment.ms"]`` is the value that counts. The two timestamp limits fall back to
+    message.timestamp.difference.max.ms where they are not set, as in Kafka 3.9.
+    """
+
+    def __init__(self, broker: BrokerConfig, overrides: Mapping[str, str]) -> None:
+        self._broker = broker
+        self._overrides = dict(overrides)
+        own: dict[str, Value] = {}
+        for name, text in overrides.items():
+            row = TOPIC_SETTINGS.get(name)
+            if row is None:
+                raise ConfigError(_unknown(name, TOPIC_SETTINGS, "topic setting"))
+            own[name] = row.parse(text)
+        self._values: dict[str, Value] = {
+            name: own[name] if name in own else self.default_of(name) for name in TOPIC_SETTINGS
+        }
+        _limit_by_difference(self._values, "message.timestamp")
+        self._own = own
+        self._check()
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    @property
+    def overrides(self) -> dict[str, str]:
+        """The texts that were given for this topic."""
+        return dict(self._overrides)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """One sentence for each override that is accepted without effect."""
+        found = [
+            f"topic setting {name} has no effect here. {TOPIC_SETTINGS[name].effect}"
+            for name in self._overrides
+            if TOPIC_SETTINGS[name].effect
+        ]
+        if "compact" in self["cleanup.policy"] and "cleanup.policy" in self._overrides:
+            found.append(_COMPACT_WARNING.format(name="cleanup.policy"))
+        return tuple(found)
+
+    def own_value(self, name: str) -> Value:
+        """The value under exactly this name, or its default: as DescribeConfigs shows it."""
+        return self._own[name] if name in self._own else self.default_of(name)
+
+    def default_of(self, name: str) -> Value:
+        """What counts for topics that do not set `name`: the broker's setting, or the row's."""
+        row = TOPIC_SETTINGS[name]
+        if row.broker_name is not None and row.broker_name in self._broker:
+            value: Value = self._broker[row.broker_name]
+            return value
+        return row.default
+
+    def _check(self) -> None:
+        shortest, longest = self["min.compaction.lag.ms"], self["max.compaction.lag.ms"]
+        if shortest > longest:
+            raise ConfigError(
+                f"min.compaction.lag.ms={shortest} is above max.compaction.lag.ms={longest}"
+            )
+        if self["remote.storage.enable"]:
+            raise ConfigError("remote.storage.enable=true is refused: klog has no tiered storage")
+
+
+def topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
+    """The settings of a topic with these overrides; ConfigError says which one cannot be used."""
+    return TopicConfig(broker, overrides)
+
+
+def topic_config_problem(broker: BrokerConfig, overrides: Mapping[str, str]) -> str | None:
+    """What is wrong with a topic's overrides, in one sentence, or None."""
+    try:
+        TopicConfig(broker, overrides)
+    except ConfigError as error:
+        return str(error)
+    return None
+
+
+def parse_per_ip_overrides(text: str) -> dict[str, int]:
+    """``host:number,...`` of max.connections.per.ip.overrides; an IPv6 address may be bracketed."""
+    limits = {}
+    for item in (part.strip() for part in text.split(",") if part.strip()):
+        host, colon, number = item.rpartition(":")
+        if not (colon and host and number.strip().isascii() and number.strip().isdigit()):
+            raise ConfigError(f"max.connections.per.ip.overrides: {item!r} is not host:number")
+        limits[host.strip().strip("[]")] = int(number)
+    return limits
+
+
+_COMPACT_WARNING = (
+    "{name}=compact is accepted, but nothing is compacted yet: the log cleaner comes with a later"
+    " release"
+)
+
+
+def _limit_by_difference(values: dict[str, Value], prefix: str) -> None:
+    """The older name gives the limits that are not set by the newer two (KIP-937)."""
+    for side in ("before", "after"):
+        if values[f"{prefix}.{side}.max.ms"] == LONG_MAX:
+            values[f"{prefix}.{side}.max.ms"] = values[f"{prefix}.difference.max.ms"]
+
+
+def _from_entry(entry: Entry) -> _Given:
+    return _Given(entry.text, Source(Origin.FILE, f"{entry.file or 'properties'}:{entry.line}"))
+
+
+def _split_override(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise ConfigError(f"--set {text}: expected name=value, as --set log.segment.bytes=1048576")
+    return name.strip(), value
+
+
+def _replace_port(listeners: str, port: int) -> str:
+    first, comma, rest = listeners.partition(",")
+    return f"{first.rpartition(':')[0]}:{port}{comma}{rest}"
+
+
+def _scaled(value: Value, factor: int) -> Value:
+    """A coarser unit's value in the finer one; anything negative is -1, without a limit."""
+    if factor == 1 or not isinstance(value, int):
+        return value
+    return value * factor if value >= 0 else -1
+
+
+def _unknown(name: str, rows: Mapping[str, Setting] = SETTINGS, kind: str = "setting") -> str:
+    if rows is SETTINGS and name in REMOVED:
+        return f"{name} is a setting that Kafka dropped: use {REMOVED[name]}"
+    near = nearest(name, rows)
+    hint = f"; did you mean {near}?" if near else "; docs/configuration.md lists all"
+    return f"{name} is no {kind} that klog or Kafka knows{hint}"

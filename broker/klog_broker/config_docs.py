@@ -1,0 +1,184 @@
+"""Prints the settings: docs/configuration.md and broker/server.properties, from the rows.
+
+``python -m klog_broker.config_docs`` writes both; with ``--check`` it writes nothing and ends with
+1 if one of them is not what it would write.
+"""
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from textwrap import wrap
+
+from klog_broker.config_ignored import (
+    PREFIXES_WITHOUT_EFFECT,
+    REMOVED,
+    SINCE_4,
+    WITHOUT_EFFECT,
+)
+from klog_broker.config_kafka4 import BROKER_CHANGES, TOPIC_CHANGES
+from klog_broker.config_properties import escape
+from klog_broker.config_rows import DIFFERENT_DEFAULTS, SECTIONS
+from klog_broker.config_topic_rows import TOPIC_SETTINGS
+from klog_broker.config_types import INT_MAX, LONG_MAX, Setting, render
+
+_ROOT = Path(__file__).resolve().parents[2]
+_WIDTH = 100
+
+_INTRODUCTION = """\
+<!-- Printed by `./dev python -m klog_broker.config_docs`; edit the rows in
+     broker/klog_broker/config_*.py, not this page. -->
+# Configuration
+
+A broker's settings have Kafka's names, types, defaults and bounds, those of 3.9.1 but for what
+[is different here](#what-is-different-here). A value comes from its default, then from the file of
+`--config`, then from `--set NAME=VALUE`; `--port` and `--data` are short for `listeners` (the
+port of the first one) and `log.dirs`. `klog broker --print-config` shows every value and where it
+comes from. [broker/server.properties](../broker/server.properties) has all defaults, commented out.
+
+The file's syntax is that of Java's `.properties`: `name=value`, `#` and `!` begin a comment, a
+backslash at a line's end joins the next line, `\\uXXXX` is a character, and the last of two entries
+counts. It is read as UTF-8, or as Latin-1 if it is not valid UTF-8. Lists are comma-separated.
+
+There are three kinds of names:
+- known ones, in the tables below;
+- Kafka's names that [change nothing here](#kafkas-names-without-effect): accepted, with one warning
+  each, so that a broker's file can be brought along;
+- any other name: refused, with the nearest known one.
+
+Where a setting exists in several units, the finest one that is set counts (`log.retention.ms`
+before `log.retention.minutes` before `log.retention.hours`). A value that does not fit is refused
+at the start, in one sentence. No setting of the broker can be changed while it runs; those of
+topics can.
+"""
+
+
+def configuration_page() -> str:
+    """docs/configuration.md."""
+    parts = [_INTRODUCTION]
+    for title, rows in SECTIONS.items():
+        parts.append(f"## {title}\n")
+        parts.append(_table(("name", "type", "default", "allowed", "what it does"), _cells(rows)))
+    parts.append(
+        "## Topics' settings\n\nGiven when a topic is created, and changed at any time by"
+        " IncrementalAlterConfigs. A topic that does not set one has the broker's.\n"
+    )
+    columns = ("name", "type", "default", "allowed", "what it does", "broker's setting")
+    parts.append(_table(columns, _topic_cells()))
+    parts.append("## What is different here\n\nDefaults that are not Kafka's:\n")
+    parts.append(_table(("name", "why"), _names(DIFFERENT_DEFAULTS.items())))
+    parts.append(
+        "`broker.id` and `node.id` must be at least 0.\n\n"
+        "What Kafka 4.x changed; klog keeps 3.9.1's:\n"
+    )
+    changes = [*BROKER_CHANGES.items(), *TOPIC_CHANGES.items()]
+    parts.append(_table(("name", "in Kafka 4.x"), _names(changes)))
+    parts.append("Names that Kafka dropped earlier, and klog refuses with what to set instead:\n")
+    parts.append(
+        _table(("name", "set instead"), ((f"`{k}`", f"`{v}`") for k, v in REMOVED.items()))
+    )
+    parts.append("## Kafka's names without effect\n\nThose marked \\* came with Kafka 4.\n")
+    for reason, names in WITHOUT_EFFECT.items():
+        listed = ", ".join(f"`{name}`" + (r"\*" if name in SINCE_4 else "") for name in names)
+        text = "\n".join(_wrapped(f"**{reason}** {listed}"))
+        parts.append(text + "\n")
+    listed = ", ".join(f"`{prefix}...`" for prefix in PREFIXES_WITHOUT_EFFECT)
+    parts.append(f"And all names that begin with {listed}.\n")
+    return "\n".join(parts)
+
+
+def server_properties() -> str:
+    """broker/server.properties: every default, commented out."""
+    lines = [
+        "# The settings of a klog broker with their defaults: take the # away to change one.",
+        "# docs/configuration.md has the bounds, the settings of topics and the file's syntax.",
+        "# Printed by `./dev python -m klog_broker.config_docs`.",
+    ]
+    for title, rows in SECTIONS.items():
+        lines += ["", "", f"##### {title}"]
+        for row in rows:
+            lines += ["", *(f"# {line}" for line in wrap(row.doc, _WIDTH - 2))]
+            default = render(row.default)
+            if default is None:
+                lines.append(f"# (not set: {_fallback_text(row)})")
+            lines.append(f"#{row.name}={escape(default or '')}")
+    return "\n".join(lines) + "\n"
+
+
+def _fallback_text(row: Setting) -> str:
+    if not row.fallbacks:
+        return "there is none"
+    return " then ".join(name for name, _ in row.fallbacks) + " counts"
+
+
+def _cells(rows: Iterable[Setting]) -> Iterator[Sequence[str]]:
+    for row in rows:
+        yield f"`{row.name}`", row.type.name.lower(), _default(row), str(row.bounds or ""), row.doc
+
+
+def _topic_cells() -> Iterator[Sequence[str]]:
+    for row in TOPIC_SETTINGS.values():
+        doc = f"{row.doc} **No effect here:** {row.effect}" if row.effect else row.doc
+        broker = f"`{row.broker_name}`" if row.broker_name else ""
+        kind = row.type.name.lower()
+        yield f"`{row.name}`", kind, _default(row), str(row.bounds or ""), doc, broker
+
+
+def _names(items: Iterable[tuple[str, str]]) -> Iterator[Sequence[str]]:
+    for name, text in items:
+        yield f"`{name}`", text
+
+
+def _default(row: Setting) -> str:
+    if row.default is None:
+        return "not set"
+    if row.default == LONG_MAX:
+        return "2^63 - 1"
+    if row.default == INT_MAX:
+        return "2^31 - 1"
+    text = render(row.default)
+    return f"`{text}`" if text else "empty"
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
+    lines += [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def _wrapped(text: str) -> list[str]:
+    return wrap(text, _WIDTH, break_on_hyphens=False, break_long_words=False)
+
+
+#: path from the top of the checkout -> what makes its text
+PAGES = {
+    Path("docs/configuration.md"): configuration_page,
+    Path("broker/server.properties"): server_properties,
+}
+
+
+def main(arguments: Sequence[str], root: Path = _ROOT) -> int:
+    """Write the pages, or with ``--check`` compare them; 0 if they are as they should be."""
+    if list(arguments) not in ([], ["--check"]):
+        sys.stderr.write("usage: python -m klog_broker.config_docs [--check]\n")
+        return 2
+    stale = []
+    for name, make in PAGES.items():
+        path = root / name
+        text = make()
+        if path.exists() and path.read_text(encoding="utf-8") == text:
+            continue
+        stale.append(name)
+        if not arguments:
+            path.write_text(text, encoding="utf-8")
+            sys.stdout.write(f"wrote {name}\n")
+    if arguments and stale:
+        sys.stderr.write(
+            f"not what the rows say: {', '.join(map(str, stale))};"
+            " run ./dev python -m klog_broker.config_docs\n"
+        )
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,109 @@
+"""Listeners: where the broker listens, and what it tells clients to connect to.
+
+``NAME://host:port``, comma-separated; an empty host means all interfaces. Rules as in Kafka:
+names and ports are distinct, every advertised name is a listener, 0.0.0.0 is never advertised.
+"""
+
+import re
+from typing import NamedTuple
+
+from klog_broker.config_types import ConfigError
+
+_LISTENER = re.compile(
+    r"(?P<name>[^:/]+)://(?P<host>\[[0-9a-zA-Z:.%]*\]|[0-9a-zA-Z._%-]*):(?P<port>\d+)"
+)
+_ALL_INTERFACES = ("", "0.0.0.0", "::")
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+SERVED_PROTOCOLS = ("PLAINTEXT",)
+
+
+class Listener(NamedTuple):
+    """One address. `host` is empty for all interfaces; port 0 takes a free port."""
+
+    name: str
+    protocol: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
+
+def parse_protocol_map(text: str) -> dict[str, str]:
+    """``NAME:PROTOCOL,...`` as a dict, names in capitals."""
+    protocols = {}
+    for item in (part.strip() for part in text.split(",") if part.strip()):
+        name, colon, protocol = item.rpartition(":")
+        if not colon or not name.strip() or protocol.strip().upper() not in PROTOCOLS:
+            raise ConfigError(
+                f"listener.security.protocol.map: {item!r} is not NAME:PROTOCOL"
+                f" with a protocol out of {', '.join(PROTOCOLS)}"
+            )
+        protocols[name.strip().upper()] = protocol.strip().upper()
+    return protocols
+
+
+def parse_listeners(setting: str, text: str, protocols: dict[str, str]) -> tuple[Listener, ...]:
+    """The listeners that `text`, the value of `setting`, names; ConfigError with the reason."""
+    listeners = []
+    for item in (part.strip() for part in text.split(",") if part.strip()):
+        match = _LISTENER.fullmatch(item)
+        if match is None:
+            raise ConfigError(
+                f"{setting}: {item!r} is not NAME://host:port (as PLAINTEXT://127.0.0.1:9092)"
+            )
+        name = match["name"].strip().upper()
+        port = int(match["port"]) if len(match["port"]) <= 5 else 65536
+        if port > 65535:
+            raise ConfigError(f"{setting}: the port of {item!r} must be at most 65535")
+        if name not in protocols:
+            raise ConfigError(
+                f"{setting}: no protocol is given for the listener {name}:"
+                f" add {name}:PLAINTEXT to listener.security.protocol.map"
+            )
+        if protocols[name] not in SERVED_PROTOCOLS:
+            raise ConfigError(
+                f"{setting}: the listener {name} asks for {protocols[name]}, but this release"
+                f" serves {', '.join(SERVED_PROTOCOLS)} only"
+            )
+        listeners.append(Listener(name, protocols[name], match["host"].strip("[]"), port))
+    if not listeners:
+        raise ConfigError(f"{setting} is empty: name at least one listener")
+    return tuple(listeners)
+
+
+def check_listeners(listeners: tuple[Listener, ...]) -> None:
+    """Distinct names; distinct ports, but for one IPv4 and one IPv6 address on the same port."""
+    names: set[str] = set()
+    by_port: dict[int, list[Listener]] = {}
+    for listener in listeners:
+        if listener.name in names:
+            raise ConfigError(f"listeners: the name {listener.name} stands there twice")
+        names.add(listener.name)
+        if listener.port != 0:
+            by_port.setdefault(listener.port, []).append(listener)
+    for port, sharing in by_port.items():
+        families = {":" in listener.host for listener in sharing}
+        if len(sharing) > len(families):
+            raise ConfigError(f"listeners: the port {port} stands there twice")
+
+
+def check_advertised(advertised: tuple[Listener, ...], listeners: tuple[Listener, ...]) -> None:
+    """What clients are told: known names, once each, no address that means all interfaces."""
+    names = [listener.name for listener in listeners]
+    seen: set[str] = set()
+    for listener in advertised:
+        if listener.name not in names:
+            raise ConfigError(
+                f"advertised.listeners: {listener.name} is not among the listeners"
+                f" ({', '.join(names)})"
+            )
+        if listener.name in seen:
+            raise ConfigError(f"advertised.listeners: the name {listener.name} stands there twice")
+        seen.add(listener.name)
+        if listener.host in _ALL_INTERFACES:
+            raise ConfigError(
+                f"advertised.listeners: {listener} is no address that a client can connect to;"
+                " name a host"
+            )

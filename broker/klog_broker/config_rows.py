@@ -1,0 +1,537 @@
+"""The broker's settings that klog knows, as rows: Kafka 3.9.1's names, types, defaults and bounds.
+
+Where a default differs from Kafka's, `DIFFERENT_DEFAULTS` says why; Kafka's names without effect
+here stand in config_ignored.py, the settings of topics in config_topic_rows.py.
+"""
+
+from klog_broker.config_types import (
+    INT_MAX,
+    LONG_MAX,
+    AtLeast,
+    Between,
+    OneOf,
+    Setting,
+    SettingType,
+)
+
+_BOOLEAN = SettingType.BOOLEAN
+_STRING = SettingType.STRING
+_INT = SettingType.INT
+_SHORT = SettingType.SHORT
+_LONG = SettingType.LONG
+_LIST = SettingType.LIST
+
+_MINUTE_MS = 60_000
+_HOUR_MS = 3_600_000
+
+CODECS = OneOf(("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"))
+TIMESTAMP_TYPES = OneOf(("CreateTime", "LogAppendTime"))
+CLEANUP_POLICIES = OneOf(("compact", "delete"))
+GZIP_LEVELS = Between(1, 9, also=(-1,))
+LZ4_LEVELS = Between(1, 17)
+ZSTD_LEVELS = Between(-131072, 22)
+
+# Kafka's defaults that do not fit a broker which runs alone, from one command.
+DIFFERENT_DEFAULTS = {
+    "listeners": "klog listens on loopback unless told otherwise; Kafka on all interfaces.",
+    "log.dir": "a directory under the current one, kept at a reboot; Kafka takes /tmp/kafka-logs.",
+    "broker.id": "a broker without a cluster needs no generated number; Kafka's -1 asks for one.",
+    "node.id": "as broker.id.",
+}
+
+_NETWORK = (
+    Setting(
+        "listeners",
+        _STRING,
+        "PLAINTEXT://127.0.0.1:9092",
+        "Where the broker listens: NAME://host:port, comma-separated. An empty host or 0.0.0.0"
+        " means all interfaces, port 0 takes a free port.",
+    ),
+    Setting(
+        "advertised.listeners",
+        _STRING,
+        None,
+        "What clients are told to connect to, where it differs from `listeners` (behind a NAT or a"
+        " port mapping). One address for each name; 0.0.0.0 is refused.",
+    ),
+    Setting(
+        "listener.security.protocol.map",
+        _STRING,
+        "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
+        "Which protocol each listener's name speaks: NAME:PROTOCOL, comma-separated. This release"
+        " serves PLAINTEXT.",
+    ),
+    Setting(
+        "socket.listen.backlog.size",
+        _INT,
+        50,
+        "Connections that the kernel keeps waiting before the broker accepts them.",
+        AtLeast(1),
+    ),
+    Setting(
+        "socket.receive.buffer.bytes",
+        _INT,
+        102400,
+        "The kernel's receive buffer (SO_RCVBUF) of every connection; -1 leaves it to the kernel.",
+    ),
+    Setting(
+        "socket.send.buffer.bytes",
+        _INT,
+        102400,
+        "The kernel's send buffer (SO_SNDBUF) of every connection; -1 leaves it to the kernel.",
+    ),
+    Setting(
+        "socket.request.max.bytes",
+        _INT,
+        104857600,
+        "The largest request; a connection that announces a larger one is closed.",
+        AtLeast(1),
+    ),
+    Setting(
+        "connections.max.idle.ms",
+        _LONG,
+        600000,
+        "A connection on which nothing happens for this long is closed.",
+    ),
+    Setting(
+        "max.connections",
+        _INT,
+        INT_MAX,
+        "Open connections at any time; beyond it new ones wait until another one closes.",
+        AtLeast(0),
+    ),
+    Setting(
+        "max.connections.per.ip",
+        _INT,
+        INT_MAX,
+        "Open connections of one address; beyond it new ones are closed at once.",
+        AtLeast(0),
+    ),
+    Setting(
+        "max.connections.per.ip.overrides",
+        _STRING,
+        "",
+        "Other limits for some addresses: host:number, comma-separated.",
+    ),
+    Setting(
+        "queued.max.request.bytes",
+        _LONG,
+        -1,
+        "Bytes of requests that wait in the broker; beyond it reading stops. -1: no such limit.",
+    ),
+    Setting(
+        "fetch.max.bytes",
+        _INT,
+        57671680,
+        "The most bytes in the reply to one Fetch, whatever the client asks for; the first batch"
+        " is sent even if it is larger.",
+        AtLeast(1024),
+    ),
+)
+
+_IDENTITY = (
+    Setting(
+        "broker.id",
+        _INT,
+        0,
+        "The broker's number, kept in meta.properties of its data directories: a directory that"
+        " belongs to another number is refused.",
+        AtLeast(0),
+        fallbacks=(("node.id", 1),),
+    ),
+    Setting(
+        "node.id",
+        _INT,
+        0,
+        "The newer name of `broker.id`; if both are set they must agree.",
+        AtLeast(0),
+        fallbacks=(("broker.id", 1),),
+    ),
+    Setting(
+        "broker.rack",
+        _STRING,
+        None,
+        "The broker's rack, told to clients in Metadata replies.",
+    ),
+    Setting(
+        "log.dir",
+        _STRING,
+        "klog-data",
+        "The data directory, where `log.dirs` is not set.",
+    ),
+    Setting(
+        "log.dirs",
+        _STRING,
+        None,
+        "The data directories, comma-separated; partitions are spread over them.",
+        fallbacks=(("log.dir", 1),),
+    ),
+)
+
+_TOPICS = (
+    Setting(
+        "auto.create.topics.enable",
+        _BOOLEAN,
+        True,
+        "Whether a topic that a client asks for in Metadata, and allows to be made, is created.",
+    ),
+    Setting(
+        "delete.topic.enable",
+        _BOOLEAN,
+        True,
+        "Whether DeleteTopics deletes; if not, it gets TOPIC_DELETION_DISABLED.",
+    ),
+    Setting(
+        "num.partitions",
+        _INT,
+        1,
+        "Partitions of a topic whose creator names no number.",
+        AtLeast(1),
+    ),
+    Setting(
+        "default.replication.factor",
+        _INT,
+        1,
+        "Replicas of a topic whose creator names no number.",
+    ),
+    Setting(
+        "min.insync.replicas",
+        _INT,
+        1,
+        "How many replicas must have a record before acks=all is answered.",
+        AtLeast(1),
+    ),
+)
+
+_MESSAGES = (
+    Setting(
+        "message.max.bytes",
+        _INT,
+        1048588,
+        "The largest batch that is appended, as it came (compressed).",
+        AtLeast(0),
+    ),
+    Setting(
+        "compression.type",
+        _STRING,
+        "producer",
+        "The codec in which batches are stored; `producer` keeps what the producer chose.",
+        CODECS,
+    ),
+    Setting(
+        "compression.gzip.level",
+        _INT,
+        -1,
+        "The level where the broker compresses with gzip; -1 is the library's default.",
+        GZIP_LEVELS,
+    ),
+    Setting(
+        "compression.lz4.level",
+        _INT,
+        9,
+        "The level where the broker compresses with lz4.",
+        LZ4_LEVELS,
+    ),
+    Setting(
+        "compression.zstd.level",
+        _INT,
+        3,
+        "The level where the broker compresses with zstd.",
+        ZSTD_LEVELS,
+    ),
+    Setting(
+        "log.message.timestamp.type",
+        _STRING,
+        "CreateTime",
+        "Whether a record keeps the producer's time or gets that of its append.",
+        TIMESTAMP_TYPES,
+    ),
+    Setting(
+        "log.message.timestamp.before.max.ms",
+        _LONG,
+        LONG_MAX,
+        "How far a record's time may lie before the broker's; older ones get INVALID_TIMESTAMP."
+        " Only with CreateTime. If it is not set, the difference below counts.",
+        AtLeast(0),
+    ),
+    Setting(
+        "log.message.timestamp.after.max.ms",
+        _LONG,
+        LONG_MAX,
+        "How far a record's time may lie after the broker's; later ones get INVALID_TIMESTAMP."
+        " Only with CreateTime. If it is not set, the difference below counts.",
+        AtLeast(0),
+    ),
+    Setting(
+        "log.message.timestamp.difference.max.ms",
+        _LONG,
+        LONG_MAX,
+        "The older way to name both limits above at once.",
+        AtLeast(0),
+    ),
+    Setting(
+        "log.message.downconversion.enable",
+        _BOOLEAN,
+        True,
+        "Whether old consumers (Fetch below 4) are served by conversion down; if not, they get"
+        " UNSUPPORTED_VERSION.",
+    ),
+)
+
+_SEGMENTS = (
+    Setting(
+        "log.segment.bytes",
+        _INT,
+        1073741824,
+        "The largest segment file; the next append goes to a new one.",
+        AtLeast(14),
+    ),
+    Setting(
+        "log.roll.ms",
+        _LONG,
+        None,
+        "The longest time that one segment takes records, by their timestamps.",
+        fallbacks=(("log.roll.hours", _HOUR_MS),),
+    ),
+    Setting("log.roll.hours", _INT, 168, "`log.roll.ms` in hours; that one counts.", AtLeast(1)),
+    Setting(
+        "log.roll.jitter.ms",
+        _LONG,
+        None,
+        "A random time up to this long is taken off `log.roll.ms`, so that not all logs roll at"
+        " once.",
+        fallbacks=(("log.roll.jitter.hours", _HOUR_MS),),
+    ),
+    Setting(
+        "log.roll.jitter.hours",
+        _INT,
+        0,
+        "`log.roll.jitter.ms` in hours; that one counts.",
+        AtLeast(0),
+    ),
+    Setting(
+        "log.index.size.max.bytes",
+        _INT,
+        10485760,
+        "The size of a segment's index files; a full index rolls the segment.",
+        AtLeast(4),
+    ),
+    Setting(
+        "log.index.interval.bytes",
+        _INT,
+        4096,
+        "Bytes of log between two entries of the index.",
+        AtLeast(0),
+    ),
+    Setting(
+        "log.preallocate",
+        _BOOLEAN,
+        False,
+        "Whether a new segment takes its full size on disk at once.",
+    ),
+    Setting(
+        "log.cleanup.policy",
+        _LIST,
+        ("delete",),
+        "What happens to old segments: delete by time and size, or compact by key. `compact` is"
+        " accepted with a warning; the cleaner comes with a later release.",
+        CLEANUP_POLICIES,
+    ),
+    Setting(
+        "log.segment.delete.delay.ms",
+        _LONG,
+        60000,
+        "How long the files of a deleted segment stay, for readers that are at them.",
+        AtLeast(0),
+    ),
+)
+
+_RETENTION = (
+    Setting(
+        "log.retention.ms",
+        _LONG,
+        None,
+        "How long records are kept; -1: for ever.",
+        fallbacks=(("log.retention.minutes", _MINUTE_MS), ("log.retention.hours", _HOUR_MS)),
+    ),
+    Setting(
+        "log.retention.minutes",
+        _INT,
+        None,
+        "`log.retention.ms` in minutes; that one counts.",
+        fallbacks=(("log.retention.hours", 60),),
+    ),
+    Setting(
+        "log.retention.hours",
+        _INT,
+        168,
+        "`log.retention.ms` in hours; that one and the minutes count before it.",
+    ),
+    Setting(
+        "log.retention.bytes",
+        _LONG,
+        -1,
+        "The size of a partition beyond which whole old segments are deleted; -1: no limit.",
+    ),
+    Setting(
+        "log.retention.check.interval.ms",
+        _LONG,
+        300000,
+        "How often the broker looks for segments to delete.",
+        AtLeast(1),
+    ),
+)
+
+_FLUSH = (
+    Setting(
+        "log.flush.interval.messages",
+        _LONG,
+        LONG_MAX,
+        "After how many records a log is synced to disk. With 1 a reply waits for the sync, and"
+        " what is acknowledged survives a power cut.",
+        AtLeast(1),
+    ),
+    Setting(
+        "log.flush.interval.ms",
+        _LONG,
+        None,
+        "The longest time that an appended record stays unsynced.",
+        fallbacks=(("log.flush.scheduler.interval.ms", 1),),
+    ),
+    Setting(
+        "log.flush.scheduler.interval.ms",
+        _LONG,
+        LONG_MAX,
+        "How often the broker looks for logs that are due to be synced.",
+    ),
+    Setting(
+        "log.flush.offset.checkpoint.interval.ms",
+        _INT,
+        60000,
+        "How often the recovery points are written: an unclean start scans what lies after them.",
+        AtLeast(0),
+    ),
+    Setting(
+        "log.flush.start.offset.checkpoint.interval.ms",
+        _INT,
+        60000,
+        "How often the logs' start offsets are written.",
+        AtLeast(0),
+    ),
+    Setting(
+        "replica.high.watermark.checkpoint.interval.ms",
+        _LONG,
+        5000,
+        "How often the high watermarks are written.",
+    ),
+)
+
+_PRODUCERS = (
+    Setting(
+        "producer.id.expiration.ms",
+        _INT,
+        86400000,
+        "How long a partition remembers a producer that sends nothing.",
+        AtLeast(1),
+    ),
+    Setting(
+        "producer.id.expiration.check.interval.ms",
+        _INT,
+        600000,
+        "How often partitions look for producers to forget.",
+        AtLeast(1),
+    ),
+)
+
+_GROUPS = (
+    Setting(
+        "group.initial.rebalance.delay.ms",
+        _INT,
+        3000,
+        "How long the first rebalance of an empty group waits for more members.",
+    ),
+    Setting(
+        "group.min.session.timeout.ms",
+        _INT,
+        6000,
+        "The shortest session timeout that a member may ask for.",
+    ),
+    Setting(
+        "group.max.session.timeout.ms",
+        _INT,
+        1800000,
+        "The longest session timeout that a member may ask for.",
+    ),
+    Setting("group.max.size", _INT, INT_MAX, "The most members of one group.", AtLeast(1)),
+    Setting(
+        "offset.metadata.max.bytes",
+        _INT,
+        4096,
+        "The longest text that a client may store beside a committed offset.",
+    ),
+    Setting(
+        "offsets.commit.timeout.ms",
+        _INT,
+        5000,
+        "How long a commit waits for its replicas before it fails.",
+        AtLeast(1),
+    ),
+    Setting(
+        "offsets.retention.minutes",
+        _INT,
+        10080,
+        "How long the offsets of a group without members are kept.",
+        AtLeast(1),
+    ),
+    Setting(
+        "offsets.retention.check.interval.ms",
+        _LONG,
+        600000,
+        "How often the broker looks for offsets to forget.",
+        AtLeast(1),
+    ),
+    Setting(
+        "offsets.topic.num.partitions",
+        _INT,
+        50,
+        "Partitions of __consumer_offsets; they cannot be changed after its creation.",
+        AtLeast(1),
+    ),
+    Setting(
+        "offsets.topic.replication.factor",
+        _SHORT,
+        3,
+        "Replicas of __consumer_offsets; klog makes fewer where there are fewer brokers.",
+        AtLeast(1),
+    ),
+    Setting(
+        "offsets.topic.segment.bytes",
+        _INT,
+        104857600,
+        "segment.bytes of __consumer_offsets.",
+        AtLeast(1),
+    ),
+    Setting(
+        "offsets.topic.compression.codec",
+        _INT,
+        0,
+        "The codec of __consumer_offsets by number: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.",
+        Between(0, 4),
+    ),
+)
+
+#: title -> rows, in the order of the printed documentation
+SECTIONS: dict[str, tuple[Setting, ...]] = {
+    "Network": _NETWORK,
+    "Identity and directories": _IDENTITY,
+    "Topics": _TOPICS,
+    "Messages": _MESSAGES,
+    "Segments": _SEGMENTS,
+    "Retention": _RETENTION,
+    "Flush and recovery": _FLUSH,
+    "Producers": _PRODUCERS,
+    "Groups and committed offsets": _GROUPS,
+}
+
+SETTINGS: dict[str, Setting] = {row.name: row for rows in SECTIONS.values() for row in rows}
+assert len(SETTINGS) == sum(len(rows) for rows in SECTIONS.values())

@@ -1,0 +1,383 @@
+"""The settings of topics as rows: Kafka 3.9.1's names, types and bounds.
+
+A topic's default is the broker's setting `broker_name`; where a row has none, its own `default`.
+"""
+
+import re
+
+from klog_broker.config_rows import (
+    CLEANUP_POLICIES,
+    CODECS,
+    GZIP_LEVELS,
+    LZ4_LEVELS,
+    TIMESTAMP_TYPES,
+    ZSTD_LEVELS,
+)
+from klog_broker.config_types import (
+    LONG_MAX,
+    AtLeast,
+    Between,
+    Bounds,
+    Checked,
+    Setting,
+    SettingType,
+    Value,
+)
+
+_BOOLEAN = SettingType.BOOLEAN
+_STRING = SettingType.STRING
+_INT = SettingType.INT
+_LONG = SettingType.LONG
+_DOUBLE = SettingType.DOUBLE
+_LIST = SettingType.LIST
+
+_CLEANER = "The log cleaner comes with a later release."
+_TIERED = "klog has no tiered storage."
+_QUOTA = "Replication quotas come with the cluster."
+_ONE_REPLICA = "Elections come with the cluster."
+_FORMAT = "New data is always stored in format 2, as in Kafka since 3.0."
+
+
+def _throttled_replicas(value: Value) -> str | None:
+    """``*``, or ``partition:broker`` items."""
+    items = value if isinstance(value, tuple) else ()
+    if items == ("*",):
+        return None
+    for item in items:
+        partition, colon, broker = item.partition(":")
+        if not (colon and partition.isdigit() and broker.isdigit()):
+            return "must be * or partition:broker, comma-separated"
+    return None
+
+
+_REPLICAS = Checked("* or partition:broker, comma-separated", _throttled_replicas)
+
+
+def _release(value: Value) -> str | None:
+    """``2.8`` or ``3.0-IV1``: a release of Kafka, and the revision within it."""
+    if isinstance(value, str) and re.fullmatch(r"\d+\.\d+(\.\d+)?(-IV\d+)?", value, re.ASCII):
+        return None
+    return f"must be {_RELEASE}"
+
+
+_RELEASE = Checked("a release of Kafka, as 2.8 or 3.0-IV1", _release)
+
+
+def _row(
+    name: str,
+    kind: SettingType,
+    default: Value,
+    broker_name: str | None,
+    doc: str,
+    bounds: Bounds | None = None,
+    effect: str = "",
+) -> Setting:
+    return Setting(
+        name, kind, default, doc, bounds, dynamic=True, effect=effect, broker_name=broker_name
+    )
+
+
+_ROWS = (
+    _row(
+        "cleanup.policy",
+        _LIST,
+        ("delete",),
+        "log.cleanup.policy",
+        "delete: old segments go by time and size. compact: the last record of each key stays;"
+        " accepted with a warning until the cleaner exists. Both may be named.",
+        CLEANUP_POLICIES,
+    ),
+    _row(
+        "compression.type",
+        _STRING,
+        "producer",
+        "compression.type",
+        "The codec in which batches are stored; `producer` keeps what the producer chose.",
+        CODECS,
+    ),
+    _row(
+        "compression.gzip.level",
+        _INT,
+        -1,
+        "compression.gzip.level",
+        "The level where the broker compresses with gzip; -1 is the library's default.",
+        GZIP_LEVELS,
+    ),
+    _row(
+        "compression.lz4.level",
+        _INT,
+        9,
+        "compression.lz4.level",
+        "The level where the broker compresses with lz4.",
+        LZ4_LEVELS,
+    ),
+    _row(
+        "compression.zstd.level",
+        _INT,
+        3,
+        "compression.zstd.level",
+        "The level where the broker compresses with zstd.",
+        ZSTD_LEVELS,
+    ),
+    _row(
+        "delete.retention.ms",
+        _LONG,
+        86400000,
+        "log.cleaner.delete.retention.ms",
+        "How long a compacted topic keeps the mark of a deleted key.",
+        AtLeast(0),
+        _CLEANER,
+    ),
+    _row(
+        "file.delete.delay.ms",
+        _LONG,
+        60000,
+        "log.segment.delete.delay.ms",
+        "How long the files of a deleted segment stay, for readers that are at them.",
+        AtLeast(0),
+    ),
+    _row(
+        "flush.messages",
+        _LONG,
+        LONG_MAX,
+        "log.flush.interval.messages",
+        "After how many records the log is synced to disk; with 1 replies wait for the sync.",
+        AtLeast(1),
+    ),
+    _row(
+        "flush.ms",
+        _LONG,
+        LONG_MAX,
+        "log.flush.interval.ms",
+        "The longest time that an appended record stays unsynced.",
+        AtLeast(0),
+    ),
+    _row(
+        "follower.replication.throttled.replicas",
+        _LIST,
+        (),
+        None,
+        "Replicas whose fetching is slowed down.",
+        _REPLICAS,
+        _QUOTA,
+    ),
+    _row(
+        "index.interval.bytes",
+        _INT,
+        4096,
+        "log.index.interval.bytes",
+        "Bytes of log between two entries of the index.",
+        AtLeast(0),
+    ),
+    _row(
+        "leader.replication.throttled.replicas",
+        _LIST,
+        (),
+        None,
+        "Replicas whose leaders' sending is slowed down.",
+        _REPLICAS,
+        _QUOTA,
+    ),
+    _row(
+        "local.retention.bytes",
+        _LONG,
+        -2,
+        "log.local.retention.bytes",
+        "What stays on local disk of a tiered topic, in bytes.",
+        AtLeast(-2),
+        _TIERED,
+    ),
+    _row(
+        "local.retention.ms",
+        _LONG,
+        -2,
+        "log.local.retention.ms",
+        "What stays on local disk of a tiered topic, in time.",
+        AtLeast(-2),
+        _TIERED,
+    ),
+    _row(
+        "max.compaction.lag.ms",
+        _LONG,
+        LONG_MAX,
+        "log.cleaner.max.compaction.lag.ms",
+        "The longest time that a record stays out of compaction.",
+        AtLeast(1),
+        _CLEANER,
+    ),
+    _row(
+        "max.message.bytes",
+        _INT,
+        1048588,
+        "message.max.bytes",
+        "The largest batch that is appended, as it came (compressed).",
+        AtLeast(0),
+    ),
+    _row(
+        "message.downconversion.enable",
+        _BOOLEAN,
+        True,
+        "log.message.downconversion.enable",
+        "Whether old consumers (Fetch below 4) are served by conversion down.",
+    ),
+    _row(
+        "message.format.version",
+        _STRING,
+        "3.0-IV1",
+        "log.message.format.version",
+        "The format of stored messages, by Kafka release.",
+        _RELEASE,
+        _FORMAT,
+    ),
+    _row(
+        "message.timestamp.after.max.ms",
+        _LONG,
+        LONG_MAX,
+        "log.message.timestamp.after.max.ms",
+        "How far a record's time may lie after the broker's.",
+        AtLeast(0),
+    ),
+    _row(
+        "message.timestamp.before.max.ms",
+        _LONG,
+        LONG_MAX,
+        "log.message.timestamp.before.max.ms",
+        "How far a record's time may lie before the broker's.",
+        AtLeast(0),
+    ),
+    _row(
+        "message.timestamp.difference.max.ms",
+        _LONG,
+        LONG_MAX,
+        "log.message.timestamp.difference.max.ms",
+        "The older way to name both limits at once; counts where they are not set.",
+        AtLeast(0),
+    ),
+    _row(
+        "message.timestamp.type",
+        _STRING,
+        "CreateTime",
+        "log.message.timestamp.type",
+        "Whether a record keeps the producer's time or gets that of its append.",
+        TIMESTAMP_TYPES,
+    ),
+    _row(
+        "min.cleanable.dirty.ratio",
+        _DOUBLE,
+        0.5,
+        "log.cleaner.min.cleanable.ratio",
+        "How much of a compacted log must be uncompacted before it is cleaned again.",
+        Between(0, 1),
+        _CLEANER,
+    ),
+    _row(
+        "min.compaction.lag.ms",
+        _LONG,
+        0,
+        "log.cleaner.min.compaction.lag.ms",
+        "The shortest time that a record stays out of compaction.",
+        AtLeast(0),
+        _CLEANER,
+    ),
+    _row(
+        "min.insync.replicas",
+        _INT,
+        1,
+        "min.insync.replicas",
+        "How many replicas must have a record before acks=all is answered.",
+        AtLeast(1),
+    ),
+    _row(
+        "preallocate",
+        _BOOLEAN,
+        False,
+        "log.preallocate",
+        "Whether a new segment takes its full size on disk at once.",
+    ),
+    _row(
+        "remote.log.copy.disable",
+        _BOOLEAN,
+        False,
+        None,
+        "Whether a tiered topic stops to copy.",
+        None,
+        _TIERED,
+    ),
+    _row(
+        "remote.log.delete.on.disable",
+        _BOOLEAN,
+        False,
+        None,
+        "Whether remote data goes when tiering is turned off.",
+        None,
+        _TIERED,
+    ),
+    _row(
+        "remote.storage.enable",
+        _BOOLEAN,
+        False,
+        None,
+        "Whether the topic is tiered: true is refused, as Kafka does without remote storage.",
+        None,
+        _TIERED,
+    ),
+    _row(
+        "retention.bytes",
+        _LONG,
+        -1,
+        "log.retention.bytes",
+        "The size of a partition beyond which whole old segments are deleted; -1: no limit.",
+    ),
+    _row(
+        "retention.ms",
+        _LONG,
+        604800000,
+        "log.retention.ms",
+        "How long records are kept; -1: for ever.",
+        AtLeast(-1),
+    ),
+    _row(
+        "segment.bytes",
+        _INT,
+        1073741824,
+        "log.segment.bytes",
+        "The largest segment file; the next append goes to a new one.",
+        AtLeast(14),
+    ),
+    _row(
+        "segment.index.bytes",
+        _INT,
+        10485760,
+        "log.index.size.max.bytes",
+        "The size of a segment's index files; a full index rolls the segment.",
+        AtLeast(4),
+    ),
+    _row(
+        "segment.jitter.ms",
+        _LONG,
+        0,
+        "log.roll.jitter.ms",
+        "A random time up to this long is taken off segment.ms.",
+        AtLeast(0),
+    ),
+    _row(
+        "segment.ms",
+        _LONG,
+        604800000,
+        "log.roll.ms",
+        "The longest time that one segment takes records, by their timestamps.",
+        AtLeast(1),
+    ),
+    _row(
+        "unclean.leader.election.enable",
+        _BOOLEAN,
+        False,
+        "unclean.leader.election.enable",
+        "Whether a replica that lacks acknowledged records may lead when no other is there.",
+        None,
+        _ONE_REPLICA,
+    ),
+)
+
+TOPIC_SETTINGS: dict[str, Setting] = {row.name: row for row in _ROWS}
+assert len(TOPIC_SETTINGS) == len(_ROWS)

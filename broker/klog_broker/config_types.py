@@ -1,0 +1,229 @@
+"""What a setting is: its row, its types and bounds, and how texts become values.
+
+A row (`Setting`) is declared once and serves parsing, checking, DescribeConfigs and the printed
+documentation. Types and their numbers are those of Kafka's DescribeConfigs response (KIP-569).
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import IntEnum
+
+from pyspark_klog.errors import KlogError
+
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+
+
+class ConfigError(KlogError):
+    """A setting that cannot be used. The text names it, says what is wrong and what is expected."""
+
+
+class Secret:
+    """A value that must not reach a log, a screen or a trace: its repr and str are ``***``."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        """The text itself, for the one place that needs it."""
+        return self._text
+
+    def __repr__(self) -> str:
+        return "***"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other._text == self._text
+
+    def __hash__(self) -> int:
+        return hash((Secret, self._text))
+
+
+Value = bool | int | float | str | tuple[str, ...] | Secret | None
+
+
+class SettingType(IntEnum):
+    """The types of settings, numbered as in DescribeConfigs responses."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+_INTEGER_BITS = {SettingType.SHORT: 16, SettingType.INT: 32, SettingType.LONG: 64}
+
+
+@dataclass(frozen=True)
+class AtLeast:
+    """A number with a lower bound."""
+
+    minimum: int
+
+    def problem(self, value: Value) -> str | None:
+        """What is wrong with `value`, or None."""
+        if isinstance(value, int | float) and value >= self.minimum:
+            return None
+        return f"must be at least {self.minimum}"
+
+    def __str__(self) -> str:
+        return f"at least {self.minimum}"
+
+
+@dataclass(frozen=True)
+class Between:
+    """A number with two inclusive bounds, and values beside the range that are allowed too."""
+
+    minimum: float
+    maximum: float
+    also: tuple[int, ...] = ()
+
+    def problem(self, value: Value) -> str | None:
+        """What is wrong with `value`, or None."""
+        if isinstance(value, int | float) and (
+            self.minimum <= value <= self.maximum or value in self.also
+        ):
+            return None
+        return f"must be {self}"
+
+    def __str__(self) -> str:
+        text = f"from {self.minimum} to {self.maximum}"
+        return text + "".join(f" or {value}" for value in self.also)
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """A text, or every item of a list, out of a fixed set."""
+
+    allowed: tuple[str, ...]
+
+    def problem(self, value: Value) -> str | None:
+        """What is wrong with `value`, or None."""
+        items = value if isinstance(value, tuple) else (value,)
+        if all(item in self.allowed for item in items):
+            return None
+        return f"must be {self}"
+
+    def __str__(self) -> str:
+        return "one of " + ", ".join(self.allowed)
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A text with a form of its own: `check` returns what is wrong with it, or None."""
+
+    form: str
+    check: Callable[[Value], str | None]
+
+    def problem(self, value: Value) -> str | None:
+        """What is wrong with `value`, or None."""
+        return self.check(value)
+
+    def __str__(self) -> str:
+        return self.form
+
+
+Bounds = AtLeast | Between | OneOf | Checked
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting. `default` is a typed value; None stands for Kafka's null (not set).
+
+    `fallbacks` are the coarser names that give the value when this one is not set, with the
+    factor that turns their unit into this one's. `effect` says why the setting changes nothing in
+    klog; it is empty where it does what its `doc` says. `broker_name` is, on a topic's setting, the
+    broker's setting that gives its default. `dynamic`: may be changed while the broker runs.
+    """
+
+    name: str
+    type: SettingType
+    default: Value
+    doc: str
+    bounds: Bounds | None = None
+    dynamic: bool = False
+    effect: str = ""
+    broker_name: str | None = None
+    fallbacks: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def is_secret(self) -> bool:
+        """Whether the value must never be shown."""
+        return self.type is SettingType.PASSWORD
+
+    def parse(self, text: str) -> Value:
+        """The typed value of `text`, or ConfigError."""
+        value = parse_value(self.name, self.type, text)
+        problem = self.bounds.problem(value) if self.bounds is not None else None
+        if problem is not None:
+            raise ConfigError(f"{self.name}={text.strip()} is refused: it {problem}")
+        return value
+
+
+def parse_value(name: str, kind: SettingType, text: str) -> Value:
+    """Turn a text into a value of `kind`, as Kafka does: outer blanks do not count."""
+    text = text.strip()
+    match kind:
+        case SettingType.BOOLEAN:
+            if text.lower() not in ("true", "false"):
+                raise ConfigError(f"{name}={text} is refused: it must be true or false")
+            return text.lower() == "true"
+        case SettingType.INT | SettingType.SHORT | SettingType.LONG:
+            return _parse_integer(name, kind, text)
+        case SettingType.DOUBLE:
+            return _parse_double(name, text)
+        case SettingType.LIST:
+            return tuple(item.strip() for item in text.split(",")) if text else ()
+        case SettingType.PASSWORD:
+            return Secret(text)
+        case _:
+            return text
+
+
+def _parse_integer(name: str, kind: SettingType, text: str) -> int:
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    if not (digits.isascii() and digits.isdigit()):
+        raise ConfigError(f"{name}={text} is refused: it must be a whole number")
+    limit = 1 << (_INTEGER_BITS[kind] - 1)
+    # The length is checked first: int() of a very long text is slow, and limited by Python.
+    value = int(text) if len(digits) <= 40 else limit
+    if not -limit <= value < limit:
+        raise ConfigError(
+            f"{name}={text[:40]} is refused: it must lie between {-limit} and {limit - 1}"
+        )
+    return value
+
+
+def _parse_double(name: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise ConfigError(f"{name}={text} is refused: it must be a number") from None
+    if math.isnan(value):
+        raise ConfigError(f"{name}={text} is refused: it must be a number")
+    return value
+
+
+def render(value: Value) -> str | None:
+    """A value as Kafka writes it in DescribeConfigs and in properties files; None stays None."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return str(value)
+
+
+def nearest(name: str, names: Iterable[str]) -> str | None:
+    """The known name that is most like `name`, or None when nothing is near."""
+    found = get_close_matches(name, list(names), n=1, cutoff=0.6)
+    return found[0] if found else None

@@ -1,0 +1,111 @@
+"""Settings as DescribeConfigs and CreateTopics tell them: value, source and synonyms."""
+
+from enum import IntEnum
+from typing import NamedTuple
+
+from klog_broker.config import SETTINGS, TOPIC_SETTINGS, BrokerConfig, Setting, TopicConfig, render
+from klog_broker.config_types import Value
+
+# Two names of one thing, or a directory beside directories: Kafka does not list these together.
+_WITHOUT_SYNONYMS = ("broker.id", "node.id", "log.dirs")
+
+
+class ResourceType(IntEnum):
+    """What a setting belongs to, as on the wire."""
+
+    TOPIC = 2
+    BROKER = 4
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from, as on the wire."""
+
+    DYNAMIC_TOPIC_CONFIG = 1
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+
+
+class Synonym(NamedTuple):
+    """A name that gives the value, or would give it if the ones before it were not set."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+class ConfigEntry(NamedTuple):
+    """One setting of one resource. `synonyms` begins with the name that counts."""
+
+    setting: Setting
+    value: str | None
+    source: ConfigSource
+    synonyms: list[Synonym]
+    read_only: bool
+
+    @property
+    def documentation(self) -> str:
+        """The setting's text, and why it has no effect where it has none."""
+        row = self.setting
+        return f"{row.doc} No effect here: {row.effect}" if row.effect else row.doc
+
+
+def topic_entries(config: TopicConfig, broker: BrokerConfig) -> list[ConfigEntry]:
+    """All settings of a topic, by name."""
+    overrides = config.overrides
+    entries = []
+    for name, row in sorted(TOPIC_SETTINGS.items()):
+        value = _shown(row, config.own_value(name))
+        synonyms = []
+        if name in overrides:
+            synonyms.append(Synonym(name, value, ConfigSource.DYNAMIC_TOPIC_CONFIG))
+        if row.broker_name in SETTINGS:
+            synonyms += _broker_synonyms(broker, SETTINGS[row.broker_name])
+        entries.append(_entry(row, value, synonyms, read_only=False))
+    return entries
+
+
+def broker_entries(broker: BrokerConfig) -> list[ConfigEntry]:
+    """All settings of the broker that klog knows, by name. None can be altered while it runs."""
+    entries = []
+    for name, row in sorted(SETTINGS.items()):
+        value = broker[name] if name in ("broker.id", "node.id") else broker.own_value(name)
+        synonyms = _broker_synonyms(broker, row)
+        entries.append(_entry(row, _shown(row, value), synonyms, read_only=not row.dynamic))
+    return entries
+
+
+def _entry(
+    row: Setting, value: str | None, synonyms: list[Synonym], *, read_only: bool
+) -> ConfigEntry:
+    source = synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG
+    return ConfigEntry(row, value, source, synonyms, read_only)
+
+
+def _broker_synonyms(broker: BrokerConfig, row: Setting) -> list[Synonym]:
+    """What is set, finest unit first, then the defaults; from the setting's own name on.
+
+    As in Kafka: if only a coarser unit gives the value, the list is empty.
+    """
+    names = [row.name]
+    if row.name not in _WITHOUT_SYNONYMS:
+        names += [name for name, _ in row.fallbacks]
+    found = [
+        Synonym(
+            name,
+            _shown(SETTINGS[name], broker.own_value(name)),
+            ConfigSource.STATIC_BROKER_CONFIG,
+        )
+        for name in names
+        if broker.is_set(name)
+    ]
+    found += [
+        Synonym(name, _shown(SETTINGS[name], SETTINGS[name].default), ConfigSource.DEFAULT_CONFIG)
+        for name in names
+        if SETTINGS[name].default is not None
+    ]
+    own = next((index for index, each in enumerate(found) if each.name == row.name), len(found))
+    return found[own:]
+
+
+def _shown(row: Setting, value: Value) -> str | None:
+    return None if row.is_secret else render(value)

@@ -1,0 +1,88 @@
+"""CreatePartitions (key 37): more partitions for topics that are there."""
+
+from collections import Counter
+from functools import partial
+
+from klog_broker.handlers.context import BrokerServices, RequestContext
+from klog_broker.handlers.dispatcher import ApiHandler
+from klog_broker.handlers.topic_changes import (
+    MorePartitions,
+    add_partitions,
+    plan_more_partitions,
+)
+from klog_broker.metadata.image import Topic
+from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.protocol.apis.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+from pyspark_klog.protocol.keys import ApiKey
+
+
+def handle(
+    request: CreatePartitionsRequest, context: RequestContext
+) -> CreatePartitionsResponse | None:
+    """Every topic succeeds or fails by itself; a name that stands there twice fails once."""
+    broker = context.broker
+    times = Counter(topic.name for topic in request.topics)
+    results = {name: CreatePartitionsTopicResult(name=name) for name in times}
+    planned: dict[str, MorePartitions] = {}
+    for topic in request.topics:
+        try:
+            if times[topic.name] > 1:
+                text = f"topic {topic.name} stands {times[topic.name]} times in the request"
+                raise BrokerError(ErrorCode.INVALID_REQUEST, text)
+            planned[topic.name] = _plan(broker, topic)
+        except BrokerError as error:
+            _put(results[topic.name], error)
+    response = CreatePartitionsResponse(results=list(results.values()))
+    if request.validate_only or not planned:
+        return response
+    waiting = len(planned)
+
+    def done(name: str, outcome: Topic | BrokerError) -> None:
+        nonlocal waiting
+        if isinstance(outcome, BrokerError):
+            _put(results[name], outcome)
+        waiting -= 1
+        if waiting == 0:
+            context.reply.send(response)
+
+    for name, more in planned.items():
+        add_partitions(broker, name, more, partial(done, name))
+    return None
+
+
+def _plan(broker: BrokerServices, asked: CreatePartitionsTopic) -> MorePartitions:
+    topic = broker.metadata.image.topic(asked.name)
+    if topic is None:
+        text = f"there is no topic {asked.name}"
+        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+    if topic.is_internal:
+        text = f"{topic.name} holds this broker's own state; its partitions are fixed"
+        raise BrokerError(ErrorCode.INVALID_REQUEST, text)
+    assignment = None
+    if asked.assignments is not None:
+        assignment = [each.broker_ids for each in asked.assignments]
+    return plan_more_partitions(broker, topic, asked.count, assignment)
+
+
+def _put(result: CreatePartitionsTopicResult, error: BrokerError) -> None:
+    result.error_code, result.error_message = error.code, error.text
+
+
+def error_response(request: CreatePartitionsRequest, code: ErrorCode) -> CreatePartitionsResponse:
+    """The same error for every topic."""
+    return CreatePartitionsResponse(
+        results=[
+            CreatePartitionsTopicResult(
+                name=topic.name, error_code=code, error_message=code.message
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+HANDLER = ApiHandler(ApiKey.CREATE_PARTITIONS, handle, error_response)

@@ -1,0 +1,135 @@
+"""CreateTopics (key 19): topics by number of partitions and replicas, or by assignment by hand."""
+
+from collections import Counter
+from uuid import UUID
+
+from klog_broker.config import topic_config
+from klog_broker.handlers.config_entries import topic_entries
+from klog_broker.handlers.context import BrokerServices, RequestContext
+from klog_broker.handlers.dispatcher import ApiHandler
+from klog_broker.handlers.topic_changes import (
+    MAX_PARTITIONS_PER_REQUEST,
+    NewTopic,
+    create_topics,
+    plan_new_topic,
+)
+from klog_broker.metadata.image import Topic
+from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.protocol.apis.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from pyspark_klog.protocol.keys import ApiKey
+
+_NO_ID = UUID(int=0)
+
+
+def handle(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse | None:
+    """Every topic succeeds or fails by itself; a name that stands there twice fails once."""
+    broker = context.broker
+    results: dict[str, CreatableTopicResult] = {}
+    planned: list[NewTopic] = []
+    times = Counter(topic.name for topic in request.topics)
+    for topic in request.topics:
+        try:
+            if times[topic.name] > 1:
+                text = f"topic {topic.name} stands {times[topic.name]} times in the request"
+                raise BrokerError(ErrorCode.INVALID_REQUEST, text)
+            planned.append(_plan(broker, topic))
+        except BrokerError as error:
+            results[topic.name] = _failed(topic.name, error)
+    total = sum(len(new.assignment) for new in planned)
+    if total > MAX_PARTITIONS_PER_REQUEST:
+        too_many = BrokerError(
+            ErrorCode.POLICY_VIOLATION,
+            f"the request asks for {total} partitions; at most {MAX_PARTITIONS_PER_REQUEST} are"
+            " created by one request",
+        )
+        results.update((new.name, _failed(new.name, too_many)) for new in planned)
+        planned = []
+    if request.validate_only or not planned:
+        results.update((new.name, _created(broker, new, _NO_ID)) for new in planned)
+        return _response(times, results)
+
+    def done(outcomes: list[Topic | BrokerError]) -> None:
+        for new, outcome in zip(planned, outcomes, strict=True):
+            if isinstance(outcome, BrokerError):
+                results[new.name] = _failed(new.name, outcome)
+            else:
+                results[new.name] = _created(broker, new, outcome.topic_id)
+        context.reply.send(_response(times, results))
+
+    create_topics(broker, planned, done)
+    return None
+
+
+def _plan(broker: BrokerServices, topic: CreatableTopic) -> NewTopic:
+    configs: dict[str, str] = {}
+    for config in topic.configs:
+        if config.value is None:
+            raise BrokerError(ErrorCode.INVALID_CONFIG, f"{config.name} has no value (null)")
+        configs[config.name] = config.value
+    assignment: dict[int, list[int]] = {}
+    for row in topic.assignments:
+        if row.partition_index in assignment:
+            raise BrokerError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"partition {row.partition_index} is assigned twice",
+            )
+        assignment[row.partition_index] = row.broker_ids
+    return plan_new_topic(
+        broker,
+        topic.name,
+        num_partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignment=assignment,
+        configs=configs,
+    )
+
+
+def _failed(name: str, error: BrokerError) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=name, error_code=error.code, error_message=error.text, configs=[]
+    )
+
+
+def _created(broker: BrokerServices, new: NewTopic, topic_id: UUID) -> CreatableTopicResult:
+    """A topic that was made, or (without an id) one that could be."""
+    entries = topic_entries(topic_config(broker.config, new.configs), broker.config)
+    return CreatableTopicResult(
+        name=new.name,
+        topic_id=topic_id,
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        num_partitions=len(new.assignment),
+        replication_factor=len(new.assignment[0]),
+        configs=[
+            CreatableTopicConfigs(
+                name=entry.setting.name,
+                value=entry.value,
+                read_only=entry.read_only,
+                config_source=entry.source,
+                is_sensitive=entry.setting.is_secret,
+            )
+            for entry in entries
+        ],
+    )
+
+
+def _response(
+    names: Counter[str], results: dict[str, CreatableTopicResult]
+) -> CreateTopicsResponse:
+    """In the order of the request."""
+    return CreateTopicsResponse(topics=[results[name] for name in names])
+
+
+def error_response(request: CreateTopicsRequest, code: ErrorCode) -> CreateTopicsResponse:
+    """The same error for every topic."""
+    error = BrokerError(code)
+    return CreateTopicsResponse(topics=[_failed(topic.name, error) for topic in request.topics])
+
+
+HANDLER = ApiHandler(ApiKey.CREATE_TOPICS, handle, error_response)

@@ -1,0 +1,171 @@
+"""IncrementalAlterConfigs (key 44): single settings of topics set, deleted, added to, taken from.
+
+What is changed counts for the topic's logs as soon as the reply is sent. A broker's own settings
+cannot be changed while it runs.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from enum import IntEnum
+from functools import partial
+
+from klog_broker.config import TOPIC_SETTINGS, render, topic_config
+from klog_broker.config_types import SettingType, nearest
+from klog_broker.handlers.config_entries import ResourceType
+from klog_broker.handlers.context import BrokerServices, RequestContext
+from klog_broker.handlers.dispatcher import ApiHandler
+from klog_broker.handlers.topic_changes import change_topic_configs, checked_topic_config
+from klog_broker.metadata.errors import InvalidTopicName
+from klog_broker.metadata.image import Topic, check_topic_name
+from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.protocol.apis.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from pyspark_klog.protocol.keys import ApiKey
+
+
+class Operation(IntEnum):
+    """What to do to a setting, as on the wire (KIP-339)."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+def handle(
+    request: IncrementalAlterConfigsRequest, context: RequestContext
+) -> IncrementalAlterConfigsResponse | None:
+    """Every resource succeeds or fails as a whole, by itself."""
+    broker = context.broker
+    times = Counter((each.resource_type, each.resource_name) for each in request.resources)
+    results: list[AlterConfigsResourceResponse] = []
+    planned: list[tuple[AlterConfigsResourceResponse, AlterConfigsResource]] = []
+    for asked in request.resources:
+        result = _result(asked)
+        results.append(result)
+        try:
+            if times[(asked.resource_type, asked.resource_name)] > 1:
+                text = "the resource stands there twice; put its settings into one"
+                raise BrokerError(ErrorCode.INVALID_REQUEST, text)
+            _changed(broker, asked, _topic(broker, asked).configs)
+            planned.append((result, asked))
+        except BrokerError as error:
+            _put(result, error)
+    response = IncrementalAlterConfigsResponse(responses=results)
+    if request.validate_only or not planned:
+        return response
+    waiting = len(planned)
+
+    def done(result: AlterConfigsResourceResponse, error: BrokerError | None) -> None:
+        nonlocal waiting
+        if error is not None:
+            _put(result, error)
+        waiting -= 1
+        if waiting == 0:
+            context.reply.send(response)
+
+    for result, asked in planned:
+        # Made again from what is there when it is stored: another client may change it meanwhile.
+        change = partial(_changed, broker, asked)
+        change_topic_configs(broker, asked.resource_name, change, partial(done, result))
+    return None
+
+
+def _topic(broker: BrokerServices, asked: AlterConfigsResource) -> Topic:
+    if asked.resource_type == ResourceType.BROKER:
+        text = (
+            "a broker's settings cannot be changed while it runs: change its properties file and"
+            " start it again"
+        )
+        raise BrokerError(ErrorCode.INVALID_REQUEST, text)
+    if asked.resource_type != ResourceType.TOPIC:
+        text = f"resource type {asked.resource_type} is not served: 2 (topic) is"
+        raise BrokerError(ErrorCode.INVALID_REQUEST, text)
+    try:
+        check_topic_name(asked.resource_name)
+    except InvalidTopicName as error:
+        raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, str(error)) from None
+    topic = broker.metadata.image.topic(asked.resource_name)
+    if topic is None:
+        text = f"there is no topic {asked.resource_name}"
+        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+    twice = [name for name, times in Counter(c.name for c in asked.configs).items() if times > 1]
+    if twice:
+        text = f"these settings stand there twice: {', '.join(twice)}"
+        raise BrokerError(ErrorCode.INVALID_REQUEST, text)
+    return topic
+
+
+def _changed(
+    broker: BrokerServices, asked: AlterConfigsResource, configs: Mapping[str, str]
+) -> Mapping[str, str]:
+    """All overrides that a topic with these `configs` will have, checked."""
+    changed = dict(configs)
+    for change in asked.configs:
+        _apply(broker, changed, change)
+    checked_topic_config(broker, changed)
+    return changed
+
+
+def _apply(broker: BrokerServices, configs: dict[str, str], change: AlterableConfig) -> None:
+    name = change.name
+    if change.config_operation not in tuple(Operation):
+        text = f"{name}: operation {change.config_operation} is none of 0 (set), 1 (delete), "
+        raise BrokerError(ErrorCode.INVALID_REQUEST, text + "2 (append), 3 (subtract)")
+    operation = Operation(change.config_operation)
+    if operation is Operation.DELETE:
+        configs.pop(name, None)
+        return
+    if change.value is None:
+        raise BrokerError(ErrorCode.INVALID_REQUEST, f"{name} has no value (null)")
+    if operation is Operation.SET:
+        configs[name] = change.value
+        return
+    row = TOPIC_SETTINGS.get(name)
+    if row is None:
+        near = nearest(name, TOPIC_SETTINGS)
+        text = f"{name} is no topic setting" + (f"; did you mean {near}?" if near else "")
+        raise BrokerError(ErrorCode.INVALID_CONFIG, text)
+    if row.type is not SettingType.LIST:
+        text = f"{name} is no list: nothing can be added to it or taken from it"
+        raise BrokerError(ErrorCode.INVALID_CONFIG, text)
+    own = {name: configs[name]} if name in configs else {}
+    current: tuple[str, ...] = topic_config(broker.config, own)[name]
+    items = [item.strip() for item in change.value.split(",") if item.strip()]
+    if operation is Operation.APPEND:
+        changed = (*current, *(item for item in dict.fromkeys(items) if item not in current))
+    else:
+        changed = tuple(item for item in current if item not in items)
+    configs[name] = render(changed) or ""
+
+
+def _result(asked: AlterConfigsResource) -> AlterConfigsResourceResponse:
+    return AlterConfigsResourceResponse(
+        error_message=None,
+        resource_type=asked.resource_type,
+        resource_name=asked.resource_name,
+    )
+
+
+def _put(result: AlterConfigsResourceResponse, error: BrokerError) -> None:
+    result.error_code, result.error_message = error.code, error.text
+
+
+def error_response(
+    request: IncrementalAlterConfigsRequest, code: ErrorCode
+) -> IncrementalAlterConfigsResponse:
+    """The same error for every resource."""
+    response = IncrementalAlterConfigsResponse()
+    for asked in request.resources:
+        result = _result(asked)
+        _put(result, BrokerError(code))
+        response.responses.append(result)
+    return response
+
+
+HANDLER = ApiHandler(ApiKey.INCREMENTAL_ALTER_CONFIGS, handle, error_response)

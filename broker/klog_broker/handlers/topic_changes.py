@@ -1,0 +1,409 @@
+"""Changes to topics, for the handlers that make them: plan (checks, no effect), then change.
+
+A plan is made in the loop from the current image and raises BrokerError with a sentence. A change
+is first made durable in the metadata store, in a helper thread; then, in the loop, the logs follow;
+then ``done`` is called in the loop. What a crash leaves in between is finished by `settle`.
+"""
+
+import logging
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeVar
+
+from klog_broker.config import TopicConfig, topic_config
+from klog_broker.config_types import ConfigError
+from klog_broker.handlers.context import BrokerServices
+from klog_broker.log.errors import InconsistentTopicId, LogStorageError
+from klog_broker.log.log_config import LogConfig
+from klog_broker.metadata.errors import (
+    InvalidTopicName,
+    PartitionsChanged,
+    StoreFailed,
+    TopicExists,
+    UnknownTopic,
+)
+from klog_broker.metadata.image import Topic, check_no_collision, check_topic_name
+from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
+from pyspark_klog.ids import BrokerId, TopicId
+
+_log = logging.getLogger("klog.topics")
+
+T = TypeVar("T")
+
+# What one request may create, as in Kafka: a partition costs files, and memory before that.
+MAX_PARTITIONS_PER_REQUEST = 10_000
+
+Assignment = tuple[tuple[BrokerId, ...], ...]
+
+
+class NewTopic(NamedTuple):
+    """A topic that may be created: everything about it has been checked."""
+
+    name: str
+    assignment: Assignment
+    configs: dict[str, str]
+
+
+class MorePartitions(NamedTuple):
+    """Partitions that may be added behind the last one, whose number is `first_partition` - 1."""
+
+    first_partition: int
+    assignment: Assignment
+
+
+def plan_new_topic(
+    broker: BrokerServices,
+    name: str,
+    *,
+    num_partitions: int = -1,
+    replication_factor: int = -1,
+    assignment: Mapping[int, Sequence[int]] | None = None,
+    configs: Mapping[str, str] | None = None,
+) -> NewTopic:
+    """Check a topic to be created; -1 takes the broker's default. BrokerError if it cannot be."""
+    image = broker.metadata.image
+    if image.topic(name) is not None:
+        raise BrokerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} already exists")
+    try:
+        check_topic_name(name)
+        check_no_collision(name, image)
+    except InvalidTopicName as error:
+        raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, str(error)) from None
+    if assignment:
+        if num_partitions != -1 or replication_factor != -1:
+            raise BrokerError(
+                ErrorCode.INVALID_REQUEST,
+                "replicas are assigned by hand: the numbers of partitions and replicas must be -1",
+            )
+        planned = _manual_assignment(broker, assignment, first_partition=0)
+    else:
+        planned = _even_assignment(broker, num_partitions, replication_factor)
+    checked_topic_config(broker, configs or {})
+    return NewTopic(name, planned, dict(configs or {}))
+
+
+def plan_more_partitions(
+    broker: BrokerServices, topic: Topic, count: int, assignment: Sequence[Sequence[int]] | None
+) -> MorePartitions:
+    """The partitions that make `topic` have `count` of them, or BrokerError."""
+    current = len(topic.partitions)
+    if count <= current:
+        raise BrokerError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"topic {topic.name} has {current} partitions already; {count} are asked for, and"
+            " partitions cannot be taken away",
+        )
+    added = count - current
+    if added > MAX_PARTITIONS_PER_REQUEST:
+        raise _too_many(added)
+    if assignment is None:
+        factor = len(topic.partitions[0].replicas)
+        return MorePartitions(current, _even_assignment(broker, added, factor))
+    if len(assignment) != added:
+        raise BrokerError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"replicas are assigned to {len(assignment)} partitions, but {added} are to be added",
+        )
+    by_number = {current + index: replicas for index, replicas in enumerate(assignment)}
+    return MorePartitions(current, _manual_assignment(broker, by_number, current))
+
+
+def checked_topic_config(broker: BrokerServices, configs: Mapping[str, str]) -> TopicConfig:
+    """A topic's settings, or BrokerError INVALID_CONFIG with the reason."""
+    try:
+        return topic_config(broker.config, configs)
+    except ConfigError as error:
+        raise BrokerError(ErrorCode.INVALID_CONFIG, str(error)) from None
+
+
+def topic_log_config(broker: BrokerServices, topic: Topic) -> LogConfig:
+    """What a topic's logs are to do."""
+    return LogConfig.from_topic_config(topic_config(broker.config, topic.configs))
+
+
+def create_topics(
+    broker: BrokerServices,
+    planned: Sequence[NewTopic],
+    done: Callable[[list[Topic | BrokerError]], None],
+) -> None:
+    """Create the topics one after the other; `done` gets a topic or an error for each of them."""
+
+    def store() -> list[Topic | KlogError]:
+        results: list[Topic | KlogError] = []
+        for new in planned:
+            try:
+                results.append(broker.metadata.create_topic(new.name, new.assignment, new.configs))
+            except KlogError as error:
+                results.append(error)
+        return results
+
+    def make_logs(results: list[Topic | KlogError]) -> Iterator[None]:
+        outcomes: list[Topic | BrokerError] = []
+        for result in results:
+            if isinstance(result, KlogError):
+                outcomes.append(_as_broker_error(result))
+                continue
+            warn_of_settings(result.name, topic_config(broker.config, result.configs))
+            outcomes.append((yield from _make_logs(broker, result)))
+        done(outcomes)
+
+    def stored(results: list[Topic | KlogError] | None, error: BaseException | None) -> None:
+        if results is None:
+            done([_as_broker_error(error) for _ in planned])
+        else:
+            _run_in_turns(broker, make_logs(results))
+
+    broker.helpers.submit(store, stored)
+
+
+def add_partitions(
+    broker: BrokerServices,
+    name: str,
+    more: MorePartitions,
+    done: Callable[[Topic | BrokerError], None],
+) -> None:
+    """Add partitions to a topic; `done` gets the topic as it is then, or an error."""
+
+    def make_logs(topic: Topic) -> Iterator[None]:
+        done((yield from _make_logs(broker, topic)))
+
+    def stored(topic: Topic | None, error: BaseException | None) -> None:
+        if topic is None:
+            done(_as_broker_error(error))
+        else:
+            _run_in_turns(broker, make_logs(topic))
+
+    broker.helpers.submit(
+        lambda: broker.metadata.create_partitions(name, more.first_partition, more.assignment),
+        stored,
+    )
+
+
+def change_topic_configs(
+    broker: BrokerServices,
+    name: str,
+    change: Callable[[Mapping[str, str]], Mapping[str, str]],
+    done: Callable[[BrokerError | None], None],
+) -> None:
+    """Change a topic's settings and tell its logs; `done` gets the error.
+
+    `change` makes the new settings out of those that are there, and raises BrokerError if they
+    cannot be. It is called in a helper thread.
+    """
+
+    def stored(topic: Topic | None, error: BaseException | None) -> None:
+        if topic is None:
+            done(_as_broker_error(error))
+            return
+        config = topic_config(broker.config, topic.configs)
+        warn_of_settings(topic.name, config)
+        log_config = LogConfig.from_topic_config(config)
+        for topic_partition in topic.topic_partitions():
+            log = broker.logs.get(topic_partition)
+            if log is not None:
+                log.update_config(log_config)
+        done(None)
+
+    broker.helpers.submit(lambda: broker.metadata.update_topic_configs(name, change), stored)
+
+
+def delete_topic(
+    broker: BrokerServices, topic_id: TopicId, done: Callable[[BrokerError | None], None]
+) -> None:
+    """Delete a topic in two durable steps with the setting aside of its logs in between."""
+
+    def set_aside(topic: Topic) -> Iterator[None]:
+        failure = yield from _set_logs_aside(broker, topic)
+        if failure is not None:
+            # The first step stands: the next start finishes what this one cannot.
+            done(failure)
+            return
+        broker.helpers.submit(
+            lambda: broker.metadata.finish_topic_deletion(topic_id),
+            lambda _, error: done(None if error is None else _as_broker_error(error)),
+        )
+
+    def stored(topic: Topic | None, error: BaseException | None) -> None:
+        if topic is None:
+            done(_as_broker_error(error))
+        else:
+            _run_in_turns(broker, set_aside(topic))
+
+    broker.helpers.submit(lambda: broker.metadata.begin_topic_deletion(topic_id), stored)
+
+
+def settle(broker: BrokerServices) -> None:
+    """At the start, when the logs are loaded: finish what a crash cut short. Blocks.
+
+    Deletions that had begun are finished, and every partition has its log and leads it.
+    """
+    for topic in list(broker.metadata.image.deleting.values()):
+        failure = _at_once(_set_logs_aside(broker, topic))
+        if failure is None:
+            broker.metadata.finish_topic_deletion(topic.topic_id)
+        else:
+            _log.error("topic=%s deletion is not finished: %s", topic.name, failure.text)
+    for topic in broker.metadata.image.topics.values():
+        warn_of_settings(topic.name, topic_config(broker.config, topic.configs))
+        result = _at_once(_make_logs(broker, topic))
+        if isinstance(result, BrokerError):
+            _log.error("topic=%s is not served: %s", topic.name, result.text)
+
+
+def warn_of_settings(name: str, config: TopicConfig) -> None:
+    """Log each setting that a topic was given and that changes nothing."""
+    for warning in config.warnings:
+        _log.warning("topic=%s %s", name, warning)
+
+
+def _run_in_turns(broker: BrokerServices, steps: Iterator[None]) -> None:
+    """Run the steps, one in each turn of the loop: each costs fsyncs, and others want to be served.
+
+    A generator's own end is its last step: it calls whoever waits for it.
+    """
+
+    def step() -> None:
+        for _ in steps:
+            broker.loop.post(step)
+            return
+
+    step()
+
+
+def _at_once(steps: Generator[None, None, T]) -> T:
+    """Run all the steps here and now, and give what they return."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+
+def _make_logs(
+    broker: BrokerServices, created: Topic
+) -> Generator[None, None, Topic | BrokerError]:
+    """Make the logs that the topic lacks, a partition a step."""
+    for number, topic_partition in enumerate(created.topic_partitions()):
+        if number:
+            yield
+        # The topic may have been deleted, or given other settings, since the last step.
+        topic = broker.metadata.image.topic_by_id(created.topic_id)
+        if topic is None:
+            return _as_broker_error(UnknownTopic(f"topic {created.name} has been deleted"))
+        state = topic.partitions[number]
+        if broker.broker_id not in state.replicas:
+            continue
+        try:
+            log = broker.logs.create(
+                topic_partition, topic.topic_id, topic_log_config(broker, topic)
+            )
+            log.on_high_watermark = broker.on_high_watermark
+            log.become_leader(max(state.leader_epoch, log.leader_epoch))
+        except (LogStorageError, InconsistentTopicId) as error:
+            return _as_broker_error(error)
+    return created
+
+
+def _set_logs_aside(
+    broker: BrokerServices, topic: Topic
+) -> Generator[None, None, BrokerError | None]:
+    """Rename the directories of the topic's logs, one a step; who waits for their data is told."""
+    for topic_partition in topic.topic_partitions():
+        log = broker.logs.get(topic_partition)
+        if log is None or log.topic_id != topic.topic_id:
+            continue
+        try:
+            broker.logs.delete(topic_partition)
+        except LogStorageError as error:
+            return _as_broker_error(error)
+        broker.purgatory.check(topic_partition)
+        yield
+    for tell in broker.on_topic_deleted:
+        tell(topic.name)
+    return None
+
+
+def _even_assignment(
+    broker: BrokerServices, num_partitions: int, replication_factor: int
+) -> Assignment:
+    config = broker.config
+    partitions = config["num.partitions"] if num_partitions == -1 else num_partitions
+    factor = (
+        config["default.replication.factor"] if replication_factor == -1 else replication_factor
+    )
+    if partitions <= 0:
+        raise BrokerError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"{num_partitions} partitions are asked for: it must be at least 1, or -1 for the"
+            " broker's default",
+        )
+    if partitions > MAX_PARTITIONS_PER_REQUEST:
+        raise _too_many(partitions)
+    brokers = tuple(sorted(broker.metadata.image.brokers))
+    if not 1 <= factor <= len(brokers):
+        raise BrokerError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"{factor} replicas are asked for: it must be from 1 to {len(brokers)}, the number of"
+            " brokers, or -1 for the broker's default",
+        )
+    # One broker holds everything; spreading over several comes with the cluster.
+    return (brokers[:factor],) * partitions
+
+
+def _manual_assignment(
+    broker: BrokerServices, assignment: Mapping[int, Sequence[int]], first_partition: int
+) -> Assignment:
+    numbers = sorted(assignment)
+    if len(numbers) > MAX_PARTITIONS_PER_REQUEST:
+        raise _too_many(len(numbers))
+    if numbers != list(range(first_partition, first_partition + len(numbers))):
+        raise BrokerError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"the assigned partitions must be numbered from {first_partition} without a gap",
+        )
+    factor = len(assignment[first_partition])
+    for number in numbers:
+        replicas = assignment[number]
+        problem = None
+        if not replicas:
+            problem = "no replicas"
+        elif len(set(replicas)) != len(replicas):
+            problem = f"a replica twice: {list(replicas)}"
+        elif not set(replicas) <= set(broker.metadata.image.brokers):
+            problem = f"replicas on brokers that are not there: {list(replicas)}"
+        elif len(replicas) != factor:
+            problem = f"{len(replicas)} replicas, but partition {first_partition} has {factor}"
+        if problem is not None:
+            raise BrokerError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"partition {number} is assigned {problem}"
+            )
+    return tuple(tuple(BrokerId(each) for each in assignment[number]) for number in numbers)
+
+
+def _too_many(partitions: int) -> BrokerError:
+    return BrokerError(
+        ErrorCode.POLICY_VIOLATION,
+        f"{partitions} partitions are asked for at once; at most {MAX_PARTITIONS_PER_REQUEST} are"
+        " created by one request",
+    )
+
+
+_CODES: dict[type[BaseException | None], ErrorCode] = {
+    InvalidTopicName: ErrorCode.INVALID_TOPIC_EXCEPTION,
+    TopicExists: ErrorCode.TOPIC_ALREADY_EXISTS,
+    PartitionsChanged: ErrorCode.INVALID_PARTITIONS,
+    UnknownTopic: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    StoreFailed: ErrorCode.KAFKA_STORAGE_ERROR,
+    LogStorageError: ErrorCode.KAFKA_STORAGE_ERROR,
+    InconsistentTopicId: ErrorCode.INCONSISTENT_TOPIC_ID,
+}
+
+
+def _as_broker_error(error: BaseException | None) -> BrokerError:
+    """Known meanings keep their code and sentence, anything else is a bug."""
+    if isinstance(error, BrokerError):
+        return error
+    if type(error) in _CODES:
+        return BrokerError(_CODES[type(error)], str(error))
+    _log.error("a change of topics failed", exc_info=error)
+    return BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -1,0 +1,182 @@
+"""A broker without a network, for the handlers that change topics: a real metadata store on a
+folder, and stand-ins for logs and helper threads.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from klog_broker.config import BrokerConfig, Listener
+from klog_broker.handlers import create_topics
+from klog_broker.log.errors import LogStorageError
+from klog_broker.log.log_config import LogConfig
+from klog_broker.metadata.image import Broker
+from klog_broker.metadata.local import LocalStore
+from klog_broker.runtime.files import RealFiles
+from pyspark_klog.ids import BrokerId, TopicId, TopicPartition
+from pyspark_klog.protocol.apis.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from pyspark_klog.protocol.codec import decode_message, encode_message
+
+
+@dataclass
+class FakeLog:
+    topic_id: TopicId
+    config: LogConfig
+    leader_epoch: int = -1
+
+    def become_leader(self, epoch: int) -> None:
+        self.leader_epoch = epoch
+
+    def update_config(self, config: LogConfig) -> None:
+        self.config = config
+
+
+@dataclass
+class FakeLogs:
+    logs: dict[TopicPartition, FakeLog] = field(default_factory=dict)
+    is_full: bool = False
+
+    def get(self, partition: TopicPartition) -> FakeLog | None:
+        return self.logs.get(partition)
+
+    def create(self, partition: TopicPartition, topic_id: TopicId, config: LogConfig) -> FakeLog:
+        if self.is_full:
+            raise LogStorageError("the disk is full")
+        return self.logs.setdefault(partition, FakeLog(topic_id, config))
+
+    def delete(self, partition: TopicPartition) -> None:
+        if self.is_full:
+            raise LogStorageError("the disk is full")
+        del self.logs[partition]
+
+
+class ImmediateHelpers:
+    """Runs the work at once; while it is held, only when it is released."""
+
+    def __init__(self) -> None:
+        self.is_held = False
+        self._waiting: list[Callable[[], None]] = []
+
+    def submit(self, work: Callable[[], Any], on_done: Callable[[Any, Any], None]) -> None:
+        self._waiting.append(partial(self._run, work, on_done))
+        if not self.is_held:
+            self.release()
+
+    def release(self) -> None:
+        self.is_held = False
+        while self._waiting:
+            self._waiting.pop(0)()
+
+    @staticmethod
+    def _run(work: Callable[[], Any], on_done: Callable[[Any, Any], None]) -> None:
+        try:
+            result = work()
+        except Exception as error:
+            on_done(None, error)
+        else:
+            on_done(result, None)
+
+
+class SteppedLoop:
+    """Runs what is posted at once; while it is held, one action a turn."""
+
+    def __init__(self) -> None:
+        self.is_held = False
+        self._posted: list[Callable[[], None]] = []
+
+    def post(self, action: Callable[[], None]) -> None:
+        self._posted.append(action)
+        if not self.is_held:
+            self.run()
+
+    def run(self, turns: int = -1) -> None:
+        while self._posted and turns != 0:
+            self._posted.pop(0)()
+            turns -= 1
+
+
+class World:
+    """A broker without a network."""
+
+    def __init__(self, directory: Path, *overrides: str, broker_id: int = 1) -> None:
+        config = BrokerConfig.load(overrides=[f"broker.id={broker_id}", *overrides])
+        self.directory = directory
+        self.broker_id = BrokerId(broker_id)
+        self.store = LocalStore.open(RealFiles(), directory, self.broker_id)
+        self.store.register_broker(Broker(self.broker_id, (Listener("P", "PLAINTEXT", "h", 1),)))
+        self.helpers = ImmediateHelpers()
+        self.loop = SteppedLoop()
+        self.logs = FakeLogs()
+        self.checked: list[TopicPartition] = []
+        self.deleted: list[str] = []
+        self.broker: Any = SimpleNamespace(
+            config=config,
+            broker_id=self.broker_id,
+            helpers=self.helpers,
+            loop=self.loop,
+            logs=self.logs,
+            metadata=self.store,
+            purgatory=SimpleNamespace(check=self.checked.append),
+            on_topic_deleted=[self.deleted.append],
+            on_high_watermark=None,
+        )
+
+    def ask(self, module: Any, request: Any, version: int | None = None) -> Any:
+        """The response, as a client of that version sees it."""
+        (response,) = self.start(module, request, version)
+        return response
+
+    def start(self, module: Any, request: Any, version: int | None = None) -> list[Any]:
+        """A list that the response is put into."""
+        version = request.max_version if version is None else version
+        received, _ = decode_message(type(request), version, encode_message(request, version))
+        sent: list[Any] = []
+
+        def send(response: Any) -> None:
+            data = encode_message(response, version)
+            sent.append(decode_message(type(response), version, data)[0])
+
+        context = SimpleNamespace(
+            broker=self.broker, api_version=version, reply=SimpleNamespace(send=send)
+        )
+        response = module.HANDLER.handle(received, context)
+        if response is not None:
+            send(response)
+        return sent
+
+    def create(self, *topics: CreatableTopic, version: int = 7, **more: Any) -> list[Any]:
+        request = CreateTopicsRequest(topics=list(topics), **more)
+        return self.ask(create_topics, request, version).topics
+
+    def image_again(self) -> Any:
+        return LocalStore.open(RealFiles(), self.directory, self.broker_id).image
+
+
+def new(
+    name: str,
+    partitions: int = -1,
+    factor: int = -1,
+    by_hand: dict[int, list[int]] | None = None,
+    **configs: str | None,
+) -> CreatableTopic:
+    return CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=factor,
+        assignments=[
+            CreatableReplicaAssignment(partition_index=number, broker_ids=ids)
+            for number, ids in (by_hand or {}).items()
+        ],
+        configs=[
+            CreatableTopicConfig(name=key.replace("_", "."), value=value)
+            for key, value in configs.items()
+        ],
+    )

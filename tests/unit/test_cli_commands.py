@@ -1,0 +1,301 @@
+"""The `klog` command, its network and its broker replaced by stand-ins."""
+
+import importlib
+import json
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+from click.testing import CliRunner, Result
+
+from klog_broker.cli import group, tables, topics
+from klog_broker.cli.broker import command as broker_command
+from klog_broker.config import BrokerConfig
+from pyspark_klog._version import __version__
+from pyspark_klog.client.admin import ConfigEntry, NewTopic
+from pyspark_klog.client.errors import NoBrokerAvailable, TopicMissing
+from pyspark_klog.client.metadata import PartitionInfo, TopicInfo
+from pyspark_klog.ids import TopicId
+
+
+def klog(*arguments: str) -> Result:
+    return CliRunner().invoke(group.command, list(arguments), prog_name="klog")
+
+
+class TestKlog:
+    def test_version(self) -> None:
+        assert klog("--version").output == f"klog {__version__}\n"
+
+    def test_help_lists_the_commands_without_importing_them(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(name: str) -> ModuleType:
+            raise AssertionError(name)
+
+        monkeypatch.setattr(importlib, "import_module", refuse)
+        result = klog("--help")
+        assert result.exit_code == 0
+        for name, text in group.COMMANDS.items():
+            assert name in result.output
+            assert text in result.output
+
+    def test_every_listed_command_exists(self) -> None:
+        for name in group.COMMANDS:
+            assert klog(name, "--help").exit_code == 0
+
+    def test_an_unknown_command_is_a_usage_error(self) -> None:
+        result = klog("brocker")
+        assert result.exit_code == 2
+        assert "No such command 'brocker'" in result.stderr
+
+
+class TestBroker:
+    @pytest.fixture
+    def started(self, monkeypatch: pytest.MonkeyPatch) -> list[BrokerConfig]:
+        """The configurations that the application was run with."""
+        configs: list[BrokerConfig] = []
+
+        def run(config: BrokerConfig) -> int:
+            configs.append(config)
+            return 5
+
+        monkeypatch.setitem(sys.modules, "klog_broker.app", SimpleNamespace(run=run))
+        return configs
+
+    def test_the_options_reach_the_broker_and_its_exit_code_the_caller(
+        self, started: list[BrokerConfig], tmp_path: Path
+    ) -> None:
+        file = tmp_path / "b.properties"
+        file.write_text("num.partitions=3\n")
+        result = klog(
+            "broker", "--port", "0", "--data", "d", "--config", str(file), "--set", "broker.id=4"
+        )
+        assert result.exit_code == 5
+        (config,) = started
+        assert config.listeners[0].port == 0
+        assert config.log_dirs == (Path("d"),)
+        assert (config["num.partitions"], config["broker.id"]) == (3, 4)
+
+    def test_the_data_directory_is_klog_data_unless_told(self, started: list[BrokerConfig]) -> None:
+        klog("broker")
+        klog("broker", "--set", "log.dirs=x")
+        assert [config.log_dirs for config in started] == [(Path("klog-data"),), (Path("x"),)]
+
+    def test_a_setting_without_effect_is_one_warning_in_the_log(
+        self, started: list[BrokerConfig], caplog: pytest.LogCaptureFixture
+    ) -> None:
+        klog("broker", "--set", "num.io.threads=4")
+        assert len(started) == 1
+        assert [record.message for record in caplog.records] == [
+            "--set: num.io.threads has no effect here. One event loop serves all connections; its"
+            " memory is bounded by bytes."
+        ]
+
+    @pytest.mark.parametrize(
+        "arguments, expected",
+        [
+            (
+                ["--set", "nun.partitions=1"],
+                "klog: --set: nun.partitions is no setting that klog"
+                " or Kafka knows; did you mean num.partitions?\n",
+            ),
+            (
+                ["--config", "no-such-file"],
+                "klog: cannot read the configuration file no-such-file:"
+                " No such file or directory\n",
+            ),
+        ],
+    )
+    def test_a_wrong_configuration_is_one_sentence_and_exit_code_2(
+        self, started: list[BrokerConfig], arguments: list[str], expected: str
+    ) -> None:
+        for command, first in ((group.command, ["broker"]), (broker_command, [])):
+            result = CliRunner().invoke(command, [*first, *arguments])
+            assert (result.exit_code, result.stderr) == (2, expected)
+        assert not started
+
+    def test_a_port_that_is_none(self) -> None:
+        assert klog("broker", "--port", "65536").exit_code == 2
+
+    def test_print_config_shows_values_and_sources(self, tmp_path: Path) -> None:
+        file = tmp_path / "b.properties"
+        file.write_text("\nlog.retention.hours=2\nssl.key.password=hush\n")
+        result = klog("broker", "--config", str(file), "--print-config", "--port", "7")
+        lines = {line.split()[0]: line.split(maxsplit=2)[1:] for line in result.output.splitlines()}
+        assert result.exit_code == 0
+        assert lines["log.retention.hours"] == ["2", f"{file}:2"]
+        assert lines["log.retention.ms"] == ["7200000", f"log.retention.hours, {file}:2"]
+        assert lines["listeners"] == ["PLAINTEXT://127.0.0.1:7", "--port"]
+        assert lines["num.partitions"] == ["1", "default"]
+        assert lines["ssl.key.password"] == ["***", f"{file}:3 (no effect)"]
+        assert "hush" not in result.output
+
+
+ID = TopicId(UUID("00112233-4455-6677-8899-aabbccddeeff"))
+PARTITION = PartitionInfo(leader=1, leader_epoch=3, replicas=(1, 2), in_sync=(1,))
+FLIGHTS = TopicInfo("flights", ID, partitions={1: PartitionInfo(leader=-1), 0: PARTITION})
+OFFSETS = TopicInfo("__consumer_offsets", is_internal=True, partitions={0: PARTITION})
+
+
+class FakeAdmin:
+    """The admin client, with two topics."""
+
+    calls: list[tuple[Any, ...]]
+
+    def __init__(self, servers: str) -> None:
+        self.calls.append(("connect", servers))
+
+    def __enter__(self) -> "FakeAdmin":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.calls.append(("close",))
+
+    def describe_topics(self, names: list[str] | None = None) -> dict[str, TopicInfo]:
+        known = {each.name: each for each in (OFFSETS, FLIGHTS)}
+        if names is not None and not set(names) <= set(known):
+            raise TopicMissing(f"topic {names[0]} does not exist")
+        return known if names is None else {name: known[name] for name in names}
+
+    def describe_configs(self, topic: str) -> dict[str, ConfigEntry]:
+        mine = ConfigEntry("retention.ms", "5", 1, False, False)
+        default = ConfigEntry("flush.ms", "9", 5, False, False)
+        return {"retention.ms": mine, "flush.ms": default}
+
+    def create_topics(self, wanted: list[NewTopic], *, validate_only: bool) -> None:
+        self.calls.append(("create", wanted, validate_only))
+
+    def delete_topics(self, names: list[str]) -> None:
+        self.calls.append(("delete", *names))
+
+
+class TestTopics:
+    @pytest.fixture(autouse=True)
+    def calls(self, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+        monkeypatch.setattr(FakeAdmin, "calls", [], raising=False)
+        monkeypatch.setattr(topics, "Admin", FakeAdmin)
+        return FakeAdmin.calls
+
+    def test_list(self, calls: list[tuple[Any, ...]]) -> None:
+        result = klog("topics", "list", "--bootstrap-server", "h:1")
+        assert result.output == "TOPIC    PARTITIONS  REPLICAS\nflights  2           2\n"
+        assert calls == [("connect", "h:1"), ("close",)]
+
+    def test_list_in_json_with_internal_ones(self) -> None:
+        result = klog("topics", "list", "--json", "--internal")
+        assert json.loads(result.output) == [
+            {
+                "name": "__consumer_offsets",
+                "topic_id": "A" * 22,
+                "partitions": 1,
+                "replication_factor": 2,
+                "internal": True,
+            },
+            {
+                "name": "flights",
+                "topic_id": "ABEiM0RVZneImaq7zN3u_w",
+                "partitions": 2,
+                "replication_factor": 2,
+                "internal": False,
+            },
+        ]
+
+    def test_describe(self) -> None:
+        result = klog("topics", "describe", "flights")
+        assert result.output.splitlines() == [
+            "topic flights  id ABEiM0RVZneImaq7zN3u_w",
+            "  retention.ms=5",
+            "PARTITION  LEADER  EPOCH  REPLICAS  IN SYNC",
+            "0          1       3      1,2       1",
+            "1          none    -1",
+        ]
+
+    def test_describe_in_json(self) -> None:
+        (found,) = json.loads(klog("topics", "describe", "flights", "--json").output)
+        assert found["configs"] == {"retention.ms": "5"}
+        assert found["partitions"][0] == {
+            "partition": 0,
+            "leader": 1,
+            "leader_epoch": 3,
+            "replicas": [1, 2],
+            "in_sync": [1],
+        }
+
+    def test_describe_all(self) -> None:
+        assert klog("topics", "describe").output.count("topic ") == 2
+
+    def test_create(self, calls: list[tuple[Any, ...]]) -> None:
+        result = klog(
+            "topics", "create", "flights", "--partitions", "2", "--config", "retention.ms=5"
+        )
+        assert result.output == "created flights: 2 partitions\n"
+        assert calls[1] == ("create", [NewTopic("flights", 2, -1, {"retention.ms": "5"})], False)
+
+    def test_create_only_validated(self, calls: list[tuple[Any, ...]]) -> None:
+        result = klog("topics", "create", "a", "b", "--validate-only")
+        assert result.output == "can be created a\ncan be created b\n"
+        assert calls[1] == ("create", [NewTopic("a"), NewTopic("b")], True)
+        in_json = klog("topics", "create", "a", "--validate-only", "--json")
+        assert json.loads(in_json.output) == {"can_be_created": ["a"]}
+
+    def test_create_in_json(self) -> None:
+        (made,) = json.loads(klog("topics", "create", "flights", "--json").output)
+        assert (made["name"], made["partitions"]) == ("flights", 2)
+
+    def test_delete(self, calls: list[tuple[Any, ...]]) -> None:
+        assert klog("topics", "delete", "a", "b").output == "deleted a\ndeleted b\n"
+        assert calls[1] == ("delete", "a", "b")
+        assert json.loads(klog("topics", "delete", "a", "--json").output) == {"deleted": ["a"]}
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            ["topics", "create"],
+            ["topics", "delete"],
+            ["topics", "create", "a", "--config", "x"],
+            ["topics", "create", "a", "--partitions", "0"],
+        ],
+    )
+    def test_usage_errors(self, arguments: list[str], calls: list[tuple[Any, ...]]) -> None:
+        assert klog(*arguments).exit_code == 2
+        assert not calls
+
+    def test_what_the_broker_refuses_is_one_sentence_and_exit_code_1(self) -> None:
+        result = klog("topics", "describe", "nope")
+        assert (result.exit_code, result.stderr) == (1, "klog: topic nope does not exist\n")
+        assert result.stdout == ""
+
+    def test_no_broker(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuse(servers: str) -> FakeAdmin:
+            raise NoBrokerAvailable(f"no broker could be reached: {servers}")
+
+        monkeypatch.setattr(topics, "Admin", refuse)
+        result = klog("topics", "list", "--bootstrap-server", "h:1")
+        assert (result.exit_code, result.stderr) == (1, "klog: no broker could be reached: h:1\n")
+
+
+class TestTables:
+    def test_without_rows(self, capsys: pytest.CaptureFixture[str]) -> None:
+        tables.print_table(("a", "b"), [])
+        assert capsys.readouterr().out == "A  B\n"
+
+    def test_a_terminal_without_rich_gets_plain_text(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+        monkeypatch.setitem(sys.modules, "rich.console", None)
+        tables.print_table(("a",), [("[b]",)])
+        assert capsys.readouterr().out == "A\n[b]\n"
+
+    def test_a_terminal_with_rich_shows_the_same_words(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+        tables.print_table(("name",), [("[bold]x",)])
+        out = capsys.readouterr().out
+        assert "name" in out
+        assert "[bold]x" in out
+        assert "NAME" not in out

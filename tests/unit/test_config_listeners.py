@@ -1,0 +1,120 @@
+"""Listeners: what is parsed, what is advertised, what is refused."""
+
+import socket
+
+import pytest
+
+from klog_broker.config import BrokerConfig, ConfigError, Listener
+
+
+def load(**settings: str) -> BrokerConfig:
+    return BrokerConfig.load(overrides={k.replace("_", "."): v for k, v in settings.items()})
+
+
+def problem(**settings: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load(**settings)
+    return str(caught.value)
+
+
+def test_loopback_by_default() -> None:
+    config = load()
+    assert config.listeners == (Listener("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092),)
+    assert config.advertised_listeners == config.listeners
+
+
+def test_several_with_names_of_their_own() -> None:
+    config = load(
+        listeners="inside://10.0.0.1:9092, OUTSIDE://[::1]:9093",
+        listener_security_protocol_map="INSIDE:PLAINTEXT,outside:plaintext",
+        advertised_listeners="OUTSIDE://b.example.org:29093,INSIDE://10.0.0.1:9092",
+    )
+    assert [str(each) for each in config.listeners] == [
+        "INSIDE://10.0.0.1:9092",
+        "OUTSIDE://[::1]:9093",
+    ]
+    assert config.advertised_listeners[0].host == "b.example.org"
+
+
+def test_an_empty_host_is_all_interfaces_and_advertised_by_name() -> None:
+    config = load(listeners="PLAINTEXT://:9092")
+    assert config.listeners[0].host == ""
+    assert config.advertised_listeners[0].host == socket.gethostname()
+
+
+def test_one_port_for_ipv4_and_ipv6() -> None:
+    config = load(
+        listeners="A://0.0.0.0:9092,B://[::]:9092",
+        advertised_listeners="A://h:9092",
+        listener_security_protocol_map="A:PLAINTEXT,B:PLAINTEXT",
+    )
+    assert [each.port for each in config.listeners] == [9092, 9092]
+
+
+@pytest.mark.parametrize(
+    "settings, expected",
+    [
+        ({"listeners": ""}, "listeners is empty: name at least one listener"),
+        (
+            {"listeners": "PLAINTEXT:127.0.0.1:9092"},
+            "listeners: 'PLAINTEXT:127.0.0.1:9092' is not NAME://host:port"
+            " (as PLAINTEXT://127.0.0.1:9092)",
+        ),
+        (
+            {"listeners": "PLAINTEXT://h:65536"},
+            "listeners: the port of 'PLAINTEXT://h:65536' must be at most 65535",
+        ),
+        (
+            {"listeners": "PLAINTEXT://h:" + "9" * 9999},
+            "listeners: the port of 'PLAINTEXT://h:" + "9" * 9999 + "' must be at most 65535",
+        ),
+        (
+            {"listeners": "MINE://h:1"},
+            "listeners: no protocol is given for the listener MINE: add MINE:PLAINTEXT to"
+            " listener.security.protocol.map",
+        ),
+        (
+            {"listeners": "SSL://h:1"},
+            "listeners: the listener SSL asks for SSL, but this release serves PLAINTEXT only",
+        ),
+        (
+            {"listeners": "PLAINTEXT://h:1,plaintext://i:2"},
+            "listeners: the name PLAINTEXT stands there twice",
+        ),
+        (
+            {
+                "listeners": "A://h:1,B://i:1",
+                "listener_security_protocol_map": "A:PLAINTEXT,B:PLAINTEXT",
+            },
+            "listeners: the port 1 stands there twice",
+        ),
+        (
+            {"listener_security_protocol_map": "A=PLAINTEXT"},
+            "listener.security.protocol.map: 'A=PLAINTEXT' is not NAME:PROTOCOL with a protocol out"
+            " of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL",
+        ),
+        (
+            {
+                "advertised_listeners": "B://h:1",
+                "listener_security_protocol_map": "PLAINTEXT:PLAINTEXT,B:PLAINTEXT",
+            },
+            "advertised.listeners: B is not among the listeners (PLAINTEXT)",
+        ),
+        (
+            {"advertised_listeners": "PLAINTEXT://h:1,PLAINTEXT://i:1"},
+            "advertised.listeners: the name PLAINTEXT stands there twice",
+        ),
+        (
+            {"listeners": "PLAINTEXT://0.0.0.0:9092"},
+            "advertised.listeners: PLAINTEXT://0.0.0.0:9092 is no address that a client can connect"
+            " to; name a host",
+        ),
+        (
+            {"advertised_listeners": "PLAINTEXT://:1"},
+            "advertised.listeners: PLAINTEXT://:1 is no address that a client can connect to; name"
+            " a host",
+        ),
+    ],
+)
+def test_refusals(settings: dict[str, str], expected: str) -> None:
+    assert problem(**settings) == expected

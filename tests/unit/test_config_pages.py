@@ -1,0 +1,83 @@
+"""The printed pages: complete, current, and what they show is what is read."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from klog_broker import config_docs
+from klog_broker.config import SETTINGS, TOPIC_SETTINGS, BrokerConfig
+from klog_broker.config_ignored import REASONS
+from klog_broker.config_kafka4 import BROKER_CHANGES, TOPIC_CHANGES
+
+
+def test_the_committed_pages_are_current() -> None:
+    assert config_docs.main(["--check"]) == 0
+
+
+def test_the_page_names_every_setting() -> None:
+    page = config_docs.configuration_page()
+    for name in (*SETTINGS, *TOPIC_SETTINGS, *REASONS):
+        assert f"`{name}`" in page, name
+
+
+def test_the_changes_of_kafka_4_are_about_settings_that_exist() -> None:
+    assert set(BROKER_CHANGES) <= set(SETTINGS)
+    assert set(TOPIC_CHANGES) <= set(TOPIC_SETTINGS)
+
+
+def test_server_properties_changes_nothing() -> None:
+    assert dict(BrokerConfig.load(text=config_docs.server_properties())) == dict(
+        BrokerConfig.load()
+    )
+
+
+def test_server_properties_with_all_lines_taken_in_is_the_defaults() -> None:
+    lines = config_docs.server_properties().splitlines()
+    settings = [line[1:] for line in lines if line[1:].partition("=")[0] in SETTINGS]
+    assert len(settings) == len(SETTINGS)
+    given = [line for line in settings if not line.endswith("=")]
+    config = BrokerConfig.load(text="\n".join(given))
+    assert dict(config) == dict(BrokerConfig.load())
+    assert all(str(config.source_of(line.partition("=")[0])) != "default" for line in given)
+
+
+def test_writing_and_checking(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "broker").mkdir()
+    assert config_docs.main(["--check"], tmp_path) == 1
+    assert "docs/configuration.md, broker/server.properties" in capsys.readouterr().err
+    assert config_docs.main([], tmp_path) == 0
+    assert config_docs.main(["--check"], tmp_path) == 0
+    (tmp_path / "docs" / "configuration.md").write_text("old")
+    assert config_docs.main(["--check"], tmp_path) == 1
+    assert config_docs.main(["--chek"], tmp_path) == 2
+
+
+def _names_in_use() -> set[str]:
+    """What the broker's code reads by name, the tables of settings left out."""
+    package = Path(config_docs.__file__).parent
+    tables = {"config_rows.py", "config_topic_rows.py", "config_ignored.py", "config_kafka4.py"}
+    sources = [path.read_text() for path in package.rglob("*.py") if path.name not in tables]
+    return set(re.findall(r'"([a-z]+(?:\.[a-z0-9]+)*)"', "\n".join(sources)))
+
+
+# Read through names that are put together.
+_BY_PATTERN = {f"compression.{codec}.level" for codec in ("gzip", "lz4", "zstd")} | {
+    f"message.timestamp.{side}.max.ms" for side in ("before", "after", "difference")
+}
+
+
+def test_a_setting_without_a_note_is_one_that_the_broker_reads() -> None:
+    used = _names_in_use() | _BY_PATTERN
+    topics = {name for name, row in TOPIC_SETTINGS.items() if not row.effect}
+    assert topics <= used
+    used |= {str(TOPIC_SETTINGS[name].broker_name) for name in topics}
+    used |= {name for row in SETTINGS.values() if row.name in used for name, _ in row.fallbacks}
+    assert set(SETTINGS) <= used
+
+
+def test_a_topic_setting_with_a_note_is_one_that_nobody_reads() -> None:
+    checked_only = {"min.compaction.lag.ms", "max.compaction.lag.ms", "remote.storage.enable"}
+    noted = {name for name, row in TOPIC_SETTINGS.items() if row.effect}
+    assert not (noted - checked_only) & _names_in_use()
