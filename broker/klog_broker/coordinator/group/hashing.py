@@ -1,0 +1,16 @@
+"""Which partition of __consumer_offsets a group belongs to."""
+
+
+def java_string_hash(text: str) -> int:
+    """Java's String.hashCode as int32: over UTF-16 units, as Kafka counts."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for i in range(0, len(units), 2):
+        value = (31 * value + (units[i] << 8 | units[i + 1])) & 0xFFFFFFFF
+    return value - (1 << 32) if value >= 1 << 31 else value
+
+
+def partition_for_group(group_id: str, num_partitions: int) -> int:
+    """Kafka's ``Utils.abs(hashCode) % partitions``; abs of the lowest int counts as 0."""
+    value = java_string_hash(group_id)
+    return (0 if value == -(1 << 31) else abs(value)) % num_partitions

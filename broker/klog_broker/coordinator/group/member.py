@@ -1,0 +1,48 @@
+"""One member of a classic group: what it asked for, and what it waits for."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+Protocol = tuple[str, bytes]
+"""An assignor's name and the member's metadata (its subscription) for it."""
+
+
+@dataclass(slots=True)
+class Member:
+    """A member by id. ``join_waiter`` and ``sync_waiter`` stand for a parked request each."""
+
+    member_id: str
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocols: tuple[Protocol, ...]
+    group_instance_id: str | None = None
+    assignment: bytes = b""
+    session_deadline_ms: int = 0
+    is_new: bool = False
+    has_synced: bool = False
+    join_waiter: object | None = field(default=None, compare=False)
+    sync_waiter: object | None = field(default=None, compare=False)
+
+    def protocol_names(self) -> Iterator[str]:
+        """Names in the member's order of preference."""
+        return (name for name, _ in self.protocols)
+
+    def metadata_for(self, protocol: str | None) -> bytes:
+        """The member's metadata for ``protocol``; empty where it did not offer it."""
+        return next((metadata for name, metadata in self.protocols if name == protocol), b"")
+
+    def vote(self, candidates: set[str]) -> str:
+        """The first of the member's protocols that every member supports."""
+        return next(name for name in self.protocol_names() if name in candidates)
+
+    def deadline_ms(self) -> int | None:
+        """When the member is given up; None while a parked request shows that it is alive.
+
+        A new member that waits for its first join has a deadline too: nothing else would tell
+        that its connection has gone (Kafka's new member join timeout).
+        """
+        if self.join_waiter is not None:
+            return self.session_deadline_ms if self.is_new else None
+        return None if self.sync_waiter is not None else self.session_deadline_ms

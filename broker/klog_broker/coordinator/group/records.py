@@ -1,0 +1,72 @@
+"""Between a group and its record in __consumer_offsets: snapshot it, and apply one to it."""
+
+from collections.abc import Mapping
+
+from klog_broker.coordinator.group.group import Group
+from klog_broker.coordinator.group.member import Member
+from klog_broker.coordinator.group.states import GroupState
+from pyspark_klog.state_records.group_metadata import GroupMetadataValue, MemberMetadata
+
+
+def snapshot(
+    group: Group, assignments: Mapping[str, bytes], wall_clock_ms: int
+) -> GroupMetadataValue:
+    """The group as it will be once ``assignments`` (by member id) hold. Changes nothing."""
+    return GroupMetadataValue(
+        protocol_type=group.protocol_type or "",
+        generation=group.generation_id,
+        protocol=group.protocol_name,
+        leader=group.leader_id,
+        current_state_timestamp=wall_clock_ms,
+        members=[
+            MemberMetadata(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout=member.rebalance_timeout_ms,
+                session_timeout=member.session_timeout_ms,
+                subscription=member.metadata_for(group.protocol_name),
+                assignment=assignments.get(member.member_id, b""),
+            )
+            for member in group.members.values()
+        ],
+    )
+
+
+def apply_metadata(group: Group, value: GroupMetadataValue) -> None:
+    """Make the group's durable part what the record says; the same live and in a replay.
+
+    Members that are here keep what they wait for; the others are made from the record, and know
+    only the protocol that was chosen then.
+    """
+    group.protocol_type = value.protocol_type or None
+    group.generation_id = value.generation
+    group.protocol_name = value.protocol
+    group.leader_id = value.leader
+    group.state_changed_ms = value.current_state_timestamp
+    members = {}
+    for recorded in value.members:
+        member = group.members.get(recorded.member_id) or _member(recorded, value.protocol)
+        member.assignment = bytes(recorded.assignment)
+        members[recorded.member_id] = member
+    group.members = members
+    # What the table of states names "the leader's assignment is in the log", or nobody is left.
+    group.state = GroupState.STABLE if members else GroupState.EMPTY
+
+
+def _member(recorded: MemberMetadata, protocol: str | None) -> Member:
+    session_timeout_ms = recorded.session_timeout
+    rebalance_timeout_ms = recorded.rebalance_timeout
+    return Member(
+        member_id=recorded.member_id,
+        client_id=recorded.client_id,
+        client_host=recorded.client_host,
+        rebalance_timeout_ms=session_timeout_ms
+        if rebalance_timeout_ms < 0
+        else rebalance_timeout_ms,
+        session_timeout_ms=session_timeout_ms,
+        protocols=((protocol or "", bytes(recorded.subscription)),),
+        group_instance_id=recorded.group_instance_id,
+        has_synced=True,
+    )

@@ -1,0 +1,34 @@
+"""A group's generation and members: the record that a completed rebalance leaves."""
+
+from pyspark_klog.protocol.fields import array, binary, int32, int64, string
+from pyspark_klog.protocol.message import Message, Struct
+
+
+class GroupMetadataKey(Message, versions=(2, 2)):
+    """The key's version number is what tells it from an offset's key."""
+
+    group: str = string()
+
+
+class MemberMetadata(Struct):
+    """One member with the subscription and the assignment for the chosen protocol."""
+
+    member_id: str = string()
+    group_instance_id: str | None = string(since=3, nullable_since=3, default=None, ignorable=True)
+    client_id: str = string()
+    client_host: str = string()
+    rebalance_timeout: int = int32(since=1, default=-1, ignorable=True)
+    session_timeout: int = int32()
+    subscription: bytes = binary()
+    assignment: bytes = binary()
+
+
+class GroupMetadataValue(Message, versions=(0, 4), flexible_since=4):
+    """A group without members has an empty list and a null protocol."""
+
+    protocol_type: str = string()
+    generation: int = int32()
+    protocol: str | None = string(nullable_since=0, default=None)
+    leader: str | None = string(nullable_since=0, default=None)
+    current_state_timestamp: int = int64(since=2, default=-1, ignorable=True)
+    members: list[MemberMetadata] = array(MemberMetadata)

@@ -1,0 +1,25 @@
+"""A committed offset: the record that OffsetCommit leaves in __consumer_offsets."""
+
+from uuid import UUID
+
+from pyspark_klog.protocol.fields import int32, int64, string, uuid
+from pyspark_klog.protocol.message import Message
+
+
+class OffsetCommitKey(Message, versions=(0, 1)):
+    """Versions 0 and 1 are the same bytes; Kafka reads both and writes 1."""
+
+    group: str = string()
+    topic: str = string()
+    partition: int = int32()
+
+
+class OffsetCommitValue(Message, versions=(0, 4), flexible_since=4):
+    """Version 1 alone carries an expiry of its own; 4 (never written here) adds the topic id."""
+
+    offset: int = int64()
+    leader_epoch: int = int32(since=3, default=-1, ignorable=True)
+    metadata: str = string()
+    commit_timestamp: int = int64()
+    expire_timestamp: int = int64(since=1, until=1, default=-1, ignorable=True)
+    topic_id: UUID = uuid(since=4, tag=0, ignorable=True)

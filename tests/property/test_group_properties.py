@@ -1,0 +1,174 @@
+"""Any order of joins, syncs, heartbeats, leaves, time and log failures keeps a group's promises."""
+
+from itertools import count
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from klog_broker.coordinator.group.effects import Effects
+from klog_broker.coordinator.group.group import Group
+from klog_broker.coordinator.group.machine import (
+    NEW_MEMBER_JOIN_TIMEOUT_MS,
+    GroupMachine,
+    GroupSettings,
+    Joiner,
+)
+from klog_broker.coordinator.group.records import apply_metadata, snapshot
+from klog_broker.coordinator.group.states import GroupState
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.protocol.apis.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from pyspark_klog.protocol.apis.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
+
+REBALANCE_MS = 5_000
+member_numbers = st.integers(0, 5)
+
+
+class GroupPromises(RuleBasedStateMachine):
+    """Members 1 to 5 by number, as ids; 0 is a newcomer without an id."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        ids = count(1)
+        self.now_ms = 0
+        self.group = Group("g")
+        self.machine = GroupMachine(
+            self.group,
+            GroupSettings(initial_rebalance_delay_ms=1_000, max_size=4),
+            lambda _: f"m{next(ids)}",
+        )
+        self.waiters = count()
+        self.open: set[int] = set()
+        self.generation = 0
+        self.log_fails = False
+        self.assigned: dict[int, dict[str, bytes]] = {}
+
+    def run(self, effects: Effects) -> None:
+        while True:
+            for answer in effects.answers:
+                assert isinstance(answer.waiter, int)
+                assert answer.waiter in self.open, "answered twice, or never asked"
+                self.open.remove(answer.waiter)
+                self.check_reply(answer.reply)
+            if effects.assignments is None:
+                return
+            if self.log_fails:
+                effects = self.machine.append_failed(ErrorCode.NOT_COORDINATOR, self.now_ms)
+                continue
+            record = snapshot(self.group, effects.assignments, self.now_ms)
+            apply_metadata(self.group, record)
+            effects = self.machine.appended(self.now_ms)
+
+    def check_reply(self, reply: JoinGroupResponse | SyncGroupResponse) -> None:
+        if reply.error_code != ErrorCode.NONE:
+            return
+        if isinstance(reply, JoinGroupResponse):
+            assert reply.generation_id == self.group.generation_id
+            assert reply.leader in self.group.members
+            if reply.members:
+                assert reply.member_id == reply.leader
+                assert {m.member_id for m in reply.members} == set(self.group.members)
+        else:
+            assert self.group.state is GroupState.STABLE
+
+    def new_waiter(self) -> int:
+        waiter = next(self.waiters)
+        self.open.add(waiter)
+        return waiter
+
+    @rule(
+        number=member_numbers,
+        protocols=st.sampled_from([("range",), ("range", "sticky"), ("sticky",), ("x",)]),
+        requires_id=st.booleans(),
+    )
+    def join(self, number: int, protocols: tuple[str, ...], requires_id: bool) -> None:
+        request = JoinGroupRequest(
+            group_id="g",
+            session_timeout_ms=3_000,
+            rebalance_timeout_ms=REBALANCE_MS,
+            member_id=f"m{number}" if number else "",
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name=p, metadata=p.encode()) for p in protocols],
+        )
+        joiner = Joiner("c", "/h", requires_id)
+        self.run(self.machine.join(request, joiner, self.new_waiter(), self.now_ms))
+
+    @rule(number=member_numbers, is_current=st.booleans())
+    def sync(self, number: int, is_current: bool) -> None:
+        request = SyncGroupRequest(
+            group_id="g",
+            member_id=f"m{number}",
+            generation_id=self.group.generation_id - (not is_current),
+            assignments=[
+                SyncGroupRequestAssignment(member_id=m, assignment=m.encode())
+                for m in self.group.members
+            ],
+        )
+        self.run(self.machine.sync(request, self.new_waiter(), self.now_ms))
+
+    @rule(number=member_numbers)
+    def heartbeat(self, number: int) -> None:
+        error = self.machine.heartbeat(f"m{number}", self.group.generation_id, self.now_ms)
+        known = f"m{number}" in self.group.members
+        assert (error is not ErrorCode.UNKNOWN_MEMBER_ID) == known
+
+    @rule(number=member_numbers)
+    def leave(self, number: int) -> None:
+        _, effects = self.machine.leave(f"m{number}", self.now_ms)
+        self.run(effects)
+        assert f"m{number}" not in self.group.members
+
+    @rule(fails=st.booleans())
+    def log(self, fails: bool) -> None:
+        self.log_fails = fails
+
+    @rule(ms=st.integers(0, 4_000))
+    def time_passes(self, ms: int) -> None:
+        self.advance(ms)
+
+    def advance(self, ms: int) -> None:
+        end_ms = self.now_ms + ms
+        while (deadline := self.machine.next_deadline_ms()) is not None and deadline <= end_ms:
+            self.now_ms = max(self.now_ms, deadline)
+            self.run(self.machine.on_deadline(self.now_ms))
+            after = self.machine.next_deadline_ms()
+            assert after is None or after > self.now_ms, "a deadline that is over rings again"
+        self.now_ms = end_ms
+
+    @invariant()
+    def generations_only_grow(self) -> None:
+        assert self.group.generation_id >= self.generation
+        self.generation = self.group.generation_id
+
+    @invariant()
+    def the_leader_is_a_member(self) -> None:
+        if self.group.members:
+            assert self.group.leader_id in self.group.members
+        else:
+            assert self.group.state in (GroupState.EMPTY, GroupState.PREPARING_REBALANCE)
+
+    @invariant()
+    def whoever_waits_has_a_deadline_or_a_member(self) -> None:
+        parked = {m.join_waiter for m in self.group.members.values()}
+        parked |= {m.sync_waiter for m in self.group.members.values()}
+        assert self.open <= parked
+
+    def teardown(self) -> None:
+        """In the end nobody is left waiting and nobody who is silent stays."""
+        self.log_fails = False
+        self.advance(2 * NEW_MEMBER_JOIN_TIMEOUT_MS)
+        assert not self.open
+        assert self.group.state is GroupState.EMPTY
+        assert not self.group.members
+
+
+TestGroupPromises = GroupPromises.TestCase
+TestGroupPromises.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)

@@ -1,0 +1,375 @@
+"""The classic rebalance protocol, step by step, on the pure machine with a clock of the test's."""
+
+from collections.abc import Iterable
+from itertools import count
+
+import pytest
+
+from klog_broker.coordinator.group.effects import Effects
+from klog_broker.coordinator.group.group import Group
+from klog_broker.coordinator.group.hashing import java_string_hash, partition_for_group
+from klog_broker.coordinator.group.machine import GroupMachine, GroupSettings, Joiner
+from klog_broker.coordinator.group.records import apply_metadata, snapshot
+from klog_broker.coordinator.group.states import TRANSITIONS, GroupState, check_transition
+from pyspark_klog.errors import ErrorCode, InvariantViolation
+from pyspark_klog.protocol.apis.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from pyspark_klog.protocol.apis.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
+
+SESSION_MS = 10_000
+REBALANCE_MS = 60_000
+NONE = ErrorCode.NONE
+
+
+class Sim:
+    """A machine, its log (a list of records) and the replies by waiter."""
+
+    def __init__(self, *, delay_ms: int = 0, max_size: int = 100) -> None:
+        ids = count(1)
+        self.now_ms = 1_000
+        self.group = Group("g")
+        settings = GroupSettings(initial_rebalance_delay_ms=delay_ms, max_size=max_size)
+        self.machine = GroupMachine(self.group, settings, lambda client: f"{client}-{next(ids)}")
+        self.replies: dict[object, list[object]] = {}
+        self.log: list[object] = []
+        self.log_error = NONE
+
+    def run(self, effects: Effects) -> None:
+        while True:
+            for answer in effects.answers:
+                self.replies.setdefault(answer.waiter, []).append(answer.reply)
+            if effects.assignments is None:
+                return
+            if self.log_error is not NONE:
+                effects = self.machine.append_failed(self.log_error, self.now_ms)
+                continue
+            record = snapshot(self.group, effects.assignments, self.now_ms)
+            self.log.append(record)
+            apply_metadata(self.group, record)
+            effects = self.machine.appended(self.now_ms)
+
+    def join(
+        self,
+        waiter: str,
+        member_id: str = "",
+        *,
+        protocols: Iterable[str] = ("range",),
+        requires_id: bool = False,
+        kind: str = "consumer",
+        rebalance_ms: int = REBALANCE_MS,
+        metadata: bytes = b"sub",
+    ) -> None:
+        request = JoinGroupRequest(
+            group_id="g",
+            session_timeout_ms=SESSION_MS,
+            rebalance_timeout_ms=rebalance_ms,
+            member_id=member_id,
+            protocol_type=kind,
+            protocols=[JoinGroupRequestProtocol(name=p, metadata=metadata) for p in protocols],
+        )
+        joiner = Joiner("client", "/127.0.0.1", requires_id)
+        self.run(self.machine.join(request, joiner, waiter, self.now_ms))
+
+    def sync(self, waiter: str, member_id: str, generation: int, **given: bytes) -> None:
+        request = SyncGroupRequest(
+            group_id="g",
+            member_id=member_id,
+            generation_id=generation,
+            assignments=[
+                SyncGroupRequestAssignment(member_id=m.replace("_", "-"), assignment=a)
+                for m, a in given.items()
+            ],
+        )
+        self.run(self.machine.sync(request, waiter, self.now_ms))
+
+    def leave(self, member_id: str) -> ErrorCode:
+        error, effects = self.machine.leave(member_id, self.now_ms)
+        self.run(effects)
+        return error
+
+    def advance(self, ms: int) -> None:
+        """Time passes, deadline by deadline."""
+        end_ms = self.now_ms + ms
+        while (deadline := self.machine.next_deadline_ms()) is not None and deadline <= end_ms:
+            self.now_ms = max(self.now_ms, deadline)
+            self.run(self.machine.on_deadline(self.now_ms))
+        self.now_ms = end_ms
+
+    def joined(self, waiter: str) -> JoinGroupResponse:
+        reply = self.replies.pop(waiter)[-1]
+        assert isinstance(reply, JoinGroupResponse)
+        return reply
+
+    def synced(self, waiter: str) -> SyncGroupResponse:
+        reply = self.replies.pop(waiter)[-1]
+        assert isinstance(reply, SyncGroupResponse)
+        return reply
+
+
+@pytest.fixture
+def pair() -> Sim:
+    """Two members, client-1 leading, stable in the generation 1 or 2."""
+    sim = Sim(delay_ms=3_000)
+    sim.join("a")
+    sim.join("b")
+    sim.advance(3_000)
+    sim.advance(3_000)
+    assert sim.joined("a").leader == sim.joined("b").leader == "client-1"
+    sim.sync("sb", "client-2", 1)
+    sim.sync("sa", "client-1", 1, client_1=b"one", client_2=b"two")
+    assert sim.synced("sa").assignment == b"one"
+    assert sim.synced("sb").assignment == b"two"
+    assert sim.group.state is GroupState.STABLE
+    return sim
+
+
+def test_the_table_of_states_is_complete_and_refuses_other_steps() -> None:
+    assert set(TRANSITIONS) == set(GroupState)
+    with pytest.raises(InvariantViolation, match="Stable to Empty"):
+        check_transition(GroupState.STABLE, GroupState.EMPTY)
+
+
+def test_a_single_member_joins_syncs_and_becomes_leader() -> None:
+    sim = Sim()
+    sim.join("a")
+    reply = sim.joined("a")
+    assert (reply.error_code, reply.generation_id, reply.leader) == (NONE, 1, reply.member_id)
+    assert [m.member_id for m in reply.members] == [reply.member_id]
+    assert (reply.protocol_name, reply.members[0].metadata) == ("range", b"sub")
+    sim.sync("s", reply.member_id, 1, client_1=b"all")
+    assert sim.synced("s").assignment == b"all"
+    assert len(sim.log) == 1
+
+
+def test_the_initial_delay_lets_others_join_the_first_generation_and_is_extended() -> None:
+    sim = Sim(delay_ms=3_000)
+    sim.join("a")
+    sim.advance(2_000)
+    sim.join("b")
+    sim.advance(2_000)
+    assert not sim.replies, "somebody joined in the window: it is opened once more"
+    sim.join("c")
+    sim.advance(20_000)
+    assert {sim.joined(w).generation_id for w in "abc"} == {1}
+
+
+def test_the_initial_delay_ends_with_the_rebalance_timeout_however_many_join() -> None:
+    sim = Sim(delay_ms=3_000)
+    for i in range(10):
+        sim.join(f"w{i}", rebalance_ms=7_000)
+        sim.advance(1_000)
+    assert len(sim.replies) >= 7
+    assert sim.joined("w0").generation_id == 1
+
+
+def test_a_new_member_must_come_back_with_the_id_it_is_given() -> None:
+    sim = Sim()
+    sim.join("a", requires_id=True)
+    first = sim.joined("a")
+    assert (first.error_code, first.member_id) == (ErrorCode.MEMBER_ID_REQUIRED, "client-1")
+    sim.join("a", first.member_id, requires_id=True)
+    assert sim.joined("a").error_code == NONE
+
+
+def test_an_id_that_nobody_uses_is_forgotten() -> None:
+    sim = Sim()
+    sim.join("a", requires_id=True)
+    sim.advance(SESSION_MS)
+    sim.join("a", "client-1", requires_id=True)
+    assert sim.joined("a").error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_joiner_rebalances_the_group_and_followers_learn_it_by_heartbeat(pair: Sim) -> None:
+    pair.join("c")
+    assert pair.machine.heartbeat("client-2", 1, pair.now_ms) == ErrorCode.REBALANCE_IN_PROGRESS
+    pair.sync("s", "client-2", 1)
+    assert pair.synced("s").error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    pair.join("a", "client-1")
+    pair.join("b", "client-2")
+    replies = [pair.joined(w) for w in "abc"]
+    assert {r.generation_id for r in replies} == {2}
+    assert [len(r.members) for r in replies] == [3, 0, 0]
+
+
+def test_a_member_that_does_not_rejoin_in_time_is_out(pair: Sim) -> None:
+    pair.join("c")
+    pair.join("a", "client-1")
+    for _ in range(7):
+        pair.advance(SESSION_MS - 1)
+        pair.machine.heartbeat("client-2", 1, pair.now_ms)
+    reply = pair.joined("a")
+    assert {m.member_id for m in reply.members} == {"client-1", "client-3"}
+    assert pair.machine.heartbeat("client-2", 2, pair.now_ms) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_silent_member_is_given_up_after_its_session(pair: Sim) -> None:
+    pair.advance(SESSION_MS - 1)
+    assert pair.machine.heartbeat("client-1", 1, pair.now_ms) == NONE
+    pair.advance(1)
+    assert set(pair.group.members) == {"client-1"}
+    assert pair.group.state is GroupState.PREPARING_REBALANCE
+    pair.join("a", "client-1")
+    assert pair.joined("a").generation_id == 2
+
+
+def test_the_last_member_leaves_an_empty_group_that_is_recorded(pair: Sim) -> None:
+    assert pair.leave("client-1") == NONE
+    assert pair.leave("client-2") == NONE
+    assert pair.group.state is GroupState.EMPTY
+    record = pair.log[-1]
+    assert (record.members, record.protocol, record.generation) == ([], None, 2)  # type: ignore[attr-defined]
+    assert pair.leave("client-2") == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_leader_that_leaves_is_followed_by_the_next(pair: Sim) -> None:
+    pair.leave("client-1")
+    pair.join("b", "client-2")
+    reply = pair.joined("b")
+    assert (reply.leader, reply.generation_id) == ("client-2", 2)
+
+
+def test_an_unknown_member_or_an_old_generation_is_refused(pair: Sim) -> None:
+    pair.join("x", "nobody")
+    assert pair.joined("x").error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert pair.machine.heartbeat("nobody", 1, pair.now_ms) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert pair.machine.heartbeat("client-1", 0, pair.now_ms) == ErrorCode.ILLEGAL_GENERATION
+    pair.sync("x", "client-1", 7)
+    assert pair.synced("x").error_code == ErrorCode.ILLEGAL_GENERATION
+
+
+def test_protocols_that_do_not_fit_are_refused_and_the_group_goes_on(pair: Sim) -> None:
+    pair.join("x", protocols=["other"])
+    assert pair.joined("x").error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    pair.join("x", kind="connect")
+    assert pair.joined("x").error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    pair.join("x", protocols=[])
+    assert pair.joined("x").error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert pair.group.state is GroupState.STABLE
+
+
+def test_the_protocol_is_the_one_that_most_prefer_of_those_all_know() -> None:
+    sim = Sim(delay_ms=1_000)
+    sim.join("a", protocols=["sticky", "range", "mine"])
+    sim.join("b", protocols=["range", "sticky"])
+    sim.join("c", protocols=["range", "sticky"])
+    sim.advance(5_000)
+    assert sim.joined("a").protocol_name == "range"
+
+
+def test_a_full_group_turns_newcomers_away() -> None:
+    sim = Sim(max_size=1)
+    sim.join("a")
+    assert sim.joined("a").error_code == NONE
+    sim.join("b")
+    assert sim.joined("b").error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+def test_a_follower_whose_reply_was_lost_gets_the_same_generation_again(pair: Sim) -> None:
+    pair.join("again", "client-2")
+    reply = pair.joined("again")
+    assert (reply.error_code, reply.generation_id, reply.members) == (NONE, 1, [])
+    pair.sync("again", "client-2", 1)
+    assert pair.synced("again").assignment == b"two"
+    assert pair.group.state is GroupState.STABLE
+
+
+def test_a_follower_with_another_subscription_rebalances(pair: Sim) -> None:
+    pair.join("b", "client-2", metadata=b"more")
+    assert pair.group.state is GroupState.PREPARING_REBALANCE
+
+
+def test_a_leader_that_rejoins_rebalances(pair: Sim) -> None:
+    pair.join("a", "client-1")
+    assert pair.group.state is GroupState.PREPARING_REBALANCE
+
+
+def test_a_join_that_is_repeated_answers_the_parked_one() -> None:
+    sim = Sim(delay_ms=1_000)
+    sim.join("old")
+    sim.join("new", "client-1")
+    assert sim.joined("old").error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    sim.advance(5_000)
+    assert sim.joined("new").generation_id == 1
+
+
+def test_a_leader_that_never_syncs_is_removed_and_the_rest_rejoin() -> None:
+    sim = Sim(delay_ms=1_000)
+    sim.join("a", rebalance_ms=4_000)
+    sim.join("b", rebalance_ms=4_000)
+    sim.advance(2_000)
+    assert sim.joined("a").generation_id == 1
+    sim.sync("sb", "client-2", 1)
+    sim.advance(4_000)
+    assert sim.synced("sb").error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    assert set(sim.group.members) == {"client-2"}
+
+
+def test_an_assignment_that_cannot_be_written_is_never_handed_out() -> None:
+    sim = Sim()
+    sim.join("a")
+    sim.log_error = ErrorCode.NOT_COORDINATOR
+    sim.sync("s", "client-1", 1, client_1=b"all")
+    reply = sim.synced("s")
+    assert (reply.error_code, reply.assignment) == (ErrorCode.NOT_COORDINATOR, b"")
+    assert sim.group.members["client-1"].assignment == b""
+    assert sim.group.state is GroupState.PREPARING_REBALANCE
+
+
+def test_who_may_commit(pair: Sim) -> None:
+    def check(member: str, generation: int) -> ErrorCode:
+        return pair.machine.check_commit(member, generation, pair.now_ms)
+
+    assert check("client-1", 1) == NONE
+    assert check("client-1", 0) == ErrorCode.ILLEGAL_GENERATION
+    assert check("", -1) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert check("nobody", 1) == ErrorCode.UNKNOWN_MEMBER_ID
+    pair.join("a", "client-1")
+    assert check("client-2", 1) == NONE, "while it prepares, the old generation still commits"
+    pair.join("b", "client-2")
+    assert check("client-2", 2) == ErrorCode.REBALANCE_IN_PROGRESS
+    empty = Sim()
+    assert empty.machine.check_commit("", -1, 0) == NONE
+
+
+def test_a_replayed_group_is_stable_and_its_members_have_a_session_to_return(pair: Sim) -> None:
+    reloaded = Sim()
+    for record in pair.log:
+        apply_metadata(reloaded.group, record)  # type: ignore[arg-type]
+    reloaded.machine.reloaded(reloaded.now_ms)
+    assert reloaded.group.state is GroupState.STABLE
+    assert reloaded.machine.heartbeat("client-2", 1, reloaded.now_ms) == NONE
+    reloaded.sync("s", "client-2", 1)
+    assert reloaded.synced("s").assignment == b"two"
+    reloaded.advance(SESSION_MS)
+    assert not reloaded.group.members
+    assert reloaded.group.state is GroupState.EMPTY
+
+
+def test_unloading_tells_all_who_wait() -> None:
+    sim = Sim(delay_ms=1_000)
+    sim.join("a")
+    sim.run(sim.machine.unload())
+    assert sim.joined("a").error_code == ErrorCode.NOT_COORDINATOR
+    sim.join("b")
+    assert sim.joined("b").error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("", 0), ("a", 97), ("my-group", -1906497762), ("Aa", 2112), ("BB", 2112), ("😀", 1772899)],
+)
+def test_groups_hash_as_java_strings(text: str, expected: int) -> None:
+    assert java_string_hash(text) == expected
+    assert partition_for_group(text, 50) == abs(expected) % 50
+
+
+def test_the_lowest_hash_counts_as_zero() -> None:
+    assert java_string_hash("polygenelubricants") == -(2**31)
+    assert partition_for_group("polygenelubricants", 50) == 0
