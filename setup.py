@@ -47,7 +47,7 @@ DEV = [
 setup(
     name="pyspark-klog",
     version=version["__version__"],
-    description="A Kafka-compatible log broker and log engine in Python, with its PySpark connector",
+    description="A Kafka-compatible log broker in Python, with its PySpark connector",
     long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
@@ -59,9 +59,10 @@ setup(
     ],
     package_dir={"klog_broker": "broker/klog_broker"},
     package_data={
-        "pyspark_klog": ["py.typed", "records/FORMAT.md", "storage/FORMAT.md"],
-        "klog_broker": ["py.typed"],
+        "pyspark_klog": ["py.typed", "**/FORMAT.md"],
+        "klog_broker": ["py.typed", "**/FORMAT.md"],
     },
+    zip_safe=False,
     install_requires=CORE,
     extras_require={"spark": SPARK, "zookeeper": ZOOKEEPER, "cli": CLI, "dev": DEV},
     entry_points={
@@ -70,8 +71,15 @@ setup(
     },
     classifiers=[
         "Development Status :: 3 - Alpha",
+        "Intended Audience :: Developers",
+        "Operating System :: MacOS",
         "Operating System :: POSIX :: Linux",
-        "Programming Language :: Python :: 3",
+        "Programming Language :: Python :: 3 :: Only",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
+        "Programming Language :: Python :: 3.14",
         "Topic :: System :: Distributed Computing",
+        "Typing :: Typed",
     ],
 )

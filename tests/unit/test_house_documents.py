@@ -1,0 +1,68 @@
+"""The documents: the file map is whole and true, links lead somewhere, reasons are given."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.documents import (
+    MAP,
+    ROOT,
+    broken_links,
+    due_in_map,
+    mapped_paths,
+    project_files,
+    unknown_files,
+)
+
+DOCUMENTS = [ROOT / name for name in project_files() if name.endswith(".md")]
+
+
+def test_every_path_of_the_map_exists() -> None:
+    paths = mapped_paths(MAP.read_text(encoding="utf-8"))
+    assert len(paths) > 30
+    missing = [path for path in paths if not (ROOT / path).exists()]
+    assert missing == []
+    assert [path for path in paths if (ROOT / path).is_dir() != path.endswith("/")] == []
+
+
+def test_every_part_of_the_project_is_on_the_map() -> None:
+    paths = mapped_paths(MAP.read_text(encoding="utf-8"))
+    assert sorted(due_in_map(project_files()) - set(paths)) == []
+    assert sorted({path for path in paths if paths.count(path) > 1}) == []
+
+
+def test_what_is_due_on_the_map() -> None:
+    files = ["dev", "docs/a.md", "pyspark_klog/py.typed", "pyspark_klog/ids.py"]
+    files += [
+        "pyspark_klog/records/batch.py",
+        "broker/klog_broker/log/segment.py",
+        "benchmarks/x.py",
+    ]
+    assert due_in_map(files) == {
+        *("dev", "docs/a.md", "pyspark_klog/ids.py", "pyspark_klog/records/"),
+        *("broker/klog_broker/log/", "benchmarks/"),
+    }
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_and_quoted_files_exist(document: Path) -> None:
+    assert broken_links(document) == []
+    assert unknown_files(document) == []
+
+
+def test_every_dependency_has_its_reason() -> None:
+    reasons = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
+    setup = (ROOT / "setup.py").read_text(encoding="utf-8")
+    names = re.findall(r'^    "([A-Za-z0-9-]+)[>=]', setup, re.MULTILINE)
+    names += re.findall(r'^[A-Z]+ = \["([A-Za-z0-9-]+)[>=]', setup, re.MULTILINE)
+    assert {"numpy", "pytest", "kazoo", "pyspark"} <= set(names)
+    assert [name for name in names if not re.search(rf"\b{name}\b", reasons)] == []
+
+
+def test_every_dependency_is_pinned_and_spark_to_one_release() -> None:
+    pins = (ROOT / "constraints.txt").read_text(encoding="utf-8").lower()
+    setup = (ROOT / "setup.py").read_text(encoding="utf-8")
+    for name in re.findall(r'"([A-Za-z0-9-]+)>=', setup):
+        assert re.search(rf"^{name.lower()}==", pins, re.MULTILINE), name
+    assert "pyspark==4.3.0\n" in pins
