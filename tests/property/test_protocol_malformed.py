@@ -138,15 +138,28 @@ def usual_request(cls: type[Message]) -> Message:
 
 
 def peak_bytes(cls: type[Message], version: int, data: bytes) -> int:
-    """How much memory a decode takes at its height, beyond what was there before."""
-    tracemalloc.start()
-    try:
-        found = read(cls, version, data)
-        peak = tracemalloc.get_traced_memory()[1]
-        del found
-    finally:
-        tracemalloc.stop()
-    return peak
+    """How much memory a decode takes at its height, beyond what was there before.
+
+    The least of a few tries: what other threads of the process allocate meanwhile counts, too.
+    """
+
+    def once() -> int:
+        tracemalloc.start()
+        try:
+            found = read(cls, version, data)
+            peak = tracemalloc.get_traced_memory()[1]
+            del found
+        finally:
+            tracemalloc.stop()
+        return peak
+
+    limit = MOST_BYTES_PER_FRAME_BYTE * len(data) + FIXED_BYTES
+    least = once()
+    for _ in range(3):
+        if least <= limit:
+            break
+        least = min(least, once())
+    return least
 
 
 def swollen(cls: type[Struct], version: int, count: int) -> Iterator[Struct]:
