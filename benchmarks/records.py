@@ -8,6 +8,7 @@ klog and its peer in turns.
 import argparse
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,7 @@ def run(args: argparse.Namespace) -> list[Row]:
         rows += _decode_rows(name, _batches(keys, values, size, Codec.NONE))
     for codec in (Codec.LZ4, Codec.SNAPPY, Codec.ZSTD, Codec.GZIP):
         data = _batches(keys, values, SIZES["16 KB"], codec)
-        rows.append(_row(f"decode {codec.name.lower()}, 16 KB", lambda data=data: _decode(data)))
+        rows.append(_row(f"decode {codec.name.lower()}, 16 KB", partial(_decode, data)))
     for name, size in SIZES.items():
         rows += _encode_rows(name, keys, values, size)
     rows.append(_murmur2_row(keys))
@@ -134,7 +135,7 @@ def _batches(keys: pa.Array, values: pa.Array, size: int, codec: Codec) -> bytes
 
 def _decode(data: bytes, *, check_crc: bool = True) -> int:
     decoder = ArrowDecoder(topic="t", partition=0, check_crc=check_crc)
-    rows = sum(batch.num_rows for batch in decoder.decode(data))
+    rows: int = sum(batch.num_rows for batch in decoder.decode(data))
     rest = decoder.flush()
     return rows + (rest.num_rows if rest else 0)
 
