@@ -1,0 +1,313 @@
+"""Looking through batches and their records: two implementations of the same checks.
+
+Plain Python needs no numba and serves from the first moment; the kernels take over once they are
+loaded (``LogManager.checks``). Both say the same of the same bytes (a property test).
+"""
+
+from functools import cache
+from typing import Any, NamedTuple, Protocol
+
+from klog_broker.log.digests import BatchRow, Digest
+from pyspark_klog.records import layout as at
+from pyspark_klog.records.checksums import crc32c
+from pyspark_klog.records.errors import CorruptRecords, InvalidRecords
+from pyspark_klog.records.layout import Buffer
+from pyspark_klog.records.legacy import LegacyView
+from pyspark_klog.records.record import TimestampType
+from pyspark_klog.records.record_section import read_records
+from pyspark_klog.records.sets import look
+
+_TABLE_ROWS = 16_384
+_PLAIN_ROWS = 4_096
+# A v0 or v1 wrapper's count is not known from outside.
+UNKNOWN_COUNT = -1
+
+
+class Scan(NamedTuple):
+    """What a scan found: good batches, and where the last of them ends."""
+
+    rows: list[BatchRow]
+    end_position: int
+    # Whether more is to be scanned from end_position on: neither the end nor a fault was reached.
+    is_partial: bool
+
+
+class Walk(NamedTuple):
+    """What a walk over a batch's records found, if nothing is wrong with them."""
+
+    max_timestamp_ms: int
+    max_timestamp_record: int  # the first that has it, by its number in the batch
+
+
+class NotInOrder(InvalidRecords):
+    """A record's offset delta is not its number in the batch."""
+
+
+class RecordNotAllowed(InvalidRecords):
+    """A record lacks its key or has a timestamp out of bounds: ask for all that is wrong."""
+
+
+class RecordChecks(Protocol):
+    """See the functions' docstrings in :class:`PlainChecks`."""
+
+    def scan(self, buffer: Buffer, start: int, end: int, *, check_crc: bool = True) -> Scan: ...
+
+    def scan_into(
+        self, digest: Digest, buffer: Buffer, shift: int, *, check_crc: bool = True
+    ) -> None: ...
+
+    def walk(
+        self,
+        section: Buffer,
+        start: int,
+        end: int,
+        count: int,
+        base_timestamp_ms: int,
+        earliest_ms: int,
+        latest_ms: int,
+        key_required: bool,
+    ) -> Walk: ...
+
+
+class PlainChecks:
+    """In Python, batch by batch and record by record."""
+
+    def scan(self, buffer: Buffer, start: int, end: int, *, check_crc: bool = True) -> Scan:
+        """Walk batches and messages, checking length, magic, CRC and counts of each.
+
+        Stops at the first that is not good, or is cut off by ``end``, or after some thousands.
+        """
+        rows: list[BatchRow] = []
+        position = start
+        with memoryview(buffer) as view:
+            try:
+                while position < end:
+                    if len(rows) >= _PLAIN_ROWS:
+                        return Scan(rows, position, True)
+                    row = _good_row(view, position, end, check_crc=check_crc)
+                    if row is None:
+                        break
+                    rows.append(row)
+                    position += row.size_bytes
+            except CorruptRecords:
+                pass
+        return Scan(rows, position, False)
+
+    def scan_into(
+        self, digest: Digest, buffer: Buffer, shift: int, *, check_crc: bool = True
+    ) -> None:
+        """Scan all of ``buffer``, which lies at ``shift`` in its file, for a digest."""
+        position, is_partial = 0, True
+        while is_partial and not digest.is_cut:
+            rows, position, is_partial = self.scan(
+                buffer, position, len(buffer), check_crc=check_crc
+            )
+            digest.add_rows(rows, shift)
+
+    def walk(
+        self,
+        section: Buffer,
+        start: int,
+        end: int,
+        count: int,
+        base_timestamp_ms: int,
+        earliest_ms: int,
+        latest_ms: int,
+        key_required: bool,
+    ) -> Walk:
+        """Check that ``section[start:end]`` is exactly ``count`` well-formed records, numbered from
+        0, with keys if required, and with timestamps of -1 or within the bounds.
+
+        Raises CorruptRecords, NotInOrder or RecordNotAllowed.
+        """
+        with memoryview(section) as view:
+            data = bytes(view[start:end])
+        records = read_records(
+            data,
+            count,
+            base_offset=0,
+            base_timestamp_ms=base_timestamp_ms,
+            timestamp_type=TimestampType.CREATE_TIME,
+            log_append_time_ms=at.NO_TIMESTAMP_MS,
+        )
+        max_timestamp_ms, max_timestamp_record = at.NO_TIMESTAMP_MS, 0
+        for number, record in enumerate(records):
+            timestamp_ms = record.timestamp_ms
+            if record.offset != number:
+                raise NotInOrder(f"record {number} of the batch has offset delta {record.offset}")
+            if key_required and record.key is None:
+                raise RecordNotAllowed(f"record {number} of the batch has no key")
+            if timestamp_ms != -1 and not earliest_ms <= timestamp_ms <= latest_ms:
+                raise RecordNotAllowed(f"record {number} has timestamp {timestamp_ms}")
+            if timestamp_ms > max_timestamp_ms:
+                max_timestamp_ms, max_timestamp_record = timestamp_ms, number
+        return Walk(max_timestamp_ms, max_timestamp_record)
+
+
+def _good_row(view: memoryview, position: int, end: int, *, check_crc: bool) -> BatchRow | None:
+    """The batch there; None if it is cut off by ``end``. Raises CorruptRecords."""
+    if end - position < at.UP_TO_MAGIC_BYTES:
+        return None
+    if view[position + at.MAGIC_AT] != at.MAGIC_V2:
+        return _legacy_row(view, position, end, check_crc=check_crc)
+    length = at.INT32.unpack_from(view, position + at.BATCH_LENGTH_AT)[0]
+    if length > end - position - at.LOG_OVERHEAD_BYTES:
+        return None
+    if length < at.MIN_BATCH_LENGTH:
+        raise CorruptRecords(f"the batch at byte {position} gives its length as {length}")
+    row = header_row(view, position)
+    if check_crc:
+        with view[position + at.CRC_START_AT : position + row.size_bytes] as covered:
+            if crc32c(covered) != at.UINT32.unpack_from(view, position + at.CRC_AT)[0]:
+                raise CorruptRecords(f"the batch at byte {position} has a wrong CRC")
+    if not row.base_offset <= row.last_offset <= at.INT64_MAX:
+        raise CorruptRecords(f"the batch at byte {position} ends at offset {row.last_offset}")
+    if row.record_count < 0:
+        raise CorruptRecords(f"the batch at byte {position} counts {row.record_count} records")
+    return row
+
+
+def _legacy_row(view: memoryview, position: int, end: int, *, check_crc: bool) -> BatchRow | None:
+    if look(view, position).size_bytes > end - position:
+        return None
+    entry = LegacyView(view, position, end)
+    if check_crc:
+        entry.check_crc()
+    return BatchRow(
+        position,
+        entry.size_bytes,
+        entry.magic,
+        entry.attributes,
+        entry.offset,
+        entry.offset,
+        entry.timestamp_ms,
+        entry.timestamp_ms,
+        UNKNOWN_COUNT if entry.attributes & at.CODEC_MASK else 1,
+        at.NO_LEADER_EPOCH,
+        at.NO_PRODUCER_ID,
+        at.NO_PRODUCER_EPOCH,
+        at.NO_SEQUENCE,
+    )
+
+
+def header_row(buffer: Buffer, position: int) -> BatchRow:
+    """The row of the v2 batch whose header is at ``position``; checks nothing."""
+    (
+        base_offset,
+        length,
+        leader_epoch,
+        magic,
+        _,
+        attributes,
+        last_offset_delta,
+        base_timestamp_ms,
+        max_timestamp_ms,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        record_count,
+    ) = at.BATCH_HEADER.unpack_from(buffer, position)
+    return BatchRow(
+        position,
+        at.LOG_OVERHEAD_BYTES + length,
+        magic,
+        attributes,
+        base_offset,
+        base_offset + last_offset_delta,
+        base_timestamp_ms,
+        max_timestamp_ms,
+        record_count,
+        leader_epoch,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+    )
+
+
+class KernelChecks:
+    """In compiled code. Making the first one imports numba, and compiles if its cache is cold."""
+
+    def __init__(self) -> None:
+        import numpy as np
+
+        from pyspark_klog.records.kernels import scan, status, walk
+
+        self._np = np
+        self._scan = scan
+        self._walk = walk
+        self._status = status
+        self._table = np.zeros(_TABLE_ROWS * scan.TABLE_COLUMNS, dtype=np.int64)
+        self._state = np.zeros(scan.STATE_FIELDS, dtype=np.int64)
+        self._result = np.zeros(walk.RESULT_FIELDS, dtype=np.int64)
+
+    def scan(self, buffer: Buffer, start: int, end: int, *, check_crc: bool = True) -> Scan:
+        """As :meth:`PlainChecks.scan`."""
+        table, position, is_partial = self._table_of(buffer, start, end, check_crc)
+        return Scan([BatchRow(*row) for row in table.tolist()], position, is_partial)
+
+    def scan_into(
+        self, digest: Digest, buffer: Buffer, shift: int, *, check_crc: bool = True
+    ) -> None:
+        """As :meth:`PlainChecks.scan_into`."""
+        position, is_partial = 0, True
+        while is_partial and not digest.is_cut:
+            table, position, is_partial = self._table_of(buffer, position, len(buffer), check_crc)
+            digest.add_table(table, shift)
+
+    def _table_of(
+        self, buffer: Buffer, start: int, end: int, check_crc: bool
+    ) -> tuple[Any, int, bool]:
+        scan = self._scan
+        data = self._np.frombuffer(buffer, dtype=self._np.uint8)
+        data.flags.writeable = False
+        status = scan.scan_batches(
+            data, start, end, int(check_crc), end - start, self._table, self._state
+        )
+        found = int(self._state[scan.STATE_BATCHES])
+        table = self._table[: found * scan.TABLE_COLUMNS].reshape(found, scan.TABLE_COLUMNS)
+        return table, int(self._state[scan.STATE_POSITION]), status == self._status.FULL
+
+    def walk(
+        self,
+        section: Buffer,
+        start: int,
+        end: int,
+        count: int,
+        base_timestamp_ms: int,
+        earliest_ms: int,
+        latest_ms: int,
+        key_required: bool,
+    ) -> Walk:
+        """As :meth:`PlainChecks.walk`."""
+        data = self._np.frombuffer(section, dtype=self._np.uint8)
+        data.flags.writeable = False
+        walk, result = self._walk, self._result
+        status = walk.walk_records(
+            data,
+            start,
+            end,
+            count,
+            base_timestamp_ms,
+            earliest_ms,
+            latest_ms,
+            int(key_required),
+            result,
+        )
+        if status == self._status.OK:
+            return Walk(
+                int(result[walk.RESULT_MAX_TIMESTAMP_MS]),
+                int(result[walk.RESULT_MAX_TIMESTAMP_RECORD]),
+            )
+        where = f"record {int(result[walk.RESULT_RECORD])} of the batch"
+        error = self._status.error_for(status, where)
+        if status == self._status.OFFSET_DELTA_NOT_INDEX:
+            raise NotInOrder(str(error))
+        if status in (self._status.MISSING_KEY, self._status.TIMESTAMP_NOT_ALLOWED):
+            raise RecordNotAllowed(str(error))
+        raise error
+
+
+@cache
+def kernel_checks() -> RecordChecks:
+    """The compiled ones, made once. Call it in the loop only when the kernels' cache is warm."""
+    return KernelChecks()

@@ -1,0 +1,175 @@
+"""What recovery wants to know of a row of batches, kept up as they are gone through.
+
+Batches come as rows from the plain checks, or as a whole table of numbers from the compiled ones:
+then numpy does in bulk what would cost microseconds a batch in Python. Both come to the same.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from pyspark_klog.records.layout import INT64_MAX
+
+# More producers than this in one table are gone through batch by batch.
+_FEW_PRODUCERS = 64
+# A producer's state depends on no more than its last batches.
+_LAST_BATCHES = 5
+
+
+class BatchRow(NamedTuple):
+    """A batch by its header; of v0 and v1 messages ``base_offset`` is their only offset."""
+
+    position: int
+    size_bytes: int
+    magic: int
+    attributes: int
+    base_offset: int
+    last_offset: int
+    base_timestamp_ms: int
+    max_timestamp_ms: int
+    record_count: int
+    leader_epoch: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+
+
+class IndexRow(NamedTuple):
+    """Entries that are due: the offset index's, and what the time index would hold by then."""
+
+    last_offset: int
+    position: int
+    max_timestamp_ms: int
+    max_timestamp_offset: int
+
+
+class Digest:
+    """Where batches end, what entries they need, which epochs and producers are in them."""
+
+    def __init__(
+        self,
+        *,
+        position: int,
+        end_offset: int,
+        end_limit: int = INT64_MAX,
+        index_interval_bytes: int = INT64_MAX,  # no entries
+        last_indexed_position: int = 0,
+        max_timestamp_ms: int = -1,
+        max_timestamp_offset: int = -1,
+        latest_epoch: int = -1,
+    ) -> None:
+        self.end_position = position
+        self.end_offset = end_offset
+        self.end_limit = end_limit
+        self.index_interval_bytes = index_interval_bytes
+        self.last_indexed_position = last_indexed_position
+        self.max_timestamp_ms = max_timestamp_ms
+        self.max_timestamp_offset = max_timestamp_offset
+        self.latest_epoch = latest_epoch
+        # A batch came whose offsets do not follow on; it and what is behind it does not count.
+        self.is_cut = False
+        self.epochs: list[tuple[int, int]] = []
+        self._index_rows: list[IndexRow] = []
+        self._producer_rows: list[BatchRow] = []
+
+    def take_index_rows(self) -> list[IndexRow]:
+        """Those that have come up since the last call."""
+        rows, self._index_rows = self._index_rows, []
+        return rows
+
+    def take_producer_rows(self) -> list[BatchRow]:
+        """Batches of producers since the last call: all that their states depend on, in order."""
+        rows, self._producer_rows = self._producer_rows, []
+        return rows
+
+    # --- batch by batch --------------------------------------------------------------------------
+    def add_rows(self, rows: Iterable[BatchRow], shift: int) -> None:
+        """Batches in order; ``shift`` leads from their positions to those in the file."""
+        for row in rows:
+            if row.base_offset < self.end_offset or row.last_offset >= self.end_limit:
+                self.is_cut = True
+                return
+            position = row.position + shift
+            if row.max_timestamp_ms > self.max_timestamp_ms:
+                self.max_timestamp_ms = row.max_timestamp_ms
+                self.max_timestamp_offset = row.last_offset
+            if position - self.last_indexed_position > self.index_interval_bytes:
+                self._add_index_row(row.last_offset, position)
+            if row.leader_epoch > self.latest_epoch:
+                self._add_epoch(row.leader_epoch, row.base_offset)
+            if row.producer_id >= 0:
+                self._producer_rows.append(row)
+            self.end_offset = row.last_offset + 1
+            self.end_position = position + row.size_bytes
+
+    def _add_index_row(self, last_offset: int, position: int) -> None:
+        row = IndexRow(last_offset, position, self.max_timestamp_ms, self.max_timestamp_offset)
+        self._index_rows.append(row)
+        self.last_indexed_position = position
+
+    def _add_epoch(self, epoch: int, start_offset: int) -> None:
+        self.latest_epoch = epoch
+        self.epochs.append((epoch, start_offset))
+
+    # --- in bulk ---------------------------------------------------------------------------------
+    def add_table(self, table: Any, shift: int) -> None:
+        """The same for an int64 array of shape (batches, 13), in the order of BatchRow's fields."""
+        import numpy as np
+
+        columns = {name: table[:, number] for number, name in enumerate(BatchRow._fields)}
+        first, last = columns["base_offset"], columns["last_offset"]
+        ends = np.concatenate(([self.end_offset], last[:-1] + 1))
+        misfits = np.flatnonzero((first < ends) | (last >= self.end_limit))
+        if misfits.size:
+            self.is_cut = True
+            table = table[: misfits[0]]
+            columns = {name: column[: misfits[0]] for name, column in columns.items()}
+            last = columns["last_offset"]
+        if not len(table):
+            return
+        positions = columns["position"] + shift
+        self._add_index_rows(np, positions, last, columns["max_timestamp_ms"])
+        epochs = columns["leader_epoch"]
+        for row in _risers(np, epochs, self.latest_epoch):
+            self._add_epoch(int(epochs[row]), int(columns["base_offset"][row]))
+        for row in _needed_producer_rows(np, columns["producer_id"]):
+            self._producer_rows.append(BatchRow(*table[row].tolist()))
+        self.end_offset = int(last[-1]) + 1
+        self.end_position = int(positions[-1] + columns["size_bytes"][-1])
+
+    def _add_index_rows(self, np: Any, positions: Any, last_offsets: Any, timestamps: Any) -> None:
+        risers = _risers(np, timestamps, self.max_timestamp_ms)
+        due = np.searchsorted(
+            positions, self.last_indexed_position + self.index_interval_bytes, side="right"
+        )
+        while due < len(positions):
+            # The largest timestamp up to and with this batch.
+            before = np.searchsorted(risers, due, side="right")
+            self._note_riser(timestamps, last_offsets, risers[:before])
+            risers = risers[before:]
+            self._add_index_row(int(last_offsets[due]), int(positions[due]))
+            due = np.searchsorted(
+                positions, self.last_indexed_position + self.index_interval_bytes, side="right"
+            )
+        self._note_riser(timestamps, last_offsets, risers)
+
+    def _note_riser(self, timestamps: Any, last_offsets: Any, risers: Any) -> None:
+        if len(risers):
+            self.max_timestamp_ms = int(timestamps[risers[-1]])
+            self.max_timestamp_offset = int(last_offsets[risers[-1]])
+
+
+def _risers(np: Any, values: Any, before: int) -> Any:
+    """The places where a value is larger than all before it, and than ``before``."""
+    largest = np.maximum.accumulate(np.concatenate(([before], values)))
+    return np.flatnonzero(values > largest[:-1])
+
+
+def _needed_producer_rows(np: Any, producer_ids: Any) -> Iterator[int]:
+    rows = np.flatnonzero(producer_ids >= 0)
+    if not rows.size:
+        return iter(())
+    producers = np.unique(producer_ids[rows])
+    if producers.size <= _FEW_PRODUCERS:
+        last = [rows[producer_ids[rows] == each][-_LAST_BATCHES:] for each in producers]
+        rows = np.sort(np.concatenate(last))
+    return iter(rows.tolist())

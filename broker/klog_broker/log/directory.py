@@ -1,0 +1,146 @@
+"""A data directory: whose it is, its lock, its checkpoints, and whether it still works."""
+
+import errno
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from klog_broker.log.errors import LogDirectoryError, LogStorageError, ShortWrite
+from klog_broker.runtime.files import FileLock, FileLockHeld, Files
+from pyspark_klog.ids import Offset, TopicPartition
+from pyspark_klog.storage import names
+from pyspark_klog.storage.errors import StorageFormatError
+from pyspark_klog.storage.text_files import (
+    MetaProperties,
+    decode_meta_properties,
+    decode_offset_checkpoint,
+    encode_clean_shutdown_marker,
+    encode_meta_properties,
+    encode_offset_checkpoint,
+)
+
+_LOGGER = logging.getLogger(__name__)
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+
+
+class LogDirectory:
+    """One of log.dirs. Offline for good after a failure that leaves its state unknown."""
+
+    def __init__(self, files: Files, path: Path) -> None:
+        self.files = files
+        self.path = path
+        self.error: BaseException | None = None
+        self.on_offline: Callable[[LogDirectory], None] | None = None
+        self._lock: FileLock | None = None
+
+    @property
+    def is_offline(self) -> bool:
+        return self.error is not None
+
+    def go_offline(self, error: BaseException) -> LogStorageError:
+        """Nothing here is written or served any more. Returns the exception to raise."""
+        if self.error is None:
+            self.error = error
+            _LOGGER.error("log_dir=%s offline=%r", self.path, error)
+            if self.on_offline is not None:
+                self.on_offline(self)
+        return self.storage_error()
+
+    def refuse(self, error: OSError) -> LogStorageError:
+        """The exception to raise for something that did not succeed and left nothing behind: a
+        disk without room refuses this one thing, after any other failure the directory is offline.
+        """
+        if not isinstance(error, ShortWrite) and error.errno not in _NO_ROOM:
+            return self.go_offline(error)
+        _LOGGER.warning("log_dir=%s refused=%s", self.path, error)
+        return LogStorageError(f"{self.path}: {error}; make room on the disk")
+
+    def storage_error(self) -> LogStorageError:
+        return LogStorageError(
+            f"the data directory {self.path} is offline after: {self.error}; restart the broker "
+            f"once the disk is in order"
+        )
+
+    # --- whose it is -----------------------------------------------------------------------------
+    def take(self) -> None:
+        """Make it if need be, and lock it. LogDirectoryError if another broker has it."""
+        try:
+            self._make()
+            self._lock = self.files.lock(self.path / names.LOCK)
+        except FileLockHeld:
+            raise LogDirectoryError(
+                f"the data directory {self.path} is in use by another broker; stop that one, or "
+                f"give this one a directory of its own (log.dirs)"
+            ) from None
+        except OSError as error:
+            raise LogDirectoryError(
+                f"the data directory {self.path} cannot be used: {error.strerror or error}; "
+                f"expected one that this user can write to (log.dirs)"
+            ) from None
+
+    def _make(self) -> None:
+        """Durably: what is acknowledged later must not hang on a name that a power cut takes."""
+        made = self.path
+        while not self.files.exists(made.parent):
+            made = made.parent
+        self.files.make_dirs(self.path)
+        # Also if it was there: whoever made it may have been killed before it was synced.
+        with suppress(PermissionError):
+            self.files.sync_dir(made.parent)
+        while made != self.path:
+            self.files.sync_dir(made)
+            made = made / self.path.relative_to(made).parts[0]
+
+    def release(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def read_meta(self) -> MetaProperties | None:
+        """meta.properties; None if there is none. LogDirectoryError if it is of another version."""
+        path = self.path / names.META_PROPERTIES
+        if not self.files.exists(path):
+            return None
+        try:
+            return decode_meta_properties(self.files.read_bytes(path))
+        except StorageFormatError as error:
+            raise LogDirectoryError(
+                f"{path} is not of a data directory that klog can use: {error}"
+            ) from None
+
+    def write_meta(self, meta: MetaProperties) -> None:
+        self._write(names.META_PROPERTIES, encode_meta_properties(meta))
+
+    # --- the marker of a clean stop --------------------------------------------------------------
+    def take_clean_marker(self) -> bool:
+        """Whether the last broker closed everything. Durably gone afterwards, so that a crash while
+        loading counts as one."""
+        path = self.path / names.CLEAN_SHUTDOWN_MARKER
+        if not self.files.exists(path):
+            return False
+        self.files.remove(path)
+        self.files.sync_dir(self.path)
+        return True
+
+    def write_clean_marker(self) -> None:
+        self._write(names.CLEAN_SHUTDOWN_MARKER, encode_clean_shutdown_marker())
+
+    # --- checkpoints -----------------------------------------------------------------------------
+    def read_checkpoint(self, name: str) -> dict[TopicPartition, Offset]:
+        """The offsets; none if the file is damaged, which is logged: more is then scanned."""
+        path = self.path / name
+        if not self.files.exists(path):
+            return {}
+        try:
+            return decode_offset_checkpoint(self.files.read_bytes(path))
+        except StorageFormatError as error:
+            _LOGGER.warning("checkpoint=%s ignored=%s", path, error)
+            return {}
+
+    def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Blocks."""
+        self._write(name, encode_offset_checkpoint(offsets))
+
+    def _write(self, name: str, data: bytes) -> None:
+        self.files.write_atomically(self.path / name, data)

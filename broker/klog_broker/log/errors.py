@@ -1,0 +1,96 @@
+"""What the log can refuse or fail with. Only the handlers know the numbers on the wire.
+
+Besides these, appending raises the records room's exceptions: CorruptRecords (CORRUPT_MESSAGE),
+InvalidRecords (INVALID_RECORD), UnsupportedCodec (UNSUPPORTED_COMPRESSION_TYPE),
+DecompressedTooLarge (MESSAGE_TOO_LARGE).
+"""
+
+from collections.abc import Callable
+
+from pyspark_klog.errors import KlogError
+from pyspark_klog.records.errors import InvalidRecords
+
+
+class LogError(KlogError):
+    """Root of this room."""
+
+
+class OffsetOutOfRange(LogError):
+    """The offset lies before the log's start or past its end (OFFSET_OUT_OF_RANGE)."""
+
+
+class RecordTooLarge(LogError):
+    """A batch is larger than max.message.bytes (MESSAGE_TOO_LARGE)."""
+
+
+class RecordBatchTooLarge(LogError):
+    """What is to be appended does not fit into a segment (RECORD_LIST_TOO_LARGE)."""
+
+
+class RecordError(KlogError):
+    """One record's fault; not raised, listed in ``record_errors`` (KIP-467)."""
+
+    def __init__(self, batch_index: int, message: str) -> None:
+        super().__init__(message)
+        self.batch_index = batch_index
+        self.message = message
+
+
+class RecordsRefused(InvalidRecords):
+    """Some records are not allowed (INVALID_RECORD); ``record_errors`` says which and why."""
+
+    def __init__(self, message: str, record_errors: tuple[RecordError, ...] = ()) -> None:
+        super().__init__(message)
+        self.record_errors = record_errors
+
+
+class InvalidTimestamp(RecordsRefused):
+    """All faults are timestamps out of bounds or of the wrong type (INVALID_TIMESTAMP)."""
+
+
+class UnsupportedForMessageFormat(LogError):
+    """The records' format cannot say what they are to mean (UNSUPPORTED_FOR_MESSAGE_FORMAT)."""
+
+
+class InvalidProducerEpoch(LogError):
+    """The producer's epoch is older than the newest one seen (INVALID_PRODUCER_EPOCH)."""
+
+
+class OutOfOrderSequence(LogError):
+    """Neither the next sequence of the producer nor a known duplicate
+    (OUT_OF_ORDER_SEQUENCE_NUMBER)."""
+
+
+class LogStorageError(LogError):
+    """The disk refused, or the directory is offline (KAFKA_STORAGE_ERROR)."""
+
+
+class LogDirectoryError(LogError):
+    """A data directory cannot be used: of another version, cluster or broker, or in use."""
+
+
+class InconsistentTopicId(LogError):
+    """The directory on disk belongs to another topic of the same name (INCONSISTENT_TOPIC_ID)."""
+
+
+class CorruptStorage(LogError):
+    """A file of the log says what cannot be. Loading goes on without it if it can be rebuilt."""
+
+
+class ColdRead(Exception):
+    """Not a fault: to answer, the disk must be waited for.
+
+    Run ``warm`` in a helper thread, then ask again with ``may_block=True`` (pages can leave the
+    cache in between). Raised only where ``may_block`` is False.
+    """
+
+    def __init__(self, warm: Callable[[], object]) -> None:
+        super().__init__("not in the page cache")
+        self.warm = warm
+
+
+class ShortWrite(OSError):
+    """Fewer bytes were written than given: the disk is full. Stays within this room."""
+
+    def __init__(self, written: int, expected: int) -> None:
+        super().__init__(f"only {written} of {expected} bytes could be written")

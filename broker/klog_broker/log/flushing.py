@@ -1,0 +1,142 @@
+"""Group commit: one sync under way at a time for each log, and whoever waits for it.
+
+The loop plans a sync (which files, up to which offset), a helper thread does it, the loop takes the
+outcome. What is appended meanwhile goes with the next one, so that one sync serves many replies.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from klog_broker.log.errors import LogStorageError
+from klog_broker.runtime.files import File, Files
+from klog_broker.runtime.helpers import Helpers
+from pyspark_klog.ids import Offset
+
+FlushCallback = Callable[[BaseException | None], None]
+
+
+class FlushPlan(NamedTuple):
+    """What to sync, and what holds once that is done."""
+
+    files: tuple[File, ...]
+    directories: tuple[Path, ...]
+    flushed_offset: Offset
+    recovery_point: Offset
+
+
+class _Run:
+    """A plan that is carried out once, by whoever comes first: a helper thread, or the loop where
+    it cannot go on without (close)."""
+
+    def __init__(self, files: Files, plan: FlushPlan) -> None:
+        self.plan = plan
+        self._files = files
+        self._lock = threading.Lock()
+        self._is_over = False
+        self._error: BaseException | None = None
+
+    def perform(self) -> None:
+        """Sync all of it, or wait until another thread has. Blocks; raises what that raised."""
+        with self._lock:
+            if not self._is_over:
+                self._is_over = True
+                try:
+                    for file in self.plan.files:
+                        file.sync()
+                    for directory in self.plan.directories:
+                        self._files.sync_dir(directory)
+                except BaseException as error:
+                    self._error = error
+            if self._error is not None:
+                raise self._error
+
+
+class Flusher:
+    """Runs one log's flushes. ``plan`` returns None if nothing is to be synced."""
+
+    def __init__(
+        self,
+        files: Files,
+        helpers: Helpers,
+        *,
+        plan: Callable[[bool], FlushPlan | None],
+        on_flushed: Callable[[FlushPlan], None],
+        on_failed: Callable[[BaseException], LogStorageError],
+    ) -> None:
+        self._files = files
+        self._helpers = helpers
+        self._plan = plan
+        self._on_flushed = on_flushed
+        self._on_failed = on_failed
+        self._waiters: deque[tuple[int, FlushCallback]] = deque()
+        self._again = False
+        self._again_with_indexes = False
+        self._running: _Run | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self._running is not None
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiters)
+
+    def wait(self, offset: int, callback: FlushCallback) -> None:
+        """Call back once what lies before ``offset`` is synced. Offsets must not fall."""
+        self._waiters.append((offset, callback))
+
+    def start(self, *, with_indexes: bool = False) -> None:
+        """Begin a flush; while one is under way, note that another is wanted after it."""
+        if self.is_running:
+            self._again = True
+            self._again_with_indexes |= with_indexes
+            return
+        plan = self._plan(with_indexes)
+        if plan is None:
+            return
+        run = self._running = _Run(self._files, plan)
+        self._helpers.submit(run.perform, lambda _, error: self._done(run, error))
+
+    def flush_now(self) -> None:
+        """Sync all that has been appended, indexes too, after what is under way. Blocks.
+
+        Raises the LogStorageError of a failure.
+        """
+        try:
+            if self._running is not None:
+                self._running.perform()
+            plan = self._plan(True)
+            if plan is not None:
+                run = _Run(self._files, plan)
+                run.perform()
+                self._on_flushed(plan)
+                self.release(plan.flushed_offset)
+        except OSError as error:
+            raise self._on_failed(error) from error
+
+    def _done(self, run: _Run, error: BaseException | None) -> None:
+        self._running = None
+        if error is not None:
+            self.fail(self._on_failed(error))
+            return
+        self._on_flushed(run.plan)
+        self.release(run.plan.flushed_offset)
+        again, self._again = self._again or bool(self._waiters), False
+        with_indexes, self._again_with_indexes = self._again_with_indexes, False
+        if again:
+            self.start(with_indexes=with_indexes)
+
+    def release(self, flushed_offset: int) -> None:
+        """Tell the waiters whose offset has been reached."""
+        waiters = self._waiters
+        while waiters and waiters[0][0] <= flushed_offset:
+            waiters.popleft()[1](None)
+
+    def fail(self, error: LogStorageError) -> None:
+        """Tell all waiters that their records may be lost."""
+        waiters, self._waiters = self._waiters, deque()
+        for _, callback in waiters:
+            callback(error)

@@ -1,0 +1,221 @@
+"""Periodic work on all logs: retention, flushes by time, checkpoints, producer expiry, deletions.
+
+Time is asked for at each round; what blocks goes to the helpers, and comes back to the loop.
+"""
+
+import heapq
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from klog_broker.log.directory import LogDirectory
+from klog_broker.log.errors import LogStorageError
+from klog_broker.log.log_config import INT64_MAX
+from klog_broker.log.partition_log import PartitionLog
+from klog_broker.runtime.clock import Clock
+from klog_broker.runtime.files import Files
+from klog_broker.runtime.helpers import Helpers
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.storage import names
+
+_LOGGER = logging.getLogger(__name__)
+# The first round of periodic work comes early, as in Kafka.
+_FIRST_ROUND_MS = 30_000
+# flush.ms of a topic counts even where log.flush.scheduler.interval.ms was left at "never".
+_FLUSH_CHECK_MS = 1_000
+
+
+@dataclass(frozen=True)
+class LogManagerSettings:
+    """The broker's settings that concern all logs, by Kafka's names."""
+
+    retention_check_interval_ms: int = 300_000
+    flush_scheduler_interval_ms: int = INT64_MAX
+    flush_offset_checkpoint_interval_ms: int = 60_000
+    flush_start_offset_checkpoint_interval_ms: int = 60_000
+    high_watermark_checkpoint_interval_ms: int = 5_000
+    producer_id_expiration_ms: int = 86_400_000
+    producer_id_expiration_check_interval_ms: int = 600_000
+
+
+class _Periodic:
+    """A piece of work and when it is due, by the monotonic clock."""
+
+    def __init__(self, run: Callable[[], None], interval_ms: int, now_ms: int) -> None:
+        self.run = run
+        self.interval_ms = interval_ms
+        self.due_ms = now_ms + min(interval_ms, _FIRST_ROUND_MS)
+
+
+class Housekeeping:
+    """What has to be done now and then; ``logs`` gives those that there are."""
+
+    def __init__(
+        self,
+        files: Files,
+        clock: Clock,
+        helpers: Helpers,
+        settings: LogManagerSettings,
+        directories: Sequence[LogDirectory],
+        logs: Callable[[], Iterable[PartitionLog]],
+    ) -> None:
+        self._files = files
+        self._clock = clock
+        self._helpers = helpers
+        self._settings = settings
+        self._directories = directories
+        self._logs = logs
+        self._removals: list[tuple[int, int, Path]] = []
+        self._removal_count = 0
+        self._checkpoints = Checkpoints(helpers)
+        now_ms = clock.monotonic_ms()
+        flush_ms = min(settings.flush_scheduler_interval_ms, _FLUSH_CHECK_MS)
+        work = (
+            (self._apply_retention, settings.retention_check_interval_ms),
+            (self._flush_by_time, flush_ms),
+            (self._checkpoint_recovery_points, settings.flush_offset_checkpoint_interval_ms),
+            (self._checkpoint_starts, settings.flush_start_offset_checkpoint_interval_ms),
+            (self._checkpoint_watermarks, settings.high_watermark_checkpoint_interval_ms),
+            (self._expire_producers, settings.producer_id_expiration_check_interval_ms),
+        )
+        self._periodic = [_Periodic(run, interval_ms, now_ms) for run, interval_ms in work]
+
+    def next_deadline_ms(self) -> int:
+        """When :meth:`run_due` has something to do, by the monotonic clock."""
+        next_ms = min(periodic.due_ms for periodic in self._periodic)
+        return min(next_ms, self._removals[0][0]) if self._removals else next_ms
+
+    def run_due(self) -> None:
+        """Do what is due."""
+        now_ms = self._clock.monotonic_ms()
+        for periodic in self._periodic:
+            if periodic.due_ms <= now_ms:
+                periodic.due_ms = now_ms + periodic.interval_ms
+                periodic.run()
+        while self._removals and self._removals[0][0] <= now_ms:
+            self._remove(heapq.heappop(self._removals)[2])
+
+    def remove_later(self, paths: Iterable[Path], delay_ms: int) -> None:
+        """Files or directories that are out of use: they go after the delay."""
+        due_ms = self._clock.monotonic_ms() + delay_ms
+        for path in paths:
+            self._removal_count += 1
+            heapq.heappush(self._removals, (due_ms, self._removal_count, path))
+
+    def _remove(self, path: Path) -> None:
+        def work() -> None:
+            if self._files.is_dir(path):
+                self._files.remove_tree(path)
+            else:
+                self._files.remove(path)
+
+        def done(_: None, error: BaseException | None) -> None:
+            if error is not None:
+                # It is out of use: what is left of it goes at the next start.
+                _LOGGER.warning("path=%s not_removed=%s", path, error)
+
+        self._helpers.submit(work, done)
+
+    def _online(self) -> list[PartitionLog]:
+        return [log for log in self._logs() if not log.is_offline]
+
+    def _apply_retention(self) -> None:
+        now_ms = self._clock.now_ms()
+        for log in self._online():
+            try:
+                log.apply_retention(now_ms)
+            except LogStorageError as error:
+                _LOGGER.warning("log=%s retention=%s", log.path, error)
+
+    def _flush_by_time(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        for log in self._online():
+            if not log.has_unflushed:
+                log.last_flush_ms = now_ms
+            elif now_ms - log.last_flush_ms >= log.config.flush_ms:
+                log.last_flush_ms = now_ms
+                log.start_flush()
+
+    def _expire_producers(self) -> None:
+        now_ms = self._clock.now_ms()
+        for log in self._online():
+            log.expire_producers(now_ms, self._settings.producer_id_expiration_ms)
+
+    # --- checkpoints -----------------------------------------------------------------------------
+    def _checkpoint_recovery_points(self) -> None:
+        for log in self._online():
+            if log.flushed_offset > log.recovery_point:
+                # Replies waited for the records alone; now their indexes. Counts next time.
+                log.start_flush(with_indexes=True)
+        self._write_checkpoints(names.RECOVERY_POINT_CHECKPOINT)
+
+    def _checkpoint_starts(self) -> None:
+        self._write_checkpoints(names.LOG_START_OFFSET_CHECKPOINT)
+
+    def _checkpoint_watermarks(self) -> None:
+        self._write_checkpoints(names.HIGH_WATERMARK_CHECKPOINT)
+
+    def _write_checkpoints(self, name: str) -> None:
+        for directory in self._directories:
+            if not directory.is_offline:
+                self._checkpoints.write(directory, name, checkpoint(name, directory, self._logs()))
+
+
+class Checkpoints:
+    """Writes checkpoint files in helper threads, each one only if it says something new."""
+
+    def __init__(self, helpers: Helpers) -> None:
+        self._helpers = helpers
+        self._written: dict[tuple[Path, str], Mapping[TopicPartition, int]] = {}
+        self._writing: set[tuple[Path, str]] = set()
+
+    def write(
+        self, directory: LogDirectory, name: str, offsets: Mapping[TopicPartition, int]
+    ) -> None:
+        """Nothing while the same file is being written."""
+        key = (directory.path, name)
+        if key in self._writing or self._written.get(key) == offsets:
+            return
+        self._writing.add(key)
+
+        def done(_: None, error: BaseException | None) -> None:
+            self._writing.discard(key)
+            if error is None:
+                self._written[key] = offsets
+            elif isinstance(error, OSError):
+                # For want of room the old one stays, which costs time at the next start only.
+                directory.refuse(error)
+            else:
+                raise error
+
+        self._helpers.submit(partial(directory.write_checkpoint, name, offsets), done)
+
+
+def checkpoint(
+    name: str, directory: LogDirectory, logs: Iterable[PartitionLog]
+) -> dict[TopicPartition, int]:
+    """What the checkpoint file of that name should say for the directory."""
+    offset_of = _OFFSETS[name]
+    offsets = {}
+    for log in logs:
+        if log.log_directory is directory:
+            offset = offset_of(log)
+            if offset is not None:
+                offsets[log.topic_partition] = offset
+    return offsets
+
+
+def _raised_start(log: PartitionLog) -> int | None:
+    """The log start offset, where the first segment does not tell it."""
+    start = log.log_start_offset
+    return start if start > log.segments[0].base_offset else None
+
+
+_OFFSETS: dict[str, Callable[[PartitionLog], int | None]] = {
+    names.RECOVERY_POINT_CHECKPOINT: lambda log: log.recovery_point,
+    names.LOG_START_OFFSET_CHECKPOINT: _raised_start,
+    names.HIGH_WATERMARK_CHECKPOINT: lambda log: log.high_watermark,
+}
+ALL_CHECKPOINTS = tuple(_OFFSETS)

@@ -1,0 +1,252 @@
+"""The index files of a segment as the broker holds them: mapped, and growing while it is active.
+
+An active index is preallocated to segment.index.bytes as a sparse file and cut to its rows when
+the segment is rolled or closed, as in Kafka. Room on the disk is taken a few pages ahead of the
+rows: a store into a hole of a mapped file would kill the process when the disk is full.
+"""
+
+from pathlib import Path
+from struct import Struct
+
+from klog_broker.runtime.files import File, Files, Mapping
+from pyspark_klog.errors import InvariantViolation
+from pyspark_klog.ids import Offset
+from pyspark_klog.storage.indexes import (
+    MAX_RELATIVE_OFFSET,
+    OFFSET_INDEX_ENTRY,
+    TIME_INDEX_ENTRY,
+    OffsetIndexView,
+    TimeIndexEntry,
+    TimeIndexView,
+)
+
+_ALLOCATE_BYTES = 16 * 1024
+_NO_BYTES = memoryview(b"")
+
+
+class _MappedRows:
+    """Rows of fixed size at the start of a mapped file; room for more if ``max_bytes`` is given."""
+
+    def __init__(self, files: Files, path: Path, row: Struct, max_bytes: int | None) -> None:
+        self._file: File = files.open(path, create=True)
+        self._row_bytes = row.size
+        size = self._file.size()
+        self.rows = size // self._row_bytes
+        self.misfit_bytes = size % self._row_bytes
+        self.max_rows = self.rows
+        if max_bytes is not None:
+            self.max_rows = max(self.rows, max_bytes // self._row_bytes)
+            self._file.truncate(self.max_rows * self._row_bytes)
+        self._allocated_bytes = self.rows * self._row_bytes
+        self._mapping: Mapping | None = None
+        self._map()
+
+    def _map(self) -> None:
+        if self.max_rows:
+            self._mapping = self._file.map(self.max_rows * self._row_bytes)
+
+    @property
+    def view(self) -> memoryview:
+        return self._mapping.view if self._mapping is not None else _NO_BYTES
+
+    @property
+    def file(self) -> File:
+        return self._file
+
+    def reserve(self, rows: int) -> None:
+        """Take room on the disk for so many more rows (fewer where the file is full)."""
+        needed = min(self.rows + rows, self.max_rows) * self._row_bytes
+        if needed > self._allocated_bytes:
+            end = min(needed + _ALLOCATE_BYTES, self.max_rows * self._row_bytes)
+            self._file.allocate(self._allocated_bytes, end - self._allocated_bytes)
+            self._allocated_bytes = end
+
+    def cut(self, rows: int) -> None:
+        """Keep the first ``rows``; what is behind them takes no room and reads as zeros."""
+        if rows == self.rows:
+            return
+        self._unmap()
+        self._file.truncate(rows * self._row_bytes)
+        self._file.truncate(self.max_rows * self._row_bytes)
+        self._allocated_bytes = rows * self._row_bytes
+        self.rows = rows
+        self._map()
+
+    def trim(self) -> None:
+        """Give back what is behind the last row."""
+        if self.max_rows == self.rows and not self.misfit_bytes:
+            return
+        self._unmap()
+        self._file.truncate(self.rows * self._row_bytes)
+        self.max_rows = self.rows
+        self.misfit_bytes = 0
+        self._map()
+
+    def sync(self) -> None:
+        """Blocks; also runs in helper threads, on the file alone: the mapping may go meanwhile."""
+        self._file.sync()
+
+    def close(self) -> None:
+        # The file itself closes with its last reference: a helper may be syncing it just now.
+        self._unmap()
+
+    def _unmap(self) -> None:
+        mapping, self._mapping = self._mapping, None
+        if mapping is not None:
+            mapping.close()
+
+
+class OffsetIndexFile:
+    """<base>.index. ``max_bytes`` None opens it for reading alone."""
+
+    def __init__(
+        self, files: Files, path: Path, base_offset: int, max_bytes: int | None = None
+    ) -> None:
+        self._rows = _MappedRows(files, path, OFFSET_INDEX_ENTRY, max_bytes)
+        self.base_offset = base_offset
+
+    @property
+    def entries(self) -> int:
+        return self._rows.rows
+
+    @property
+    def misfit_bytes(self) -> int:
+        """Bytes behind the last whole row when the file was opened."""
+        return self._rows.misfit_bytes
+
+    @property
+    def file(self) -> File:
+        return self._rows.file
+
+    @property
+    def is_full(self) -> bool:
+        return self._rows.rows >= self._rows.max_rows
+
+    def view(self) -> OffsetIndexView:
+        return OffsetIndexView(self._rows.view, self.base_offset, self._rows.rows)
+
+    @property
+    def free_rows(self) -> int:
+        """How many rows make it full."""
+        return self._rows.max_rows - self._rows.rows
+
+    def reserve(self, rows: int = 1) -> None:
+        """Before an append: OSError here, never a fault in it."""
+        self._rows.reserve(rows)
+
+    def append(self, offset: int, position: int) -> None:
+        """Add a row; both numbers must be larger than in the last one."""
+        rows = self._rows
+        relative = offset - self.base_offset
+        if not 0 <= relative <= MAX_RELATIVE_OFFSET:
+            raise InvariantViolation(
+                f"offset {offset} in the index of segment {self.base_offset}: expected at most "
+                f"{MAX_RELATIVE_OFFSET} above it"
+            )
+        OFFSET_INDEX_ENTRY.pack_into(
+            rows.view, rows.rows * OFFSET_INDEX_ENTRY.size, relative, position
+        )
+        rows.rows += 1
+
+    def cut_to_position(self, position: int) -> None:
+        """Drop the rows of batches that start at or after ``position``, and all after a bad one."""
+        keep, last_offset, last_position = 0, self.base_offset, 0
+        for offset, at in self.view():
+            if offset <= last_offset or at <= last_position or at >= position:
+                break
+            keep, last_offset, last_position = keep + 1, offset, at
+        self._rows.cut(keep)
+
+    def trim(self) -> None:
+        self._rows.trim()
+
+    def sync(self) -> None:
+        self._rows.sync()
+
+    def close(self) -> None:
+        self._rows.close()
+
+
+class TimeIndexFile:
+    """<base>.timeindex. ``max_bytes`` None opens it for reading alone."""
+
+    def __init__(
+        self, files: Files, path: Path, base_offset: int, max_bytes: int | None = None
+    ) -> None:
+        if max_bytes is not None:
+            # Also the smallest one holds the final entry, without which a closed segment's largest
+            # timestamp would not be known.
+            max_bytes = max(max_bytes, TIME_INDEX_ENTRY.size)
+        self._rows = _MappedRows(files, path, TIME_INDEX_ENTRY, max_bytes)
+        self.base_offset = base_offset
+        self._last: TimeIndexEntry | None = None
+
+    @property
+    def last(self) -> TimeIndexEntry:
+        """The last row; (-1, base offset) if there is none. Read when first asked for: the page
+        may be cold."""
+        if self._last is None:
+            view = self.view()
+            none = TimeIndexEntry(-1, Offset(self.base_offset))
+            self._last = view[len(view) - 1] if len(view) else none
+        return self._last
+
+    @property
+    def entries(self) -> int:
+        return self._rows.rows
+
+    @property
+    def misfit_bytes(self) -> int:
+        """Bytes behind the last whole row when the file was opened."""
+        return self._rows.misfit_bytes
+
+    @property
+    def file(self) -> File:
+        return self._rows.file
+
+    @property
+    def is_full(self) -> bool:
+        """One row is kept free for the final entry."""
+        return self._rows.rows >= self._rows.max_rows - 1
+
+    def view(self) -> TimeIndexView:
+        return TimeIndexView(self._rows.view, self.base_offset, self._rows.rows)
+
+    @property
+    def free_rows(self) -> int:
+        """How many rows make it full."""
+        return self._rows.max_rows - 1 - self._rows.rows
+
+    def reserve(self, rows: int = 1) -> None:
+        """Before an append: OSError here, never a fault in it. With room for the final entry."""
+        self._rows.reserve(rows + 1)
+
+    def maybe_append(self, timestamp_ms: int, offset: int) -> None:
+        """Add a row if its timestamp is later than the last one's and there is room."""
+        rows = self._rows
+        if timestamp_ms <= self.last.timestamp_ms or rows.rows >= rows.max_rows:
+            return
+        TIME_INDEX_ENTRY.pack_into(
+            rows.view, rows.rows * TIME_INDEX_ENTRY.size, timestamp_ms, offset - self.base_offset
+        )
+        rows.rows += 1
+        self._last = TimeIndexEntry(timestamp_ms, Offset(offset))
+
+    def cut_to_offset(self, offset: int) -> None:
+        """Drop the rows of ``offset`` and after it, and all after a bad one."""
+        keep, last_timestamp_ms, last_offset = 0, -1, self.base_offset
+        for timestamp_ms, at in self.view():
+            if timestamp_ms <= last_timestamp_ms or at < last_offset or at >= offset:
+                break
+            keep, last_timestamp_ms, last_offset = keep + 1, timestamp_ms, at
+        self._rows.cut(keep)
+        self._last = None
+
+    def trim(self) -> None:
+        self._rows.trim()
+
+    def sync(self) -> None:
+        self._rows.sync()
+
+    def close(self) -> None:
+        self._rows.close()

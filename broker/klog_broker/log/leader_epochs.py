@@ -1,0 +1,110 @@
+"""Which leader epoch each part of the log was written in, and where each one ended (KIP-101).
+
+Kept in leader-epoch-checkpoint. An epoch is durable before the first record of it is appended.
+"""
+
+from pathlib import Path
+
+from klog_broker.runtime.files import Files
+from pyspark_klog.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset
+from pyspark_klog.storage.errors import StorageFormatError
+from pyspark_klog.storage.names import LEADER_EPOCH_CHECKPOINT
+from pyspark_klog.storage.text_files import (
+    EpochStart,
+    decode_leader_epochs,
+    encode_leader_epochs,
+)
+
+_UNDEFINED = (NO_LEADER_EPOCH, Offset(-1))
+
+
+class LeaderEpochs:
+    """The epochs and their start offsets; both rise."""
+
+    def __init__(self, files: Files, directory: Path) -> None:
+        self._files = files
+        self._path = directory / LEADER_EPOCH_CHECKPOINT
+        self._entries: tuple[EpochStart, ...] = ()
+
+    def load(self) -> bool:
+        """Read the file; False if it is damaged: then the epochs are to be made from the log."""
+        if not self._files.exists(self._path):
+            return True
+        try:
+            entries = decode_leader_epochs(self._files.read_bytes(self._path))
+        except StorageFormatError:
+            return False
+        rising: list[EpochStart] = []
+        for entry in entries:
+            if rising and entry.start_offset < rising[-1].start_offset:
+                return False
+            rising.append(entry)
+        self._entries = tuple(rising)
+        return True
+
+    def write(self) -> None:
+        """Make the file say what is known, durably. Blocks."""
+        self._files.write_atomically(self._path, encode_leader_epochs(self._entries))
+
+    @property
+    def entries(self) -> tuple[EpochStart, ...]:
+        return self._entries
+
+    @property
+    def latest(self) -> LeaderEpoch:
+        """The newest epoch; -1 if there is none."""
+        return self._entries[-1].epoch if self._entries else NO_LEADER_EPOCH
+
+    def note(self, epoch: int, start_offset: int) -> bool:
+        """The epoch begins at the offset; whether that was news. Does not write the file.
+
+        Entries that contradict it (as new or newer, or starting at or after it) go.
+        """
+        last = self._entries[-1] if self._entries else None
+        if last is not None and last.epoch == epoch and start_offset >= last.start_offset:
+            return False
+        kept = tuple(e for e in self._entries if e.epoch < epoch and e.start_offset < start_offset)
+        self._entries = (*kept, EpochStart(LeaderEpoch(epoch), Offset(start_offset)))
+        return True
+
+    def put_back(self, entries: tuple[EpochStart, ...]) -> None:
+        """Forget what was noted: it could not be written."""
+        self._entries = entries
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[LeaderEpoch, Offset]:
+        """The newest epoch not above ``epoch`` and where it ends; (-1, -1) for an unknown one."""
+        if epoch < 0 or not self._entries or epoch > self.latest:
+            return _UNDEFINED
+        if epoch == self.latest:
+            return LeaderEpoch(epoch), Offset(log_end_offset)
+        above = next(entry for entry in self._entries if entry.epoch > epoch)
+        below = [entry for entry in self._entries if entry.epoch <= epoch]
+        floor = below[-1].epoch if below else LeaderEpoch(epoch)
+        return floor, above.start_offset
+
+    def epoch_of(self, offset: int) -> LeaderEpoch:
+        """The epoch that ``offset`` was written in; -1 before the first one."""
+        epoch = NO_LEADER_EPOCH
+        for entry in self._entries:
+            if entry.start_offset > offset:
+                break
+            epoch = entry.epoch
+        return epoch
+
+    def truncate_from_end(self, end_offset: int) -> bool:
+        """Forget epochs that begin at or after ``end_offset``; whether there were any."""
+        kept = tuple(e for e in self._entries if e.start_offset < end_offset)
+        changed = len(kept) != len(self._entries)
+        self._entries = kept
+        return changed
+
+    def truncate_from_start(self, start_offset: int) -> bool:
+        """The log now begins at ``start_offset``: forget epochs that ended before it."""
+        before = [e for e in self._entries if e.start_offset <= start_offset]
+        if not before or (len(before) == 1 and before[0].start_offset == start_offset):
+            return False
+        after = tuple(e for e in self._entries if e.start_offset > start_offset)
+        entries = (EpochStart(before[-1].epoch, Offset(start_offset)), *after)
+        changed = entries != self._entries
+        self._entries = entries
+        return changed

@@ -1,0 +1,248 @@
+"""From the files of a partition's directory to a log that can be used."""
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from klog_broker.log.checks import RecordChecks, kernel_checks
+from klog_broker.log.digests import Digest
+from klog_broker.log.leader_epochs import LeaderEpochs
+from klog_broker.log.log_config import LogConfig
+from klog_broker.log.producer_state import ProducerStates
+from klog_broker.log.recovery import (
+    are_indexes_sane,
+    find_end,
+    rebuild_indexes,
+    recover_segment,
+    scan_segment,
+)
+from klog_broker.log.segment import Segment
+from klog_broker.log.snapshots import ProducerSnapshots
+from klog_broker.runtime.files import Files
+from pyspark_klog.errors import InvariantViolation
+from pyspark_klog.ids import Offset
+from pyspark_klog.storage.names import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    TEMPORARY_SUFFIX,
+    Suffix,
+    parse_segment_file_name,
+)
+
+_LOGGER = logging.getLogger(__name__)
+_MUCH_TO_SCAN_BYTES = 64 << 20
+_INDEX_SUFFIXES = (Suffix.OFFSET_INDEX, Suffix.TIME_INDEX, Suffix.TRANSACTION_INDEX)
+
+
+@dataclass
+class LoadedLog:
+    """What a PartitionLog begins with. All of it is durable."""
+
+    segments: tuple[Segment, ...]
+    log_start_offset: Offset
+    log_end_offset: Offset
+    epochs: LeaderEpochs
+    states: ProducerStates
+    snapshots: ProducerSnapshots
+
+
+def load_log(
+    files: Files,
+    directory: Path,
+    *,
+    config: LogConfig,
+    checks: RecordChecks,
+    is_clean: bool,
+    recovery_point: int,
+    log_start_offset: int,
+    now_ms: int,
+) -> LoadedLog:
+    """Load the log; unless it was closed properly, check what lies past the recovery point.
+
+    An unclean log's leader epoch is raised durably. Blocks. OSError if the disk fails.
+    """
+    return _Loader(files, directory, config, checks, log_start_offset, now_ms).load(
+        is_clean, recovery_point
+    )
+
+
+class _Loader:
+    def __init__(
+        self,
+        files: Files,
+        directory: Path,
+        config: LogConfig,
+        checks: RecordChecks,
+        log_start_offset: int,
+        now_ms: int,
+    ) -> None:
+        self.files = files
+        self.directory = directory
+        self.config = config
+        self.checks = checks
+        self.checkpointed_start = log_start_offset
+        self.now_ms = now_ms
+        self.epochs = LeaderEpochs(files, directory)
+        self.segments: list[Segment] = []
+        # What is to be synced before anything is built on it.
+        self.touched: list[Segment] = []
+        self.must_sync = False
+
+    def load(self, is_clean: bool, recovery_point: int) -> LoadedLog:
+        self._open_segments()
+        epochs_are_good = self.epochs.load()
+        end_offset = self._end_of_clean_log() if is_clean else None
+        if end_offset is None:
+            is_clean = False
+            end_offset = self._recover(recovery_point)
+        end_offset = self._start_over_if_behind(end_offset)
+        log_start = Offset(max(self.checkpointed_start, self.segments[0].base_offset))
+        if not epochs_are_good:
+            self._epochs_from_log()
+        self.epochs.truncate_from_start(log_start)
+        changed = self.epochs.truncate_from_end(end_offset + 1) or not epochs_are_good
+        if not is_clean and self.epochs.latest >= 0:
+            # Records after the end may have been seen and lost: what is written from now on must
+            # not be taken for them.
+            self.epochs.note(self.epochs.latest + 1, end_offset)
+            changed = True
+        if changed:
+            self.epochs.write()
+        states, snapshots = self._load_producers(log_start, end_offset)
+        if self.must_sync:
+            for segment in self.touched:
+                for file in segment.sync_files():
+                    file.sync()
+            self.files.sync_dir(self.directory)
+        return LoadedLog(
+            tuple(self.segments), log_start, end_offset, self.epochs, states, snapshots
+        )
+
+    def _open_segments(self) -> None:
+        bases: set[Offset] = set()
+        index_files: list[tuple[Offset, str]] = []
+        for name in self.files.list_dir(self.directory):
+            parsed = parse_segment_file_name(name)
+            if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)):
+                self.files.remove(self.directory / name)
+            elif parsed is not None and parsed[1] is Suffix.LOG:
+                bases.add(parsed[0])
+            elif parsed is not None and parsed[1] in _INDEX_SUFFIXES:
+                index_files.append((parsed[0], name))
+        for base_offset, name in index_files:
+            if base_offset not in bases:
+                _LOGGER.warning("index=%s/%s removed=no_log_file", self.directory, name)
+                self.files.remove(self.directory / name)
+        self.segments = [Segment.open(self.files, self.directory, base) for base in sorted(bases)]
+        if not self.segments:
+            self._start_at(self.checkpointed_start)
+
+    def _start_at(self, offset: int) -> None:
+        segment = Segment.create(self.files, self.directory, offset, self.config, self.now_ms)
+        self.segments = [segment]
+        self.touched = [segment]
+        self.must_sync = True
+
+    def _rebuild(self, segment: Segment) -> None:
+        _LOGGER.warning("log=%s indexes=rebuilt", segment.log_file.path)
+        rebuild_indexes(segment, self.config, self.checks)
+        segment.deactivate()
+        self.touched.append(segment)
+        self.must_sync = True
+
+    # --- closed properly -------------------------------------------------------------------------
+    def _end_of_clean_log(self) -> Offset | None:
+        """The log's end, if headers and indexes bear out that it was closed properly."""
+        last = self.segments[-1]
+        try:
+            for segment in self.segments:
+                if not are_indexes_sane(segment):
+                    self._rebuild(segment)
+                if segment is not last:
+                    segment.close()
+            end_offset = find_end(last)
+        except InvariantViolation as error:
+            _LOGGER.warning("log=%s recovering=%s", self.directory, error)
+            return None
+        last.resume(self.config)
+        return end_offset
+
+    # --- not closed properly ---------------------------------------------------------------------
+    def _recover(self, recovery_point: int) -> Offset:
+        self.must_sync = True
+        suspects = [s for s in self.segments if s.base_offset >= recovery_point]
+        if sum(s.size_bytes for s in suspects or self.segments[-1:]) > _MUCH_TO_SCAN_BYTES:
+            # Worth the time that loading them takes.
+            self.checks = kernel_checks()
+        end_offset = self.segments[0].base_offset
+        for number, segment in enumerate(self.segments):
+            is_last = number + 1 == len(self.segments)
+            next_base = 2**63 - 1 if is_last else self.segments[number + 1].base_offset
+            # Where both are equal the roll may have come after the last sync.
+            if next_base < recovery_point:
+                if not are_indexes_sane(segment):
+                    self._rebuild(segment)
+                segment.close()
+                continue
+            self.touched.append(segment)
+            segment.activate(self.config)
+            end_offset, cut_bytes, epochs = recover_segment(
+                segment,
+                recovery_point=recovery_point,
+                end_limit=next_base,
+                checks=self.checks,
+                latest_epoch=self.epochs.latest,
+            )
+            for epoch, start_offset in epochs:
+                self.epochs.note(epoch, start_offset)
+            if is_last:
+                break
+            # If it reaches the next one, what was cut was preallocated room. If not, records are
+            # missing; in a compacted log they may be, but then every byte is good.
+            if end_offset < next_base and (cut_bytes or not self.config.compact):
+                self._drop_after(number)
+                break
+            segment.deactivate()
+            segment.close()
+        return end_offset
+
+    def _drop_after(self, number: int) -> None:
+        for segment in self.segments[number + 1 :]:
+            _LOGGER.warning("log=%s removed=after_damage", segment.log_file.path)
+            for path in segment.mark_deleted():
+                self.files.remove(path)
+        del self.segments[number + 1 :]
+
+    def _epochs_from_log(self) -> None:
+        for segment in self.segments:
+            digest = Digest(
+                position=0, end_offset=segment.base_offset, latest_epoch=self.epochs.latest
+            )
+            for _ in scan_segment(segment, digest, self.checks, check_crc=False):
+                digest.take_producer_rows()
+            for epoch, start_offset in digest.epochs:
+                self.epochs.note(epoch, start_offset)
+
+    def _start_over_if_behind(self, end_offset: Offset) -> Offset:
+        """The log start is durable on its own; what should lie after it can have been lost."""
+        if end_offset >= self.checkpointed_start:
+            return end_offset
+        _LOGGER.warning(
+            "log=%s end_offset=%d before log_start_offset=%d: starting over",
+            self.directory,
+            end_offset,
+            self.checkpointed_start,
+        )
+        self._drop_after(-1)
+        self._start_at(self.checkpointed_start)
+        return Offset(self.checkpointed_start)
+
+    # --- producers -------------------------------------------------------------------------------
+    def _load_producers(
+        self, log_start: Offset, end_offset: Offset
+    ) -> tuple[ProducerStates, ProducerSnapshots]:
+        states = ProducerStates()
+        snapshots = ProducerSnapshots(self.files, self.directory)
+        snapshots.remove_strays({segment.base_offset for segment in self.segments})
+        snapshots.load(states, tuple(self.segments), log_start, end_offset, self.checks)
+        return states, snapshots

@@ -1,0 +1,95 @@
+"""The settings of one partition's log, typed. Names and meanings are Kafka's topic settings."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark_klog.records.compression import LEVELS, Codec
+from pyspark_klog.records.record import TimestampType
+
+INT64_MAX = 2**63 - 1
+INT64_MIN = -(2**63)
+_DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True)
+class LogConfig:
+    """See Kafka's topic settings of the same names; -1 in the retention_* means without limit."""
+
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 7 * _DAY_MS
+    segment_jitter_ms: int = 0
+    segment_index_bytes: int = 10 << 20
+    index_interval_bytes: int = 4096
+    preallocate: bool = False
+    max_message_bytes: int = 1_048_588
+    message_timestamp_type: TimestampType = TimestampType.CREATE_TIME
+    message_timestamp_before_max_ms: int = INT64_MAX
+    message_timestamp_after_max_ms: int = INT64_MAX
+    # The codec that records are stored in; None is `producer`: as they came.
+    compression: Codec | None = None
+    compression_level: int | None = None
+    delete: bool = True
+    compact: bool = False
+    retention_ms: int = 7 * _DAY_MS
+    retention_bytes: int = -1
+    file_delete_delay_ms: int = 60_000
+    flush_messages: int = INT64_MAX
+    flush_ms: int = INT64_MAX
+    # klog's own: what one batch may inflate to while it is validated.
+    max_decompressed_bytes: int = 128 << 20
+
+    @classmethod
+    def from_topic_config(cls, tc: Mapping[str, Any]) -> "LogConfig":
+        """From a topic's settings by Kafka's names, as ``config.topic_config`` gives them."""
+        policy = {item.strip() for item in _items(tc["cleanup.policy"])}
+        codec = None
+        if tc["compression.type"] not in ("producer", None):
+            name = str(tc["compression.type"]).upper()
+            codec = Codec.NONE if name == "UNCOMPRESSED" else Codec[name]
+        level = None
+        if codec in LEVELS:
+            level = int(tc[f"compression.{codec.name.lower()}.level"])
+        type_name = str(tc["message.timestamp.type"])
+        before_ms = int(tc["message.timestamp.before.max.ms"])
+        after_ms = int(tc["message.timestamp.after.max.ms"])
+        difference_ms = tc.get("message.timestamp.difference.max.ms")
+        if difference_ms is not None:
+            # The deprecated setting counts where the one that replaced it was left at its default
+            # (KIP-937).
+            before_ms = before_ms if before_ms != INT64_MAX else int(difference_ms)
+            after_ms = after_ms if after_ms != INT64_MAX else int(difference_ms)
+        return cls(
+            segment_bytes=int(tc["segment.bytes"]),
+            segment_ms=int(tc["segment.ms"]),
+            segment_jitter_ms=int(tc["segment.jitter.ms"]),
+            segment_index_bytes=int(tc["segment.index.bytes"]),
+            index_interval_bytes=int(tc["index.interval.bytes"]),
+            preallocate=bool(tc["preallocate"]),
+            max_message_bytes=int(tc["max.message.bytes"]),
+            message_timestamp_type=(
+                TimestampType.LOG_APPEND_TIME
+                if type_name == "LogAppendTime"
+                else TimestampType.CREATE_TIME
+            ),
+            message_timestamp_before_max_ms=before_ms,
+            message_timestamp_after_max_ms=after_ms,
+            compression=codec,
+            compression_level=level,
+            delete="delete" in policy,
+            compact="compact" in policy,
+            retention_ms=int(tc["retention.ms"]),
+            retention_bytes=int(tc["retention.bytes"]),
+            file_delete_delay_ms=int(tc["file.delete.delay.ms"]),
+            flush_messages=int(tc["flush.messages"]),
+            flush_ms=int(tc["flush.ms"]),
+        )
+
+    @property
+    def replies_wait_for_flush(self) -> bool:
+        """Whether an append is acknowledged, and shown to readers, only once it is synced."""
+        return self.flush_messages == 1
+
+
+def _items(value: Any) -> list[str]:
+    return value.split(",") if isinstance(value, str) else list(value)

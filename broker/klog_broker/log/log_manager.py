@@ -1,0 +1,371 @@
+"""All the logs of a broker: its data directories, loading, creating, deleting, periodic work."""
+
+import logging
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from uuid import uuid4
+
+from klog_broker.log.checks import PlainChecks, RecordChecks, kernel_checks
+from klog_broker.log.directory import LogDirectory
+from klog_broker.log.errors import InconsistentTopicId, LogDirectoryError, LogStorageError
+from klog_broker.log.housekeeping import (
+    ALL_CHECKPOINTS,
+    Housekeeping,
+    LogManagerSettings,
+    checkpoint,
+)
+from klog_broker.log.loading import LoadedLog, load_log
+from klog_broker.log.log_config import LogConfig
+from klog_broker.log.partition_log import PartitionLog
+from klog_broker.runtime.clock import Clock
+from klog_broker.runtime.files import Files
+from klog_broker.runtime.helpers import Helpers
+from pyspark_klog.ids import NO_TOPIC_ID, BrokerId, TopicId, TopicPartition
+from pyspark_klog.storage import names
+from pyspark_klog.storage.errors import StorageFormatError
+from pyspark_klog.storage.text_files import (
+    MetaProperties,
+    decode_partition_metadata,
+    encode_partition_metadata,
+    encode_topic_id,
+)
+
+_LOGGER = logging.getLogger(__name__)
+__all__ = ["LogManager", "LogManagerSettings"]
+
+
+class LogManager:
+    """Owns the data directories. One thread, the loop's; see PartitionLog."""
+
+    def __init__(
+        self,
+        directories: Sequence[Path],
+        *,
+        files: Files,
+        clock: Clock,
+        helpers: Helpers,
+        broker_id: BrokerId,
+        cluster_id: str | None = None,
+        settings: LogManagerSettings | None = None,
+        default_config: LogConfig | None = None,
+        random: Random | None = None,
+    ) -> None:
+        # Called when a directory goes offline; when none is left the process has to end.
+        self.on_directory_offline: Callable[[Path, BaseException], None] | None = None
+        # Called with a log whose high watermark has grown.
+        self.on_high_watermark: Callable[[PartitionLog], None] | None = None
+        self.checks: RecordChecks = PlainChecks()
+        self._files = files
+        self._clock = clock
+        self._helpers = helpers
+        self._broker_id = broker_id
+        self._cluster_id = cluster_id
+        self._default_config = default_config or LogConfig()
+        self._random = random or Random()
+        self._directories = [LogDirectory(files, path) for path in directories]
+        self._logs: dict[TopicPartition, PartitionLog] = {}
+        self._is_clean = True
+        self._housekeeping = Housekeeping(
+            files, clock, helpers, settings or LogManagerSettings(), self._directories, self.logs
+        )
+        for directory in self._directories:
+            directory.on_offline = self._directory_went_offline
+
+    # --- what there is ---------------------------------------------------------------------------
+    @property
+    def cluster_id(self) -> str:
+        """As meta.properties says; given, or made up at the first start."""
+        if self._cluster_id is None:
+            raise RuntimeError("the cluster id is known after load()")
+        return self._cluster_id
+
+    @property
+    def is_clean_start(self) -> bool:
+        """Whether all directories with logs in them had been closed properly."""
+        return self._is_clean
+
+    def get(self, topic_partition: TopicPartition) -> PartitionLog | None:
+        return self._logs.get(topic_partition)
+
+    def logs(self) -> Iterable[PartitionLog]:
+        """All of them, also those that are offline."""
+        return tuple(self._logs.values())
+
+    def use_kernels(self) -> None:
+        """Validate in compiled code from now on. Compiles here and now if its cache is cold."""
+        self.checks = kernel_checks()
+
+    # --- loading ---------------------------------------------------------------------------------
+    def load(self, config_of: Callable[[str, TopicId], LogConfig] | None = None) -> None:
+        """Lock the directories and load every log in them, recovering those that were not closed.
+
+        Blocks. Raises LogDirectoryError in one sentence where a directory is of another version,
+        cluster or broker, or in use. After an unclean stop every log's leader epoch is raised,
+        durably, before this returns: use ``max(log.leader_epoch, metadata's)``.
+        """
+        config_of = config_of or (lambda _topic, _topic_id: self._default_config)
+        try:
+            for directory in self._directories:
+                directory.take()
+            self._check_owner()
+            for directory in self._directories:
+                try:
+                    self._load_directory(directory, config_of)
+                except OSError as error:
+                    directory.go_offline(error)
+        except BaseException:
+            self.release_locks()
+            raise
+
+    def _check_owner(self) -> None:
+        """All directories must be this broker's; those that are nobody's become so."""
+        metas = {directory: directory.read_meta() for directory in self._directories}
+        for directory, meta in metas.items():
+            if meta is None:
+                continue
+            if meta.broker_id != self._broker_id:
+                raise LogDirectoryError(
+                    f"the data directory {directory.path} belongs to broker {meta.broker_id}, this "
+                    f"is broker {self._broker_id}; set broker.id to {meta.broker_id} or log.dirs "
+                    f"to another directory"
+                )
+            if self._cluster_id is None:
+                self._cluster_id = meta.cluster_id
+            if meta.cluster_id != self._cluster_id:
+                raise LogDirectoryError(
+                    f"the data directory {directory.path} belongs to cluster {meta.cluster_id}, "
+                    f"this broker to {self._cluster_id}; set log.dirs to this cluster's directory"
+                )
+        if self._cluster_id is None:
+            self._cluster_id = urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")
+        for directory, meta in metas.items():
+            if meta is None:
+                directory.write_meta(MetaProperties(self._cluster_id, self._broker_id))
+
+    def _load_directory(
+        self, directory: LogDirectory, config_of: Callable[[str, TopicId], LogConfig]
+    ) -> None:
+        is_clean = directory.take_clean_marker()
+        recovery_points = directory.read_checkpoint(names.RECOVERY_POINT_CHECKPOINT)
+        starts = directory.read_checkpoint(names.LOG_START_OFFSET_CHECKPOINT)
+        if not is_clean:
+            # Names that the last broker made, and was killed before it synced them.
+            self._files.sync_dir(directory.path)
+        for name in self._files.list_dir(directory.path):
+            path = directory.path / name
+            if not self._files.is_dir(path):
+                continue
+            if names.is_deleted_directory(name):
+                self._housekeeping.remove_later([path], 0)
+                continue
+            try:
+                topic_partition = names.parse_partition_directory_name(name)
+            except StorageFormatError as error:
+                _LOGGER.warning("log_dir=%s skipped=%s", directory.path, error)
+                continue
+            self._is_clean &= is_clean
+            self._load_log(
+                directory,
+                path,
+                topic_partition,
+                config_of,
+                is_clean=is_clean,
+                recovery_point=recovery_points.get(topic_partition, 0),
+                log_start_offset=starts.get(topic_partition, 0),
+            )
+
+    def _load_log(
+        self,
+        directory: LogDirectory,
+        path: Path,
+        topic_partition: TopicPartition,
+        config_of: Callable[[str, TopicId], LogConfig],
+        *,
+        is_clean: bool,
+        recovery_point: int,
+        log_start_offset: int,
+    ) -> None:
+        known = self._logs.get(topic_partition)
+        if known is not None:
+            raise LogDirectoryError(
+                f"{topic_partition} is both in {known.path} and in {path}; move one of them away"
+            )
+        topic_id = self._read_topic_id(path)
+        config = config_of(topic_partition.topic, topic_id)
+        loaded = load_log(
+            self._files,
+            path,
+            config=config,
+            checks=self.checks,
+            is_clean=is_clean,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+            now_ms=self._clock.now_ms(),
+        )
+        self._add(directory, path, topic_partition, topic_id, loaded, config)
+
+    def _read_topic_id(self, path: Path) -> TopicId:
+        file = path / names.PARTITION_METADATA
+        if not self._files.exists(file):
+            return NO_TOPIC_ID
+        try:
+            return decode_partition_metadata(self._files.read_bytes(file))
+        except StorageFormatError as error:
+            raise LogDirectoryError(
+                f"{file} cannot be read: {error}; restore it, or move {path} away"
+            ) from None
+
+    def _add(
+        self,
+        directory: LogDirectory,
+        path: Path,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        loaded: LoadedLog,
+        config: LogConfig,
+    ) -> PartitionLog:
+        log = self._logs[topic_partition] = PartitionLog(
+            topic_partition,
+            topic_id,
+            path,
+            loaded,
+            log_directory=directory,
+            config=config,
+            helpers=self._helpers,
+            checks=lambda: self.checks,
+            remove_later=self._housekeeping.remove_later,
+            random=self._random,
+        )
+        log.on_high_watermark = self._high_watermark_grew
+        log.last_flush_ms = self._clock.monotonic_ms()
+        return log
+
+    def _high_watermark_grew(self, log: PartitionLog) -> None:
+        if self.on_high_watermark is not None:
+            self.on_high_watermark(log)
+
+    # --- coming and going of partitions ----------------------------------------------------------
+    def create(
+        self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig
+    ) -> PartitionLog:
+        """The log, made on the directory that has the fewest if there is none. Durable when it
+        returns. Raises InconsistentTopicId or LogStorageError. Blocks (fsync)."""
+        log = self._logs.get(topic_partition)
+        if log is not None:
+            self._check_topic_id(log, topic_id)
+            return log
+        directory = self._emptiest_directory()
+        path = directory.path / names.partition_directory_name(topic_partition)
+        try:
+            self._files.make_dirs(path)
+            self._files.write_atomically(
+                path / names.PARTITION_METADATA, encode_partition_metadata(topic_id)
+            )
+            loaded = load_log(
+                self._files,
+                path,
+                config=config,
+                checks=self.checks,
+                is_clean=True,
+                recovery_point=0,
+                log_start_offset=0,
+                now_ms=self._clock.now_ms(),
+            )
+            self._files.sync_dir(directory.path)
+        except OSError as error:
+            # What there is of it is empty; it would only be found, and kept, at the next start.
+            with suppress(OSError):
+                self._files.remove_tree(path)
+            raise directory.refuse(error) from error
+        return self._add(directory, path, topic_partition, topic_id, loaded, config)
+
+    def _check_topic_id(self, log: PartitionLog, topic_id: TopicId) -> None:
+        if log.topic_id == topic_id:
+            return
+        if log.topic_id != NO_TOPIC_ID:
+            raise InconsistentTopicId(
+                f"{log.path} belongs to the topic with id {encode_topic_id(log.topic_id)}, not to "
+                f"{encode_topic_id(topic_id)}"
+            )
+        # Made by a broker that did not know topic ids.
+        try:
+            self._files.write_atomically(
+                log.path / names.PARTITION_METADATA, encode_partition_metadata(topic_id)
+            )
+        except OSError as error:
+            raise log.log_directory.refuse(error) from error
+        log.topic_id = topic_id
+
+    def _emptiest_directory(self) -> LogDirectory:
+        online = [directory for directory in self._directories if not directory.is_offline]
+        if not online:
+            raise LogStorageError("every data directory is offline; restart the broker")
+        counts = dict.fromkeys(online, 0)
+        for log in self._logs.values():
+            if log.log_directory in counts:
+                counts[log.log_directory] += 1
+        return min(online, key=lambda directory: counts[directory])
+
+    def delete(self, topic_partition: TopicPartition) -> None:
+        """Rename the directory away (durably); its files go after file.delete.delay.ms. Nothing if
+        there is no such log. Raises LogStorageError. Blocks (fsync)."""
+        log = self._logs.pop(topic_partition, None)
+        if log is None:
+            return
+        directory = log.log_directory
+        log.abandon()
+        if directory.is_offline:
+            raise directory.storage_error()
+        gone = directory.path / names.deleted_directory_name(topic_partition, uuid4())
+        try:
+            self._files.rename(log.path, gone)
+            self._files.sync_dir(directory.path)
+        except OSError as error:
+            raise directory.go_offline(error) from error
+        self._housekeeping.remove_later([gone], log.config.file_delete_delay_ms)
+
+    def _directory_went_offline(self, directory: LogDirectory) -> None:
+        for log in self._logs.values():
+            if log.log_directory is directory:
+                log.directory_went_offline()
+        if self.on_directory_offline is not None and directory.error is not None:
+            self.on_directory_offline(directory.path, directory.error)
+
+    # --- periodic work ---------------------------------------------------------------------------
+    def next_deadline_ms(self) -> int:
+        """When :meth:`run_due` has something to do, by the monotonic clock."""
+        return self._housekeeping.next_deadline_ms()
+
+    def run_due(self) -> None:
+        """Retention, flushes by time, checkpoints, producer expiry, delayed deletions: those that
+        are due. What blocks goes to the helpers."""
+        self._housekeeping.run_due()
+
+    # --- the end ---------------------------------------------------------------------------------
+    def close(self) -> None:
+        """Flush and close everything, write the checkpoints and the clean marker. Blocks.
+
+        A directory that is or goes offline gets no marker: its logs are recovered at the next
+        start.
+        """
+        for directory in self._directories:
+            logs = [log for log in self._logs.values() if log.log_directory is directory]
+            try:
+                for log in logs:
+                    log.close()
+                if directory.is_offline:
+                    continue
+                for name in ALL_CHECKPOINTS:
+                    directory.write_checkpoint(name, checkpoint(name, directory, logs))
+                directory.write_clean_marker()
+            except (OSError, LogStorageError) as error:
+                _LOGGER.error("log_dir=%s not_closed=%s", directory.path, error)
+        self.release_locks()
+
+    def release_locks(self) -> None:
+        """Give the directories back without closing the logs, as if the process had died."""
+        for directory in self._directories:
+            directory.release()

@@ -1,0 +1,633 @@
+"""One partition's log: what is appended, read, kept, flushed and found again after a crash."""
+
+import logging
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from random import Random
+
+from klog_broker.log.checks import RecordChecks
+from klog_broker.log.digests import BatchRow
+from klog_broker.log.directory import LogDirectory
+from klog_broker.log.durability import Durability
+from klog_broker.log.errors import LogStorageError, OffsetOutOfRange, RecordBatchTooLarge
+from klog_broker.log.flushing import FlushCallback, Flusher, FlushPlan
+from klog_broker.log.loading import LoadedLog
+from klog_broker.log.log_config import INT64_MAX, INT64_MIN, LogConfig
+from klog_broker.log.planned import PlanFacts, PlannedAppend
+from klog_broker.log.producer_state import ProducerBatch, ProducerEntry
+from klog_broker.log.reading import LogView, SegmentList, answer_timestamp, read_region
+from klog_broker.log.recovery import producer_batch, restart_indexes
+from klog_broker.log.results import AppendInfo, EpochEndOffset, ReadInfo, TimestampOffset
+from klog_broker.log.retention import LogFacts, SegmentFacts, deletable_segments
+from klog_broker.log.segment import AppendedBatch, Segment
+from klog_broker.log.validation import AppendOrigin, Validated, validate
+from klog_broker.runtime.helpers import Helpers
+from pyspark_klog.errors import InvariantViolation
+from pyspark_klog.ids import (
+    LeaderEpoch,
+    Offset,
+    TopicId,
+    TopicPartition,
+)
+from pyspark_klog.records.compression import Codec
+from pyspark_klog.records.record import TimestampType
+
+_LOGGER = logging.getLogger(__name__)
+
+__all__ = ["AppendInfo", "AppendOrigin", "PartitionLog", "ReadInfo", "TimestampOffset"]
+
+
+class PartitionLog:
+    """Made by the LogManager only. Used from one thread, the loop's; what blocks (fsync, deleting,
+    reading ahead) is handed out as work for helper threads and its outcome comes back to the loop.
+
+    After a failed sync or a failed invariant the log, or its whole directory, is offline: every
+    method then raises LogStorageError, and waiters are told so.
+    """
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        path: Path,
+        loaded: LoadedLog,
+        *,
+        log_directory: LogDirectory,
+        config: LogConfig,
+        helpers: Helpers,
+        checks: Callable[[], RecordChecks],
+        remove_later: Callable[[list[Path], int], None],
+        random: Random,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.path = path
+        self.config = config
+        self.log_directory = log_directory
+        self.log_start_offset = loaded.log_start_offset
+        self.log_end_offset = loaded.log_end_offset
+        self.high_watermark = loaded.log_end_offset
+        self.last_flush_ms = 0
+        # Called with the log whenever its high watermark has grown: fetches and acks=-1 wait.
+        self.on_high_watermark: Callable[[PartitionLog], None] | None = None
+        self._files = log_directory.files
+        self._checks = checks
+        self._remove_later = remove_later
+        self._random = random
+        self._list = SegmentList(loaded.segments)
+        self._active = loaded.segments[-1]
+        self._epochs = loaded.epochs
+        self._states = loaded.states
+        self._snapshots = loaded.snapshots
+        self._error: BaseException | None = None
+        self._jitter_ms = self._choose_jitter_ms()
+        self._durability = Durability(loaded.log_end_offset)
+        self._flusher = Flusher(
+            self._files,
+            helpers,
+            plan=self._plan_flush,
+            on_flushed=self._flushed,
+            on_failed=log_directory.go_offline,
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"PartitionLog({self.topic_partition}, {self.log_start_offset} to "
+            f"{self.log_end_offset}, flushed to {self.flushed_offset})"
+        )
+
+    # --- what it is ------------------------------------------------------------------------------
+    @property
+    def leader_epoch(self) -> LeaderEpoch:
+        """The newest epoch that the log knows, durably; -1 if none."""
+        return self._epochs.latest
+
+    @property
+    def is_offline(self) -> bool:
+        return self._error is not None or self.log_directory.is_offline
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """Oldest first; the last one is active."""
+        return self._list.segments
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size_bytes for segment in self._list.segments)
+
+    @property
+    def producers(self) -> Iterable[ProducerEntry]:
+        """The active ones (DescribeProducers)."""
+        return tuple(self._states)
+
+    def _check_online(self) -> None:
+        if self._error is not None:
+            raise LogStorageError(f"{self.topic_partition} is offline after: {self._error}")
+        if self.log_directory.is_offline:
+            raise self.log_directory.storage_error()
+
+    def _go_offline(self, error: BaseException) -> LogStorageError:
+        """This partition alone: what it would do next could not be trusted."""
+        if self._error is None:
+            self._error = error
+            _LOGGER.error("log=%s offline=%r", self.path, error, exc_info=error)
+        storage_error = LogStorageError(f"{self.topic_partition} is offline after: {error}")
+        self._flusher.fail(storage_error)
+        return storage_error
+
+    def directory_went_offline(self) -> None:
+        """Tell those who wait. Called by the LogManager."""
+        self._flusher.fail(self.log_directory.storage_error())
+
+    def update_config(self, config: LogConfig) -> None:
+        """Counts from the next append or check on."""
+        self.config = config
+        self._jitter_ms = self._choose_jitter_ms()
+        self._advance_high_watermark()
+
+    def _choose_jitter_ms(self) -> int:
+        # Spreads the rolls of partitions that were created together.
+        limit = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        return self._random.randrange(limit) if limit > 0 else 0
+
+    # --- appending: plan, write, commit ----------------------------------------------------------
+    def become_leader(self, leader_epoch: LeaderEpoch) -> None:
+        """Note durably that a new epoch begins at the log's end, if it is newer. Blocks (fsync)."""
+        self._check_online()
+        if leader_epoch <= self._epochs.latest:
+            return
+        before = self._epochs.entries
+        self._epochs.note(leader_epoch, self.log_end_offset)
+        try:
+            self._epochs.write()
+        except OSError as error:
+            self._epochs.put_back(before)
+            raise self.log_directory.refuse(error) from error
+
+    def append_as_leader(
+        self,
+        records: bytes | bytearray | memoryview,
+        *,
+        leader_epoch: LeaderEpoch,
+        now_ms: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+    ) -> AppendInfo:
+        """Validate as Kafka does, give offsets, append. Takes one v2 batch, or a set of v0 and v1
+        messages, which is converted up. ``leader_epoch`` counts if it is newer than the log's.
+
+        A writable buffer is patched in place and kept by nobody; a read-only one is copied.
+
+        Nothing has changed when it raises: CorruptRecords, InvalidRecords (RecordsRefused and
+        InvalidTimestamp with record_errors), UnsupportedCodec, DecompressedTooLarge,
+        RecordTooLarge, RecordBatchTooLarge, InvalidProducerEpoch, OutOfOrderSequence,
+        LogStorageError.
+        """
+        self._check_online()
+        if leader_epoch > self._epochs.latest:
+            self.become_leader(leader_epoch)
+        planned = validate(
+            records,
+            first_offset=self.log_end_offset,
+            leader_epoch=self._epochs.latest,
+            now_ms=now_ms,
+            config=self.config,
+            checks=self._checks(),
+            origin=origin,
+        )
+        row = planned.row
+        if row.size_bytes > self.config.segment_bytes:
+            raise RecordBatchTooLarge(
+                f"a batch of {row.size_bytes} bytes, segment.bytes is {self.config.segment_bytes}"
+            )
+        producer = producer_batch(row)
+        if producer is not None:
+            duplicate = self._states.check(
+                producer[0], check_sequence=origin is AppendOrigin.CLIENT
+            )
+            if duplicate is not None:
+                return self._answer_duplicate(duplicate)
+        self._write(planned, now_ms)
+        return self._commit(planned, now_ms)
+
+    def _answer_duplicate(self, first: ProducerBatch) -> AppendInfo:
+        end_offset = Offset(first.last_offset + 1)
+        return AppendInfo(
+            first.first_offset,
+            first.last_offset,
+            first.log_append_time_ms,
+            self.log_start_offset,
+            self._required_flush(end_offset),
+            is_duplicate=True,
+            record_count=first.last_offset - first.first_offset + 1,
+            size_bytes=0,
+        )
+
+    def _required_flush(self, end_offset: Offset) -> Offset | None:
+        if self.config.replies_wait_for_flush and end_offset > self.flushed_offset:
+            return end_offset
+        return None
+
+    def _write(self, planned: Validated, now_ms: int) -> None:
+        """Roll if need be, and write. LogStorageError if that fails; then all is as it was."""
+        try:
+            self._maybe_roll(planned.row, now_ms)
+            self._active.write(planned.data)
+        except OSError as error:
+            raise self._write_failed(error) from error
+
+    def _write_failed(self, error: OSError) -> LogStorageError:
+        """Makes all as it was, if that can be; returns what is to be raised."""
+        self._cut_back()
+        return self.log_directory.refuse(error)
+
+    def _cut_back(self) -> None:
+        try:
+            self._active.cut_back()
+        except OSError as error:
+            raise self.log_directory.go_offline(error) from error
+
+    def _commit(self, planned: Validated, now_ms: int) -> AppendInfo:
+        """The bytes are complete: let them count."""
+        row = planned.row
+        first_offset, last_offset = Offset(row.base_offset), Offset(row.last_offset)
+        try:
+            if first_offset != self.log_end_offset:
+                raise InvariantViolation(
+                    f"appended at offset {first_offset}, the log ends at {self.log_end_offset}"
+                )
+            self._active.commit(
+                (AppendedBatch(row.size_bytes, first_offset, last_offset, row.max_timestamp_ms),)
+            )
+            self.log_end_offset = Offset(last_offset + 1)
+            producer = producer_batch(row)
+            if producer is not None:
+                head, batch = producer
+                self._states.apply(head.producer_id, head.producer_epoch, batch, now_ms)
+            self._states.end_offset = self.log_end_offset
+        except Exception as error:
+            raise self._go_offline(error) from error
+        info = AppendInfo(
+            first_offset,
+            last_offset,
+            planned.log_append_time_ms,
+            self.log_start_offset,
+            self._required_flush(self.log_end_offset),
+            is_duplicate=False,
+            record_count=row.record_count,
+            size_bytes=row.size_bytes,
+        )
+        self._count_appended()
+        return info
+
+    def _count_appended(self) -> None:
+        if self.log_end_offset - self.flushed_offset >= self.config.flush_messages:
+            self._flusher.start()
+        self._advance_high_watermark()
+
+    # --- appending what the produce kernel has planned -------------------------------------------
+    def plan_facts(self, now_ms: int) -> PlanFacts | None:
+        """What a plan for appends at this time must know; None if none can be made: the log stores
+        records otherwise than they come, holds replies back for a flush, or is about to roll."""
+        config = self.config
+        if (
+            self.is_offline
+            or config.replies_wait_for_flush
+            or config.message_timestamp_type is not TimestampType.CREATE_TIME
+            or config.compression not in (None, Codec.NONE)
+        ):
+            return None
+        room = self._active.append_room(config, now_ms=now_ms, jitter_ms=self._jitter_ms)
+        if room is None:
+            return None
+        return PlanFacts(
+            self.log_end_offset,
+            self._epochs.latest,
+            self.log_start_offset,
+            config.max_message_bytes,
+            max(now_ms - config.message_timestamp_before_max_ms, INT64_MIN),
+            min(now_ms + config.message_timestamp_after_max_ms, INT64_MAX),
+            config.compact,
+            room,
+        )
+
+    def producer(self, producer_id: int) -> ProducerEntry | None:
+        """What is known of a producer."""
+        return self._states.get(producer_id)
+
+    def write_planned(self, data: memoryview, index_rows: int) -> None:
+        """Write whole batches at the log's end, without effect until :meth:`commit_planned`; no
+        other append may come between the two. LogStorageError if that fails; then all is as it
+        was."""
+        self._check_online()
+        try:
+            self._active.write(data, index_rows)
+        except OSError as error:
+            raise self._write_failed(error) from error
+
+    def take_back_planned(self) -> None:
+        """The plan is dropped: what :meth:`write_planned` wrote goes."""
+        if not self.is_offline:
+            self._cut_back()
+
+    def commit_planned(self, planned: PlannedAppend, now_ms: int) -> None:
+        """What was written counts from now on."""
+        try:
+            if planned.first_offset != self.log_end_offset:
+                raise InvariantViolation(
+                    f"planned for offset {planned.first_offset}, the log ends at "
+                    f"{self.log_end_offset}"
+                )
+            self._active.commit_planned(planned)
+            self.log_end_offset = Offset(planned.end_offset)
+            for producer_id, producer_epoch, batches in planned.producers:
+                for batch in batches:
+                    self._states.apply(producer_id, producer_epoch, batch, now_ms)
+            self._states.end_offset = self.log_end_offset
+        except Exception as error:
+            raise self._go_offline(error) from error
+        self._count_appended()
+
+    def _maybe_roll(self, row: BatchRow, now_ms: int) -> None:
+        if self._active.should_roll(
+            self.config,
+            size_bytes=row.size_bytes,
+            max_timestamp_ms=row.max_timestamp_ms,
+            last_offset=row.last_offset,
+            now_ms=now_ms,
+            jitter_ms=self._jitter_ms,
+        ):
+            self.roll(now_ms)
+
+    def roll(self, now_ms: int) -> None:
+        """Begin a new segment at the log's end. OSError if that fails; then all is as it was."""
+        old = self._active
+        base_offset = self.log_end_offset
+        if old.base_offset == base_offset:
+            return
+        try:
+            new = Segment.create(self._files, self.path, base_offset, self.config, now_ms)
+            old.deactivate()
+        except OSError:
+            # A new segment's file must not lie there while the old one goes on past its start.
+            Segment.remove_files(self._files, self.path, base_offset)
+            raise
+        snapshot = self._snapshots.write(self._states, base_offset)
+        self._durability.add([*old.sync_files(), *snapshot], self.path)
+        self._list = SegmentList((*self._list.segments, new))
+        self._active = new
+        self._jitter_ms = self._choose_jitter_ms()
+        # The recovery point moves to the new segment once the old one is synced.
+        self._flusher.start()
+
+    # --- durability ------------------------------------------------------------------------------
+    def when_flushed(self, offset: int, callback: FlushCallback) -> None:
+        """Call back, in the loop, once ``flushed_offset >= offset`` (with None; at once if so) or
+        the log is offline (with a LogStorageError). Starts a flush if none is under way."""
+        if self.is_offline:
+            try:
+                self._check_online()
+            except LogStorageError as error:
+                callback(error)
+            return
+        if offset <= self.flushed_offset:
+            callback(None)
+            return
+        self._flusher.wait(offset, callback)
+        self.start_flush()
+
+    def start_flush(self, *, with_indexes: bool = False) -> None:
+        """Sync what has been appended so far in a helper thread, one flush at a time.
+
+        ``with_indexes`` moves the recovery point along, too: a crash then costs less scanning.
+        """
+        if not self.is_offline:
+            self._flusher.start(with_indexes=with_indexes)
+
+    def flush(self) -> None:
+        """Sync all that has been appended, indexes too, here and now. Blocks."""
+        self._check_online()
+        self._flusher.flush_now()
+
+    @property
+    def flushed_offset(self) -> Offset:
+        """What lies before it survives a power cut."""
+        return self._durability.flushed_offset
+
+    @property
+    def recovery_point(self) -> Offset:
+        """From here on a start after a crash checks every byte."""
+        return self._durability.recovery_point
+
+    @property
+    def has_unflushed(self) -> bool:
+        return self._durability.is_behind(self.log_end_offset)
+
+    def _plan_flush(self, with_indexes: bool) -> FlushPlan | None:
+        if self.is_offline:
+            return None
+        return self._durability.plan(self._active, self.log_end_offset, with_indexes=with_indexes)
+
+    def _flushed(self, plan: FlushPlan) -> None:
+        self._durability.done(plan)
+        self._advance_high_watermark()
+
+    def _advance_high_watermark(self) -> None:
+        """Readers see what is acknowledged: all, or what is synced if replies wait for that."""
+        if self.config.replies_wait_for_flush:
+            reached = self.flushed_offset
+        else:
+            reached = self.log_end_offset
+        if reached > self.high_watermark:
+            self.high_watermark = reached
+            if self.on_high_watermark is not None:
+                self.on_high_watermark(self)
+
+    # --- reading ---------------------------------------------------------------------------------
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        end_offset: int | None = None,
+        min_one_batch: bool = False,
+        may_block: bool = True,
+    ) -> ReadInfo:
+        """Where the batches from ``offset`` on lie, up to ``max_bytes`` and before ``end_offset``
+        (default: the high watermark). From one segment at a time, as in Kafka. With
+        ``min_one_batch`` the first batch comes whole, however large.
+
+        Raises OffsetOutOfRange outside of [log_start_offset, log_end_offset]; an offset at or past
+        ``end_offset`` within it gives an empty answer. With ``may_block=False`` raises ColdRead if
+        the look-up or an end of the region would have to wait for the disk.
+        """
+        self._check_online()
+        region = read_region(
+            self._view(),
+            offset,
+            max_bytes,
+            end_offset=self.high_watermark if end_offset is None else end_offset,
+            min_one_batch=min_one_batch,
+            may_block=may_block,
+        )
+        return ReadInfo(region, self.high_watermark, self.log_start_offset)
+
+    def _view(self) -> LogView:
+        return LogView(
+            self.topic_partition,
+            self._list,
+            self._epochs,
+            self.log_start_offset,
+            self.high_watermark,
+            self.log_end_offset,
+        )
+
+    def offset_for_timestamp(
+        self, timestamp_ms: int, *, may_block: bool = True
+    ) -> TimestampOffset | None:
+        """ListOffsets: the first record with a timestamp not before ``timestamp_ms``, or an answer
+        to -1 to -6 (constants in results.py). None if no visible record is that late.
+
+        Raises ColdRead as ``read`` does. -5 and -6 ask about tiered storage, which has nothing.
+        """
+        self._check_online()
+        return answer_timestamp(self._view(), timestamp_ms, may_block=may_block)
+
+    def end_offset_for_epoch(self, leader_epoch: int) -> EpochEndOffset:
+        """Where the newest epoch not newer than ``leader_epoch`` ends (KIP-320)."""
+        self._check_online()
+        return EpochEndOffset(*self._epochs.end_offset_for(leader_epoch, self.log_end_offset))
+
+    # --- getting shorter -------------------------------------------------------------------------
+    def delete_records_before(self, offset: int) -> Offset:
+        """DeleteRecords: raise the log start offset (-1: to the high watermark); returns it.
+
+        Raises OffsetOutOfRange for a negative one or one past the high watermark. Segments that
+        end before it go at the next :meth:`apply_retention`.
+        """
+        self._check_online()
+        target = self.high_watermark if offset == -1 else offset
+        if not 0 <= target <= self.high_watermark:
+            raise OffsetOutOfRange(
+                f"records of {self.topic_partition} before offset {offset} cannot be deleted: "
+                f"expected 0 to the high watermark {self.high_watermark}, or -1 for that"
+            )
+        self._raise_log_start(target)
+        return self.log_start_offset
+
+    def _raise_log_start(self, offset: int) -> None:
+        if offset > self.log_start_offset:
+            self.log_start_offset = Offset(offset)
+            # Not written: older entries in the file do no harm, loading drops them again.
+            self._epochs.truncate_from_start(offset)
+
+    def apply_retention(self, now_ms: int) -> int:
+        """Delete the segments that time, size or the log start allow; returns how many."""
+        self._check_online()
+        segments = self._list.segments
+        facts = [
+            SegmentFacts(
+                segment.base_offset,
+                self._list.end_of(index, self.log_end_offset),
+                segment.size_bytes,
+                segment.retention_timestamp_ms,
+            )
+            for index, segment in enumerate(segments)
+        ]
+        count = deletable_segments(
+            LogFacts(facts, self.log_start_offset, self.high_watermark, now_ms, self.config)
+        )
+        if not count:
+            return 0
+        try:
+            if count == len(segments):
+                self.roll(now_ms)
+        except OSError as error:
+            raise self.log_directory.refuse(error) from error
+        try:
+            self._delete_first(count)
+        except OSError as error:
+            raise self.log_directory.go_offline(error) from error
+        return count
+
+    def _delete_first(self, count: int) -> None:
+        gone, kept = self._list.segments[:count], self._list.segments[count:]
+        # First out of the list, so that nothing new is read from them; those who read already hold
+        # the open file.
+        self._list = SegmentList(kept)
+        self._raise_log_start(kept[0].base_offset)
+        renamed = [path for segment in gone for path in segment.mark_deleted()]
+        _LOGGER.info(
+            "log=%s deleted_segments=%d log_start_offset=%d",
+            self.path,
+            count,
+            self.log_start_offset,
+        )
+        self._remove_later(renamed, self.config.file_delete_delay_ms)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the batches that hold ``offset`` or later ones; the log then ends at ``offset``.
+
+        Blocks. For a log that must follow another one's course. Raises OffsetOutOfRange before the
+        log's start.
+        """
+        self._check_online()
+        if offset >= self.log_end_offset:
+            return
+        if offset < self.log_start_offset:
+            raise OffsetOutOfRange(
+                f"{self.topic_partition} cannot end at {offset}, it starts at "
+                f"{self.log_start_offset}"
+            )
+        try:
+            self._truncate(Offset(offset))
+        except OSError as error:
+            raise self.log_directory.go_offline(error) from error
+
+    def _truncate(self, offset: Offset) -> None:
+        index = self._list.index_for(offset)
+        kept, gone = self._list.segments[: index + 1], self._list.segments[index + 1 :]
+        for segment in gone:
+            for path in segment.mark_deleted():
+                self._files.remove(path)
+        last = kept[-1]
+        place = last.find(offset)
+        last.activate(self.config)
+        position = last.size_bytes if place is None else place.position
+        last.log_file.truncate(position)
+        last.size_bytes = position
+        restart_indexes(last, position)
+        self._list = SegmentList(kept)
+        self._active = last
+        self.log_end_offset = offset
+        self._durability.truncate(offset)
+        self.high_watermark = min(self.high_watermark, offset)
+        if self._epochs.truncate_from_end(offset):
+            self._epochs.write()
+        self._snapshots.load(self._states, kept, self.log_start_offset, offset, self._checks())
+        for file in last.sync_files():
+            file.sync()
+        self._files.sync_dir(self.path)
+
+    # --- housekeeping ----------------------------------------------------------------------------
+    def expire_producers(self, now_ms: int, expiration_ms: int) -> int:
+        """Forget producers that have written nothing for so long; returns how many."""
+        return self._states.expire(now_ms, expiration_ms)
+
+    def close(self) -> None:
+        """Flush and close, with a producer snapshot at the end. Blocks. OSError offline."""
+        self._check_online()
+        active = self._active
+        active.deactivate()
+        snapshot = self._snapshots.write(self._states, self.log_end_offset)
+        self._durability.add([*active.sync_files(), *snapshot], self.path)
+        self.flush()
+        for segment in self._list.segments:
+            segment.close()
+
+    def abandon(self) -> None:
+        """The partition is deleted, or its directory gone: nothing is written any more."""
+        deleted = LogStorageError(f"{self.topic_partition} was deleted")
+        self._error = deleted
+        self._flusher.fail(deleted)
+        for segment in self._list.segments:
+            segment.close()

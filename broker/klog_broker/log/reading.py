@@ -1,0 +1,209 @@
+"""Reads from a log: by offset, by timestamp. They change nothing."""
+
+from bisect import bisect_right
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import NamedTuple
+
+from klog_broker.log.errors import ColdRead, OffsetOutOfRange
+from klog_broker.log.leader_epochs import LeaderEpochs
+from klog_broker.log.results import (
+    EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+    TimestampOffset,
+)
+from klog_broker.log.segment import Segment
+from klog_broker.runtime.files import FileRegion
+from pyspark_klog.errors import InvariantViolation
+from pyspark_klog.ids import LeaderEpoch, Offset, TopicPartition
+from pyspark_klog.records.batch import BatchView
+from pyspark_klog.records.errors import RecordsError
+from pyspark_klog.records.layout import NO_LEADER_EPOCH
+from pyspark_klog.records.sets import entry_at
+
+
+class SegmentList:
+    """The segments, oldest first. Never changed in place: readers keep what they have."""
+
+    __slots__ = ("_bases", "segments")
+
+    def __init__(self, segments: tuple[Segment, ...]) -> None:
+        self.segments = segments
+        self._bases = [segment.base_offset for segment in segments]
+
+    def index_for(self, offset: int) -> int:
+        """The segment that holds the offset, if any does; 0 for one before the first."""
+        return max(bisect_right(self._bases, offset) - 1, 0)
+
+    def end_of(self, index: int, log_end_offset: int) -> int:
+        """Where the segment's offsets end."""
+        return self._bases[index + 1] if index + 1 < len(self._bases) else log_end_offset
+
+
+class LogView(NamedTuple):
+    """A log as a reader sees it at one moment."""
+
+    topic_partition: TopicPartition
+    segments: SegmentList
+    epochs: LeaderEpochs
+    log_start_offset: Offset
+    high_watermark: Offset
+    log_end_offset: Offset
+
+
+def read_region(
+    view: LogView,
+    offset: int,
+    max_bytes: int,
+    *,
+    end_offset: int,
+    min_one_batch: bool,
+    may_block: bool,
+) -> FileRegion | None:
+    """The batches from the one that holds ``offset`` on, in one segment, before ``end_offset``.
+
+    See PartitionLog.read, which this is.
+    """
+    if not view.log_start_offset <= offset <= view.log_end_offset:
+        raise OffsetOutOfRange(
+            f"offset {offset} of {view.topic_partition}: there are offsets "
+            f"{view.log_start_offset} to {view.log_end_offset}"
+        )
+    end_offset = min(end_offset, view.log_end_offset)
+    if offset >= end_offset:
+        return None
+    log = view.segments
+    for index in range(log.index_for(offset), len(log.segments)):
+        segment = log.segments[index]
+        try:
+            if not may_block:
+                segment.check_index_is_warm()
+            place = segment.find(offset, may_block=may_block)
+            if place is None:
+                continue
+            limit = segment.size_bytes
+            if end_offset < log.end_of(index, view.log_end_offset):
+                limit = _position_of_end(segment, end_offset, may_block=may_block)
+            wanted = max(max_bytes, place.size_bytes if min_one_batch else 0)
+            size = min(limit - place.position, wanted)
+            return segment.region(place.position, size, may_block=may_block) if size > 0 else None
+        except ColdRead:
+            size = max(max_bytes, 1)
+            raise ColdRead(partial(segment.warm, offset, size)) from None
+    return None
+
+
+def _position_of_end(segment: Segment, end_offset: int, *, may_block: bool) -> int:
+    """Where the first batch starts that is not wholly before ``end_offset``."""
+    place = segment.find(end_offset, may_block=may_block)
+    return segment.size_bytes if place is None else place.position
+
+
+# --- by timestamp --------------------------------------------------------------------------------
+def answer_timestamp(
+    view: LogView, timestamp_ms: int, *, may_block: bool
+) -> TimestampOffset | None:
+    """See PartitionLog.offset_for_timestamp, which this is."""
+    if timestamp_ms == LATEST_TIMESTAMP:
+        return TimestampOffset(-1, view.high_watermark, view.epochs.latest)
+    start = view.log_start_offset
+    if timestamp_ms in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
+        return TimestampOffset(-1, start, view.epochs.epoch_of(start))
+    if timestamp_ms in (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP):
+        return TimestampOffset(-1, Offset(-1), LeaderEpoch(NO_LEADER_EPOCH))
+    if timestamp_ms == MAX_TIMESTAMP:
+        found = find_max_timestamp(view.segments, start, may_block=may_block)
+    else:
+        found = find_timestamp(view.segments, timestamp_ms, start, may_block=may_block)
+    return None if found is None or found.offset >= view.high_watermark else found
+
+
+def find_timestamp(
+    log: SegmentList, timestamp_ms: int, log_start_offset: int, *, may_block: bool
+) -> TimestampOffset | None:
+    """The first record whose timestamp is not before ``timestamp_ms``."""
+    try:
+        for segment in log.segments:
+            if not may_block:
+                segment.check_time_index_is_warm()
+            if segment.max_timestamp.timestamp_ms < timestamp_ms:
+                continue
+            if not may_block:
+                segment.check_index_is_warm()
+            start = segment.time_index.view().lookup(timestamp_ms).offset
+            found = _find_from(
+                segment,
+                max(start, log_start_offset),
+                lambda largest_ms: largest_ms >= timestamp_ms,
+                log_start_offset,
+                may_block=may_block,
+            )
+            if found is not None:
+                return found
+    except ColdRead:
+        again = partial(find_timestamp, log, timestamp_ms, log_start_offset, may_block=True)
+        raise ColdRead(partial(_for_its_pages, again)) from None
+    return None
+
+
+def find_max_timestamp(
+    log: SegmentList, log_start_offset: int, *, may_block: bool
+) -> TimestampOffset | None:
+    """The first record that has the largest timestamp of all; None if none has one."""
+    try:
+        segment, largest_ms = None, -1
+        for candidate in log.segments:
+            if not may_block:
+                candidate.check_time_index_is_warm()
+            if candidate.max_timestamp.timestamp_ms > largest_ms:
+                segment, largest_ms = candidate, candidate.max_timestamp.timestamp_ms
+        if segment is None:
+            return None
+        if not may_block:
+            segment.check_index_is_warm()
+        return _find_from(
+            segment,
+            segment.max_timestamp.offset,
+            lambda timestamp_ms: timestamp_ms == largest_ms,
+            log_start_offset,
+            may_block=may_block,
+        )
+    except ColdRead:
+        again = partial(find_max_timestamp, log, log_start_offset, may_block=True)
+        raise ColdRead(partial(_for_its_pages, again)) from None
+
+
+def _find_from(
+    segment: Segment,
+    offset: int,
+    is_wanted: Callable[[int], bool],
+    log_start_offset: int,
+    *,
+    may_block: bool,
+) -> TimestampOffset | None:
+    """The first record with a wanted timestamp, in the batches from about ``offset`` on."""
+    position = segment.offset_index.view().lookup(offset).position
+    for place in segment.places(position, may_block=may_block):
+        largest_ms = segment.max_timestamp_at(place, may_block=may_block)
+        if place.last_offset < log_start_offset or not is_wanted(largest_ms):
+            continue
+        entry = entry_at(segment.look(place.position, place.size_bytes, may_block=may_block))
+        for record in entry.records():
+            if is_wanted(record.timestamp_ms) and record.offset >= log_start_offset:
+                is_batch = isinstance(entry, BatchView)
+                epoch = entry.partition_leader_epoch if is_batch else NO_LEADER_EPOCH
+                return TimestampOffset(
+                    record.timestamp_ms, Offset(record.offset), LeaderEpoch(epoch)
+                )
+    return None
+
+
+def _for_its_pages(search: Callable[[], object]) -> None:
+    """Do a search for the pages that it brings in. For helper threads; see Segment.warm."""
+    with suppress(ValueError, OSError, InvariantViolation, RecordsError):
+        search()

@@ -1,0 +1,296 @@
+"""Finding out what a segment holds: after a crash by checking every byte past the recovery point,
+after a clean stop by its headers alone.
+"""
+
+import logging
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import NamedTuple
+
+from klog_broker.log.checks import RecordChecks, header_row
+from klog_broker.log.digests import BatchRow, Digest
+from klog_broker.log.log_config import LogConfig
+from klog_broker.log.producer_state import (
+    MAX_SEQUENCE,
+    ProducerBatch,
+    ProducerHead,
+    ProducerStates,
+    WindowRefill,
+)
+from klog_broker.log.segment import Segment
+from pyspark_klog.errors import InvariantViolation
+from pyspark_klog.ids import Offset
+from pyspark_klog.records.layout import (
+    BATCH_HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    MAGIC_V2,
+    TIMESTAMP_TYPE_BIT,
+    UP_TO_MAGIC_BYTES,
+)
+from pyspark_klog.storage.indexes import MAX_RELATIVE_OFFSET, TimeIndexEntry
+
+_LOGGER = logging.getLogger(__name__)
+_CHUNK_BYTES = 4 << 20
+_REFILL_BLOCK_BYTES = 1 << 20
+
+
+class Recovered(NamedTuple):
+    """What is left of a segment."""
+
+    end_offset: Offset  # of the log, if this is its last segment
+    cut_bytes: int  # what was taken away at its end
+    epochs: list[tuple[int, int]]  # leader epochs that begin in it, with their start offsets
+
+
+def scan_segment(
+    segment: Segment, digest: Digest, checks: RecordChecks, *, check_crc: bool
+) -> Iterator[None]:
+    """Go through the segment from where the digest is, to the first byte that is no good batch.
+
+    A generator, so that the caller can take what has come up after each chunk.
+    """
+    end = segment.size_bytes
+    want = _CHUNK_BYTES
+    while digest.end_position < end and not digest.is_cut:
+        position = digest.end_position
+        chunk = segment.log_file.pread(min(want, end - position), position)
+        checks.scan_into(digest, chunk, position, check_crc=check_crc)
+        if digest.end_position > position:
+            want = _CHUNK_BYTES
+            yield
+            continue
+        # Either no batch begins here, or it is larger than the chunk.
+        if len(chunk) < LOG_OVERHEAD_BYTES:
+            return
+        size = LOG_OVERHEAD_BYTES + int.from_bytes(chunk[8:12], "big", signed=True)
+        if size <= len(chunk) or size > end - position:
+            return
+        want = size
+
+
+def header_rows(segment: Segment, position: int, end: int) -> Iterator[BatchRow]:
+    """The v2 batches that start in ``[position, end)``, by their headers alone.
+
+    ``position`` must be a batch's start. Raises InvariantViolation at what is no batch.
+    """
+    for place in segment.places(position, end):
+        header = segment.log_file.pread(BATCH_HEADER_BYTES, place.position)
+        if len(header) > UP_TO_MAGIC_BYTES and header[16] == MAGIC_V2:
+            yield header_row(header, 0)._replace(position=place.position)
+
+
+def producer_batch(row: BatchRow) -> tuple[ProducerHead, ProducerBatch] | None:
+    """A stored batch as its producer's state needs it; None if it has none."""
+    if row.producer_id < 0 or row.base_sequence < 0:
+        return None
+    last_sequence = (row.base_sequence + row.last_offset - row.base_offset) & MAX_SEQUENCE
+    head = ProducerHead(row.producer_id, row.producer_epoch, row.base_sequence, last_sequence)
+    append_time_ms = row.max_timestamp_ms if row.attributes & TIMESTAMP_TYPE_BIT else -1
+    return head, ProducerBatch(
+        row.base_sequence,
+        last_sequence,
+        Offset(row.base_offset),
+        Offset(row.last_offset),
+        row.max_timestamp_ms,
+        append_time_ms,
+    )
+
+
+# --- one segment ---------------------------------------------------------------------------------
+def recover_segment(
+    segment: Segment,
+    *,
+    recovery_point: int,
+    end_limit: int,
+    checks: RecordChecks,
+    latest_epoch: int,
+) -> Recovered:
+    """Check all batches from ``recovery_point`` on, cut at the first byte that is no good batch,
+    and make the index entries for them anew.
+
+    The segment must be activated. Its offsets lie before ``end_limit``: where the next one begins.
+    """
+    end_limit = min(end_limit, segment.base_offset + MAX_RELATIVE_OFFSET + 1)
+    start = _trusted_position(segment, recovery_point)
+    digest = restart_indexes(segment, start)
+    digest.end_limit = end_limit
+    digest.latest_epoch = latest_epoch
+    for place in segment.places(digest.last_indexed_position, start):
+        digest.end_offset = place.last_offset + 1
+    _index_all(segment, digest, checks, check_crc=True)
+    end_offset, end_position = Offset(digest.end_offset), digest.end_position
+    cut_bytes = segment.size_bytes - end_position
+    if cut_bytes:
+        # Zeros are what a preallocated file ends with.
+        is_damage = any(segment.log_file.pread(min(cut_bytes, 4096), end_position))
+        _LOGGER.log(
+            logging.WARNING if is_damage else logging.INFO,
+            "log=%s cut_at=%d cut_bytes=%d next_offset=%d",
+            segment.log_file.path,
+            end_position,
+            cut_bytes,
+            end_offset,
+        )
+        segment.log_file.truncate(end_position)
+        segment.size_bytes = end_position
+    return Recovered(end_offset, cut_bytes, digest.epochs)
+
+
+def _index_all(segment: Segment, digest: Digest, checks: RecordChecks, *, check_crc: bool) -> None:
+    """Scan from where the digest is, making index entries on the way."""
+    for _ in scan_segment(segment, digest, checks, check_crc=check_crc):
+        segment.add_index_rows(digest.take_index_rows())
+        # Not wanted here; taken so that they do not pile up.
+        digest.take_producer_rows()
+    segment.restore(
+        bytes_since_index_entry=digest.end_position - digest.last_indexed_position,
+        max_timestamp=TimeIndexEntry(digest.max_timestamp_ms, Offset(digest.max_timestamp_offset)),
+    )
+
+
+def _trusted_position(segment: Segment, recovery_point: int) -> int:
+    """Where the first batch that ends at or after the recovery point starts.
+
+    What lies before it was synced, its index entries too; if they cannot be followed all the same,
+    the segment is checked from its first byte. Behind it there may be anything.
+    """
+    if recovery_point <= segment.base_offset:
+        return 0
+    segment.offset_index.cut_to_position(segment.size_bytes)
+    position = segment.offset_index.view().lookup(recovery_point).position
+    end_offset = -1
+    with suppress(InvariantViolation):
+        for place in segment.places(position):
+            if place.last_offset >= recovery_point or place.base_offset < end_offset:
+                break
+            position, end_offset = place.position + place.size_bytes, place.last_offset + 1
+    return position if end_offset == recovery_point or end_offset < 0 else 0
+
+
+def restart_indexes(segment: Segment, position: int) -> Digest:
+    """Keep the index entries of batches before ``position``, a batch's start, and find out again
+    what they were made from: the digest goes on from there."""
+    segment.offset_index.cut_to_position(position)
+    entries = segment.offset_index.view()
+    last_indexed = entries[len(entries) - 1] if len(entries) else None
+    # An entry of the time index was made with one of the offset index; all else is not trusted.
+    time_end = last_indexed.offset + 1 if last_indexed is not None else segment.base_offset
+    segment.time_index.cut_to_offset(time_end if position else 0)
+    largest = segment.time_index.last
+    from_position = last_indexed.position if last_indexed is not None else 0
+    for place in segment.places(from_position, position):
+        timestamp_ms = segment.max_timestamp_at(place)
+        if timestamp_ms > largest.timestamp_ms:
+            largest = TimeIndexEntry(timestamp_ms, place.last_offset)
+    segment.restore(
+        bytes_since_index_entry=position - from_position,
+        max_timestamp=largest,
+    )
+    return Digest(
+        position=position,
+        end_offset=segment.base_offset,
+        index_interval_bytes=segment.index_interval_bytes,
+        last_indexed_position=from_position,
+        max_timestamp_ms=largest.timestamp_ms,
+        max_timestamp_offset=largest.offset,
+    )
+
+
+def _last_indexed_position(segment: Segment) -> int:
+    entries = segment.offset_index.view()
+    return entries[len(entries) - 1].position if len(entries) else 0
+
+
+def find_end(segment: Segment) -> Offset:
+    """The offset after the segment's last batch, by headers. InvariantViolation if they do not lead
+    to the file's end exactly."""
+    end_offset = segment.base_offset
+    for place in segment.places(_last_indexed_position(segment)):
+        end_offset = Offset(place.last_offset + 1)
+    return end_offset
+
+
+def are_indexes_sane(segment: Segment) -> bool:
+    """Whether the index files of a segment that was closed can be what was written then.
+
+    The segment knows its largest timestamp afterwards: retention need not ask a cold page for it.
+    """
+    if segment.lacks_index():
+        return False
+    offset_index, time_index = segment.offset_index, segment.time_index
+    if offset_index.misfit_bytes or time_index.misfit_bytes:
+        return False
+    if offset_index.entries:
+        view = offset_index.view()
+        last = view[len(view) - 1]
+        if last.offset <= segment.base_offset or not 0 < last.position < segment.size_bytes:
+            return False
+    if time_index.entries:
+        first, last_time = time_index.view()[0], time_index.last
+        if last_time.timestamp_ms < first.timestamp_ms or last_time.offset < segment.base_offset:
+            return False
+    return segment.max_timestamp.timestamp_ms >= -1
+
+
+def rebuild_indexes(segment: Segment, config: LogConfig, checks: RecordChecks) -> None:
+    """Make both index files anew from the log file, which is taken to be good. The segment is
+    active afterwards."""
+    segment.remove_indexes()
+    segment.activate(config)
+    _index_all(segment, restart_indexes(segment, 0), checks, check_crc=False)
+
+
+# --- producers -----------------------------------------------------------------------------------
+def refill_windows(
+    states: ProducerStates, segments: tuple[Segment, ...], log_start_offset: int
+) -> None:
+    """Find the batches before the snapshot that retries may still ask about, newest first.
+
+    A snapshot holds one batch of each producer; without the others a retry of an older one of the
+    five in flight would look like a gap.
+    """
+    refill = WindowRefill(states, log_start_offset)
+    for segment in reversed(segments):
+        if refill.is_complete:
+            return
+        if segment.base_offset >= states.end_offset:
+            continue
+        for start, end in _blocks_from_end(segment):
+            rows = header_rows(segment, start, end)
+            refill.add_block(pair for row in rows if (pair := producer_batch(row)) is not None)
+            if refill.is_complete:
+                return
+
+
+def _blocks_from_end(segment: Segment) -> Iterator[tuple[int, int]]:
+    """The segment in pieces that begin at batches, the last one first."""
+    end = segment.size_bytes
+    view = segment.offset_index.view()
+    for row in range(len(view) - 1, -1, -1):
+        if end - view[row].position >= _REFILL_BLOCK_BYTES:
+            yield view[row].position, end
+            end = view[row].position
+    yield 0, end
+
+
+def replay_producers(
+    states: ProducerStates, segments: tuple[Segment, ...], end_offset: int, checks: RecordChecks
+) -> None:
+    """Bring the states from their snapshot's offset to ``end_offset``."""
+    start = states.end_offset
+    for index, segment in enumerate(segments):
+        if index + 1 < len(segments) and segments[index + 1].base_offset <= start:
+            continue
+        place = segment.find(start) if start > segment.base_offset else None
+        if start > segment.base_offset and place is None:
+            continue
+        position = place.position if place is not None else 0
+        seen_ms = segment.log_file.modified_ms()
+        digest = Digest(position=position, end_offset=0, end_limit=end_offset)
+        for _ in scan_segment(segment, digest, checks, check_crc=False):
+            for row in digest.take_producer_rows():
+                pair = producer_batch(row)
+                if pair is not None and row.base_offset >= start:
+                    head, batch = pair
+                    states.apply(head.producer_id, head.producer_epoch, batch, seen_ms)
+    states.end_offset = Offset(end_offset)

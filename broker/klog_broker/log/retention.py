@@ -1,0 +1,88 @@
+"""Which segments may go: pure functions of what the segments are.
+
+A policy sees the segments from the oldest on and says how many of them, from there, it lets go.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from klog_broker.log.log_config import LogConfig
+
+
+class SegmentFacts(NamedTuple):
+    """A segment, as far as retention is concerned."""
+
+    base_offset: int
+    end_offset: int  # the next segment's base offset; for the last one the log's end
+    size_bytes: int
+    largest_timestamp_ms: int
+
+
+class LogFacts(NamedTuple):
+    """The log, as far as retention is concerned."""
+
+    segments: Sequence[SegmentFacts]
+    log_start_offset: int
+    high_watermark: int
+    now_ms: int
+    config: LogConfig
+
+
+RetentionPolicy = Callable[[LogFacts], int]
+
+
+def by_log_start(log: LogFacts) -> int:
+    """Segments that end at or before the log's start (DeleteRecords). Never the last one."""
+    return _leading(
+        log, lambda segment: segment.end_offset <= log.log_start_offset, spare_last=True
+    )
+
+
+def by_time(log: LogFacts) -> int:
+    """Segments whose largest timestamp is older than retention.ms."""
+    retention_ms = log.config.retention_ms
+    if retention_ms < 0:
+        return 0
+    return _leading(log, lambda segment: log.now_ms - segment.largest_timestamp_ms > retention_ms)
+
+
+def by_size(log: LogFacts) -> int:
+    """Segments without which the log still has retention.bytes."""
+    if log.config.retention_bytes < 0:
+        return 0
+    surplus = sum(segment.size_bytes for segment in log.segments) - log.config.retention_bytes
+    count = 0
+    for segment in log.segments:
+        surplus -= segment.size_bytes
+        if surplus < 0 or not _may_go(log, segment):
+            break
+        count += 1
+    return count
+
+
+DELETE_POLICIES: tuple[RetentionPolicy, ...] = (by_time, by_size, by_log_start)
+KEEP_POLICIES: tuple[RetentionPolicy, ...] = (by_log_start,)
+
+
+def deletable_segments(log: LogFacts) -> int:
+    """How many segments, from the oldest on, may go. With cleanup.policy=compact alone time and
+    size do not count."""
+    policies = DELETE_POLICIES if log.config.delete else KEEP_POLICIES
+    return max(policy(log) for policy in policies)
+
+
+def _may_go(log: LogFacts, segment: SegmentFacts) -> bool:
+    # What is not committed stays, and so does an empty last segment: there is nothing in it.
+    return segment.end_offset <= log.high_watermark and segment.size_bytes > 0
+
+
+def _leading(
+    log: LogFacts, is_due: Callable[[SegmentFacts], bool], *, spare_last: bool = False
+) -> int:
+    candidates = log.segments[:-1] if spare_last else log.segments
+    count = 0
+    for segment in candidates:
+        if not is_due(segment) or not _may_go(log, segment):
+            break
+        count += 1
+    return count

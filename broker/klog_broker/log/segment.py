@@ -1,0 +1,472 @@
+"""One segment: a .log file of batches and its two indexes.
+
+A segment knows bytes and positions; what may be appended, and what readers may see, is the
+partition log's business.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from struct import Struct
+from typing import NamedTuple
+
+from klog_broker.log.digests import IndexRow
+from klog_broker.log.errors import ColdRead, ShortWrite
+from klog_broker.log.index_files import OffsetIndexFile, TimeIndexFile
+from klog_broker.log.log_config import INT64_MAX, INT64_MIN, LogConfig
+from klog_broker.log.planned import AppendRoom, PlannedAppend
+from klog_broker.runtime.files import File, FileRegion, Files
+from pyspark_klog.errors import InvariantViolation
+from pyspark_klog.ids import Offset
+from pyspark_klog.records.layout import (
+    BATCH_HEADER_BYTES,
+    LEGACY_TIMESTAMP_AT,
+    LOG_OVERHEAD_BYTES,
+    MAGIC_AT,
+    MAGIC_V2,
+    MAX_TIMESTAMP_AT,
+    UP_TO_MAGIC_BYTES,
+)
+from pyspark_klog.storage.indexes import MAX_RELATIVE_OFFSET, TimeIndexEntry
+from pyspark_klog.storage.names import DELETED_SUFFIX, Suffix, segment_file_name
+
+# base offset, length, leader epoch, magic, CRC, attributes, last offset delta: the start of a v2
+# batch up to what tells where it ends.
+_BATCH_START = Struct(">qiibIhi")
+_LOOK_BYTES = 8192
+# Where the newest batches of the active segment begin: readers at the log's end ask for just these.
+_REMEMBERED_POSITIONS = 256
+
+
+class BatchPlace(NamedTuple):
+    """A stored batch (or older message) by its header's start."""
+
+    position: int
+    size_bytes: int
+    base_offset: Offset  # of an older wrapper: its last offset, as is last_offset
+    last_offset: Offset
+
+
+class AppendedBatch(NamedTuple):
+    """What the indexes need to know of a batch that has been written."""
+
+    size_bytes: int
+    base_offset: Offset
+    last_offset: Offset
+    max_timestamp_ms: int
+
+
+class Segment:
+    """Segment ``base_offset`` of the directory. Made by :meth:`create` or :meth:`open`."""
+
+    def __init__(
+        self, files: Files, directory: Path, base_offset: int, log_file: File, size_bytes: int
+    ) -> None:
+        self.files = files
+        self.directory = directory
+        self.base_offset = Offset(base_offset)
+        self.log_file = log_file
+        self.size_bytes = size_bytes
+        self.is_active = False
+        self.created_ms = 0
+        # The first batch's largest timestamp: what time to roll is reckoned from. None: not known.
+        self.rolling_timestamp_ms: int | None = None
+        self.index_interval_bytes = 0
+        self._bytes_since_index_entry = 0
+        # The largest timestamp, and the last offset of its batch. None: as the time index ends.
+        self._max_timestamp: TimeIndexEntry | None = None
+        self._positions: dict[int, int] = {}
+        self._offset_index: OffsetIndexFile | None = None
+        self._time_index: TimeIndexFile | None = None
+
+    def __repr__(self) -> str:
+        return f"Segment({self.base_offset}, size_bytes={self.size_bytes}, active={self.is_active})"
+
+    # --- coming and going ------------------------------------------------------------------------
+    @classmethod
+    def create(
+        cls, files: Files, directory: Path, base_offset: int, config: LogConfig, now_ms: int
+    ) -> "Segment":
+        """A new, empty, active segment. Its names are durable once the directory is synced."""
+        path = directory / segment_file_name(base_offset, Suffix.LOG)
+        for suffix in (Suffix.OFFSET_INDEX, Suffix.TIME_INDEX):
+            files.remove(directory / segment_file_name(base_offset, suffix))
+        log_file = files.open(path, create=True)
+        log_file.truncate(0)
+        segment = cls(files, directory, base_offset, log_file, 0)
+        segment.created_ms = now_ms
+        segment.activate(config)
+        return segment
+
+    @classmethod
+    def open(cls, files: Files, directory: Path, base_offset: int) -> "Segment":
+        """An existing segment, not active; its indexes are opened when they are needed."""
+        log_file = files.open(directory / segment_file_name(base_offset, Suffix.LOG))
+        segment = cls(files, directory, base_offset, log_file, log_file.size())
+        segment.created_ms = log_file.modified_ms()
+        return segment
+
+    @staticmethod
+    def remove_files(files: Files, directory: Path, base_offset: int) -> None:
+        """Take back a :meth:`create` that failed."""
+        for suffix in (Suffix.LOG, Suffix.OFFSET_INDEX, Suffix.TIME_INDEX):
+            files.remove(directory / segment_file_name(base_offset, suffix))
+
+    def activate(self, config: LogConfig) -> None:
+        """Make it the one that is appended to: preallocate."""
+        self._close_indexes()
+        self.index_interval_bytes = config.index_interval_bytes
+        self._offset_index = OffsetIndexFile(
+            self.files,
+            self._path(Suffix.OFFSET_INDEX),
+            self.base_offset,
+            config.segment_index_bytes,
+        )
+        self._time_index = TimeIndexFile(
+            self.files, self._path(Suffix.TIME_INDEX), self.base_offset, config.segment_index_bytes
+        )
+        if config.preallocate:
+            self.log_file.truncate(max(config.segment_bytes, self.size_bytes))
+        self.is_active = True
+
+    def deactivate(self) -> None:
+        """On roll and close: the time index gets its final entry, what was preallocated goes."""
+        self.time_index.maybe_append(*self.max_timestamp)
+        self.offset_index.trim()
+        self.time_index.trim()
+        if self.log_file.size() != self.size_bytes:
+            self.log_file.truncate(self.size_bytes)
+        self._positions.clear()
+        self.is_active = False
+
+    def close(self) -> None:
+        """Readers that hold a region keep the log file; everything else is given back."""
+        self._close_indexes()
+        self._positions.clear()
+
+    def _close_indexes(self) -> None:
+        for index in (self._offset_index, self._time_index):
+            if index is not None:
+                index.close()
+        self._offset_index = self._time_index = None
+
+    def mark_deleted(self) -> list[Path]:
+        """Rename the files to .deleted; returns the new names, to be removed later."""
+        self.close()
+        renamed = []
+        for suffix in (
+            Suffix.LOG,
+            Suffix.OFFSET_INDEX,
+            Suffix.TIME_INDEX,
+            Suffix.TRANSACTION_INDEX,
+            Suffix.PRODUCER_SNAPSHOT,
+        ):
+            path = self._path(suffix)
+            if self.files.exists(path):
+                new = path.with_name(path.name + DELETED_SUFFIX)
+                self.files.rename(path, new)
+                renamed.append(new)
+        return renamed
+
+    def _path(self, suffix: Suffix) -> Path:
+        return self.directory / segment_file_name(self.base_offset, suffix)
+
+    # --- the indexes -----------------------------------------------------------------------------
+    @property
+    def offset_index(self) -> OffsetIndexFile:
+        if self._offset_index is None:
+            path = self._path(Suffix.OFFSET_INDEX)
+            self._offset_index = OffsetIndexFile(self.files, path, self.base_offset)
+        return self._offset_index
+
+    @property
+    def time_index(self) -> TimeIndexFile:
+        if self._time_index is None:
+            path = self._path(Suffix.TIME_INDEX)
+            self._time_index = TimeIndexFile(self.files, path, self.base_offset)
+        return self._time_index
+
+    @property
+    def max_timestamp(self) -> TimeIndexEntry:
+        """The largest timestamp in the segment and the last offset of the first batch that has it;
+        (-1, base offset) if there is none."""
+        if self._max_timestamp is None:
+            self._max_timestamp = self.time_index.last
+        return self._max_timestamp
+
+    @property
+    def retention_timestamp_ms(self) -> int:
+        """What retention by time goes by: the largest timestamp, else the last write."""
+        largest_ms = self.max_timestamp.timestamp_ms
+        return largest_ms if largest_ms >= 0 else self.log_file.modified_ms()
+
+    def sync_files(self) -> list[File]:
+        """What has to be synced so that log and indexes are durable as they are now."""
+        return [self.log_file, self.offset_index.file, self.time_index.file]
+
+    # --- appending -------------------------------------------------------------------------------
+    def should_roll(
+        self,
+        config: LogConfig,
+        *,
+        size_bytes: int,
+        max_timestamp_ms: int,
+        last_offset: int,
+        now_ms: int,
+        jitter_ms: int,
+    ) -> bool:
+        """Whether an append of ``size_bytes`` up to ``last_offset`` needs a new segment."""
+        if self.size_bytes == 0:
+            return False
+        if (
+            self.size_bytes > config.segment_bytes - size_bytes
+            or last_offset - self.base_offset > MAX_RELATIVE_OFFSET
+            or self.offset_index.is_full
+            or self.time_index.is_full
+        ):
+            return True
+        return self.waited_ms(max_timestamp_ms, now_ms) > config.segment_ms - jitter_ms
+
+    def waited_ms(self, max_timestamp_ms: int, now_ms: int) -> int:
+        """How long the segment has been open: by timestamps if its first batch has one."""
+        first_ms = self._first_timestamp_ms()
+        return max_timestamp_ms - first_ms if first_ms >= 0 else now_ms - self.created_ms
+
+    def _first_timestamp_ms(self) -> int:
+        if self.rolling_timestamp_ms is None:
+            first = next(self.places(), None)
+            self.rolling_timestamp_ms = -1 if first is None else self.max_timestamp_at(first)
+        return self.rolling_timestamp_ms
+
+    def append_room(self, config: LogConfig, *, now_ms: int, jitter_ms: int) -> AppendRoom | None:
+        """What a plan may append so that :meth:`should_roll` says no, again and again; None if the
+        segment is to be rolled now."""
+        longest_ms = config.segment_ms - jitter_ms
+        is_old = now_ms - self.created_ms > longest_ms
+        untimed_limit_ms = INT64_MIN if is_old else INT64_MAX
+        timestamp_limit_ms = INT64_MAX
+        if self.size_bytes:
+            first_ms = self._first_timestamp_ms()
+            if first_ms >= 0:
+                timestamp_limit_ms = min(first_ms + longest_ms, INT64_MAX)
+            elif is_old:
+                return None
+        return AppendRoom(
+            self.size_bytes,
+            config.segment_bytes,
+            min(self.base_offset + MAX_RELATIVE_OFFSET, INT64_MAX),
+            timestamp_limit_ms,
+            longest_ms,
+            untimed_limit_ms,
+            self._bytes_since_index_entry,
+            self.index_interval_bytes,
+            min(self.offset_index.free_rows, self.time_index.free_rows),
+            *self.max_timestamp,
+        )
+
+    def reserve_index_rows(self, rows: int = 1) -> None:
+        """Take room on the disk for the next entries: OSError here, never a fault later."""
+        self.offset_index.reserve(rows)
+        self.time_index.reserve(rows)
+
+    def write(self, data: bytes | bytearray | memoryview, index_rows: int = 1) -> None:
+        """Write behind the last byte, without effect until :meth:`commit`.
+
+        OSError if not all could be written; then :meth:`cut_back` must be called.
+        """
+        self.reserve_index_rows(index_rows)
+        written = self.log_file.pwrite(data, self.size_bytes)
+        if written != len(data):
+            raise ShortWrite(written, len(data))
+
+    def cut_back(self) -> None:
+        """Take away what a failed :meth:`write` left behind the last committed byte."""
+        self.log_file.truncate(self.size_bytes)
+
+    def commit(self, batches: Iterable[AppendedBatch]) -> None:
+        """What was written counts from now on: size and index entries, as in Kafka 4.3."""
+        position = self.size_bytes
+        positions = self._positions
+        for size_bytes, base_offset, last_offset, max_timestamp_ms in batches:
+            if position == 0:
+                self.rolling_timestamp_ms = max_timestamp_ms
+            if max_timestamp_ms > self.max_timestamp.timestamp_ms:
+                self._max_timestamp = TimeIndexEntry(max_timestamp_ms, last_offset)
+            if self._bytes_since_index_entry > self.index_interval_bytes:
+                self._add_index_entries(last_offset, position)
+            positions[base_offset] = position
+            self._bytes_since_index_entry += size_bytes
+            position += size_bytes
+        while len(positions) > _REMEMBERED_POSITIONS:
+            del positions[next(iter(positions))]
+        self.size_bytes = position
+
+    def commit_planned(self, planned: PlannedAppend) -> None:
+        """As :meth:`commit`, for batches whose index entries the plan has made."""
+        if self.size_bytes == 0:
+            self.rolling_timestamp_ms = planned.first_timestamp_ms
+        positions = self._positions
+        positions[planned.first_offset] = self.size_bytes
+        while len(positions) > _REMEMBERED_POSITIONS:
+            del positions[next(iter(positions))]
+        offset_index, time_index = self.offset_index, self.time_index
+        for last_offset, position, max_timestamp_ms, max_timestamp_offset in planned.index_entries:
+            offset_index.append(last_offset, position)
+            time_index.maybe_append(max_timestamp_ms, max_timestamp_offset)
+        self._bytes_since_index_entry = planned.bytes_since_index_entry
+        self._max_timestamp = TimeIndexEntry(
+            planned.max_timestamp_ms, Offset(planned.max_timestamp_offset)
+        )
+        self.size_bytes += planned.size_bytes
+
+    def _add_index_entries(self, last_offset: int, position: int) -> None:
+        if not self.offset_index.is_full:
+            self.offset_index.append(last_offset, position)
+        self.time_index.maybe_append(*self.max_timestamp)
+        self._bytes_since_index_entry = 0
+
+    # --- recovery --------------------------------------------------------------------------------
+    def resume(self, config: LogConfig) -> None:
+        """Go on appending to a segment that was closed properly; nothing if it is active."""
+        if self.is_active:
+            return
+        self.activate(config)
+        rows = self.offset_index.view()
+        last_position = rows[len(rows) - 1].position if len(rows) else 0
+        self.restore(
+            bytes_since_index_entry=self.size_bytes - last_position,
+            max_timestamp=self.time_index.last,
+        )
+
+    def restore(self, *, bytes_since_index_entry: int, max_timestamp: TimeIndexEntry) -> None:
+        """Recovery's word on what the index entries so far were made from."""
+        self._bytes_since_index_entry = bytes_since_index_entry
+        self._max_timestamp = max_timestamp
+        self._positions.clear()
+        self.rolling_timestamp_ms = None
+
+    def add_index_rows(self, rows: Iterable[IndexRow]) -> None:
+        """Make index entries for batches that are in the file, as :meth:`commit` would have."""
+        for last_offset, position, timestamp_ms, timestamp_offset in rows:
+            self._max_timestamp = TimeIndexEntry(timestamp_ms, Offset(timestamp_offset))
+            self.reserve_index_rows()
+            self._add_index_entries(last_offset, position)
+
+    def max_timestamp_at(self, place: BatchPlace, *, may_block: bool = True) -> int:
+        """The largest timestamp of the batch, by its header; -1 if the format has none."""
+        size_bytes = min(BATCH_HEADER_BYTES, place.size_bytes)
+        header = self.look(place.position, size_bytes, may_block=may_block)
+        magic = header[MAGIC_AT]
+        if magic == 0:
+            return -1
+        at = MAX_TIMESTAMP_AT if magic == MAGIC_V2 else LEGACY_TIMESTAMP_AT
+        return int.from_bytes(header[at : at + 8], "big", signed=True)
+
+    def lacks_index(self) -> bool:
+        """Whether an index file is missing."""
+        return not all(
+            self.files.exists(self._path(suffix))
+            for suffix in (Suffix.OFFSET_INDEX, Suffix.TIME_INDEX)
+        )
+
+    def remove_indexes(self) -> None:
+        """They are to be made anew."""
+        self._close_indexes()
+        for suffix in (Suffix.OFFSET_INDEX, Suffix.TIME_INDEX):
+            self.files.remove(self._path(suffix))
+
+    # --- looking up ------------------------------------------------------------------------------
+    def look(self, position: int, size: int, *, may_block: bool = True) -> bytes:
+        """Bytes of the log; ColdRead if they are not in memory and it may not block."""
+        size = min(size, self.size_bytes - position)
+        if may_block:
+            return self.log_file.pread(size, position)
+        data = self.log_file.pread_now(size, position)
+        if data is None:
+            raise ColdRead(partial(self.log_file.read_ahead, position, size))
+        return data
+
+    def places(
+        self, position: int = 0, stop: int | None = None, *, may_block: bool = True
+    ) -> Iterator[BatchPlace]:
+        """Walk the headers from the batch that starts at ``position``, of those that start before
+        ``stop``. InvariantViolation at what can be none."""
+        end = self.size_bytes
+        stop = end if stop is None else stop
+        window_at, window = position, b""
+        while position < stop:
+            at = position - window_at
+            if at + _BATCH_START.size > len(window):
+                window = self.look(position, _LOOK_BYTES, may_block=may_block)
+                window_at, at = position, 0
+            seen = len(window) - at
+            if seen < _BATCH_START.size and (
+                seen < UP_TO_MAGIC_BYTES or window[at + MAGIC_AT] == MAGIC_V2
+            ):
+                raise InvariantViolation(f"{self.log_file.path}: no batch at byte {position}")
+            if window[at + MAGIC_AT] == MAGIC_V2:
+                base_offset, length, _, _, _, _, delta = _BATCH_START.unpack_from(window, at)
+            else:
+                base_offset = int.from_bytes(window[at : at + 8], "big", signed=True)
+                length = int.from_bytes(window[at + 8 : at + 12], "big", signed=True)
+                delta = 0
+            size_bytes = LOG_OVERHEAD_BYTES + length
+            if not LOG_OVERHEAD_BYTES < size_bytes <= end - position:
+                raise InvariantViolation(
+                    f"{self.log_file.path}: the batch at byte {position} has {size_bytes} bytes, "
+                    f"{end - position} are left; stop the broker and remove the clean shutdown "
+                    f"marker to have the log checked"
+                )
+            yield BatchPlace(position, size_bytes, base_offset, base_offset + delta)
+            position += size_bytes
+
+    def find(self, offset: int, *, may_block: bool = True) -> BatchPlace | None:
+        """The first batch that ends at or after ``offset``; None if all end before it."""
+        start = self._positions.get(offset)
+        if start is None:
+            start = self.offset_index.view().lookup(offset).position
+        for place in self.places(start, may_block=may_block):
+            if place.last_offset >= offset:
+                return place
+        return None
+
+    def region(self, position: int, size: int, *, may_block: bool = True) -> FileRegion:
+        """The bytes for a reader; ColdRead if one of their ends is not in memory."""
+        if not may_block and not self.log_file.is_warm(position, size):
+            raise ColdRead(partial(self.log_file.read_ahead, position, size))
+        return FileRegion(self.log_file, position, size)
+
+    def check_index_is_warm(self) -> None:
+        """Raise ColdRead if a look-up is likely to wait for pages of the offset index.
+
+        The active segment's pages were written not long ago; of the others the ends and the middle
+        are probed, where every binary search begins.
+        """
+        if not self.is_active:
+            file, size = self.offset_index.file, self.offset_index.entries * 8
+            if not (file.is_warm(0, size) and file.is_warm(size // 2, min(size, 1))):
+                raise ColdRead(partial(file.read_ahead, 0, size))
+
+    def check_time_index_is_warm(self) -> None:
+        """Raise ColdRead if the segment's largest timestamp would have to be read from the disk."""
+        if self._max_timestamp is None:
+            file, size = self.time_index.file, self.time_index.entries * 12
+            if not file.is_warm(0, size):
+                raise ColdRead(partial(file.read_ahead, 0, size))
+
+    def warm(self, offset: int, max_bytes: int) -> None:
+        """Bring in what a read from ``offset`` needs. Blocks; for helper threads.
+
+        The loop may close or delete the segment meanwhile; what comes of that is of no account,
+        since whoever asked for the read asks again.
+        """
+        with suppress(ValueError, OSError, InvariantViolation):
+            index = self.files.open(self._path(Suffix.OFFSET_INDEX), writable=False)
+            index.read_ahead(0, index.size())
+            position = self.offset_index.view().lookup(offset).position
+            for place in self.places(position):
+                if place.last_offset >= offset:
+                    position = place.position
+                    break
+            self.log_file.read_ahead(position, max(max_bytes, 1))

@@ -1,0 +1,43 @@
+"""Time as a parameter: what wants to know it is given a Clock, or the time itself."""
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Two clocks: the wall's, for what is stored, and one that never goes back, for waiting."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970-01-01 UTC; may jump either way."""
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds since some moment; never goes back."""
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
+
+class ManualClock:
+    """A clock that stands still until it is moved: for tests and the simulation."""
+
+    def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
+        self._now_ms = now_ms
+
+    def now_ms(self) -> int:
+        return self._now_ms
+
+    def monotonic_ms(self) -> int:
+        return self._now_ms
+
+    def advance(self, by_ms: int) -> None:
+        """Move both clocks on."""
+        if by_ms < 0:
+            raise ValueError(f"a clock cannot be advanced by {by_ms} ms")
+        self._now_ms += by_ms

@@ -1,0 +1,88 @@
+"""Threads for the calls that block: fsync, read-ahead of cold pages, deleting of files.
+
+What runs there is system calls that release the GIL, never Python work: one CPU-bound Python thread
+beside the loop starves it. Their outcome comes back to the loop's thread through its queue.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from klog_broker.runtime.loop import Loop
+
+T = TypeVar("T")
+
+
+class Helpers(Protocol):
+    """Runs blocking work beside the loop. A simulation runs it in the loop, when its seed says."""
+
+    def submit(
+        self, work: Callable[[], T], on_done: Callable[[T | None, BaseException | None], None]
+    ) -> None:
+        """Runs ``work`` in a helper, then ``on_done(result, error)`` in the loop's thread.
+
+        An error means that there is no result. Works are begun in order.
+        """
+
+    def close(self) -> None:
+        """Lets what was submitted finish, then ends the threads. Blocks.
+
+        What is submitted later is dropped: the broker stops, as it might at any other moment.
+        """
+
+
+class HelperThreads:
+    """A few threads, started when first needed and at most ``threads``."""
+
+    def __init__(self, loop: Loop, threads: int, name: str) -> None:
+        self._loop = loop
+        self._limit = threads
+        self._name = name
+        self._threads: list[threading.Thread] = []
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._changed = threading.Condition()
+        self._idle = 0
+        self._closed = False
+
+    def submit(
+        self, work: Callable[[], T], on_done: Callable[[T | None, BaseException | None], None]
+    ) -> None:
+        def run() -> None:
+            result: T | None = None
+            error: BaseException | None = None
+            try:
+                result = work()
+            except BaseException as raised:  # it belongs to whoever submitted, not to the thread
+                error = raised
+            self._loop.post(lambda: on_done(result, error))
+
+        with self._changed:
+            if self._closed:
+                return
+            self._waiting.append(run)
+            if self._idle < len(self._waiting) and len(self._threads) < self._limit:
+                name = f"{self._name}-{len(self._threads)}"
+                thread = threading.Thread(target=self._work, name=name, daemon=True)
+                self._threads.append(thread)
+                thread.start()
+            self._changed.notify()
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join()
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                self._idle += 1
+                while not self._waiting and not self._closed:
+                    self._changed.wait()
+                self._idle -= 1
+                if not self._waiting:
+                    return
+                run = self._waiting.popleft()
+            run()

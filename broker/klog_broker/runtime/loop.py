@@ -1,0 +1,152 @@
+"""The broker's event loop: one thread, in turns of two phases.
+
+A turn: wait for ready descriptors; run what threads posted, what was called soon and the timers
+that are due; then let every ready descriptor's callback receive and parse (``call_at_append`` and
+``call_at_send`` collect what that leads to); then the appends; then the sends. Appends of all ready
+connections so become one write per partition, and replies of one turn one send per connection.
+``call_at_turn_end`` is for what gives the turn's buffers back.
+
+All methods belong to the loop's thread except ``post`` and ``stop``. An exception out of a callback
+ends ``run``: handlers catch what a request can cause, so it is a bug, and the process ends.
+"""
+
+from collections import deque
+from collections.abc import Callable
+
+from klog_broker.runtime.clock import Clock
+from klog_broker.runtime.poller import Poller
+from klog_broker.runtime.wheel import Timer, TimingWheel
+
+Callback = Callable[[], None]
+ReadyCallback = Callable[[int], None]
+
+
+class Loop:
+    """Callbacks by phase, timers, ready descriptors and posts from other threads."""
+
+    def __init__(self, clock: Clock, poller: Poller) -> None:
+        self.clock = clock
+        self._poller = poller
+        self._now_ms = clock.monotonic_ms()
+        self._wheel = TimingWheel(self._now_ms)
+        self._ready_callbacks: dict[int, ReadyCallback] = {}
+        self._posted: deque[Callback] = deque()
+        self._soon: deque[Callback] = deque()
+        self._appends: deque[Callback] = deque()
+        self._sends: deque[Callback] = deque()
+        self._turn_ends: deque[Callback] = deque()
+        self._stopping = False
+        self.turn = 0
+        """The number of the turn that runs: a share for each turn is reckoned by it."""
+
+    # -- time ---------------------------------------------------------------------------------
+
+    def now_ms(self) -> int:
+        """Monotonic time as it was when this turn began; all of a turn happens at one time."""
+        return self._now_ms
+
+    def call_later(self, delay_ms: int, action: Callback) -> Timer:
+        """Runs ``action`` once, ``delay_ms`` after this turn's time; ``Timer.cancel`` drops it."""
+        return self._wheel.start(self._now_ms + delay_ms, action)
+
+    def call_at(self, deadline_ms: int, action: Callback) -> Timer:
+        """Runs ``action`` once, in the first turn at or after ``deadline_ms`` (``now_ms`` time)."""
+        return self._wheel.start(deadline_ms, action)
+
+    # -- callbacks ----------------------------------------------------------------------------
+
+    def call_soon(self, action: Callback) -> None:
+        """Runs ``action`` at the beginning of the next turn, which then does not sleep."""
+        self._soon.append(action)
+
+    def call_at_append(self, action: Callback) -> None:
+        """Runs ``action`` when this turn's receiving is over, before anything is sent.
+
+        Called within the append phase it still runs in this turn's.
+        """
+        self._appends.append(action)
+
+    def call_at_send(self, action: Callback) -> None:
+        """Runs ``action`` in this turn's last phase. Called within that phase, it still runs."""
+        self._sends.append(action)
+
+    def call_at_turn_end(self, action: Callback) -> None:
+        """Runs ``action`` when appends and sends of this turn are over. It must not add any."""
+        self._turn_ends.append(action)
+
+    def post(self, action: Callback) -> None:
+        """From any thread: runs ``action`` in the loop's thread, in order of posting."""
+        self._posted.append(action)
+        self._poller.wake()
+
+    # -- descriptors --------------------------------------------------------------------------
+
+    def register(self, fd: int, interest: int, callback: ReadyCallback) -> None:
+        """Calls ``callback(what is ready)`` in each turn in which ``fd`` is ready."""
+        self._poller.register(fd, interest)
+        self._ready_callbacks[fd] = callback
+
+    def modify(self, fd: int, interest: int) -> None:
+        """Changes the interest of a registered descriptor."""
+        self._poller.modify(fd, interest)
+
+    def unregister(self, fd: int) -> None:
+        """Ends the callbacks, also one that this turn still had to make."""
+        del self._ready_callbacks[fd]
+        self._poller.unregister(fd)
+
+    # -- turns --------------------------------------------------------------------------------
+
+    def run_turn(self, timeout_ms: int | None = None) -> None:
+        """One turn. It sleeps ``timeout_ms`` at most (None: until there is something to do)."""
+        ready = self._poller.poll(self._time_to_sleep_ms(timeout_ms))
+        self._now_ms = max(self._now_ms, self.clock.monotonic_ms())
+        self.turn += 1
+        for timer in self._wheel.advance(self._now_ms):
+            timer.action()
+        # Only what is there now: what these callbacks add waits for the next turn.
+        for queue in (self._posted, self._soon):
+            for _ in range(len(queue)):
+                queue.popleft()()
+        for fd, events in ready:
+            callback = self._ready_callbacks.get(fd)
+            if callback is not None:
+                callback(events)
+        # An append can lead to a reply, and a reply can let a connection parse on and append
+        # again: the phases take turns until both are empty, with sends always after appends.
+        while self._appends or self._sends:
+            while self._appends:
+                self._appends.popleft()()
+            if self._sends:
+                self._sends.popleft()()
+        while self._turn_ends:
+            self._turn_ends.popleft()()
+
+    def run(self) -> None:
+        """Turns until ``stop``."""
+        while not self._stopping:
+            self.run_turn()
+
+    def stop(self) -> None:
+        """Lets ``run`` return at the end of its turn. From any thread or signal handler."""
+        self._stopping = True
+        self._poller.wake()
+
+    def close(self) -> None:
+        """Frees the poller. The descriptors that are still registered stay open."""
+        self._poller.close()
+
+    def next_wake_ms(self) -> int | None:
+        """When a turn would have something to do without any event: for a simulation's clock."""
+        if self._soon or self._posted:
+            return self._now_ms
+        return self._wheel.next_deadline_ms()
+
+    def _time_to_sleep_ms(self, timeout_ms: int | None) -> int | None:
+        if self._soon or self._posted or self._stopping:
+            return 0
+        deadline_ms = self._wheel.next_deadline_ms()
+        if deadline_ms is None:
+            return timeout_ms
+        left_ms = max(0, deadline_ms - self.clock.monotonic_ms())
+        return left_ms if timeout_ms is None else min(left_ms, timeout_ms)

@@ -1,0 +1,166 @@
+"""Which sockets are ready: the one call in which the loop sleeps.
+
+A parameter of the loop: epoll on Linux, ``selectors.DefaultSelector`` elsewhere, and a router of
+simulated connections in tests. Level-triggered: what is not consumed is reported again.
+"""
+
+import contextlib
+import os
+import select
+import selectors
+import socket
+import sys
+from typing import Protocol
+
+READABLE = 1
+WRITABLE = 2
+BROKEN = 4
+"""Reported, never asked for: the peer is gone in both directions, or an error is pending."""
+
+
+class Poller(Protocol):
+    """Registered descriptors with their interest, a bit set of READABLE and WRITABLE."""
+
+    def register(self, fd: int, interest: int) -> None:
+        """Starts to watch ``fd``. An interest of 0 is allowed: only BROKEN is reported then."""
+
+    def modify(self, fd: int, interest: int) -> None:
+        """Changes what is watched for a registered ``fd``."""
+
+    def unregister(self, fd: int) -> None:
+        """Ends watching; call before the descriptor is closed."""
+
+    def poll(self, timeout_ms: int | None) -> list[tuple[int, int]]:
+        """Waits until something is ready, ``wake`` is called or the time is over (None: no limit).
+
+        Returns (fd, what is ready). With BROKEN comes all that was asked for: the next call on
+        the socket says what happened. A selector may not tell BROKEN while nothing is asked for.
+        """
+
+    def wake(self) -> None:
+        """Makes the running or the next ``poll`` return. From any thread or signal handler."""
+
+    def close(self) -> None:
+        """Frees the poller's own descriptors."""
+
+
+class EpollPoller:
+    """Linux's epoll, woken through an eventfd."""
+
+    _MAX_EVENTS = 1024
+
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+        self._interest: dict[int, int] = {}
+        self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._epoll.register(self._wake_fd, select.EPOLLIN)
+
+    @staticmethod
+    def _mask(interest: int) -> int:
+        mask = select.EPOLLIN if interest & READABLE else 0
+        return mask | select.EPOLLOUT if interest & WRITABLE else mask
+
+    def register(self, fd: int, interest: int) -> None:
+        self._epoll.register(fd, self._mask(interest))
+        self._interest[fd] = interest
+
+    def modify(self, fd: int, interest: int) -> None:
+        if self._interest[fd] != interest:
+            self._epoll.modify(fd, self._mask(interest))
+            self._interest[fd] = interest
+
+    def unregister(self, fd: int) -> None:
+        del self._interest[fd]
+        self._epoll.unregister(fd)
+
+    def poll(self, timeout_ms: int | None) -> list[tuple[int, int]]:
+        timeout_s = -1.0 if timeout_ms is None else timeout_ms / 1000
+        ready: list[tuple[int, int]] = []
+        for fd, mask in self._epoll.poll(timeout_s, self._MAX_EVENTS):
+            if fd == self._wake_fd:
+                with contextlib.suppress(BlockingIOError):
+                    os.eventfd_read(fd)
+                continue
+            events = READABLE if mask & select.EPOLLIN else 0
+            if mask & select.EPOLLOUT:
+                events |= WRITABLE
+            if mask & (select.EPOLLERR | select.EPOLLHUP):
+                events |= BROKEN | self._interest[fd]
+            ready.append((fd, events))
+        return ready
+
+    def wake(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_write(self._wake_fd, 1)
+
+    def close(self) -> None:
+        self._epoll.close()
+        os.close(self._wake_fd)
+
+
+class SelectorPoller:
+    """The standard library's selector, woken through a socket pair: slower, and runs anywhere."""
+
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._interest: dict[int, int] = {}
+        self._wake_reader, self._wake_writer = socket.socketpair()
+        self._wake_reader.setblocking(False)
+        self._wake_writer.setblocking(False)
+        self._selector.register(self._wake_reader, selectors.EVENT_READ)
+
+    @staticmethod
+    def _mask(interest: int) -> int:
+        mask = selectors.EVENT_READ if interest & READABLE else 0
+        return mask | selectors.EVENT_WRITE if interest & WRITABLE else mask
+
+    def register(self, fd: int, interest: int) -> None:
+        if interest:
+            self._selector.register(fd, self._mask(interest))
+        self._interest[fd] = interest
+
+    def modify(self, fd: int, interest: int) -> None:
+        before = self._interest[fd]
+        if before == interest:
+            return
+        # A selector cannot hold a descriptor with no interest: it is out of it for that while.
+        if before == 0:
+            self._selector.register(fd, self._mask(interest))
+        elif interest == 0:
+            self._selector.unregister(fd)
+        else:
+            self._selector.modify(fd, self._mask(interest))
+        self._interest[fd] = interest
+
+    def unregister(self, fd: int) -> None:
+        if self._interest.pop(fd):
+            self._selector.unregister(fd)
+
+    def poll(self, timeout_ms: int | None) -> list[tuple[int, int]]:
+        timeout_s = None if timeout_ms is None else timeout_ms / 1000
+        ready: list[tuple[int, int]] = []
+        for key, mask in self._selector.select(timeout_s):
+            if key.fileobj is self._wake_reader:
+                with contextlib.suppress(BlockingIOError):
+                    self._wake_reader.recv(4096)
+                continue
+            events = READABLE if mask & selectors.EVENT_READ else 0
+            if mask & selectors.EVENT_WRITE:
+                events |= WRITABLE
+            ready.append((key.fd, events))
+        return ready
+
+    def wake(self) -> None:
+        # A full pair is awake already.
+        with contextlib.suppress(BlockingIOError):
+            self._wake_writer.send(b"\0")
+
+    def close(self) -> None:
+        self._selector.close()
+        self._wake_reader.close()
+        self._wake_writer.close()
+
+
+def default_poller() -> Poller:
+    """epoll where there is one, else the standard library's best selector."""
+    return EpollPoller() if sys.platform == "linux" else SelectorPoller()

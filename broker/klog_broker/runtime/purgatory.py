@@ -1,0 +1,103 @@
+"""Where requests wait: for acknowledgements, for data to fetch, for members to join.
+
+An operation waits under keys (a partition, a group) until ``check`` of one of them finds that its
+condition holds, or until its deadline. It ends exactly once, whichever comes first.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterable
+
+from klog_broker.runtime.loop import Loop
+from klog_broker.runtime.wheel import Timer
+
+
+class DelayedOperation(ABC):
+    """Something that waits for a condition or its deadline. Override both methods."""
+
+    __slots__ = ("_keys", "_timer")
+
+    _keys: tuple[Hashable, ...]
+    _timer: Timer | None
+
+    @abstractmethod
+    def try_complete(self, _now_ms: int, /) -> bool:
+        """If the condition holds: does what was waited for (sends the reply) and returns True.
+
+        Else changes nothing and returns False. Called once by ``watch`` and then at each ``check``
+        of one of the keys, never again after True.
+        """
+
+    @abstractmethod
+    def on_expire(self, _now_ms: int, /) -> None:
+        """The deadline has passed with the condition unmet: ends the wait (sends what there is)."""
+
+
+class Purgatory:
+    """The operations that wait, by key, on the loop's timing wheel. Loop thread only."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._watched: dict[Hashable, dict[DelayedOperation, None]] = {}
+        self.waiting = 0
+
+    def watch(self, operation: DelayedOperation, keys: Iterable[Hashable], timeout_ms: int) -> bool:
+        """Tries ``operation`` at once; if its condition does not hold, parks it under ``keys``.
+
+        Returns True if it completed at once. A timeout of 0 or less expires it at once, which
+        returns True too: then it is over, and nothing was parked.
+        """
+        now_ms = self._loop.now_ms()
+        if operation.try_complete(now_ms):
+            return True
+        if timeout_ms <= 0:
+            operation.on_expire(now_ms)
+            return True
+        operation._keys = tuple(dict.fromkeys(keys))
+        for key in operation._keys:
+            self._watched.setdefault(key, {})[operation] = None
+        operation._timer = self._loop.call_later(timeout_ms, lambda: self._expire(operation))
+        self.waiting += 1
+        return False
+
+    def check(self, key: Hashable) -> int:
+        """Tries every operation under ``key``, in order of arrival; returns how many completed."""
+        watchers = self._watched.get(key)
+        if not watchers:
+            return 0
+        completed = 0
+        for operation in list(watchers):
+            # One operation's completion can check other keys and so end a later one of this list.
+            if operation in watchers and operation.try_complete(self._loop.now_ms()):
+                self._forget(operation)
+                completed += 1
+        return completed
+
+    def cancel(self, operation: DelayedOperation) -> None:
+        """Ends the wait without either callback (the connection is gone, the group moved away)."""
+        if self.is_waiting(operation):
+            self._forget(operation)
+
+    def is_waiting(self, operation: DelayedOperation) -> bool:
+        """Parked, and neither completed, expired nor cancelled."""
+        return getattr(operation, "_timer", None) is not None
+
+    def watched_under(self, key: Hashable) -> int:
+        """How many operations wait under ``key``."""
+        return len(self._watched.get(key, ()))
+
+    def _expire(self, operation: DelayedOperation) -> None:
+        self._forget(operation)
+        operation.on_expire(self._loop.now_ms())
+
+    def _forget(self, operation: DelayedOperation) -> None:
+        timer = operation._timer
+        if timer is None:
+            return
+        timer.cancel()
+        operation._timer = None
+        self.waiting -= 1
+        for key in operation._keys:
+            watchers = self._watched[key]
+            del watchers[operation]
+            if not watchers:
+                del self._watched[key]

@@ -1,0 +1,135 @@
+"""A hierarchical timing wheel: timers start and are cancelled in constant time.
+
+Pure: time comes in as an argument, in milliseconds of a clock that never goes back. A level has
+``size`` buckets of ``tick_ms`` each; a timer that lies beyond a level's span goes to the next one,
+whose tick is the lower level's span. When a bucket of a higher level is due its timers move down.
+Only buckets that hold something stand in the queue, a heap by their time, so the next deadline is
+known at once and an idle wheel costs nothing (Kafka drives its wheels by a queue of buckets alike).
+"""
+
+import heapq
+from collections.abc import Callable
+
+TimerAction = Callable[[], None]
+
+
+class Timer:
+    """A started timer: ``cancel`` it, or it is handed out once when its time has come."""
+
+    __slots__ = ("_bucket", "action", "deadline_ms")
+
+    def __init__(self, deadline_ms: int, action: TimerAction) -> None:
+        self.deadline_ms = deadline_ms
+        self.action = action
+        self._bucket: _Bucket | None = None
+
+    @property
+    def is_active(self) -> bool:
+        """Started, and neither expired nor cancelled."""
+        return self._bucket is not None
+
+    def cancel(self) -> None:
+        """Takes the timer out of the wheel. Once expired or cancelled this does nothing."""
+        bucket = self._bucket
+        if bucket is not None:
+            del bucket.timers[self]
+            bucket.level.wheel.active_timers -= 1
+            self._bucket = None
+
+
+class _Bucket:
+    """The timers of one slot. ``time_ms`` is the start of the tick that it stands for now."""
+
+    __slots__ = ("level", "queued", "time_ms", "timers")
+
+    def __init__(self, level: "_Level") -> None:
+        self.level = level
+        self.time_ms = -1
+        self.queued = False
+        # A dict keeps the order of starting and drops a timer in constant time.
+        self.timers: dict[Timer, None] = {}
+
+
+class _Level:
+    __slots__ = ("buckets", "span_ms", "tick_ms", "wheel")
+
+    def __init__(self, wheel: "TimingWheel", tick_ms: int, size: int) -> None:
+        self.wheel = wheel
+        self.tick_ms = tick_ms
+        self.span_ms = tick_ms * size
+        self.buckets = [_Bucket(self) for _ in range(size)]
+
+
+class TimingWheel:
+    """Timers by deadline. A timer expires at the first ``advance`` at or past its deadline.
+
+    Deadlines are rounded up to ``tick_ms``, never down: nothing expires early.
+    """
+
+    def __init__(self, now_ms: int, tick_ms: int = 1, size: int = 64) -> None:
+        self._now_ms = now_ms
+        self._size = size
+        self._levels = [_Level(self, tick_ms, size)]
+        self._queue: list[tuple[int, int, _Bucket]] = []
+        self._sequence = 0
+        self.active_timers = 0
+
+    def start(self, deadline_ms: int, action: TimerAction) -> Timer:
+        """Starts a timer; one whose deadline has passed expires at the next ``advance``."""
+        timer = Timer(deadline_ms, action)
+        self.active_timers += 1
+        self._place(timer)
+        return timer
+
+    def next_deadline_ms(self) -> int | None:
+        """When ``advance`` has something to do next, or None. It can be earlier than any timer's
+        own deadline (timers of a higher level move down first), never later."""
+        queue = self._queue
+        while queue and not queue[0][2].timers:
+            heapq.heappop(queue)[2].queued = False
+        return queue[0][0] if queue else None
+
+    def advance(self, now_ms: int) -> list[Timer]:
+        """Moves to ``now_ms`` and returns the expired timers by deadline, equal ones as started."""
+        expired: list[Timer] = []
+        queue = self._queue
+        while queue and queue[0][0] <= now_ms:
+            due_ms, _, bucket = heapq.heappop(queue)
+            bucket.queued = False
+            timers, bucket.timers = bucket.timers, {}
+            self._now_ms = max(self._now_ms, due_ms)
+            for timer in timers:
+                timer._bucket = None
+                if timer.deadline_ms <= due_ms:
+                    self.active_timers -= 1
+                    expired.append(timer)
+                else:
+                    self._place(timer)
+        self._now_ms = max(self._now_ms, now_ms)
+        expired.sort(key=lambda timer: timer.deadline_ms)
+        return expired
+
+    def _place(self, timer: Timer) -> None:
+        tick_ms = self._levels[0].tick_ms
+        # The lowest level's tick is when the timer is due, so it is rounded up; on higher levels
+        # the bucket is only where it waits to move down, so there the start of the tick counts.
+        due_ms = max(-(-timer.deadline_ms // tick_ms) * tick_ms, self._now_ms)
+        now_ms = self._now_ms
+        number = 0
+        level = self._levels[0]
+        # A timer that is too far for a level is at least one whole tick away on the next, so a
+        # bucket above the lowest level always lies in the future and moving down comes to an end.
+        while due_ms // level.tick_ms - now_ms // level.tick_ms >= self._size:
+            number += 1
+            if number == len(self._levels):
+                self._levels.append(_Level(self, level.span_ms, self._size))
+            level = self._levels[number]
+        time_ms = due_ms - due_ms % level.tick_ms
+        bucket = level.buckets[time_ms // level.tick_ms % self._size]
+        if not bucket.queued:
+            bucket.time_ms = time_ms
+            bucket.queued = True
+            self._sequence += 1
+            heapq.heappush(self._queue, (time_ms, self._sequence, bucket))
+        bucket.timers[timer] = None
+        timer._bucket = bucket

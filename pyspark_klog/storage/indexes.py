@@ -1,0 +1,173 @@
+"""The two indexes of a segment: from offsets, and from timestamps, to places in it.
+
+Both are rows of fixed size in rising order, so that a look-up is a binary search. The views work on
+any buffer and copy nothing; they are what the broker's active indexes search with, too.
+"""
+
+from collections.abc import Callable, Iterator
+from struct import Struct
+from typing import NamedTuple
+
+from pyspark_klog.ids import Offset
+from pyspark_klog.records.layout import Buffer
+from pyspark_klog.storage.errors import StorageFormatError
+
+OFFSET_INDEX_ENTRY = Struct(">ii")  # last offset of a batch less the base offset, its position
+TIME_INDEX_ENTRY = Struct(">qi")  # largest timestamp so far, last offset of its batch less the base
+assert OFFSET_INDEX_ENTRY.size == 8
+assert TIME_INDEX_ENTRY.size == 12
+OFFSET_INDEX_ENTRY_BYTES = 8
+TIME_INDEX_ENTRY_BYTES = 12
+MAX_RELATIVE_OFFSET = 2**31 - 1
+
+
+class OffsetIndexEntry(NamedTuple):
+    """The batch that starts at ``position`` ends with ``offset``."""
+
+    offset: Offset
+    position: int
+
+
+class TimeIndexEntry(NamedTuple):
+    """Up to and with ``offset`` no record is later than ``timestamp_ms``."""
+
+    timestamp_ms: int
+    offset: Offset
+
+
+def rows_at_or_below(count: int, key_at: Callable[[int], int], target: int) -> int:
+    """How many of ``count`` rising keys are <= target."""
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) // 2
+        if key_at(middle) <= target:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+class OffsetIndexView:
+    """The ``entries`` first rows of an .index file (default: all of the buffer)."""
+
+    __slots__ = ("_buffer", "base_offset", "entries")
+
+    def __init__(self, buffer: Buffer, base_offset: int, entries: int | None = None) -> None:
+        if entries is None:
+            if len(buffer) % OFFSET_INDEX_ENTRY_BYTES:
+                raise StorageFormatError(
+                    f"an offset index of {len(buffer)} bytes: expected a multiple of "
+                    f"{OFFSET_INDEX_ENTRY_BYTES}; delete it, it is made anew from the log"
+                )
+            entries = len(buffer) // OFFSET_INDEX_ENTRY_BYTES
+        self._buffer = buffer
+        self.base_offset = base_offset
+        self.entries = entries
+
+    def __len__(self) -> int:
+        return self.entries
+
+    def __getitem__(self, row: int) -> OffsetIndexEntry:
+        if not 0 <= row < self.entries:
+            raise IndexError(row)
+        relative, position = OFFSET_INDEX_ENTRY.unpack_from(
+            self._buffer, row * OFFSET_INDEX_ENTRY_BYTES
+        )
+        return OffsetIndexEntry(Offset(self.base_offset + relative), position)
+
+    def __iter__(self) -> Iterator[OffsetIndexEntry]:
+        return (self[row] for row in range(self.entries))
+
+    def rows_at_or_below(self, offset: int) -> int:
+        """How many rows have an offset <= ``offset``."""
+        buffer, unpack = self._buffer, OFFSET_INDEX_ENTRY.unpack_from
+        return rows_at_or_below(
+            self.entries,
+            lambda row: int(unpack(buffer, row * OFFSET_INDEX_ENTRY_BYTES)[0]),
+            offset - self.base_offset,
+        )
+
+    def lookup(self, offset: int) -> OffsetIndexEntry:
+        """The last row whose offset is <= ``offset``; (base offset, 0) if there is none."""
+        rows = self.rows_at_or_below(offset)
+        return self[rows - 1] if rows else OffsetIndexEntry(Offset(self.base_offset), 0)
+
+    def check(self, log_bytes: int | None = None) -> None:
+        """Raise StorageFormatError unless offsets and positions rise strictly (and fit the log)."""
+        last_relative = last_position = 0
+        for row in range(self.entries):
+            relative, position = OFFSET_INDEX_ENTRY.unpack_from(
+                self._buffer, row * OFFSET_INDEX_ENTRY_BYTES
+            )
+            # A first entry is never of the segment's first batch, so both are above 0.
+            if relative <= last_relative or position <= last_position:
+                raise StorageFormatError(
+                    f"offset index of segment {self.base_offset}: row {row} says offset "
+                    f"{self.base_offset + relative} at {position}, after offset "
+                    f"{self.base_offset + last_relative} at {last_position}"
+                )
+            last_relative, last_position = relative, position
+        if log_bytes is not None and last_position >= max(log_bytes, 1):
+            raise StorageFormatError(
+                f"offset index of segment {self.base_offset}: its last row points to byte "
+                f"{last_position} of a log file of {log_bytes} bytes"
+            )
+
+
+class TimeIndexView:
+    """The ``entries`` first rows of a .timeindex file (default: all of the buffer)."""
+
+    __slots__ = ("_buffer", "base_offset", "entries")
+
+    def __init__(self, buffer: Buffer, base_offset: int, entries: int | None = None) -> None:
+        if entries is None:
+            if len(buffer) % TIME_INDEX_ENTRY_BYTES:
+                raise StorageFormatError(
+                    f"a time index of {len(buffer)} bytes: expected a multiple of "
+                    f"{TIME_INDEX_ENTRY_BYTES}; delete it, it is made anew from the log"
+                )
+            entries = len(buffer) // TIME_INDEX_ENTRY_BYTES
+        self._buffer = buffer
+        self.base_offset = base_offset
+        self.entries = entries
+
+    def __len__(self) -> int:
+        return self.entries
+
+    def __getitem__(self, row: int) -> TimeIndexEntry:
+        if not 0 <= row < self.entries:
+            raise IndexError(row)
+        timestamp_ms, relative = TIME_INDEX_ENTRY.unpack_from(
+            self._buffer, row * TIME_INDEX_ENTRY_BYTES
+        )
+        return TimeIndexEntry(timestamp_ms, Offset(self.base_offset + relative))
+
+    def __iter__(self) -> Iterator[TimeIndexEntry]:
+        return (self[row] for row in range(self.entries))
+
+    def lookup(self, timestamp_ms: int) -> TimeIndexEntry:
+        """The last row whose timestamp is <= ``timestamp_ms``; (-1, base offset) if none."""
+        rows = rows_at_or_below(
+            self.entries,
+            lambda row: int(
+                TIME_INDEX_ENTRY.unpack_from(self._buffer, row * TIME_INDEX_ENTRY_BYTES)[0]
+            ),
+            timestamp_ms,
+        )
+        return self[rows - 1] if rows else TimeIndexEntry(-1, Offset(self.base_offset))
+
+    def rows_at_or_below_offset(self, offset: int) -> int:
+        """How many rows have an offset <= ``offset``."""
+        return rows_at_or_below(self.entries, lambda row: self[row].offset, offset)
+
+    def check(self) -> None:
+        """Raise StorageFormatError unless timestamps rise strictly and offsets do not fall."""
+        last_timestamp_ms, last_offset = -1, self.base_offset
+        for row, (timestamp_ms, offset) in enumerate(self):
+            if timestamp_ms <= last_timestamp_ms or offset < last_offset:
+                raise StorageFormatError(
+                    f"time index of segment {self.base_offset}: row {row} says timestamp "
+                    f"{timestamp_ms} up to offset {offset}, after timestamp {last_timestamp_ms} "
+                    f"up to offset {last_offset}"
+                )
+            last_timestamp_ms, last_offset = timestamp_ms, offset

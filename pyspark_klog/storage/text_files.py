@@ -1,0 +1,168 @@
+"""The small text files beside the segments: checkpoints, partition.metadata, meta.properties.
+
+All of them carry a version, 0, and are replaced whole, never changed in place.
+"""
+
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple, TypeVar
+from uuid import UUID
+
+from pyspark_klog.ids import LeaderEpoch, Offset, TopicId, TopicPartition
+from pyspark_klog.storage.errors import StorageFormatError
+
+VERSION = 0
+T = TypeVar("T")
+
+
+class EpochStart(NamedTuple):
+    """The leader epoch that begins at ``start_offset``."""
+
+    epoch: LeaderEpoch
+    start_offset: Offset
+
+
+class MetaProperties(NamedTuple):
+    """Whose data directory it is."""
+
+    cluster_id: str
+    broker_id: int
+
+
+# --- checkpoints: version, number of rows, rows --------------------------------------------------
+def _encode_rows(rows: Iterable[str]) -> bytes:
+    lines = list(rows)
+    return "".join(f"{line}\n" for line in [str(VERSION), str(len(lines)), *lines]).encode()
+
+
+def _decode_rows(data: bytes, kind: str, parse: Callable[[list[str]], T]) -> list[T]:
+    try:
+        lines = data.decode().split("\n")
+        version, count = int(lines[0]), int(lines[1])
+    except (ValueError, IndexError):
+        raise StorageFormatError(
+            f"{kind}: expected a version and a number of rows, found {data[:40]!r}"
+        ) from None
+    if version != VERSION:
+        raise StorageFormatError(f"{kind}: version {version}, expected {VERSION}")
+    rows = [line for line in lines[2:] if line]
+    if len(rows) != count:
+        raise StorageFormatError(f"{kind}: {len(rows)} rows, its second line says {count}")
+    result = []
+    for row in rows:
+        try:
+            result.append(parse(row.split()))
+        except (ValueError, IndexError):
+            raise StorageFormatError(f"{kind}: cannot read the row {row!r}") from None
+    return result
+
+
+def encode_offset_checkpoint(offsets: Mapping[TopicPartition, int]) -> bytes:
+    """recovery-point-, log-start- and replication-offset-checkpoint: topic, partition, offset."""
+    return _encode_rows(
+        f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items())
+    )
+
+
+def decode_offset_checkpoint(data: bytes) -> dict[TopicPartition, Offset]:
+    """The offsets; StorageFormatError if it is none."""
+
+    def parse(words: list[str]) -> tuple[TopicPartition, Offset]:
+        topic, partition, offset = words
+        return TopicPartition(topic, int(partition)), Offset(int(offset))
+
+    return dict(_decode_rows(data, "offset checkpoint", parse))
+
+
+def encode_leader_epochs(epochs: Iterable[EpochStart]) -> bytes:
+    """leader-epoch-checkpoint: epoch, start offset; both rise."""
+    return _encode_rows(f"{epoch} {start}" for epoch, start in epochs)
+
+
+def decode_leader_epochs(data: bytes) -> list[EpochStart]:
+    """The epochs, in order; StorageFormatError if it is none."""
+
+    def parse(words: list[str]) -> EpochStart:
+        epoch, start = words
+        return EpochStart(LeaderEpoch(int(epoch)), Offset(int(start)))
+
+    return sorted(_decode_rows(data, "leader-epoch-checkpoint", parse))
+
+
+# --- partition.metadata --------------------------------------------------------------------------
+def encode_topic_id(topic_id: UUID) -> str:
+    """22 characters of base64, as Kafka prints ids."""
+    return urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
+
+
+def decode_topic_id(text: str) -> TopicId:
+    """The inverse; StorageFormatError if it is none."""
+    try:
+        raw = urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        return TopicId(UUID(bytes=raw))
+    except ValueError:
+        raise StorageFormatError(f"{text!r} is no id: expected 22 characters of base64") from None
+
+
+def encode_partition_metadata(topic_id: UUID) -> bytes:
+    """partition.metadata: which topic the directory belongs to."""
+    return f"version: {VERSION}\ntopic_id: {encode_topic_id(topic_id)}".encode()
+
+
+def decode_partition_metadata(data: bytes) -> TopicId:
+    """The topic's id; StorageFormatError if it is none."""
+    kind = "partition.metadata"
+    fields = _fields(data, ":", kind)
+    _check_version(fields, kind)
+    if "topic_id" not in fields:
+        raise StorageFormatError(f"{kind}: expected a line `topic_id: ...`, found {data[:80]!r}")
+    return decode_topic_id(fields["topic_id"])
+
+
+# --- meta.properties -----------------------------------------------------------------------------
+def encode_meta_properties(meta: MetaProperties) -> bytes:
+    """meta.properties of version 0, the one that goes with ZooKeeper."""
+    return (
+        f"#\ncluster.id={meta.cluster_id}\nversion={VERSION}\nbroker.id={meta.broker_id}\n"
+    ).encode()
+
+
+def decode_meta_properties(data: bytes) -> MetaProperties:
+    """Whose the directory is; StorageFormatError for another version (1 goes with KRaft)."""
+    kind = "meta.properties"
+    fields = _fields(data, "=", kind)
+    _check_version(fields, kind)
+    try:
+        return MetaProperties(fields["cluster.id"], int(fields["broker.id"]))
+    except (KeyError, ValueError):
+        raise StorageFormatError(
+            f"{kind}: expected cluster.id and broker.id, found {sorted(fields)}"
+        ) from None
+
+
+# --- the marker of a clean shutdown --------------------------------------------------------------
+def encode_clean_shutdown_marker() -> bytes:
+    """.kafka_cleanshutdown. A broker without a controller has no broker epoch."""
+    return json.dumps({"version": VERSION, "brokerEpoch": -1}, separators=(",", ":")).encode()
+
+
+def _fields(data: bytes, separator: str, kind: str) -> dict[str, str]:
+    try:
+        lines = data.decode().splitlines()
+    except UnicodeDecodeError:
+        raise StorageFormatError(f"{kind}: expected text, found {data[:40]!r}") from None
+    fields = {}
+    for line in lines:
+        if line.strip() and not line.startswith(("#", "!")):
+            name, found, value = line.partition(separator)
+            if not found:
+                raise StorageFormatError(f"{kind}: cannot read the line {line!r}")
+            fields[name.strip()] = value.strip()
+    return fields
+
+
+def _check_version(fields: Mapping[str, str], kind: str) -> None:
+    version = fields.get("version")
+    if version != str(VERSION):
+        raise StorageFormatError(f"{kind}: version {version}, expected {VERSION}")

@@ -1,0 +1,166 @@
+"""Power cuts at any step, 500 seeds: with flush.messages=1 nothing acknowledged is lost or doubled.
+
+The disk keeps what was synced and, of the rest, whatever its dice say. The producer is idempotent
+and sends again what it got no answer for, so that every record must be there exactly once.
+"""
+
+from dataclasses import dataclass, field
+from random import Random
+
+import pytest
+
+from klog_broker.log.log_config import LogConfig
+from klog_broker.log.log_manager import LogManagerSettings
+from klog_broker.log.partition_log import PartitionLog
+from klog_broker.runtime.clock import ManualClock
+from tests.support.log_harness import (
+    EPOCH,
+    PARTITION,
+    TOPIC_ID,
+    ManualHelpers,
+    batch,
+    open_manager,
+    read_all,
+)
+from tests.support.memory_files import Crashed, MemoryFiles
+
+SEEDS = 500
+SEEDS_PER_TEST = 25
+CUTS = 8
+IN_FLIGHT = 5
+PRODUCER_ID = 7
+
+
+@dataclass
+class Sent:
+    """A batch of the producer: its numbers, until it is acknowledged."""
+
+    base_sequence: int
+    count: int
+    end_offset: int = -1
+
+
+@dataclass
+class Run:
+    """A producer, what it was promised, and the disk."""
+
+    random: Random
+    files: MemoryFiles = field(default_factory=MemoryFiles)
+    clock: ManualClock = field(default_factory=ManualClock)
+    next_sequence: int = 0
+    in_flight: list[Sent] = field(default_factory=list)
+    acknowledged: dict[int, int] = field(default_factory=dict)  # number: offset
+    highest_epoch: int = -1
+
+    def __post_init__(self) -> None:
+        self.config = LogConfig(
+            segment_bytes=self.random.choice((1_500, 4_000, 16_000)),
+            segment_index_bytes=self.random.choice((64, 512)),
+            index_interval_bytes=self.random.choice((100, 400)),
+            flush_messages=1,
+            preallocate=self.random.random() < 0.2,
+        )
+        self.settings = LogManagerSettings(
+            flush_offset_checkpoint_interval_ms=self.random.choice((50, 500)),
+            high_watermark_checkpoint_interval_ms=self.random.choice((70, 700)),
+        )
+
+    def live(self, steps: int | None) -> None:
+        """Open the log, produce, close or have the power cut after so many steps on the disk."""
+        files, random = self.files, self.random
+        files.crash_at_step = None if steps is None else files.steps + steps
+        helpers = ManualHelpers()
+        try:
+            manager = open_manager(
+                files,
+                config=self.config,
+                helpers=helpers,
+                clock=self.clock,
+                settings=self.settings,
+            )
+            log = manager.create(PARTITION, TOPIC_ID, self.config)
+            self.check(log)
+            for sent in list(self.in_flight):
+                self.send(log, sent)
+            for _ in range(random.randint(5, 40)):
+                action = random.random()
+                if action < 0.55 and len(self.in_flight) < IN_FLIGHT:
+                    self.send_next(log)
+                elif action < 0.9 and helpers.waiting:
+                    helpers.run_one()
+                elif action < 0.95:
+                    self.clock.advance(random.randint(1, 100))
+                    manager.run_due()
+                elif self.in_flight:
+                    # The answer got lost: the producer asks again.
+                    self.send(log, random.choice(self.in_flight))
+            helpers.run_all()
+            manager.close()
+        except Crashed:
+            # Sometimes only the process dies: what it had not synced is still to be lost later.
+            self.files = files.killed() if random.random() < 0.4 else files.crash(random)
+        else:
+            self.files = files.killed()
+
+    def send_next(self, log: PartitionLog) -> None:
+        sent = Sent(self.next_sequence, self.random.randint(1, 4))
+        self.next_sequence += sent.count
+        self.in_flight.append(sent)
+        self.send(log, sent)
+
+    def send(self, log: PartitionLog, sent: Sent) -> None:
+        records = batch(
+            sent.count,
+            producer_id=PRODUCER_ID,
+            base_sequence=sent.base_sequence,
+            timestamp_ms=sent.base_sequence,
+            value=b"%d" % sent.base_sequence,
+        )
+        info = log.append_as_leader(records, leader_epoch=EPOCH, now_ms=self.clock.now_ms())
+        self.highest_epoch = max(self.highest_epoch, log.leader_epoch)
+
+        def answered(error: BaseException | None) -> None:
+            assert error is None
+            assert log.high_watermark >= info.last_offset + 1
+            if sent in self.in_flight:
+                self.in_flight.remove(sent)
+                for number in range(sent.count):
+                    self.acknowledged[sent.base_sequence + number] = info.first_offset + number
+
+        if info.required_flush_offset is None:
+            answered(None)
+        else:
+            log.when_flushed(info.required_flush_offset, answered)
+
+    def check(self, log: PartitionLog) -> None:
+        """What the producer was promised is there, once, in order; so is nothing else."""
+        records = read_all(log, log.log_end_offset)
+        assert [record.offset for record in records] == list(range(log.log_end_offset))
+        numbers = [record.timestamp_ms for record in records]
+        assert numbers == list(range(len(numbers))), "doubled, out of order or with a gap"
+        for number, offset in self.acknowledged.items():
+            assert records[offset].timestamp_ms == number, f"acknowledged {number} is lost"
+        # All that was found again is synced, so readers may see it.
+        assert log.high_watermark == log.flushed_offset == log.log_end_offset
+        for segment in log.segments:
+            segment.offset_index.view().check(segment.size_bytes)
+            segment.time_index.view().check()
+            for offset, position in segment.offset_index.view():
+                place = next(segment.places(position))
+                assert place.last_offset == offset
+
+
+@pytest.mark.parametrize("first_seed", range(0, SEEDS, SEEDS_PER_TEST))
+def test_acknowledged_records_survive_power_cuts(first_seed: int) -> None:
+    for seed in range(first_seed, first_seed + SEEDS_PER_TEST):
+        run = Run(Random(seed))
+        try:
+            for _ in range(CUTS):
+                run.live(run.random.choice((10, 25, 60, 200)) + run.random.randint(0, 30))
+            run.live(None)
+            run.live(None)
+        except BaseException as error:
+            error.add_note(f"seed {seed}")
+            raise
+        assert not run.in_flight
+        assert sorted(run.acknowledged) == list(range(run.next_sequence))

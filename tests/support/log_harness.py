@@ -1,0 +1,161 @@
+"""What the tests of the log share: batches, helpers that run when told, a manager on some disk."""
+
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+from uuid import UUID
+
+from klog_broker.log.checks import RecordChecks
+from klog_broker.log.log_config import LogConfig
+from klog_broker.log.log_manager import LogManager, LogManagerSettings
+from klog_broker.log.partition_log import PartitionLog
+from klog_broker.runtime.clock import ManualClock
+from klog_broker.runtime.files import Files
+from pyspark_klog.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
+from pyspark_klog.records.batch import split_batches
+from pyspark_klog.records.builder import BatchBuilder
+from pyspark_klog.records.compression import Codec
+from pyspark_klog.records.record import Record
+
+PARTITION = TopicPartition("topic", 0)
+TOPIC_ID = TopicId(UUID(int=0x1234567890ABCDEF1234567890ABCDEF))
+DATA = Path("/data")
+CLUSTER = "klog-test-cluster-id-0"
+# Small, so that rolls and index entries come soon.
+SMALL = LogConfig(segment_bytes=16_384, segment_index_bytes=4_096, index_interval_bytes=512)
+EPOCH = LeaderEpoch(0)
+
+
+class InlineHelpers:
+    """Works at once, in the caller's thread."""
+
+    def submit(
+        self,
+        work: Callable[[], Any],
+        on_done: Callable[[Any, BaseException | None], None],
+    ) -> None:
+        try:
+            result = work()
+        except Exception as error:
+            on_done(None, error)
+            return
+        on_done(result, None)
+
+    def close(self) -> None:
+        """Nothing runs."""
+
+
+class ManualHelpers:
+    """Works when told, in order."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[
+            tuple[Callable[[], Any], Callable[[Any, BaseException | None], None]]
+        ] = deque()
+
+    def submit(
+        self,
+        work: Callable[[], Any],
+        on_done: Callable[[Any, BaseException | None], None],
+    ) -> None:
+        self.waiting.append((work, on_done))
+
+    def run_one(self) -> None:
+        """The oldest work, then its outcome."""
+        InlineHelpers().submit(*self.waiting.popleft())
+
+    def run_all(self) -> None:
+        """Until nothing waits."""
+        while self.waiting:
+            self.run_one()
+
+    def close(self) -> None:
+        self.run_all()
+
+
+def batch(
+    count: int = 1,
+    *,
+    value: bytes = b"v" * 100,
+    key: bytes | None = b"k",
+    timestamp_ms: int = 1_000,
+    codec: Codec = Codec.NONE,
+    producer_id: int = -1,
+    producer_epoch: int | None = None,
+    base_sequence: int = -1,
+    **fields: Any,
+) -> bytes:
+    """What a producer sends: one v2 batch of ``count`` records, timestamps rising by 1 ms."""
+    epoch = producer_epoch if producer_epoch is not None else (0 if producer_id >= 0 else -1)
+    builder = BatchBuilder(
+        0,
+        codec,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=base_sequence,
+        **fields,
+    )
+    for number in range(count):
+        builder.append(key, value, timestamp_ms + number)
+    return builder.build()
+
+
+def open_manager(
+    files: Files,
+    *,
+    config: LogConfig = SMALL,
+    helpers: InlineHelpers | ManualHelpers | None = None,
+    clock: ManualClock | None = None,
+    directory: Path = DATA,
+    settings: LogManagerSettings | None = None,
+    checks: RecordChecks | None = None,
+    random: Random | None = None,
+) -> LogManager:
+    """A loaded manager over one data directory."""
+    manager = LogManager(
+        [directory],
+        files=files,
+        clock=clock or ManualClock(),
+        helpers=helpers or InlineHelpers(),
+        broker_id=BrokerId(0),
+        cluster_id=CLUSTER,
+        settings=settings,
+        default_config=config,
+        random=random or Random(0),
+    )
+    if checks is not None:
+        manager.checks = checks
+    manager.load()
+    return manager
+
+
+def open_log(files: Files, config: LogConfig = SMALL, **options: Any) -> PartitionLog:
+    """The log of PARTITION, made if there is none."""
+    manager = open_manager(files, config=config, **options)
+    return manager.create(PARTITION, TOPIC_ID, config)
+
+
+def append(log: PartitionLog, records: bytes | None = None, now_ms: int = 5_000) -> Any:
+    """Append as a client does; returns the AppendInfo."""
+    return log.append_as_leader(
+        batch() if records is None else records, leader_epoch=EPOCH, now_ms=now_ms
+    )
+
+
+def read_all(log: PartitionLog, end_offset: int | None = None) -> list[Record]:
+    """Every record that a consumer sees (or up to ``end_offset``), CRCs checked."""
+    records: list[Record] = []
+    offset: int = log.log_start_offset
+    end = log.high_watermark if end_offset is None else end_offset
+    while offset < end:
+        region = log.read(offset, 1 << 20, end_offset=end, min_one_batch=True).region
+        if region is None:
+            break
+        data = region.file.pread(region.size, region.position)
+        for view in split_batches(data, allow_partial=True):
+            view.check_crc()
+            records += (record for record in view.records() if record.offset >= offset)
+            offset = view.next_offset
+    return records

@@ -1,0 +1,419 @@
+"""A disk in memory that forgets what was not synced, tears writes, fails and blocks on demand.
+
+What is durable is what POSIX promises: a file's bytes after its sync, a name after the sync of its
+directory. A crash keeps that, and of the rest whatever its dice say: sectors of 512 bytes old or
+new, zeroed or garbage; a directory's changes up to some point.
+"""
+
+import errno
+import threading
+from pathlib import Path
+from random import Random
+
+from klog_broker.runtime.files import FileLockHeld, write_atomically
+
+SECTOR_BYTES = 512
+PAGE_BYTES = 4096
+
+
+class Crashed(BaseException):
+    """The power went at the operation that was to crash. No `except Exception` holds it up."""
+
+
+class _Inode:
+    def __init__(self) -> None:
+        self.content = bytearray()
+        self.durable = b""
+        # Sectors that a failed sync has dropped: marked clean, never written.
+        self.lost: set[int] = set()
+        self.modified_ms = 0
+        self.warm_pages: set[int] = set()
+
+    def sync(self) -> None:
+        synced = bytearray(self.content)
+        for sector in self.lost:
+            at = slice(sector * SECTOR_BYTES, min((sector + 1) * SECTOR_BYTES, len(synced)))
+            old = self.durable[at]
+            synced[at] = old + bytes(len(synced[at]) - len(old))
+        self.durable = bytes(synced)
+
+    def fail_sync(self) -> None:
+        self.lost |= {sector for sector, old, new in self._sectors() if old != new}
+
+    def _sectors(self) -> list[tuple[int, bytes, bytes]]:
+        longest = max(len(self.content), len(self.durable))
+        return [
+            (
+                at // SECTOR_BYTES,
+                self.durable[at : at + SECTOR_BYTES],
+                bytes(self.content[at : at + SECTOR_BYTES]),
+            )
+            for at in range(0, longest, SECTOR_BYTES)
+        ]
+
+    def after_kill(self) -> "_Inode":
+        twin = _Inode()
+        twin.content, twin.durable = bytearray(self.content), self.durable
+        twin.lost, twin.modified_ms = set(self.lost), self.modified_ms
+        return twin
+
+    def after_crash(self, random: Random) -> "_Inode":
+        survivor = _Inode()
+        survivor.modified_ms = self.modified_ms
+        fate = random.random()
+        if fate < 0.25 or bytes(self.content) == self.durable:
+            content = bytearray(self.durable)
+        elif fate < 0.4 and not self.lost:
+            content = bytearray(self.content)
+        else:
+            content = bytearray()
+            for sector, old, new in self._sectors():
+                kept = new if random.random() < 0.6 and sector not in self.lost else old
+                if len(kept) < SECTOR_BYTES:
+                    kept = kept + bytes(max(len(old), len(new)) - len(kept))
+                if kept != old and random.random() < 0.15:
+                    # New blocks that were never written: whatever lay there before.
+                    start = len(old)
+                    kept = kept[:start] + random.randbytes(len(kept) - start)
+                content += kept
+            size = random.choice(
+                (len(self.durable), len(self.content), random.randint(0, len(content)))
+            )
+            del content[max(size, min(len(self.durable), len(self.content))) :]
+        survivor.content = content
+        survivor.durable = bytes(content)
+        return survivor
+
+
+class _Directory:
+    def __init__(self) -> None:
+        self.entries: dict[str, _Inode | _Directory] = {}
+        self.durable: dict[str, _Inode | _Directory] = {}
+        # Changes since the last sync, each one all or nothing: names to nodes, None is removed.
+        self.changes: list[dict[str, _Inode | _Directory | None]] = []
+
+    def change(self, names: dict[str, "_Inode | _Directory | None"]) -> None:
+        self.changes.append(names)
+        _apply(self.entries, names)
+
+    def sync(self) -> None:
+        self.durable = dict(self.entries)
+        self.changes.clear()
+
+    def after_crash(self, random: Random, done: dict[int, "_Inode | _Directory"]) -> "_Directory":
+        names = dict(self.durable)
+        for change in self.changes[: random.randint(0, len(self.changes))]:
+            _apply(names, change)
+        survivor = _Directory()
+        for name, node in sorted(names.items()):
+            if id(node) not in done:
+                if isinstance(node, _Directory):
+                    done[id(node)] = node.after_crash(random, done)
+                else:
+                    done[id(node)] = node.after_crash(random)
+            survivor.entries[name] = done[id(node)]
+        survivor.durable = dict(survivor.entries)
+        return survivor
+
+    def after_kill(self, done: dict[int, "_Inode | _Directory"]) -> "_Directory":
+        """As the next process finds it when only the old one died: nothing is lost yet."""
+
+        def twin_of(node: "_Inode | _Directory") -> "_Inode | _Directory":
+            if id(node) not in done:
+                done[id(node)] = (
+                    node.after_kill(done) if isinstance(node, _Directory) else node.after_kill()
+                )
+            return done[id(node)]
+
+        twin = _Directory()
+        twin.entries = {name: twin_of(node) for name, node in self.entries.items()}
+        twin.durable = {name: twin_of(node) for name, node in self.durable.items()}
+        twin.changes = [
+            {name: None if node is None else twin_of(node) for name, node in change.items()}
+            for change in self.changes
+        ]
+        return twin
+
+
+def _apply(
+    entries: dict[str, "_Inode | _Directory"],
+    names: dict[str, "_Inode | _Directory | None"],
+) -> None:
+    for name, node in names.items():
+        if node is None:
+            entries.pop(name, None)
+        else:
+            entries[name] = node
+
+
+class MemoryMapping:
+    """A window on an inode's bytes."""
+
+    def __init__(self, files: "MemoryFiles", inode: _Inode, size: int) -> None:
+        self._inode = inode
+        self._files = files
+        self.view = memoryview(inode.content)[:size]
+
+    def sync(self) -> None:
+        self._files.sync_inode(self._inode)
+
+    def close(self) -> None:
+        self.view.release()
+
+
+class MemoryFile:
+    """An open file of a MemoryFiles."""
+
+    def __init__(self, files: "MemoryFiles", path: Path, inode: _Inode) -> None:
+        self.path = path
+        self._files = files
+        self._inode = inode
+
+    def fileno(self) -> int:
+        return -1
+
+    def size(self) -> int:
+        return len(self._inode.content)
+
+    def modified_ms(self) -> int:
+        return self._inode.modified_ms
+
+    def pread(self, size: int, position: int) -> bytes:
+        self._files.wait_if_cold(self, position, size)
+        return bytes(self._inode.content[position : position + size])
+
+    def pread_now(self, size: int, position: int) -> bytes | None:
+        if not self._files.is_warm(self, position, size):
+            return None
+        return bytes(self._inode.content[position : position + size])
+
+    def is_warm(self, position: int, size: int) -> bool:
+        return self._files.is_warm(self, position, size)
+
+    def read_ahead(self, position: int, size: int) -> None:
+        self._files.wait_if_cold(self, position, size)
+
+    def pwrite(self, data: bytes | bytearray | memoryview, position: int) -> int:
+        return self._files.write_inode(self._inode, bytes(data), position)
+
+    def allocate(self, position: int, size: int) -> None:
+        self._files.step()
+        if self._files.free_bytes is not None and self._files.free_bytes < size:
+            raise OSError(errno.ENOSPC, "no space left on the memory disk")
+        self._files.take(size)
+        missing = position + size - len(self._inode.content)
+        if missing > 0:
+            self._inode.content += bytes(missing)
+
+    def truncate(self, size: int) -> None:
+        self._files.step()
+        if self._files.fail_truncates:
+            raise OSError(errno.EIO, "truncate fails on the memory disk")
+        content = self._inode.content
+        if size < len(content):
+            self._files.take(size - len(content))
+            del content[size:]
+        elif size > len(content):
+            content += bytes(size - len(content))
+
+    def map(self, size: int) -> MemoryMapping:
+        if size > len(self._inode.content):
+            raise ValueError(f"a mapping of {size} bytes of {len(self._inode.content)}")
+        return MemoryMapping(self._files, self._inode, size)
+
+    def sync(self) -> None:
+        self._files.sync_inode(self._inode)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class MemoryLock:
+    def __init__(self, files: "MemoryFiles", path: Path) -> None:
+        self._files = files
+        self._path = path
+
+    def release(self) -> None:
+        self._files.locks.discard(self._path)
+
+
+class MemoryFiles:
+    """See the module. Faults are attributes, to be set at any time."""
+
+    def __init__(self, root: _Directory | None = None) -> None:
+        self._root = root or _Directory()
+        self.locks: set[Path] = set()
+        self.syncs = 0  # of files, failed ones too
+        self.directory_syncs = 0
+        self.steps = 0
+        self.crash_at_step: int | None = None
+        self.is_crashed = False
+        self.fail_sync_at: int | None = None  # the sync with this number, from 1
+        self.free_bytes: int | None = None
+        self.short_write_bytes: int | None = None  # the next write stops after so many
+        self.fail_truncates = False
+        self.now_ms = 0
+        # Cold pages: what is read waits for `thaw`, once `freeze` was called.
+        self.is_frozen = False
+        self.thaw = threading.Event()
+        self.cold_waits: list[str] = []  # names of the threads that waited
+
+    # --- crashes ---------------------------------------------------------------------------------
+    def step(self) -> None:
+        """Counts an operation that changes the disk; crashes at the one that is to crash."""
+        if self.is_crashed:
+            raise Crashed
+        self.steps += 1
+        if self.crash_at_step is not None and self.steps >= self.crash_at_step:
+            self.is_crashed = True
+            raise Crashed
+
+    def crash(self, random: Random) -> "MemoryFiles":
+        """The disk after a power cut: what was synced, and of the rest what the dice say."""
+        self.is_crashed = True
+        return MemoryFiles(self._root.after_crash(random, {}))
+
+    def killed(self) -> "MemoryFiles":
+        """The disk as the next process finds it when only the process died."""
+        self.is_crashed = True
+        return MemoryFiles(self._root.after_kill({}))
+
+    # --- cold pages ------------------------------------------------------------------------------
+    def freeze(self) -> None:
+        """All pages are cold from now on, and reading one waits until ``thaw`` is set."""
+        self.is_frozen = True
+        self.thaw.clear()
+
+    def is_warm(self, file: MemoryFile, position: int, size: int) -> bool:
+        if not self.is_frozen:
+            return True
+        ends = {position // PAGE_BYTES, max(position, position + size - 1) // PAGE_BYTES}
+        return ends <= file._inode.warm_pages
+
+    def wait_if_cold(self, file: MemoryFile, position: int, size: int) -> None:
+        pages = range(position // PAGE_BYTES, (position + max(size, 1) - 1) // PAGE_BYTES + 1)
+        if self.is_frozen and not set(pages) <= file._inode.warm_pages:
+            self.cold_waits.append(threading.current_thread().name)
+            self.thaw.wait()
+            file._inode.warm_pages |= set(pages)
+
+    # --- bytes -----------------------------------------------------------------------------------
+    def take(self, size: int) -> None:
+        if self.free_bytes is not None:
+            self.free_bytes -= size
+
+    def write_inode(self, inode: _Inode, data: bytes, position: int) -> int:
+        self.step()
+        growth = max(position + len(data) - len(inode.content), 0)
+        if self.short_write_bytes is not None:
+            data, self.short_write_bytes = data[: self.short_write_bytes], None
+        elif self.free_bytes is not None and growth > self.free_bytes:
+            data = data[: max(len(data) - (growth - self.free_bytes), 0)]
+            if not data:
+                raise OSError(errno.ENOSPC, "no space left on the memory disk")
+        end = position + len(data)
+        self.take(max(end - len(inode.content), 0))
+        if end > len(inode.content):
+            inode.content += bytes(end - len(inode.content))
+        inode.content[position:end] = data
+        inode.modified_ms = self.now_ms
+        inode.lost -= set(range(position // SECTOR_BYTES, end // SECTOR_BYTES + 1))
+        return len(data)
+
+    def sync_inode(self, inode: _Inode) -> None:
+        self.step()
+        self.syncs += 1
+        if self.syncs == self.fail_sync_at:
+            inode.fail_sync()
+            raise OSError(errno.EIO, "the sync fails on the memory disk")
+        inode.sync()
+
+    # --- names -----------------------------------------------------------------------------------
+    def _find(self, path: Path) -> "_Inode | _Directory | None":
+        node: _Inode | _Directory | None = self._root
+        for part in path.parts[1:]:
+            if not isinstance(node, _Directory):
+                return None
+            node = node.entries.get(part)
+        return node
+
+    def _directory(self, path: Path) -> _Directory:
+        node = self._find(path)
+        if not isinstance(node, _Directory):
+            raise FileNotFoundError(errno.ENOENT, "no such directory", str(path))
+        return node
+
+    def open(self, path: Path, *, create: bool = False, writable: bool = True) -> MemoryFile:
+        node = self._find(path)
+        if node is None:
+            if not create:
+                raise FileNotFoundError(errno.ENOENT, "no such file", str(path))
+            parent = self._directory(path.parent)
+            self.step()
+            node = _Inode()
+            node.modified_ms = self.now_ms
+            parent.change({path.name: node})
+        if isinstance(node, _Directory):
+            raise IsADirectoryError(errno.EISDIR, "a directory", str(path))
+        return MemoryFile(self, path, node)
+
+    def exists(self, path: Path) -> bool:
+        return self._find(path) is not None
+
+    def is_dir(self, path: Path) -> bool:
+        return isinstance(self._find(path), _Directory)
+
+    def list_dir(self, path: Path) -> list[str]:
+        return sorted(self._directory(path).entries)
+
+    def make_dirs(self, path: Path) -> None:
+        node = self._root
+        for part in path.parts[1:]:
+            child = node.entries.get(part)
+            if child is None:
+                self.step()
+                child = _Directory()
+                node.change({part: child})
+            if not isinstance(child, _Directory):
+                raise NotADirectoryError(errno.ENOTDIR, "not a directory", str(path))
+            node = child
+
+    def rename(self, old: Path, new: Path) -> None:
+        self.step()
+        node = self._find(old)
+        if node is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file", str(old))
+        if old.parent != new.parent:
+            raise ValueError("the memory disk renames within one directory only")
+        self._directory(old.parent).change({old.name: None, new.name: node})
+
+    def remove(self, path: Path) -> None:
+        self.step()
+        node = self._find(path)
+        if isinstance(node, _Inode):
+            self.take(-len(node.content))
+            self._directory(path.parent).change({path.name: None})
+
+    def remove_tree(self, path: Path) -> None:
+        self.step()
+        if self._find(path) is not None:
+            self._directory(path.parent).change({path.name: None})
+
+    def read_bytes(self, path: Path) -> bytes:
+        file = self.open(path)
+        return file.pread(file.size(), 0)
+
+    def write_atomically(self, path: Path, data: bytes) -> None:
+        write_atomically(self, path, data)
+
+    def sync_dir(self, path: Path) -> None:
+        self.step()
+        self.directory_syncs += 1
+        self._directory(path).sync()
+
+    def lock(self, path: Path) -> MemoryLock:
+        if path in self.locks:
+            raise FileLockHeld(f"{path} is locked")
+        self.open(path, create=True)
+        self.locks.add(path)
+        return MemoryLock(self, path)

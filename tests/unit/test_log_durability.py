@@ -1,0 +1,347 @@
+"""When something is synced, what waits for it, and what a failed sync does."""
+
+from dataclasses import replace
+
+import pytest
+
+from klog_broker.log.errors import LogStorageError
+from klog_broker.log.housekeeping import LogManagerSettings
+from klog_broker.log.log_config import LogConfig
+from klog_broker.log.log_manager import LogManager
+from klog_broker.log.partition_log import PartitionLog
+from klog_broker.log.results import AppendInfo
+from klog_broker.runtime.clock import ManualClock
+from pyspark_klog.ids import BrokerId
+from tests.support.log_harness import (
+    DATA,
+    EPOCH,
+    PARTITION,
+    SMALL,
+    TOPIC_ID,
+    ManualHelpers,
+    append,
+    batch,
+    open_log,
+    open_manager,
+    read_all,
+)
+from tests.support.memory_files import MemoryFiles
+
+SYNCED = replace(SMALL, flush_messages=1)
+
+
+class World:
+    """A log whose helpers run when told, and what its producers were told."""
+
+    def __init__(self, config: LogConfig = SYNCED, settings: LogManagerSettings | None = None):
+        self.files = MemoryFiles()
+        self.helpers = ManualHelpers()
+        self.clock = ManualClock()
+        self.manager: LogManager = open_manager(
+            self.files, config=config, helpers=self.helpers, clock=self.clock, settings=settings
+        )
+        self.log: PartitionLog = self.manager.create(PARTITION, TOPIC_ID, config)
+        self.log.become_leader(EPOCH)  # which is synced at once
+        self.offline: list[str] = []
+        self.manager.on_directory_offline = lambda path, _: self.offline.append(str(path))
+        self.told: list[tuple[int, BaseException | None]] = []
+        self.syncs_before = self.files.syncs
+
+    @property
+    def syncs(self) -> int:
+        return self.files.syncs - self.syncs_before
+
+    def send(self, records: bytes | None = None) -> AppendInfo:
+        info: AppendInfo = append(self.log, records)
+        if info.required_flush_offset is not None:
+            self.log.when_flushed(
+                info.required_flush_offset,
+                lambda error, offset=info.first_offset: self.told.append((offset, error)),
+            )
+        return info
+
+
+# --- flush.messages=1 ----------------------------------------------------------------------------
+def test_a_reply_waits_for_the_sync_and_so_do_readers() -> None:
+    world = World()
+    grown: list[int] = []
+    world.manager.on_high_watermark = lambda log: grown.append(log.high_watermark)
+    info = world.send()
+    assert info.required_flush_offset == 1
+    assert (world.log.log_end_offset, world.log.high_watermark) == (1, 0)
+    assert world.told == []
+    assert read_all(world.log) == []
+    world.helpers.run_all()
+    assert world.told == [(0, None)]
+    assert (world.log.flushed_offset, world.log.high_watermark, grown) == (1, 1, [1])
+    assert len(read_all(world.log)) == 1
+
+
+def test_group_commit_syncs_once_for_all_that_came_meanwhile() -> None:
+    world = World(replace(SYNCED, segment_bytes=1 << 20))
+    for _ in range(50):
+        world.send()
+    # The first sync was begun for the first reply alone; the other 49 share the second.
+    world.helpers.run_all()
+    assert [offset for offset, _ in world.told] == list(range(50))
+    assert world.syncs == 2
+    for _ in range(10):
+        for _ in range(100):
+            world.send()
+        world.helpers.run_one()
+    world.helpers.run_all()
+    assert len(world.told) == 1_050
+    replies_per_sync = len(world.told) / world.syncs
+    assert replies_per_sync > 50
+
+
+def test_an_append_without_a_waiter_is_synced_too() -> None:
+    world = World()
+    append(world.log)  # acks=0
+    world.helpers.run_all()
+    assert world.log.high_watermark == 1
+
+
+def test_a_sync_covers_what_was_there_when_it_began_and_no_more() -> None:
+    world = World()
+    world.send()
+    world.send()
+    world.helpers.run_one()
+    assert world.told == [(0, None)]
+    assert world.log.flushed_offset == 1
+    world.helpers.run_one()
+    assert world.told == [(0, None), (1, None)]
+
+
+def test_a_duplicate_waits_for_the_sync_of_the_first() -> None:
+    world = World()
+    records = batch(2, producer_id=1, base_sequence=0)
+    world.send(records)
+    again = world.send(records)
+    assert again.is_duplicate
+    assert again.required_flush_offset == 2
+    world.helpers.run_all()
+    assert world.told == [(0, None), (0, None)]
+    assert world.send(records).required_flush_offset is None
+
+
+def test_a_new_segments_name_is_durable_before_its_first_acknowledgement() -> None:
+    world = World(replace(SYNCED, segment_bytes=2 * len(batch())))
+    for _ in range(5):
+        world.send()
+        directory_syncs = world.files.directory_syncs
+        rolled = len(world.log.segments)
+        world.helpers.run_all()
+        if rolled > 1 and world.log.segments[-1].size_bytes == len(batch()):
+            assert world.files.directory_syncs > directory_syncs
+    assert len(world.told) == 5
+
+
+def test_waiting_for_what_is_synced_is_no_waiting() -> None:
+    world = World()
+    world.send()
+    world.helpers.run_all()
+    told: list[BaseException | None] = []
+    world.log.when_flushed(1, told.append)
+    world.log.when_flushed(0, told.append)
+    assert told == [None, None]
+
+
+# --- other settings ------------------------------------------------------------------------------
+def test_by_default_nothing_waits_and_nothing_is_synced() -> None:
+    world = World(SMALL)
+    for _ in range(20):
+        assert world.send().required_flush_offset is None
+    assert world.log.high_watermark == 20
+    assert not world.helpers.waiting
+    assert world.syncs == 0
+
+
+def test_flush_messages_syncs_after_so_many_without_waiting() -> None:
+    world = World(replace(SMALL, flush_messages=10))
+    for _ in range(4):
+        assert world.send(batch(3)).required_flush_offset is None
+    assert world.log.high_watermark == 12
+    assert len(world.helpers.waiting) == 1
+    world.helpers.run_all()
+    assert (world.syncs, world.log.flushed_offset) == (1, 12)
+
+
+def test_flush_ms_syncs_after_so_long() -> None:
+    world = World(replace(SMALL, flush_ms=5_000))
+    world.send()
+    for _ in range(4):
+        world.clock.advance(1_000)
+        world.manager.run_due()
+        world.helpers.run_all()
+    assert world.log.flushed_offset == 0
+    world.clock.advance(1_000)
+    world.manager.run_due()
+    world.helpers.run_all()
+    assert world.log.flushed_offset == 1
+    syncs = world.syncs
+    for _ in range(20):
+        world.clock.advance(1_000)
+        world.log.start_flush()
+    assert world.syncs == syncs
+
+
+def test_a_roll_syncs_the_old_segment_and_moves_the_recovery_point() -> None:
+    world = World(replace(SMALL, segment_bytes=2 * len(batch())))
+    for _ in range(3):
+        world.send()
+    assert world.log.recovery_point == 0
+    world.helpers.run_all()
+    assert world.log.recovery_point == 2
+
+
+def test_the_setting_can_change_while_it_runs() -> None:
+    world = World(SMALL)
+    world.send()
+    world.log.update_config(SYNCED)
+    assert world.log.high_watermark == 1
+    assert world.send().required_flush_offset == 2
+    assert world.log.high_watermark == 1
+    world.log.update_config(SMALL)
+    assert world.log.high_watermark == 2
+
+
+# --- checkpoints ---------------------------------------------------------------------------------
+def test_the_recovery_point_follows_the_synced_records_once_their_indexes_are_synced() -> None:
+    settings = LogManagerSettings(flush_offset_checkpoint_interval_ms=1_000)
+    world = World(settings=settings)
+    for _ in range(10):
+        world.send()
+    world.helpers.run_all()
+    assert (world.log.flushed_offset, world.log.recovery_point) == (10, 0)
+    world.clock.advance(1_000)
+    world.manager.run_due()
+    world.helpers.run_all()
+    assert world.log.recovery_point == 10
+    world.clock.advance(1_000)
+    world.manager.run_due()
+    world.helpers.run_all()
+    text = world.files.read_bytes(DATA / "recovery-point-offset-checkpoint")
+    assert text == b"0\n1\ntopic 0 10\n"
+
+
+def test_high_watermarks_are_written_when_they_changed_only() -> None:
+    settings = LogManagerSettings(high_watermark_checkpoint_interval_ms=100)
+    world = World(SMALL, settings)
+    world.send()
+
+    def rounds(count: int) -> int:
+        before = world.files.directory_syncs
+        for _ in range(count):
+            world.clock.advance(100)
+            world.manager.run_due()
+            world.helpers.run_all()
+        return world.files.directory_syncs - before
+
+    assert rounds(1) == 1
+    assert rounds(5) == 0
+    world.send()
+    assert rounds(5) == 1
+    text = world.files.read_bytes(DATA / "replication-offset-checkpoint")
+    assert text == b"0\n1\ntopic 0 2\n"
+
+
+# --- failures ------------------------------------------------------------------------------------
+def test_after_a_failed_sync_everything_since_the_last_good_one_fails_and_no_retry() -> None:
+    world = World()
+    world.send()
+    world.helpers.run_all()
+    world.send()
+    world.send()
+    world.files.fail_sync_at = world.files.syncs + 1
+    world.helpers.run_one()
+    syncs = world.files.syncs
+    assert [offset for offset, _ in world.told] == [0, 1, 2]
+    assert world.told[0][1] is None
+    for _, error in world.told[1:]:
+        assert isinstance(error, LogStorageError)
+        assert "is offline after" in str(error)
+    assert world.offline == [str(DATA)]
+    assert world.log.is_offline
+    assert world.log.high_watermark == 1
+    for act in (
+        lambda: append(world.log),
+        lambda: world.log.read(0, 100),
+        lambda: world.log.offset_for_timestamp(-1),
+        lambda: world.log.delete_records_before(1),
+        lambda: world.log.apply_retention(0),
+        lambda: world.log.flush(),
+    ):
+        with pytest.raises(LogStorageError, match="restart the broker once the disk is in order"):
+            act()
+    late: list[BaseException | None] = []
+    world.log.when_flushed(3, late.append)
+    assert isinstance(late[0], LogStorageError)
+    world.helpers.run_all()
+    world.manager.run_due()
+    world.helpers.run_all()
+    assert world.files.syncs == syncs, "a failed sync was tried again"
+    # No marker is written, so that the next start looks at everything; the acknowledged is there.
+    world.manager.close()
+    files = world.files.killed()
+    assert not files.exists(DATA / ".kafka_cleanshutdown")
+    assert open_log(files, SYNCED).log_end_offset >= 1
+
+
+def test_a_directory_takes_all_its_logs_along_and_no_other_directorys() -> None:
+    files, helpers = MemoryFiles(), ManualHelpers()
+    first, second = DATA / "one", DATA / "two"
+    manager = LogManager(
+        [first, second],
+        files=files,
+        clock=ManualClock(),
+        helpers=helpers,
+        broker_id=BrokerId(0),
+        default_config=SYNCED,
+    )
+    manager.load()
+    logs = [
+        manager.create(PARTITION._replace(partition=number), TOPIC_ID, SYNCED)
+        for number in range(4)
+    ]
+    assert [log.path.parent for log in logs] == [first, second, first, second]
+    offline = []
+    manager.on_directory_offline = lambda path, _: offline.append(path)
+    told: list[tuple[int, bool]] = []
+    for number, log in enumerate(logs):
+        info = append(log)
+        log.when_flushed(
+            info.last_offset + 1, lambda error, n=number: told.append((n, error is None))
+        )
+    files.fail_sync_at = files.syncs + 1
+    helpers.run_all()
+    assert offline == [first]
+    assert sorted(told) == [(0, False), (1, True), (2, False), (3, True)]
+    assert [log.is_offline for log in logs] == [True, False, True, False]
+    # What is new goes to the directory that is left.
+    assert manager.create(PARTITION._replace(partition=9), TOPIC_ID, SYNCED).path.parent == second
+    manager.close()
+    assert not files.exists(first / ".kafka_cleanshutdown")
+    assert files.exists(second / ".kafka_cleanshutdown")
+
+
+def test_a_close_waits_for_the_sync_that_is_under_way_and_hears_of_its_failure() -> None:
+    world = World(replace(SMALL, segment_bytes=2 * len(batch())))
+    for _ in range(3):
+        world.send()
+    assert len(world.helpers.waiting) == 1
+    world.files.fail_sync_at = world.files.syncs + 1
+    with pytest.raises(LogStorageError):
+        world.log.flush()
+    assert world.log.is_offline
+
+
+def test_a_checkpoint_that_cannot_be_written_takes_the_directory_offline() -> None:
+    settings = LogManagerSettings(high_watermark_checkpoint_interval_ms=100)
+    world = World(SMALL, settings)
+    world.send()
+    world.files.fail_sync_at = world.files.syncs + 1
+    world.clock.advance(100)
+    world.manager.run_due()
+    world.helpers.run_all()
+    assert world.offline == [str(DATA)]

@@ -1,0 +1,355 @@
+"""What may be appended and how it is stored, as Kafka's LogValidator has it."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from klog_broker.log.checks import PlainChecks, RecordChecks, kernel_checks
+from klog_broker.log.errors import InvalidTimestamp, RecordsRefused, RecordTooLarge
+from klog_broker.log.log_config import LogConfig
+from klog_broker.log.validation import AppendOrigin, Validated, validate
+from pyspark_klog.records import layout as at
+from pyspark_klog.records.batch import BatchView
+from pyspark_klog.records.builder import BatchBuilder
+from pyspark_klog.records.compression import Codec
+from pyspark_klog.records.errors import (
+    CorruptRecords,
+    DecompressedTooLarge,
+    InvalidRecords,
+    UnsupportedCodec,
+)
+from pyspark_klog.records.legacy_builder import LegacyBuilder
+from pyspark_klog.records.record import Header, TimestampType
+from tests.support.log_harness import batch
+
+NOW_MS = 50_000
+CODECS = list(Codec)
+
+
+@pytest.fixture(params=["plain", "kernels"])
+def checks(request: pytest.FixtureRequest) -> RecordChecks:
+    return PlainChecks() if request.param == "plain" else kernel_checks()
+
+
+class Validator:
+    def __init__(self, checks: RecordChecks) -> None:
+        self.checks = checks
+
+    def __call__(
+        self,
+        records: bytes | bytearray | memoryview,
+        *,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        **config: Any,
+    ) -> Validated:
+        return validate(
+            records,
+            first_offset=1_000,
+            leader_epoch=3,
+            now_ms=NOW_MS,
+            config=LogConfig(**config),
+            checks=self.checks,
+            origin=origin,
+        )
+
+
+@pytest.fixture
+def check(checks: RecordChecks) -> Validator:
+    return Validator(checks)
+
+
+def patched(records: bytes, at_byte: int, value: int, size: int) -> bytes:
+    """The batch with another number in its header, and the CRC that fits."""
+    data = bytearray(records)
+    data[at_byte : at_byte + size] = value.to_bytes(size, "big", signed=True)
+    BatchView(data).update_crc()
+    return bytes(data)
+
+
+# --- what is stored ------------------------------------------------------------------------------
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_good_batch_gets_offsets_and_epoch_and_keeps_the_rest(
+    check: Validator, codec: Codec
+) -> None:
+    sent = batch(5, codec=codec, producer_id=4, base_sequence=10)
+    stored = check(sent)
+    view = BatchView(stored.data)
+    view.check_crc()
+    assert (view.base_offset, view.last_offset, view.partition_leader_epoch) == (1_000, 1_004, 3)
+    assert bytes(stored.data)[at.CRC_AT :] == sent[at.CRC_AT :]
+    assert stored.row.last_offset == 1_004
+    assert stored.row.max_timestamp_ms == 1_004
+    assert stored.log_append_time_ms == -1
+
+
+def test_a_writable_buffer_is_patched_in_place_and_a_read_only_one_copied(
+    check: Validator,
+) -> None:
+    buffer = bytearray(batch())
+    stored = check(memoryview(buffer))
+    assert BatchView(buffer).base_offset == 1_000
+    assert bytes(stored.data) == bytes(buffer)
+    sent = batch()
+    check(sent)
+    assert BatchView(sent).base_offset == 0
+
+
+def test_a_wrong_largest_timestamp_is_put_right_with_a_new_crc(check: Validator) -> None:
+    sent = patched(batch(3), at.MAX_TIMESTAMP_AT, 999_999, 8)
+    view = BatchView(check(sent).data)
+    assert view.max_timestamp_ms == 1_002
+    view.check_crc()
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_log_append_time_is_set_with_a_new_crc(check: Validator, codec: Codec) -> None:
+    stored = check(batch(3, codec=codec), message_timestamp_type=TimestampType.LOG_APPEND_TIME)
+    view = BatchView(stored.data)
+    view.check_crc()
+    assert view.timestamp_type is TimestampType.LOG_APPEND_TIME
+    assert {record.timestamp_ms for record in view.records()} == {NOW_MS}
+    assert stored.log_append_time_ms == stored.row.max_timestamp_ms == NOW_MS
+
+
+@pytest.mark.parametrize("source", CODECS)
+@pytest.mark.parametrize("target", CODECS)
+def test_compression_type_decides_the_codec(check: Validator, source: Codec, target: Codec) -> None:
+    builder = BatchBuilder(0, source, producer_id=9, producer_epoch=1, base_sequence=7)
+    builder.append(b"k", b"v" * 50, 100, (Header("h", None), Header("h", b"x")))
+    builder.append(None, None, 90)
+    stored = check(builder.build(), compression=target)
+    view = BatchView(stored.data)
+    view.check_crc()
+    assert view.codec is target
+    assert (view.producer_id, view.producer_epoch, view.base_sequence) == (9, 1, 7)
+    assert (view.base_offset, view.last_offset, view.max_timestamp_ms) == (1_000, 1_001, 100)
+    assert [(r.key, r.value, r.timestamp_ms, r.headers) for r in view.records()] == [
+        (b"k", b"v" * 50, 100, (Header("h", None), Header("h", b"x"))),
+        (None, None, 90, ()),
+    ]
+
+
+def test_control_records_of_a_coordinator_are_never_compressed(check: Validator) -> None:
+    control = batch(is_control=True, producer_id=3)
+    stored = check(control, origin=AppendOrigin.COORDINATOR, compression=Codec.GZIP)
+    assert BatchView(stored.data).codec is Codec.NONE
+    assert BatchView(stored.data).is_control
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
+def test_older_formats_become_one_batch(check: Validator, magic: int, codec: Codec) -> None:
+    builder = LegacyBuilder(magic, 0, codec)
+    for number in range(4):
+        builder.append(b"k%d" % number, b"v", 700 + number)
+    stored = check(builder.build())
+    view = BatchView(stored.data)
+    view.check_crc()
+    assert view.codec is codec
+    assert view.partition_leader_epoch == 3
+    found = [(r.offset, r.key, r.timestamp_ms) for r in view.records()]
+    timestamps = [-1] * 4 if magic == 0 else [700, 701, 702, 703]
+    assert found == [(1_000 + n, b"k%d" % n, timestamps[n]) for n in range(4)]
+
+
+def test_a_compressed_batch_with_wrong_inner_offsets_is_written_anew(check: Validator) -> None:
+    builder = BatchBuilder(0, Codec.GZIP)
+    builder.append(b"a", b"1", 5)
+    builder.append(b"b", b"2", 6, offset=7)
+    # Kafka goes by the count: the header must be right.
+    sent = patched(builder.build(), at.LAST_OFFSET_DELTA_AT, 1, 4)
+    view = BatchView(check(sent).data)
+    view.check_crc()
+    assert [(r.offset, r.key) for r in view.records()] == [(1_000, b"a"), (1_001, b"b")]
+    plain = BatchBuilder(0)
+    plain.append(b"a", b"1", 5)
+    plain.append(b"b", b"2", 6, offset=7)
+    with pytest.raises(InvalidRecords):
+        check(patched(plain.build(), at.LAST_OFFSET_DELTA_AT, 1, 4))
+
+
+# --- what is refused -----------------------------------------------------------------------------
+@pytest.mark.parametrize("records", [b"", b"\x00" * 11, batch()[:-1], batch()[:30]])
+def test_records_without_a_whole_batch_are_refused(check: Validator, records: bytes) -> None:
+    with pytest.raises(InvalidRecords, match="hold no whole batch"):
+        check(records)
+
+
+def test_more_than_one_batch_is_refused_and_a_cut_off_rest_dropped(check: Validator) -> None:
+    with pytest.raises(InvalidRecords, match="more than one batch"):
+        check(batch() + batch())
+    assert len(check(batch() + batch()[:20]).data) == len(batch())
+
+
+def test_a_wrong_crc_is_corrupt(check: Validator) -> None:
+    damaged = bytearray(batch())
+    damaged[-1] ^= 1
+    with pytest.raises(CorruptRecords, match="CRC"):
+        check(damaged)
+
+
+@pytest.mark.parametrize(
+    ("records", "text"),
+    [
+        (patched(batch(), at.BASE_OFFSET_AT, 5, 8), "has base offset 5"),
+        (patched(batch(), at.LAST_OFFSET_DELTA_AT, -1, 4), "offsets are 0 to -1"),
+        (patched(batch(), at.RECORD_COUNT_AT, 0, 4), "counts 0 records"),
+        (patched(batch(), at.RECORD_COUNT_AT, -1, 4), "counts -1 records"),
+        (patched(batch(2), at.RECORD_COUNT_AT, 1, 4), "has offsets 0 to 1, and counts 1"),
+        (batch(is_control=True), "not allowed to write control records"),
+        (batch(producer_id=5), "has sequence -1"),
+    ],
+)
+def test_headers_that_a_client_must_not_send(check: Validator, records: bytes, text: str) -> None:
+    with pytest.raises(InvalidRecords, match=text):
+        check(records)
+
+
+def test_counts_and_lengths_must_fit_the_records(check: Validator) -> None:
+    three = patched(batch(2), at.RECORD_COUNT_AT, 3, 4)
+    with pytest.raises(CorruptRecords):
+        check(patched(three, at.LAST_OFFSET_DELTA_AT, 2, 4))
+    one = patched(batch(2), at.RECORD_COUNT_AT, 1, 4)
+    with pytest.raises(CorruptRecords):
+        check(patched(one, at.LAST_OFFSET_DELTA_AT, 0, 4))
+
+
+def test_an_unknown_codec_and_a_damaged_one(check: Validator) -> None:
+    with pytest.raises(UnsupportedCodec):
+        check(patched(batch(), at.ATTRIBUTES_AT, 7, 2))
+    with pytest.raises(CorruptRecords):
+        check(patched(batch(), at.ATTRIBUTES_AT, Codec.GZIP, 2))
+
+
+def test_a_bomb_is_refused_naming_the_limit(check: Validator) -> None:
+    bomb = batch(value=bytes(1 << 20), codec=Codec.GZIP)
+    with pytest.raises(DecompressedTooLarge, match="4096"):
+        check(bomb, max_decompressed_bytes=4096)
+
+
+def test_max_message_bytes_counts_before_and_after(check: Validator) -> None:
+    with pytest.raises(RecordTooLarge, match=r"max\.message\.bytes is 100"):
+        check(batch(), max_message_bytes=100)
+    small = batch(value=bytes(10_000), codec=Codec.GZIP)
+    assert len(small) < 500
+    with pytest.raises(RecordTooLarge, match="a batch of 10"):
+        check(small, max_message_bytes=500, compression=Codec.NONE)
+
+
+def test_compacted_topics_need_keys(check: Validator) -> None:
+    builder = BatchBuilder(0)
+    for key in (b"a", None, b"c", None):
+        builder.append(key, b"v", 5)
+    with pytest.raises(RecordsRefused) as refused:
+        check(builder.build(), compact=True)
+    assert [fault.batch_index for fault in refused.value.record_errors] == [1, 3]
+    assert not isinstance(refused.value, InvalidTimestamp)
+    assert check(builder.build()).row.record_count == 4
+    legacy = LegacyBuilder(1, 0)
+    legacy.append(None, b"v", 5)
+    with pytest.raises(RecordsRefused):
+        check(legacy.build(), compact=True)
+
+
+def test_timestamps_out_of_bounds_are_named_one_by_one(check: Validator) -> None:
+    bounds = {
+        "message_timestamp_before_max_ms": 100,
+        "message_timestamp_after_max_ms": 10,
+    }
+    builder = BatchBuilder(0)
+    for timestamp_ms in (NOW_MS - 100, NOW_MS - 101, -1, NOW_MS + 10, NOW_MS + 11):
+        builder.append(b"k", b"v", timestamp_ms)
+    with pytest.raises(InvalidTimestamp) as refused:
+        check(builder.build(), **bounds)
+    assert [fault.batch_index for fault in refused.value.record_errors] == [1, 4]
+    assert "expected 49900 to 50010" in str(refused.value)
+    # What the broker sets itself is in order, whatever the producer said.
+    stored = check(builder.build(), message_timestamp_type=TimestampType.LOG_APPEND_TIME, **bounds)
+    assert stored.row.max_timestamp_ms == NOW_MS
+
+
+def test_a_missing_key_and_a_bad_timestamp_together_are_no_timestamp_fault(
+    check: Validator,
+) -> None:
+    builder = BatchBuilder(0)
+    builder.append(b"k", b"v", NOW_MS + 11)
+    builder.append(None, b"v", NOW_MS)
+    with pytest.raises(RecordsRefused) as refused:
+        check(builder.build(), compact=True, message_timestamp_after_max_ms=10)
+    assert not isinstance(refused.value, InvalidTimestamp)
+    assert [fault.batch_index for fault in refused.value.record_errors] == [0, 1]
+
+
+def test_a_producer_must_not_claim_log_append_time(check: Validator) -> None:
+    claims = batch(2, timestamp_type=TimestampType.LOG_APPEND_TIME, log_append_time_ms=NOW_MS - 5)
+    with pytest.raises(InvalidTimestamp, match="must not set the timestamp type"):
+        check(claims, message_timestamp_type=TimestampType.LOG_APPEND_TIME)
+    # Kafka takes it on a topic of create time, as the timestamp of every record.
+    view = BatchView(check(claims).data)
+    assert view.timestamp_type is TimestampType.CREATE_TIME
+    assert view.max_timestamp_ms == NOW_MS - 5
+    view.check_crc()
+
+
+def test_mixed_formats_are_refused(check: Validator) -> None:
+    legacy = LegacyBuilder(1, 0)
+    legacy.append(b"k", b"v", 5)
+    with pytest.raises(InvalidRecords):
+        check(legacy.build() + batch())
+    with pytest.raises(InvalidRecords):
+        check(batch() + legacy.build())
+
+
+def test_the_config_of_topics_maps_to_rules() -> None:
+    tc = {
+        "cleanup.policy": ("compact", "delete"),
+        "compression.type": "zstd",
+        "compression.zstd.level": 5,
+        "message.timestamp.type": "LogAppendTime",
+        "message.timestamp.before.max.ms": 2**63 - 1,
+        "message.timestamp.after.max.ms": 2**63 - 1,
+        "message.timestamp.difference.max.ms": 1_000,
+        "segment.bytes": 1,
+        "segment.ms": 2,
+        "segment.jitter.ms": 3,
+        "segment.index.bytes": 4,
+        "index.interval.bytes": 5,
+        "preallocate": True,
+        "max.message.bytes": 6,
+        "retention.ms": 7,
+        "retention.bytes": 8,
+        "file.delete.delay.ms": 9,
+        "flush.messages": 1,
+        "flush.ms": 10,
+    }
+    config = LogConfig.from_topic_config(tc)
+    assert config == replace(
+        LogConfig(),
+        delete=True,
+        compact=True,
+        compression=Codec.ZSTD,
+        compression_level=5,
+        message_timestamp_type=TimestampType.LOG_APPEND_TIME,
+        message_timestamp_before_max_ms=1_000,
+        message_timestamp_after_max_ms=1_000,
+        segment_bytes=1,
+        segment_ms=2,
+        segment_jitter_ms=3,
+        segment_index_bytes=4,
+        index_interval_bytes=5,
+        preallocate=True,
+        max_message_bytes=6,
+        retention_ms=7,
+        retention_bytes=8,
+        file_delete_delay_ms=9,
+        flush_messages=1,
+        flush_ms=10,
+    )
+    assert config.replies_wait_for_flush
+    untouched = LogConfig.from_topic_config(
+        {**tc, "cleanup.policy": "delete", "compression.type": "uncompressed", "flush.messages": 2}
+    )
+    assert (untouched.delete, untouched.compact) == (True, False)
+    assert untouched.compression is Codec.NONE
+    assert not untouched.replies_wait_for_flush

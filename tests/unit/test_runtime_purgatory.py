@@ -1,0 +1,150 @@
+"""Delayed operations end exactly once: by their condition, by their deadline, or cancelled."""
+
+import pytest
+
+from klog_broker.runtime.clock import ManualClock
+from klog_broker.runtime.failure_points import FailurePoints
+from klog_broker.runtime.loop import Loop
+from klog_broker.runtime.purgatory import DelayedOperation, Purgatory
+from tests.support.fake_network import ScriptedPoller
+
+
+class Waits(DelayedOperation):
+    """Completes when its test says so."""
+
+    def __init__(self, holds: bool = False) -> None:
+        self.holds = holds
+        self.ended: list[str] = []
+        self.tries = 0
+
+    def try_complete(self, now_ms: int) -> bool:
+        self.tries += 1
+        if self.holds:
+            self.ended.append(f"completed at {now_ms}")
+        return self.holds
+
+    def on_expire(self, now_ms: int) -> None:
+        self.ended.append(f"expired at {now_ms}")
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(0)
+
+
+@pytest.fixture
+def loop(clock: ManualClock) -> Loop:
+    return Loop(clock, ScriptedPoller())
+
+
+@pytest.fixture
+def purgatory(loop: Loop) -> Purgatory:
+    return Purgatory(loop)
+
+
+def test_one_whose_condition_holds_is_not_parked(purgatory: Purgatory) -> None:
+    operation = Waits(holds=True)
+    assert purgatory.watch(operation, ["a"], 100)
+    assert operation.ended == ["completed at 0"]
+    assert purgatory.waiting == 0
+    assert purgatory.check("a") == 0
+
+
+def test_a_timeout_of_zero_expires_at_once(purgatory: Purgatory) -> None:
+    operation = Waits()
+    assert purgatory.watch(operation, ["a"], 0)
+    assert operation.ended == ["expired at 0"]
+    assert not purgatory.is_waiting(operation)
+
+
+def test_it_completes_at_the_check_of_any_of_its_keys(
+    purgatory: Purgatory, loop: Loop, clock: ManualClock
+) -> None:
+    operation = Waits()
+    assert not purgatory.watch(operation, ["a", "b", "a"], 100)
+    assert purgatory.is_waiting(operation)
+    assert purgatory.check("b") == 0
+    operation.holds = True
+    assert purgatory.check("c") == 0
+    assert purgatory.check("b") == 1
+    assert purgatory.check("a") == 0
+    assert purgatory.watched_under("a") == purgatory.watched_under("b") == 0
+    clock.advance(1000)
+    loop.run_turn()
+    assert operation.ended == ["completed at 0"]
+
+
+def test_it_expires_at_its_deadline(purgatory: Purgatory, loop: Loop, clock: ManualClock) -> None:
+    operation = Waits()
+    purgatory.watch(operation, ["a"], 100)
+    clock.advance(99)
+    loop.run_turn()
+    assert operation.ended == []
+    clock.advance(1)
+    loop.run_turn()
+    assert operation.ended == ["expired at 100"]
+    operation.holds = True
+    assert purgatory.check("a") == 0
+    assert purgatory.waiting == 0
+
+
+def test_a_cancelled_one_ends_silently(
+    purgatory: Purgatory, loop: Loop, clock: ManualClock
+) -> None:
+    operation = Waits()
+    purgatory.watch(operation, ["a"], 100)
+    purgatory.cancel(operation)
+    purgatory.cancel(operation)
+    clock.advance(100)
+    loop.run_turn()
+    assert operation.ended == []
+    assert purgatory.waiting == 0
+
+
+def test_operations_of_a_key_are_tried_in_order_of_arrival(purgatory: Purgatory) -> None:
+    order: list[int] = []
+
+    class Noting(Waits):
+        def __init__(self, number: int) -> None:
+            super().__init__()
+            self.number = number
+
+        def try_complete(self, now_ms: int) -> bool:
+            if self.tries:
+                order.append(self.number)
+            return super().try_complete(now_ms)
+
+    for number in range(4):
+        purgatory.watch(Noting(number), ["a"], 100)
+    purgatory.check("a")
+    assert order == [0, 1, 2, 3]
+
+
+def test_a_completion_that_ends_its_neighbour_by_another_key(purgatory: Purgatory) -> None:
+    neighbour = Waits()
+
+    class Chain(Waits):
+        def try_complete(self, now_ms: int) -> bool:
+            done = super().try_complete(now_ms)
+            if done:
+                neighbour.holds = True
+                purgatory.check("b")
+            return done
+
+    first = Chain()
+    purgatory.watch(first, ["a"], 100)
+    purgatory.watch(neighbour, ["a", "b"], 100)
+    first.holds = True
+    assert purgatory.check("a") == 1
+    assert first.ended == neighbour.ended == ["completed at 0"]
+    assert purgatory.waiting == 0
+
+
+def test_failure_points_run_only_the_named_action() -> None:
+    def fail() -> None:
+        raise OSError("torn")
+
+    points = FailurePoints({"after rename": fail})
+    points.reach("before rename")
+    with pytest.raises(OSError, match="torn"):
+        points.reach("after rename")
