@@ -126,7 +126,6 @@ class World:
             metadata=self.store,
             purgatory=SimpleNamespace(check=self.checked.append),
             on_topic_deleted=[self.deleted.append],
-            on_high_watermark=None,
         )
 
     def ask(self, module: Any, request: Any, version: int | None = None) -> Any:

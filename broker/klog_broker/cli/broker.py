@@ -60,6 +60,11 @@ def command(
 
 
 def _run(config: BrokerConfig) -> int:
+    if sys.platform == "win32":
+        raise KlogError(
+            "the broker runs on Linux and macOS; Windows has the connector alone: run the broker"
+            " on another machine, or in WSL"
+        )
     logging.basicConfig(
         stream=sys.stderr,
         level=logging.INFO,

@@ -297,7 +297,6 @@ def _make_logs(
             log = broker.logs.create(
                 topic_partition, topic.topic_id, topic_log_config(broker, topic)
             )
-            log.on_high_watermark = broker.on_high_watermark
             log.become_leader(max(state.leader_epoch, log.leader_epoch))
         except (LogStorageError, InconsistentTopicId) as error:
             return _as_broker_error(error)

@@ -1,0 +1,5 @@
+"""Sockets to frames and replies back, in order: listeners, connections, bounded queues.
+
+May import: klog_broker.{log,runtime,config} and pyspark_klog.{protocol,ids,errors}; no handlers.
+Start reading at server.py (one turn over all ready sockets), then connection.py.
+"""

@@ -1,0 +1,360 @@
+"""The broker as a whole: the one place that makes the objects and joins them."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import logging
+import signal
+import sys
+from collections.abc import Callable, Iterable
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+from klog_broker.config import BrokerConfig, Listener, parse_per_ip_overrides, topic_config
+from klog_broker.handlers.context import BrokerServices, Endpoint
+from klog_broker.handlers.dispatcher import ApiHandler, Dispatcher
+from klog_broker.handlers.group_service import start_groups
+from klog_broker.handlers.init_producer_id import ProducerIds
+from klog_broker.handlers.planned_produce import ProduceTargets
+from klog_broker.handlers.produce import ProducePipeline
+from klog_broker.handlers.served import SERVED
+from klog_broker.handlers.topic_changes import settle
+from klog_broker.log.errors import LogDirectoryError
+from klog_broker.log.log_config import LogConfig
+from klog_broker.log.log_manager import LogManager, LogManagerSettings
+from klog_broker.log.partition_log import PartitionLog
+from klog_broker.metadata.errors import StoreRefused
+from klog_broker.metadata.image import Broker as BrokerRegistration
+from klog_broker.metadata.local import LocalStore
+from klog_broker.network.produce_plan import ProducePlanner
+from klog_broker.network.server import NetworkLimits, Server
+from klog_broker.network.sockets import Network, RealNetwork
+from klog_broker.network.turn_plans import LoadKernel, TurnPlans, load_produce_kernel
+from klog_broker.runtime.clock import Clock, SystemClock
+from klog_broker.runtime.files import Files, RealFiles
+from klog_broker.runtime.helpers import Helpers, HelperThreads
+from klog_broker.runtime.loop import Loop
+from klog_broker.runtime.poller import Poller, default_poller
+from klog_broker.runtime.purgatory import Purgatory
+from pyspark_klog.errors import KlogError
+from pyspark_klog.ids import BrokerId, TopicId
+
+_log = logging.getLogger("klog.app")
+
+# Threads for fsync, read-ahead, deleting: enough that a slow disk does not hold up another one.
+_HELPER_THREADS = 8
+# The log manager's next deadline can move forward (a deletion, a new setting): asked again by then.
+_LONGEST_PAUSE_MS = 1000
+
+
+class ExitCode(IntEnum):
+    """How the broker's process ends; docs/operations.md has the table."""
+
+    OK = 0
+    REFUSED_DIRECTORY = 3
+    """A data directory is held by another broker, or of another version, cluster or broker."""
+    REFUSED_ADDRESS = 4
+    """A listener's address or port cannot be had."""
+    DISKS_LOST = 5
+    """The last data directory went offline."""
+    BUG = 70
+    """Something in the loop failed that no request can cause; the log has the traceback."""
+
+
+class CannotStart(KlogError):
+    """The broker does not start; the text says in a sentence why and what to do."""
+
+    def __init__(self, exit_code: ExitCode, text: str) -> None:
+        super().__init__(text)
+        self.exit_code = exit_code
+
+
+class Broker:
+    """A broker. What it runs on can be given; by default it is this machine.
+
+    ``start``, then ``serve_forever`` in the same thread until somebody calls ``stop``. Any number
+    of brokers can live in one process. ``load_kernel`` brings the kernel for pipelined Produce
+    when the first such turn has come; without it the generic handler serves all.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        clock: Clock | None = None,
+        files: Files | None = None,
+        network: Network | None = None,
+        poller: Poller | None = None,
+        make_helpers: Callable[[Loop], Helpers] | None = None,
+        handlers: Iterable[ApiHandler] = SERVED,
+        load_kernel: LoadKernel | None = None,
+    ) -> None:
+        self.config = config
+        self.ports: dict[str, int] = {}
+        """By listener name, once started."""
+        self._clock = clock or SystemClock()
+        self._files = files or RealFiles()
+        self._network = network or _real_network(config)
+        self.loop = Loop(self._clock, poller or default_poller())
+        make = make_helpers or (lambda loop: HelperThreads(loop, _HELPER_THREADS, "klog-helper"))
+        self._helpers = make(self.loop)
+        self._handlers = tuple(handlers)
+        self._load_kernel = load_kernel
+        self._offline: set[Path] = set()
+        self._changed_logs: dict[PartitionLog, None] = {}
+        self._exit_code = ExitCode.OK
+        self._is_closed = False
+        self.services: BrokerServices
+        self.server: Server
+
+    # -- start --------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Loads the logs and opens the listeners. Blocks. CannotStart says why it cannot be."""
+        config = self.config
+        broker_id = BrokerId(config["broker.id"])
+        try:
+            metadata, logs = self._load(broker_id)
+        except (LogDirectoryError, StoreRefused) as error:
+            self._release()
+            raise CannotStart(ExitCode.REFUSED_DIRECTORY, str(error)) from error
+        self.services = BrokerServices(
+            config=config,
+            broker_id=broker_id,
+            cluster_id=metadata.image.cluster_id,
+            clock=self._clock,
+            loop=self.loop,
+            purgatory=Purgatory(self.loop),
+            helpers=self._helpers,
+            logs=logs,
+            metadata=metadata,
+            produce=ProducePipeline(),
+            producer_ids=ProducerIds(metadata, self._helpers),
+        )
+        dispatcher = Dispatcher(self.services, self._handlers)
+        self.server = Server(
+            self.loop,
+            self._helpers,
+            self._network,
+            _limits(config),
+            dispatcher.handle_frame,
+            dispatcher.pipelined_apis,
+        )
+        deleted = [topic.name for topic in metadata.image.deleting.values()]
+        if self._load_kernel is not None:
+            self.server.plans = TurnPlans(
+                self.loop, self._helpers, self._load_kernel, self._make_planner
+            )
+        settle(self.services)
+        self._listen()
+        self.services.groups = start_groups(self.services)
+        for name in deleted:
+            self.services.groups.forget_topic(name)
+        self._schedule_log_work()
+
+    def _make_planner(self, kernel: Any) -> ProducePlanner:
+        self.services.logs.use_kernels()
+        return ProducePlanner(
+            kernel,
+            self.server.arena,
+            self.server.max_request_bytes,
+            ProduceTargets(self.services),
+            self._clock,
+        )
+
+    def _load(self, broker_id: BrokerId) -> tuple[LocalStore, LogManager]:
+        directories = self.config.log_dirs
+        metadata = LocalStore.open(self._files, directories[0], broker_id)
+        logs = LogManager(
+            directories,
+            files=self._files,
+            clock=self._clock,
+            helpers=self._helpers,
+            broker_id=broker_id,
+            cluster_id=metadata.image.cluster_id,
+            settings=_log_settings(self.config),
+            default_config=LogConfig.from_topic_config(topic_config(self.config, {})),
+        )
+        logs.on_directory_offline = self._on_directory_offline
+        logs.on_high_watermark = self._on_high_watermark
+
+        def config_of(name: str, _topic_id: TopicId) -> LogConfig:
+            topic = metadata.image.topic(name)
+            overrides = {} if topic is None else topic.configs
+            return LogConfig.from_topic_config(topic_config(self.config, overrides))
+
+        logs.load(config_of)
+        return metadata, logs
+
+    def _listen(self) -> None:
+        for listener in self.config.listeners:
+            try:
+                port = self.server.listen(listener.name, listener.host, listener.port)
+            except OSError as error:
+                self.close()
+                raise CannotStart(ExitCode.REFUSED_ADDRESS, _why_not(listener, error)) from error
+            self.ports[listener.name] = port
+        endpoints = tuple(
+            # Port 0 is whatever was free: clients are told the real one.
+            each._replace(port=each.port or self.ports[each.name])
+            for each in self.config.advertised_listeners
+        )
+        for each in endpoints:
+            self.services.advertised[each.name] = Endpoint(each.host, each.port)
+        self.services.metadata.register_broker(
+            BrokerRegistration(self.services.broker_id, endpoints, self.config["broker.rack"])
+        )
+
+    # -- running ------------------------------------------------------------------------------
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port of the first listener."""
+        first = self.config.listeners[0]
+        return first.host or "0.0.0.0", self.ports[first.name]
+
+    def serve_forever(self) -> ExitCode:
+        """Serves until ``stop``, then closes everything; returns how it ended."""
+        try:
+            self.loop.run()
+        except Exception:
+            _log.critical("the loop failed, the broker ends: a bug", exc_info=True)
+            self._exit_code = ExitCode.BUG
+        self.close(cleanly=self._exit_code is not ExitCode.BUG)
+        return self._exit_code
+
+    def stop(self) -> None:
+        """Lets ``serve_forever`` return. From any thread or signal handler."""
+        self.loop.stop()
+
+    def close(self, cleanly: bool = True) -> None:
+        """Closes connections, lets helpers finish, closes logs and store. Blocks.
+
+        After a bug nothing vouches for the state in memory: the logs are left as by a kill, and
+        the next start looks at what is on the disk.
+        """
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self.server.close()
+        self._helpers.close()
+        if cleanly:
+            # What the helpers came to has been posted: a flush that is done is not done again.
+            self.loop.run_turn(0)
+            self.services.logs.close()
+        else:
+            self.services.logs.release_locks()
+        self.services.metadata.close()
+        self.loop.close()
+
+    def _release(self) -> None:
+        self._is_closed = True
+        self._helpers.close()
+        self.loop.close()
+
+    def _schedule_log_work(self) -> None:
+        logs = self.services.logs
+
+        def run() -> None:
+            logs.run_due()
+            schedule()
+
+        def schedule() -> None:
+            pause_ms = logs.next_deadline_ms() - self.loop.now_ms()
+            self.loop.call_later(min(max(pause_ms, 1), _LONGEST_PAUSE_MS), run)
+
+        schedule()
+
+    def _on_high_watermark(self, log: PartitionLog) -> None:
+        """Once a turn and log, after all of its appends: who waits is looked at only then."""
+        if not self._changed_logs:
+            self.loop.call_at_append(self._check_waiting)
+        self._changed_logs[log] = None
+
+    def _check_waiting(self) -> None:
+        changed, self._changed_logs = self._changed_logs, {}
+        for log in changed:
+            self.services.purgatory.check(log.topic_partition)
+
+    def _on_directory_offline(self, directory: Path, error: BaseException) -> None:
+        _log.error("directory=%s is offline: %s", directory, error)
+        self._offline.add(directory)
+        if len(self._offline) == len(self.config.log_dirs):
+            _log.critical("no data directory is left, the broker ends")
+            self._exit_code = ExitCode.DISKS_LOST
+            self.loop.stop()
+
+
+def _real_network(config: BrokerConfig) -> RealNetwork:
+    """A buffer size that nobody set is left to the system: Kafka's default of 100 KiB would switch
+    its own tuning off, which reaches several MiB."""
+
+    def size(name: str) -> int | None:
+        return config[name] if config.is_set(name) and config[name] > 0 else None
+
+    return RealNetwork(size("socket.send.buffer.bytes"), size("socket.receive.buffer.bytes"))
+
+
+def _limits(config: BrokerConfig) -> NetworkLimits:
+    return NetworkLimits(
+        max_request_bytes=config["socket.request.max.bytes"],
+        max_idle_ms=config["connections.max.idle.ms"],
+        max_connections=config["max.connections"],
+        max_connections_per_ip=config["max.connections.per.ip"],
+        max_connections_per_ip_overrides=parse_per_ip_overrides(
+            config["max.connections.per.ip.overrides"]
+        ),
+        queued_max_request_bytes=config["queued.max.request.bytes"],
+        backlog=config["socket.listen.backlog.size"],
+    )
+
+
+def _log_settings(config: BrokerConfig) -> LogManagerSettings:
+    return LogManagerSettings(
+        retention_check_interval_ms=config["log.retention.check.interval.ms"],
+        flush_scheduler_interval_ms=config["log.flush.scheduler.interval.ms"],
+        flush_offset_checkpoint_interval_ms=config["log.flush.offset.checkpoint.interval.ms"],
+        flush_start_offset_checkpoint_interval_ms=config[
+            "log.flush.start.offset.checkpoint.interval.ms"
+        ],
+        high_watermark_checkpoint_interval_ms=config[
+            "replica.high.watermark.checkpoint.interval.ms"
+        ],
+        producer_id_expiration_ms=config["producer.id.expiration.ms"],
+        producer_id_expiration_check_interval_ms=config["producer.id.expiration.check.interval.ms"],
+    )
+
+
+def _why_not(listener: Listener, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return (
+            f"port {listener.port} of {listener} is in use by another process: choose another"
+            " with --port (0 takes a free one), or stop that process"
+        )
+    if error.errno == errno.EACCES:
+        return f"port {listener.port} of {listener} needs more rights: choose one above 1023"
+    return f"cannot listen on {listener}: {error.strerror or error}; check `listeners`"
+
+
+def run(config: BrokerConfig) -> int:
+    """Runs a broker in this process until SIGTERM or SIGINT; returns the exit code.
+
+    Prints `klog ready on HOST:PORT` to stdout once it serves, a sentence to stderr if it cannot.
+    """
+    broker = Broker(config, load_kernel=load_produce_kernel)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: broker.stop())
+    try:
+        broker.start()
+    except CannotStart as error:
+        sys.stderr.write(f"klog: {error}\n")
+        return error.exit_code
+    # Whatever lives by now lives as long as the process: not worth looking at again and again.
+    gc.collect()
+    gc.freeze()
+    host, port = broker.address
+    sys.stdout.write(f"klog ready on {host}:{port}\n")
+    sys.stdout.flush()
+    return broker.serve_forever()

@@ -1,0 +1,40 @@
+"""ApiVersions: what this broker serves, as its registry of handlers has it."""
+
+import re
+from typing import Any
+
+from klog_broker.handlers.context import RequestContext
+from klog_broker.handlers.dispatcher import ApiHandler
+from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.protocol.apis.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+)
+from pyspark_klog.protocol.keys import ApiKey
+from pyspark_klog.protocol.message import Response
+
+# What a client may call its software (KIP-511).
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
+    if context.api_version >= 3:
+        names = (request.client_software_name, request.client_software_version)
+        if not all(_SOFTWARE.fullmatch(name) for name in names):
+            raise BrokerError(ErrorCode.INVALID_REQUEST)
+    return ApiVersionsResponse(api_keys=_ranges(context))
+
+
+def _ranges(context: RequestContext) -> list[ApiVersion]:
+    return [
+        ApiVersion(api_key=row.api_key, min_version=row.min_version, max_version=row.max_version)
+        for row in context.broker.served
+    ]
+
+
+def error_response(_: Any, code: ErrorCode) -> Response:
+    return ApiVersionsResponse(error_code=code)
+
+
+HANDLER = ApiHandler(ApiKey.API_VERSIONS, handle, error_response)

@@ -1,0 +1,31 @@
+"""What happens when the broker's own code is wrong: one traceback for each place, and a counter."""
+
+import logging
+from collections import Counter
+
+_log = logging.getLogger("klog.bug")
+
+
+class BugReports:
+    """Exceptions that no request should be able to cause. They are answered with
+    UNKNOWN_SERVER_ERROR and cost whoever else is served nothing."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self._seen: set[tuple[str, str, str, int]] = set()
+
+    @property
+    def total(self) -> int:
+        return self.counts.total()
+
+    def report(self, what: str, error: BaseException) -> None:
+        """Counts it; writes the traceback if none of this kind came from that line before."""
+        self.counts[what] += 1
+        frame = error.__traceback__
+        while frame is not None and frame.tb_next is not None:
+            frame = frame.tb_next
+        file = frame.tb_frame.f_code.co_filename if frame else ""
+        place = (what, type(error).__name__, file, frame.tb_lineno if frame else 0)
+        if place not in self._seen:
+            self._seen.add(place)
+            _log.error("%s failed: a bug", what, exc_info=error)

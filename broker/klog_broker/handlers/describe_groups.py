@@ -1,0 +1,59 @@
+"""DescribeGroups: the members of groups, and what each of them was assigned."""
+
+from klog_broker.coordinator.group.group import Group
+from klog_broker.coordinator.group.states import GroupState
+from klog_broker.handlers.context import RequestContext
+from klog_broker.handlers.dispatcher import ApiHandler
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.protocol.apis.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from pyspark_klog.protocol.keys import ApiKey
+
+
+def handle(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
+    """A group that nobody knows is Dead, without an error."""
+    groups = []
+    for group_id in request.groups:
+        error, group = context.broker.groups.describe(group_id)
+        if error is not ErrorCode.NONE:
+            groups.append(DescribedGroup(group_id=group_id, error_code=error))
+        elif group is None:
+            groups.append(DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value))
+        else:
+            groups.append(_described(group))
+    return DescribeGroupsResponse(groups=groups)
+
+
+def _described(group: Group) -> DescribedGroup:
+    """Subscriptions and assignments belong to a generation: they are shown while it is stable."""
+    protocol = group.protocol_name if group.state is GroupState.STABLE else None
+    return DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=protocol or "",
+        members=[
+            DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=b"" if protocol is None else member.metadata_for(protocol),
+                member_assignment=b"" if protocol is None else member.assignment,
+            )
+            for member in group.members.values()
+        ],
+    )
+
+
+def _error(request: DescribeGroupsRequest, code: ErrorCode) -> DescribeGroupsResponse:
+    return DescribeGroupsResponse(
+        groups=[DescribedGroup(group_id=g, error_code=code) for g in request.groups]
+    )
+
+
+HANDLER = ApiHandler(ApiKey.DESCRIBE_GROUPS, handle, _error, max_version=3)

@@ -1,0 +1,158 @@
+"""Fetch: long polls. The data stays in the files until it is sent.
+
+A fetch is read at once; if there are fewer than ``min_bytes`` it waits under its partitions' keys
+until the high watermarks have moved far enough, or ``max_wait_ms`` has passed. If a look-up would
+have to wait for the disk, a helper thread warms it first while the fetch stays parked.
+
+There are no fetch sessions yet: every answer has session id 0, which tells a client to send whole
+fetches (KIP-227).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from klog_broker.handlers.context import RequestContext
+from klog_broker.handlers.dispatcher import ApiHandler
+from klog_broker.handlers.fetch_read import FetchReader, ReadPartition, requested_partitions
+from klog_broker.runtime.purgatory import DelayedOperation
+from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.protocol.apis.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from pyspark_klog.protocol.keys import ApiKey
+
+# Session epochs with a meaning of their own (KIP-227): both ask for all partitions that are named.
+_INITIAL_EPOCH = 0
+_FINAL_EPOCH = -1
+
+# How many cold partitions one round of reading collects before it lets a helper warm them.
+_COLD_AT_ONCE = 16
+
+
+class _DelayedFetch(DelayedOperation):
+    """A fetch that has not been answered yet."""
+
+    __slots__ = ("_context", "_partitions", "_reader", "_request")
+
+    def __init__(self, request: FetchRequest, context: RequestContext) -> None:
+        self._request = request
+        self._context = context
+        self._reader = FetchReader(request, context)
+        self._partitions = requested_partitions(request, context)
+
+    def start(self) -> None:
+        """Reads; answers if that is enough, else parks."""
+        context = self._context
+        if not context.reply.is_open:
+            context.reply.skip()
+            return
+        cold = self._reader.read(self._partitions, _COLD_AT_ONCE)
+        if cold:
+            self._warm(cold)
+            return
+        if self._request.max_wait_ms <= 0 or self._is_enough():
+            self._answer()
+            return
+        for each in self._partitions:
+            each.may_block = False
+        keys = [each.log.topic_partition for each in self._partitions if each.log is not None]
+        purgatory = context.broker.purgatory
+        if not purgatory.watch(self, keys, self._request.max_wait_ms):
+            context.reply.when_closed(lambda: purgatory.cancel(self))
+
+    def try_complete(self, _now_ms: int) -> bool:
+        if not any(each.has_moved for each in self._partitions):
+            return False
+        cold = self._reader.read(self._partitions, _COLD_AT_ONCE)
+        if cold:
+            self._warm(cold, then_answer=True)
+            return True
+        if not self._is_enough():
+            return False
+        self._answer()
+        return True
+
+    def on_expire(self, _now_ms: int) -> None:
+        self._finish()
+
+    def _finish(self) -> None:
+        """The waiting is over: reads once more, and again if the disk had to be waited for."""
+        cold = self._reader.read(self._partitions, _COLD_AT_ONCE)
+        if cold:
+            self._warm(cold, then_answer=True)
+        else:
+            self._answer()
+
+    def _warm(self, cold: list[ReadPartition], then_answer: bool = False) -> None:
+        """Lets helpers bring in what is needed, then reads anew."""
+        left = len(cold)
+
+        def done(_: object, _error: BaseException | None) -> None:
+            # What went wrong shows itself when it is read again.
+            nonlocal left
+            left -= 1
+            if left == 0:
+                if then_answer:
+                    self._finish()
+                else:
+                    self.start()
+
+        for each in cold:
+            assert each.cold is not None
+            # Read again only when it is warm; if it has gone cold since, it has had its chance.
+            each.may_block = True
+            self._context.broker.count("cold-look-ups")
+            self._context.broker.helpers.submit(each.cold.warm, done)
+
+    def _is_enough(self) -> bool:
+        total_bytes = 0
+        for each in self._partitions:
+            if each.ends_the_wait:
+                return True
+            total_bytes += each.size_bytes
+        return not self._partitions or total_bytes >= self._request.min_bytes
+
+    def _answer(self) -> None:
+        context = self._context
+        response = FetchResponse()
+        topics = response.responses
+        for each in self._partitions:
+            if not topics or topics[-1].topic != each.topic or topics[-1].topic_id != each.topic_id:
+                topics.append(FetchableTopicResponse(topic=each.topic, topic_id=each.topic_id))
+            topics[-1].partitions.append(each.answer)
+        context.reply.send(response)
+
+
+def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | None:
+    if context.api_version >= 7 and request.session_epoch not in (_INITIAL_EPOCH, _FINAL_EPOCH):
+        raise BrokerError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    _DelayedFetch(request, context).start()
+    return None
+
+
+def error_response(request: Any, code: ErrorCode) -> FetchResponse:
+    """From version 7 on one code for all; before, each partition says it."""
+
+    def refused(index: int) -> PartitionData:
+        return PartitionData(partition_index=index, error_code=code, high_watermark=-1, records=b"")
+
+    if code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
+        return FetchResponse(error_code=code)
+    return FetchResponse(
+        error_code=code,
+        responses=[
+            FetchableTopicResponse(
+                topic=topic.topic,
+                topic_id=topic.topic_id,
+                partitions=[refused(each.partition) for each in topic.partitions],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+HANDLER = ApiHandler(ApiKey.FETCH, handle, error_response)

@@ -1,0 +1,265 @@
+"""Reading for a Fetch: each partition within its bytes, all of them within the request's."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from klog_broker.config import topic_config
+from klog_broker.handlers.context import BrokerServices, RequestContext
+from klog_broker.handlers.partitions import check_leader_epoch, led_log, topic_by_id
+from klog_broker.log.errors import ColdRead, LogStorageError, OffsetOutOfRange
+from klog_broker.log.partition_log import PartitionLog
+from klog_broker.log.results import ReadInfo
+from klog_broker.runtime.files import FileRegion as ReadRegion
+from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.protocol.apis.fetch import (
+    EpochEndOffset,
+    FetchPartition,
+    FetchRequest,
+    PartitionData,
+)
+from pyspark_klog.protocol.fields import FileRegion
+from pyspark_klog.records.compression import Codec
+from pyspark_klog.records.convert import down_convert, overflow_message
+from pyspark_klog.records.errors import RecordsError, UnsupportedCodec
+from pyspark_klog.records.layout import CODEC_MASK, LOG_OVERHEAD, LOG_OVERHEAD_BYTES
+from pyspark_klog.records.sets import entries
+
+READ_COMMITTED = 1
+# Who may read past the high watermark: Kafka's debugging consumer, not an ordinary one (-1).
+_CONSUMER = -1
+_DEBUGGING_CONSUMER = -2
+
+_FIRST_VERSION_WITH_V1 = 2
+_FIRST_VERSION_WITH_V2 = 4
+_FIRST_VERSION_WITH_ZSTD = 10
+_LAST_VERSION_WITH_HARD_LIMIT = 2
+
+
+class ReadPartition:
+    """One partition of a fetch: what was asked, and what the last read of it came to."""
+
+    __slots__ = (
+        "_seen_high_watermark",
+        "answer",
+        "cold",
+        "ends_the_wait",
+        "log",
+        "may_block",
+        "name",
+        "request",
+        "size_bytes",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(self, topic: str, topic_id: UUID, name: str, request: FetchPartition) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        # The topic's name also where it was asked for by id.
+        self.name = name
+        self.request = request
+        self.log: PartitionLog | None = None
+        self.may_block = False
+        self._seen_high_watermark = -1
+        self.begin()
+
+    def begin(self) -> None:
+        """Forgets what the last read came to."""
+        self.answer = PartitionData(
+            partition_index=self.request.partition, high_watermark=-1, records=b""
+        )
+        self.size_bytes = 0
+        self.ends_the_wait = False
+        self.cold: ColdRead | None = None
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether another read can come to anything else than the last one did."""
+        log = self.log
+        return log is not None and (
+            log.is_offline or log.high_watermark != self._seen_high_watermark
+        )
+
+    def see(self, log: PartitionLog) -> None:
+        """Notes up to where the log could be read."""
+        self.log = log
+        self._seen_high_watermark = log.high_watermark
+
+    def refuse(self, code: ErrorCode) -> None:
+        """The partition's answer is an error: the fetch need not wait for others."""
+        self.begin()
+        self.answer.error_code = code
+        self.ends_the_wait = True
+
+
+def requested_partitions(request: FetchRequest, context: RequestContext) -> list[ReadPartition]:
+    """All partitions that are asked for, in the order in which they are."""
+    partitions = []
+    for topic in request.topics:
+        name = topic.topic
+        if context.api_version >= 13:
+            found = context.broker.metadata.image.topic_by_id(topic.topic_id)
+            name = found.name if found is not None else ""
+        partitions += [
+            ReadPartition(topic.topic, topic.topic_id, name, partition)
+            for partition in topic.partitions
+        ]
+    return partitions
+
+
+class FetchReader:
+    """Reads the partitions of one fetch, as often as it takes."""
+
+    def __init__(self, request: FetchRequest, context: RequestContext) -> None:
+        broker = context.broker
+        self._broker: BrokerServices = broker
+        self._version = context.api_version
+        self._replica_id = request.replica_id
+        if self._version >= 15:
+            self._replica_id = request.replica_state.replica_id
+        self._max_bytes = min(request.max_bytes, broker.config["fetch.max.bytes"])
+        self._is_committed = request.isolation_level == READ_COMMITTED
+
+    def read(self, partitions: list[ReadPartition], cold_at_once: int) -> list[ReadPartition]:
+        """Fills in each partition's answer. Returns those whose look-up has to wait for the disk,
+        ``cold_at_once`` at most; then the answers are incomplete, and it has to be read anew."""
+        left_bytes = self._max_bytes
+        min_one_batch = self._version > _LAST_VERSION_WITH_HARD_LIMIT
+        cold: list[ReadPartition] = []
+        for each in partitions:
+            each.begin()
+            try:
+                self._read_one(each, left_bytes, min_one_batch)
+            except BrokerError as error:
+                each.refuse(error.code)
+            except OffsetOutOfRange:
+                each.refuse(ErrorCode.OFFSET_OUT_OF_RANGE)
+            except LogStorageError:
+                each.refuse(ErrorCode.KAFKA_STORAGE_ERROR)
+            except UnsupportedCodec:
+                each.refuse(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+            except RecordsError:
+                each.refuse(ErrorCode.CORRUPT_MESSAGE)
+            except OSError:
+                each.refuse(ErrorCode.KAFKA_STORAGE_ERROR)
+            except ColdRead as waits:
+                each.begin()
+                each.cold = waits
+                cold.append(each)
+                if len(cold) == cold_at_once:
+                    break
+            except Exception as error:
+                # As each partition has its own error, it has its own share of the damage.
+                self._broker.bugs.report(f"reading {each.name}-{each.request.partition}", error)
+                each.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
+            left_bytes = max(0, left_bytes - each.size_bytes)
+            if each.size_bytes:
+                min_one_batch = False
+        return cold
+
+    def _read_one(self, each: ReadPartition, left_bytes: int, min_one_batch: bool) -> None:
+        if self._version >= 13:
+            topic_by_id(self._broker, each.topic_id)
+        log = led_log(self._broker, each.name, each.request.partition)
+        check_leader_epoch(log, each.request.current_leader_epoch)
+        each.see(log)
+        if self._replica_id >= 0:
+            # This broker holds the only replica; whoever claims to be another is mistaken.
+            raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        answer = each.answer
+        if each.request.last_fetched_epoch >= 0 and self._has_diverged(each, log):
+            self._describe(answer, log)
+            return
+        max_bytes = min(max(each.request.partition_max_bytes, 0), left_bytes)
+        info = log.read(
+            each.request.fetch_offset,
+            max_bytes,
+            end_offset=self._end_offset(log),
+            min_one_batch=min_one_batch,
+            may_block=each.may_block,
+        )
+        self._describe(answer, log)
+        region = self._region_to_send(each, info, max_bytes, min_one_batch)
+        if region is not None:
+            each.size_bytes = region.size
+            answer.records = self._records(each, log, region)
+
+    def _end_offset(self, log: PartitionLog) -> int | None:
+        return log.log_end_offset if self._replica_id == _DEBUGGING_CONSUMER else None
+
+    def _describe(self, answer: PartitionData, log: PartitionLog) -> None:
+        answer.high_watermark = log.high_watermark
+        # Without transactions nothing is undecided, and nothing aborted.
+        answer.last_stable_offset = log.high_watermark
+        answer.log_start_offset = log.log_start_offset
+        answer.aborted_transactions = [] if self._is_committed else None
+
+    def _has_diverged(self, each: ReadPartition, log: PartitionLog) -> bool:
+        """KIP-595: the reader's last batch is of an epoch that ended earlier here."""
+        request = each.request
+        found = log.end_offset_for_epoch(request.last_fetched_epoch)
+        if found.leader_epoch < 0:
+            raise BrokerError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        if (
+            found.leader_epoch >= request.last_fetched_epoch
+            and found.end_offset >= request.fetch_offset
+        ):
+            return False
+        each.answer.diverging_epoch = EpochEndOffset(
+            epoch=found.leader_epoch, end_offset=found.end_offset
+        )
+        each.ends_the_wait = True
+        return True
+
+    def _region_to_send(
+        self, each: ReadPartition, info: ReadInfo, max_bytes: int, min_one_batch: bool
+    ) -> ReadRegion | None:
+        """What was read, unless it is only the beginning of one batch: since version 3 a client
+        that asked for too little gets nothing from any partition but the first (KIP-74)."""
+        region = info.region
+        if region is None or min_one_batch or region.size < max_bytes:
+            return region
+        if self._version <= _LAST_VERSION_WITH_HARD_LIMIT:
+            return region
+        if region.size < LOG_OVERHEAD_BYTES:
+            return None
+        head = _bytes_of(each, ReadRegion(region.file, region.position, LOG_OVERHEAD_BYTES))
+        _, length = LOG_OVERHEAD.unpack(head)
+        return region if LOG_OVERHEAD_BYTES + length <= region.size else None
+
+    def _records(
+        self, each: ReadPartition, log: PartitionLog, region: ReadRegion
+    ) -> FileRegion | bytes:
+        if self._version >= _FIRST_VERSION_WITH_ZSTD:
+            return FileRegion(region.file, region.position, region.size)
+        data = _bytes_of(each, region)
+        if self._version >= _FIRST_VERSION_WITH_V2:
+            for entry in entries(data, allow_partial=True):
+                if entry.attributes & CODEC_MASK == Codec.ZSTD:
+                    raise BrokerError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+            return data
+        topic = self._broker.metadata.image.topics[each.name]
+        config = topic_config(self._broker.config, topic.configs)
+        if not config["message.downconversion.enable"]:
+            raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
+        magic = 1 if self._version >= _FIRST_VERSION_WITH_V1 else 0
+        converted = down_convert(
+            data,
+            magic,
+            first_offset=each.request.fetch_offset,
+            allow_partial=True,
+            max_bytes=log.config.max_decompressed_bytes,
+        )
+        return converted.data or overflow_message(len(data))
+
+
+def _bytes_of(each: ReadPartition, region: ReadRegion) -> bytes:
+    """The region's bytes; ColdRead if that would wait for the disk and was not warmed before."""
+    file = region.file
+    if each.may_block:
+        return file.pread(region.size, region.position)
+    data = file.pread_now(region.size, region.position)
+    if data is None:
+        raise ColdRead(lambda: file.read_ahead(region.position, region.size))
+    return data

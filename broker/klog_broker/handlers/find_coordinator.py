@@ -1,0 +1,73 @@
+"""FindCoordinator: which broker coordinates a group or a transactional id.
+
+Who coordinates a kind of key puts a function into ``BrokerServices.find_coordinator``; transactions
+are refused here, for good.
+"""
+
+from typing import Any
+
+from klog_broker.handlers.context import Coordinator, RequestContext
+from klog_broker.handlers.dispatcher import ApiHandler
+from klog_broker.handlers.transactions import NO_TRANSACTIONS
+from klog_broker.metadata.image import NO_BROKER
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.protocol.apis import find_coordinator as api
+from pyspark_klog.protocol.keys import ApiKey
+
+GROUP = 0
+TRANSACTION = 1
+
+
+def _refused(code: ErrorCode, text: str | None = None) -> Coordinator:
+    return Coordinator(code, NO_BROKER, "", -1, text or code.message)
+
+
+def _find(key_type: int, key: str, context: RequestContext) -> Coordinator:
+    if key_type == TRANSACTION:
+        return _refused(NO_TRANSACTIONS.code, NO_TRANSACTIONS.text)
+    if key_type != GROUP:
+        return _refused(ErrorCode.INVALID_REQUEST, f"{key_type} is no type of coordinator")
+    find = context.broker.find_coordinator.get(key_type)
+    if find is None:
+        return _refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    return find(key, context)
+
+
+def handle(
+    request: api.FindCoordinatorRequest, context: RequestContext
+) -> api.FindCoordinatorResponse:
+    if context.api_version >= 4:
+        keys = request.coordinator_keys
+        answers = [_entry(key, _find(request.key_type, key, context)) for key in keys]
+        return api.FindCoordinatorResponse(coordinators=answers)
+    found = _find(request.key_type, request.key, context)
+    return api.FindCoordinatorResponse(
+        error_code=found.error_code,
+        error_message=found.message,
+        node_id=found.broker_id,
+        host=found.host,
+        port=found.port,
+    )
+
+
+def _entry(key: str, found: Coordinator) -> api.Coordinator:
+    return api.Coordinator(
+        key=key,
+        node_id=found.broker_id,
+        host=found.host,
+        port=found.port,
+        error_code=found.error_code,
+        error_message=found.message,
+    )
+
+
+def error_response(request: Any, code: ErrorCode) -> api.FindCoordinatorResponse:
+    # Only requests of version 4 and later name their keys in a list, and only they get one back.
+    if request.coordinator_keys:
+        refused = _refused(code)
+        entries = [_entry(key, refused) for key in request.coordinator_keys]
+        return api.FindCoordinatorResponse(coordinators=entries)
+    return api.FindCoordinatorResponse(error_code=code)
+
+
+HANDLER = ApiHandler(ApiKey.FIND_COORDINATOR, handle, error_response, max_version=4)

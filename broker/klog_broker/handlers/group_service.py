@@ -1,0 +1,135 @@
+"""The group coordinator's place in the broker: its settings, its topic, and who asks for it."""
+
+from collections.abc import Callable
+from uuid import uuid4
+
+from klog_broker.config import BrokerConfig
+from klog_broker.coordinator.group.coordinator import (
+    CONSUMER_OFFSETS,
+    CoordinatorSettings,
+    GroupCoordinator,
+)
+from klog_broker.coordinator.group.machine import GroupSettings
+from klog_broker.handlers.context import BrokerServices, Coordinator, RequestContext
+from klog_broker.handlers.topic_changes import create_topics, plan_new_topic
+from klog_broker.metadata.image import NO_BROKER, Topic
+from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.ids import LeaderEpoch, TopicPartition
+from pyspark_klog.records.compression import Codec
+
+GROUP_KEY_TYPE = 0
+
+
+def coordinator_settings(config: BrokerConfig) -> CoordinatorSettings:
+    """The broker's group.* and offsets.* settings."""
+    return CoordinatorSettings(
+        group=GroupSettings(
+            initial_rebalance_delay_ms=config["group.initial.rebalance.delay.ms"],
+            max_size=config["group.max.size"],
+        ),
+        min_session_timeout_ms=config["group.min.session.timeout.ms"],
+        max_session_timeout_ms=config["group.max.session.timeout.ms"],
+        offset_metadata_max_bytes=config["offset.metadata.max.bytes"],
+        commit_timeout_ms=config["offsets.commit.timeout.ms"],
+        retention_ms=config["offsets.retention.minutes"] * 60_000,
+        retention_check_interval_ms=config["offsets.retention.check.interval.ms"],
+        codec=Codec(config["offsets.topic.compression.codec"]),
+    )
+
+
+def start_groups(
+    broker: BrokerServices, new_id: Callable[[], str] = lambda: str(uuid4())
+) -> GroupCoordinator:
+    """The coordinator, loading what ``__consumer_offsets`` holds already."""
+
+    def leader_epoch(partition: TopicPartition) -> LeaderEpoch:
+        log = broker.logs.get(partition)
+        return LeaderEpoch(-1) if log is None else log.leader_epoch
+
+    def num_partitions() -> int | None:
+        topic = broker.metadata.image.topic(CONSUMER_OFFSETS)
+        return None if topic is None else len(topic.partitions)
+
+    groups = GroupCoordinator(
+        coordinator_settings(broker.config),
+        loop=broker.loop,
+        purgatory=broker.purgatory,
+        clock=broker.clock,
+        new_member_id=lambda client_id: f"{client_id}-{new_id()}",
+        num_partitions=num_partitions,
+        leader_epoch=leader_epoch,
+    )
+    finder = _Finder(broker, groups)
+    finder.lead_all()
+    broker.find_coordinator[GROUP_KEY_TYPE] = finder.find
+    broker.on_topic_deleted.append(groups.forget_topic)
+    return groups
+
+
+class _Finder:
+    """Answers FindCoordinator for groups; the first question creates ``__consumer_offsets``."""
+
+    def __init__(self, broker: BrokerServices, groups: GroupCoordinator) -> None:
+        self._broker = broker
+        self._groups = groups
+        self._is_creating = False
+
+    def find(self, group_id: str, context: RequestContext) -> Coordinator:
+        """This broker, once the topic is there; until then COORDINATOR_NOT_AVAILABLE (retriable).
+
+        While its shard loads the group is told COORDINATOR_LOAD_IN_PROGRESS by it.
+        """
+        if not group_id:
+            return _none(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+        topic = self._broker.metadata.image.topic(CONSUMER_OFFSETS)
+        if topic is None:
+            return self._create_topic()
+        self.lead_all()
+        if self._groups.find(group_id) is ErrorCode.NOT_COORDINATOR:
+            return _none(ErrorCode.COORDINATOR_NOT_AVAILABLE, "its partition is offline")
+        endpoint = self._broker.advertised[context.listener]
+        return Coordinator(
+            ErrorCode.NONE, self._broker.broker_id, endpoint.host, endpoint.port, None
+        )
+
+    def lead_all(self) -> None:
+        """Take over each partition that has a log here and is not served yet."""
+        topic = self._broker.metadata.image.topic(CONSUMER_OFFSETS)
+        for partition in topic.topic_partitions() if topic else ():
+            log = self._broker.logs.get(partition)
+            if log is not None and not self._groups.leads(partition.partition, log):
+                self._groups.lead(partition.partition, log)
+
+    def _create_topic(self) -> Coordinator:
+        answer = _none(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{CONSUMER_OFFSETS} is being created")
+        if self._is_creating:
+            return answer
+        config = self._broker.config
+        factor = config["offsets.topic.replication.factor"]
+        try:
+            planned = plan_new_topic(
+                self._broker,
+                CONSUMER_OFFSETS,
+                num_partitions=config["offsets.topic.num.partitions"],
+                # klog makes fewer where there are fewer brokers, as its settings page says.
+                replication_factor=min(factor, len(self._broker.metadata.image.brokers)),
+                configs={
+                    "cleanup.policy": "compact",
+                    "compression.type": "producer",
+                    "segment.bytes": str(config["offsets.topic.segment.bytes"]),
+                },
+            )
+        except BrokerError as error:
+            return _none(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.text or error.code.message)
+        self._is_creating = True
+        create_topics(self._broker, [planned], self._created)
+        return answer
+
+    def _created(self, _: list[Topic | BrokerError]) -> None:
+        """Whether it worked or not: the next question finds it, or tries again."""
+        self._is_creating = False
+        self.lead_all()
+
+
+def _none(code: ErrorCode, message: str) -> Coordinator:
+    return Coordinator(code, NO_BROKER, "", -1, message)

@@ -1,0 +1,181 @@
+"""Metadata: brokers, topics and who leads their partitions; creates topics that are asked for."""
+
+from __future__ import annotations
+
+from klog_broker.handlers.context import BrokerServices, RequestContext
+from klog_broker.handlers.dispatcher import ApiHandler
+from klog_broker.handlers.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from klog_broker.handlers.topic_changes import NewTopic, create_topics, plan_new_topic
+from klog_broker.metadata.errors import InvalidTopicName
+from klog_broker.metadata.image import (
+    INTERNAL_TOPICS,
+    NO_BROKER,
+    PartitionState,
+    Topic,
+    check_topic_name,
+)
+from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.ids import NO_TOPIC_ID, TopicPartition
+from pyspark_klog.protocol.apis.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from pyspark_klog.protocol.keys import ApiKey
+
+
+def handle(request: MetadataRequest, context: RequestContext) -> MetadataResponse | None:
+    missing = _topics_to_create(request, context)
+    if not missing:
+        return _describe(request, context, {})
+    planned: list[NewTopic] = []
+    refused: dict[str, ErrorCode] = {}
+    for name in missing:
+        try:
+            planned.append(plan_new_topic(context.broker, name))
+        except BrokerError as error:
+            refused[name] = error.code
+
+    def created(results: list[Topic | BrokerError]) -> None:
+        for new, result in zip(planned, results, strict=True):
+            # Another client may have been faster: then it is there, and that is what was wanted.
+            if isinstance(result, BrokerError) and result.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+                refused[new.name] = result.code
+        context.reply.send(_describe(request, context, refused))
+
+    if not planned:
+        return _describe(request, context, refused)
+    create_topics(context.broker, planned, created)
+    return None
+
+
+def _topics_to_create(request: MetadataRequest, context: RequestContext) -> list[str]:
+    """Names that do not exist and that both client and broker allow to be made."""
+    broker = context.broker
+    allowed = request.allow_auto_topic_creation or context.api_version < 4
+    if request.topics is None or not allowed or not broker.config["auto.create.topics.enable"]:
+        return []
+    names = dict.fromkeys(topic.name for topic in request.topics if topic.name is not None)
+    known = broker.metadata.image.topics
+    # Internal topics are made by whoever keeps state in them, with settings of their own.
+    return [name for name in names if name not in known and name not in INTERNAL_TOPICS]
+
+
+def _describe(
+    request: MetadataRequest, context: RequestContext, refused: dict[str, ErrorCode]
+) -> MetadataResponse:
+    image = context.broker.metadata.image
+    with_operations = request.include_topic_authorized_operations
+    response = MetadataResponse(
+        brokers=_brokers(context), cluster_id=image.cluster_id, controller_id=image.controller_id
+    )
+    asks_for_all = request.topics is None or (context.api_version == 0 and not request.topics)
+    if asks_for_all:
+        response.topics = [
+            _topic(context.broker, topic, with_operations) for topic in image.topics.values()
+        ]
+    else:
+        for asked in request.topics or ():
+            response.topics.append(_one(asked, context, refused, with_operations))
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    return response
+
+
+def _brokers(context: RequestContext) -> list[MetadataResponseBroker]:
+    """Those that have the listener through which the client came, with that one's address."""
+    found = []
+    for broker in context.broker.metadata.image.brokers.values():
+        address = broker.endpoint(context.listener)
+        if address is not None:
+            found.append(
+                MetadataResponseBroker(
+                    node_id=broker.broker_id,
+                    host=address.host,
+                    port=address.port,
+                    rack=broker.rack,
+                )
+            )
+    return found
+
+
+def _one(
+    asked: MetadataRequestTopic,
+    context: RequestContext,
+    refused: dict[str, ErrorCode],
+    with_operations: bool,
+) -> MetadataResponseTopic:
+    image = context.broker.metadata.image
+    # Names were nullable from version 10 on to be asked by id, but not in answers before 12.
+    no_name = None if context.api_version >= 12 else ""
+    if asked.name is None and asked.topic_id == NO_TOPIC_ID:
+        return MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=no_name)
+    if asked.name is None:
+        topic = image.topic_by_id(asked.topic_id)
+        if topic is None:
+            return MetadataResponseTopic(
+                error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=no_name, topic_id=asked.topic_id
+            )
+        return _topic(context.broker, topic, with_operations)
+    topic = image.topic(asked.name)
+    if topic is None:
+        code = refused.get(asked.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        try:
+            check_topic_name(asked.name)
+        except InvalidTopicName:
+            code = ErrorCode.INVALID_TOPIC_EXCEPTION
+        return MetadataResponseTopic(
+            error_code=code, name=asked.name, is_internal=asked.name in INTERNAL_TOPICS
+        )
+    return _topic(context.broker, topic, with_operations)
+
+
+def _topic(broker: BrokerServices, topic: Topic, with_operations: bool) -> MetadataResponseTopic:
+    answer = MetadataResponseTopic(
+        name=topic.name, topic_id=topic.topic_id, is_internal=topic.is_internal
+    )
+    answer.partitions = [
+        _partition(broker, topic.name, number, state)
+        for number, state in enumerate(topic.partitions)
+    ]
+    if with_operations:
+        answer.topic_authorized_operations = TOPIC_OPERATIONS
+    return answer
+
+
+def _partition(
+    broker: BrokerServices, topic: str, number: int, state: PartitionState
+) -> MetadataResponsePartition:
+    answer = MetadataResponsePartition(
+        partition_index=number,
+        leader_id=state.leader,
+        leader_epoch=state.leader_epoch,
+        replica_nodes=list(state.replicas),
+        isr_nodes=list(state.in_sync),
+    )
+    log = broker.logs.get(TopicPartition(topic, number))
+    if log is not None and state.leader == broker.broker_id:
+        # After an unclean start the log knows of a newer epoch than the store does.
+        answer.leader_epoch = max(state.leader_epoch, log.leader_epoch)
+        if log.is_offline:
+            answer.leader_id = NO_BROKER
+            answer.offline_replicas = [broker.broker_id]
+    if answer.leader_id == NO_BROKER:
+        answer.error_code = ErrorCode.LEADER_NOT_AVAILABLE
+    return answer
+
+
+def error_response(request: MetadataRequest, code: ErrorCode) -> MetadataResponse:
+    return MetadataResponse(
+        error_code=code,
+        topics=[
+            MetadataResponseTopic(error_code=code, name=topic.name or "", topic_id=topic.topic_id)
+            for topic in request.topics or ()
+        ],
+    )
+
+
+HANDLER = ApiHandler(ApiKey.METADATA, handle, error_response)

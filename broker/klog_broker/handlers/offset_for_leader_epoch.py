@@ -1,0 +1,65 @@
+"""OffsetForLeaderEpoch: where a leader epoch ended, for whoever has to cut back (KIP-320)."""
+
+from klog_broker.handlers.context import RequestContext
+from klog_broker.handlers.dispatcher import ApiHandler
+from klog_broker.handlers.partitions import check_leader_epoch, led_log
+from klog_broker.log.errors import LogStorageError
+from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.protocol.apis.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+from pyspark_klog.protocol.keys import ApiKey
+
+
+def handle(
+    request: OffsetForLeaderEpochRequest, context: RequestContext
+) -> OffsetForLeaderEpochResponse:
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[_end_of(context, topic.topic, each) for each in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _end_of(context: RequestContext, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+    answer = EpochEndOffset(partition=asked.partition)
+    try:
+        log = led_log(context.broker, topic, asked.partition)
+        check_leader_epoch(log, asked.current_leader_epoch)
+        found = log.end_offset_for_epoch(asked.leader_epoch)
+    except LogStorageError:
+        answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+    except BrokerError as error:
+        answer.error_code = error.code
+    else:
+        answer.leader_epoch = found.leader_epoch
+        answer.end_offset = found.end_offset
+    return answer
+
+
+def error_response(
+    request: OffsetForLeaderEpochRequest, code: ErrorCode
+) -> OffsetForLeaderEpochResponse:
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[
+                    EpochEndOffset(partition=each.partition, error_code=code)
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+HANDLER = ApiHandler(ApiKey.OFFSET_FOR_LEADER_EPOCH, handle, error_response)

@@ -1,0 +1,44 @@
+"""What a connection and a turn may take: every bound of the network in one place.
+
+Each is a number of bytes or of things. docs/operations.md has them in its table.
+"""
+
+RECEIVE_BYTES = 128 * 1024
+"""Received from one connection in one turn (fairness), and held unparsed while it is parked."""
+
+LARGE_RECEIVE_BYTES = 1024 * 1024
+"""The same for a connection in the middle of one frame larger than RECEIVE_BYTES."""
+
+ARENA_BYTES = 4 * 1024 * 1024
+"""Received from all connections in one turn into the shared arena."""
+
+POOLED_BYTES = 32 * 1024 * 1024
+"""Kept in free buffers for large frames; what is above goes back to the system."""
+
+REQUESTS_PER_TURN = 256
+"""Requests of one connection that are begun in one turn (fairness)."""
+
+PENDING_REPLIES = 1024
+"""Answers of one connection that are outstanding or unsent; at the bound parsing stops."""
+
+PENDING_REPLY_BYTES = 4 * 1024 * 1024
+"""Bytes of answers in memory that wait to be sent; past the bound parsing stops. One answer
+alone may be larger. Regions of files are not counted: they take no memory."""
+
+SEND_BYTES = 1024 * 1024
+"""Sent to one connection in one turn (fairness)."""
+
+SEND_FILE_BYTES = 256 * 1024
+"""Sent from a file by one call, after a probe that both ends of the piece are in the cache."""
+
+READ_AHEAD_BYTES = 4 * 1024 * 1024
+"""Read ahead by a helper thread when a piece to be sent is not in the cache."""
+
+ACCEPTS_PER_TURN = 64
+"""New connections taken from one listener in one turn."""
+
+ACCEPT_PAUSE_MS = 100
+"""How long a listener rests after an accept failed for want of descriptors or memory."""
+
+MIN_REQUEST_BYTES = 8
+"""The shortest header: key, version and correlation id. A smaller frame is no request."""

@@ -1,0 +1,698 @@
+"""Pipelined Produce requests, planned in compiled code: one call for all connections of a turn.
+
+The kernel goes through what was received, connection by connection and frame by frame, as long as
+everything is as usual: Produce 3 to 13, uncompressed batches that need no change but their offset
+and epoch, partitions and producers that the caller vouches for. It stops at anything else, and the
+generic handler goes on from there. It decides what the handler would have decided and in the same
+order, but changes nothing outside of its own tables: the caller writes, and only then commits.
+
+It calls back by returning: NEED_SLOT and NEED_PRODUCER ask for facts about a partition or one of
+its producers; with these filled in it is called again and goes on.
+
+All state is one table of int64, in sections (one array costs less to pass than many): a head, the
+connections, the slots (a partition under one of its topic's names: by name or by id), producers,
+the batches in order, index entries, and two hash tables. Positions are those of the arena.
+"""
+
+from pyspark_klog.records.kernels.crc import crc32c
+from pyspark_klog.records.kernels.jit import COMPILED, Array, inline, kernel
+from pyspark_klog.records.kernels.memory import (
+    byte_at,
+    copy_bytes,
+    read_i16,
+    read_i32,
+    read_i64,
+    read_u32,
+    write_i32,
+    write_i64,
+)
+from pyspark_klog.records.kernels.records import is_utf8
+from pyspark_klog.records.kernels.walk import (
+    RESULT_FIELDS,
+    RESULT_MAX_TIMESTAMP_MS,
+    walk_records,
+)
+from pyspark_klog.records.layout import (
+    ATTRIBUTES_AT,
+    BASE_OFFSET_AT,
+    BASE_SEQUENCE_AT,
+    BASE_TIMESTAMP_AT,
+    BATCH_HEADER_BYTES,
+    CRC_AT,
+    CRC_START_AT,
+    INT32_MAX,
+    INT64_MAX,
+    LAST_OFFSET_DELTA_AT,
+    LEADER_EPOCH_AT,
+    LOG_OVERHEAD_BYTES,
+    MAGIC_AT,
+    MAGIC_V2,
+    MAX_TIMESTAMP_AT,
+    PRODUCER_EPOCH_AT,
+    PRODUCER_ID_AT,
+    RECORD_COUNT_AT,
+    SIZE_AT,
+)
+
+IS_COMPILED = COMPILED
+"""False without numba: then the kernel is not to be used, the generic handler is faster."""
+
+# --- what it returns -----------------------------------------------------------------------------
+DONE = 0  # all connections have been looked at
+FULL = 1  # one of the tables is full: the plan ends here, another may begin
+NEED_SLOT = 2  # the facts of slot HEAD_NEEDED; the connection goes on at the same frame
+NEED_PRODUCER = 3  # the same of producer HEAD_NEEDED
+
+# What becomes of a frame, within the kernel.
+_TAKEN = 4
+_STOP = 5
+
+# --- the head ------------------------------------------------------------------------------------
+HEAD_ROUND = 0  # the number of this plan: what carries another one is out of date
+HEAD_CONNECTIONS = 1
+HEAD_CONNECTION = 2  # the one that is looked at
+HEAD_SLOTS = 3  # in use, for longer than one plan
+HEAD_PRODUCERS = 4
+HEAD_ROWS = 5
+HEAD_INDEX_ROWS = 6
+HEAD_TOUCHED = 7  # slots with batches in this plan
+HEAD_REPLY_END = 8
+HEAD_REQUESTS = 9
+HEAD_NEEDED = 10
+HEAD_MAX_REQUEST_BYTES = 11
+HEAD_REQUEST_STAMP = 12  # never goes back
+HEAD_WORDS = 16
+
+# --- a connection --------------------------------------------------------------------------------
+CONNECTION_AT = 0  # the next frame; what lies before it is taken
+CONNECTION_END = 1
+CONNECTION_REPLIES_AT = 2
+CONNECTION_REPLIES_END = 3
+CONNECTION_REQUESTS = 4
+CONNECTION_WORDS = 5
+MAX_CONNECTIONS = 1024
+
+# --- a slot --------------------------------------------------------------------------------------
+SLOT_ROUND = 0
+SLOT_STATE = 1
+SLOT_NEXT_OFFSET = 2
+SLOT_LEADER_EPOCH = 3
+SLOT_LOG_START_OFFSET = 4
+SLOT_MAX_MESSAGE_BYTES = 5
+SLOT_EARLIEST_MS = 6
+SLOT_LATEST_MS = 7
+SLOT_KEY_REQUIRED = 8
+SLOT_SIZE_BYTES = 9
+SLOT_SEGMENT_BYTES = 10
+SLOT_LAST_OFFSET_LIMIT = 11
+SLOT_TIMESTAMP_LIMIT_MS = 12
+SLOT_SINCE_INDEX_ENTRY = 13
+SLOT_INDEX_INTERVAL = 14
+SLOT_INDEX_ROOM = 15
+SLOT_MAX_TIMESTAMP_MS = 16
+SLOT_MAX_TIMESTAMP_OFFSET = 17
+SLOT_ACKS_ALL = 18  # whether acks=-1 is answered as soon as it is appended
+SLOT_FACTS = 19  # the words up to here are filled in by the caller
+SLOT_BATCHES = 19  # in this plan
+SLOT_BYTES = 20
+SLOT_INDEX_ROWS = 21
+SLOT_OUT = 22  # where its batches begin in `batches`; while they are copied: where the next goes
+SLOT_REQUEST = 23  # the last request that had batches for it
+SLOT_BY_ID = 24
+SLOT_PARTITION = 25
+SLOT_NAME_BYTES = 26
+SLOT_HASH = 27
+SLOT_TARGET = 28  # the slot that stands for the partition in this plan, where its words begin
+# And the rest of the facts.
+SLOT_FIRST_OFFSET = 29  # of this plan
+SLOT_LONGEST_MS = 30
+SLOT_UNTIMED_LIMIT_MS = 31
+SLOT_FIRST_TIMESTAMP_MS = 32  # of this plan's first batch
+SLOT_WORDS = 34
+MAX_SLOTS = 512
+NAME_BYTES = 256  # of each slot, in `names`
+
+SLOT_READY = 1
+SLOT_UNAVAILABLE = 2  # the generic handler's
+
+# --- a producer of a slot ------------------------------------------------------------------------
+PRODUCER_ROUND = 0
+PRODUCER_SLOT = 1
+PRODUCER_ID = 2
+PRODUCER_STATE = 3
+PRODUCER_EPOCH = 4
+PRODUCER_LAST_SEQUENCE = 5
+PRODUCER_BATCHES = 6  # in this plan
+PRODUCER_WINDOW = 8
+WINDOW_BATCHES = 5
+WINDOW_WORDS = 5  # first and last sequence, first and last offset, largest timestamp
+PRODUCER_WORDS = PRODUCER_WINDOW + WINDOW_BATCHES * WINDOW_WORDS + 7
+MAX_PRODUCERS = 1024
+
+PRODUCER_NEW = 1  # nothing is known: it may begin with any epoch and sequence
+PRODUCER_KNOWN = 2  # with an epoch and a last sequence
+PRODUCER_UNAVAILABLE = 3  # the generic handler's
+
+# --- a batch -------------------------------------------------------------------------------------
+ROW_SLOT = 0
+ROW_AT = 1
+ROW_BYTES = 2
+ROW_LAST_DELTA = 3
+ROW_MAX_TIMESTAMP_MS = 4
+ROW_PRODUCER = 5  # -1 for none
+ROW_SEQUENCE = 6
+ROW_OFFSET = 7
+ROW_CONNECTION = 8
+ROW_EPOCH = 9
+ROW_WORDS = 10
+MAX_ROWS = 8192
+
+# --- an index entry ------------------------------------------------------------------------------
+INDEX_SLOT = 0
+INDEX_LAST_OFFSET = 1
+INDEX_POSITION = 2
+INDEX_MAX_TIMESTAMP_MS = 3
+INDEX_MAX_TIMESTAMP_OFFSET = 4
+INDEX_WORDS = 5
+
+# --- where the sections begin --------------------------------------------------------------------
+_SLOT_BUCKETS = 2048
+_PRODUCER_BUCKETS = 4096
+CONNECTIONS_AT = HEAD_WORDS
+SLOTS_AT = CONNECTIONS_AT + MAX_CONNECTIONS * CONNECTION_WORDS
+TOUCHED_AT = SLOTS_AT + MAX_SLOTS * SLOT_WORDS
+PRODUCERS_AT = TOUCHED_AT + MAX_SLOTS
+ROWS_AT = PRODUCERS_AT + MAX_PRODUCERS * PRODUCER_WORDS
+INDEX_ROWS_AT = ROWS_AT + MAX_ROWS * ROW_WORDS
+SLOT_BUCKETS_AT = INDEX_ROWS_AT + MAX_ROWS * INDEX_WORDS
+PRODUCER_BUCKETS_AT = SLOT_BUCKETS_AT + _SLOT_BUCKETS
+WALKED_AT = PRODUCER_BUCKETS_AT + _PRODUCER_BUCKETS
+TABLE_WORDS = WALKED_AT + RESULT_FIELDS
+NAMES_BYTES = MAX_SLOTS * NAME_BYTES
+REPLIES_BYTES = 1024 * 1024
+
+# --- Kafka's protocol ----------------------------------------------------------------------------
+_PRODUCE = 0
+_FIRST_VERSION = 3
+_LAST_VERSION = 13
+_FIRST_FLEXIBLE = 9
+_FIRST_WITH_TOPIC_ID = 13
+_FIRST_WITH_LOG_START = 5
+_FIRST_WITH_ERROR_MESSAGE = 8
+_FRAME_HEAD_BYTES = 14  # size, key, version, correlation id, length of the client id
+_TOPIC_ID_BYTES = 16
+# A reply's bytes beside topic names: of one partition, of one topic, and of the rest. Generous.
+_REPLY_PARTITION_BYTES = 48
+_REPLY_TOPIC_BYTES = 16
+_REPLY_OTHER_BYTES = 32
+_MOST_COUNT = 126  # of anything in flexible versions: one byte says it
+
+
+# --- slots ---------------------------------------------------------------------------------------
+@inline
+def _find_slot(
+    arena: Array,
+    name_at: int,
+    name_bytes: int,
+    by_id: bool,
+    partition: int,
+    table: Array,
+    names: Array,
+) -> int:
+    """Where the slot's words begin, a new one's if there is none yet; -1 if there is no room."""
+    mark = 1 if by_id else 0
+    # A CRC is below 2^32 and a partition below 2^31: the sum is below 2^48.
+    found_hash = crc32c(arena, name_at, name_at + name_bytes) + partition * 40_503 + mark
+    bucket = (found_hash ^ found_hash >> 11) & (_SLOT_BUCKETS - 1)
+    while True:
+        # There are more buckets than slots: an empty one is always found.
+        number = int(table[SLOT_BUCKETS_AT + bucket]) - 1
+        if number < 0:
+            break
+        slot = SLOTS_AT + number * SLOT_WORDS
+        if (
+            table[slot + SLOT_HASH] == found_hash
+            and table[slot + SLOT_PARTITION] == partition
+            and table[slot + SLOT_BY_ID] == mark
+            and table[slot + SLOT_NAME_BYTES] == name_bytes
+        ):
+            start = number * NAME_BYTES
+            i = 0
+            while i < name_bytes and byte_at(arena, name_at + i) == byte_at(names, start + i):
+                i += 1
+            if i == name_bytes:
+                return slot
+        bucket = (bucket + 1) & (_SLOT_BUCKETS - 1)
+    number = int(table[HEAD_SLOTS])
+    if number == MAX_SLOTS:
+        return -1
+    table[HEAD_SLOTS] = number + 1
+    table[SLOT_BUCKETS_AT + bucket] = number + 1
+    slot = SLOTS_AT + number * SLOT_WORDS
+    table[slot + SLOT_ROUND] = -1
+    table[slot + SLOT_REQUEST] = -1
+    table[slot + SLOT_HASH] = found_hash
+    table[slot + SLOT_PARTITION] = partition
+    table[slot + SLOT_BY_ID] = mark
+    table[slot + SLOT_NAME_BYTES] = name_bytes
+    copy_bytes(names, number * NAME_BYTES, arena, name_at, name_bytes)
+    return slot
+
+
+@inline
+def _find_producer(slot: int, producer_id: int, table: Array) -> int:
+    """Where the producer's words begin, a new one's if there is none yet; -1 if there is no room.
+
+    Producers are of one plan: a bucket that leads to one of an older plan is empty.
+    """
+    current = int(table[HEAD_ROUND])
+    mixed = producer_id ^ producer_id >> 17 ^ slot
+    bucket = (mixed ^ mixed >> 7) & (_PRODUCER_BUCKETS - 1)
+    while True:
+        number = int(table[PRODUCER_BUCKETS_AT + bucket]) - 1
+        producer = PRODUCERS_AT + number * PRODUCER_WORDS
+        if number < 0 or table[producer + PRODUCER_ROUND] != current:
+            break
+        if table[producer + PRODUCER_SLOT] == slot and table[producer + PRODUCER_ID] == producer_id:
+            return producer
+        bucket = (bucket + 1) & (_PRODUCER_BUCKETS - 1)
+    number = int(table[HEAD_PRODUCERS])
+    if number == MAX_PRODUCERS:
+        return -1
+    table[HEAD_PRODUCERS] = number + 1
+    table[PRODUCER_BUCKETS_AT + bucket] = number + 1
+    producer = PRODUCERS_AT + number * PRODUCER_WORDS
+    table[producer + PRODUCER_ROUND] = current
+    table[producer + PRODUCER_SLOT] = slot
+    table[producer + PRODUCER_ID] = producer_id
+    table[producer + PRODUCER_STATE] = 0
+    table[producer + PRODUCER_BATCHES] = 0
+    return producer
+
+
+# --- a batch -------------------------------------------------------------------------------------
+@inline
+def _check_batch(arena: Array, at: int, size: int, slot: int, row: int, table: Array) -> int:
+    """Whether the records of ``size`` bytes are one batch that is appended as it is; if so its row
+    is written, but for the offset."""
+    if (
+        size != LOG_OVERHEAD_BYTES + read_i32(arena, at + SIZE_AT)
+        or byte_at(arena, at + MAGIC_AT) != MAGIC_V2
+        or read_i64(arena, at + BASE_OFFSET_AT) != 0
+        # Neither compressed, nor log append time, transactional, control; nor anything unknown.
+        or read_i16(arena, at + ATTRIBUTES_AT) != 0
+    ):
+        return _STOP
+    count = read_i32(arena, at + RECORD_COUNT_AT)
+    last_delta = read_i32(arena, at + LAST_OFFSET_DELTA_AT)
+    base_timestamp_ms = read_i64(arena, at + BASE_TIMESTAMP_AT)
+    max_timestamp_ms = read_i64(arena, at + MAX_TIMESTAMP_AT)
+    if (
+        count < 1
+        or last_delta != count - 1
+        or size > table[slot + SLOT_MAX_MESSAGE_BYTES]
+        # The limits of the segment: it would have to be rolled.
+        or table[slot + SLOT_SIZE_BYTES] > table[slot + SLOT_SEGMENT_BYTES] - size
+        or table[slot + SLOT_NEXT_OFFSET] > table[slot + SLOT_LAST_OFFSET_LIMIT] - last_delta
+        or max_timestamp_ms > table[slot + SLOT_TIMESTAMP_LIMIT_MS]
+        or table[slot + SLOT_INDEX_ROWS] >= table[slot + SLOT_INDEX_ROOM]
+    ):
+        return _STOP
+    producer_id = read_i64(arena, at + PRODUCER_ID_AT)
+    sequence = read_i32(arena, at + BASE_SEQUENCE_AT)
+    epoch = read_i16(arena, at + PRODUCER_EPOCH_AT)
+    producer = -1
+    if producer_id >= 0:
+        if sequence < 0 or epoch < 0:
+            return _STOP
+        producer = _find_producer(slot, producer_id, table)
+        if producer < 0:
+            return FULL
+        state = int(table[producer + PRODUCER_STATE])
+        if state == 0:
+            table[HEAD_NEEDED] = (producer - PRODUCERS_AT) // PRODUCER_WORDS
+            return NEED_PRODUCER
+        if state == PRODUCER_UNAVAILABLE:
+            return _STOP
+        if state == PRODUCER_KNOWN and (
+            epoch != table[producer + PRODUCER_EPOCH]
+            or sequence != (table[producer + PRODUCER_LAST_SEQUENCE] + 1) & INT32_MAX
+        ):
+            # A duplicate, a gap, another epoch.
+            return _STOP
+    if read_u32(arena, at + CRC_AT) != crc32c(arena, at + CRC_START_AT, at + size):
+        return _STOP
+    walked = table[WALKED_AT : WALKED_AT + RESULT_FIELDS]
+    wrong = walk_records(
+        arena,
+        at + BATCH_HEADER_BYTES,
+        at + size,
+        count,
+        base_timestamp_ms,
+        int(table[slot + SLOT_EARLIEST_MS]),
+        int(table[slot + SLOT_LATEST_MS]),
+        int(table[slot + SLOT_KEY_REQUIRED]),
+        walked,
+    )
+    if wrong != 0 or walked[RESULT_MAX_TIMESTAMP_MS] != max_timestamp_ms:
+        return _STOP
+    table[row + ROW_SLOT] = slot
+    table[row + ROW_AT] = at
+    table[row + ROW_BYTES] = size
+    table[row + ROW_LAST_DELTA] = last_delta
+    table[row + ROW_MAX_TIMESTAMP_MS] = max_timestamp_ms
+    table[row + ROW_PRODUCER] = producer
+    table[row + ROW_SEQUENCE] = sequence
+    table[row + ROW_EPOCH] = epoch
+    return _TAKEN
+
+
+@inline
+def _apply_row(row: int, connection: int, table: Array) -> None:
+    """The batch gets its offset; what the plan knows of partition and producer moves on."""
+    slot = int(table[row + ROW_SLOT])
+    size = int(table[row + ROW_BYTES])
+    offset = int(table[slot + SLOT_NEXT_OFFSET])
+    last_offset = offset + int(table[row + ROW_LAST_DELTA])
+    max_timestamp_ms = int(table[row + ROW_MAX_TIMESTAMP_MS])
+    table[row + ROW_OFFSET] = offset
+    table[row + ROW_CONNECTION] = (connection - CONNECTIONS_AT) // CONNECTION_WORDS
+    if table[slot + SLOT_BATCHES] == 0:
+        table[TOUCHED_AT + table[HEAD_TOUCHED]] = slot
+        table[HEAD_TOUCHED] += 1
+        table[slot + SLOT_FIRST_TIMESTAMP_MS] = max_timestamp_ms
+    if table[slot + SLOT_SIZE_BYTES] == 0:
+        # The segment's first batch: what time to roll is reckoned from.
+        limit_ms = int(table[slot + SLOT_UNTIMED_LIMIT_MS])
+        if max_timestamp_ms >= 0:
+            longest_ms = int(table[slot + SLOT_LONGEST_MS])
+            limit_ms = INT64_MAX
+            if max_timestamp_ms <= INT64_MAX - longest_ms:
+                limit_ms = max_timestamp_ms + longest_ms
+        table[slot + SLOT_TIMESTAMP_LIMIT_MS] = limit_ms
+    # As Segment.commit does it.
+    if max_timestamp_ms > table[slot + SLOT_MAX_TIMESTAMP_MS]:
+        table[slot + SLOT_MAX_TIMESTAMP_MS] = max_timestamp_ms
+        table[slot + SLOT_MAX_TIMESTAMP_OFFSET] = last_offset
+    if table[slot + SLOT_SINCE_INDEX_ENTRY] > table[slot + SLOT_INDEX_INTERVAL]:
+        entry = INDEX_ROWS_AT + int(table[HEAD_INDEX_ROWS]) * INDEX_WORDS
+        table[HEAD_INDEX_ROWS] += 1
+        table[entry + INDEX_SLOT] = (slot - SLOTS_AT) // SLOT_WORDS
+        table[entry + INDEX_LAST_OFFSET] = last_offset
+        table[entry + INDEX_POSITION] = table[slot + SLOT_SIZE_BYTES]
+        table[entry + INDEX_MAX_TIMESTAMP_MS] = table[slot + SLOT_MAX_TIMESTAMP_MS]
+        table[entry + INDEX_MAX_TIMESTAMP_OFFSET] = table[slot + SLOT_MAX_TIMESTAMP_OFFSET]
+        table[slot + SLOT_INDEX_ROWS] += 1
+        table[slot + SLOT_SINCE_INDEX_ENTRY] = 0
+    table[slot + SLOT_SINCE_INDEX_ENTRY] += size
+    table[slot + SLOT_SIZE_BYTES] += size
+    table[slot + SLOT_BYTES] += size
+    table[slot + SLOT_BATCHES] += 1
+    table[slot + SLOT_NEXT_OFFSET] = last_offset + 1
+    producer = int(table[row + ROW_PRODUCER])
+    if producer >= 0:
+        first_sequence = int(table[row + ROW_SEQUENCE])
+        last_sequence = (first_sequence + int(table[row + ROW_LAST_DELTA])) & INT32_MAX
+        number = int(table[producer + PRODUCER_BATCHES])
+        place = producer + PRODUCER_WINDOW + number % WINDOW_BATCHES * WINDOW_WORDS
+        table[place] = first_sequence
+        table[place + 1] = last_sequence
+        table[place + 2] = offset
+        table[place + 3] = last_offset
+        table[place + 4] = max_timestamp_ms
+        table[producer + PRODUCER_BATCHES] = number + 1
+        # One that was new begins with whatever epoch it has.
+        table[producer + PRODUCER_STATE] = PRODUCER_KNOWN
+        table[producer + PRODUCER_EPOCH] = table[row + ROW_EPOCH]
+        table[producer + PRODUCER_LAST_SEQUENCE] = last_sequence
+
+
+# --- a frame -------------------------------------------------------------------------------------
+@inline
+def _read_size(arena: Array, at: int, end: int) -> tuple[int, int]:
+    """The size of a partition's records in a flexible version, and the position behind it. -1 if it
+    is null, cut off, or longer than four bytes say."""
+    raw = 0
+    for i in range(4):
+        if at >= end:
+            return -1, end
+        byte = byte_at(arena, at)
+        at += 1
+        raw |= (byte & 0x7F) << (7 * i)  # below 2^28
+        if byte < 0x80:
+            return raw - 1, at
+    return -1, end
+
+
+@inline
+def _take_frame(
+    arena: Array, at: int, end: int, connection: int, table: Array, names: Array, replies: Array
+) -> int:
+    """Take the whole request that ends at ``end``, or nothing of it."""
+    if end - at < _FRAME_HEAD_BYTES or read_i16(arena, at + 4) != _PRODUCE:
+        return _STOP
+    version = read_i16(arena, at + 6)
+    if version < _FIRST_VERSION or version > _LAST_VERSION:
+        return _STOP
+    correlation_id = read_i32(arena, at + 8)
+    client_id_bytes = read_i16(arena, at + 12)
+    at += _FRAME_HEAD_BYTES
+    if client_id_bytes > 0:
+        if client_id_bytes > end - at or not is_utf8(arena, at, at + client_id_bytes):
+            return _STOP
+        at += client_id_bytes
+    is_flexible = version >= _FIRST_FLEXIBLE
+    if is_flexible:
+        # Tags, transactional id, acks, timeout, number of topics and one higher.
+        if end - at < 9 or byte_at(arena, at) != 0 or byte_at(arena, at + 1) != 0:
+            return _STOP
+        acks = read_i16(arena, at + 2)
+        topics = byte_at(arena, at + 8) - 1
+        at += 9
+        if topics > _MOST_COUNT:
+            return _STOP
+    else:
+        if end - at < 12 or read_i16(arena, at) >= 0:
+            return _STOP
+        acks = read_i16(arena, at + 2)
+        topics = read_i32(arena, at + 8)
+        at += 12
+    if topics < 1 or acks < -1 or acks > 1:
+        return _STOP
+    stamp = int(table[HEAD_REQUEST_STAMP]) + 1
+    table[HEAD_REQUEST_STAMP] = stamp
+    first_row = int(table[HEAD_ROWS])
+    rows = first_row
+    out = int(table[HEAD_REPLY_END])
+    reply_at = out
+    if len(replies) - out < _REPLY_OTHER_BYTES:
+        return FULL
+    write_i32(replies, out + 4, correlation_id)
+    out += 8
+    if is_flexible:
+        replies[out] = 0
+        replies[out + 1] = topics + 1
+        out += 2
+    else:
+        write_i32(replies, out, topics)
+        out += 4
+    for _ in range(topics):
+        # The topic's name or id, as it came, goes into the reply as well.
+        name_at = at
+        if version >= _FIRST_WITH_TOPIC_ID:
+            name_bytes = _TOPIC_ID_BYTES
+        elif is_flexible:
+            if end - at < 1:
+                return _STOP
+            name_bytes = byte_at(arena, at) - 1
+            if name_bytes > _MOST_COUNT:
+                return _STOP
+            name_at += 1
+        else:
+            if end - at < 2:
+                return _STOP
+            name_bytes = read_i16(arena, at)
+            name_at += 2
+        if name_bytes < 1 or name_bytes > NAME_BYTES or name_bytes > end - name_at:
+            return _STOP
+        if len(replies) - out < name_bytes + _REPLY_TOPIC_BYTES + _REPLY_OTHER_BYTES:
+            return FULL
+        copy_bytes(replies, out, arena, at, name_at + name_bytes - at)
+        out += name_at + name_bytes - at
+        at = name_at + name_bytes
+        if is_flexible:
+            if end - at < 1:
+                return _STOP
+            partitions = byte_at(arena, at) - 1
+            at += 1
+            if partitions > _MOST_COUNT:
+                return _STOP
+            replies[out] = partitions + 1
+            out += 1
+        else:
+            if end - at < 4:
+                return _STOP
+            partitions = read_i32(arena, at)
+            at += 4
+            write_i32(replies, out, partitions)
+            out += 4
+        if partitions < 1:
+            return _STOP
+        for _ in range(partitions):
+            if len(replies) - out < _REPLY_PARTITION_BYTES + _REPLY_OTHER_BYTES:
+                return FULL
+            if rows == MAX_ROWS:
+                return FULL
+            if end - at < 8:
+                return _STOP
+            partition = read_i32(arena, at)
+            at += 4
+            if is_flexible:
+                size, at = _read_size(arena, at, end)
+            else:
+                size = read_i32(arena, at)
+                at += 4
+            if partition < 0 or size < BATCH_HEADER_BYTES or size > end - at:
+                return _STOP
+            slot = _find_slot(
+                arena,
+                name_at,
+                name_bytes,
+                version >= _FIRST_WITH_TOPIC_ID,
+                partition,
+                table,
+                names,
+            )
+            if slot < 0:
+                return FULL
+            if table[slot + SLOT_ROUND] != table[HEAD_ROUND]:
+                table[HEAD_NEEDED] = (slot - SLOTS_AT) // SLOT_WORDS
+                return NEED_SLOT
+            if table[slot + SLOT_STATE] != SLOT_READY:
+                return _STOP
+            # The same partition can be asked for by name and by id.
+            slot = int(table[slot + SLOT_TARGET])
+            if acks == -1 and table[slot + SLOT_ACKS_ALL] == 0:
+                return _STOP
+            # One batch a partition and request, so that all checks are against the same state.
+            if table[slot + SLOT_REQUEST] == stamp:
+                return _STOP
+            table[slot + SLOT_REQUEST] = stamp
+            row = ROWS_AT + rows * ROW_WORDS
+            what = _check_batch(arena, at, size, slot, row, table)
+            if what != _TAKEN:
+                return what
+            rows += 1
+            at += size
+            write_i32(replies, out, partition)
+            replies[out + 4] = 0
+            replies[out + 5] = 0
+            write_i64(replies, out + 6, int(table[slot + SLOT_NEXT_OFFSET]))
+            write_i64(replies, out + 14, -1)
+            out += 22
+            if version >= _FIRST_WITH_LOG_START:
+                write_i64(replies, out, int(table[slot + SLOT_LOG_START_OFFSET]))
+                out += 8
+            if is_flexible:
+                if end - at < 1 or byte_at(arena, at) != 0:
+                    return _STOP
+                at += 1
+                replies[out] = 1  # no record errors
+                replies[out + 1] = 0  # no message
+                replies[out + 2] = 0  # no tags
+                out += 3
+            elif version >= _FIRST_WITH_ERROR_MESSAGE:
+                write_i32(replies, out, 0)
+                replies[out + 4] = 0xFF
+                replies[out + 5] = 0xFF
+                out += 6
+        if is_flexible:
+            if end - at < 1 or byte_at(arena, at) != 0:
+                return _STOP
+            at += 1
+            replies[out] = 0
+            out += 1
+    if is_flexible:
+        if end - at < 1 or byte_at(arena, at) != 0:
+            return _STOP
+        at += 1
+    if at != end:
+        return _STOP
+    write_i32(replies, out, 0)  # throttle time
+    out += 4
+    if is_flexible:
+        replies[out] = 0
+        out += 1
+    write_i32(replies, reply_at, out - reply_at - 4)
+    # Nothing can stop it any more.
+    for i in range(first_row, rows):
+        _apply_row(ROWS_AT + i * ROW_WORDS, connection, table)
+    table[HEAD_ROWS] = rows
+    table[HEAD_REQUESTS] += 1
+    table[connection + CONNECTION_REQUESTS] += 1
+    if acks != 0:
+        table[HEAD_REPLY_END] = out
+        table[connection + CONNECTION_REPLIES_END] = out
+    return _TAKEN
+
+
+# --- the turn ------------------------------------------------------------------------------------
+@inline
+def _gather(arena: Array, table: Array, batches: Array) -> None:
+    """Copy the batches slot by slot, with their offsets."""
+    out = 0
+    for i in range(int(table[HEAD_TOUCHED])):
+        slot = int(table[TOUCHED_AT + i])
+        table[slot + SLOT_OUT] = out
+        out += int(table[slot + SLOT_BYTES])
+    for i in range(int(table[HEAD_ROWS])):
+        row = ROWS_AT + i * ROW_WORDS
+        slot = int(table[row + ROW_SLOT])
+        size = int(table[row + ROW_BYTES])
+        to = int(table[slot + SLOT_OUT])
+        copy_bytes(batches, to, arena, int(table[row + ROW_AT]), size)
+        write_i64(batches, to + BASE_OFFSET_AT, int(table[row + ROW_OFFSET]))
+        write_i32(batches, to + LEADER_EPOCH_AT, int(table[slot + SLOT_LEADER_EPOCH]))
+        table[slot + SLOT_OUT] = to + size
+    for i in range(int(table[HEAD_TOUCHED])):
+        slot = int(table[TOUCHED_AT + i])
+        table[slot + SLOT_OUT] -= table[slot + SLOT_BYTES]
+
+
+@kernel("in8", "out64", "out8", "out8", "out8")
+def plan_produce(arena: Array, table: Array, names: Array, replies: Array, batches: Array) -> int:
+    """Plan what the connections of ``table`` have in ``arena``, from where the last call stopped.
+
+    Returns DONE, FULL, NEED_SLOT or NEED_PRODUCER. After DONE and FULL ``batches`` (as large as the
+    arena) has the batches of each touched slot side by side, from SLOT_OUT on, offsets and epochs
+    in place, and ``replies`` the answers, connection by connection.
+    """
+    connections = int(table[HEAD_CONNECTIONS])
+    status = DONE
+    while status == DONE and table[HEAD_CONNECTION] < connections:
+        connection = CONNECTIONS_AT + int(table[HEAD_CONNECTION]) * CONNECTION_WORDS
+        at = int(table[connection + CONNECTION_AT])
+        end = int(table[connection + CONNECTION_END])
+        what = _TAKEN
+        while what == _TAKEN:
+            what = _STOP
+            if end - at < _FRAME_HEAD_BYTES:
+                break
+            size = read_i32(arena, at)
+            if size < 0 or size > end - at - 4 or size > table[HEAD_MAX_REQUEST_BYTES]:
+                break
+            what = _take_frame(arena, at, at + 4 + size, connection, table, names, replies)
+            if what == _TAKEN:
+                at += 4 + size
+                table[connection + CONNECTION_AT] = at
+        if what == _STOP:
+            table[HEAD_CONNECTION] += 1
+            if table[HEAD_CONNECTION] < connections:
+                following = connection + CONNECTION_WORDS
+                table[following + CONNECTION_REPLIES_AT] = table[HEAD_REPLY_END]
+                table[following + CONNECTION_REPLIES_END] = table[HEAD_REPLY_END]
+        else:
+            status = what
+    if status in (DONE, FULL):
+        _gather(arena, table, batches)
+    return status

@@ -1,0 +1,218 @@
+"""Answers in the order of their requests, and what of them still has to be sent.
+
+A slot is a request's place in its connection's queue. Slots are filled in any order; bytes leave
+from the head only. What has left the queue is a line of parts: byte strings and regions of files.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, Protocol
+
+from klog_broker.network.bounds import READ_AHEAD_BYTES, SEND_FILE_BYTES
+from klog_broker.network.sockets import StreamSocket
+
+# sendmsg takes at most 1024 buffers (IOV_MAX).
+_PARTS_PER_SEND = 256
+
+
+class SlotState(Enum):
+    """What is known of an answer."""
+
+    WAITING = "waiting"
+    ANSWERED = "answered"
+    SKIPPED = "skipped"
+    CLOSES = "closes"
+
+
+class SlotOwner(Protocol):
+    """The connection, as far as its slots know it."""
+
+    @property
+    def is_open(self) -> bool: ...
+
+    def on_slot_filled(self, slot: "ReplySlot") -> None:
+        """One of the slots that this connection began is waiting no longer."""
+
+
+class ReplySlot:
+    """One request's place. Exactly one of ``complete``, ``skip`` and ``close`` is called."""
+
+    __slots__ = (
+        "_owner",
+        "_when_closed",
+        "api_key",
+        "close_reason",
+        "parts",
+        "size_bytes",
+        "state",
+    )
+
+    def __init__(self, owner: SlotOwner, api_key: int) -> None:
+        self._owner = owner
+        self.api_key = api_key
+        self.state = SlotState.WAITING
+        self.parts: list[Any] = []
+        self.size_bytes = 0
+        self.close_reason = ""
+        self._when_closed: Callable[[], None] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the connection still is."""
+        return self._owner.is_open
+
+    def complete(self, parts: list[Any]) -> None:
+        """Answers with a whole frame in parts: byte strings, and file regions with ``file``,
+        ``position`` and ``size``."""
+        self.parts = parts
+        self.size_bytes = sum(len(part) for part in parts if not hasattr(part, "file"))
+        self._fill(SlotState.ANSWERED)
+
+    def skip(self) -> None:
+        """There is no answer to this request."""
+        self._fill(SlotState.SKIPPED)
+
+    def close(self, reason: str) -> None:
+        """Closes the connection once all earlier answers have left."""
+        self.close_reason = reason
+        self._fill(SlotState.CLOSES)
+
+    def when_closed(self, callback: Callable[[], None]) -> None:
+        """Calls back if the connection goes before this place is filled."""
+        self._when_closed = callback
+
+    def connection_closed(self) -> None:
+        """The connection has gone."""
+        callback, self._when_closed = self._when_closed, None
+        if callback is not None and self.state is SlotState.WAITING:
+            callback()
+
+    def _fill(self, state: SlotState) -> None:
+        if self.state is not SlotState.WAITING:
+            raise RuntimeError(f"a request was answered twice: {self.state.value}, {state.value}")
+        self.state = state
+        self._owner.on_slot_filled(self)
+
+
+class Sent(Enum):
+    """How far ``OutgoingParts.send`` came."""
+
+    ALL = "all"
+    BLOCKED = "blocked"  # the socket takes no more now
+    BUDGET = "budget"  # this turn's share is used up
+    COLD = "cold"  # the next piece of a file has to be read ahead
+
+
+class ShortRegion(OSError):
+    """A file is shorter than the region of it that was to be sent."""
+
+
+class OutgoingParts:
+    """What is ready to be sent on one connection, and how much of its first part has been."""
+
+    __slots__ = ("_done_bytes", "_parts", "_warm_end", "bytes_in_memory")
+
+    def __init__(self) -> None:
+        self._parts: deque[Any] = deque()
+        self._done_bytes = 0
+        self._warm_end = 0
+        self.bytes_in_memory = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._parts)
+
+    def add(self, slot: ReplySlot) -> None:
+        """Puts an answer's parts behind the others."""
+        for part in slot.parts:
+            if hasattr(part, "file"):
+                if part.size:
+                    self._parts.append(part)
+            elif len(part):
+                self._parts.append(part)
+                self.bytes_in_memory += len(part)
+
+    def send(self, stream: StreamSocket, budget_bytes: int) -> tuple[Sent, int]:
+        """Sends up to ``budget_bytes`` (the last part may go beyond): (how far, bytes sent).
+
+        A file's piece is probed before it is sent, because sendfile of a page that is not in the
+        cache blocks even on a non-blocking socket.
+        """
+        sent_bytes = 0
+        parts = self._parts
+        while parts:
+            if sent_bytes >= budget_bytes:
+                return Sent.BUDGET, sent_bytes
+            first = parts[0]
+            try:
+                if hasattr(first, "file"):
+                    piece = min(SEND_FILE_BYTES, first.size - self._done_bytes)
+                    position = first.position + self._done_bytes
+                    if not self._is_warm(first.file, position, piece):
+                        return Sent.COLD, sent_bytes
+                    count = stream.send_file(first.file, position, piece)
+                    if count == 0:
+                        raise ShortRegion(
+                            f"{first.file!r} ends within the region of {first.size} bytes at"
+                            f" {first.position} that was to be sent"
+                        )
+                    self._advance_region(count)
+                    wanted = piece
+                else:
+                    batch = self._bytes_at_the_head()
+                    count = stream.send(batch)
+                    wanted = sum(len(part) for part in batch)
+                    self._advance_bytes(count)
+            except (BlockingIOError, InterruptedError):
+                return Sent.BLOCKED, sent_bytes
+            sent_bytes += count
+            if count < wanted:
+                return Sent.BLOCKED, sent_bytes
+        return Sent.ALL, sent_bytes
+
+    def cold_region(self) -> tuple[Any, int, int]:
+        """After COLD: (file, position, size) of what to read ahead."""
+        region = self._parts[0]
+        left = region.size - self._done_bytes
+        return region.file, region.position + self._done_bytes, min(left, READ_AHEAD_BYTES)
+
+    def warmed(self, size_bytes: int) -> None:
+        """The next ``size_bytes`` of the first region were read ahead: they are sent unprobed,
+        or a cache that is too small would be filled for ever."""
+        self._warm_end = self._done_bytes + size_bytes
+
+    def clear(self) -> None:
+        """Drops everything: the connection is gone."""
+        self._parts.clear()
+        self.bytes_in_memory = 0
+
+    def _is_warm(self, file: Any, position: int, size_bytes: int) -> bool:
+        if self._done_bytes + size_bytes <= self._warm_end:
+            return True
+        warm: bool = file.is_warm(position, size_bytes)
+        return warm
+
+    def _bytes_at_the_head(self) -> list[Any]:
+        batch: list[Any] = []
+        for part in self._parts:
+            if hasattr(part, "file") or len(batch) == _PARTS_PER_SEND:
+                break
+            batch.append(part)
+        if self._done_bytes:
+            batch[0] = memoryview(batch[0])[self._done_bytes :]
+        return batch
+
+    def _advance_region(self, count: int) -> None:
+        self._done_bytes += count
+        if self._done_bytes == self._parts[0].size:
+            self._parts.popleft()
+            self._done_bytes = 0
+            self._warm_end = 0
+
+    def _advance_bytes(self, count: int) -> None:
+        count += self._done_bytes
+        while count and count >= len(self._parts[0]):
+            size = len(self._parts.popleft())
+            self.bytes_in_memory -= size
+            count -= size
+        self._done_bytes = count

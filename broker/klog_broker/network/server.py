@@ -1,0 +1,261 @@
+"""Listeners and connections of one broker: accepting, limits, idle ones, the turn's memory."""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from klog_broker.network.bounds import ACCEPT_PAUSE_MS, ACCEPTS_PER_TURN
+from klog_broker.network.buffers import BufferPool, ReceiveArena
+from klog_broker.network.connection import Connection
+from klog_broker.network.replies import ReplySlot
+from klog_broker.network.sockets import ListeningSocket, Network, StreamSocket
+from klog_broker.network.turn_plans import TurnPlans
+from klog_broker.runtime.helpers import Helpers
+from klog_broker.runtime.loop import Loop
+from klog_broker.runtime.poller import READABLE
+from klog_broker.runtime.rate_limit import RateLimit
+from klog_broker.runtime.wheel import Timer
+
+_log = logging.getLogger("klog.network")
+
+FrameHandler = Callable[[memoryview, ReplySlot, Connection], None]
+"""Takes one request (without its size); fills the slot now or later. Raises nothing."""
+
+_OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+@dataclass(frozen=True)
+class NetworkLimits:
+    """The settings of Kafka's names."""
+
+    max_request_bytes: int = 104_857_600
+    max_idle_ms: int = 600_000
+    max_connections: int = 2**31 - 1
+    max_connections_per_ip: int = 2**31 - 1
+    max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+    queued_max_request_bytes: int = -1
+    backlog: int = 50
+
+    def per_ip(self, address: str) -> int:
+        """How many connections this address may have."""
+        return self.max_connections_per_ip_overrides.get(address, self.max_connections_per_ip)
+
+
+class Server:
+    """All connections of a broker. Loop thread only."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        helpers: Helpers,
+        network: Network,
+        limits: NetworkLimits,
+        handle_frame: FrameHandler,
+        pipelined_apis: frozenset[int],
+    ) -> None:
+        self.loop = loop
+        self.helpers = helpers
+        self.handle_frame = handle_frame
+        self.pipelined_apis = pipelined_apis
+        self.max_request_bytes = limits.max_request_bytes
+        self.plans: TurnPlans | None = None
+        """Plans for pipelined Produce; None without the kernel: the handler serves them all."""
+        self.arena = ReceiveArena()
+        self.buffers = BufferPool()
+        self.counters: Counter[str] = Counter()
+        self._network = network
+        self._limits = limits
+        self._listeners: dict[str, ListeningSocket] = {}
+        # By last use, the longest unused first.
+        self._connections: OrderedDict[Connection, None] = OrderedDict()
+        self._by_address: Counter[str] = Counter()
+        self._accepted = 0
+        self._accepting = True
+        self._keepers: list[Connection] = []
+        self._memory_waiters: deque[Connection] = deque()
+        self._idle_timer: Timer | None = None
+        self._refusals = RateLimit()
+        self._accept_failures = RateLimit()
+
+    # -- listeners ----------------------------------------------------------------------------
+
+    def listen(self, name: str, host: str, port: int) -> int:
+        """Opens the listener ``name``; returns the port taken. OSError if it cannot be."""
+        listening = self._network.listen(host, port, self._limits.backlog)
+        self._listeners[name] = listening
+        self.loop.register(listening.fileno(), READABLE, lambda _: self._accept(name, listening))
+        return listening.address()[1]
+
+    def stop_accepting(self) -> None:
+        """Closes the listeners; connections stay."""
+        for listening in self._listeners.values():
+            self.loop.unregister(listening.fileno())
+            listening.close()
+        self._listeners.clear()
+
+    def close(self) -> None:
+        """Closes listeners and connections; what is unsent is lost."""
+        self.stop_accepting()
+        for connection in list(self._connections):
+            connection.close("the broker stops")
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
+
+    def _accept(self, name: str, listening: ListeningSocket) -> None:
+        for _ in range(ACCEPTS_PER_TURN):
+            if not self._may_accept():
+                return
+            try:
+                stream = listening.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as error:
+                if error.errno in _OUT_OF_RESOURCES:
+                    self._rest_after(error)
+                    return
+                # That client was gone before it was accepted; the others have not done anything.
+                self._warn(self._accept_failures, f"a connection could not be accepted: {error}")
+                continue
+            self._welcome(name, stream)
+
+    def _welcome(self, name: str, stream: StreamSocket) -> None:
+        address, port = stream.remote_address()
+        if self._by_address[address] >= self._limits.per_ip(address):
+            stream.close()
+            self.count("connections-refused-by-address")
+            self._warn(
+                self._refusals,
+                f"connection refused: {address} has {self._by_address[address]} connections, the"
+                " most that max.connections.per.ip allows it",
+            )
+            return
+        self._accepted += 1
+        local_host, local_port = stream.local_address()
+        connection_id = f"{local_host}:{local_port}-{address}:{port}-{self._accepted}"
+        connection = Connection(self, stream, name, connection_id)
+        self._connections[connection] = None
+        self._by_address[address] += 1
+        self.loop.register(stream.fileno(), READABLE, connection.on_ready)
+        self._start_idle_timer()
+
+    def _may_accept(self) -> bool:
+        """At max.connections new ones wait in the backlog until another one closes."""
+        if len(self._connections) < self._limits.max_connections:
+            return True
+        self._set_accepting(False)
+        return False
+
+    def _rest_after(self, error: OSError) -> None:
+        self._warn(self._accept_failures, f"cannot accept connections for now: {error}")
+        self._set_accepting(False)
+        self.loop.call_later(ACCEPT_PAUSE_MS, lambda: self._set_accepting(True))
+
+    def _set_accepting(self, accepting: bool) -> None:
+        if accepting != self._accepting:
+            self._accepting = accepting
+            for listening in self._listeners.values():
+                self.loop.modify(listening.fileno(), READABLE if accepting else 0)
+
+    # -- connections --------------------------------------------------------------------------
+
+    def touch(self, connection: Connection) -> None:
+        """Something was received or sent."""
+        connection.last_used_ms = self.loop.now_ms()
+        self._connections.move_to_end(connection)
+
+    def refuse(self, connection: Connection, reason: str) -> None:
+        """Closes a connection for what its client did, with a line in the log now and then."""
+        self.count("connections-closed-for-bad-input")
+        self._warn(self._refusals, f"closing {connection.connection_id}: {reason}")
+        connection.close(reason)
+
+    def on_closed(self, connection: Connection, reason: str) -> None:
+        """A connection has closed itself."""
+        del self._connections[connection]
+        left = self._by_address[connection.client_address] - 1
+        if left:
+            self._by_address[connection.client_address] = left
+        else:
+            del self._by_address[connection.client_address]
+        if not self._accepting and len(self._connections) < self._limits.max_connections:
+            self._set_accepting(True)
+        _log.debug("closed connection=%s reason=%s", connection.connection_id, reason)
+
+    def count(self, name: str) -> None:
+        """Adds one to a counter."""
+        self.counters[name] += 1
+
+    def _start_idle_timer(self) -> None:
+        if self._idle_timer is None and self._limits.max_idle_ms > 0:
+            delay_ms = self._limits.max_idle_ms
+            self._idle_timer = self.loop.call_later(delay_ms, self._close_idle)
+
+    def _close_idle(self) -> None:
+        self._idle_timer = None
+        limit_ms = self.loop.now_ms() - self._limits.max_idle_ms
+        while self._connections:
+            connection = next(iter(self._connections))
+            if connection.last_used_ms > limit_ms:
+                due_ms = connection.last_used_ms + self._limits.max_idle_ms
+                self._idle_timer = self.loop.call_at(due_ms, self._close_idle)
+                return
+            if connection.awaits_broker:
+                self.touch(connection)
+                continue
+            self.count("connections-closed-idle")
+            connection.close("idle for longer than connections.max.idle.ms")
+
+    def _warn(self, limit: RateLimit, text: str) -> None:
+        if limit.allows(self.loop.now_ms()):
+            left_out = limit.take_left_out()
+            more = f" ({left_out} similar ones since the last line)" if left_out else ""
+            _log.warning("%s%s", text, more)
+
+    # -- the turn's memory --------------------------------------------------------------------
+
+    @property
+    def is_planning(self) -> bool:
+        """Whether offers are taken up."""
+        return self.plans is not None and self.plans.planner is not None
+
+    def offer_to_plan(
+        self, connection: Connection, first_frame_bytes: int, received_bytes: int
+    ) -> bool:
+        """Whether what a connection has received, Produce first, is left to this turn's plan."""
+        if self.plans is None:
+            return False
+        return self.plans.offer(connection, first_frame_bytes, received_bytes)
+
+    def keep_at_turn_end(self, connection: Connection) -> None:
+        """``connection.keep_rest`` is called when the turn is over, before the arena is reused."""
+        if not self._keepers:
+            self.loop.call_at_turn_end(self._end_turn)
+        self._keepers.append(connection)
+
+    def _end_turn(self) -> None:
+        keepers, self._keepers = self._keepers, []
+        for connection in keepers:
+            connection.keep_rest()
+        self.arena.reset()
+
+    def may_lend_memory(self) -> bool:
+        """Whether a further large frame may be begun (queued.max.request.bytes)."""
+        limit = self._limits.queued_max_request_bytes
+        return limit <= 0 or self.buffers.lent_bytes < limit
+
+    def wait_for_memory(self, connection: Connection) -> None:
+        """``connection.on_memory`` is called when a large buffer has come back."""
+        self._memory_waiters.append(connection)
+
+    def on_memory_returned(self) -> None:
+        """A large buffer has come back."""
+        while self._memory_waiters and self.may_lend_memory():
+            self._memory_waiters.popleft().on_memory()

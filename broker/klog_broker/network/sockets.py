@@ -1,0 +1,162 @@
+"""The network as a parameter: real sockets here, a router with a virtual clock in a simulation."""
+
+import os
+import socket
+import sys
+from typing import Any, Protocol
+
+_CAN_SEND_FILE = sys.platform == "linux"
+
+
+class StreamSocket(Protocol):
+    """A connected, non-blocking stream. Errors are OSError; BlockingIOError means "not now"."""
+
+    def fileno(self) -> int:
+        """What the poller knows the socket by."""
+
+    def recv_into(self, buffer: memoryview) -> int:
+        """Bytes received; 0 at the end of the stream."""
+
+    def send(self, parts: list[Any]) -> int:
+        """Sends byte strings one behind the other; returns how many bytes were taken."""
+
+    def send_file(self, file: Any, position: int, size_bytes: int) -> int:
+        """Sends a piece of a file (``fileno``, ``pread``); 0 if the file is shorter than that."""
+
+    def close(self) -> None: ...
+
+    def remote_address(self) -> tuple[str, int]: ...
+
+    def local_address(self) -> tuple[str, int]: ...
+
+
+class ListeningSocket(Protocol):
+    """A non-blocking listener."""
+
+    def fileno(self) -> int: ...
+
+    def accept(self) -> StreamSocket:
+        """The next connection; BlockingIOError if there is none."""
+
+    def address(self) -> tuple[str, int]:
+        """The host as it was asked for and the port that was taken."""
+
+    def close(self) -> None: ...
+
+
+class Network(Protocol):
+    """Makes listeners."""
+
+    def listen(self, host: str, port: int, backlog: int) -> ListeningSocket:
+        """Listens on host (empty: every address) and port (0: a free one). OSError if taken."""
+
+
+class RealStreamSocket:
+    """TCP."""
+
+    __slots__ = ("_remote", "_sends_files", "_socket", "recv_into", "send")
+
+    def __init__(
+        self, connected: socket.socket, remote: tuple[str, int], sends_files: bool
+    ) -> None:
+        connected.setblocking(False)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self._socket = connected
+        self._remote = remote
+        self._sends_files = sends_files
+        # The two calls of every turn go straight to the socket.
+        self.recv_into = connected.recv_into
+        self.send = connected.sendmsg
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def send_file(self, file: Any, position: int, size_bytes: int) -> int:
+        descriptor = file.fileno()
+        if self._sends_files and descriptor >= 0:
+            return os.sendfile(self._socket.fileno(), descriptor, position, size_bytes)
+        data = file.pread(size_bytes, position)
+        return self._socket.send(data) if data else 0
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def remote_address(self) -> tuple[str, int]:
+        return self._remote
+
+    def local_address(self) -> tuple[str, int]:
+        address = self._socket.getsockname()
+        return address[0], address[1]
+
+
+class RealListeningSocket:
+    """A TCP listener."""
+
+    def __init__(self, listening: socket.socket, host: str, sends_files: bool) -> None:
+        self._socket = listening
+        self._host = host
+        self._sends_files = sends_files
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def accept(self) -> RealStreamSocket:
+        connected, remote = self._socket.accept()
+        # A listener for both families shows IPv4 addresses in IPv6's clothes.
+        address = str(remote[0]).removeprefix("::ffff:")
+        try:
+            return RealStreamSocket(connected, (address, remote[1]), self._sends_files)
+        except BaseException:
+            connected.close()
+            raise
+
+    def address(self) -> tuple[str, int]:
+        return self._host, self._socket.getsockname()[1]
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class RealNetwork:
+    """The machine's TCP. Buffer sizes of None leave the system's own tuning alone; without
+    ``sends_files`` regions of files are read and sent, as where there is no sendfile."""
+
+    def __init__(
+        self,
+        send_buffer_bytes: int | None = None,
+        receive_buffer_bytes: int | None = None,
+        sends_files: bool = _CAN_SEND_FILE,
+    ) -> None:
+        self._sends_files = sends_files
+        self._send_buffer_bytes = send_buffer_bytes
+        self._receive_buffer_bytes = receive_buffer_bytes
+
+    def listen(self, host: str, port: int, backlog: int) -> RealListeningSocket:
+        family = socket.AF_INET
+        target = host
+        if host:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            # A name such as localhost has an address of each family; clients try IPv4 as well.
+            found.sort(key=lambda entry: entry[0] != socket.AF_INET)
+            family, target = found[0][0], str(found[0][4][0])
+        elif socket.has_dualstack_ipv6():
+            family, target = socket.AF_INET6, "::"
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6 and not host:
+                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            # Accepted connections inherit these, and the window is agreed on before the accept.
+            if self._send_buffer_bytes is not None:
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_bytes)
+            if self._receive_buffer_bytes is not None:
+                size = self._receive_buffer_bytes
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size)
+            listening.bind((target, port))
+            listening.listen(backlog)
+            listening.setblocking(False)
+        except BaseException:
+            listening.close()
+            raise
+        return RealListeningSocket(listening, host, self._sends_files)

@@ -1,0 +1,137 @@
+"""Which connections a turn's produce plan looks at, and when the kernel for it is loaded.
+
+Until the first pipelined turn nothing here costs anything: numba is not imported, and the generic
+handler serves all. Then a helper thread loads the kernel, if need be after a child process has
+compiled it; from there on each turn makes one plan for all connections that begin with Produce.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from klog_broker.log.checks import kernel_checks
+from klog_broker.runtime.helpers import Helpers
+from klog_broker.runtime.loop import Loop
+from pyspark_klog.records.kernels import cache
+
+if TYPE_CHECKING:
+    from klog_broker.network.connection import Connection
+    from klog_broker.network.produce_plan import ProducePlanner
+
+_log = logging.getLogger("klog.kernels")
+
+_MODULE = "klog_broker.network.produce_kernel"
+# So many requests in one receive, or connections that begin with Produce in one turn, are a load
+# that is worth the kernel.
+_PIPELINED_REQUESTS = 4
+_READY_CONNECTIONS = 16
+_COMPILE_TIMEOUT_S = 300
+# While numba is imported beside the loop, the loop gets its turn this soon.
+_SWITCH_INTERVAL_S = 0.0005
+
+
+class LoadKernel(Protocol):
+    """Loads the kernel module; None where there is none. Runs in a helper thread, may block."""
+
+    def __call__(self) -> Any | None: ...
+
+
+class TurnPlans:
+    """Collects a turn's connections for the planner. Loop thread only."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        helpers: Helpers,
+        load_kernel: LoadKernel,
+        make_planner: Callable[[Any], ProducePlanner],
+    ) -> None:
+        self.planner: ProducePlanner | None = None
+        self._loop = loop
+        self._helpers = helpers
+        self._load_kernel = load_kernel
+        self._make_planner = make_planner
+        self._is_asked_for = False
+        self._waiting: list[Connection] = []
+        self._turn = -1
+        self._offers = 0
+
+    def offer(self, connection: Connection, first_frame_bytes: int, received_bytes: int) -> bool:
+        """Whether the connection waits for the turn's plan (then it is not parsed before)."""
+        if self.planner is None:
+            if not self._is_asked_for:
+                self._maybe_load(received_bytes >= _PIPELINED_REQUESTS * first_frame_bytes)
+            return False
+        if first_frame_bytes > received_bytes:
+            return False
+        if not self._waiting:
+            self._loop.call_at_append(self._run)
+        self._waiting.append(connection)
+        return True
+
+    def _run(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        assert self.planner is not None
+        self.planner.run(waiting)
+
+    def _maybe_load(self, is_pipelined: bool) -> None:
+        if self._turn != self._loop.turn:
+            self._turn = self._loop.turn
+            self._offers = 0
+        self._offers += 1
+        if is_pipelined or self._offers >= _READY_CONNECTIONS:
+            self.load()
+
+    def load(self) -> None:
+        """Has the kernel loaded, once; plans begin when it is there."""
+        if not self._is_asked_for:
+            self._is_asked_for = True
+            self._helpers.submit(self._load_kernel, self._loaded)
+
+    def _loaded(self, kernel: Any | None, error: BaseException | None) -> None:
+        if error is not None:
+            _log.warning("the produce kernel cannot be loaded: %r", error)
+        elif kernel is not None:
+            self.planner = self._make_planner(kernel)
+            _log.debug("the produce kernel is loaded")
+
+
+def load_produce_kernel() -> Any | None:
+    """The kernel's module, compiled by a child process if its cache is cold; None without numba.
+
+    Blocks for 0.3 s with a warm cache.
+    """
+    if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
+        return None
+    if importlib.util.find_spec("numba") is None:
+        _log.info("numba is not installed: requests are served without kernels, more slowly")
+        return None
+    source = str(Path(__file__).with_name("produce_kernel.py"))
+    if not cache.is_warm(source):
+        command = [sys.executable, "-P", "-m", "klog_broker.warm"]
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            timeout=_COMPILE_TIMEOUT_S,
+            check=False,
+        )
+        if done.returncode != 0 or not cache.is_warm(source):
+            _log.warning("kernels could not be compiled, status=%d", done.returncode)
+            return None
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    try:
+        module = importlib.import_module(_MODULE)
+        kernel_checks()  # so that the loop finds them made
+        return module if module.IS_COMPILED else None
+    finally:
+        sys.setswitchinterval(before)

@@ -1,0 +1,214 @@
+"""A served broker on a disk that is slow, full, or fails."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from klog_broker.app import ExitCode
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.protocol.apis.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from pyspark_klog.protocol.apis.metadata import MetadataRequest
+from pyspark_klog.protocol.apis.produce import ProduceRequest
+from tests.support.broker_thread import BrokerThread
+from tests.support.eventually import eventually
+from tests.support.memory_files import MemoryFiles
+from tests.support.raw_client import RawClient
+from tests.support.raw_requests import (
+    NOW_MS,
+    batch,
+    create_topic,
+    fetch_request,
+    first_partition,
+    produce,
+    produce_request,
+    produced,
+    read_all,
+    records_of,
+)
+
+
+@pytest.fixture
+def files() -> MemoryFiles:
+    return MemoryFiles()
+
+
+@pytest.fixture
+def broker(files: MemoryFiles) -> Iterator[BrokerThread]:
+    with BrokerThread(Path("/data"), files=files) as thread:
+        yield thread
+        files.thaw.set()
+
+
+@pytest.fixture
+def client(broker: BrokerThread) -> Iterator[RawClient]:
+    with broker.client() as client:
+        yield client
+
+
+@pytest.mark.parametrize("version", [3, 4, 12])
+def test_others_are_answered_while_a_cold_read_is_held(
+    broker: BrokerThread, files: MemoryFiles, client: RawClient, version: int
+) -> None:
+    """Version 3 is converted and 4 looked through for zstd, 12 goes from the file to the socket."""
+    create_topic(client, "cold", segment_bytes=20_000)
+    create_topic(client, "other")
+    values = [b"%d" % number * 2000 for number in range(50)]
+    for value in values:
+        produced(client, "cold", batch(value))
+    files.freeze()
+    with broker.client() as reader:
+        request = fetch_request("cold", max_wait_ms=60_000)
+        reader.send(request, version)
+        eventually(lambda: files.cold_waits, what="the cold read")
+        for number in range(20):
+            assert produced(client, "other", batch(b"meanwhile")) == number
+            assert produced(client, "cold", batch(b"meanwhile")) == 50 + number
+            assert client.call(MetadataRequest(topics=[]), 9).brokers
+        assert not reader.has_answer(0.05)
+        files.thaw.set()
+        records = records_of(first_partition(reader.receive(request, version)))
+    assert [record.value for record in records] == values[: len(records)]
+    assert records
+    assert "broker" not in files.cold_waits
+
+
+def test_a_parked_fetch_that_wakes_up_to_cold_pages(
+    broker: BrokerThread, files: MemoryFiles, client: RawClient
+) -> None:
+    create_topic(client, "cold")
+    produced(client, "cold", batch(b"x" * 5000))
+    purgatory = broker.broker.services.purgatory
+    with broker.client() as reader:
+        request = fetch_request("cold", offset=1, max_wait_ms=60_000)
+        reader.send(request, 12)
+        eventually(lambda: purgatory.waiting == 1)
+        files.freeze()
+        assert produced(client, "cold", batch(b"woken")) == 1
+        eventually(lambda: files.cold_waits, what="the cold read")
+        assert client.call(MetadataRequest(topics=[]), 9).brokers
+        files.thaw.set()
+        assert records_of(first_partition(reader.receive(request, 12)))[0].value == b"woken"
+    assert "broker" not in files.cold_waits
+
+
+def test_a_cold_look_up_by_time_is_held_by_nobody_else(
+    broker: BrokerThread, files: MemoryFiles, client: RawClient
+) -> None:
+    create_topic(client, "cold")
+    for _ in range(20):
+        produced(client, "cold", batch(b"x" * 3000))
+    files.freeze()
+    with broker.client() as asker:
+        row = ListOffsetsPartition(partition_index=0, timestamp=NOW_MS)
+        request = ListOffsetsRequest(
+            replica_id=-1, topics=[ListOffsetsTopic(name="cold", partitions=[row])]
+        )
+        asker.send(request, 5)
+        eventually(lambda: files.cold_waits, what="the cold look-up")
+        assert client.call(MetadataRequest(topics=[]), 9).brokers
+        files.thaw.set()
+        answer = asker.receive(request, 5).topics[0].partitions[0]
+    assert (answer.error_code, answer.offset) == (0, 0)
+    assert "broker" not in files.cold_waits
+
+
+def test_many_cold_partitions_in_one_fetch(
+    broker: BrokerThread, files: MemoryFiles, client: RawClient
+) -> None:
+    create_topic(client, "cold", partitions=40)
+    for partition in range(40):
+        produced(client, "cold", batch(b"%d" % partition * 100), partition=partition)
+    files.freeze()
+    with broker.client() as reader:
+        request = fetch_request("cold", partitions=range(40), max_wait_ms=60_000)
+        reader.send(request, 12)
+        eventually(lambda: files.cold_waits)
+        files.thaw.set()
+        answers = reader.receive(request, 12).responses[0].partitions
+    assert [records_of(answer)[0].value for answer in answers] == [
+        b"%d" % partition * 100 for partition in range(40)
+    ]
+    assert "broker" not in files.cold_waits
+
+
+def test_a_reader_that_leaves_during_its_cold_read(
+    broker: BrokerThread, files: MemoryFiles, client: RawClient
+) -> None:
+    create_topic(client, "cold")
+    produced(client, "cold", batch(b"x" * 10_000))
+    files.freeze()
+    with broker.client() as reader:
+        reader.send(fetch_request("cold", max_wait_ms=60_000), 12)
+        eventually(lambda: files.cold_waits)
+    files.thaw.set()
+    assert len(read_all(client, "cold")) == 1
+
+
+def test_a_full_disk_refuses_and_goes_on_when_there_is_room(
+    broker: BrokerThread, files: MemoryFiles, client: RawClient
+) -> None:
+    create_topic(client, "t")
+    produced(client, "t", batch(b"before"))
+    files.free_bytes = 100
+    answers = [produce(client, "t", batch(b"x" * 1000), acks=acks) for acks in (1, -1)]
+    assert [each.error_code for each in answers] == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
+    files.free_bytes = None
+    assert produced(client, "t", batch(b"after")) == 1
+    assert [record.value for record in read_all(client, "t")] == [b"before", b"after"]
+
+
+def test_a_short_write_is_cut_back(
+    broker: BrokerThread, files: MemoryFiles, client: RawClient
+) -> None:
+    create_topic(client, "t")
+    files.short_write_bytes = 30
+    assert produce(client, "t", batch(b"x")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert produced(client, "t", batch(b"y")) == 0
+    assert [record.value for record in read_all(client, "t")] == [b"y"]
+
+
+def test_a_failed_sync_fails_all_that_waited_for_it_and_ends_the_broker(
+    files: MemoryFiles,
+) -> None:
+    thread = BrokerThread(Path("/data"), {"log.flush.interval.messages": 1}, files=files)
+    with thread.client() as client, thread.client() as other:
+        create_topic(client, "t")
+        produced(client, "t", batch(b"good"))
+        files.fail_sync_at = files.syncs + 1
+        for each in (client, other):
+            each.send(produce_request("t", batch(b"lost")), 9)
+        codes = [
+            each.receive(ProduceRequest, 9).responses[0].partition_responses[0].error_code
+            for each in (client, other)
+        ]
+        assert codes == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
+    # It was the last data directory.
+    assert thread.stop() == ExitCode.DISKS_LOST
+
+
+def test_one_of_two_directories_may_fail(files: MemoryFiles) -> None:
+    settings = {"log.dirs": "/one,/two", "log.flush.interval.messages": 1}
+    with BrokerThread(None, settings, files=files) as thread, thread.client() as client:
+        create_topic(client, "t", partitions=2)
+        for partition in (0, 1):
+            produced(client, "t", batch(b"good"), partition=partition)
+        files.fail_sync_at = files.syncs + 1
+        failed = produce(client, "t", batch(b"lost"), partition=0)
+        assert failed.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        again = produce(client, "t", batch(b"lost"), partition=0)
+        assert again.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert produced(client, "t", batch(b"fine"), partition=1) == 1
+        request = fetch_request("t", partitions=(0, 1), max_wait_ms=60_000)
+        answers = client.call(request, 12).responses[0].partitions
+        assert answers[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert len(records_of(answers[1])) == 2
+        topic = client.call(MetadataRequest(topics=None), 9).topics[0]
+        by_number = {each.partition_index: each for each in topic.partitions}
+        assert by_number[0].error_code == ErrorCode.LEADER_NOT_AVAILABLE
+        assert by_number[0].offline_replicas == [0]
+        assert by_number[1].error_code == 0

@@ -1,0 +1,160 @@
+"""The broker as a process: its one line, its exit codes, what it refuses, what it keeps."""
+
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from klog_broker.app import ExitCode
+from klog_broker.cli.broker import command
+from pyspark_klog.protocol.apis.metadata import MetadataRequest
+from tests.support.broker_process import BrokerProcess
+from tests.support.raw_client import RawClient
+from tests.support.raw_requests import batch, create_topic, produced, read_all, topic_id_of
+
+
+def refused(data: Path, *arguments: str) -> tuple[int, str]:
+    """Exit code and stderr of a broker that does not start."""
+    command = [sys.executable, "-P", "-m", "klog_broker", "--data", str(data), *arguments]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.stdout == ""
+    return ended.returncode, ended.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_says_one_line_and_ends_cleanly(tmp_path: Path, number: signal.Signals) -> None:
+    broker = BrokerProcess(tmp_path / "data")
+    with RawClient(broker.address) as client:
+        create_topic(client, "t")
+        produced(client, "t", batch(b"a"))
+        broker.send_signal(number)
+        assert broker.wait() == 0
+    host, port = broker.address
+    assert broker.stdout == [f"klog ready on {host}:{port}\n"]
+    assert host == "127.0.0.1"
+    assert "Traceback" not in broker.log()
+
+
+def test_what_it_kept_is_there_after_a_restart(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "data") as broker, RawClient(broker.address) as client:
+        topic_id = create_topic(client, "t", partitions=3, segment_bytes=100_000)
+        cluster_id = client.call(MetadataRequest(topics=[]), 9).cluster_id
+        for number in range(30):
+            produced(client, "t", batch(b"%d" % number), partition=number % 3)
+    with BrokerProcess(tmp_path / "data") as broker, RawClient(broker.address) as client:
+        assert topic_id_of(client, "t") == topic_id
+        assert client.call(MetadataRequest(topics=[]), 9).cluster_id == cluster_id
+        for partition in range(3):
+            values = [record.value for record in read_all(client, "t", partition)]
+            assert values == [b"%d" % number for number in range(partition, 30, 3)]
+        assert produced(client, "t", batch(b"more")) == 10
+
+
+def test_a_directory_that_another_broker_holds(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "data") as broker:
+        code, text = refused(tmp_path / "data", "--port", "0")
+        assert code == ExitCode.REFUSED_DIRECTORY
+        assert text.startswith("klog: ")
+        assert text.count("\n") == 1
+        assert str(tmp_path / "data") in text
+        with RawClient(broker.address) as client:
+            assert client.call(MetadataRequest(topics=[]), 9).brokers
+
+
+def test_a_directory_of_another_broker_id(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "data", {"broker.id": 4}):
+        pass
+    code, text = refused(tmp_path / "data", "--port", "0", "--set", "broker.id=5")
+    assert code == ExitCode.REFUSED_DIRECTORY
+    assert "4" in text
+    assert "5" in text
+    assert "Traceback" not in text
+
+
+def test_a_directory_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    code, text = refused(tmp_path / "file" / "data", "--port", "0")
+    assert code == ExitCode.REFUSED_DIRECTORY
+    assert "Traceback" not in text
+
+
+def test_a_port_in_use(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        code, text = refused(tmp_path / "data", "--port", str(port))
+        assert code == ExitCode.REFUSED_ADDRESS
+        assert f"port {port}" in text
+        assert "in use" in text
+        assert text.count("\n") == 1
+    # The refusal has let go of the directory.
+    with BrokerProcess(tmp_path / "data", port=port) as broker:
+        assert broker.address[1] == port
+
+
+def test_an_address_that_is_not_this_machines(tmp_path: Path) -> None:
+    code, text = refused(tmp_path / "data", "--set", "listeners=PLAINTEXT://192.0.2.1:9092")
+    assert code == ExitCode.REFUSED_ADDRESS
+    assert "listeners" in text
+    code, text = refused(tmp_path / "data", "--set", "listeners=PLAINTEXT://no.such.host.invalid:1")
+    assert code == ExitCode.REFUSED_ADDRESS
+    assert "Traceback" not in text
+
+
+def test_a_setting_out_of_range_is_a_usage_error(tmp_path: Path) -> None:
+    code, text = refused(tmp_path / "data", "--set", "num.partitions=0")
+    assert code == 2
+    assert "num.partitions" in text
+    assert not (tmp_path / "data").exists()
+
+
+def test_windows_is_refused_in_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    ended = CliRunner().invoke(command, ["--data", str(tmp_path / "data")])
+    assert ended.exit_code == 1
+    assert "Linux and macOS" in ended.output
+    assert not (tmp_path / "data").exists()
+
+
+def test_several_listeners_and_what_their_clients_are_told(tmp_path: Path) -> None:
+    settings = {
+        "listeners": "INSIDE://127.0.0.1:0,OUTSIDE://127.0.0.1:0",
+        "listener.security.protocol.map": "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT",
+        "advertised.listeners": "INSIDE://localhost:0,OUTSIDE://example.org:1234",
+    }
+    from tests.support.broker_thread import BrokerThread
+
+    with BrokerThread(tmp_path / "data", settings) as thread:
+        told = {}
+        for name, port in thread.broker.ports.items():
+            with RawClient(("127.0.0.1", port)) as client:
+                (row,) = client.call(MetadataRequest(topics=[]), 9).brokers
+                told[name] = (row.host, row.port)
+        assert told == {
+            "INSIDE": ("localhost", thread.broker.ports["INSIDE"]),
+            "OUTSIDE": ("example.org", 1234),
+        }
+
+
+def test_several_data_directories(tmp_path: Path) -> None:
+    directories = [tmp_path / "one", tmp_path / "two"]
+    settings = {"log.dirs": ",".join(map(str, directories))}
+    for round_number in range(2):
+        with (
+            BrokerProcess(tmp_path / "unused", settings) as broker,
+            RawClient(broker.address) as client,
+        ):
+            if round_number == 0:
+                create_topic(client, "t", partitions=4)
+            for partition in range(4):
+                produced(client, "t", batch(b"x"), partition=partition)
+                assert len(read_all(client, "t", partition)) == round_number + 1
+    for directory in directories:
+        assert len(list(directory.glob("t-*"))) == 2

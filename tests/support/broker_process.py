@@ -1,0 +1,89 @@
+"""A broker as a child process, for tests that kill it or use it as a user would."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+_READY = "klog ready on "
+
+
+class BrokerProcess:
+    """``python -m klog_broker`` with its data in ``data``; ready when the constructor returns."""
+
+    def __init__(
+        self,
+        data: Path,
+        settings: Mapping[str, object] | None = None,
+        port: int = 0,
+        deadline_s: float = 60,
+    ) -> None:
+        command = [sys.executable, "-P", "-m", "klog_broker", "--port", str(port)]
+        if "log.dirs" not in (settings or {}):
+            command += ["--data", str(data)]
+        for name, value in (settings or {}).items():
+            command += ["--set", f"{name}={value}"]
+        data.parent.mkdir(parents=True, exist_ok=True)
+        self.log_path = data.parent / f"{data.name}.stderr"
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=log, stdin=subprocess.DEVNULL, text=True
+            )
+        self.stdout: list[str] = []
+        self._ready = threading.Event()
+        self._reader = threading.Thread(target=self._read_stdout, daemon=True)
+        self._reader.start()
+        if not self._ready.wait(deadline_s) or not self.stdout:
+            self.kill()
+            raise AssertionError(f"the broker did not get ready: {self.log()}")
+        host, _, text = self.stdout[0].removeprefix(_READY).strip().rpartition(":")
+        self.address = (host, int(text))
+
+    def _read_stdout(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self.stdout.append(line)
+            if line.startswith(_READY):
+                self._ready.set()
+        self._ready.set()
+
+    def __enter__(self) -> "BrokerProcess":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.poll() is None:
+            self.terminate()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"{self.address[0]}:{self.address[1]}"
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def log(self) -> str:
+        """What it has written to stderr."""
+        return self.log_path.read_text(encoding="utf-8", errors="replace")
+
+    def send_signal(self, number: signal.Signals) -> None:
+        os.kill(self.pid, number)
+
+    def wait(self, deadline_s: float = 60) -> int:
+        """Its exit code, once it has ended."""
+        code = self._process.wait(deadline_s)
+        self._reader.join(deadline_s)
+        return code
+
+    def terminate(self) -> int:
+        """SIGTERM; returns the exit code."""
+        self._process.terminate()
+        return self.wait()
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self._process.kill()
+        self.wait()

@@ -1,0 +1,180 @@
+"""A loop without a machine below it: a scripted poller, and streams that live in memory."""
+
+import threading
+from typing import Any
+
+from klog_broker.runtime.poller import BROKEN, READABLE, WRITABLE
+
+
+class ScriptedPoller:
+    """Says that what the test put into ``ready`` is ready, and notes for how long it would wait."""
+
+    def __init__(self) -> None:
+        self.ready: list[tuple[int, int]] = []
+        self.timeouts_ms: list[int | None] = []
+        self.interest: dict[int, int] = {}
+        self.woken = threading.Event()
+
+    def register(self, fd: int, interest: int) -> None:
+        assert fd not in self.interest
+        self.interest[fd] = interest
+
+    def modify(self, fd: int, interest: int) -> None:
+        assert fd in self.interest
+        self.interest[fd] = interest
+
+    def unregister(self, fd: int) -> None:
+        del self.interest[fd]
+
+    def poll(self, timeout_ms: int | None) -> list[tuple[int, int]]:
+        self.timeouts_ms.append(timeout_ms)
+        ready, self.ready = self.ready, []
+        return ready
+
+    def wake(self) -> None:
+        self.woken.set()
+
+    def close(self) -> None:
+        pass
+
+
+class FakeStream:
+    """One side's view of a connection: ``inbox`` is what the broker can receive, ``sent`` what it
+    has sent. ``room_bytes`` is what the peer's window takes before sending blocks."""
+
+    def __init__(self, fd: int, address: str = "10.0.0.1") -> None:
+        self._fd = fd
+        self._address = address
+        self.inbox = bytearray()
+        self.sent = bytearray()
+        self.room_bytes = 1 << 30
+        self.sends = 0
+        self.receives = 0
+        self.is_at_end = False
+        self.is_broken = False
+        self.is_closed = False
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def recv_into(self, buffer: memoryview) -> int:
+        assert not self.is_closed
+        self.receives += 1
+        if self.is_broken:
+            raise ConnectionResetError("reset by peer")
+        if not self.inbox:
+            if self.is_at_end:
+                return 0
+            raise BlockingIOError
+        count = min(len(buffer), len(self.inbox))
+        buffer[:count] = self.inbox[:count]
+        del self.inbox[:count]
+        return count
+
+    def _take(self, data: bytes) -> int:
+        assert not self.is_closed
+        if self.is_broken:
+            raise BrokenPipeError("broken pipe")
+        self.sends += 1
+        count = min(len(data), self.room_bytes)
+        if data and not count:
+            raise BlockingIOError
+        self.room_bytes -= count
+        self.sent += data[:count]
+        return count
+
+    def send(self, parts: list[Any]) -> int:
+        return self._take(b"".join(parts))
+
+    def send_file(self, file: Any, position: int, size_bytes: int) -> int:
+        return self._take(file.pread(size_bytes, position))
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def remote_address(self) -> tuple[str, int]:
+        return self._address, 40_000 + self._fd
+
+    def local_address(self) -> tuple[str, int]:
+        return "10.0.0.9", 9092
+
+
+class FakeListener:
+    """Connections that wait to be accepted."""
+
+    def __init__(self, fd: int, host: str, port: int) -> None:
+        self._fd = fd
+        self._address = (host, port)
+        self.waiting: list[FakeStream | OSError] = []
+        self.is_closed = False
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def accept(self) -> FakeStream:
+        if not self.waiting:
+            raise BlockingIOError
+        found = self.waiting.pop(0)
+        if isinstance(found, OSError):
+            raise found
+        return found
+
+    def address(self) -> tuple[str, int]:
+        return self._address
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class FakeNetwork:
+    """Listeners and streams, and the poller that knows which of them are ready."""
+
+    def __init__(self) -> None:
+        self._next_fd = 10
+        self.listeners: list[FakeListener] = []
+        self.streams: dict[int, FakeStream] = {}
+        self.poller = NetworkPoller(self)
+
+    def listen(self, host: str, port: int, backlog: int) -> FakeListener:
+        self._next_fd += 1
+        listener = FakeListener(self._next_fd, host, port or 50_000)
+        self.listeners.append(listener)
+        return listener
+
+    def connect(self, address: str = "10.0.0.1") -> FakeStream:
+        """A connection that waits at the first listener."""
+        self._next_fd += 1
+        stream = FakeStream(self._next_fd, address)
+        self.streams[self._next_fd] = stream
+        self.listeners[0].waiting.append(stream)
+        return stream
+
+
+class NetworkPoller(ScriptedPoller):
+    """Level-triggered, from the state of the streams."""
+
+    def __init__(self, network: FakeNetwork) -> None:
+        super().__init__()
+        self._network = network
+
+    def poll(self, timeout_ms: int | None) -> list[tuple[int, int]]:
+        self.timeouts_ms.append(timeout_ms)
+        ready = [
+            (listener.fileno(), READABLE)
+            for listener in self._network.listeners
+            if listener.waiting and self.interest.get(listener.fileno(), 0) & READABLE
+        ]
+        for fd, interest in self.interest.items():
+            stream = self._network.streams.get(fd)
+            if stream is None:
+                continue
+            events = 0
+            if stream.inbox or stream.is_at_end or stream.is_broken:
+                events |= interest & READABLE
+            if stream.room_bytes > 0 or stream.is_broken:
+                events |= interest & WRITABLE
+            if stream.is_broken:
+                events |= BROKEN
+            if events:
+                ready.append((fd, events))
+        return ready

@@ -1,0 +1,215 @@
+"""Two brokers in memory that differ in one thing: whether pipelined Produce goes through the kernel.
+
+Both begin with the same disk, are fed the same bytes at the same times, and everything that can be
+seen of them is compared: answers, files, and what the logs know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from klog_broker.app import Broker
+from klog_broker.config import BrokerConfig
+from klog_broker.network import produce_kernel
+from klog_broker.runtime.clock import ManualClock
+from klog_broker.runtime.loop import Loop
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.protocol.apis.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from pyspark_klog.protocol.headers import RequestHeader, decode_response, encode_request
+from pyspark_klog.protocol.message import Request
+from tests.support.fake_network import FakeNetwork, FakeStream
+from tests.support.memory_files import MemoryFiles
+
+NOW_MS = 1_700_000_000_000
+_DATA = Path("/data")
+_MOST_TURNS = 10_000
+# Small indexes, which are filled up in a test, too.
+_SETTINGS = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.index.size.max.bytes": "1200"}
+
+# Topic names, partitions, settings. `plain-0` and `plain-1` are used most.
+TOPICS: Mapping[str, tuple[int, dict[str, str]]] = {
+    "plain": (3, {}),
+    "compacted": (1, {"cleanup.policy": "compact"}),
+    "small-segments": (1, {"segment.bytes": "1500"}),
+    "dense-index": (1, {"index.interval.bytes": "0", "segment.bytes": "100000"}),
+    "small-messages": (1, {"max.message.bytes": "200"}),
+    "append-time": (1, {"message.timestamp.type": "LogAppendTime"}),
+    "stored-as-lz4": (1, {"compression.type": "lz4"}),
+    "bounded-time": (
+        1,
+        {"message.timestamp.before.max.ms": "1000", "message.timestamp.after.max.ms": "1000"},
+    ),
+    "two-in-sync": (1, {"min.insync.replicas": "2"}),
+    "flushed": (1, {"flush.messages": "1"}),
+    "short-lived": (1, {"segment.ms": "5000"}),
+}
+
+
+class InlineHelpers:
+    """Does the work at once and posts what came of it."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+
+    def submit(self, work: Callable[[], Any], on_done: Callable[[Any, Any], None]) -> None:
+        try:
+            result = work()
+        except Exception as error:
+            self._loop.post(lambda error=error: on_done(None, error))
+        else:
+            self._loop.post(lambda: on_done(result, None))
+
+    def close(self) -> None:
+        pass
+
+
+class MemoryBroker:
+    """A broker on a disk, a network and a clock in memory."""
+
+    def __init__(self, files: MemoryFiles, *, with_kernel: bool) -> None:
+        self.files = files
+        self.clock = ManualClock(NOW_MS)
+        self.network = FakeNetwork()
+        self.broker = Broker(
+            BrokerConfig.load(None, _SETTINGS, data=_DATA),
+            clock=self.clock,
+            files=files,
+            network=self.network,
+            poller=self.network.poller,
+            make_helpers=InlineHelpers,
+            load_kernel=(lambda: produce_kernel) if with_kernel else None,
+        )
+        self.broker.start()
+        if self.broker.server.plans is not None:
+            self.broker.server.plans.load()
+        self.turns()
+
+    def connect(self) -> FakeStream:
+        stream = self.network.connect()
+        self.turns()
+        return stream
+
+    def turns(self) -> None:
+        """Until nothing is left to be done."""
+        for _ in range(_MOST_TURNS):
+            if not self._has_work():
+                return
+            self.broker.loop.run_turn(0)
+        raise AssertionError("the broker does not come to rest")
+
+    def _has_work(self) -> bool:
+        network, loop = self.network, self.broker.loop
+        wake_ms = loop.next_wake_ms()
+        if wake_ms is not None and wake_ms <= loop.now_ms():
+            return True
+        if any(listener.waiting for listener in network.listeners):
+            return True
+        readable = [
+            stream
+            for stream in network.streams.values()
+            if not stream.is_closed and (stream.inbox or stream.is_at_end)
+        ]
+        return any(network.poller.interest.get(each.fileno(), 0) & 1 for each in readable)
+
+    def call(self, request: Request, version: int) -> Any:
+        stream = self.connect()
+        header = RequestHeader(request.api_key, version, 1, "setup")
+        stream.inbox += encode_request(header, request)
+        self.turns()
+        return decode_response(bytes(stream.sent[4:]), request.api_key, version)
+
+    @property
+    def planned(self) -> int:
+        """How many requests the kernel has taken."""
+        plans = self.broker.server.plans
+        return 0 if plans is None or plans.planner is None else plans.planner.requests
+
+    def log(self, topic: str, partition: int = 0) -> Any:
+        found = self.broker.services.logs.get(TopicPartition(topic, partition))
+        assert found is not None
+        return found
+
+    def state(self) -> dict[str, Any]:
+        """All that is to be the same, by name."""
+        logs = sorted(self.broker.services.logs.logs(), key=lambda log: log.topic_partition)
+        return {
+            "sent": {fd: bytes(stream.sent) for fd, stream in self.network.streams.items()},
+            "closed": {fd: stream.is_closed for fd, stream in self.network.streams.items()},
+            "unread": {fd: len(stream.inbox) for fd, stream in self.network.streams.items()},
+            "logs": {str(log.topic_partition): log_state(log) for log in logs},
+            "files": dict(self._files(_DATA)),
+        }
+
+    def _files(self, path: Path) -> list[tuple[str, bytes]]:
+        found: list[tuple[str, bytes]] = []
+        for name in self.files.list_dir(path):
+            inside = path / name
+            if self.files.is_dir(inside):
+                found += self._files(inside)
+            elif not name.endswith((".snapshot", "checkpoint", "offset-checkpoint")):
+                found.append((str(inside), self.files.read_bytes(inside)))
+        return found
+
+    def close(self) -> None:
+        self.broker.close()
+
+
+def log_state(log: Any) -> dict[str, Any]:
+    """What a log knows of itself and of its producers."""
+    active = log.segments[-1]
+    return {
+        "offsets": (log.log_start_offset, log.log_end_offset, log.high_watermark),
+        "flushed": log.flushed_offset,
+        "epoch": log.leader_epoch,
+        "offline": log.is_offline,
+        "segments": [(each.base_offset, each.size_bytes) for each in log.segments],
+        "time": (active.max_timestamp, active.rolling_timestamp_ms),
+        "since index entry": active._bytes_since_index_entry,
+        "indexes": [
+            (list(each.offset_index.view()), list(each.time_index.view())) for each in log.segments
+        ],
+        "producers": [
+            (each.producer_id, each.producer_epoch, each.batches, each.seen_ms)
+            for each in sorted(log.producers, key=lambda each: each.producer_id)
+        ],
+    }
+
+
+@cache
+def _prepared() -> tuple[MemoryFiles, dict[str, UUID]]:
+    """A disk with the topics, and their ids."""
+    files = MemoryFiles()
+    broker = MemoryBroker(files, with_kernel=False)
+    topics = [
+        CreatableTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=1,
+            configs=[CreatableTopicConfig(name=key, value=text) for key, text in rows.items()],
+        )
+        for name, (partitions, rows) in TOPICS.items()
+    ]
+    answer: CreateTopicsResponse = broker.call(CreateTopicsRequest(topics=topics), 7)
+    ids = {topic.name: topic.topic_id for topic in answer.topics}
+    assert [topic.error_code for topic in answer.topics] == [0] * len(topics), answer
+    broker.close()
+    return files, ids
+
+
+def topic_ids() -> dict[str, UUID]:
+    """The topics' ids, the same in every broker of this process."""
+    return _prepared()[1]
+
+
+def new_broker(*, with_kernel: bool) -> MemoryBroker:
+    """A broker that has the topics, all empty."""
+    return MemoryBroker(_prepared()[0].killed(), with_kernel=with_kernel)

@@ -1,0 +1,161 @@
+"""The dispatcher against handlers that are wrong: everybody gets an answer, nothing breaks."""
+
+import logging
+from typing import Any
+
+import pytest
+
+from klog_broker.handlers.bugs import BugReports
+from klog_broker.handlers.context import RequestContext
+from klog_broker.handlers.dispatcher import ApiHandler, Dispatcher, top_level_error
+from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.protocol.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
+from pyspark_klog.protocol.headers import RequestHeader, decode_response, encode_request
+from pyspark_klog.protocol.keys import ApiKey
+
+
+class Slot:
+    """Notes what was done with it."""
+
+    def __init__(self) -> None:
+        self.is_open = True
+        self.parts: list[Any] | None = None
+        self.closed = ""
+        self.skipped = False
+
+    def complete(self, parts: list[Any]) -> None:
+        self.parts = parts
+
+    def skip(self) -> None:
+        self.skipped = True
+
+    def close(self, reason: str) -> None:
+        self.closed = reason
+
+    def when_closed(self, callback: object) -> None:
+        pass
+
+    @property
+    def error_code(self) -> int:
+        assert self.parts is not None
+        frame = b"".join(self.parts)[4:]
+        response: Any = decode_response(frame, ApiKey.HEARTBEAT, 2)
+        code: int = response.error_code
+        return code
+
+
+class Connection:
+    client_address = "10.0.0.1"
+    connection_id = "c"
+    listener = "PLAINTEXT"
+
+
+class Services:
+    """The part of BrokerServices that the dispatcher itself uses."""
+
+    def __init__(self) -> None:
+        self.served: tuple[object, ...] = ()
+        self.bugs = BugReports()
+        self.counters: dict[str, int] = {}
+
+    def count(self, name: str) -> None:
+        self.counters[name] = self.counters.get(name, 0) + 1
+
+
+def served(handle: Any, **options: Any) -> tuple[Dispatcher, Services]:
+    services = Services()
+    row = ApiHandler(ApiKey.HEARTBEAT, handle, top_level_error(ApiKey.HEARTBEAT), **options)
+    return Dispatcher(services, [row]), services  # type: ignore[arg-type]
+
+
+def ask(dispatcher: Dispatcher, version: int = 2) -> Slot:
+    slot = Slot()
+    header = RequestHeader(ApiKey.HEARTBEAT, version, 5, "me")
+    frame = memoryview(encode_request(header, HeartbeatRequest(group_id="g")))[4:]
+    dispatcher.handle_frame(frame, slot, Connection())
+    return slot
+
+
+def test_a_handler_sees_the_request_and_its_circumstances() -> None:
+    seen: list[tuple[Any, RequestContext]] = []
+
+    def handle(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
+        seen.append((request, context))
+        return HeartbeatResponse(error_code=7)
+
+    dispatcher, _ = served(handle)
+    assert ask(dispatcher).error_code == 7
+    ((request, context),) = seen
+    assert request.group_id == "g"
+    assert (context.api_version, context.client_id, context.listener) == (2, "me", "PLAINTEXT")
+
+
+def test_a_decision_is_answered_with_its_code() -> None:
+    def handle(*_: object) -> None:
+        raise BrokerError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+
+    dispatcher, services = served(handle)
+    assert ask(dispatcher).error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+    assert services.bugs.total == 0
+
+
+def test_a_bug_is_answered_counted_and_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    def handle(*_: object) -> None:
+        raise ZeroDivisionError
+
+    dispatcher, services = served(handle)
+    with caplog.at_level(logging.ERROR):
+        codes = [ask(dispatcher).error_code for _ in range(5)]
+    assert codes == [ErrorCode.UNKNOWN_SERVER_ERROR] * 5
+    assert services.bugs.counts == {"HEARTBEAT": 5}
+    assert len(caplog.records) == 1
+    assert caplog.records[0].exc_info is not None
+
+
+def test_a_bug_after_the_answer_spoils_nothing() -> None:
+    def handle(_: object, context: RequestContext) -> None:
+        context.reply.send(HeartbeatResponse())
+        raise ZeroDivisionError
+
+    dispatcher, services = served(handle)
+    assert ask(dispatcher).error_code == 0
+    assert services.bugs.total == 1
+
+
+def test_an_answer_that_cannot_be_encoded_closes_the_connection() -> None:
+    dispatcher, services = served(lambda *_: HeartbeatResponse(error_code=1 << 40))
+    slot = ask(dispatcher)
+    assert slot.parts is None
+    assert "cannot be encoded" in slot.closed
+    assert services.bugs.total == 1
+
+
+def test_an_answer_for_nobody_is_not_encoded() -> None:
+    def handle(_: object, context: RequestContext) -> None:
+        slot.is_open = False
+        context.reply.send(HeartbeatResponse(error_code=1 << 40))
+
+    dispatcher, services = served(handle)
+    slot = Slot()
+    header = RequestHeader(ApiKey.HEARTBEAT, 2, 5, "me")
+    frame = memoryview(encode_request(header, HeartbeatRequest()))[4:]
+    dispatcher.handle_frame(frame, slot, Connection())
+    assert slot.parts == []
+    assert services.bugs.total == 0
+
+
+def test_versions_outside_of_what_is_served_close_the_connection() -> None:
+    dispatcher, services = served(lambda *_: HeartbeatResponse(), min_version=1, max_version=2)
+    assert services.served == ((ApiKey.HEARTBEAT, 1, 2),)
+    assert "served from 1 to 2, not as 0" in ask(dispatcher, 0).closed
+    assert ask(dispatcher, 1).closed == ""
+    assert "not as 3" in ask(dispatcher, 3).closed
+
+
+def test_an_api_is_registered_once_and_within_its_versions() -> None:
+    dispatcher, _ = served(lambda *_: None)
+    error = top_level_error(ApiKey.HEARTBEAT)
+    with pytest.raises(ValueError, match="already"):
+        dispatcher.register(ApiHandler(ApiKey.HEARTBEAT, lambda *_: None, error))
+    with pytest.raises(ValueError, match="cannot be served"):
+        dispatcher.register(ApiHandler(ApiKey.LIST_GROUPS, lambda *_: None, error, max_version=99))
