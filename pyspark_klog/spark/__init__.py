@@ -1,0 +1,5 @@
+"""The data source ``klog`` for Spark: batch and stream, source and sink.
+
+May import: pyspark, client, records, errors; it is the only room that imports pyspark.
+Start reading at source.py; options.py, offsets.py and ranges.py are pure and need no Spark.
+"""

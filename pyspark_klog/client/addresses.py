@@ -1,0 +1,40 @@
+"""Addresses of brokers, as ``bootstrap.servers`` writes them."""
+
+from typing import NamedTuple
+
+from pyspark_klog.client.errors import SettingError
+
+
+class Address(NamedTuple):
+    """A host's name or address, and a port."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def read_addresses(text: str, name: str = "bootstrap.servers") -> list[Address]:
+    """``host:port,[::1]:port,...`` as addresses, in order, each once.
+
+    A protocol before the host (``PLAINTEXT://host:port``) is left out, as Kafka does.
+    :raises SettingError: naming the part that is wrong
+    """
+    addresses: list[Address] = []
+    for part in (p.strip() for p in text.split(",")):
+        if not part:
+            continue
+        host, colon, port = part.rpartition("://")[2].rpartition(":")
+        if host.startswith("[") and host.endswith("]"):
+            host = host[1:-1]
+        if not colon or not host or not (port.isascii() and port.isdigit()):
+            raise SettingError(f"{name} has {part!r}; expected host:port, as in localhost:9092")
+        if not 0 < int(port) < 65_536:
+            raise SettingError(f"{name} has port {port} in {part!r}; expected 1 to 65535")
+        address = Address(host, int(port))
+        if address not in addresses:
+            addresses.append(address)
+    if not addresses:
+        raise SettingError(f"{name} is empty; expected host:port, as in localhost:9092")
+    return addresses

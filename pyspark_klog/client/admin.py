@@ -1,0 +1,283 @@
+"""The administration of topics: create, delete, list, describe, grow, and read their settings."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from pyspark_klog.client.blocking import BlockingClient, Build
+from pyspark_klog.client.errors import TopicMissing, broker_error, error_code, is_retriable
+from pyspark_klog.client.metadata import ClusterView, TopicInfo
+from pyspark_klog.client.setting_rows import Value
+from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.protocol.apis.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from pyspark_klog.protocol.apis.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from pyspark_klog.protocol.apis.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from pyspark_klog.protocol.apis.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from pyspark_klog.protocol.message import Response
+
+R = TypeVar("R", bound=Response)
+
+TOPIC_RESOURCE = 2
+BROKER_RESOURCE = 4
+BROKERS_DEFAULT = -1
+"""As a number of partitions or replicas: what the broker's configuration says."""
+_BROKERS_DEFAULT_SINCE = 4
+"""CreateTopics takes -1 for both from this version on (KIP-464, Kafka 2.4)."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to create."""
+
+    name: str
+    num_partitions: int = BROKERS_DEFAULT
+    replication_factor: int = BROKERS_DEFAULT
+    configs: Mapping[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One setting of a topic or broker; ``source`` is Kafka's number for where it comes from."""
+
+    name: str
+    value: str | None
+    source: int
+    is_read_only: bool
+    is_sensitive: bool
+
+    @property
+    def is_default(self) -> bool:
+        """Whether nobody set it for this very resource (4 is the broker's file, 5 built in)."""
+        return self.source >= 4
+
+
+class Admin:
+    """Administers a cluster. ``settings`` are Kafka's client settings besides the address."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str | None = None,
+        settings: Mapping[str, Value] | None = None,
+        *,
+        client: BlockingClient | None = None,
+    ) -> None:
+        """Give the address, or a client (which is then not closed)."""
+        self._owns_client = client is None
+        given = dict(settings or {})
+        if bootstrap_servers is not None:
+            given["bootstrap.servers"] = bootstrap_servers
+        self._client = BlockingClient(given) if client is None else client
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._owns_client:
+            self._client.close()
+
+    def __enter__(self) -> "Admin":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- topics ----------------------------------------------------------------------------------
+    def create_topics(
+        self, topics: Iterable[NewTopic], *, timeout_ms: int = 60_000, validate_only: bool = False
+    ) -> None:
+        """Create topics and wait until every one has leaders.
+
+        :raises BrokerError: for the first that could not be created, with the broker's reason
+        """
+        wanted = list(topics)
+
+        def build(version: int) -> CreateTopicsRequest:
+            request = CreateTopicsRequest(
+                topics=[_creatable(topic, version) for topic in wanted], timeout_ms=timeout_ms
+            )
+            if version >= 1:
+                request.validate_only = validate_only
+            return request
+
+        def check(reply: CreateTopicsResponse) -> None:
+            for row in reply.topics:
+                _check(row.error_code, row.error_message, f"create topic {row.name}")
+
+        self._ask_controller(CreateTopicsResponse, build, check, timeout_ms, "create topics")
+        if not validate_only:
+            self._wait_for_leaders([t.name for t in wanted], timeout_ms)
+
+    def delete_topics(self, names: Iterable[str], *, timeout_ms: int = 60_000) -> None:
+        """Delete topics.
+
+        :raises BrokerError: for the first that could not be deleted, with the broker's reason
+        """
+        wanted = list(names)
+
+        def build(version: int) -> DeleteTopicsRequest:
+            if version >= 6:
+                rows = [DeleteTopicState(name=name) for name in wanted]
+                return DeleteTopicsRequest(topics=rows, timeout_ms=timeout_ms)
+            return DeleteTopicsRequest(topic_names=wanted, timeout_ms=timeout_ms)
+
+        def check(reply: DeleteTopicsResponse) -> None:
+            for row in reply.responses:
+                _check(row.error_code, row.error_message, f"delete topic {row.name}")
+
+        self._ask_controller(DeleteTopicsResponse, build, check, timeout_ms, "delete topics")
+        for name in wanted:
+            self._client.forget(name)
+
+    def create_partitions(self, topic: str, total_count: int, *, timeout_ms: int = 60_000) -> None:
+        """Let a topic have ``total_count`` partitions, more than it has now."""
+
+        def build(_: int) -> CreatePartitionsRequest:
+            row = CreatePartitionsTopic(name=topic, count=total_count, assignments=None)
+            return CreatePartitionsRequest(topics=[row], timeout_ms=timeout_ms)
+
+        def check(reply: CreatePartitionsResponse) -> None:
+            for row in reply.results:
+                _check(row.error_code, row.error_message, f"add partitions to topic {row.name}")
+
+        self._ask_controller(CreatePartitionsResponse, build, check, timeout_ms, "add partitions")
+        self._wait_for_leaders([topic], timeout_ms, at_least=total_count)
+
+    def list_topics(self, *, internal: bool = False) -> list[str]:
+        """The names of all topics, sorted; internal ones if asked for."""
+        view = self._client.refresh(None)
+        return sorted(n for n, topic in view.topics.items() if internal or not topic.is_internal)
+
+    def describe_topics(self, names: Iterable[str] | None = None) -> dict[str, TopicInfo]:
+        """Topics with their partitions, leaders and replicas, by name; all by default.
+
+        :raises TopicMissing: naming a topic that does not exist
+        """
+        wanted = None if names is None else list(names)
+        view = self._client.refresh(wanted)
+        if wanted is None:
+            return dict(sorted(view.topics.items()))
+        for name in wanted:
+            info = view.topics[name]
+            if info.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise TopicMissing(f"topic {name} does not exist")
+            if info.error is not ErrorCode.NONE and not info.partitions:
+                raise broker_error(info.error, f"topic {name}")
+        return {name: view.topics[name] for name in wanted}
+
+    def describe_cluster(self) -> ClusterView:
+        """Brokers, the controller and the cluster's id, as a fresh snapshot."""
+        return self._client.refresh([])
+
+    def describe_configs(
+        self, topic: str | None = None, *, broker_id: int | None = None
+    ) -> dict[str, ConfigEntry]:
+        """The settings of a topic or of a broker, by name."""
+        if (topic is None) == (broker_id is None):
+            raise ValueError("name a topic or a broker")
+        kind = TOPIC_RESOURCE if topic is not None else BROKER_RESOURCE
+        name = topic if topic is not None else str(broker_id)
+
+        def build(_: int) -> DescribeConfigsRequest:
+            row = DescribeConfigsResource(
+                resource_type=kind, resource_name=name, configuration_keys=None
+            )
+            return DescribeConfigsRequest(resources=[row])
+
+        client = self._client
+        deadline_ms = client.deadline()
+
+        def attempt() -> dict[str, ConfigEntry]:
+            if broker_id is None:
+                link = client.link_to_any(deadline_ms)
+            else:
+                client.refresh([], deadline_ms)
+                link = client.link_to_broker(broker_id, deadline_ms)
+            reply = client.ask(link, DescribeConfigsResponse, build)
+            for row in reply.results:
+                _check(row.error_code, row.error_message, f"describe the settings of {name}")
+            return {
+                c.name: ConfigEntry(c.name, c.value, c.config_source, c.read_only, c.is_sensitive)
+                for row in reply.results
+                for c in row.configs
+            }
+
+        return client.retrying(attempt, deadline_ms, f"describing settings of {name}", _may_pass)
+
+    # --- inside ----------------------------------------------------------------------------------
+    def _ask_controller(
+        self,
+        reply_class: type[R],
+        build: Build,
+        check: Callable[[R], None],
+        timeout_ms: int,
+        what: str,
+    ) -> None:
+        client = self._client
+        deadline_ms = client.deadline(
+            max(timeout_ms, client.settings.number("default.api.timeout.ms"))
+        )
+
+        def attempt() -> None:
+            view = client.refresh([], deadline_ms)
+            if view.controller_id in view.brokers:
+                link = client.link_to_broker(view.controller_id, deadline_ms)
+            else:
+                link = client.link_to_any(deadline_ms)
+            check(client.ask(link, reply_class, build, timeout_ms=timeout_ms))
+
+        client.retrying(attempt, deadline_ms, what, _may_pass)
+
+    def _wait_for_leaders(self, names: list[str], timeout_ms: int, *, at_least: int = 1) -> None:
+        client = self._client
+        deadline_ms = client.deadline(timeout_ms)
+
+        def attempt() -> None:
+            view = client.refresh(names, deadline_ms)
+            for name in names:
+                topic = view.topics[name]
+                partitions = topic.partitions.values()
+                if len(partitions) < at_least or any(p.leader < 0 for p in partitions):
+                    raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {name}")
+
+        client.retrying(attempt, deadline_ms, "waiting for the leaders of " + ", ".join(names))
+
+
+def _creatable(topic: NewTopic, version: int) -> CreatableTopic:
+    partitions, replicas = topic.num_partitions, topic.replication_factor
+    if version < _BROKERS_DEFAULT_SINCE:
+        partitions = 1 if partitions == BROKERS_DEFAULT else partitions
+        replicas = 1 if replicas == BROKERS_DEFAULT else replicas
+    return CreatableTopic(
+        name=topic.name,
+        num_partitions=partitions,
+        replication_factor=replicas,
+        configs=[CreatableTopicConfig(name=n, value=v) for n, v in topic.configs.items()],
+    )
+
+
+def _may_pass(error: BaseException) -> bool:
+    """What the controller says about a topic is final, unless it is not the controller."""
+    if isinstance(error, BrokerError):
+        return error.code is ErrorCode.NOT_CONTROLLER
+    return is_retriable(error)
+
+
+def _check(number: int, text: str | None, what: str) -> None:
+    code = error_code(number)
+    if code is not ErrorCode.NONE:
+        raise BrokerError(code, f"{what}: {text or code.message}")

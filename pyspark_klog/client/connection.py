@@ -1,0 +1,247 @@
+"""One connection to one broker as a state machine: no socket, no clock.
+
+The driver tells what happened (`connected`, `received`, `lost`, `on_deadline`) and carries out
+what is asked for (`to_send`, `receive_buffer`, `next_deadline_ms`). A connection begins by asking
+for the broker's versions (ApiVersions); then `send` takes requests, whose replies come in order.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Generic, TypeVar, cast
+
+from pyspark_klog._version import __version__
+from pyspark_klog.client.errors import (
+    ClientError,
+    ConnectionFailed,
+    ReplyUnreadable,
+    RequestTimedOut,
+)
+from pyspark_klog.client.frames import ReplyFrames
+from pyspark_klog.client.versions import BrokerVersions
+from pyspark_klog.errors import ErrorCode, KlogError
+from pyspark_klog.protocol import registry
+from pyspark_klog.protocol.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from pyspark_klog.protocol.fields import FileRegion
+from pyspark_klog.protocol.headers import RequestHeader, decode_response, encode_request_parts
+from pyspark_klog.protocol.keys import ApiKey
+from pyspark_klog.protocol.message import Request, Response
+
+R = TypeVar("R", bound=Response)
+
+MAX_REPLY_BYTES = 1 << 30
+_LAST_CORRELATION_ID = 2**31 - 1
+
+
+class State(Enum):
+    """Where a connection stands; each comes from the one before, CLOSED from all."""
+
+    CONNECTING = "connecting"
+    NEGOTIATING = "asking for versions"
+    READY = "ready"
+    CLOSED = "closed"
+
+
+@dataclass(slots=True)
+class Call(Generic[R]):
+    """A request that was sent, and in time its reply or its error."""
+
+    api_key: ApiKey
+    version: int
+    correlation_id: int
+    deadline_ms: int
+    reply: R | None = None
+    error: KlogError | None = None
+    expects_reply: bool = field(default=True)
+
+    @property
+    def is_done(self) -> bool:
+        return self.reply is not None or self.error is not None
+
+    def result(self) -> R:
+        """The reply; raises the error."""
+        if self.error is not None:
+            raise self.error
+        if self.reply is None:
+            raise RuntimeError("the call is not done yet")
+        return self.reply
+
+
+class Connection:
+    """The protocol's side of a connection to ``peer`` (its address, for messages)."""
+
+    def __init__(
+        self, peer: str, *, client_id: str, request_timeout_ms: int, max_reply_bytes: int
+    ) -> None:
+        self.peer = peer
+        self.state = State.CONNECTING
+        self.error: KlogError | None = None
+        self.versions: BrokerVersions | None = None
+        self.sent_bytes = 0
+        self.received_bytes = 0
+        self._client_id = client_id
+        self._request_timeout_ms = request_timeout_ms
+        self._frames = ReplyFrames(max_reply_bytes)
+        self._calls: deque[Call[Response]] = deque()
+        self._out: deque[memoryview] = deque()
+        self._next_correlation_id = 0
+
+    # --- what happened ---------------------------------------------------------------------------
+    def connected(self, now_ms: int) -> None:
+        """The socket is connected: ask for the versions, newest first (KIP-511)."""
+        self.state = State.NEGOTIATING
+        self._ask_for_versions(registry.api(ApiKey.API_VERSIONS).max_version, now_ms)
+
+    def received(self, count: int) -> None:
+        """``count`` bytes (0: the other side closed) were put into `receive_buffer`."""
+        if self.state is State.CLOSED:
+            return
+        if count == 0:
+            self.lost(ConnectionFailed(f"{self.peer} closed the connection{self._while()}"))
+            return
+        self.received_bytes += count
+        try:
+            for frame in self._frames.received(count):
+                self._take_reply(frame)
+        except KlogError as error:
+            self.lost(error)
+
+    def lost(self, error: KlogError) -> None:
+        """The connection is over; every call that waits ends with ``error``."""
+        if self.state is State.CLOSED:
+            return
+        self.state = State.CLOSED
+        self.error = error
+        self._out.clear()
+        for call in self._calls:
+            call.error = error
+        self._calls.clear()
+
+    def on_deadline(self, now_ms: int) -> None:
+        """Time passed. A reply that is late ends the connection: later replies have no order."""
+        due = self.next_deadline_ms()
+        if due is not None and now_ms >= due:
+            name = self._calls[0].api_key.name
+            self.lost(RequestTimedOut(f"{self.peer} did not answer {name} in time"))
+
+    # --- what is to be done ----------------------------------------------------------------------
+    def to_send(self) -> memoryview | None:
+        """The next bytes for the socket; `sent` says how many of them went."""
+        return self._out[0] if self._out else None
+
+    def sent(self, count: int) -> None:
+        """``count`` bytes of `to_send` were sent."""
+        self.sent_bytes += count
+        first = self._out[0]
+        if count == len(first):
+            self._out.popleft()
+        else:
+            self._out[0] = first[count:]
+
+    def receive_buffer(self) -> memoryview:
+        """Where the next bytes that come are to be put."""
+        return self._frames.buffer()
+
+    def next_deadline_ms(self) -> int | None:
+        """When `on_deadline` is to be called, if no reply comes before."""
+        return self._calls[0].deadline_ms if self._calls else None
+
+    # --- requests --------------------------------------------------------------------------------
+    @property
+    def in_flight(self) -> int:
+        """Requests whose replies have not come."""
+        return len(self._calls)
+
+    def version(self, api_key: ApiKey, low: int = 0, high: int | None = None) -> int:
+        """The newest version of an API that klog (from ``low`` to ``high``) and the broker speak.
+
+        :raises UnsupportedByBroker: if there is none
+        """
+        if self.versions is None:
+            raise RuntimeError("the versions are known once the connection is ready")
+        return self.versions.choose(api_key, low, high, self.peer)
+
+    def send(
+        self,
+        message: Request,
+        reply_class: type[R],
+        version: int,
+        now_ms: int,
+        *,
+        timeout_ms: int | None = None,
+        expects_reply: bool = True,
+    ) -> Call[R]:
+        """Queue a request. ``timeout_ms`` is added to the request's timeout (long polls)."""
+        if self.state is State.CLOSED:
+            raise self.error or ConnectionFailed(f"the connection to {self.peer} is closed")
+        correlation_id = self._next_correlation_id
+        self._next_correlation_id = (correlation_id + 1) & _LAST_CORRELATION_ID
+        api_key = ApiKey(reply_class.api_key)
+        deadline_ms = now_ms + self._request_timeout_ms + (timeout_ms or 0)
+        header = RequestHeader(
+            api_key=api_key,
+            api_version=version,
+            correlation_id=correlation_id,
+            client_id=self._client_id,
+        )
+        for part in encode_request_parts(header, message):
+            assert not isinstance(part, FileRegion)
+            if len(part):
+                self._out.append(memoryview(part))
+        call: Call[R] = Call(api_key, version, correlation_id, deadline_ms)
+        if expects_reply:
+            self._calls.append(cast("Call[Response]", call))
+        else:
+            call.expects_reply = False
+            call.reply = reply_class()
+        return call
+
+    # --- inside ----------------------------------------------------------------------------------
+    def _while(self) -> str:
+        return "" if self.state is State.READY else f" while {self.state.value}"
+
+    def _ask_for_versions(self, version: int, now_ms: int) -> None:
+        request = ApiVersionsRequest()
+        if version >= 3:
+            request.client_software_name = "pyspark-klog"
+            request.client_software_version = __version__
+        self.send(request, ApiVersionsResponse, version, now_ms)
+
+    def _take_reply(self, frame: memoryview) -> None:
+        if not self._calls:
+            raise ReplyUnreadable(f"{self.peer} sent a reply that nothing had asked for")
+        call = self._calls[0]
+        correlation_id = int.from_bytes(frame[:4], "big", signed=True)
+        if correlation_id != call.correlation_id:
+            raise ReplyUnreadable(
+                f"{self.peer} answered request {correlation_id}; expected {call.correlation_id}, "
+                "replies come in order"
+            )
+        if self.state is State.NEGOTIATING:
+            self._calls.popleft()
+            self._take_versions(frame, call)
+            return
+        try:
+            reply = decode_response(frame, call.api_key, call.version)
+        except KlogError as error:
+            text = f"the reply of {self.peer} to {call.api_key.name} v{call.version} is unreadable"
+            raise ReplyUnreadable(f"{text}: {error}") from error
+        self._calls.popleft()
+        call.reply = reply
+
+    def _take_versions(self, frame: memoryview, call: Call[Response]) -> None:
+        """Take the versions; with error 35 comes the range of ApiVersions, if the broker has it."""
+        reply = decode_response(frame, ApiKey.API_VERSIONS, call.version)
+        assert isinstance(reply, ApiVersionsResponse)
+        if reply.error_code == ErrorCode.UNSUPPORTED_VERSION and call.version > 0:
+            own = [row for row in reply.api_keys if row.api_key == ApiKey.API_VERSIONS]
+            highest = min(own[0].max_version, call.version - 1) if own else 0
+            self._ask_for_versions(max(highest, 0), call.deadline_ms - self._request_timeout_ms)
+            return
+        if reply.error_code:
+            raise ClientError(
+                f"{self.peer} refused ApiVersions with error {reply.error_code}; "
+                "expected a Kafka broker from 0.10.1 on"
+            )
+        self.versions = BrokerVersions.of(reply)
+        self.state = State.READY

@@ -1,0 +1,317 @@
+"""The records of one partition between two offsets, fetched ahead of their use.
+
+While the caller works on one chunk the request for the next is already under way. Leaders that
+change or go are followed, a lost connection is made anew; what is read does not depend on it.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.client.connection import Call
+from pyspark_klog.client.consumer.offsets import EARLIEST, LATEST, list_offsets
+from pyspark_klog.client.errors import (
+    ClientError,
+    ReplyUnreadable,
+    TimedOut,
+    broker_error,
+    error_code,
+    is_retriable,
+)
+from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
+from pyspark_klog.ids import NO_TOPIC_ID, TopicPartition
+from pyspark_klog.protocol.apis.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from pyspark_klog.protocol.keys import ApiKey
+from pyspark_klog.records.batch import BatchView
+from pyspark_klog.records.errors import CorruptRecords
+from pyspark_klog.records.layout import (
+    INT32,
+    INT64,
+    LOG_OVERHEAD_BYTES,
+    MAGIC_AT,
+    MAGIC_V2,
+    SIZE_AT,
+    UP_TO_MAGIC_BYTES,
+)
+
+_NAMES_UNTIL = 12
+"""Up to this version of Fetch topics go by name, then by id."""
+_ALSO_PASSING = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+    }
+)
+
+
+_GONE_AFTER = 5
+"""A partition that the metadata lacks is believed to be gone after so many attempts in a row."""
+
+
+class OffsetsLost(ClientError):
+    """Offsets that were to be read are not there: ``start`` to ``end``, of those asked for."""
+
+    def __init__(
+        self, text: str, partition: TopicPartition, start: int, available: tuple[int, int]
+    ) -> None:
+        super().__init__(text)
+        self.partition = partition
+        self.start = start
+        self.available = available
+
+
+class Chunk(NamedTuple):
+    """What one reply gave."""
+
+    data: memoryview
+    """A record set as the broker sent it: batches may begin before the offset that was asked for,
+    go beyond the end, and the last may be cut off."""
+    aborted: list[tuple[int, int]]
+    """Under read_committed: transactions whose batches are void, (producer id, first offset)."""
+
+
+class RangeFetcher:
+    """Iterates over the chunks of ``partition`` from offset ``start`` up to ``end`` (exclusive).
+
+    Gaps (compacted or aborted records, markers) cost no waiting. ``progress_timeout_ms`` is the
+    longest time without any progress. ``on_lost`` is called when offsets are out of range: it
+    raises, or returns and the reading goes on at the earliest offset that is there.
+    """
+
+    def __init__(
+        self,
+        client: BlockingClient,
+        partition: TopicPartition,
+        start: int,
+        end: int,
+        *,
+        progress_timeout_ms: int,
+        on_lost: Callable[[OffsetsLost], None],
+    ) -> None:
+        self.partition = partition
+        self.position = start
+        self.end = end
+        self._client = client
+        self._progress_timeout_ms = progress_timeout_ms
+        self._on_lost = on_lost
+        self._read_committed = client.settings["isolation.level"] == "read_committed"
+        self._call: Call[FetchResponse] | None = None
+        self._empty_replies = 0
+        # The records of a range are there when it is planned: waiting for more would be in vain.
+        self._min_bytes = client.settings.number("fetch.min.bytes")
+
+    def __iter__(self) -> Iterator[Chunk]:
+        client = self._client
+        failures = 0
+        deadline_ms = client.now_ms() + self._progress_timeout_ms
+        last: KlogError | None = None
+        while self.position < self.end:
+            before = self.position
+            try:
+                chunk = self._next_chunk(deadline_ms)
+                failures, last = 0, None
+            except KlogError as error:
+                self._call = None
+                if not self._may_pass(error):
+                    raise
+                last = error
+                chunk = None
+                failures += 1
+                if failures >= _GONE_AFTER and not client.view.has_partition(self.partition):
+                    self._on_lost(self._gone())
+                    return
+                client.forget(self.partition.topic)
+            if self.position > before:
+                deadline_ms = client.now_ms() + self._progress_timeout_ms
+            if chunk is not None:
+                yield chunk
+                deadline_ms = client.now_ms() + self._progress_timeout_ms
+            elif client.now_ms() >= deadline_ms:
+                raise TimedOut(self._timeout_text(last)) from last
+            elif failures or self._empty_replies:
+                client.pause(client.wait_ms(failures or self._empty_replies))
+
+    def _gone(self) -> OffsetsLost:
+        return OffsetsLost(
+            f"{self.partition} is gone: offsets {self.position} to {self.end} were to be read, and "
+            "it, or its topic, does not exist any more",
+            self.partition,
+            self.position,
+            (0, 0),
+        )
+
+    def _timeout_text(self, last: KlogError | None) -> str:
+        reason = f": {last}" if last else ", and the broker sent no more records"
+        return (
+            f"offsets {self.position} to {self.end} of {self.partition} could not be read within "
+            f"{self._progress_timeout_ms} ms{reason}"
+        )
+
+    @staticmethod
+    def _may_pass(error: KlogError) -> bool:
+        if isinstance(error, BrokerError):
+            return error.code.retriable or error.code in _ALSO_PASSING
+        return is_retriable(error)
+
+    def _next_chunk(self, deadline_ms: int) -> Chunk | None:
+        if self._call is None:
+            self._call = self._request(deadline_ms)
+        call, self._call = self._call, None
+        reply = self._client.wait(
+            call, deadline_ms + self._client.settings.number("fetch.max.wait.ms")
+        )
+        code = error_code(reply.error_code)
+        if code is not ErrorCode.NONE:
+            raise broker_error(code, f"fetch from {self.partition}")
+        row = self._own_row(reply)
+        code = error_code(row.error_code)
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._go_on_where_possible(deadline_ms)
+            return None
+        if code is not ErrorCode.NONE:
+            raise broker_error(code, f"fetch from {self.partition}")
+        if not row.records:
+            self._take_nothing(row, reply.throttle_time_ms)
+            return None
+        self._empty_replies = 0
+        return self._take(row, deadline_ms)
+
+    def _take_nothing(self, row: PartitionData, throttle_time_ms: int) -> None:
+        """There were no records: is the rest of the range a gap, or are they still to come?
+
+        A leader gives at least one batch if there is any below its high watermark. So if that has
+        passed the range's end, compaction has removed the rest. A throttled broker gives nothing.
+        """
+        visible_end = row.last_stable_offset if self._read_committed else row.high_watermark
+        if visible_end >= self.end and throttle_time_ms == 0:
+            self.position = self.end
+            self._empty_replies = 0
+        else:
+            self._empty_replies += 1
+
+    def _own_row(self, reply: FetchResponse) -> PartitionData:
+        rows = [p for topic in reply.responses for p in topic.partitions]
+        if len(rows) != 1 or rows[0].partition_index != self.partition.partition:
+            raise ReplyUnreadable(
+                f"a fetch of {self.partition} was answered with {len(rows)} partitions"
+            )
+        return rows[0]
+
+    def _take(self, row: PartitionData, deadline_ms: int) -> Chunk:
+        assert isinstance(row.records, bytes | memoryview)
+        data = memoryview(row.records)
+        next_offset = offset_after(data)
+        if next_offset is None:
+            raise ReplyUnreadable(
+                f"{len(data)} bytes of {self.partition} at offset {self.position} hold no whole "
+                "batch: raise max.partition.fetch.bytes above the broker's message.max.bytes"
+            )
+        if next_offset <= self.position:
+            raise ReplyUnreadable(
+                f"a fetch of {self.partition} at offset {self.position} was answered with batches "
+                f"that end before it, at {next_offset}"
+            )
+        self.position = next_offset
+        self._ask_ahead(deadline_ms)
+        aborted = row.aborted_transactions or () if self._read_committed else ()
+        return Chunk(data, [(a.producer_id, a.first_offset) for a in aborted])
+
+    def _ask_ahead(self, deadline_ms: int) -> None:
+        """Put the next request under way. What goes wrong shows again when its turn comes."""
+        if self.position < self.end:
+            with contextlib.suppress(KlogError):
+                self._call = self._request(deadline_ms)
+
+    def _request(self, deadline_ms: int) -> Call[FetchResponse]:
+        client, settings = self._client, self._client.settings
+        info = client.leader_of(self.partition, deadline_ms)
+        link = client.link_to_broker(info.leader, deadline_ms)
+        topic_id = client.view.topic_id(self.partition.topic)
+        by_id = topic_id != NO_TOPIC_ID
+        low = 4 if self._read_committed else 2
+        version = link.connection.version(ApiKey.FETCH, low, None if by_id else _NAMES_UNTIL)
+        topic = FetchTopic(
+            partitions=[
+                FetchPartition(
+                    partition=self.partition.partition,
+                    current_leader_epoch=info.leader_epoch,
+                    fetch_offset=self.position,
+                    partition_max_bytes=settings.number("max.partition.fetch.bytes"),
+                )
+            ]
+        )
+        if version > _NAMES_UNTIL:
+            topic.topic_id = topic_id
+        else:
+            topic.topic = self.partition.topic
+        request = FetchRequest(
+            max_wait_ms=settings.number("fetch.max.wait.ms"),
+            min_bytes=self._min_bytes,
+            max_bytes=settings.number("fetch.max.bytes"),
+            isolation_level=int(self._read_committed),
+            topics=[topic],
+        )
+        wait_ms = settings.number("fetch.max.wait.ms")
+        return client.send(link, request, FetchResponse, version, timeout_ms=wait_ms)
+
+    def _go_on_where_possible(self, deadline_ms: int) -> None:
+        """The position is out of range: report what is lost and go on behind it, or at the end."""
+        earliest = self._offset_of(EARLIEST, deadline_ms)
+        latest = self._offset_of(LATEST, deadline_ms)
+        if earliest <= self.position < latest:
+            # The log changed in between, as when a new leader catches up: ask again.
+            raise broker_error(
+                ErrorCode.OFFSET_NOT_AVAILABLE, f"fetch from {self.partition} at {self.position}"
+            )
+        lost = OffsetsLost(
+            f"offset {self.position} of {self.partition} is out of range: offsets {self.position} "
+            f"to {self.end} were to be read, and {earliest} to {latest} are there (ends exclusive)",
+            self.partition,
+            self.position,
+            (earliest, latest),
+        )
+        self._on_lost(lost)
+        self.position = earliest if self.position < earliest else self.end
+
+    def _offset_of(self, timestamp: int, deadline_ms: int) -> int:
+        found = list_offsets(
+            self._client,
+            {self.partition: timestamp},
+            read_committed=self._read_committed,
+            deadline_ms=deadline_ms,
+        )
+        return found[self.partition].offset
+
+
+def offset_after(data: memoryview) -> int | None:
+    """The offset behind the last whole batch of a record set; None if there is no whole one.
+
+    :raises CorruptRecords: for a length that no batch can have
+    """
+    last = -1
+    position, end = 0, len(data)
+    while end - position >= UP_TO_MAGIC_BYTES:
+        length = INT32.unpack_from(data, position + SIZE_AT)[0]
+        if length < UP_TO_MAGIC_BYTES - LOG_OVERHEAD_BYTES:
+            raise CorruptRecords(f"the batch at byte {position} gives its length as {length}")
+        if length > end - position - LOG_OVERHEAD_BYTES:
+            break
+        last = position
+        position += LOG_OVERHEAD_BYTES + length
+    if last < 0:
+        return None
+    if data[last + MAGIC_AT] >= MAGIC_V2:
+        return BatchView(data, last).next_offset
+    # The offset of a v0 or v1 entry is that of its last record, compressed or not.
+    offset: int = INT64.unpack_from(data, last)[0]
+    return offset + 1

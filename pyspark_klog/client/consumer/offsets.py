@@ -1,0 +1,174 @@
+"""Where partitions begin and end, and where a time lies in them (ListOffsets)."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.client.connection import Call
+from pyspark_klog.client.errors import (
+    LeaderUnknown,
+    TimedOut,
+    TopicMissing,
+    broker_error,
+    error_code,
+    is_retriable,
+)
+from pyspark_klog.errors import ErrorCode, KlogError
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.protocol.apis.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from pyspark_klog.protocol.keys import ApiKey
+
+LATEST = -1
+"""As a timestamp: the end (the last stable offset under read_committed)."""
+EARLIEST = -2
+"""As a timestamp: the first offset that can be read."""
+NOT_FOUND = -1
+"""As an offset: no record is as young as that."""
+
+
+class OffsetAt(NamedTuple):
+    """An offset, and the timestamp of the record there (-1 for earliest and latest)."""
+
+    offset: int
+    timestamp_ms: int = -1
+    leader_epoch: int = -1
+
+
+def list_offsets(
+    client: BlockingClient,
+    timestamps: Mapping[TopicPartition, int],
+    *,
+    read_committed: bool = False,
+    deadline_ms: int | None = None,
+) -> dict[TopicPartition, OffsetAt]:
+    """For each partition the first offset whose record is not older than the timestamp (ms).
+
+    `LATEST` and `EARLIEST` stand for the ends. `NOT_FOUND` is given if all records are older.
+    Leaders that change or go are asked again until the deadline.
+    :raises TopicMissing: if fresh metadata does not have one of the partitions
+    :raises TimedOut: naming the partitions that could not be asked, with the last error
+    """
+    deadline = client.deadline() if deadline_ms is None else deadline_ms
+    found: dict[TopicPartition, OffsetAt] = {}
+    left = dict(timestamps)
+    failures = 0
+    while left:
+        errors = _ask_leaders(client, left, read_committed, deadline, found)
+        for partition in found:
+            left.pop(partition, None)
+        if not left:
+            break
+        failures += 1
+        wait_ms = client.wait_ms(failures)
+        if client.now_ms() + wait_ms >= deadline:
+            names = ", ".join(str(p) for p in sorted(left)[:5])
+            last = next(iter(errors.values()), None)
+            raise TimedOut(f"the offsets of {names} could not be found in time: {last}")
+        client.pause(wait_ms)
+    return found
+
+
+def _ask_leaders(
+    client: BlockingClient,
+    timestamps: Mapping[TopicPartition, int],
+    read_committed: bool,
+    deadline_ms: int,
+    found: dict[TopicPartition, OffsetAt],
+) -> dict[TopicPartition, KlogError]:
+    """Ask every leader at the same time; gives the errors that may pass, raises the others."""
+    errors: dict[TopicPartition, KlogError] = {}
+    by_leader: dict[int, list[ListOffsetsPartition]] = defaultdict(list)
+    topics: dict[int, list[str]] = defaultdict(list)
+    stale = {p.topic for p in timestamps if not client.is_fresh(p.topic)}
+    if stale:
+        client.refresh(stale, deadline_ms)
+    for partition, timestamp in timestamps.items():
+        info = client.view.leader(partition)
+        if info is None:
+            client.forget(partition.topic)
+            if partition.topic in stale and not client.view.has_partition(partition):
+                raise TopicMissing(f"{partition} does not exist")
+            errors[partition] = LeaderUnknown(f"{partition} has no leader now")
+            continue
+        topics[info.leader].append(partition.topic)
+        by_leader[info.leader].append(
+            ListOffsetsPartition(
+                partition_index=partition.partition,
+                current_leader_epoch=info.leader_epoch,
+                timestamp=timestamp,
+            )
+        )
+    calls: list[tuple[Call[ListOffsetsResponse], list[TopicPartition]]] = []
+    for leader, rows in by_leader.items():
+        partitions = [
+            TopicPartition(t, r.partition_index) for t, r in zip(topics[leader], rows, strict=True)
+        ]
+        try:
+            calls.append((_send(client, leader, topics[leader], rows, read_committed), partitions))
+        except KlogError as error:
+            _note(client, errors, partitions, error)
+    for call, partitions in calls:
+        try:
+            _take(client, client.wait(call, deadline_ms), found, errors)
+        except KlogError as error:
+            _note(client, errors, partitions, error)
+    return errors
+
+
+def _send(
+    client: BlockingClient,
+    leader: int,
+    topics: list[str],
+    rows: list[ListOffsetsPartition],
+    read_committed: bool,
+) -> Call[ListOffsetsResponse]:
+    link = client.link_to_broker(leader, client.deadline())
+    # Versions from 1 on give one offset for a timestamp, 0 a list of segments' first offsets.
+    version = link.connection.version(ApiKey.LIST_OFFSETS, 2 if read_committed else 1)
+    by_topic: dict[str, list[ListOffsetsPartition]] = defaultdict(list)
+    for topic, row in zip(topics, rows, strict=True):
+        by_topic[topic].append(row)
+    request = ListOffsetsRequest(
+        replica_id=-1,
+        topics=[ListOffsetsTopic(name=t, partitions=r) for t, r in by_topic.items()],
+    )
+    if version >= 2:
+        request.isolation_level = int(read_committed)
+    if version >= 10:
+        request.timeout_ms = client.settings.number("request.timeout.ms")
+    return client.send(link, request, ListOffsetsResponse, version)
+
+
+def _take(
+    client: BlockingClient,
+    reply: ListOffsetsResponse,
+    found: dict[TopicPartition, OffsetAt],
+    errors: dict[TopicPartition, KlogError],
+) -> None:
+    for topic in reply.topics:
+        for row in topic.partitions:
+            partition = TopicPartition(topic.name, row.partition_index)
+            code = error_code(row.error_code)
+            if code is ErrorCode.NONE:
+                found[partition] = OffsetAt(row.offset, row.timestamp, row.leader_epoch)
+            else:
+                _note(client, errors, [partition], broker_error(code, f"offsets of {partition}"))
+
+
+def _note(
+    client: BlockingClient,
+    errors: dict[TopicPartition, KlogError],
+    partitions: list[TopicPartition],
+    error: KlogError,
+) -> None:
+    if not is_retriable(error):
+        raise error
+    for partition in partitions:
+        client.forget(partition.topic)
+        errors[partition] = error

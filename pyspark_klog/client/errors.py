@@ -1,0 +1,80 @@
+"""What a client's work can raise. ``retriable`` tells whether trying again may help.
+
+A broker's own answer is `pyspark_klog.errors.BrokerError`, which has Kafka's code.
+"""
+
+from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
+
+
+class ClientError(KlogError):
+    """Root of the client's own errors."""
+
+    retriable = False
+
+
+class SettingError(ClientError):
+    """A setting that is unknown, not allowed here, or has a value that it can't have."""
+
+
+class ConnectionFailed(ClientError):
+    """The connection could not be made, or was lost; the request may or may not have been done."""
+
+    retriable = True
+
+
+class RequestTimedOut(ClientError):
+    """No reply within the request's timeout; the request may or may not have been done."""
+
+    retriable = True
+
+
+class ReplyUnreadable(ClientError):
+    """The bytes from the other side are no reply in Kafka's protocol."""
+
+
+class UnsupportedByBroker(ClientError):
+    """The broker has no version of an API that this client could use."""
+
+
+class NoBrokerAvailable(ClientError):
+    """None of the addresses answered."""
+
+    retriable = True
+
+
+class LeaderUnknown(ClientError):
+    """A partition has no leader now, or the metadata does not know it yet."""
+
+    retriable = True
+
+
+class TopicMissing(ClientError):
+    """The topic, or the partition, does not exist."""
+
+
+class TimedOut(ClientError):
+    """An operation with all its retries took longer than it may."""
+
+
+class DeliveryFailed(ClientError):
+    """Records were not acknowledged in time, or were refused."""
+
+
+_CODES = {code.value: code for code in ErrorCode}
+
+
+def is_retriable(error: BaseException) -> bool:
+    """Whether the same request, sent again later, may succeed."""
+    if isinstance(error, BrokerError):
+        return error.code.retriable
+    return isinstance(error, ClientError) and error.retriable
+
+
+def error_code(number: int) -> ErrorCode:
+    """Kafka's code of a number from the wire; one that klog does not know is a server error."""
+    return _CODES.get(number, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+def broker_error(code: ErrorCode, what: str) -> BrokerError:
+    """A broker's refusal of something that is named: ``fetch from t-0``."""
+    return BrokerError(code, f"{what}: {code.message}")

@@ -1,0 +1,87 @@
+"""Replies cut out of a stream of bytes, each in memory of its own and copied at most once.
+
+No I/O: the driver asks where the next bytes go (`ReplyFrames.buffer`), receives into it, and says
+how many came (`ReplyFrames.received`). Large replies are received where they stay; only what comes
+together with other frames goes through a small buffer.
+"""
+
+from pyspark_klog.client.errors import ReplyUnreadable
+
+_SIZE_BYTES = 4
+_MIN_FRAME_BYTES = 4
+"""A reply has at least its correlation id."""
+SMALL_BYTES = 64 * 1024
+FIRST_GROWTH_BYTES = 8 * 1024 * 1024
+"""Memory for a frame is taken in steps, so that a size that lies costs no more than what came."""
+
+
+class ReplyFrames:
+    """The replies of one connection. ``max_frame_bytes`` bounds one of them."""
+
+    def __init__(self, max_frame_bytes: int) -> None:
+        self.max_frame_bytes = max_frame_bytes
+        self._small = bytearray(SMALL_BYTES)
+        self._small_end = 0
+        self._frame: bytearray | None = None
+        self._frame_bytes = 0
+        self._frame_end = 0
+
+    def buffer(self) -> memoryview:
+        """Where the next bytes are to be put; never empty. Release it before `received`."""
+        if self._frame is None:
+            return memoryview(self._small)[self._small_end :]
+        if self._frame_end == len(self._frame):
+            missing = self._frame_bytes - self._frame_end
+            self._frame.extend(bytes(min(missing, len(self._frame))))
+        return memoryview(self._frame)[self._frame_end :]
+
+    def received(self, count: int) -> list[memoryview]:
+        """``count`` bytes were put into `buffer`; gives the frames that are now whole.
+
+        A frame is without its size and belongs to the caller.
+        :raises ReplyUnreadable: for a size that no reply can have
+        """
+        if self._frame is not None:
+            self._frame_end += count
+            return self._finish_frame()
+        self._small_end += count
+        return self._cut_small()
+
+    def _finish_frame(self) -> list[memoryview]:
+        if self._frame is None or self._frame_end < self._frame_bytes:
+            return []
+        frame = memoryview(self._frame).toreadonly()
+        self._frame = None
+        return [frame]
+
+    def _cut_small(self) -> list[memoryview]:
+        frames: list[memoryview] = []
+        position, end = 0, self._small_end
+        while end - position >= _SIZE_BYTES:
+            size = int.from_bytes(
+                self._small[position : position + _SIZE_BYTES], "big", signed=True
+            )
+            self._check(size)
+            position += _SIZE_BYTES
+            if size > end - position:
+                self._begin_frame(size, position, end)
+                position = end
+                break
+            frames.append(memoryview(bytes(self._small[position : position + size])))
+            position += size
+        self._small[: end - position] = self._small[position:end]
+        self._small_end = end - position
+        return frames
+
+    def _begin_frame(self, size: int, position: int, end: int) -> None:
+        frame = bytearray(min(size, FIRST_GROWTH_BYTES))
+        frame[: end - position] = memoryview(self._small)[position:end]
+        self._frame, self._frame_bytes, self._frame_end = frame, size, end - position
+
+    def _check(self, size: int) -> None:
+        if not _MIN_FRAME_BYTES <= size <= self.max_frame_bytes:
+            raise ReplyUnreadable(
+                f"a reply says that it has {size} bytes; expected {_MIN_FRAME_BYTES} to "
+                f"{self.max_frame_bytes}: is the address a listener of Kafka's protocol, "
+                "without TLS?"
+            )

@@ -1,0 +1,259 @@
+"""The order of a producer's batches and what becomes of each: no socket, no clock.
+
+Batches of a partition wait in a queue and leave in order, several at a time. A batch keeps its
+sequence through all its attempts, so that a broker can tell a repetition from new records and
+refuses a gap (KIP-98, KIP-360). After a failure nothing of that partition is sent until all its
+requests have come back; then the sending begins again at the head.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import NamedTuple
+
+from pyspark_klog.client.errors import DeliveryFailed
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import NO_SEQUENCE, TopicPartition
+
+_SEQUENCE_MASK = 2**31 - 1
+
+
+class Identity(NamedTuple):
+    """What a broker knows an idempotent producer by."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+NO_IDENTITY = Identity(-1, -1)
+
+
+@dataclass(slots=True)
+class Batch:
+    """A v2 batch on its way. ``data`` gets its producer fields just before it is sent."""
+
+    partition: TopicPartition
+    data: bytearray | memoryview
+    record_count: int
+    enqueued_ms: int
+    sequence: int = NO_SEQUENCE
+    identity: Identity = NO_IDENTITY
+    in_flight: bool = False
+    attempts: int = 0
+    base_offset: int = -1
+
+
+class Verdict(Enum):
+    """What a broker's answer about a batch means."""
+
+    WRITTEN = auto()
+    RETRY = auto()
+    NEW_IDENTITY = auto()
+    """The broker lost track of this producer: begin anew under another identity."""
+    SPLIT = auto()
+    FAIL = auto()
+
+
+@dataclass(slots=True)
+class _Queue:
+    """One partition: batches in order, those in flight first."""
+
+    batches: deque[Batch] = field(default_factory=deque)
+    next_sequence: int = 0
+    in_flight: int = 0
+    must_drain: bool = False
+    not_before_ms: int = 0
+
+
+class ProducerCore:
+    """``max_in_flight`` bounds the batches of one partition that are sent and not answered."""
+
+    def __init__(
+        self, *, idempotent: bool, max_in_flight: int, max_request_bytes: int, max_attempts: int
+    ) -> None:
+        self.idempotent = idempotent
+        self.identity = NO_IDENTITY
+        self.pending_bytes = 0
+        self.written_records = 0
+        self.written_batches = 0
+        self._max_in_flight = max_in_flight
+        self._max_request_bytes = max_request_bytes
+        self._max_attempts = max_attempts
+        self._queues: dict[TopicPartition, _Queue] = {}
+        self._in_flight = 0
+        self._wants_identity = idempotent
+
+    # --- what waits ------------------------------------------------------------------------------
+    def add(self, batch: Batch) -> None:
+        """Queue a batch behind the others of its partition."""
+        self._queues.setdefault(batch.partition, _Queue()).batches.append(batch)
+        self.pending_bytes += len(batch.data)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether everything was written."""
+        return self.pending_bytes == 0
+
+    @property
+    def in_flight(self) -> int:
+        """Batches that were sent and not answered."""
+        return self._in_flight
+
+    @property
+    def needs_identity(self) -> bool:
+        """Whether `take_identity` is to be called before anything more is sent."""
+        return self._wants_identity and self._in_flight == 0
+
+    def oldest_ms(self) -> int | None:
+        """When the oldest batch that waits was queued."""
+        heads = [q.batches[0].enqueued_ms for q in self._queues.values() if q.batches]
+        return min(heads, default=None)
+
+    def waiting(self) -> list[TopicPartition]:
+        """Partitions with batches that are not written yet."""
+        return [partition for partition, queue in self._queues.items() if queue.batches]
+
+    def next_wakeup_ms(self, now_ms: int) -> int | None:
+        """When a partition that waits after a failure may be sent to again."""
+        times = [
+            q.not_before_ms for q in self._queues.values() if q.batches and q.not_before_ms > now_ms
+        ]
+        return min(times, default=None)
+
+    # --- sending ---------------------------------------------------------------------------------
+    def take_identity(self, identity: Identity) -> None:
+        """Go on under an identity that was never used: every partition's sequence begins at 0."""
+        self.identity = identity
+        self._wants_identity = False
+        for queue in self._queues.values():
+            queue.next_sequence = 0
+            for batch in queue.batches:
+                batch.sequence = NO_SEQUENCE
+
+    def ready(self, now_ms: int) -> list[TopicPartition]:
+        """Partitions from which a batch may be sent now."""
+        if self._wants_identity:
+            return []
+        return [p for p, queue in self._queues.items() if self._sendable(queue, now_ms)]
+
+    def _sendable(self, queue: _Queue, now_ms: int) -> bool:
+        return (
+            len(queue.batches) > queue.in_flight
+            and queue.in_flight < self._max_in_flight
+            and not (queue.must_drain and queue.in_flight)
+            and queue.not_before_ms <= now_ms
+        )
+
+    def take(self, partitions: Iterable[TopicPartition], now_ms: int) -> list[Batch]:
+        """Batches for one request: at most one a partition, and no more bytes than a request has.
+
+        They count as in flight from now on; each must come back through `settle` or `lost`.
+        """
+        taken: list[Batch] = []
+        room = self._max_request_bytes
+        for partition in partitions:
+            queue = self._queues[partition]
+            if self._wants_identity or not self._sendable(queue, now_ms):
+                continue
+            queue.must_drain = False
+            batch = next(b for b in queue.batches if not b.in_flight)
+            if taken and len(batch.data) > room:
+                continue
+            room -= len(batch.data)
+            if self.idempotent and batch.sequence == NO_SEQUENCE:
+                batch.sequence = queue.next_sequence
+                batch.identity = self.identity
+                queue.next_sequence = _plus(queue.next_sequence, batch.record_count)
+            batch.in_flight = True
+            batch.attempts += 1
+            queue.in_flight += 1
+            self._in_flight += 1
+            taken.append(batch)
+        return taken
+
+    # --- answers ---------------------------------------------------------------------------------
+    def verdict(self, batch: Batch, code: ErrorCode) -> Verdict:
+        """What a broker's answer about a batch in flight means."""
+        if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+            return Verdict.WRITTEN
+        if code is ErrorCode.MESSAGE_TOO_LARGE and batch.record_count > 1:
+            return Verdict.SPLIT
+        if batch.attempts > self._max_attempts:
+            return Verdict.FAIL
+        if self.idempotent and code is ErrorCode.UNKNOWN_PRODUCER_ID:
+            return Verdict.NEW_IDENTITY
+        if self.idempotent and code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            # Behind a batch that failed a gap is no surprise; at the head it is a real one.
+            is_head = self._queues[batch.partition].batches[0] is batch
+            return Verdict.NEW_IDENTITY if is_head else Verdict.RETRY
+        # A topic that was just created is not yet known to every broker.
+        if code.retriable or code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return Verdict.RETRY
+        return Verdict.FAIL
+
+    def written(self, batch: Batch, base_offset: int) -> None:
+        """The broker has the batch."""
+        queue = self._come_back(batch)
+        queue.batches.remove(batch)
+        batch.base_offset = base_offset
+        self.pending_bytes -= len(batch.data)
+        self.written_records += batch.record_count
+        self.written_batches += 1
+
+    def retry(self, batch: Batch, not_before_ms: int) -> None:
+        """The batch is to be sent again, no sooner than that."""
+        queue = self._come_back(batch)
+        queue.must_drain = True
+        queue.not_before_ms = max(queue.not_before_ms, not_before_ms)
+
+    def begin_anew(self, batch: Batch) -> None:
+        """The batch is to be sent again under a new identity, once nothing is in flight."""
+        queue = self._come_back(batch)
+        queue.must_drain = True
+        self._wants_identity = True
+
+    def split(
+        self, batch: Batch, cut: Callable[[bytearray | memoryview], list[tuple[bytearray, int]]]
+    ) -> None:
+        """Put several smaller batches (data, records) in the place of one that was too large.
+
+        They take over its sequences, so that those behind it stay right.
+        """
+        queue = self._come_back(batch)
+        queue.must_drain = True
+        parts = cut(batch.data)
+        if len(parts) < 2 or sum(count for _, count in parts) != batch.record_count:
+            raise DeliveryFailed(f"a batch of {batch.record_count} records could not be split")
+        place = queue.batches.index(batch)
+        queue.batches.remove(batch)
+        self.pending_bytes -= len(batch.data)
+        sequence = batch.sequence
+        for index, (data, count) in enumerate(parts):
+            part = Batch(batch.partition, data, count, batch.enqueued_ms, sequence, batch.identity)
+            queue.batches.insert(place + index, part)
+            self.pending_bytes += len(data)
+            if sequence != NO_SEQUENCE:
+                sequence = _plus(sequence, count)
+
+    def delay(self, partition: TopicPartition, not_before_ms: int) -> None:
+        """Send nothing to the partition before that: it has no leader now."""
+        queue = self._queues[partition]
+        queue.not_before_ms = max(queue.not_before_ms, not_before_ms)
+
+    def go_without_identity(self) -> None:
+        """The broker is too old for idempotence; batches go out without sequences."""
+        self.idempotent = False
+        self._wants_identity = False
+
+    def _come_back(self, batch: Batch) -> _Queue:
+        queue = self._queues[batch.partition]
+        batch.in_flight = False
+        queue.in_flight -= 1
+        self._in_flight -= 1
+        return queue
+
+
+def _plus(sequence: int, count: int) -> int:
+    """Sequences go from 0 to 2^31 - 1 and begin again at 0."""
+    return (sequence + count) & _SEQUENCE_MASK

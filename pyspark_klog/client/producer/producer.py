@@ -1,0 +1,366 @@
+"""The blocking driver of a producer: batches in, acknowledgements waited for.
+
+Batches come ready made (v2, one partition each). They are sent as soon as the broker may have
+them; `flush` waits until all are acknowledged. One thread, no linger.
+"""
+
+import logging
+from collections import defaultdict
+
+from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.client.connection import Call
+from pyspark_klog.client.errors import (
+    DeliveryFailed,
+    LeaderUnknown,
+    ReplyUnreadable,
+    TimedOut,
+    TopicMissing,
+    UnsupportedByBroker,
+    broker_error,
+    error_code,
+    is_retriable,
+)
+from pyspark_klog.client.producer.core import NO_IDENTITY, Batch, Identity, ProducerCore, Verdict
+from pyspark_klog.client.producer.splitting import split_in_half
+from pyspark_klog.client.sockets import Link
+from pyspark_klog.errors import ErrorCode, KlogError
+from pyspark_klog.ids import NO_TOPIC_ID, TopicPartition
+from pyspark_klog.protocol.apis.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from pyspark_klog.protocol.apis.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from pyspark_klog.protocol.keys import ApiKey
+from pyspark_klog.records.batch import BatchView
+from pyspark_klog.records.compression import Codec
+from pyspark_klog.records.convert import down_convert
+
+_log = logging.getLogger(__name__)
+
+_ACKS = {"all": -1, "1": 1, "0": 0}
+_FIRST_WITH_V2 = 3
+_FIRST_WITH_ZSTD = 7
+_NAMES_UNTIL = 12
+
+
+class Producer:
+    """Writes batches through ``client``, which it does not close.
+
+    After a DeliveryFailed it can't be used any more: what of its records was written is unknown.
+    """
+
+    def __init__(self, client: BlockingClient) -> None:
+        settings = client.settings
+        self._client = client
+        self._acks = _ACKS[settings.text("acks")]
+        self._max_in_flight = settings.number("max.in.flight.requests.per.connection")
+        self._buffer_bytes = settings.number("buffer.memory")
+        self._delivery_timeout_ms = settings.number("delivery.timeout.ms")
+        self._request_timeout_ms = settings.number("request.timeout.ms")
+        self._core = ProducerCore(
+            idempotent=settings.flag("enable.idempotence"),
+            max_in_flight=self._max_in_flight,
+            max_request_bytes=settings.number("max.request.size"),
+            max_attempts=settings.number("retries"),
+        )
+        self._calls: list[tuple[Call[ProduceResponse], list[Batch]]] = []
+        self._failure: KlogError | None = None
+
+    @property
+    def written_records(self) -> int:
+        """Records that were acknowledged."""
+        return self._core.written_records
+
+    @property
+    def is_idempotent(self) -> bool:
+        """Whether brokers recognise repeated batches."""
+        return self._core.idempotent
+
+    # --- topics ----------------------------------------------------------------------------------
+    def partition_count(self, topic: str) -> int:
+        """How many partitions a topic has; asks for it, which may create it (as Kafka's producer).
+
+        :raises TopicMissing: if it is still unknown after max.block.ms
+        """
+        client = self._client
+        known = client.view.topics.get(topic)
+        if client.is_fresh(topic) and known is not None and known.partitions:
+            return len(known.partitions)
+        max_block_ms = client.settings.number("max.block.ms")
+        deadline_ms = client.now_ms() + max_block_ms
+        failures = 0
+        while True:
+            info = client.refresh([topic], deadline_ms, may_create=True).topics[topic]
+            if info.error is ErrorCode.NONE and info.partitions:
+                return len(info.partitions)
+            if not info.error.retriable and info.error is not ErrorCode.NONE:
+                raise broker_error(info.error, f"topic {topic}")
+            failures += 1
+            wait_ms = client.wait_ms(failures)
+            if client.now_ms() + wait_ms >= deadline_ms:
+                raise TopicMissing(
+                    f"topic {topic} does not exist: it was waited for {max_block_ms} ms "
+                    "(max.block.ms); create it, or let brokers do so with auto.create.topics.enable"
+                )
+            client.pause(wait_ms)
+
+    # --- writing ---------------------------------------------------------------------------------
+    def add(
+        self, partition: TopicPartition, data: bytes | bytearray | memoryview, record_count: int
+    ) -> None:
+        """Queue one v2 batch and send what can be sent; waits while buffer.memory is full.
+
+        A buffer that can be written to is not copied: it is the producer's until `flush` returns.
+
+        :raises DeliveryFailed: if any batch was refused, or not acknowledged in time
+        """
+        self._check()
+        while (
+            self._core.pending_bytes and self._core.pending_bytes + len(data) > self._buffer_bytes
+        ):
+            self._turn(wait=True)
+        is_own = isinstance(data, bytearray) or not memoryview(data).readonly
+        own = data if is_own and not isinstance(data, bytes) else bytearray(data)
+        self._core.add(Batch(partition, own, record_count, self._client.now_ms()))
+        self._turn(wait=False)
+
+    def flush(self) -> None:
+        """Wait until every batch is acknowledged (with acks=0: until it is sent).
+
+        :raises DeliveryFailed: as `add`
+        """
+        self._check()
+        while not self._core.is_idle:
+            self._turn(wait=True)
+        if self._acks == 0:
+            self._client.drain(self._client.now_ms() + self._request_timeout_ms)
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise DeliveryFailed(f"this producer failed before: {self._failure}")
+
+    def _turn(self, *, wait: bool) -> None:
+        """Send what may be sent, then take the answers that came; ``wait`` for one if need be."""
+        client = self._client
+        try:
+            if self._core.needs_identity:
+                self._find_identity()
+            self._send_ready()
+            now_ms = client.now_ms()
+            may_wait = wait and not any(call.is_done for call, _ in self._calls)
+            client.poll(self._wait_until_ms(now_ms) if may_wait else now_ms)
+            self._take_answers()
+            self._check_age()
+        except KlogError as error:
+            self._failure = error
+            raise
+
+    def _wait_until_ms(self, now_ms: int) -> int:
+        until_ms = now_ms + self._request_timeout_ms
+        wakeup_ms = self._core.next_wakeup_ms(now_ms)
+        if wakeup_ms is not None:
+            until_ms = min(until_ms, wakeup_ms)
+        return until_ms if self._calls or wakeup_ms is not None else now_ms
+
+    def _check_age(self) -> None:
+        oldest_ms = self._core.oldest_ms()
+        if oldest_ms is None:
+            return
+        if self._client.now_ms() - oldest_ms >= self._delivery_timeout_ms:
+            names = ", ".join(str(p) for p in sorted(self._core.waiting())[:5])
+            raise DeliveryFailed(
+                f"records for {names} were not acknowledged within {self._delivery_timeout_ms} ms "
+                "(delivery.timeout.ms)"
+            )
+
+    # --- identity --------------------------------------------------------------------------------
+    def _find_identity(self) -> None:
+        client = self._client
+        deadline_ms = client.now_ms() + self._delivery_timeout_ms
+
+        def attempt() -> Identity:
+            link = client.link_to_any(deadline_ms)
+            versions = link.connection.versions
+            if versions is None or versions.newest(ApiKey.INIT_PRODUCER_ID) is None:
+                return NO_IDENTITY
+            reply = client.ask(
+                link,
+                InitProducerIdResponse,
+                lambda _: InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0),
+            )
+            code = error_code(reply.error_code)
+            if code is not ErrorCode.NONE:
+                raise broker_error(code, "asking for a producer id")
+            return Identity(reply.producer_id, reply.producer_epoch)
+
+        identity = client.retrying(attempt, deadline_ms, "asking for a producer id")
+        if identity != NO_IDENTITY:
+            self._core.take_identity(identity)
+            return
+        if client.settings.is_given("enable.idempotence"):
+            raise UnsupportedByBroker("enable.idempotence=true needs a Kafka broker from 0.11 on")
+        _log.warning("the broker is older than Kafka 0.11: retries may write records twice")
+        self._core.go_without_identity()
+
+    # --- requests --------------------------------------------------------------------------------
+    def _send_ready(self) -> None:
+        client = self._client
+        now_ms = client.now_ms()
+        by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
+        for partition in self._core.ready(now_ms):
+            try:
+                leader = client.leader_of(partition, now_ms + self._request_timeout_ms)
+                by_leader[leader.leader].append(partition)
+            except (LeaderUnknown, TimedOut) as error:
+                _log.info("partition=%s waits: %s", partition, error)
+                self._core.delay(partition, now_ms + client.wait_ms(1))
+        for leader_id, partitions in by_leader.items():
+            try:
+                self._send_to(leader_id, partitions)
+            except KlogError as error:
+                if not is_retriable(error):
+                    raise
+                _log.info("broker=%d does not take records now: %s", leader_id, error)
+                for partition in partitions:
+                    client.forget(partition.topic)
+                    self._core.delay(partition, client.now_ms() + client.wait_ms(1))
+
+    def _send_to(self, leader_id: int, partitions: list[TopicPartition]) -> None:
+        client = self._client
+        link = client.link_to_broker(leader_id, client.now_ms() + self._request_timeout_ms)
+        while link.connection.in_flight < self._max_in_flight:
+            batches = self._core.take(partitions, client.now_ms())
+            if not batches:
+                return
+            try:
+                call = self._request(link, batches)
+            except KlogError as error:
+                self._lost(batches, error)
+                if not is_retriable(error):
+                    raise
+                return
+            self._calls.append((call, batches))
+
+    def _request(self, link: Link, batches: list[Batch]) -> Call[ProduceResponse]:
+        version = self._version(link, batches)
+        request = ProduceRequest(acks=self._acks, timeout_ms=self._request_timeout_ms)
+        topics: dict[str, TopicProduceData] = {}
+        for batch in batches:
+            name = batch.partition.topic
+            row = topics.get(name)
+            if row is None:
+                row = topics[name] = TopicProduceData()
+                if version > _NAMES_UNTIL:
+                    row.topic_id = self._client.view.topic_id(name)
+                else:
+                    row.name = name
+                request.topic_data.append(row)
+            row.partition_data.append(
+                PartitionProduceData(
+                    index=batch.partition.partition, records=self._bytes_of(batch, version)
+                )
+            )
+        return self._client.send(
+            link, request, ProduceResponse, version, expects_reply=self._acks != 0
+        )
+
+    def _version(self, link: Link, batches: list[Batch]) -> int:
+        view = self._client.view
+        has_ids = all(view.topic_id(b.partition.topic) != NO_TOPIC_ID for b in batches)
+        low = 0
+        if any(BatchView(b.data).codec is Codec.ZSTD for b in batches):
+            low = _FIRST_WITH_ZSTD
+        elif self._core.idempotent:
+            low = _FIRST_WITH_V2
+        high = None if has_ids else _NAMES_UNTIL
+        return link.connection.version(ApiKey.PRODUCE, low, high)
+
+    def _bytes_of(self, batch: Batch, version: int) -> bytes | memoryview:
+        view = BatchView(batch.data)
+        if version < _FIRST_WITH_V2:
+            if any(record.headers for record in view.records()):
+                raise UnsupportedByBroker("record headers need a Kafka broker from 0.11 on")
+            return down_convert(batch.data, 1 if version >= 2 else 0).data
+        if self._core.idempotent:
+            identity = batch.identity
+            view.set_producer_state(
+                identity.producer_id,
+                identity.producer_epoch,
+                batch.sequence,
+                is_transactional=False,
+            )
+        return memoryview(batch.data)
+
+    # --- answers ---------------------------------------------------------------------------------
+    def _take_answers(self) -> None:
+        waiting: list[tuple[Call[ProduceResponse], list[Batch]]] = []
+        for call, batches in self._calls:
+            if not call.is_done:
+                waiting.append((call, batches))
+            elif not call.expects_reply:
+                for batch in batches:
+                    self._core.written(batch, -1)
+            elif call.reply is not None:
+                self._take_reply(call.reply, batches)
+            elif call.error is not None:
+                self._lost(batches, call.error)
+        self._calls = waiting
+
+    def _take_reply(self, reply: ProduceResponse, batches: list[Batch]) -> None:
+        view = self._client.view
+        rows: dict[TopicPartition, PartitionProduceResponse] = {}
+        for topic in reply.responses:
+            name = topic.name or view.name_of(topic.topic_id) or ""
+            for row in topic.partition_responses:
+                rows[TopicPartition(name, row.index)] = row
+        for batch in batches:
+            answer = rows.get(batch.partition)
+            if answer is None:
+                raise ReplyUnreadable(f"a reply to Produce leaves out {batch.partition}")
+            self._settle(batch, answer)
+
+    def _settle(self, batch: Batch, row: PartitionProduceResponse) -> None:
+        code = error_code(row.error_code)
+        verdict = self._core.verdict(batch, code)
+        if verdict is Verdict.WRITTEN:
+            self._core.written(batch, row.base_offset)
+            return
+        _log.info("partition=%s attempt=%d error=%s", batch.partition, batch.attempts, code.name)
+        if verdict is Verdict.SPLIT:
+            self._core.split(batch, split_in_half)
+        elif verdict is Verdict.NEW_IDENTITY:
+            self._core.begin_anew(batch)
+        elif verdict is Verdict.RETRY:
+            self._client.forget(batch.partition.topic)
+            self._retry(batch)
+        else:
+            raise self._refused(batch, code, row.error_message)
+
+    def _lost(self, batches: list[Batch], error: KlogError) -> None:
+        """Whether the batches were written is not known: they are sent again as they were."""
+        for batch in batches:
+            self._client.forget(batch.partition.topic)
+            if batch.attempts > self._client.settings.number("retries"):
+                raise DeliveryFailed(
+                    f"records for {batch.partition} were not acknowledged: {error}"
+                ) from error
+            self._retry(batch)
+
+    def _retry(self, batch: Batch) -> None:
+        now_ms = self._client.now_ms()
+        self._core.retry(batch, now_ms + self._client.wait_ms(batch.attempts))
+
+    def _refused(self, batch: Batch, code: ErrorCode, text: str | None) -> DeliveryFailed:
+        what = f"{batch.record_count} records for {batch.partition} were refused"
+        if code is ErrorCode.MESSAGE_TOO_LARGE:
+            return DeliveryFailed(
+                f"a record for {batch.partition} was refused: with {len(batch.data)} bytes it is "
+                "larger than the topic takes (max.message.bytes)"
+            )
+        return DeliveryFailed(f"{what}: {broker_error(code, text or 'Produce')}")

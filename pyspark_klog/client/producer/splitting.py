@@ -1,0 +1,21 @@
+"""A batch cut into two, for a topic that takes only smaller ones. Slow, and rarely needed."""
+
+from pyspark_klog.records.batch import BatchView
+from pyspark_klog.records.builder import BatchBuilder
+
+
+def split_in_half(data: bytearray | memoryview) -> list[tuple[bytearray, int]]:
+    """Two batches (bytes, records) with the same records, codec and timestamps, in order.
+
+    A batch of one record stays one.
+    """
+    whole = BatchView(data)
+    records = list(whole.records())
+    middle = (len(records) + 1) // 2
+    parts: list[tuple[bytearray, int]] = []
+    for some in filter(None, (records[:middle], records[middle:])):
+        builder = BatchBuilder(codec=whole.codec, timestamp_type=whole.timestamp_type)
+        for record in some:
+            builder.append(record.key, record.value, record.timestamp_ms, record.headers)
+        parts.append((bytearray(builder.build()), len(some)))
+    return parts

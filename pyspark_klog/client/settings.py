@@ -1,0 +1,135 @@
+"""The settings of one client: Kafka's names, typed values, and clear errors for the rest."""
+
+import logging
+from collections.abc import Iterable, Mapping
+
+from pyspark_klog.client.errors import SettingError
+from pyspark_klog.client.setting_rows import SETTINGS, Effect, Setting, Value
+
+_log = logging.getLogger(__name__)
+_warned: set[str] = set()
+
+
+class ClientSettings:
+    """Settings that were checked. Equal settings are equal and hash alike, so they key a cache.
+
+    :raises SettingError: for a name that Kafka's clients don't have, and for a value out of bounds
+    """
+
+    def __init__(self, given: Mapping[str, Value], *, prefix: str = "") -> None:
+        """``prefix`` is put before names in messages (``kafka.`` for Spark's options).
+
+        Settings without effect are not warned of here: see `warn_of_ignored`.
+        """
+        self._given: dict[str, Value] = {}
+        self._ignored: list[tuple[str, str]] = []
+        for name, value in given.items():
+            row = SETTINGS.get(name)
+            if row is None:
+                raise SettingError(unknown_text(prefix + name, (prefix + n for n in SETTINGS)))
+            if row.effect is Effect.LATER:
+                raise SettingError(f"{prefix}{name} is not supported yet: {row.without}")
+            if row.effect is Effect.NONE:
+                self._ignored.append((prefix + name, row.without))
+                continue
+            self._given[name] = read_value(row, value, prefix)
+        self._check(prefix)
+
+    def _check(self, prefix: str) -> None:
+        if self["acks"] == "-1":
+            self._given["acks"] = "all"
+        if self["acks"] != "all" or self.number("max.in.flight.requests.per.connection") > 5:
+            if self._given.get("enable.idempotence"):
+                raise SettingError(
+                    f"{prefix}enable.idempotence=true needs {prefix}acks=all and at most 5 in "
+                    f"{prefix}max.in.flight.requests.per.connection: set these, or leave it out"
+                )
+            self._given["enable.idempotence"] = False
+        if self["compression.gzip.level"] == 0:
+            raise SettingError(f"{prefix}compression.gzip.level is 0; expected -1, or 1 to 9")
+        if self.number("request.timeout.ms") > self.number("delivery.timeout.ms"):
+            raise SettingError(
+                f"{prefix}delivery.timeout.ms is {self['delivery.timeout.ms']}; expected at least "
+                f"{prefix}request.timeout.ms, {self['request.timeout.ms']}"
+            )
+
+    def __getitem__(self, name: str) -> Value:
+        if name in self._given:
+            return self._given[name]
+        return SETTINGS[name].default
+
+    def warn_of_ignored(self) -> None:
+        """Log each setting that is Kafka's and has no effect here, once in a process."""
+        for name, reason in self._ignored:
+            if name not in _warned:
+                _warned.add(name)
+                _log.warning("setting=%s is accepted without effect: %s", name, reason)
+
+    def is_given(self, name: str) -> bool:
+        """Whether the user set it (the default holds otherwise)."""
+        return name in self._given
+
+    def number(self, name: str) -> int:
+        """The value of a number's setting."""
+        value = self[name]
+        assert isinstance(value, int)
+        return value
+
+    def text(self, name: str) -> str:
+        """The value of a text's setting."""
+        value = self[name]
+        assert isinstance(value, str)
+        return value
+
+    def flag(self, name: str) -> bool:
+        """The value of a setting that is true or false."""
+        value = self[name]
+        assert isinstance(value, bool)
+        return value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ClientSettings) and self._given == other._given
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._given.items()))
+
+    def __repr__(self) -> str:
+        return f"ClientSettings({self._given!r})"
+
+
+def read_value(row: Setting, value: Value, prefix: str = "") -> Value:
+    """The typed value of a setting; text is read as Kafka reads it.
+
+    :raises SettingError: naming the setting, what was given and what is expected
+    """
+    text = str(value).strip()
+    if row.kind is bool:
+        if text.lower() in ("true", "false"):
+            return text.lower() == "true"
+        raise SettingError(f"{prefix}{row.name} is {value!r}; expected true or false")
+    if row.kind is int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = row.high + 1
+        if not row.low <= number <= row.high:
+            raise SettingError(
+                f"{prefix}{row.name} is {value!r}; expected a whole number, {row.low} to {row.high}"
+            )
+        return number
+    if row.choices and text not in row.choices:
+        wanted = next((c for c in row.choices if c.lower() == text.lower()), None)
+        if wanted is None:
+            instead = row.without or "expected one of " + ", ".join(row.choices)
+            raise SettingError(f"{prefix}{row.name} is {value!r}; {instead}")
+        return wanted
+    return text
+
+
+def unknown_text(name: str, known: Iterable[str]) -> str:
+    """The sentence about a name that does not exist, with the nearest one that does."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, list(known), n=1, cutoff=0.6)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return f"{name} is no setting of Kafka's clients{hint}"

@@ -1,0 +1,47 @@
+"""Which version of an API to speak with a broker. Pure."""
+
+from dataclasses import dataclass
+from typing import Self
+
+from pyspark_klog.client.errors import UnsupportedByBroker
+from pyspark_klog.protocol import registry
+from pyspark_klog.protocol.apis.api_versions import ApiVersionsResponse
+from pyspark_klog.protocol.keys import ApiKey
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerVersions:
+    """The version ranges that a broker gave, by API key, both ends inclusive."""
+
+    ranges: dict[int, tuple[int, int]]
+
+    @classmethod
+    def of(cls, reply: ApiVersionsResponse) -> Self:
+        """The ranges of a reply to ApiVersions."""
+        return cls({row.api_key: (row.min_version, row.max_version) for row in reply.api_keys})
+
+    def newest(self, api_key: ApiKey, low: int = 0, high: int | None = None) -> int | None:
+        """The newest version that both sides speak between ``low`` and ``high``, or None."""
+        if api_key not in self.ranges:
+            return None
+        own = registry.api(api_key)
+        lowest, highest = self.ranges[api_key]
+        top = min(highest, own.max_version, own.max_version if high is None else high)
+        return top if top >= max(lowest, own.min_version, low) else None
+
+    def choose(self, api_key: ApiKey, low: int, high: int | None, peer: str) -> int:
+        """As `newest`.
+
+        :raises UnsupportedByBroker: naming what each side speaks
+        """
+        version = self.newest(api_key, low, high)
+        if version is not None:
+            return version
+        own = registry.api(api_key)
+        wanted = f"{max(own.min_version, low)} to {own.max_version if high is None else high}"
+        given = self.ranges.get(api_key)
+        has = f"versions {given[0]} to {given[1]}" if given else "no version"
+        raise UnsupportedByBroker(
+            f"{peer} has {has} of {api_key.name}; klog needs one of {wanted}: "
+            "expected a Kafka broker of 0.10.1 to 4.3"
+        )

@@ -1,0 +1,99 @@
+"""One client, and one producer, for each cluster in a Python worker process.
+
+Spark's Python workers live on across tasks, batches and queries, one task at a time; a connection
+that a task has made serves the next one. A forked worker begins with nothing.
+"""
+
+import gc
+import os
+import signal
+import sys
+import threading
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from pyspark_klog.client.settings import ClientSettings
+from pyspark_klog.spark.errors import OptionError
+
+if TYPE_CHECKING:
+    from pyspark_klog.client.blocking import BlockingClient
+    from pyspark_klog.client.producer.producer import Producer
+
+# Spark imports the data source in planning processes that never connect, twice for each
+# micro-batch of a sink: what talks to brokers is imported where it is used.
+
+_clients: "dict[tuple[int, ClientSettings], BlockingClient]" = {}
+_producers: "dict[tuple[int, ClientSettings], Producer]" = {}
+_frozen_in: set[int] = set()
+
+
+def client_for(settings: ClientSettings) -> "BlockingClient":
+    """This process's client for a cluster; nothing connects before it is used."""
+    key = (os.getpid(), settings)
+    client = _clients.get(key)
+    if client is None:
+        from pyspark_klog.client.blocking import BlockingClient
+
+        client = _clients[key] = BlockingClient(settings)
+    return client
+
+
+def producer_for(settings: ClientSettings) -> "Producer":
+    """This process's producer for a cluster. One that failed must be given up: `drop_producer`."""
+    key = (os.getpid(), settings)
+    producer = _producers.get(key)
+    if producer is None:
+        from pyspark_klog.client.producer.producer import Producer
+
+        producer = _producers[key] = Producer(client_for(settings))
+    return producer
+
+
+def drop_producer(settings: ClientSettings) -> None:
+    """Forget the producer and close its connections: its next user begins anew."""
+    key = (os.getpid(), settings)
+    _producers.pop(key, None)
+    client = _clients.pop(key, None)
+    if client is not None:
+        client.close()
+
+
+def freeze_once() -> None:
+    """Take what is alive now out of the garbage collector's sight, once in a worker.
+
+    The worker collects after every task, which costs 40 ms each with large imports such as numba.
+    To be called when imports and kernels are loaded; what is alive then stays for ever.
+    """
+    pid = os.getpid()
+    if pid not in _frozen_in:
+        _frozen_in.add(pid)
+        gc.collect()
+        gc.freeze()
+
+
+def check_numba(allow_slow: bool) -> None:
+    """Refuse to run on the plain Python form of the kernels by accident.
+
+    :raises OptionError: if numba is not installed and the option allowSlow is not set
+    """
+    from importlib.util import find_spec
+
+    if not allow_slow and find_spec("numba") is None:
+        raise OptionError(
+            "numba is not installed in this Python, "
+            f"{sys.executable}: install it on every executor (klog needs it to read and write "
+            "records), or set option allowSlow=true, which is orders of magnitude slower"
+        )
+
+
+def exit_on_sigterm() -> None:
+    """Let SIGTERM, which is how Spark ends a stream's source process, run what closes things.
+
+    Called from a reader's methods, never when it is made: readers are made in other processes too.
+    """
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _exit)
+
+
+def _exit(_signal: int, _frame: FrameType | None) -> None:
+    sys.exit(0)

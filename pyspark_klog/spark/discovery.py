@@ -1,0 +1,137 @@
+"""Which partitions a source has, and where they begin and end: the broker's side of planning."""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
+
+from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.client.consumer.offsets import EARLIEST as EARLIEST_TIME
+from pyspark_klog.client.consumer.offsets import LATEST as LATEST_TIME
+from pyspark_klog.client.consumer.offsets import list_offsets
+from pyspark_klog.client.errors import LeaderUnknown, TopicMissing, broker_error, is_retriable
+from pyspark_klog.errors import ErrorCode, KlogError
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.spark.offsets import EARLIEST, LATEST, Offsets
+from pyspark_klog.spark.options import Bound, SourceOptions, check_partitions
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Discovery:
+    """Asks the brokers on behalf of one source; keeps nothing but the client."""
+
+    def __init__(self, client: BlockingClient, options: SourceOptions) -> None:
+        self._client = client
+        self._options = options
+
+    # --- partitions ------------------------------------------------------------------------------
+    def partitions(self) -> frozenset[TopicPartition]:
+        """Every partition that is to be read.
+
+        :raises TopicMissing: after the attempts of fetchOffset.numRetries, if one does not exist
+        """
+        return self._attempts(self._find_all)
+
+    def existing_partitions(self) -> frozenset[TopicPartition]:
+        """Those of the partitions to be read that exist now; a topic that is gone has none."""
+
+        def attempt() -> frozenset[TopicPartition]:
+            self._refresh()
+            return frozenset(p for t in self._topics() for p in self._of_topic(t))
+
+        return self._attempts(attempt)
+
+    def _topics(self) -> tuple[str, ...]:
+        if self._options.assigned is not None:
+            return tuple(sorted({p.topic for p in self._options.assigned}))
+        return self._options.topics
+
+    def _refresh(self) -> None:
+        self._client.refresh(self._topics())
+
+    def _of_topic(self, topic: str) -> list[TopicPartition]:
+        info = self._client.view.topics[topic]
+        if info.error not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+            # LEADER_NOT_AVAILABLE with partitions is no obstacle: their leaders are asked later.
+            if not info.error.retriable:
+                raise broker_error(info.error, f"topic {topic}")
+            if not info.partitions:
+                raise LeaderUnknown(f"topic {topic} has no partitions yet")
+        found = [TopicPartition(topic, number) for number in info.partitions]
+        assigned = self._options.assigned
+        return found if assigned is None else [p for p in found if p in assigned]
+
+    def _find_all(self) -> frozenset[TopicPartition]:
+        self._refresh()
+        found: list[TopicPartition] = []
+        for topic in self._topics():
+            of_topic = self._of_topic(topic)
+            if not of_topic and self._client.view.topics[topic].error is not ErrorCode.NONE:
+                raise TopicMissing(f"topic {topic} does not exist")
+            found += of_topic
+        if self._options.assigned is not None:
+            missing = sorted(self._options.assigned.difference(found))
+            if missing:
+                names = ", ".join(map(str, missing))
+                raise TopicMissing(f"assign names partitions that do not exist: {names}")
+        return frozenset(found)
+
+    def _attempts(self, attempt: Callable[[], T]) -> T:
+        """``attempt()`` up to fetchOffset.numRetries times, while a topic is not there."""
+        for number in range(1, self._options.offset_attempts + 1):
+            try:
+                return attempt()
+            except KlogError as error:
+                may_come = isinstance(error, TopicMissing) or is_retriable(error)
+                if not may_come or number == self._options.offset_attempts:
+                    raise
+                _log.info("attempt=%d failed: %s", number, error)
+            self._client.pause(self._options.offset_retry_interval_ms)
+        raise AssertionError("there is at least one attempt")
+
+    # --- offsets ---------------------------------------------------------------------------------
+    def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        """The first offset of each partition."""
+        return self._offsets(dict.fromkeys(partitions, EARLIEST_TIME))
+
+    def latest(
+        self, partitions: Iterable[TopicPartition], known: Mapping[TopicPartition, int]
+    ) -> Offsets:
+        """The end of each partition: the last stable offset under read_committed.
+
+        A leader that was just elected may be behind: ends below ``known`` ones are asked for again,
+        up to fetchOffset.numRetries times, and then believed.
+        """
+        wanted = list(partitions)
+        for number in range(1, self._options.offset_attempts + 1):
+            found = self._offsets(dict.fromkeys(wanted, LATEST_TIME))
+            behind = [p for p, offset in found.items() if offset < known.get(p, 0)]
+            if not behind or number == self._options.offset_attempts:
+                return found
+            _log.info("attempt=%d partition=%s ends before a known offset", number, behind[0])
+            self._client.pause(self._options.offset_retry_interval_ms)
+        raise AssertionError("there is at least one attempt")
+
+    def _offsets(self, times: Mapping[TopicPartition, int]) -> Offsets:
+        if not times:
+            return {}
+        found = list_offsets(self._client, times, read_committed=self._options.read_committed)
+        return {partition: at.offset for partition, at in found.items()}
+
+    def resolve(self, bound: Bound, partitions: frozenset[TopicPartition], name: str) -> Offsets:
+        """Offsets for a start or an end: earliest, latest, or what the option ``name`` says.
+
+        :raises OffsetError: if the option has other partitions than there are
+        """
+        if bound == EARLIEST:
+            return self.earliest(partitions)
+        if bound == LATEST:
+            return self.latest(partitions, {})
+        assert isinstance(bound, dict)
+        check_partitions(bound, partitions, name)
+        resolved = dict(bound)
+        resolved |= self.earliest(p for p, offset in bound.items() if offset == EARLIEST)
+        resolved |= self.latest([p for p, offset in bound.items() if offset == LATEST], {})
+        return resolved

@@ -1,0 +1,19 @@
+"""What the data source raises; the text is all that a user should need."""
+
+from pyspark_klog.errors import KlogError
+
+
+class OptionError(KlogError):
+    """An option, or options together, that cannot be: says what was given and what is expected."""
+
+
+class SchemaError(KlogError):
+    """Columns that the source does not have, or that the sink cannot write."""
+
+
+class OffsetError(KlogError):
+    """Offsets, as options or from a checkpoint, that cannot be read or do not fit the topics."""
+
+
+class DataLost(KlogError):
+    """Records that were to be read are gone, and failOnDataLoss is true."""

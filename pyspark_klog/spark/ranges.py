@@ -1,0 +1,85 @@
+"""Which offsets a micro-batch or a batch reads. Pure: numbers in, numbers and findings out."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.spark.offsets import Offsets
+
+
+class OffsetRange(NamedTuple):
+    """The offsets of one partition from ``start`` up to ``end`` (exclusive)."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """The partition."""
+        return TopicPartition(self.topic, self.partition)
+
+
+@dataclass(slots=True)
+class Plan:
+    """What there is to read, and what can't be read any more (a sentence each)."""
+
+    ranges: list[OffsetRange] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+
+
+def prorate(
+    limit: int | None, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
+) -> Offsets:
+    """Ends for a micro-batch of about ``limit`` offsets, shared by the partitions' backlogs.
+
+    As in Spark's connector a partition with anything to read gets at least one offset, shares are
+    rounded down, and partitions without backlog (or with ``end`` before ``start``) go to their
+    end. ``start`` has every partition of ``end``. None is no limit.
+    """
+    backlog = {p: offset - start[p] for p, offset in end.items() if offset > start[p]}
+    total = sum(backlog.values())
+    if limit is None or total <= limit:
+        return dict(end)
+    return {
+        p: start[p] + min(backlog[p], max(1, limit * backlog[p] // total))
+        if p in backlog
+        else offset
+        for p, offset in end.items()
+    }
+
+
+def plan(
+    start: Mapping[TopicPartition, int],
+    end: Mapping[TopicPartition, int],
+    first_of_new: Mapping[TopicPartition, int],
+) -> Plan:
+    """The ranges between the offsets of two micro-batches, those with nothing to read left out.
+
+    ``first_of_new`` has the earliest offset of each partition that ``end`` has and ``start`` lacks:
+    such a partition is new and is read from there on.
+    """
+    result = Plan()
+    for partition in sorted(start.keys() - end.keys()):
+        result.lost.append(
+            f"{partition} is gone: it was read up to offset {start[partition]}, and now it, or its "
+            "topic, does not exist"
+        )
+    for partition in sorted(end):
+        begin = start.get(partition)
+        if begin is None:
+            begin = first_of_new[partition]
+            if begin > 0:
+                result.lost.append(
+                    f"{partition} is new and begins at offset {begin}: what was before is gone"
+                )
+        if end[partition] < begin:
+            result.lost.append(
+                f"{partition} ends at offset {end[partition]}, before offset {begin}, where "
+                "reading was to begin: its topic may have been deleted and created anew"
+            )
+        elif end[partition] > begin:
+            result.ranges.append(OffsetRange(*partition, begin, end[partition]))
+    return result

@@ -1,0 +1,69 @@
+"""The batch source: its offsets are resolved when the query is planned."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from pyspark_klog.spark.errors import OffsetError
+from pyspark_klog.spark.failures import one_line
+from pyspark_klog.spark.options import SourceOptions
+from pyspark_klog.spark.ranges import OffsetRange
+from pyspark_klog.spark.rows import RangeReader
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
+
+class RangePartition(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, offsets: OffsetRange) -> None:
+        super().__init__(tuple(offsets))
+
+    @property
+    def offsets(self) -> OffsetRange:
+        """The range, as it was given."""
+        return OffsetRange(*self.value)
+
+
+class BatchReader(DataSourceReader):
+    """Reads from the starting to the ending offsets."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+
+    @one_line
+    def partitions(self) -> Sequence[InputPartition]:
+        """One range for each partition that has anything to read.
+
+        :raises OffsetError: if a partition's end lies before its start, naming both
+        """
+        from pyspark_klog.client.blocking import BlockingClient
+        from pyspark_klog.spark.discovery import Discovery
+
+        options = self._options
+        assert options.starting is not None and options.ending is not None
+        with BlockingClient(options.client) as client:
+            discovery = Discovery(client, options)
+            partitions = discovery.partitions()
+            start = discovery.resolve(options.starting, partitions, "startingOffsets")
+            end = discovery.resolve(options.ending, partitions, "endingOffsets")
+        wrong = [p for p in sorted(start) if end[p] < start[p]]
+        if wrong:
+            pairs = ", ".join(f"{p} from {start[p]} to {end[p]}" for p in wrong)
+            raise OffsetError(
+                f"a batch would end before it begins: {pairs}; check startingOffsets and "
+                "endingOffsets, and whether the topic was created anew"
+            )
+        return [
+            RangePartition(OffsetRange(*p, start[p], end[p]))
+            for p in sorted(start)
+            if end[p] > start[p]
+        ]
+
+    def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":
+        """The records of one range. (Spark makes a partition of its own where there is none.)"""
+        if not isinstance(partition, RangePartition):
+            return iter(())
+        return RangeReader(self._options).read(partition.offsets)

@@ -1,0 +1,107 @@
+"""The source's rows: their schema, and the reading of one range of offsets in a task."""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from pyspark_klog.spark.clients import check_numba, client_for, freeze_once
+from pyspark_klog.spark.errors import DataLost, SchemaError
+from pyspark_klog.spark.options import SourceOptions
+from pyspark_klog.spark.ranges import OffsetRange
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
+    from pyspark_klog.client.consumer.fetcher import OffsetsLost
+
+_log = logging.getLogger(__name__)
+
+_COLUMNS = (
+    StructField("key", BinaryType()),
+    StructField("value", BinaryType()),
+    StructField("topic", StringType()),
+    StructField("partition", IntegerType()),
+    StructField("offset", LongType()),
+    StructField("timestamp", TimestampType()),
+    StructField("timestampType", IntegerType()),
+)
+HEADERS = StructField(
+    "headers",
+    ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())])),
+)
+
+
+def source_schema(*, include_headers: bool) -> StructType:
+    """The columns of every row that is read."""
+    return StructType([*_COLUMNS, HEADERS] if include_headers else list(_COLUMNS))
+
+
+def check_user_schema(given: StructType, options: SourceOptions) -> None:
+    """Refuse a schema that a user gave: the source's is fixed.
+
+    :raises SchemaError: naming both
+    """
+    expected = source_schema(include_headers=options.include_headers)
+    if given != expected:
+        raise SchemaError(
+            f"the schema {given.simpleString()} was given; klog's is fixed: leave out schema(...) "
+            f"and use {expected.simpleString()}"
+        )
+
+
+@dataclass(frozen=True)
+class RangeReader:
+    """Reads ranges of offsets in tasks; pickled with each of them."""
+
+    options: SourceOptions
+
+    def read(self, offsets: OffsetRange) -> "Iterator[RecordBatch]":
+        """The records of one range as Arrow batches with exactly the schema of `source_schema`."""
+        options = self.options
+        check_numba(options.allow_slow)
+        from pyspark_klog.client.consumer.fetcher import RangeFetcher
+        from pyspark_klog.records.arrow import ArrowDecoder
+
+        schema = source_schema(include_headers=options.include_headers)
+        decoder = ArrowDecoder(
+            topic=offsets.topic,
+            partition=offsets.partition,
+            columns=schema.fieldNames(),
+            start_offset=offsets.start,
+            end_offset=offsets.end,
+            check_crc=options.client.flag("check.crcs"),
+        )
+        fetcher = RangeFetcher(
+            client_for(options.client),
+            offsets.topic_partition,
+            offsets.start,
+            offsets.end,
+            progress_timeout_ms=options.poll_timeout_ms,
+            on_lost=self._on_lost,
+        )
+        for chunk in fetcher:
+            yield from decoder.decode(chunk.data, chunk.aborted)
+            freeze_once()
+        rest = decoder.flush()
+        if rest is not None:
+            yield rest
+
+    def _on_lost(self, lost: "OffsetsLost") -> None:
+        if self.options.fail_on_data_loss:
+            raise DataLost(f"{lost}; {HOW_TO_GO_ON}") from None
+        _log.warning("some data may have been lost: %s", lost)
+
+
+HOW_TO_GO_ON = "set option failOnDataLoss=false to go on with what is there"

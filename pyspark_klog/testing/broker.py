@@ -1,0 +1,209 @@
+"""A klog broker as a child process, on loopback, with its data in a temporary folder."""
+
+import atexit
+import contextlib
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+from pyspark_klog.errors import KlogError
+
+_READY = "klog ready on "
+_OUTPUT_TAIL_BYTES = 4_000
+DEFAULT_SETTINGS: dict[str, str] = {"group.initial.rebalance.delay.ms": "0"}
+"""A test has few consumers: a group need not wait for more of them."""
+
+
+class BrokerFailed(KlogError):
+    """The child process did not come up, or ended by itself; the text has what it printed."""
+
+
+class Broker:
+    """A broker to test against; use it in a with statement, or call `start` and `stop`.
+
+    Settings are the broker's own, with underscores for dots: ``Broker(num_partitions=3)``. The data
+    folder is temporary unless ``data`` is given; it stays across `stop` and `start`, as does the
+    port, so that a test can take a broker away and bring it back.
+    """
+
+    def __init__(
+        self,
+        *,
+        data: Path | str | None = None,
+        port: int = 0,
+        start_timeout_s: float = 60.0,
+        stop_timeout_s: float = 20.0,
+        python: Sequence[str] | None = None,
+        **settings: str | int | bool,
+    ) -> None:
+        """``port`` 0 takes a free one. ``python`` is how to run another interpreter."""
+        self._settings = DEFAULT_SETTINGS | {
+            name.replace("_", "."): _text(value) for name, value in settings.items()
+        }
+        self._python = list(python or [sys.executable])
+        self._start_timeout_s = start_timeout_s
+        self._stop_timeout_s = stop_timeout_s
+        self._given_data = None if data is None else Path(data)
+        self._folder: Path | None = None
+        self._port = port
+        self._host = "127.0.0.1"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    # --- what is known of it ---------------------------------------------------------------------
+    @property
+    def bootstrap_servers(self) -> str:
+        """``host:port``, as clients take it."""
+        if self._port == 0:
+            raise RuntimeError(
+                "the broker has no port yet: use it in a with statement, or start it"
+            )
+        return f"{self._host}:{self._port}"
+
+    @property
+    def pid(self) -> int:
+        """The process id of the broker, which also owns its port."""
+        if self._process is None:
+            raise RuntimeError("the broker does not run")
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process is there."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def data(self) -> Path:
+        """The data folder."""
+        return self._given_data if self._given_data is not None else self._home() / "data"
+
+    def output(self) -> str:
+        """What the broker has logged so far (its standard error)."""
+        path = self._home() / "broker.log"
+        return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+
+    # --- life ------------------------------------------------------------------------------------
+    def __enter__(self) -> "Broker":
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Start the process and wait until it serves.
+
+        :raises BrokerFailed: if it ends, or does not serve in time
+        """
+        if self.is_running:
+            raise RuntimeError("the broker is running")
+        command = [*self._python, "-P", "-m", "klog_broker"]
+        command += ["--port", str(self._port), "--data", str(self.data)]
+        for name, value in self._settings.items():
+            command += ["--set", f"{name}={value}"]
+        with (self._home() / "broker.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                # Ctrl-C in a test run is for the test: the broker is ended by `close`.
+                start_new_session=True,
+            )
+        atexit.register(self.close)
+        try:
+            self._host, self._port = self._wait_until_ready()
+        except BaseException:
+            self._end(signal.SIGKILL)
+            raise
+
+    def stop(self) -> None:
+        """End the broker politely (SIGTERM) and wait for it; the data stay.
+
+        :raises BrokerFailed: if it does not end, or ends with an error
+        """
+        code = self._end(signal.SIGTERM)
+        if code not in (None, 0):
+            raise BrokerFailed(f"the broker ended with code {code}: {self._tail()}")
+
+    def kill(self) -> None:
+        """End the broker without warning (SIGKILL); the data stay as they are."""
+        self._end(signal.SIGKILL)
+
+    def close(self) -> None:
+        """End the broker and remove its temporary folder."""
+        atexit.unregister(self.close)
+        with contextlib.suppress(BrokerFailed):
+            self.stop()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    # --- inside ----------------------------------------------------------------------------------
+    def _home(self) -> Path:
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="klog-broker-"))
+        return self._folder
+
+    def _wait_until_ready(self) -> tuple[str, int]:
+        process = self._process
+        assert process is not None and process.stdout is not None
+        line = _read_line(process.stdout, self._start_timeout_s)
+        if line is not None and line.startswith(_READY):
+            host, _, port = line.removeprefix(_READY).strip().rpartition(":")
+            return host, int(port)
+        if line is None:
+            raise BrokerFailed(
+                f"the broker did not serve within {self._start_timeout_s:g} s: {self._tail()}"
+            )
+        code = process.wait(self._stop_timeout_s)
+        raise BrokerFailed(f"the broker ended at its start with code {code}: {self._tail()}")
+
+    def _end(self, how: signal.Signals) -> int | None:
+        process, self._process = self._process, None
+        if process is None:
+            return None
+        if process.poll() is None:
+            process.send_signal(how)
+        try:
+            code = process.wait(self._stop_timeout_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise BrokerFailed(
+                f"the broker did not end within {self._stop_timeout_s:g} s: {self._tail()}"
+            ) from None
+        finally:
+            if process.stdout is not None:
+                process.stdout.close()
+        return code
+
+    def _tail(self) -> str:
+        return self.output()[-_OUTPUT_TAIL_BYTES:].strip() or "it printed nothing"
+
+
+def _text(value: str | int | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _read_line(stream: IO[bytes], timeout_s: float) -> str | None:
+    """The first line, "" if the stream ends before it, None if that takes too long."""
+    deadline = time.monotonic() + timeout_s
+    received = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(stream, selectors.EVENT_READ)
+        while b"\n" not in received:
+            if not selector.select(max(deadline - time.monotonic(), 0)):
+                return None
+            some = os.read(stream.fileno(), 4096)
+            if not some:
+                return ""
+            received += some
+    return received.partition(b"\n")[0].decode("utf-8", "replace")

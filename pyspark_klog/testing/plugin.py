@@ -1,0 +1,37 @@
+"""pytest fixtures: ``klog_broker`` (one for the session) and ``klog_topic`` (one for each test).
+
+pytest loads this in every session of an environment that has klog: what it needs is imported late.
+"""
+
+import itertools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark_klog.testing.broker import Broker
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def klog_broker() -> "Iterator[Broker]":
+    """A running broker with three partitions a topic; ``klog_broker.bootstrap_servers``."""
+    from pyspark_klog.testing.broker import Broker
+
+    with Broker(num_partitions=3) as broker:
+        yield broker
+
+
+@pytest.fixture
+def klog_topic(klog_broker: "Broker") -> "Iterator[str]":
+    """The name of a new topic with three partitions; it is deleted when the test ends."""
+    from pyspark_klog.client.admin import Admin, NewTopic
+
+    name = f"topic-{next(_numbers)}"
+    with Admin(klog_broker.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic(name)])
+        yield name
+        if name in admin.list_topics():
+            admin.delete_topics([name])

@@ -1,0 +1,37 @@
+"""Spark imports pyspark_klog in every session: it must be light, and never fail."""
+
+import subprocess
+import sys
+
+
+def _run(code: str) -> str:
+    command = [sys.executable, "-c", code]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 0, result.stderr
+    return result.stdout.strip()
+
+
+def test_importing_the_package_brings_in_nothing_but_the_standard_library() -> None:
+    code = (
+        "import sys, typing; before = set(sys.modules); import pyspark_klog; "
+        "print(sorted(set(sys.modules) - before))"
+    )
+    assert _run(code) == "['pyspark_klog', 'pyspark_klog._version']"
+
+
+def test_without_a_spark_that_has_data_sources_there_is_none() -> None:
+    code = (
+        "import sys; sys.modules['pyspark'] = None; import pyspark_klog; "
+        "print(hasattr(pyspark_klog, 'DefaultSource'), hasattr(pyspark_klog, 'nonsense'))"
+    )
+    assert _run(code) == "False False"
+
+
+def test_the_data_source_is_planned_without_client_codecs_or_numba() -> None:
+    # Spark imports it twice for each micro-batch of a sink, in processes that never connect.
+    code = (
+        "import sys, pyspark_klog; pyspark_klog.DefaultSource; "
+        "print(sorted({'numba', 'lz4', 'zstandard', 'cramjam', 'crc32c', "
+        "'pyspark_klog.client.blocking', 'pyspark_klog.protocol.registry'} & set(sys.modules)))"
+    )
+    assert _run(code) == "[]"

@@ -1,0 +1,94 @@
+"""The embedded broker and its pytest fixtures."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pyspark_klog import testing
+from pyspark_klog.client.admin import Admin, NewTopic
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_it_serves_with_its_settings_and_goes_with_its_data() -> None:
+    with testing.Broker(num_partitions=3) as broker:
+        data = broker.data
+        assert data.is_dir()
+        with Admin(broker.bootstrap_servers) as admin:
+            admin.create_topics([NewTopic("t")])
+            assert len(admin.describe_topics(["t"])["t"].partitions) == 3
+    assert not data.exists()
+    assert not broker.is_running
+
+
+def test_data_and_address_outlive_a_stop_and_a_kill(tmp_path: Path) -> None:
+    with testing.Broker(data=tmp_path / "data") as broker:
+        address = broker.bootstrap_servers
+        with Admin(address) as admin:
+            admin.create_topics([NewTopic("stays", 2, 1)])
+        for end in (broker.stop, broker.kill):
+            end()
+            assert not broker.is_running
+            broker.start()
+            assert broker.bootstrap_servers == address
+            with Admin(address) as admin:
+                assert "stays" in admin.list_topics()
+    assert (tmp_path / "data").is_dir()
+
+
+def test_a_setting_that_does_not_exist_is_said_with_the_brokers_words() -> None:
+    with pytest.raises(testing.BrokerFailed, match=r"ended at its start.*num\.partitons"):
+        testing.Broker(num_partitons=3).start()
+
+
+def test_a_broker_that_does_not_come_up_is_ended() -> None:
+    silent = [sys.executable, "-c", "import time; time.sleep(60)"]
+    broker = testing.Broker(python=silent, start_timeout_s=0.2)
+    with pytest.raises(testing.BrokerFailed, match=r"did not serve within 0\.2 s"):
+        broker.start()
+    assert not broker.is_running
+
+
+def test_a_users_folder_of_the_same_name_does_not_get_in_the_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "klog_broker.py").write_text("raise SystemExit('not this one')")
+    monkeypatch.chdir(tmp_path)
+    with testing.Broker() as broker:
+        assert broker.is_running
+
+
+def test_the_fixtures_work_in_a_users_tests(tmp_path: Path) -> None:
+    (tmp_path / "test_users.py").write_text(
+        "from pyspark_klog.client.admin import Admin\n"
+        "seen = []\n"
+        "def test_one(klog_broker, klog_topic):\n"
+        "    with Admin(klog_broker.bootstrap_servers) as admin:\n"
+        "        assert len(admin.describe_topics([klog_topic])[klog_topic].partitions) == 3\n"
+        "    seen.append((klog_broker.pid, klog_topic))\n"
+        "def test_two(klog_broker, klog_topic):\n"
+        "    assert seen[0][0] == klog_broker.pid\n"
+        "    assert seen[0][1] != klog_topic\n"
+        "    with Admin(klog_broker.bootstrap_servers) as admin:\n"
+        "        assert admin.list_topics() == [klog_topic]\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    # Where klog is installed pytest finds the plugin by its entry point, and -p is not needed.
+    command += ["-p", "pyspark_klog.testing.plugin"] if not _has_entry_point() else []
+    result = subprocess.run(
+        [*command, str(tmp_path)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert "2 passed" in result.stdout, result.stdout + result.stderr
+
+
+def _has_entry_point() -> bool:
+    from importlib.metadata import entry_points
+
+    return any(e.value == "pyspark_klog.testing.plugin" for e in entry_points(group="pytest11"))

@@ -1,0 +1,99 @@
+"""The producer against a broker that follows Kafka's rules, through lost replies and refusals.
+
+The model knows nothing of sockets: a schedule decides for each request whether it is lost before
+or after it was written, refused, or answered. Whatever happens, each record is written once, in
+order, as long as the broker keeps its state.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_klog.client.producer.core import Batch, Identity, ProducerCore, Verdict
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import TopicPartition
+
+_FATES = ("answered", "lost before", "lost after", "refused")
+
+
+@dataclass
+class _Log:
+    """One partition of a broker: KIP-98's window of five batches for one producer."""
+
+    records: list[int] = field(default_factory=list)
+    window: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=5))
+    next_sequence: int = 0
+    identity: Identity | None = None
+
+    def append(self, batch: Batch) -> ErrorCode:
+        if batch.identity != self.identity:
+            if batch.sequence != 0:
+                return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+            self.identity, self.next_sequence = batch.identity, 0
+            self.window.clear()
+        if (batch.sequence, batch.record_count) in self.window:
+            return ErrorCode.NONE
+        if batch.sequence != self.next_sequence:
+            return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        first = int.from_bytes(batch.data, "big")
+        self.records += range(first, first + batch.record_count)
+        self.window.append((batch.sequence, batch.record_count))
+        self.next_sequence += batch.record_count
+        return ErrorCode.NONE
+
+
+@given(
+    sizes=st.lists(st.tuples(st.integers(0, 1), st.integers(1, 4)), min_size=1, max_size=25),
+    fates=st.lists(st.sampled_from(_FATES), max_size=60),
+    replies_late=st.lists(st.booleans(), max_size=60),
+)
+def test_every_record_once_and_in_order(
+    sizes: list[tuple[int, int]], fates: list[str], replies_late: list[bool]
+) -> None:
+    core = ProducerCore(idempotent=True, max_in_flight=5, max_request_bytes=100, max_attempts=1_000)
+    logs = {TopicPartition("t", n): _Log() for n in range(2)}
+    expected: dict[TopicPartition, list[int]] = {p: [] for p in logs}
+    for number, count in sizes:
+        partition = TopicPartition("t", number)
+        first = len(expected[partition])
+        core.add(Batch(partition, bytearray(first.to_bytes(4, "big")), count, 0))
+        expected[partition] += range(first, first + count)
+    identities = 0
+    answers: deque[tuple[Batch, ErrorCode | None]] = deque()
+    for _ in range(5_000):
+        if core.is_idle:
+            break
+        if core.needs_identity:
+            identities += 1
+            core.take_identity(Identity(identities, 0))
+        for batch in core.take(core.ready(0), 0):
+            fate = fates.pop() if fates else "answered"
+            if fate == "lost before":
+                answers.append((batch, None))
+            elif fate == "refused":
+                answers.append((batch, ErrorCode.NOT_LEADER_OR_FOLLOWER))
+            else:
+                code = logs[batch.partition].append(batch)
+                answers.append((batch, None if fate == "lost after" else code))
+        if answers and not (replies_late.pop() if replies_late else False):
+            _settle(core, *answers.popleft())
+    assert core.is_idle
+    assert {p: log.records for p, log in logs.items()} == expected
+    # The broker kept its state, so the producer never had to begin anew.
+    assert identities == 1
+
+
+def _settle(core: ProducerCore, batch: Batch, code: ErrorCode | None) -> None:
+    if code is None:
+        core.retry(batch, 0)
+        return
+    verdict = core.verdict(batch, code)
+    if verdict is Verdict.WRITTEN:
+        core.written(batch, 0)
+    elif verdict is Verdict.NEW_IDENTITY:
+        core.begin_anew(batch)
+    else:
+        assert verdict is Verdict.RETRY
+        core.retry(batch, 0)

@@ -1,0 +1,223 @@
+"""What klog's client must do on any broker of Kafka's protocol: run on klog and on Apache Kafka."""
+
+import itertools
+import uuid
+from collections.abc import Callable, Iterable
+
+import pytest
+
+from pyspark_klog.client.admin import Admin, NewTopic
+from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.client.consumer.fetcher import OffsetsLost, RangeFetcher
+from pyspark_klog.client.consumer.offsets import EARLIEST, LATEST, NOT_FOUND, list_offsets
+from pyspark_klog.client.errors import DeliveryFailed, TopicMissing
+from pyspark_klog.client.producer.producer import Producer
+from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.records.builder import BatchBuilder
+from pyspark_klog.records.compression import Codec
+from pyspark_klog.records.record import Header, Record
+from pyspark_klog.records.sets import iterate
+from tests.support.eventually import eventually
+
+_numbers = itertools.count(1)
+
+
+def new_topic(servers: str, partitions: int = 2, **configs: str) -> str:
+    """A topic of its own for a test; underscores in the configs' names stand for dots."""
+    name = f"case-{next(_numbers)}-{uuid.uuid4().hex[:6]}"
+    settings: dict[str, str | None] = {k.replace("_", "."): v for k, v in configs.items()}
+    # The records here have timestamps of 1970, which the default retention would delete.
+    settings.setdefault("retention.ms", "-1")
+    with Admin(servers) as admin:
+        admin.create_topics([NewTopic(name, partitions, 1, settings)])
+    return name
+
+
+def client_of(servers: str, **settings: str | int) -> BlockingClient:
+    """A client; underscores in the settings' names stand for dots."""
+    named = {name.replace("_", "."): value for name, value in settings.items()}
+    return BlockingClient({"bootstrap.servers": servers, **named})
+
+
+def batch(
+    keys: Iterable[bytes | None], codec: Codec = Codec.NONE, *, size: int = 20, at_ms: int = 1_000
+) -> tuple[bytes, int]:
+    """A batch and its number of records; each has a header and a value of ``size`` bytes."""
+    builder = BatchBuilder(codec=codec)
+    for number, key in enumerate(keys):
+        value = None if key == b"tombstone" else (b"-" if key is None else key) * size
+        builder.append(key, value, at_ms + number, [Header("h", b"1"), Header("n", None)])
+    return builder.build(), builder.record_count
+
+
+def read(
+    client: BlockingClient,
+    partition: TopicPartition,
+    start: int,
+    end: int,
+    on_lost: Callable[[OffsetsLost], None] | None = None,
+) -> list[Record]:
+    """The records from ``start`` up to ``end``, without regard to transactions."""
+
+    def fail(lost: OffsetsLost) -> None:
+        raise lost
+
+    fetcher = RangeFetcher(
+        client, partition, start, end, progress_timeout_ms=20_000, on_lost=on_lost or fail
+    )
+    return [
+        record
+        for chunk in fetcher
+        for record in iterate(chunk.data, allow_partial=True)
+        if start <= record.offset < end
+    ]
+
+
+def records_come_back_as_they_were_written(servers: str, codec: Codec) -> None:
+    """Keys, nulls, headers, timestamps and order, through every codec."""
+    topic = new_topic(servers)
+    keys = [b"a", None, b"", b"tombstone", b"b" * 300]
+    with client_of(servers) as client:
+        producer = Producer(client)
+        assert producer.partition_count(topic) == 2
+        for _ in range(20):
+            producer.add(TopicPartition(topic, 1), *batch(keys, codec))
+        producer.flush()
+        assert producer.written_records == 100
+        found = read(client, TopicPartition(topic, 1), 0, 100)
+    assert [r.offset for r in found] == list(range(100))
+    assert [r.key for r in found] == keys * 20
+    assert [r.value for r in found[:4]] == [b"a" * 20, b"-" * 20, b"", None]
+    assert [r.timestamp_ms for r in found[:5]] == [1_000, 1_001, 1_002, 1_003, 1_004]
+    assert found[0].headers == (Header("h", b"1"), Header("n", None))
+
+
+def offsets_are_found(servers: str) -> None:
+    """The ends, and where a time lies."""
+    topic = new_topic(servers)
+    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    with client_of(servers) as client:
+        producer = Producer(client)
+        for at_ms in (1_000, 2_000, 3_000):
+            producer.add(first, *batch([b"k"] * 10, at_ms=at_ms))
+        producer.flush()
+        both = [first, second]
+        ends = list_offsets(client, dict.fromkeys(both, LATEST))
+        begins = list_offsets(client, dict.fromkeys(both, EARLIEST))
+        assert [ends[p].offset for p in both] == [30, 0]
+        assert [begins[p].offset for p in both] == [0, 0]
+        at = list_offsets(client, {first: 2_005, second: 2_005})
+        assert (at[first].offset, at[first].timestamp_ms) == (15, 2_005)
+        assert at[second].offset == NOT_FOUND
+        assert list_offsets(client, {first: 9_000})[first].offset == NOT_FOUND
+
+
+def small_fetches_read_everything(servers: str) -> None:
+    """Many replies, each with part of a range; the range's ends lie inside batches."""
+    topic = new_topic(servers, 1)
+    partition = TopicPartition(topic, 0)
+    with client_of(servers, max_partition_fetch_bytes=3_000) as client:
+        producer = Producer(client)
+        for number in range(50):
+            producer.add(partition, *batch([b"%d" % number] * 30))
+        producer.flush()
+        found = read(client, partition, 7, 1_493)
+    assert [r.offset for r in found] == list(range(7, 1_493))
+    assert found[0].key == b"0" and found[-1].key == b"49"
+
+
+def offsets_out_of_range_are_reported(servers: str) -> None:
+    """What is there and what was asked for, in the error; or reading goes on where it can."""
+    topic = new_topic(servers, 1)
+    partition = TopicPartition(topic, 0)
+    lost: list[OffsetsLost] = []
+    with client_of(servers) as client:
+        producer = Producer(client)
+        producer.add(partition, *batch([b"k"] * 10))
+        producer.flush()
+        with pytest.raises(OffsetsLost, match=r"offset 500 .* 500 to 600 .* 0 to 10 are there"):
+            read(client, partition, 500, 600)
+        assert read(client, partition, 500, 600, lost.append) == []
+    assert [(e.start, e.available) for e in lost] == [(500, (0, 10))]
+
+
+def a_large_batch_is_split_for_a_topic_of_small_ones(servers: str) -> None:
+    """Records arrive in order whatever the topic's max.message.bytes, unless one is too large."""
+    topic = new_topic(servers, 1, max_message_bytes="2000")
+    partition = TopicPartition(topic, 0)
+    with client_of(servers) as client:
+        producer = Producer(client)
+        for first in (0, 100):
+            producer.add(partition, *batch([b"%03d" % n for n in range(first, first + 100)]))
+        producer.flush()
+        found = read(client, partition, 0, 200)
+        assert [r.key for r in found] == [b"%03d" % n for n in range(200)]
+        with pytest.raises(DeliveryFailed, match=r"larger than the topic takes \(max.message"):
+            producer.add(partition, *batch([b"k"], size=3_000))
+            producer.flush()
+        with pytest.raises(DeliveryFailed, match="failed before"):
+            producer.flush()
+
+
+def topics_are_administered(servers: str) -> None:
+    """Created, described, grown, listed, deleted; refusals have Kafka's codes."""
+    topic = new_topic(servers, 2, retention_ms="12345000")
+    with Admin(servers) as admin:
+        assert topic in admin.list_topics()
+        described = admin.describe_topics([topic])[topic]
+        assert sorted(described.partitions) == [0, 1]
+        assert all(p.leader >= 0 for p in described.partitions.values())
+        retention = admin.describe_configs(topic)["retention.ms"]
+        assert (retention.value, retention.is_default) == ("12345000", False)
+        admin.create_partitions(topic, 3)
+        assert len(admin.describe_topics([topic])[topic].partitions) == 3
+        with pytest.raises(BrokerError) as caught:
+            admin.create_topics([NewTopic(topic, 1, 1)])
+        assert caught.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
+        with pytest.raises(BrokerError) as caught:
+            admin.create_partitions(topic, 1)
+        assert caught.value.code is ErrorCode.INVALID_PARTITIONS
+        with pytest.raises(BrokerError) as caught:
+            admin.create_topics([NewTopic("no/such name", 1, 1)])
+        assert caught.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+        admin.create_topics([NewTopic(f"{topic}-try", 1, 1)], validate_only=True)
+        assert f"{topic}-try" not in admin.list_topics()
+        admin.delete_topics([topic])
+        with pytest.raises(BrokerError) as caught:
+            admin.delete_topics([topic])
+        assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        # The controller knows at once; the broker that is asked hears of it a moment later.
+        eventually(lambda: topic not in admin.list_topics(), deadline_s=20)
+        with pytest.raises(TopicMissing, match="does not exist"):
+            admin.describe_topics([topic])
+        cluster = admin.describe_cluster()
+        assert cluster.cluster_id and cluster.brokers
+
+
+def retried_batches_are_written_once(servers: str) -> None:
+    """The same batch sent again under its sequence is recognised by the broker."""
+    topic = new_topic(servers, 1)
+    partition = TopicPartition(topic, 0)
+    with client_of(servers) as client:
+        producer = Producer(client)
+        for round_number in range(5):
+            for number in range(6):
+                producer.add(partition, *batch([b"%d-%d" % (round_number, number)] * 3))
+            # The connection goes while requests are under way: what was written is not known.
+            for link in list(client._links.values()):
+                link.close()
+            producer.flush()
+        found = read(client, partition, 0, list_offsets(client, {partition: LATEST})[partition][0])
+    wanted = [b"%d-%d" % (r, n) for r in range(5) for n in range(6) for _ in range(3)]
+    assert [r.key for r in found] == wanted
+
+
+CASES: tuple[Callable[[str], None], ...] = (
+    offsets_are_found,
+    small_fetches_read_everything,
+    offsets_out_of_range_are_reported,
+    a_large_batch_is_split_for_a_topic_of_small_ones,
+    topics_are_administered,
+    retried_batches_are_written_once,
+)

@@ -1,0 +1,53 @@
+"""One Spark session for a test process: small, without a UI, and told which Python to use."""
+
+import atexit
+import functools
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@functools.cache
+def spark_session() -> "SparkSession":
+    """The session of this process: local[2], two shuffle partitions, all files in one folder.
+
+    Workers import klog from this checkout, whichever way the environment finds it.
+    """
+    # A host name that does not resolve kills Spark; workers would take python3 from PATH.
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        os.environ.setdefault(name, sys.executable)  # ./dev has set it: Spark trips over spaces
+    paths = [str(ROOT), str(ROOT / "broker"), os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
+    from pyspark.sql import SparkSession
+
+    folder = tempfile.mkdtemp(prefix="klog-spark-")
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("klog tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.memory", "1g")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.warehouse.dir", f"{folder}/warehouse")
+        .config("spark.local.dir", f"{folder}/local")
+        .config("spark.sql.streaming.stopTimeout", "30000")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+
+    def end() -> None:
+        session.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(end)
+    return session

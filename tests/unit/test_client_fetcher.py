@@ -1,0 +1,253 @@
+"""The reading of a range, with a broker on paper and a clock that only moves when asked to wait."""
+
+from collections.abc import Callable
+from typing import Any, cast
+from uuid import UUID
+
+import pytest
+
+from pyspark_klog.client.consumer import fetcher as fetcher_module
+from pyspark_klog.client.consumer.fetcher import OffsetsLost, RangeFetcher
+from pyspark_klog.client.consumer.offsets import EARLIEST, OffsetAt
+from pyspark_klog.client.errors import ConnectionFailed, LeaderUnknown, ReplyUnreadable, TimedOut
+from pyspark_klog.client.metadata import ClusterView, PartitionInfo, TopicInfo
+from pyspark_klog.client.settings import ClientSettings
+from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.protocol.apis.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from pyspark_klog.records.builder import BatchBuilder
+from pyspark_klog.records.sets import iterate
+
+_P = TopicPartition("t", 0)
+_ID = UUID(int=5)
+
+Answer = Callable[[int], PartitionData | KlogError]
+"""What a broker says to a fetch at an offset."""
+
+
+class _PaperClient:
+    """As much of BlockingClient as the fetcher uses. ``answers`` are used up one by one."""
+
+    def __init__(self, answers: list[Answer], **settings: str) -> None:
+        self.settings = ClientSettings({k.replace("_", "."): v for k, v in settings.items()})
+        self.answers = answers
+        self.asked: list[int] = []
+        self.waits: list[int] = []
+        self.now = 0
+        self.throttle_time_ms = 0
+        topic = TopicInfo("t", _ID, partitions={0: PartitionInfo(1, 3)})
+        self.view = ClusterView(topics={"t": topic})
+
+    def now_ms(self) -> int:
+        return self.now
+
+    def wait_ms(self, failures: int) -> int:
+        return 100 * failures
+
+    def pause(self, wait_ms: int) -> None:
+        self.waits.append(wait_ms)
+        self.now += wait_ms
+
+    def forget(self, _topic: str) -> None:
+        pass
+
+    def leader_of(self, partition: TopicPartition, _deadline_ms: int) -> PartitionInfo:
+        topic = self.view.topics["t"]
+        if partition.partition not in topic.partitions:
+            raise LeaderUnknown("none")
+        return topic.partitions[0]
+
+    def link_to_broker(self, _broker: int, _deadline_ms: int) -> "_PaperClient":
+        return self
+
+    @property
+    def connection(self) -> "_PaperClient":
+        return self
+
+    def version(self, _api: int, _low: int, high: int | None) -> int:
+        return 17 if high is None else high
+
+    def send(self, _link: object, request: FetchRequest, *_: object, **__: object) -> int:
+        [topic] = request.topics
+        assert (topic.topic_id, topic.topic) == (_ID, "")
+        [row] = topic.partitions
+        assert row.current_leader_epoch == 3
+        self.asked.append(row.fetch_offset)
+        return row.fetch_offset
+
+    def wait(self, offset: int, _deadline_ms: int) -> FetchResponse:
+        answer = self.answers.pop(0)(offset)
+        if isinstance(answer, KlogError):
+            raise answer
+        row = FetchableTopicResponse(topic_id=_ID, partitions=[answer])
+        return FetchResponse(responses=[row], throttle_time_ms=self.throttle_time_ms)
+
+
+def _records(base_offset: int, count: int, *, end: int = 1_000) -> Answer:
+    builder = BatchBuilder(base_offset)
+    for number in range(count):
+        builder.append(None, b"%d" % (base_offset + number), 1)
+    data = builder.build()
+    return lambda _: PartitionData(records=memoryview(data), high_watermark=end)
+
+
+def _nothing(*, end: int, stable: int = -1) -> Answer:
+    return lambda _: PartitionData(records=b"", high_watermark=end, last_stable_offset=stable)
+
+
+def _error(code: ErrorCode) -> Answer:
+    return lambda _: PartitionData(error_code=code, records=None)
+
+
+def _fail(lost: OffsetsLost) -> None:
+    raise lost
+
+
+def _read(
+    client: _PaperClient,
+    start: int,
+    end: int,
+    on_lost: Callable[[OffsetsLost], None] = _fail,
+    timeout_ms: int = 10_000,
+) -> list[int]:
+    chunks = RangeFetcher(
+        cast(Any, client), _P, start, end, progress_timeout_ms=timeout_ms, on_lost=on_lost
+    )
+    return [record.offset for chunk in chunks for record in iterate(chunk.data)]
+
+
+def test_the_next_request_is_under_way_while_a_chunk_is_used() -> None:
+    client = _PaperClient([_records(0, 5), _records(5, 5)])
+    chunks = RangeFetcher(cast(Any, client), _P, 0, 10, progress_timeout_ms=1_000, on_lost=_fail)
+    iterator = iter(chunks)
+    next(iterator)
+    assert client.asked == [0, 5]
+    next(iterator)
+    assert client.asked == [0, 5]
+    assert list(iterator) == []
+    assert client.waits == []
+
+
+def test_gaps_cost_no_waiting() -> None:
+    client = _PaperClient([_records(3, 2), _records(90, 1), _nothing(end=200)])
+    assert _read(client, 0, 100) == [3, 4, 90]
+    assert client.asked == [0, 5, 91]
+    assert client.waits == []
+
+
+def test_a_range_without_any_record_left() -> None:
+    assert _read(_PaperClient([_nothing(end=100)]), 50, 100) == []
+
+
+def test_a_new_leader_that_lags_behind_is_waited_for() -> None:
+    client = _PaperClient([_nothing(end=4), _nothing(end=4), _records(4, 6)])
+    assert _read(client, 4, 10) == list(range(4, 10))
+    assert client.waits == [100, 200]
+
+
+def test_under_read_committed_the_last_stable_offset_decides() -> None:
+    client = _PaperClient(
+        [_nothing(end=50, stable=4), _nothing(end=50, stable=10)],
+        isolation_level="read_committed",
+    )
+    assert _read(client, 4, 10) == []
+    assert client.waits == [100]
+
+
+def test_a_throttled_broker_says_nothing_of_gaps() -> None:
+    client = _PaperClient([_nothing(end=50)] * 200)
+    client.throttle_time_ms = 10
+    with pytest.raises(TimedOut, match="the broker sent no more records"):
+        _read(client, 4, 10, timeout_ms=1_000)
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        _error(ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        _error(ErrorCode.FENCED_LEADER_EPOCH),
+        _error(ErrorCode.UNKNOWN_TOPIC_ID),
+        _error(ErrorCode.KAFKA_STORAGE_ERROR),
+        lambda _: ConnectionFailed("gone"),
+    ],
+)
+def test_trouble_that_passes_is_followed(trouble: Answer) -> None:
+    client = _PaperClient([_records(0, 5), trouble, trouble, _records(5, 5)])
+    assert _read(client, 0, 10) == list(range(10))
+    assert client.asked == [0, 5, 5, 5]
+    assert client.waits == [100, 200]
+
+
+def test_trouble_that_does_not_pass_ends_with_its_reason() -> None:
+    client = _PaperClient([_error(ErrorCode.NOT_LEADER_OR_FOLLOWER)] * 100)
+    with pytest.raises(TimedOut, match=r"offsets 0 to 10 of t-0 .* 2000 ms: NOT_LEADER") as caught:
+        _read(client, 0, 10, timeout_ms=2_000)
+    assert isinstance(caught.value.__cause__, BrokerError)
+
+
+def test_a_refusal_is_not_tried_again() -> None:
+    client = _PaperClient([_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED)])
+    with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED: fetch from t-0"):
+        _read(client, 0, 10)
+
+
+def _ends(monkeypatch: pytest.MonkeyPatch, earliest: int, latest: int) -> None:
+    def answer(_client: object, asked: dict[TopicPartition, int], **_: object) -> Any:
+        return {p: OffsetAt(earliest if t == EARLIEST else latest) for p, t in asked.items()}
+
+    monkeypatch.setattr(fetcher_module, "list_offsets", answer)
+
+
+def test_what_is_gone_at_the_beginning_is_reported_and_the_rest_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _ends(monkeypatch, 6, 20)
+    lost: list[OffsetsLost] = []
+    client = _PaperClient([_error(ErrorCode.OFFSET_OUT_OF_RANGE), _records(6, 4)])
+    assert _read(client, 0, 10, lost.append) == [6, 7, 8, 9]
+    assert [(e.partition, e.start, e.available) for e in lost] == [(_P, 0, (6, 20))]
+
+
+def test_a_log_that_ends_before_the_range_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    _ends(monkeypatch, 0, 5)
+    lost: list[OffsetsLost] = []
+    client = _PaperClient([_error(ErrorCode.OFFSET_OUT_OF_RANGE)])
+    assert _read(client, 8, 10, lost.append) == []
+    assert "0 to 5 are there" in str(lost[0])
+    with pytest.raises(OffsetsLost, match="offset 8 of t-0 is out of range"):
+        _read(_PaperClient([_error(ErrorCode.OFFSET_OUT_OF_RANGE)]), 8, 10)
+
+
+def test_a_log_that_changed_meanwhile_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    _ends(monkeypatch, 0, 20)
+    client = _PaperClient([_error(ErrorCode.OFFSET_OUT_OF_RANGE), _records(8, 2)])
+    assert _read(client, 8, 10) == [8, 9]
+    assert client.waits == [100]
+
+
+def test_a_partition_that_stays_away_is_gone() -> None:
+    client = _PaperClient([_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)])
+    absent = TopicInfo("t", _ID, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    client.view = ClusterView(topics={"t": absent})
+    lost: list[OffsetsLost] = []
+    assert _read(client, 3, 10, lost.append) == []
+    assert "t-0 is gone: offsets 3 to 10 were to be read" in str(lost[0])
+
+
+def test_a_batch_that_does_not_fit_a_reply_names_the_setting() -> None:
+    whole = _records(0, 50)(0)
+    assert isinstance(whole, PartitionData) and isinstance(whole.records, memoryview)
+    data = whole.records[:-1]
+    client = _PaperClient([lambda _: PartitionData(records=data, high_watermark=50)])
+    with pytest.raises(ReplyUnreadable, match=r"raise max\.partition\.fetch\.bytes"):
+        _read(client, 0, 50)
+
+
+def test_an_answer_that_lies_before_the_question_ends_the_reading() -> None:
+    with pytest.raises(ReplyUnreadable, match="end before it, at 5"):
+        _read(_PaperClient([_records(0, 5)]), 7, 10)

@@ -1,0 +1,162 @@
+"""The options of the data source: what is taken, what is refused and in which words."""
+
+import pickle
+
+import pytest
+
+from pyspark_klog.errors import KlogError
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.spark.errors import OffsetError, OptionError
+from pyspark_klog.spark.offsets import EARLIEST, LATEST
+from pyspark_klog.spark.option_rows import BY_KEY, OPTIONS, Status
+from pyspark_klog.spark.options import SourceOptions, check_partitions, read_options
+
+_SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
+
+
+def _read(**options: str) -> SourceOptions:
+    return read_options(_SERVERS | options)
+
+
+def test_defaults() -> None:
+    options = _read(subscribe="t")
+    assert options.topics == ("t",)
+    assert options.fail_on_data_loss and not options.include_headers
+    assert options.max_offsets_per_trigger is None
+    assert (options.offset_attempts, options.offset_retry_interval_ms) == (3, 1_000)
+    assert options.for_stream().starting == LATEST
+    assert (options.for_batch().starting, options.for_batch().ending) == (EARLIEST, LATEST)
+
+
+def test_keys_are_case_insensitive_and_values_are_trimmed() -> None:
+    options = _read(SUBSCRIBE=" a , b,a,", StartingOffsets=" Earliest ", failondataloss="FALSE")
+    assert options.topics == ("a", "b")
+    assert options.starting == EARLIEST
+    assert options.fail_on_data_loss is False
+
+
+def test_kafka_settings_go_to_the_client() -> None:
+    options = _read(subscribe="t", **{"kafka.isolation.level": "read_committed"})
+    assert options.read_committed
+    assert options.client["bootstrap.servers"] == "localhost:9092"
+
+
+def test_bootstrap_servers_without_prefix() -> None:
+    options = read_options({"bootstrap.servers": "h:1", "subscribe": "t"})
+    assert options.client["bootstrap.servers"] == "h:1"
+
+
+def test_assign_and_offsets() -> None:
+    options = _read(
+        assign='{"t":[0,1]}',
+        startingOffsets='{"t":{"0":5,"1":-2}}',
+        endingOffsets='{"t":{"0":-1,"1":9}}',
+    )
+    assert options.assigned == {TopicPartition("t", 0), TopicPartition("t", 1)}
+    assert options.starting == {TopicPartition("t", 0): 5, TopicPartition("t", 1): -2}
+    assert options.ending == {TopicPartition("t", 0): -1, TopicPartition("t", 1): 9}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, ["kafka.bootstrap.servers is missing"]),
+        ({**_SERVERS, "bootstrap.servers": "other:1"}, ["expected one of them"]),
+        ({"kafka.bootstrap.servers": "x"}, ["'x'", "host:port"]),
+        ({**_SERVERS, "assign": '{"t":[0]}', "subscribe": "t"}, ["assign and subscribe"]),
+        ({**_SERVERS, "subscribe": " , "}, ["names no topic"]),
+        ({**_SERVERS, "topic": " "}, ["topic is empty"]),
+        ({**_SERVERS, "assign": "{}"}, ["assign is '{}'", '{"topicA":[0,1]']),
+        ({**_SERVERS, "assign": '{"t":[-1]}'}, ["partition -1", "'t'"]),
+        ({**_SERVERS, "assign": '{"t":0}'}, ["expected JSON like"]),
+        ({**_SERVERS, "startingOffsets": "newest"}, ["'newest'", "earliest, latest, or JSON"]),
+        ({**_SERVERS, "startingOffsets": '{"t":{"0":-3}}'}, ["-3 for t-0", "-2 (earliest)"]),
+        ({**_SERVERS, "startingOffsets": '{"t":{"x":1}}'}, ["'x'", "expected a partition"]),
+        ({**_SERVERS, "startingOffsets": '{"t":{"0":1.5}}'}, ["1.5", "expected a partition"]),
+        ({**_SERVERS, "startingOffsets": '{"t":{"0":1,"0":2}}'}, ["twice"]),
+        ({**_SERVERS, "startingOffsets": '{"t":'}, ["expected JSON like"]),
+        ({**_SERVERS, "endingOffsets": "earliest"}, ["expected latest or JSON"]),
+        ({**_SERVERS, "endingOffsets": '{"t":{"0":-2}}'}, ["endingOffsets has -2"]),
+        ({**_SERVERS, "maxOffsetsPerTrigger": "0"}, ["maxOffsetsPerTrigger is '0'", "from 1 on"]),
+        ({**_SERVERS, "maxOffsetsPerTrigger": "many"}, ["'many'", "whole number"]),
+        ({**_SERVERS, "failOnDataLoss": "yes"}, ["true or false"]),
+        ({**_SERVERS, "startingOffset": "latest"}, ["did you mean startingOffsets?"]),
+        ({**_SERVERS, "subcribe": "t"}, ["did you mean subscribe?"]),
+        ({**_SERVERS, "kafka.auto.offset.reset": "latest"}, ["use startingOffsets"]),
+        ({**_SERVERS, "kafka.enable.auto.commit": "true"}, ["Spark's checkpoint"]),
+        ({**_SERVERS, "kafka.key.deserializer": "x"}, ["keys are binary"]),
+        ({**_SERVERS, "kafka.value.serializer": "x"}, ["string or binary"]),
+        ({**_SERVERS, "kafka.interceptor.classes": "x"}, ["interceptors are Java classes"]),
+        ({**_SERVERS, "kafka.fetch.max.byte": "1"}, ["kafka.fetch.max.bytes?"]),
+        ({**_SERVERS, "path": "x"}, ["option path is not supported yet"]),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_sentence(
+    options: dict[str, str], words: list[str]
+) -> None:
+    with pytest.raises(KlogError) as caught:
+        read_options(options)
+    for word in words:
+        assert word in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("row", [r for r in OPTIONS if r.status is Status.LATER])
+def test_an_option_that_is_not_there_yet_is_named(row: object) -> None:
+    name = str(getattr(row, "name", ""))
+    with pytest.raises(OptionError, match=f"option {name} is not supported yet by klog"):
+        _read(**{name: "1"})
+
+
+def test_options_that_spark_passes_are_no_misspellings() -> None:
+    options = _read(subscribe="t", checkpointLocation="/x", queryName="q", header="true")
+    assert options.topics == ("t",)
+
+
+def test_no_two_options_look_alike_to_the_misspelling_check() -> None:
+    for key in BY_KEY:
+        value = "{}" if key == "assign" else "h:1"
+        try:
+            read_options(_SERVERS | {key: value})
+        except KlogError as error:
+            assert "did you mean" not in str(error), key
+
+
+def test_nothing_to_read() -> None:
+    with pytest.raises(OptionError, match="none of the options assign, subscribe"):
+        _read(topic="t").check_source()
+
+
+def test_what_a_batch_cannot_have() -> None:
+    with pytest.raises(OptionError, match="cannot begin at the end"):
+        _read(subscribe="t", startingOffsets="latest").check_batch()
+    with pytest.raises(OptionError, match=r"-1 \(latest\)"):
+        _read(subscribe="t", startingOffsets='{"t":{"0":-1}}').check_batch()
+
+
+def test_what_a_stream_cannot_have() -> None:
+    with pytest.raises(OptionError, match="endingOffsets is not for streams"):
+        _read(subscribe="t", endingOffsets="latest").check_stream()
+
+
+def test_offsets_must_be_for_exactly_what_is_read() -> None:
+    with pytest.raises(
+        OffsetError, match=r'without t-1 and with u-0.*\{"t": \{"0": -2, "1": -2\}\}'
+    ):
+        _read(assign='{"t":[0,1]}', startingOffsets='{"t":{"0":5},"u":{"0":5}}')
+    with pytest.raises(OffsetError, match="expected exactly those of subscribe"):
+        _read(subscribe="t", startingOffsets='{"u":{"0":5}}')
+    with pytest.raises(OffsetError, match="endingOffsets is given without t-1"):
+        _read(
+            subscribe="t",
+            startingOffsets='{"t":{"0":5,"1":5}}',
+            endingOffsets='{"t":{"0":5}}',
+        )
+    check_partitions(
+        {TopicPartition("t", 0): 1}, frozenset({TopicPartition("t", 0)}), "startingOffsets"
+    )
+
+
+def test_options_travel_to_tasks() -> None:
+    options = _read(subscribe="t", startingOffsets='{"t":{"0":5}}')
+    assert pickle.loads(pickle.dumps(options)) == options
