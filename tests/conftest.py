@@ -1,6 +1,5 @@
 """What holds for every test: hypothesis without clocks, the mark of tests that need peers."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -10,8 +9,7 @@ _PEERS = Path(__file__).parent / "peers"
 
 # A deadline per example would be a timing assertion, and a busy machine is no failure.
 settings.register_profile("klog", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("quick", settings.get_profile("klog"), max_examples=20)
-settings.load_profile(os.environ.get("KLOG_HYPOTHESIS_PROFILE", "klog"))
+settings.load_profile("klog")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
