@@ -11,18 +11,12 @@ from klog_broker.log.partition_log import PartitionLog
 from klog_broker.runtime.files import RealFiles
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.record import TimestampType
+from tests.support.dump_log_segments import COMPLAINT, MAIN_CLASSES, dump
 from tests.support.log_harness import EPOCH, PARTITION, TOPIC_ID, append, batch, open_manager
-from tests.support.peers import NEWEST_KAFKA, OLDEST_KAFKA, run_tool
+from tests.support.peers import NEWEST_KAFKA, run_tool
 
-MAIN_CLASSES = {
-    OLDEST_KAFKA: "kafka.tools.DumpLogSegments",
-    NEWEST_KAFKA: "org.apache.kafka.tools.DumpLogSegments",
-}
 CONFIG = LogConfig(segment_bytes=9_000, segment_index_bytes=2_048, index_interval_bytes=600)
 BATCHES = 120
-# What the tool prints when something is wrong, in either release.
-COMPLAINT = re.compile(r"mismatch|found |error|corrupt|exception|invalid|out of order", re.I)
-LOGGER_LINES = ("SLF4J:", "log4j:")
 
 
 def _write(log: PartitionLog) -> int:
@@ -82,32 +76,19 @@ def test_dump_log_segments_has_no_complaint(tmp_path: Path, version: str, ending
     files = sorted(log.path.iterdir())
     logs = [file for file in files if file.suffix == ".log"]
     assert len(logs) >= 4
-    dumped = _dump(version, logs, "--deep-iteration")
+    dumped = dump(version, logs, "--deep-iteration")
     assert dumped.count("isvalid: true") == BATCHES
     assert len(re.findall(r"^\| offset: \d+", dumped, re.M)) == records
     indexes = [file for file in files if file.suffix == ".index"]
-    entries = re.findall(r"^offset: \d+ position: \d+", _dump(version, indexes), re.M)
+    entries = re.findall(r"^offset: \d+ position: \d+", dump(version, indexes), re.M)
     assert len(entries) >= len(logs)
     time_indexes = [file for file in files if file.suffix == ".timeindex"]
-    assert re.search(r"^timestamp: 1600\d+ offset: \d+", _dump(version, time_indexes), re.M)
-    assert re.search(r"^timestamp: 1700\d+ offset: \d+", _dump(version, time_indexes), re.M)
+    assert re.search(r"^timestamp: 1600\d+ offset: \d+", dump(version, time_indexes), re.M)
+    assert re.search(r"^timestamp: 1700\d+ offset: \d+", dump(version, time_indexes), re.M)
     snapshots = [file for file in files if file.suffix == ".snapshot"]
     assert len(snapshots) == len(logs)
-    last = _dump(version, snapshots[-1:])
+    last = dump(version, snapshots[-1:])
     assert {int(found) for found in re.findall(r"producerId: (\d+)", last)} == {1, 2}
-
-
-def _dump(version: str, files: list[Path], *options: str) -> str:
-    arguments = ["--files", ",".join(map(str, files)), *options]
-    result = run_tool(version, MAIN_CLASSES[version], arguments)
-    output = result.stdout
-    assert result.returncode == 0, output + result.stderr
-    # The loggers of the jars talk about themselves; `isvalid` is a word of the tool's.
-    errors = [line for line in result.stderr.splitlines() if not line.startswith(LOGGER_LINES)]
-    said = output.replace("isvalid", "") + "\n".join(errors)
-    complaint = COMPLAINT.search(said)
-    assert complaint is None, said[max(complaint.start() - 500, 0) :][:1_500]
-    return output
 
 
 def _copy_as_killed(source: Path, target: Path) -> None:

@@ -1,0 +1,29 @@
+"""Kafka's own DumpLogSegments, run over klog's files; what it complains of fails a test."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.support.peers import NEWEST_KAFKA, OLDEST_KAFKA, run_tool
+
+MAIN_CLASSES = {
+    OLDEST_KAFKA: "kafka.tools.DumpLogSegments",
+    NEWEST_KAFKA: "org.apache.kafka.tools.DumpLogSegments",
+}
+# What the tool prints when something is wrong, in either release.
+COMPLAINT = re.compile(r"mismatch|found |error|corrupt|exception|invalid|out of order", re.I)
+_LOGGER_LINES = ("SLF4J:", "log4j:")
+
+
+def dump(version: str, files: Sequence[Path], *options: str) -> str:
+    """What the tool of that release prints of the files; it must end well and not complain."""
+    arguments = ["--files", ",".join(map(str, files)), *options]
+    result = run_tool(version, MAIN_CLASSES[version], arguments)
+    output = result.stdout
+    assert result.returncode == 0, output + result.stderr
+    # The loggers of the jars talk about themselves; `isvalid` is a word of the tool's.
+    errors = [line for line in result.stderr.splitlines() if not line.startswith(_LOGGER_LINES)]
+    said = output.replace("isvalid", "") + "\n".join(errors)
+    complaint = COMPLAINT.search(said)
+    assert complaint is None, said[max(complaint.start() - 500, 0) :][:1_500]
+    return output
