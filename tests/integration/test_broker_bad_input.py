@@ -4,9 +4,12 @@ import logging
 import random
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
+from klog_broker.network.bounds import METADATA_REQUEST_BYTES
 from pyspark_klog.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
 from pyspark_klog.protocol.keys import ApiKey
 from tests.support.broker_thread import BrokerThread
@@ -57,6 +60,25 @@ def test_a_size_that_cannot_be(broker: BrokerThread, bystander: RawClient, data:
     with broker.client() as client:
         client.send_bytes(data)
         assert client.is_closed_by_broker()
+
+
+@pytest.mark.parametrize("first_bytes", [4, 8], ids=["size alone", "size and key"])
+def test_only_produce_may_be_larger_than_what_becomes_objects(
+    tmp_path: Path, first_bytes: int
+) -> None:
+    size = METADATA_REQUEST_BYTES + 1
+    frame = struct.pack(">i", size) + header(ApiKey.METADATA, 0)
+    frame += bytes(4 + size - len(frame))
+    with BrokerThread(tmp_path / "data") as broker:
+        with broker.client() as client, suppress(ConnectionError):
+            client.send_bytes(frame[:first_bytes])
+            eventually(lambda: broker.in_loop(lambda: True), what="the first bytes have come")
+            client.send_bytes(frame[first_bytes:])
+            assert client.is_closed_by_broker()
+        with broker.client() as client:
+            create_topic(client, "t", max_message_bytes=2 * size)
+            response = client.call(produce_request("t", batch(bytes(size))), 9)
+            assert response.responses[0].partition_responses[0].error_code == 0
 
 
 @pytest.mark.parametrize("key", [-1, 4, 7, 24, 58, 79, 1000, 32767])

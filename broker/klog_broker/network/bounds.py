@@ -42,3 +42,7 @@ ACCEPT_PAUSE_MS = 100
 
 MIN_REQUEST_BYTES = 8
 """The shortest header: key, version and correlation id. A smaller frame is no request."""
+
+METADATA_REQUEST_BYTES = 8 * 1024 * 1024
+"""The longest request other than Produce. Its elements become objects, at worst some 60 times as
+large as the frame: without a bound of its own one hostile frame would take gigabytes."""

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from klog_broker.network.bounds import (
+    METADATA_REQUEST_BYTES,
     MIN_REQUEST_BYTES,
     PENDING_REPLIES,
     PENDING_REPLY_BYTES,
@@ -328,6 +329,8 @@ class Connection:
                 self._refuse_size(size)
                 break
             if size > end - position - 4:
+                if end - position >= 6:
+                    self._check_metadata_size(size, _API_KEY.unpack_from(view, position + 4)[0])
                 break
             api_key = _API_KEY.unpack_from(view, position + 4)[0]
             stop = self._stop_before(api_key)
@@ -347,6 +350,8 @@ class Connection:
             return Stopped.NEEDS_BYTES
         frame = large.frame()
         api_key = _API_KEY.unpack_from(frame)[0]
+        if not self._check_metadata_size(len(frame), api_key):
+            return Stopped.NEEDS_BYTES
         stop = self._stop_before(api_key)
         if stop is not None:
             return stop
@@ -394,6 +399,17 @@ class Connection:
             f"a request announces {size} bytes; from {MIN_REQUEST_BYTES} to {limit}"
             " (socket.request.max.bytes) are allowed",
         )
+
+    def _check_metadata_size(self, size: int, api_key: int) -> bool:
+        """Only Produce may be larger than what can be decoded into objects."""
+        if size <= METADATA_REQUEST_BYTES or api_key == _PRODUCE:
+            return True
+        self._server.refuse(
+            self,
+            f"a request of API key {api_key} announces {size} bytes; only Produce may have more"
+            f" than {METADATA_REQUEST_BYTES}",
+        )
+        return False
 
     def _finish_after_end_of_stream(self, stopped: Stopped) -> None:
         """The client sends no more. What it sent is served; nobody may be left to be answered."""
