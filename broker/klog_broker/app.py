@@ -239,6 +239,8 @@ class Broker:
             return
         self._is_closed = True
         self.server.close()
+        if self.server.plans is not None:
+            self.server.plans.close()
         self._helpers.close()
         if cleanly:
             # What the helpers came to has been posted: a flush that is done is not done again.

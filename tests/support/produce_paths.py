@@ -1,4 +1,4 @@
-"""Two brokers in memory that differ in one thing: whether pipelined Produce goes through the kernel.
+"""Two brokers in memory that differ in one thing: whether pipelined Produce is planned.
 
 Both begin with the same disk, are fed the same bytes at the same times, and everything that can be
 seen of them is compared: answers, files, and what the logs know.
@@ -75,22 +75,26 @@ class InlineHelpers:
 class MemoryBroker:
     """A broker on a disk, a network and a clock in memory."""
 
-    def __init__(self, files: MemoryFiles, *, with_kernel: bool) -> None:
+    def __init__(self, files: MemoryFiles, *, with_kernel: bool, **settings: object) -> None:
+        """``settings`` with underscores for dots."""
+        more = {name.replace("_", "."): str(value) for name, value in settings.items()}
         self.files = files
         self.clock = ManualClock(NOW_MS)
         self.network = FakeNetwork()
         self.broker = Broker(
-            BrokerConfig.load(None, _SETTINGS, data=_DATA),
+            BrokerConfig.load(None, _SETTINGS | more, data=_DATA),
             clock=self.clock,
             files=files,
             network=self.network,
             poller=self.network.poller,
             make_helpers=InlineHelpers,
-            load_kernel=(lambda: produce_kernel) if with_kernel else None,
+            load_kernel=(lambda _: produce_kernel) if with_kernel else None,
         )
         self.broker.start()
         if self.broker.server.plans is not None:
             self.broker.server.plans.load()
+        # Both ways with the same texts of errors.
+        self.broker.services.logs.use_kernels()
         self.turns()
 
     def connect(self) -> FakeStream:
@@ -210,6 +214,6 @@ def topic_ids() -> dict[str, UUID]:
     return _prepared()[1]
 
 
-def new_broker(*, with_kernel: bool) -> MemoryBroker:
+def new_broker(*, with_kernel: bool, **settings: object) -> MemoryBroker:
     """A broker that has the topics, all empty."""
-    return MemoryBroker(_prepared()[0].killed(), with_kernel=with_kernel)
+    return MemoryBroker(_prepared()[0].killed(), with_kernel=with_kernel, **settings)

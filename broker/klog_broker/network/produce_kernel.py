@@ -14,8 +14,10 @@ connections, the slots (a partition under one of its topic's names: by name or b
 the batches in order, index entries, and two hash tables. Positions are those of the arena.
 """
 
+from typing import Any
+
 from pyspark_klog.records.kernels.crc import crc32c
-from pyspark_klog.records.kernels.jit import COMPILED, Array, inline, kernel
+from pyspark_klog.records.kernels.jit import COMPILED, Array, inline, kernel, numba
 from pyspark_klog.records.kernels.memory import (
     byte_at,
     copy_bytes,
@@ -206,6 +208,26 @@ _REPLY_PARTITION_BYTES = 48
 _REPLY_TOPIC_BYTES = 16
 _REPLY_OTHER_BYTES = 32
 _MOST_COUNT = 126  # of anything in flexible versions: one byte says it
+
+
+# --- arrays without an owner ---------------------------------------------------------------------
+def _make_unowned() -> Any:
+    """Compiled code counts the references to an array at every call that it is handed on to, with
+    an atomic instruction: more than all checks of a small batch cost. The caller of the kernel
+    holds the arrays, so that views without an owner will do."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        view = context.make_array(signature.args[0])(context, builder, arguments[0])
+        view.meminfo = numba.core.cgutils.get_null_value(view.meminfo.type)
+        return view._getvalue()
+
+    def typed(_: Any, array: Any) -> Any:
+        return array(array), generate
+
+    return numba.extending.intrinsic(typed)
+
+
+unowned: Any = _make_unowned() if COMPILED else None
 
 
 # --- slots ---------------------------------------------------------------------------------------
@@ -659,14 +681,8 @@ def _gather(arena: Array, table: Array, batches: Array) -> None:
         table[slot + SLOT_OUT] -= table[slot + SLOT_BYTES]
 
 
-@kernel("in8", "out64", "out8", "out8", "out8")
-def plan_produce(arena: Array, table: Array, names: Array, replies: Array, batches: Array) -> int:
-    """Plan what the connections of ``table`` have in ``arena``, from where the last call stopped.
-
-    Returns DONE, FULL, NEED_SLOT or NEED_PRODUCER. After DONE and FULL ``batches`` (as large as the
-    arena) has the batches of each touched slot side by side, from SLOT_OUT on, offsets and epochs
-    in place, and ``replies`` the answers, connection by connection.
-    """
+@inline
+def _plan(arena: Array, table: Array, names: Array, replies: Array, batches: Array) -> int:
     connections = int(table[HEAD_CONNECTIONS])
     status = DONE
     while status == DONE and table[HEAD_CONNECTION] < connections:
@@ -696,3 +712,14 @@ def plan_produce(arena: Array, table: Array, names: Array, replies: Array, batch
     if status in (DONE, FULL):
         _gather(arena, table, batches)
     return status
+
+
+@kernel("in8", "out64", "out8", "out8", "out8")
+def plan_produce(arena: Array, table: Array, names: Array, replies: Array, batches: Array) -> int:
+    """Plan what the connections of ``table`` have in ``arena``, from where the last call stopped.
+
+    Returns DONE, FULL, NEED_SLOT or NEED_PRODUCER. After DONE and FULL ``batches`` (as large as the
+    arena) has the batches of each touched slot side by side, from SLOT_OUT on, offsets and epochs
+    in place, and ``replies`` the answers, connection by connection.
+    """
+    return _plan(unowned(arena), unowned(table), unowned(names), unowned(replies), unowned(batches))

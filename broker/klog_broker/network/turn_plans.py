@@ -15,12 +15,11 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from klog_broker.log.checks import kernel_checks
 from klog_broker.runtime.helpers import Helpers
 from klog_broker.runtime.loop import Loop
-from pyspark_klog.records.kernels import cache
 
 if TYPE_CHECKING:
     from klog_broker.network.connection import Connection
@@ -33,15 +32,16 @@ _MODULE = "klog_broker.network.produce_kernel"
 # that is worth the kernel.
 _PIPELINED_REQUESTS = 4
 _READY_CONNECTIONS = 16
+# One request of this size, too: its records are checked by a kernel, or one by one in Python.
+_LARGE_REQUEST_BYTES = 32 * 1024
 _COMPILE_TIMEOUT_S = 300
 # While numba is imported beside the loop, the loop gets its turn this soon.
 _SWITCH_INTERVAL_S = 0.0005
 
 
-class LoadKernel(Protocol):
-    """Loads the kernel module; None where there is none. Runs in a helper thread, may block."""
-
-    def __call__(self) -> Any | None: ...
+LoadKernel = Callable[[Callable[[], bool]], Any | None]
+"""Loads the kernel's module; None where there is none. Runs in a helper thread and may block, but
+gives up soon when what it is given says that the broker stops."""
 
 
 class TurnPlans:
@@ -63,12 +63,19 @@ class TurnPlans:
         self._waiting: list[Connection] = []
         self._turn = -1
         self._offers = 0
+        self._is_closed = False
+
+    def close(self) -> None:
+        """The broker stops: a kernel that is being compiled is not waited for."""
+        self._is_closed = True
 
     def offer(self, connection: Connection, first_frame_bytes: int, received_bytes: int) -> bool:
         """Whether the connection waits for the turn's plan (then it is not parsed before)."""
         if self.planner is None:
             if not self._is_asked_for:
-                self._maybe_load(received_bytes >= _PIPELINED_REQUESTS * first_frame_bytes)
+                is_load = first_frame_bytes >= _LARGE_REQUEST_BYTES
+                is_load |= received_bytes >= _PIPELINED_REQUESTS * first_frame_bytes
+                self._maybe_load(is_load)
             return False
         if first_frame_bytes > received_bytes:
             return False
@@ -82,29 +89,29 @@ class TurnPlans:
         assert self.planner is not None
         self.planner.run(waiting)
 
-    def _maybe_load(self, is_pipelined: bool) -> None:
+    def _maybe_load(self, is_load: bool) -> None:
         if self._turn != self._loop.turn:
             self._turn = self._loop.turn
             self._offers = 0
         self._offers += 1
-        if is_pipelined or self._offers >= _READY_CONNECTIONS:
+        if is_load or self._offers >= _READY_CONNECTIONS:
             self.load()
 
     def load(self) -> None:
         """Has the kernel loaded, once; plans begin when it is there."""
         if not self._is_asked_for:
             self._is_asked_for = True
-            self._helpers.submit(self._load_kernel, self._loaded)
+            self._helpers.submit(lambda: self._load_kernel(lambda: self._is_closed), self._loaded)
 
     def _loaded(self, kernel: Any | None, error: BaseException | None) -> None:
         if error is not None:
             _log.warning("the produce kernel cannot be loaded: %r", error)
-        elif kernel is not None:
+        elif kernel is not None and not self._is_closed:
             self.planner = self._make_planner(kernel)
             _log.debug("the produce kernel is loaded")
 
 
-def load_produce_kernel() -> Any | None:
+def load_produce_kernel(is_stopping: Callable[[], bool]) -> Any | None:
     """The kernel's module, compiled by a child process if its cache is cold; None without numba.
 
     Blocks for 0.3 s with a warm cache.
@@ -114,18 +121,15 @@ def load_produce_kernel() -> Any | None:
     if importlib.util.find_spec("numba") is None:
         _log.info("numba is not installed: requests are served without kernels, more slowly")
         return None
+    from pyspark_klog.records.kernels import cache
+
     source = str(Path(__file__).with_name("produce_kernel.py"))
     if not cache.is_warm(source):
-        command = [sys.executable, "-P", "-m", "klog_broker.warm"]
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            timeout=_COMPILE_TIMEOUT_S,
-            check=False,
-        )
-        if done.returncode != 0 or not cache.is_warm(source):
-            _log.warning("kernels could not be compiled, status=%d", done.returncode)
+        status = _compile(is_stopping)
+        if is_stopping():
+            return None
+        if status != 0 or not cache.is_warm(source):
+            _log.warning("kernels could not be compiled, status=%s", status)
             return None
     before = sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
@@ -135,3 +139,18 @@ def load_produce_kernel() -> Any | None:
         return module if module.IS_COMPILED else None
     finally:
         sys.setswitchinterval(before)
+
+
+def _compile(is_stopping: Callable[[], bool]) -> int | None:
+    """The exit status of the child that compiles; None if it was not let finish."""
+    command = [sys.executable, "-P", "-m", "klog_broker.warm"]
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(command, stdin=quiet, stdout=quiet) as child:
+        for _ in range(_COMPILE_TIMEOUT_S * 10):
+            try:
+                return child.wait(0.1)
+            except subprocess.TimeoutExpired:
+                if is_stopping():
+                    break
+        child.kill()
+    return None
