@@ -1,0 +1,201 @@
+"""The two brokers of a benchmark, klog's and Apache Kafka's, and what is prepared on them."""
+
+import itertools
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks._load.jobs import LoadFailed, Target
+from benchmarks._turns import progress
+from pyspark_klog.client.admin import Admin, NewTopic
+from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.client.errors import broker_error
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.protocol.apis.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from pyspark_klog.protocol.apis.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from pyspark_klog.protocol.keys import ApiKey
+from pyspark_klog.testing import Broker
+from tests.support.eventually import eventually
+from tests.support.peers import KafkaServer
+
+KLOG = "klog"
+KAFKA = "Kafka"
+# Both brokers give back the pages of a deleted topic soon, so that the next run finds them warm.
+_DELETE_DELAY_MS = 100
+# The system's own buffers, as klog has them: Kafka's default of 100 KB is for slower networks.
+_KAFKA_SOCKETS = {"socket.receive.buffer.bytes": "-1", "socket.send.buffer.bytes": "-1"}
+_GONE_DEADLINE_S = 30.0
+_WARM_DEADLINE_S = 300.0
+_SHOWN_CHARACTERS = 3_000_000
+_KAFKA_HEAP_MB = 1024
+_LATEST = -1
+_client_settings = {"connections.max.idle.ms": "600000"}
+
+
+@dataclass
+class Side:
+    """A broker that runs: where, as which process, with its data in which folder."""
+
+    name: str
+    host: str
+    port: int
+    pid: int
+    data: Path
+    client: BlockingClient
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    def create_topic(self, purpose: str, partitions: int = 1) -> str:
+        """A new topic; returns its name, which no other topic of this side has."""
+        name = f"bench-{purpose}-{next(self._numbers)}"
+        Admin(client=self.client).create_topics([NewTopic(name, partitions, 1)])
+        return name
+
+    def delete_topic(self, name: str) -> None:
+        """Deletes a topic and waits until its files are gone."""
+        Admin(client=self.client).delete_topics([name])
+        of_topic = re.compile(rf"{re.escape(name)}-\d+(\..*)?")
+
+        def is_gone() -> bool:
+            return not any(of_topic.fullmatch(entry.name) for entry in self.data.iterdir())
+
+        eventually(is_gone, _GONE_DEADLINE_S, f"{self.name} removing the files of {name}")
+
+    @contextmanager
+    def topic(self, purpose: str, partitions: int = 1) -> Iterator[str]:
+        """A topic for a while."""
+        name = self.create_topic(purpose, partitions)
+        try:
+            yield name
+        finally:
+            self.delete_topic(name)
+
+    def target(self, topic: str, partition: int = 0) -> Target:
+        """A partition, for the load generator."""
+        info = Admin(client=self.client).describe_topics([topic])[topic]
+        return Target(self.host, self.port, self.pid, topic, str(info.topic_id), partition)
+
+    def newest_version(self, api_key: ApiKey) -> int:
+        """The newest version of an API that this broker and klog's own protocol speak."""
+        return self.client.link_to_any(self.client.deadline()).connection.version(api_key)
+
+    def producer_id(self) -> tuple[int, int]:
+        """A producer id and epoch for idempotence."""
+        deadline_ms = self.client.deadline()
+
+        def ask() -> tuple[int, int]:
+            link = self.client.link_to_any(deadline_ms)
+            reply = self.client.ask(link, InitProducerIdResponse, _init_producer_id)
+            _check(reply.error_code, "InitProducerId")
+            return reply.producer_id, reply.producer_epoch
+
+        # Kafka loads its first block of ids when the first one is asked for.
+        return self.client.retrying(ask, deadline_ms, "InitProducerId")
+
+    def end_offset(self, topic: str, partition: int = 0) -> int:
+        """Where a partition's log ends."""
+
+        def build(_: int) -> ListOffsetsRequest:
+            row = ListOffsetsPartition(partition_index=partition, timestamp=_LATEST)
+            return ListOffsetsRequest(
+                replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[row])]
+            )
+
+        link = self.client.link_to_any(self.client.deadline())
+        reply = self.client.ask(link, ListOffsetsResponse, build, low=1)
+        found = reply.topics[0].partitions[0]
+        _check(found.error_code, f"ListOffsets of {topic}")
+        return found.offset
+
+    def expect_records(self, topic: str, expected: int, partitions: int = 1) -> None:
+        """Raises LoadFailed unless so many records were appended to a new topic."""
+        found = sum(self.end_offset(topic, partition) for partition in range(partitions))
+        if found != expected:
+            raise LoadFailed(f"{self.name}: {topic} holds {found} records, expected {expected}")
+
+
+@dataclass(frozen=True)
+class Pair:
+    """klog beside Apache Kafka; what is measured goes to one of them while the other idles."""
+
+    klog: Side
+    kafka: Side
+
+    def common_version(self, api_key: ApiKey) -> int:
+        """The newest version of an API that both brokers speak."""
+        return min(side.newest_version(api_key) for side in (self.klog, self.kafka))
+
+
+@contextmanager
+def klog_broker() -> Iterator[Side]:
+    """A klog broker with an empty temporary folder, its kernels compiled beforehand.
+
+    `./dev bench` has seen to that; but a broker with a cold cache would serve on its generic path
+    for a while, and that would be measured.
+    """
+    for package in ("pyspark_klog", "klog_broker"):
+        command = [sys.executable, "-m", f"{package}.warm"]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=_WARM_DEADLINE_S)
+    with (
+        Broker(log_segment_delete_delay_ms=_DELETE_DELAY_MS) as broker,
+        _client(broker.bootstrap_servers) as client,
+    ):
+        host, _, port = broker.bootstrap_servers.rpartition(":")
+        with _explaining(KLOG, broker.output):
+            yield Side(KLOG, host, int(port), broker.pid, broker.data, client)
+
+
+@contextmanager
+def kafka_broker() -> Iterator[Side]:
+    """Apache Kafka's newest release, likewise."""
+    properties = {"log.segment.delete.delay.ms": str(_DELETE_DELAY_MS), **_KAFKA_SOCKETS}
+    server = KafkaServer(properties=properties, heap_mb=_KAFKA_HEAP_MB)
+    with server, _client(server.bootstrap_servers) as client, _explaining(KAFKA, server.output):
+        yield Side(KAFKA, "127.0.0.1", server.port, server.pid, server.log_dir, client)
+
+
+@contextmanager
+def both() -> Iterator[Pair]:
+    """Both brokers."""
+    with klog_broker() as klog, kafka_broker() as kafka:
+        yield Pair(klog, kafka)
+
+
+@contextmanager
+def _explaining(name: str, output: Callable[[], str]) -> Iterator[None]:
+    """Shows what a broker said last if the measurement fails."""
+    try:
+        yield
+    except Exception:
+        progress(f"the end of what {name} printed:\n{output()[-_SHOWN_CHARACTERS:]}")
+        raise
+
+
+@contextmanager
+def _client(bootstrap_servers: str) -> Iterator[BlockingClient]:
+    with BlockingClient({"bootstrap.servers": bootstrap_servers, **_client_settings}) as client:
+        yield client
+
+
+def _init_producer_id(_: int) -> InitProducerIdRequest:
+    return InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+
+
+def _check(number: int, what: str) -> None:
+    if number != ErrorCode.NONE:
+        raise broker_error(ErrorCode(number), what)

@@ -1,0 +1,279 @@
+"""The load generator's process: a job a line on stdin, what was measured a line on stdout."""
+
+import json
+import os
+import platform
+import select
+import socket
+import sys
+import time
+from contextlib import ExitStack
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+
+from benchmarks._load import frames, plans
+from benchmarks._load.jobs import (
+    ConcurrentProduce,
+    FetchAll,
+    Job,
+    LibrdkafkaProduce,
+    LoadFailed,
+    Measured,
+    PipelinedProduce,
+    Target,
+    read_job,
+)
+from benchmarks._load.libc import SCRATCH_WORDS
+from benchmarks._processes import cpu_seconds
+from pyspark_klog.errors import KlogError
+from pyspark_klog.protocol.headers import decode_response
+from pyspark_klog.protocol.keys import ApiKey
+
+_RING_BYTES = 512 * 1024
+_INBOX_BYTES = 256 * 1024
+_FETCH_SLACK_BYTES = 2 * 1024 * 1024
+_CONNECT_TIMEOUT_S = 10.0
+_SHOWN_BYTES = 400
+# struct epoll_event is packed on x86-64 alone: events 4, then the socket's number.
+_IS_PACKED = platform.machine() in ("x86_64", "AMD64")
+_EVENT_BYTES, _EVENT_FD_AT = (12, 4) if _IS_PACKED else (16, 8)
+
+Array = Any
+
+
+class _Clock:
+    """Time and CPU of a stretch of code: of this process, and of the broker's."""
+
+    def __init__(self, broker_pid: int) -> None:
+        self._pid = broker_pid
+        self._broker_s = cpu_seconds(broker_pid)
+        self._own_s = time.process_time()
+        self._start_s = time.perf_counter()
+
+    def stop(self, requests: int, records: int, log_bytes: int) -> Measured:
+        seconds = time.perf_counter() - self._start_s
+        own_s = time.process_time() - self._own_s
+        broker_s = cpu_seconds(self._pid) - self._broker_s
+        return Measured(seconds, own_s, broker_s, requests, records, log_bytes)
+
+
+def pipelined_produce(job: PipelinedProduce) -> Measured:
+    """See PipelinedProduce."""
+    from benchmarks._load.produce_kernels import produce_pipelined
+
+    made = frames.produce_frames(job, _RING_BYTES)
+    shape = frames.reply_shape(job)
+    inbox = np.zeros(_INBOX_BYTES, np.uint8)
+    state = np.zeros(plans.STATE_WORDS, np.int64)
+    plan = _plan(
+        {
+            plans.PLAN_REQUESTS: job.requests,
+            plans.PLAN_RECORDS: job.messages.per_request,
+            plans.PLAN_ACKS: job.acks,
+            plans.PLAN_FRAME_BYTES: made.frame_bytes,
+            plans.PLAN_FRAMES: made.ring_count,
+            plans.PLAN_BATCH_START_AT: made.batch_start_at,
+            plans.PLAN_BATCH_END_AT: made.batch_end_at,
+            plans.PLAN_REPLY_BYTES: shape.size_bytes,
+            plans.PLAN_REPLY_OFFSET_AT: shape.offset_at,
+            plans.PLAN_SEQUENCED: int(job.producer_id >= 0),
+            plans.PLAN_FIRST_OFFSET: job.first_offset,
+        },
+        job.timeout_s,
+    )
+    buffer = np.frombuffer(made.frames, np.uint8)
+    with _connect(job.target) as sock:
+        clock = _Clock(job.target.broker_pid)
+        status = produce_pipelined(sock.fileno(), buffer, plan, inbox, state, _scratch())
+        batch_bytes = made.batch_end_at - made.batch_start_at
+        records = job.requests * job.messages.per_request
+        measured = clock.stop(job.requests, records, job.requests * batch_bytes)
+    _check(status, state, inbox, ApiKey.PRODUCE, job.version)
+    return measured
+
+
+def concurrent_produce(job: ConcurrentProduce) -> Measured:
+    """See ConcurrentProduce."""
+    from benchmarks._load.produce_kernels import produce_one_outstanding
+
+    batch = frames.one_batch(job.messages)
+    frame = np.frombuffer(
+        frames.produce_frame(job.target, job.version, job.acks, 0, batch), np.uint8
+    )
+    shape = frames.reply_shape(job)
+    inbox = np.zeros(job.connections * shape.size_bytes, np.uint8)
+    state = np.zeros(plans.STATE_WORDS, np.int64)
+    latencies_ns = np.zeros(job.requests, np.int64)
+    plan = _plan(
+        {
+            plans.PLAN_REQUESTS: job.requests,
+            plans.PLAN_RECORDS: job.messages.per_request,
+            plans.PLAN_ACKS: job.acks,
+            plans.PLAN_FRAME_BYTES: len(frame),
+            plans.PLAN_REPLY_BYTES: shape.size_bytes,
+            plans.PLAN_REPLY_OFFSET_AT: shape.offset_at,
+            plans.PLAN_FIRST_OFFSET: job.first_offset,
+            plans.PLAN_CONNECTIONS: job.connections,
+            plans.PLAN_EVENT_BYTES: _EVENT_BYTES,
+            plans.PLAN_EVENT_FD_AT: _EVENT_FD_AT,
+        },
+        job.timeout_s,
+    )
+    with ExitStack() as stack:
+        epoll = stack.enter_context(select.epoll())
+        sockets = [stack.enter_context(_connect(job.target)) for _ in range(job.connections)]
+        numbers = np.array([sock.fileno() for sock in sockets], np.int64)
+        index_of = np.zeros(int(numbers.max()) + 1, np.int64)
+        index_of[numbers] = np.arange(job.connections)
+        for sock in sockets:
+            epoll.register(sock, select.EPOLLIN)
+        clock = _Clock(job.target.broker_pid)
+        status = produce_one_outstanding(
+            epoll.fileno(),
+            numbers,
+            index_of,
+            frame,
+            plan,
+            inbox,
+            np.zeros(job.connections * _EVENT_BYTES, np.uint8),
+            np.zeros(2 * job.connections, np.int64),
+            state,
+            np.zeros(job.connections, np.int64),
+            latencies_ns,
+            _scratch(),
+        )
+        records = job.requests * job.messages.per_request
+        measured = clock.stop(job.requests, records, job.requests * len(batch))
+    _check(status, state, inbox, ApiKey.PRODUCE, job.version)
+    p50_us, p99_us = np.percentile(latencies_ns, [50, 99]) / 1000
+    return replace(measured, p50_us=float(p50_us), p99_us=float(p99_us))
+
+
+def fetch_all(job: FetchAll) -> Measured:
+    """See FetchAll."""
+    from benchmarks._load.fetch_kernels import fetch_to_end
+
+    frame, offset_at = frames.fetch_frame(job)
+    inbox = np.zeros(job.chunk_bytes + _FETCH_SLACK_BYTES, np.uint8)
+    state = np.zeros(plans.STATE_WORDS, np.int64)
+    plan = _plan(
+        {
+            plans.PLAN_FRAME_BYTES: len(frame),
+            plans.PLAN_OFFSET_AT: offset_at,
+            plans.PLAN_FIRST_OFFSET: job.first_offset,
+            plans.PLAN_END_OFFSET: job.end_offset,
+            plans.PLAN_CHECK_CRC: int(job.check_crc),
+        },
+        job.timeout_s,
+    )
+    with _connect(job.target) as sock:
+        clock = _Clock(job.target.broker_pid)
+        status = fetch_to_end(
+            sock.fileno(), np.frombuffer(frame, np.uint8), plan, inbox, state, _scratch()
+        )
+        measured = clock.stop(
+            int(state[plans.STATE_REPLIES]),
+            int(state[plans.STATE_RECORDS]),
+            int(state[plans.STATE_LOG_BYTES]),
+        )
+    _check(status, state, inbox, ApiKey.FETCH, job.version)
+    return measured
+
+
+def librdkafka_produce(job: LibrdkafkaProduce) -> Measured:
+    """See LibrdkafkaProduce. The CPU is that of all of librdkafka's threads."""
+    from benchmarks._load.librdkafka import ProduceFailed, Producer
+    from benchmarks._load.rdkafka_kernels import produce_messages
+
+    payload = np.arange(job.value_bytes, dtype=np.uint8)
+    address = f"{job.target.host}:{job.target.port}"
+    producer = Producer({"bootstrap.servers": address, **job.settings}, job.target.topic)
+    timeout_ms = int(job.timeout_s * 1000)
+    try:
+        # Connected, with metadata and a producer id: what is measured is the producing.
+        _hand_over(producer, produce_messages, job.target.partition, payload, 1)
+        producer.flush(timeout_ms)
+        clock = _Clock(job.target.broker_pid)
+        _hand_over(producer, produce_messages, job.target.partition, payload, job.count - 1)
+        producer.flush(timeout_ms)
+        return clock.stop(job.count - 1, job.count - 1, (job.count - 1) * job.value_bytes)
+    except ProduceFailed as error:
+        raise LoadFailed(f"librdkafka: {error}") from error
+    finally:
+        producer.close()
+
+
+def _hand_over(producer: Any, kernel: Any, partition: int, payload: Array, count: int) -> None:
+    taken = kernel(producer.topic, partition, payload, count)
+    if taken != count:
+        raise LoadFailed(f"librdkafka refused message {taken}: {producer.last_error()}")
+
+
+def _plan(values: dict[int, int], timeout_s: float) -> Array:
+    plan = np.zeros(plans.PLAN_WORDS, np.int64)
+    for place, value in values.items():
+        plan[place] = value
+    plan[plans.PLAN_DEADLINE_NS] = time.monotonic_ns() + int(timeout_s * 1e9)
+    return plan
+
+
+def _scratch() -> Array:
+    return np.zeros(SCRATCH_WORDS, np.int64)
+
+
+def _connect(target: Target) -> socket.socket:
+    sock = socket.create_connection((target.host, target.port), _CONNECT_TIMEOUT_S)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.settimeout(None)
+    return sock
+
+
+def _check(status: int, state: Array, inbox: Array, api_key: ApiKey, version: int) -> None:
+    if status == plans.STATUS_OK:
+        return
+    text = plans.STATUS_TEXTS[status]
+    counts = f"{state[plans.STATE_SENT]} requests sent, {state[plans.STATE_REPLIES]} answered"
+    if status == plans.STATUS_UNEXPECTED_REPLY:
+        reply = _show_reply(inbox[state[plans.STATE_REPLY_AT] :].tobytes(), api_key, version)
+        text = f"{text}: {reply}; expected offset {state[plans.STATE_NEXT_OFFSET]}"
+    raise LoadFailed(f"{text} ({counts})")
+
+
+def _show_reply(received: bytes, api_key: ApiKey, version: int) -> str:
+    size = int.from_bytes(received[:4], "big", signed=True)
+    try:
+        return repr(decode_response(received[4 : 4 + size], api_key, version))
+    except KlogError as error:
+        return f"{received[:_SHOWN_BYTES].hex()} ({error})"
+
+
+def run(job: Job) -> Measured:
+    """Does a job; LoadFailed says why it could not be done."""
+    match job:
+        case PipelinedProduce():
+            return pipelined_produce(job)
+        case ConcurrentProduce():
+            return concurrent_produce(job)
+        case FetchAll():
+            return fetch_all(job)
+        case LibrdkafkaProduce():
+            return librdkafka_produce(job)
+
+
+def main() -> int:
+    """Jobs until stdin ends."""
+    out = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    for line in sys.stdin:
+        try:
+            answer: dict[str, Any] = {"measured": asdict(run(read_job(line)))}
+        except (LoadFailed, OSError) as error:
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        out.write(json.dumps(answer) + "\n")
+        out.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

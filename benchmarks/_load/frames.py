@@ -1,0 +1,122 @@
+"""Requests encoded beforehand, and where in them and in their replies the changing fields lie."""
+
+import random
+import time
+from typing import NamedTuple
+from uuid import UUID
+
+from benchmarks._load.jobs import ConcurrentProduce, FetchAll, Messages, PipelinedProduce, Target
+from pyspark_klog.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
+from pyspark_klog.protocol.apis.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from pyspark_klog.protocol.headers import RequestHeader, encode_request, encode_response
+from pyspark_klog.protocol.keys import ApiKey
+from pyspark_klog.records.builder import BatchBuilder
+
+CLIENT_ID = "klog-bench"
+FIRST_TOPIC_ID_VERSION_PRODUCE = 13
+FIRST_TOPIC_ID_VERSION_FETCH = 13
+MAX_WAIT_MS = 500
+_PRODUCE_TIMEOUT_MS = 30_000
+_NO_UUID = UUID(int=0)
+# Found again in an encoded frame, because nothing else in it looks like this.
+_MARK = 0x5A17_C0DE_0B5E_55ED
+_MARK_BYTES = _MARK.to_bytes(8, "big")
+
+
+class ProduceFrames(NamedTuple):
+    """``ring_count`` frames of one size, then the last one; correlation ids are their places."""
+
+    frames: bytearray
+    ring_count: int
+    frame_bytes: int
+    batch_start_at: int
+    batch_end_at: int
+
+
+class ReplyShape(NamedTuple):
+    """The reply to a Produce request of one partition, without an error."""
+
+    size_bytes: int
+    offset_at: int
+
+
+def one_batch(messages: Messages, *, producer_id: int = -1, producer_epoch: int = -1) -> bytes:
+    """A batch with its records' values (and keys) from a fixed seed."""
+    noise = random.Random(messages.per_request)
+    now_ms = time.time_ns() // 1_000_000
+    builder = BatchBuilder(
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=-1 if producer_id < 0 else 0,
+    )
+    for _ in range(messages.per_request):
+        key = noise.randbytes(messages.key_bytes) if messages.key_bytes else None
+        builder.append(key, noise.randbytes(messages.value_bytes), now_ms)
+    return builder.build()
+
+
+def produce_frame(
+    target: Target, version: int, acks: int, correlation_id: int, batch: bytes
+) -> bytes:
+    """A Produce request with one batch."""
+    by_id = version >= FIRST_TOPIC_ID_VERSION_PRODUCE
+    topic = TopicProduceData(
+        name="" if by_id else target.topic,
+        topic_id=target.uuid if by_id else _NO_UUID,
+        partition_data=[PartitionProduceData(index=target.partition, records=batch)],
+    )
+    request = ProduceRequest(acks=acks, timeout_ms=_PRODUCE_TIMEOUT_MS, topic_data=[topic])
+    header = RequestHeader(ApiKey.PRODUCE, version, correlation_id, CLIENT_ID)
+    return encode_request(header, request)
+
+
+def produce_frames(job: PipelinedProduce, ring_bytes: int) -> ProduceFrames:
+    """Frames of about ``ring_bytes`` altogether, and the last one, which asks for a reply."""
+    batch = one_batch(job.messages, producer_id=job.producer_id, producer_epoch=job.producer_epoch)
+    first = produce_frame(job.target, job.version, job.acks, 0, batch)
+    count = max(1, ring_bytes // len(first))
+    frames = bytearray()
+    for place in range(count):
+        frames += produce_frame(job.target, job.version, job.acks, place, batch)
+    frames += produce_frame(job.target, job.version, job.acks or 1, count, batch)
+    start = first.index(batch)
+    return ProduceFrames(frames, count, len(first), start, start + len(batch))
+
+
+def reply_shape(job: PipelinedProduce | ConcurrentProduce) -> ReplyShape:
+    """What a broker answers when all is well."""
+    by_id = job.version >= FIRST_TOPIC_ID_VERSION_PRODUCE
+    partition = PartitionProduceResponse(
+        index=job.target.partition, base_offset=_MARK, log_start_offset=0
+    )
+    topic = TopicProduceResponse(
+        name="" if by_id else job.target.topic,
+        topic_id=job.target.uuid if by_id else _NO_UUID,
+        partition_responses=[partition],
+    )
+    frame = encode_response(0, ProduceResponse(responses=[topic]), job.version)
+    return ReplyShape(len(frame), frame.index(_MARK_BYTES))
+
+
+def fetch_frame(job: FetchAll) -> tuple[bytearray, int]:
+    """A Fetch request of one partition, and where the wanted offset lies in it."""
+    if job.version < FIRST_TOPIC_ID_VERSION_FETCH:
+        raise ValueError(f"the generator speaks Fetch from 13 on, not {job.version}")
+    partition = FetchPartition(
+        partition=job.target.partition, fetch_offset=_MARK, partition_max_bytes=job.chunk_bytes
+    )
+    request = FetchRequest(
+        max_wait_ms=MAX_WAIT_MS,
+        min_bytes=1,
+        max_bytes=job.chunk_bytes,
+        topics=[FetchTopic(topic_id=job.target.uuid, partitions=[partition])],
+    )
+    frame = encode_request(RequestHeader(ApiKey.FETCH, job.version, 0, CLIENT_ID), request)
+    return bytearray(frame), frame.index(_MARK_BYTES)

@@ -1,0 +1,90 @@
+"""The load generator and the Spark driver as the benchmarks see them: children that do jobs."""
+
+import hashlib
+import shutil
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self
+
+from benchmarks._load import spark_jobs
+from benchmarks._load.jobs import Job, LoadFailed, Measured, write_job
+from benchmarks._load.pipe import Child
+from benchmarks._load.spark_jobs import SparkJob, SparkMeasured
+
+_FOLDER = Path(__file__).parent
+# A job's own deadline comes first; the first job of all may compile for a while.
+_GRACE_S = 90.0
+_SPARK_TIMEOUT_S = 300.0
+
+
+class Generator:
+    """A process that generates load, as a context manager; one job at a time."""
+
+    def __init__(self) -> None:
+        environment = {"NUMBA_CACHE_DIR": str(_cache_directory())}
+        self._child = Child("benchmarks._load.child", environment=environment)
+
+    def __enter__(self) -> Self:
+        self._child.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._child.__exit__(kind, error, trace)
+
+    def run(self, job: Job) -> Measured:
+        """Does a job and returns what was measured; LoadFailed if it did not come to its end."""
+        try:
+            return Measured(**self._child.ask(write_job(job), job.timeout_s + _GRACE_S))
+        except LoadFailed as error:
+            raise LoadFailed(f"{type(job).__name__} on {job.target.topic}: {error}") from None
+
+
+class SparkDriver:
+    """A Spark driver, as a context manager; one job at a time."""
+
+    def __init__(self, source: Literal["klog", "kafka"], jars: list[Path]) -> None:
+        self._source = source
+        self._child = Child("benchmarks._load.spark_child", [source, *map(str, jars)])
+
+    def __enter__(self) -> Self:
+        self._child.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._child.__exit__(kind, error, trace)
+
+    def run(self, job: SparkJob) -> SparkMeasured:
+        """Does a job; LoadFailed if it failed, or met another number of records."""
+        what = f"format {self._source}, {job.kind} on {job.topic}"
+        try:
+            found = self._child.ask(spark_jobs.write_job(job), _SPARK_TIMEOUT_S)
+        except LoadFailed as error:
+            raise LoadFailed(f"{what}: {error}") from None
+        measured = SparkMeasured(**found)
+        if measured.records != job.records:
+            raise LoadFailed(f"{what}: {measured.records} records, expected {job.records}")
+        return measured
+
+
+def _cache_directory() -> Path:
+    """Where compiled generators are kept, by their sources: numba looks at one file alone, and
+    they are made of several."""
+    digest = hashlib.sha256()
+    for source in sorted(_FOLDER.glob("*.py")):
+        digest.update(source.read_bytes())
+    kept = _FOLDER / "__pycache__"
+    name = f"kernels-{digest.hexdigest()[:16]}"
+    for outdated in kept.glob("kernels-*"):
+        if outdated.name != name:
+            shutil.rmtree(outdated, ignore_errors=True)
+    return kept / name

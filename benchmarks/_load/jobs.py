@@ -1,0 +1,140 @@
+"""What a load generator is asked to do, and what it measured: plain data, JSON on the pipe."""
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+from uuid import UUID
+
+
+@dataclass(frozen=True)
+class Target:
+    """A partition to send to or read from, and the process that serves it."""
+
+    host: str
+    port: int
+    broker_pid: int
+    topic: str
+    topic_id: str
+    partition: int = 0
+
+    @property
+    def uuid(self) -> UUID:
+        return UUID(self.topic_id)
+
+
+@dataclass(frozen=True)
+class Messages:
+    """What is produced: keys and values of fixed sizes (0: null keys), the same in every batch."""
+
+    per_request: int
+    value_bytes: int = 200
+    key_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class PipelinedProduce:
+    """Requests on one connection, as fast as the broker takes them.
+
+    With a ``producer_id`` they are those of an idempotent producer, sequences from 0 on. With
+    acks=0 the last request asks for acks=1: its reply ends the measurement.
+    """
+
+    target: Target
+    version: int
+    acks: int
+    requests: int
+    messages: Messages
+    first_offset: int = 0
+    producer_id: int = -1
+    producer_epoch: int = -1
+    timeout_s: float = 120.0
+
+
+@dataclass(frozen=True)
+class ConcurrentProduce:
+    """One request outstanding on each of many connections."""
+
+    target: Target
+    version: int
+    acks: int
+    requests: int
+    connections: int
+    messages: Messages
+    first_offset: int = 0
+    timeout_s: float = 120.0
+
+
+@dataclass(frozen=True)
+class FetchAll:
+    """Read a partition from ``first_offset`` to ``end_offset``, in chunks, one outstanding."""
+
+    target: Target
+    version: int
+    chunk_bytes: int
+    end_offset: int
+    first_offset: int = 0
+    check_crc: bool = False
+    timeout_s: float = 120.0
+
+
+@dataclass(frozen=True)
+class LibrdkafkaProduce:
+    """Messages through librdkafka, handed over from a compiled loop."""
+
+    target: Target
+    count: int
+    value_bytes: int
+    settings: dict[str, str]
+    timeout_s: float = 120.0
+
+
+Job = PipelinedProduce | ConcurrentProduce | FetchAll | LibrdkafkaProduce
+
+_KINDS: dict[str, type[Any]] = {
+    kind.__name__: kind
+    for kind in (PipelinedProduce, ConcurrentProduce, FetchAll, LibrdkafkaProduce)
+}
+
+
+def write_job(job: Job) -> str:
+    """A line, without its end."""
+    return json.dumps({"kind": type(job).__name__, **asdict(job)})
+
+
+def read_job(line: str) -> Job:
+    """What write_job wrote."""
+    fields = json.loads(line)
+    kind = _KINDS[fields.pop("kind")]
+    fields["target"] = Target(**fields["target"])
+    if "messages" in fields:
+        fields["messages"] = Messages(**fields["messages"])
+    job: Job = kind(**fields)
+    return job
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One run. ``log_bytes`` are those of whole batches; CPU times are user and system."""
+
+    seconds: float
+    generator_cpu_s: float
+    broker_cpu_s: float
+    requests: int
+    records: int
+    log_bytes: int
+    p50_us: float | None = None
+    p99_us: float | None = None
+
+    @property
+    def generator_cores(self) -> float:
+        """The share of its core that the generator used: near 1, it was the limit."""
+        return self.generator_cpu_s / self.seconds
+
+    @property
+    def broker_cores(self) -> float:
+        """How many cores the broker used."""
+        return self.broker_cpu_s / self.seconds
+
+
+class LoadFailed(Exception):
+    """The load did not run to its end; the text says what came instead."""

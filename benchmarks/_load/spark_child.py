@@ -1,0 +1,154 @@
+"""A Spark driver of its own, local[2]: an action a line on stdin, its time a line on stdout.
+
+The first argument is the format, ``klog`` or ``kafka``; the others are jars.
+"""
+
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from benchmarks._load.spark_jobs import SparkJob, SparkMeasured, read_job
+
+_VALUE_BYTES = 200
+_SHOWN_CHARACTERS = 1_500
+_CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+def make_session(folder: str, jars: list[str]) -> SparkSession:
+    """A session with as little around it as can be; both engines get the same."""
+    builder = (
+        SparkSession.builder.master("local[2]")
+        .appName("klog bench")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.memory", "2g")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.warehouse.dir", f"{folder}/warehouse")
+        .config("spark.local.dir", f"{folder}/local")
+    )
+    if jars:
+        builder = builder.config("spark.jars", ",".join(jars))
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+class Driver:
+    """Runs jobs in one session, through one data source."""
+
+    def __init__(self, session: SparkSession, source: str, folder: str) -> None:
+        self._session = session
+        self._source = source
+        self._folder = folder
+        self._triggers_s: float | None = None
+        self._run: dict[str, Callable[[SparkJob], int]] = {
+            "check": self._check,
+            "batch": self._batch,
+            "stream": self._stream,
+            "keyed": self._keyed,
+            "unkeyed": self._unkeyed,
+        }
+
+    def run(self, job: SparkJob) -> SparkMeasured:
+        """Does a job; the time is that of the action alone."""
+        self._triggers_s = None
+        start = time.perf_counter()
+        records = self._run[job.kind](job)
+        return SparkMeasured(time.perf_counter() - start, records, self._triggers_s)
+
+    def _load(self, job: SparkJob) -> DataFrame:
+        return (
+            self._session.read.format(self._source)
+            .option("kafka.bootstrap.servers", job.bootstrap_servers)
+            .option("subscribe", job.topic)
+            .load()
+        )
+
+    def _check(self, job: SparkJob) -> int:
+        columns = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+        counts = [f.count(column).alias(column) for column in columns]
+        found = self._load(job).agg(*counts, f.sum(f.length("value")).alias("bytes")).collect()[0]
+        assert len({found[column] for column in columns}) == 1, found
+        assert found["bytes"] == found["value"] * _VALUE_BYTES, found
+        return int(found["value"])
+
+    def _batch(self, job: SparkJob) -> int:
+        self._load(job).write.format("noop").mode("overwrite").save()
+        return job.records
+
+    def _stream(self, job: SparkJob) -> int:
+        with tempfile.TemporaryDirectory(dir=self._folder) as checkpoint:
+            query = (
+                self._session.readStream.format(self._source)
+                .option("kafka.bootstrap.servers", job.bootstrap_servers)
+                .option("subscribe", job.topic)
+                .option("startingOffsets", "earliest")
+                .load()
+                .writeStream.format("noop")
+                .option("checkpointLocation", checkpoint)
+                .trigger(availableNow=True)
+                .start()
+            )
+            query.awaitTermination()
+        progress = query.recentProgress
+        self._triggers_s = sum(each.durationMs["triggerExecution"] for each in progress) / 1000
+        return sum(each.numInputRows for each in progress)
+
+    def _keyed(self, job: SparkJob) -> int:
+        return self._write(job, f.concat(f.lit("key-"), (f.col("id") % 1_000_000).cast("string")))
+
+    def _unkeyed(self, job: SparkJob) -> int:
+        return self._write(job, f.lit(None).cast("string"))
+
+    def _write(self, job: SparkJob, key: Column) -> int:
+        value = f.rpad(f.col("id").cast("string"), _VALUE_BYTES, "x")
+        rows = self._session.range(job.records).select(key.alias("key"), value.alias("value"))
+        (
+            rows.write.format(self._source)
+            .option("kafka.bootstrap.servers", job.bootstrap_servers)
+            .option("topic", job.topic)
+            .mode("append")
+            .save()
+        )
+        return job.records
+
+
+def main(source: str, jars: list[str]) -> int:
+    """Jobs until stdin ends."""
+    out = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    # Spark looks for data sources, and its workers for modules, in folders.
+    paths = [str(_CHECKOUT), str(_CHECKOUT / "broker"), os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
+    with tempfile.TemporaryDirectory(prefix="klog-bench-spark-") as folder:
+        session = make_session(folder, jars)
+        try:
+            driver = Driver(session, source, folder)
+            for line in sys.stdin:
+                try:
+                    answer: dict[str, object] = {"measured": asdict(driver.run(read_job(line)))}
+                except (PySparkException, Py4JError, AssertionError) as error:
+                    # The rest is Java's stack.
+                    text = str(error)[:_SHOWN_CHARACTERS]
+                    answer = {"error": f"{type(error).__name__}: {text}"}
+                out.write(json.dumps(answer) + "\n")
+                out.flush()
+        finally:
+            session.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2:]))

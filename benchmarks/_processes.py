@@ -1,0 +1,27 @@
+"""What /proc says about a process: CPU time and resident memory."""
+
+import os
+from pathlib import Path
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+# Places in /proc/<pid>/stat behind the command, which is in parentheses and may hold anything.
+_USER_TICKS = 11
+_SYSTEM_TICKS = 12
+_PROC = Path("/proc")
+
+
+def _cpu_ticks_of(stat: str) -> int:
+    """User and system time in the text of /proc/<pid>/stat, in clock ticks."""
+    fields = stat[stat.rindex(")") + 2 :].split()
+    return int(fields[_USER_TICKS]) + int(fields[_SYSTEM_TICKS])
+
+
+def cpu_seconds(pid: int, proc: Path = _PROC) -> float:
+    """User and system time of a process so far, all threads."""
+    return _cpu_ticks_of((proc / str(pid) / "stat").read_text()) / _TICKS_PER_S
+
+
+def resident_bytes(pid: int, proc: Path = _PROC) -> int:
+    """Resident memory of a process."""
+    return int((proc / str(pid) / "statm").read_text().split()[1]) * _PAGE_BYTES

@@ -1,0 +1,42 @@
+"""From what was measured to the figures and notes of rows."""
+
+from collections.abc import Sequence
+
+from benchmarks._load.jobs import Measured
+from benchmarks._turns import median, progress
+from benchmarks.rows import Row
+
+
+def median_of(runs: Sequence[Measured], what: str) -> float:
+    """Median of ``what`` ("records", "requests", "log_bytes") a second."""
+    return median([getattr(run, what) / run.seconds for run in runs])
+
+
+def per_cpu_second(runs: Sequence[Measured], what: str) -> float:
+    """``what`` by second of the broker's CPU, over all runs: its clock has steps of 10 ms."""
+    cpu_s = sum(run.broker_cpu_s for run in runs)
+    return sum(getattr(run, what) for run in runs) / cpu_s if cpu_s else 0.0
+
+
+def load_note(klog: Sequence[Measured], peer: Sequence[Measured]) -> str:
+    """The generator's own share of its core, and the broker's, klog's and then the peer's."""
+    shares = [
+        " / ".join(f"{median([getattr(run, which) for run in runs]):.2f}" for runs in (klog, peer))
+        for which in ("generator_cores", "broker_cores")
+    ]
+    note = f"cores klog / peer: generator {shares[0]}, broker {shares[1]}"
+    if all(run.p99_us is not None for run in (*klog, *peer)):
+        latencies = " / ".join(
+            f"{median([run.p50_us or 0 for run in runs]) / 1000:.2f} and "
+            f"{median([run.p99_us or 0 for run in runs]) / 1000:.2f}"
+            for runs in (klog, peer)
+        )
+        note += f"; p50 and p99 in ms {latencies}"
+    return note
+
+
+def found(row: Row) -> Row:
+    """The row, also told to who waits: the table comes when all are there."""
+    peer = "" if row.peer is None else f", peer {row.peer:,.2f}"
+    progress(f"  {row.work}: klog {row.klog:,.2f}{peer} {row.unit}")
+    return row

@@ -1,0 +1,198 @@
+"""Start to first request, the embedded broker, memory when idle, first compile of all kernels."""
+
+import argparse
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import klog_broker
+import pyspark_klog
+from benchmarks import _brokers
+from benchmarks._brokers import Side
+from benchmarks._load.generator import Generator
+from benchmarks._load.jobs import Messages, PipelinedProduce
+from benchmarks._processes import resident_bytes
+from benchmarks._report import found
+from benchmarks._turns import in_turns, median, progress
+from benchmarks.rows import Row
+from pyspark_klog.protocol.apis.api_versions import ApiVersionsRequest
+from pyspark_klog.protocol.headers import RequestHeader, encode_request
+from pyspark_klog.protocol.keys import ApiKey
+from pyspark_klog.testing import Broker
+from tests.support.peers import free_ports
+
+_START_DEADLINE_S = 60.0
+_END_DEADLINE_S = 30.0
+_COMPILE_DEADLINE_S = 300.0
+_ASK_AGAIN_S = 0.002
+_IDLE_S = 3.0
+_MEGABYTE = 1e6
+_LOAD_REQUESTS = 20_000
+# The oldest version: every broker answers it.
+_FIRST_REQUEST = encode_request(
+    RequestHeader(ApiKey.API_VERSIONS, 0, 1, "klog-bench"), ApiVersionsRequest()
+)
+
+
+def run(_: argparse.Namespace) -> list[Row]:
+    return [found(row) for row in _rows()]
+
+
+def _rows() -> Iterator[Row]:
+    yield _start()
+    yield _embedded()
+    yield from _idle()
+    yield _first_compile()
+
+
+def _start() -> Row:
+    progress("start to first request")
+    # A node of Kafka is formatted once; what is started again and again is its own command line.
+    with _brokers.kafka_broker() as kafka:
+        command = Path(f"/proc/{kafka.pid}/cmdline").read_bytes().decode().split("\0")[:-1]
+        folder = Path(f"/proc/{kafka.pid}/cwd").resolve()
+        os.kill(kafka.pid, signal.SIGTERM)
+        _wait_until_closed(kafka.port)
+        klog, peer = in_turns(_start_klog, lambda: _time_to_answer(command, kafka.port, folder))
+    return Row(
+        "start to first request",
+        "s",
+        median(klog),
+        median(peer),
+        0.7,
+        lower_is_better=True,
+        bar_is_absolute=True,
+        note="to the first answer; empty log, warm caches",
+    )
+
+
+def _start_klog() -> float:
+    (port,) = free_ports(1)
+    with tempfile.TemporaryDirectory(prefix="klog-bench-") as folder:
+        command = [sys.executable, "-P", "-m", "klog_broker", "--port", str(port)]
+        return _time_to_answer([*command, "--data", f"{folder}/data"], port, Path(folder))
+
+
+def _time_to_answer(command: Sequence[str], port: int, folder: Path) -> float:
+    """Seconds from starting a broker until it has answered a request; it is ended again."""
+    start = time.perf_counter()
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd=folder,
+    )
+    try:
+        while not _answers(port):
+            if process.poll() is not None:
+                raise RuntimeError(f"{command[0]} ended with {process.returncode} at its start")
+            if time.perf_counter() - start > _START_DEADLINE_S:
+                raise RuntimeError(f"{command[0]} did not serve in {_START_DEADLINE_S:g} s")
+            time.sleep(_ASK_AGAIN_S)
+        return time.perf_counter() - start
+    finally:
+        process.terminate()
+        try:
+            process.wait(_END_DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _answers(port: int) -> bool:
+    # Its port may open before it serves: only an answer counts.
+    with (
+        contextlib.suppress(OSError),
+        socket.create_connection(("127.0.0.1", port), timeout=5) as connection,
+    ):
+        connection.sendall(_FIRST_REQUEST)
+        return len(connection.recv(4)) > 0
+    return False
+
+
+def _wait_until_closed(port: int) -> None:
+    end = time.monotonic() + _END_DEADLINE_S
+    while time.monotonic() < end:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except ConnectionRefusedError:
+            return
+        time.sleep(0.1)
+    raise RuntimeError(f"the broker on port {port} did not end in {_END_DEADLINE_S:g} s")
+
+
+def _embedded() -> Row:
+    progress("embedded broker")
+
+    def ready() -> float:
+        start = time.perf_counter()
+        with Broker():
+            return time.perf_counter() - start
+
+    (seconds,) = in_turns(ready)
+    return Row("testing.Broker() ready", "s", median(seconds), bar=0.7, lower_is_better=True)
+
+
+def _idle() -> Iterator[Row]:
+    progress("memory when idle")
+    with _brokers.both() as pair, Generator() as generator:
+        time.sleep(_IDLE_S)
+        yield _memory("resident when idle, after the start", pair.klog, pair.kafka)
+        version = pair.common_version(ApiKey.PRODUCE)
+        for side in (pair.klog, pair.kafka):
+            with side.topic("start") as topic:
+                target = side.target(topic)
+                generator.run(PipelinedProduce(target, version, 1, _LOAD_REQUESTS, Messages(1)))
+        time.sleep(_IDLE_S)
+        yield _memory("resident when idle, after pipelined produce", pair.klog, pair.kafka)
+
+
+def _memory(work: str, klog: Side, kafka: Side) -> Row:
+    own, peer = (resident_bytes(side.pid) / _MEGABYTE for side in (klog, kafka))
+    return Row(work, "MB", own, peer, 160.0, lower_is_better=True, bar_is_absolute=True)
+
+
+def _first_compile() -> Row:
+    progress("first compile of all kernels")
+    start = time.perf_counter()
+    with _fresh_copy() as environment:
+        for package in ("pyspark_klog", "klog_broker"):
+            subprocess.run(
+                [sys.executable, "-m", f"{package}.warm"],
+                check=True,
+                stdout=subprocess.DEVNULL,
+                env=environment,
+                cwd=environment["PYTHONPATH"],
+                timeout=_COMPILE_DEADLINE_S,
+            )
+        seconds = time.perf_counter() - start
+    return Row(
+        "first compile of all kernels",
+        "s",
+        seconds,
+        bar=20.0,
+        lower_is_better=True,
+        note="python -m pyspark_klog.warm, then klog_broker.warm, on a copy without caches",
+    )
+
+
+@contextmanager
+def _fresh_copy() -> Iterator[dict[str, str]]:
+    """The environment of a process that finds both packages as on a new machine."""
+    with tempfile.TemporaryDirectory(prefix="klog-bench-") as folder:
+        for package in (pyspark_klog, klog_broker):
+            source = Path(package.__path__[0])
+            shutil.copytree(
+                source, Path(folder, source.name), ignore=shutil.ignore_patterns("__pycache__")
+            )
+        yield {**os.environ, "PYTHONPATH": folder, "NUMBA_CACHE_DIR": f"{folder}/kernels"}
