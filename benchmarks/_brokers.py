@@ -2,6 +2,7 @@
 
 import itertools
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -183,12 +184,20 @@ def both() -> Iterator[Pair]:
 
 @contextmanager
 def _explaining(name: str, output: Callable[[], str]) -> Iterator[None]:
-    """Shows what a broker said last if the measurement fails."""
+    """Shows what a broker said last if the measurement fails. SIGTERM ends it cleanly meanwhile."""
+    before = signal.signal(signal.SIGTERM, _end)
     try:
         yield
     except Exception:
         progress(f"the end of what {name} printed:\n{output()[-_SHOWN_CHARACTERS:]}")
         raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _end(number: int, _: object) -> None:
+    """As an exception, so that what was started is ended: the brokers would go on otherwise."""
+    raise SystemExit(128 + number)
 
 
 @contextmanager
