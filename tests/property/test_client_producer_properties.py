@@ -8,7 +8,7 @@ order, as long as the broker keeps its state.
 from collections import deque
 from dataclasses import dataclass, field
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pyspark_klog.client.producer.core import Batch, Identity, ProducerCore, Verdict
@@ -48,6 +48,11 @@ class _Log:
     sizes=st.lists(st.tuples(st.integers(0, 1), st.integers(1, 4)), min_size=1, max_size=25),
     fates=st.lists(st.sampled_from(_FATES), max_size=60),
     replies_late=st.lists(st.booleans(), max_size=60),
+)
+@example(  # The head's answer is lost twice while newer batches fill the broker's window of five.
+    sizes=[(0, 1)] * 25,
+    fates=["answered"] * 9 + ["lost after"] + ["answered"] * 4 + ["lost after"],
+    replies_late=([False] * 5 + [True] * 4) * 2,
 )
 def test_every_record_once_and_in_order(
     sizes: list[tuple[int, int]], fates: list[str], replies_late: list[bool]

@@ -78,7 +78,7 @@ def test_a_batch_larger_than_a_request_still_goes() -> None:
     assert len(_take_all(core)) == 1
 
 
-def test_after_a_failure_all_come_back_before_any_goes_again_in_order() -> None:
+def test_after_a_failure_all_come_back_and_then_go_again_one_by_one() -> None:
     core = _core()
     batches = _add(core, 6)
     taken = _take_all(core)
@@ -89,9 +89,12 @@ def test_after_a_failure_all_come_back_before_any_goes_again_in_order() -> None:
         core.retry(batch, 50)
     assert core.ready(49) == []
     assert core.next_wakeup_ms(49) == 50
-    again = _take_all(core, 50)
-    assert again == batches[:5]
-    assert [b.sequence for b in again] == [0, 3, 6, 9, 12]
+    for number, batch in enumerate(batches[:5]):
+        # Newer batches beside it could push it out of the broker's window of five.
+        assert _take_all(core, 50) == [batch]
+        assert batch.sequence == 3 * number
+        core.written(batch, 0)
+    assert _take_all(core, 50) == batches[5:]
 
 
 def test_a_gap_at_the_head_asks_for_a_new_identity_and_begins_at_zero() -> None:

@@ -3,7 +3,9 @@
 Batches of a partition wait in a queue and leave in order, several at a time. A batch keeps its
 sequence through all its attempts, so that a broker can tell a repetition from new records and
 refuses a gap (KIP-98, KIP-360). After a failure nothing of that partition is sent until all its
-requests have come back; then the sending begins again at the head.
+requests have come back; then the sending begins again at the head, one batch at a time until
+those that failed are written: a broker remembers a producer's last five batches, so a repetition
+that shared its way with newer ones could be forgotten before its answer is known.
 """
 
 from collections import deque
@@ -41,6 +43,8 @@ class Batch:
     identity: Identity = NO_IDENTITY
     in_flight: bool = False
     attempts: int = 0
+    may_be_written: bool = False
+    """Whether an attempt under the same sequence failed: the broker may have it nevertheless."""
     base_offset: int = -1
 
 
@@ -130,6 +134,7 @@ class ProducerCore:
             queue.next_sequence = 0
             for batch in queue.batches:
                 batch.sequence = NO_SEQUENCE
+                batch.may_be_written = False
 
     def ready(self, now_ms: int) -> list[TopicPartition]:
         """Partitions from which a batch may be sent now."""
@@ -141,7 +146,7 @@ class ProducerCore:
         return (
             len(queue.batches) > queue.in_flight
             and queue.in_flight < self._max_in_flight
-            and not (queue.must_drain and queue.in_flight)
+            and not (queue.in_flight and (queue.must_drain or queue.batches[0].may_be_written))
             and queue.not_before_ms <= now_ms
         )
 
@@ -204,6 +209,7 @@ class ProducerCore:
     def retry(self, batch: Batch, not_before_ms: int) -> None:
         """The batch is to be sent again, no sooner than that."""
         queue = self._come_back(batch)
+        batch.may_be_written = True
         queue.must_drain = True
         queue.not_before_ms = max(queue.not_before_ms, not_before_ms)
 
