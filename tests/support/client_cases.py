@@ -11,6 +11,12 @@ from pyspark_klog.client.blocking import BlockingClient
 from pyspark_klog.client.consumer.fetcher import OffsetsLost, RangeFetcher
 from pyspark_klog.client.consumer.offsets import EARLIEST, LATEST, NOT_FOUND, list_offsets
 from pyspark_klog.client.errors import DeliveryFailed, TopicMissing
+from pyspark_klog.client.groups import (
+    CommittedOffset,
+    commit_offsets,
+    committed_offsets,
+    list_groups,
+)
 from pyspark_klog.client.producer.producer import Producer
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import TopicPartition
@@ -213,7 +219,24 @@ def retried_batches_are_written_once(servers: str) -> None:
     assert [r.key for r in found] == wanted
 
 
+def a_groups_offsets_are_kept(servers: str) -> None:
+    """Committed from outside, read back, listed."""
+    topic = new_topic(servers, 2)
+    group = f"group-of-{topic}"
+    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    with client_of(servers) as client:
+        assert committed_offsets(client, group) == {}
+        commit_offsets(client, group, {first: CommittedOffset(7, metadata="at seven")})
+        assert committed_offsets(client, group) == {first: CommittedOffset(7, -1, "at seven")}
+        commit_offsets(client, group, {first: CommittedOffset(8), second: CommittedOffset(0)})
+        assert committed_offsets(client, group, [second]) == {second: CommittedOffset(0)}
+        assert committed_offsets(client, group, [first])[first].offset == 8
+        listed = {g.group_id: g for g in list_groups(client)}
+        assert (listed[group].state, listed[group].member_count) == ("Empty", 0)
+
+
 CASES: tuple[Callable[[str], None], ...] = (
+    a_groups_offsets_are_kept,
     offsets_are_found,
     small_fetches_read_everything,
     offsets_out_of_range_are_reported,

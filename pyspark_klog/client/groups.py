@@ -1,0 +1,184 @@
+"""Consumer groups seen from outside: their offsets read and written, groups listed and described.
+
+Nothing here joins a group. A commit from outside is taken as long as the group has no members.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple, TypeVar
+
+from pyspark_klog.client.addresses import Address
+from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.client.errors import broker_error, error_code
+from pyspark_klog.client.sockets import Link
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.protocol.apis.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from pyspark_klog.protocol.apis.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from pyspark_klog.protocol.apis.list_groups import ListGroupsRequest, ListGroupsResponse
+from pyspark_klog.protocol.apis.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from pyspark_klog.protocol.apis.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+    OffsetFetchResponse,
+)
+
+T = TypeVar("T")
+
+_ONE_GROUP_FIND = 3
+"""From version 4 on FindCoordinator asks for several keys."""
+_ONE_GROUP_FETCH = 7
+"""From version 8 on OffsetFetch asks for several groups."""
+_TOPICS_BY_NAME = 9
+"""From version 10 on OffsetCommit names topics by id."""
+
+
+class CommittedOffset(NamedTuple):
+    """A group's position in a partition: the next offset to read."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group as its coordinator describes it; the state is empty where brokers do not tell."""
+
+    group_id: str
+    state: str
+    protocol_type: str
+    coordinator_id: int
+    member_count: int
+
+
+def commit_offsets(
+    client: BlockingClient,
+    group_id: str,
+    offsets: Mapping[TopicPartition, CommittedOffset],
+    deadline_ms: int | None = None,
+) -> None:
+    """Let a group that has no members go on at these offsets.
+
+    :raises BrokerError: the first that the coordinator refused; UNKNOWN_MEMBER_ID means that the
+        group has members, which alone may commit
+    """
+    by_topic: dict[str, list[OffsetCommitRequestPartition]] = defaultdict(list)
+    for partition, at in sorted(offsets.items()):
+        by_topic[partition.topic].append(
+            OffsetCommitRequestPartition(
+                partition_index=partition.partition,
+                committed_offset=at.offset,
+                committed_leader_epoch=at.leader_epoch,
+                committed_metadata=at.metadata,
+            )
+        )
+
+    def build(_: int) -> OffsetCommitRequest:
+        topics = [OffsetCommitRequestTopic(name=t, partitions=p) for t, p in by_topic.items()]
+        return OffsetCommitRequest(group_id=group_id, topics=topics)
+
+    def attempt(link: Link) -> None:
+        reply = client.ask(link, OffsetCommitResponse, build, high=_TOPICS_BY_NAME)
+        for topic in reply.topics:
+            for row in topic.partitions:
+                _check(row.error_code, f"commit {topic.name}-{row.partition_index} to {group_id}")
+
+    _at_coordinator(client, group_id, attempt, deadline_ms, f"committing to group {group_id}")
+
+
+def committed_offsets(
+    client: BlockingClient,
+    group_id: str,
+    partitions: Iterable[TopicPartition] | None = None,
+    deadline_ms: int | None = None,
+) -> dict[TopicPartition, CommittedOffset]:
+    """A group's positions in these partitions (None: in all); those without one are left out."""
+    by_topic: dict[str, list[int]] = defaultdict(list)
+    for partition in sorted(partitions or ()):
+        by_topic[partition.topic].append(partition.partition)
+    rows = [OffsetFetchRequestTopic(name=t, partition_indexes=p) for t, p in by_topic.items()]
+
+    def build(_: int) -> OffsetFetchRequest:
+        return OffsetFetchRequest(group_id=group_id, topics=None if partitions is None else rows)
+
+    def attempt(link: Link) -> dict[TopicPartition, CommittedOffset]:
+        low = 2 if partitions is None else 1
+        reply = client.ask(link, OffsetFetchResponse, build, low=low, high=_ONE_GROUP_FETCH)
+        _check(reply.error_code, f"offsets of group {group_id}")
+        found = {}
+        for topic in reply.topics:
+            for row in topic.partitions:
+                _check(row.error_code, f"{topic.name}-{row.partition_index} of group {group_id}")
+                if row.committed_offset >= 0:
+                    found[TopicPartition(topic.name, row.partition_index)] = CommittedOffset(
+                        row.committed_offset, row.committed_leader_epoch, row.metadata or ""
+                    )
+        return found
+
+    what = f"asking for the offsets of group {group_id}"
+    return _at_coordinator(client, group_id, attempt, deadline_ms, what)
+
+
+def list_groups(client: BlockingClient, deadline_ms: int | None = None) -> list[Group]:
+    """Every group of the cluster, by name: each broker is asked for those that it coordinates."""
+    deadline = client.deadline() if deadline_ms is None else deadline_ms
+
+    def of_broker(broker_id: int) -> list[Group]:
+        link = client.link_to_broker(broker_id, deadline)
+        reply = client.ask(link, ListGroupsResponse, lambda _: ListGroupsRequest())
+        _check(reply.error_code, f"groups of broker {broker_id}")
+        ids = [row.group_id for row in reply.groups]
+        if not ids:
+            return []
+        described = client.ask(
+            link, DescribeGroupsResponse, lambda _: DescribeGroupsRequest(groups=ids)
+        )
+        return [
+            Group(g.group_id, g.group_state, g.protocol_type, broker_id, len(g.members))
+            for g in described.groups
+        ]
+
+    groups: list[Group] = []
+    for broker_id in sorted(client.refresh([], deadline).brokers):
+        what = f"listing the groups of broker {broker_id}"
+        groups += client.retrying(partial(of_broker, broker_id), deadline, what)
+    return sorted(groups, key=lambda group: group.group_id)
+
+
+def _at_coordinator(
+    client: BlockingClient,
+    group_id: str,
+    attempt: Callable[[Link], T],
+    deadline_ms: int | None,
+    what: str,
+) -> T:
+    """``attempt`` on the connection to the group's coordinator, wherever that moves."""
+    deadline = client.deadline() if deadline_ms is None else deadline_ms
+
+    def build(_: int) -> FindCoordinatorRequest:
+        return FindCoordinatorRequest(key=group_id)
+
+    def find_and_attempt() -> T:
+        link = client.link_to_any(deadline)
+        reply = client.ask(link, FindCoordinatorResponse, build, high=_ONE_GROUP_FIND)
+        _check(reply.error_code, f"coordinator of group {group_id}")
+        return attempt(client.link_to(Address(reply.host, reply.port), deadline))
+
+    return client.retrying(find_and_attempt, deadline, what)
+
+
+def _check(number: int, what: str) -> None:
+    code = error_code(number)
+    if code is not ErrorCode.NONE:
+        raise broker_error(code, what)
