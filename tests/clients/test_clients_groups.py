@@ -168,6 +168,70 @@ def test_two_members_share_the_partitions_and_one_takes_over_when_the_other_leav
     one.close()
 
 
+def test_static_members_come_back_to_their_partitions_without_a_rebalance(
+    broker: BrokerProcess, topic: str
+) -> None:
+    """One is restarted in another client's shoes; the other one never hears of it."""
+    rebalances: list[int] = []
+
+    def confluent(instance: str) -> ConfluentConsumer:
+        consumer = ConfluentConsumer(
+            {
+                "bootstrap.servers": broker.bootstrap_servers,
+                "group.id": "static",
+                "group.instance.id": instance,
+                "session.timeout.ms": 60_000,
+                "heartbeat.interval.ms": 200,
+                "partition.assignment.strategy": "roundrobin",
+                "auto.offset.reset": "earliest",
+            }
+        )
+        consumer.subscribe([topic], on_assign=lambda _, parts: rebalances.append(len(parts)))
+        return consumer
+
+    def assigned(consumer: ConfluentConsumer) -> set[int]:
+        consumer.poll(0.05)
+        return {each.partition for each in consumer.assignment()}
+
+    async def as_aiokafka(instance: str) -> set[int]:
+        consumer = AIOKafkaConsumer(
+            topic,
+            bootstrap_servers=broker.bootstrap_servers,
+            group_id="static",
+            group_instance_id=instance,
+            session_timeout_ms=60_000,
+        )
+        await consumer.start()
+        try:
+            while not consumer.assignment():
+                await asyncio.wait_for(consumer.getmany(timeout_ms=100), 30)
+            return {each.partition for each in consumer.assignment()}
+        finally:
+            await consumer.stop()
+
+    one, two = confluent("one"), confluent("two")
+    eventually(
+        lambda: (len(assigned(one)), len(assigned(two))) == (2, 2),
+        deadline_s=60,
+        what="two each",
+    )
+    mine, theirs = assigned(one), assigned(two)
+    two.close()
+    rebalances.clear()
+    again = confluent("two")
+    eventually(lambda: assigned(again) == theirs, deadline_s=60, what="it has its place again")
+    again.close()
+    assert asyncio.run(as_aiokafka("two")) == theirs
+    assert assigned(one) == mine
+    assert rebalances == [2], "only the one that was restarted was given partitions"
+    admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
+    described = admin.describe_groups(["static"])["static"]
+    admin.close()
+    assert described["group_state"] == "Stable"
+    assert {each["group_instance_id"] for each in described["members"]} == {"one", "two"}
+    one.close()
+
+
 def test_a_member_that_dies_is_replaced_after_its_session(
     broker: BrokerProcess, topic: str
 ) -> None:

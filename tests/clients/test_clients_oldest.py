@@ -48,8 +48,6 @@ class Release(NamedTuple):
     # zstd came with Fetch version 10: brokers refuse its batches to who fetches with an older one.
     reads: frozenset[str] = frozenset({"NONE", "GZIP", "SNAPPY", "LZ4"})
     has_headers: bool = True
-    # Of its consumers in groups.
-    options: tuple[tuple[str, str], ...] = ()
 
     @property
     def client(self) -> str:
@@ -72,15 +70,15 @@ def confluent(version: str) -> Release:
 
 
 # 0.10 to 0.12 take a broker that has Fetch 11 for one that has JoinGroup 5, whatever ApiVersions
-# says about that; klog serves JoinGroup to 4 as long as it has no static members.
-NO_STATIC_MEMBERS = (("api_version", "2.2.0"),)
-
+# says about that: the first and the last of them are here besides the oldest.
+#
 # The oldest with a wheel for each Python that also runs there.
 RELEASES = {
     (3, 11): [
         KAFKA_PYTHON_1,
         confluent("2.0.2"),
         Release("aiokafka==0.8.0", needs=(*CODEC_PACKAGES, "kafka-python==2.0.2")),
+        Release("aiokafka==0.10.0"),
     ],
     (3, 12): [
         KAFKA_PYTHON_2,
@@ -90,7 +88,7 @@ RELEASES = {
     (3, 13): [
         KAFKA_PYTHON_2,
         confluent("2.6.0"),
-        Release("aiokafka==0.12.0", options=NO_STATIC_MEMBERS),
+        Release("aiokafka==0.12.0"),
     ],
     (3, 14): [KAFKA_PYTHON_2, confluent("2.12.1"), Release("aiokafka==0.13.0")],
 }
@@ -143,17 +141,14 @@ class OldClient:
         self._broker = broker
         self._command = [str(python), "-W", "ignore", str(CHILD), release.client]
 
-    def _arguments(self, command: str, arguments: dict[str, Any]) -> str:
-        in_group = command in ("resume", "member")
-        options = dict(self.release.options) if in_group else {}
-        servers = self._broker.bootstrap_servers
-        return json.dumps({"servers": servers, "options": options, **arguments}) + "\n"
+    def _arguments(self, arguments: dict[str, Any]) -> str:
+        return json.dumps({"servers": self._broker.bootstrap_servers, **arguments}) + "\n"
 
     def ask(self, command: str, **arguments: Any) -> Any:
         """Runs a command of old_client.py; returns its result."""
         ended = subprocess.run(
             [*self._command, command],
-            input=self._arguments(command, arguments),
+            input=self._arguments(arguments),
             capture_output=True,
             text=True,
             timeout=CHILD_TIMEOUT_S,
@@ -177,7 +172,7 @@ class OldClient:
                 text=True,
             )
         assert member.stdin is not None
-        member.stdin.write(self._arguments("member", {"topic": topic, "group": group}))
+        member.stdin.write(self._arguments({"topic": topic, "group": group}))
         member.stdin.flush()
         return member
 

@@ -14,7 +14,7 @@ from pyspark_klog.protocol.apis.describe_groups import DescribeGroupsRequest
 from pyspark_klog.protocol.apis.find_coordinator import FindCoordinatorRequest
 from pyspark_klog.protocol.apis.heartbeat import HeartbeatRequest
 from pyspark_klog.protocol.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from pyspark_klog.protocol.apis.leave_group import LeaveGroupRequest
+from pyspark_klog.protocol.apis.leave_group import LeaveGroupRequest, MemberIdentity
 from pyspark_klog.protocol.apis.list_groups import ListGroupsRequest
 from pyspark_klog.protocol.apis.offset_commit import (
     OffsetCommitRequest,
@@ -67,14 +67,22 @@ def find(client: RawClient, group: str, version: int = 3) -> Any:
     return found[-1]
 
 
-def join_request(group: str, member_id: str = "", session_ms: int = 10_000) -> JoinGroupRequest:
+def join_request(
+    group: str,
+    member_id: str = "",
+    session_ms: int = 10_000,
+    *,
+    instance: str | None = None,
+    metadata: bytes = b"subscription",
+) -> JoinGroupRequest:
     return JoinGroupRequest(
         group_id=group,
         session_timeout_ms=session_ms,
         rebalance_timeout_ms=20_000,
         member_id=member_id,
+        group_instance_id=instance,
         protocol_type="consumer",
-        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"subscription")],
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=metadata)],
     )
 
 
@@ -94,8 +102,21 @@ def join(client: RawClient, group: str, version: int = 4) -> tuple[str, int]:
         member_id=reply.member_id,
         assignments=[assignment],
     )
-    assert client.call(sync, min(version, 2)).assignment == b"all"
+    assert client.call(sync, min(version, 3)).assignment == b"all"
     return reply.member_id, reply.generation_id
+
+
+def leave_all(
+    client: RawClient, group: str, *member_ids: str, instance: str | None = None
+) -> list[int]:
+    """An error for each of them."""
+    members = [MemberIdentity(member_id=id_, group_instance_id=instance) for id_ in member_ids]
+    response = client.call(LeaveGroupRequest(group_id=group, members=members), 3)
+    assert response.error_code == 0
+    assert [(m.member_id, m.group_instance_id) for m in response.members] == [
+        (id_, instance) for id_ in member_ids
+    ]
+    return [m.error_code for m in response.members]
 
 
 def commit(
@@ -157,21 +178,26 @@ def test_the_coordinator_of_every_group_is_this_broker(
     assert (found.host, found.port) == broker.address
 
 
-@pytest.mark.parametrize("version", range(5))
+@pytest.mark.parametrize("version", range(6))
 def test_a_members_life_in_every_version(client: RawClient, version: int) -> None:
     group = f"life-{version}"
     member_id, generation = join(client, group, version)
     assert member_id.startswith("c-")
     beat = HeartbeatRequest(group_id=group, member_id=member_id, generation_id=generation)
-    assert client.call(beat, min(version, 2)).error_code == 0
-    described = client.call(DescribeGroupsRequest(groups=[group]), min(version, 3)).groups[0]
+    assert client.call(beat, min(version, 3)).error_code == 0
+    described = client.call(DescribeGroupsRequest(groups=[group]), min(version, 4)).groups[0]
     assert (described.group_state, described.protocol_data) == ("Stable", "range")
     (member,) = described.members
     assert (member.client_id, member.client_host) == ("c", "/127.0.0.1")
     assert (member.member_metadata, member.member_assignment) == (b"subscription", b"all")
-    leave = LeaveGroupRequest(group_id=group, member_id=member_id)
-    assert client.call(leave, min(version, 2)).error_code == 0
-    assert client.call(beat, min(version, 2)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert member.group_instance_id is None
+    if version < 3:
+        leave = LeaveGroupRequest(group_id=group, member_id=member_id)
+        assert client.call(leave, version).error_code == 0
+        assert client.call(leave, version).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    else:
+        assert leave_all(client, group, member_id, "nobody") == [0, ErrorCode.UNKNOWN_MEMBER_ID]
+    assert client.call(beat, min(version, 3)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     described = client.call(DescribeGroupsRequest(groups=[group]), 3).groups[0]
     assert (described.group_state, described.members) == ("Empty", [])
 
@@ -213,7 +239,7 @@ def test_two_members_share_a_group_and_the_second_waits_for_the_first(
         assert other.receive(SyncGroupRequest, 2).assignment == b"right"
 
 
-@pytest.mark.parametrize("version", range(7))
+@pytest.mark.parametrize("version", range(8))
 def test_offsets_are_committed_in_every_version(client: RawClient, version: int) -> None:
     group = f"offsets-{version}"
     results = commit(client, group, {("t", 0): 11, ("t", 1): 12}, version, metadata="née")
@@ -234,6 +260,74 @@ def test_offsets_are_fetched_in_every_version(client: RawClient, version: int) -
     if version >= 2:
         assert fetch(client, "reader", None, version) == {("t", 0): (5, epoch, "")}
     assert fetch(client, "nobody", {"t": [0]}, version) == {("t", 0): (-1, -1, "")}
+
+
+def test_a_static_member_and_the_process_that_takes_its_place(tmp_path: Path) -> None:
+    """Over the wire, and over a restart of the broker."""
+    data, t = tmp_path / "data", ("t", 0)
+
+    def begin(client: RawClient) -> tuple[str, int, str]:
+        reply = client.call(join_request("g", instance="i"), 5)
+        assert reply.error_code == 0
+        return reply.member_id, reply.generation_id, reply.leader
+
+    def sync(client: RawClient, member_id: str, generation: int) -> tuple[int, bytes]:
+        given = [SyncGroupRequestAssignment(member_id=member_id, assignment=b"all")]
+        request = SyncGroupRequest(
+            group_id="g",
+            generation_id=generation,
+            member_id=member_id,
+            group_instance_id="i",
+            assignments=given,
+        )
+        reply = client.call(request, 3)
+        return reply.error_code, reply.assignment
+
+    def beat(client: RawClient, member_id: str, generation: int) -> int:
+        request = HeartbeatRequest(
+            group_id="g", generation_id=generation, member_id=member_id, group_instance_id="i"
+        )
+        return int(client.call(request, 3).error_code)
+
+    with BrokerProcess(data, SETTINGS) as broker:
+        with RawClient(broker.address, client_id="c") as client:
+            create_topic(client, "t", 1)
+            find(client, "g")
+            old, generation, leader = begin(client)
+            assert old == leader and old.startswith("i-")
+            assert sync(client, old, generation) == (0, b"all")
+            new, same_generation, told_leader = begin(client)
+            assert (same_generation, told_leader) == (generation, old)
+            assert sync(client, new, generation) == (0, b"all")
+            assert beat(client, old, generation) == ErrorCode.FENCED_INSTANCE_ID
+            assert beat(client, new, generation) == 0
+
+            def committed(member_id: str) -> int:
+                return commit(
+                    client,
+                    "g",
+                    {t: 7},
+                    7,
+                    member_id=member_id,
+                    generation_id=generation,
+                    group_instance_id="i",
+                )[t]
+
+            assert committed(old) == ErrorCode.FENCED_INSTANCE_ID
+            assert committed(new) == 0
+            (member,) = client.call(DescribeGroupsRequest(groups=["g"]), 4).groups[0].members
+            assert (member.group_instance_id, member.member_id) == ("i", new)
+        broker.kill()
+    with BrokerProcess(data, SETTINGS) as broker, RawClient(broker.address) as client:
+        find(client, "g")
+        assert beat(client, old, generation) == ErrorCode.FENCED_INSTANCE_ID
+        newest, same_generation, _ = begin(client)
+        assert same_generation == generation
+        assert beat(client, newest, generation) == 0
+        assert leave_all(client, "g", new, instance="i") == [ErrorCode.FENCED_INSTANCE_ID]
+        assert leave_all(client, "g", "", instance="i") == [0]
+        described = client.call(DescribeGroupsRequest(groups=["g"]), 4).groups[0]
+        assert (described.group_state, described.members) == ("Empty", [])
 
 
 def test_commits_that_are_refused(client: RawClient) -> None:
@@ -340,3 +434,27 @@ def test_offsets_of_an_empty_group_expire(tmp_path: Path) -> None:
             ),
             what="a group without offsets is forgotten",
         )
+
+
+def test_offsets_of_topics_that_a_stable_group_no_longer_reads_expire(tmp_path: Path) -> None:
+    settings = SETTINGS | {"offsets.retention.check.interval.ms": 50}
+    reads_t = b"\0\0" + b"\0\0\0\1" + b"\0\1t" + b"\xff\xff\xff\xff"
+    with (
+        BrokerProcess(tmp_path / "data", settings) as broker,
+        RawClient(broker.address) as client,
+    ):
+        create_topic(client, "t", 1)
+        create_topic(client, "u", 1)
+        find(client, "g")
+        first = client.call(join_request("g", metadata=reads_t), 3)
+        sync = SyncGroupRequest(
+            group_id="g", generation_id=first.generation_id, member_id=first.member_id
+        )
+        assert client.call(sync, 2).error_code == 0
+        member = {"member_id": first.member_id, "generation_id": first.generation_id}
+        # Only the old versions give a time of their own; else it is offsets.retention.minutes.
+        commit(client, "g", {("t", 0): 1, ("u", 0): 2}, 2, retention_time_ms=1, **member)
+        commit(client, "marker", {("u", 0): 3}, 2, retention_time_ms=1)
+        eventually(lambda: fetch(client, "g", None) == {("t", 0): (1, -1, "")}, what="u expires")
+        eventually(lambda: fetch(client, "marker", None) == {}, what="a whole round is over")
+        assert fetch(client, "g", None) == {("t", 0): (1, -1, "")}

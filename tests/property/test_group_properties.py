@@ -30,6 +30,7 @@ from pyspark_klog.protocol.apis.sync_group import (
 
 REBALANCE_MS = 5_000
 member_numbers = st.integers(0, 5)
+instances = st.sampled_from([None, None, "i", "j"])
 
 
 class GroupPromises(RuleBasedStateMachine):
@@ -72,7 +73,8 @@ class GroupPromises(RuleBasedStateMachine):
             return
         if isinstance(reply, JoinGroupResponse):
             assert reply.generation_id == self.group.generation_id
-            assert reply.leader in self.group.members
+            # Who takes a static member's place in a stable group is told the leader's old id.
+            assert reply.leader in self.group.members or not reply.members
             if reply.members:
                 assert reply.member_id == reply.leader
                 assert {m.member_id for m in reply.members} == set(self.group.members)
@@ -88,25 +90,30 @@ class GroupPromises(RuleBasedStateMachine):
         number=member_numbers,
         protocols=st.sampled_from([("range",), ("range", "sticky"), ("sticky",), ("x",)]),
         requires_id=st.booleans(),
+        instance=instances,
     )
-    def join(self, number: int, protocols: tuple[str, ...], requires_id: bool) -> None:
+    def join(
+        self, number: int, protocols: tuple[str, ...], requires_id: bool, instance: str | None
+    ) -> None:
         request = JoinGroupRequest(
             group_id="g",
             session_timeout_ms=3_000,
             rebalance_timeout_ms=REBALANCE_MS,
             member_id=f"m{number}" if number else "",
+            group_instance_id=instance,
             protocol_type="consumer",
             protocols=[JoinGroupRequestProtocol(name=p, metadata=p.encode()) for p in protocols],
         )
         joiner = Joiner("c", "/h", requires_id)
         self.run(self.machine.join(request, joiner, self.new_waiter(), self.now_ms))
 
-    @rule(number=member_numbers, is_current=st.booleans())
-    def sync(self, number: int, is_current: bool) -> None:
+    @rule(number=member_numbers, is_current=st.booleans(), instance=instances)
+    def sync(self, number: int, is_current: bool, instance: str | None) -> None:
         request = SyncGroupRequest(
             group_id="g",
             member_id=f"m{number}",
             generation_id=self.group.generation_id - (not is_current),
+            group_instance_id=instance,
             assignments=[
                 SyncGroupRequestAssignment(member_id=m, assignment=m.encode())
                 for m in self.group.members
@@ -125,6 +132,14 @@ class GroupPromises(RuleBasedStateMachine):
         _, effects = self.machine.leave(f"m{number}", self.now_ms)
         self.run(effects)
         assert f"m{number}" not in self.group.members
+
+    @rule(instance=st.sampled_from(["i", "j"]))
+    def leave_by_name(self, instance: str) -> None:
+        known = instance in self.group.static_ids
+        error, effects = self.machine.leave("", self.now_ms, instance)
+        self.run(effects)
+        assert (error is ErrorCode.NONE) == known
+        assert instance not in self.group.static_ids
 
     @rule(fails=st.booleans())
     def log(self, fails: bool) -> None:
@@ -154,6 +169,13 @@ class GroupPromises(RuleBasedStateMachine):
             assert self.group.leader_id in self.group.members
         else:
             assert self.group.state in (GroupState.EMPTY, GroupState.PREPARING_REBALANCE)
+
+    @invariant()
+    def a_name_has_one_member(self) -> None:
+        named = {m.group_instance_id: id_ for id_, m in self.group.members.items()}
+        named.pop(None, None)
+        assert named == self.group.static_ids
+        assert all(id_ == m.member_id for id_, m in self.group.members.items())
 
     @invariant()
     def whoever_waits_has_a_deadline_or_a_member(self) -> None:

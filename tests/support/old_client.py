@@ -61,9 +61,8 @@ def _until_stdin_ends() -> Callable[[], bool]:
 
 
 class KafkaPython:
-    def __init__(self, servers: str, options: dict[str, Any]) -> None:
+    def __init__(self, servers: str) -> None:
         self.servers = servers
-        self.options = options  # of consumers
 
     def write(self, topic: str, rows: list[Row], codec: str | None) -> list[int]:
         from kafka import KafkaProducer
@@ -92,7 +91,6 @@ class KafkaPython:
             enable_auto_commit=False,
             consumer_timeout_ms=TIMEOUT_S * 1000,
             **options,
-            **self.options,
         )
         yield consumer
         consumer.close()
@@ -131,9 +129,8 @@ class KafkaPython:
 
 
 class Confluent:
-    def __init__(self, servers: str, options: dict[str, Any]) -> None:
+    def __init__(self, servers: str) -> None:
         self.servers = servers
-        self.options = options  # of consumers
 
     def write(self, topic: str, rows: list[Row], codec: str | None) -> list[int]:
         from confluent_kafka import Producer
@@ -174,7 +171,6 @@ class Confluent:
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
                 **options,
-                **self.options,
             }
         )
         yield consumer
@@ -216,9 +212,8 @@ class Confluent:
 
 
 class Aiokafka:
-    def __init__(self, servers: str, options: dict[str, Any]) -> None:
+    def __init__(self, servers: str) -> None:
         self.servers = servers
-        self.options = options  # of consumers
 
     def write(self, topic: str, rows: list[Row], codec: str | None) -> list[int]:
         return asyncio.run(self._write(topic, rows, codec))
@@ -246,7 +241,6 @@ class Aiokafka:
             auto_offset_reset="earliest",
             enable_auto_commit=False,
             **options,
-            **self.options,
         )
 
     async def _take(self, consumer: Any, count: int) -> list[Any]:
@@ -300,7 +294,7 @@ CLIENTS = {"kafka-python": KafkaPython, "confluent-kafka": Confluent, "aiokafka"
 def main() -> None:
     client, command = sys.argv[1:]
     arguments = json.loads(sys.stdin.readline())
-    driver = CLIENTS[client](arguments.pop("servers"), arguments.pop("options"))
+    driver = CLIENTS[client](arguments.pop("servers"))
     if "rows" in arguments:
         arguments["rows"] = [row_from_json(row) for row in arguments["rows"]]
     print(json.dumps(getattr(driver, command)(**arguments)))

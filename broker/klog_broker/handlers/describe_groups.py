@@ -56,4 +56,4 @@ def _error(request: DescribeGroupsRequest, code: ErrorCode) -> DescribeGroupsRes
     )
 
 
-HANDLER = ApiHandler(ApiKey.DESCRIBE_GROUPS, handle, _error, max_version=3)
+HANDLER = ApiHandler(ApiKey.DESCRIBE_GROUPS, handle, _error, max_version=4)

@@ -19,9 +19,4 @@ def handle(request: JoinGroupRequest, context: RequestContext) -> None:
     context.broker.groups.join(request, joiner, context.reply.send)
 
 
-HANDLER = ApiHandler(
-    ApiKey.JOIN_GROUP,
-    handle,
-    top_level_error(ApiKey.JOIN_GROUP),
-    max_version=4,  # 5 brings static members
-)
+HANDLER = ApiHandler(ApiKey.JOIN_GROUP, handle, top_level_error(ApiKey.JOIN_GROUP), max_version=5)

@@ -1,6 +1,6 @@
 """OffsetCommit: note how far a group has read, in __consumer_offsets."""
 
-from klog_broker.coordinator.group.coordinator import Commit
+from klog_broker.coordinator.group.coordinator import Commit, MemberName
 from klog_broker.handlers.context import RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
 from pyspark_klog.errors import ErrorCode
@@ -44,7 +44,7 @@ def handle(request: OffsetCommitRequest, context: RequestContext) -> None:
 
     context.broker.groups.commit(
         request.group_id,
-        request.member_id,
+        MemberName(request.member_id, request.group_instance_id),
         request.generation_id_or_member_epoch,
         commits,
         answer,
@@ -80,4 +80,4 @@ def _error(request: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitRespons
     return _response(request, dict.fromkeys(partitions, code))
 
 
-HANDLER = ApiHandler(ApiKey.OFFSET_COMMIT, handle, _error, max_version=6)
+HANDLER = ApiHandler(ApiKey.OFFSET_COMMIT, handle, _error, max_version=7)

@@ -11,4 +11,4 @@ def handle(request: SyncGroupRequest, context: RequestContext) -> None:
     context.broker.groups.sync(request, context.reply.send)
 
 
-HANDLER = ApiHandler(ApiKey.SYNC_GROUP, handle, top_level_error(ApiKey.SYNC_GROUP), max_version=2)
+HANDLER = ApiHandler(ApiKey.SYNC_GROUP, handle, top_level_error(ApiKey.SYNC_GROUP), max_version=3)

@@ -1,5 +1,5 @@
 """The group coordinator: the classic rebalance protocol and committed offsets.
 
-May import: coordinator.shard and what that may; all but state and coordinator is pure.
-Start reading at states.py, then machine.py, then coordinator.py.
+May import: coordinator.shard and what that may. Pure are all but state, shards, commits and
+coordinator. Start reading at states.py, then machine.py and rebalance.py, then coordinator.py.
 """

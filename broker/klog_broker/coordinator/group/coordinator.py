@@ -7,37 +7,43 @@ Loop thread only.
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from klog_broker.coordinator.group.commits import (
+    Commit,
+    CommitAnswer,
+    OffsetCommits,
+    retriable,
+)
 from klog_broker.coordinator.group.effects import Effects, Reply
 from klog_broker.coordinator.group.group import Group
-from klog_broker.coordinator.group.hashing import partition_for_group
 from klog_broker.coordinator.group.machine import GroupSettings, Joiner
-from klog_broker.coordinator.group.offsets import CommittedOffset, commit_key
+from klog_broker.coordinator.group.offsets import CommittedOffset
 from klog_broker.coordinator.group.records import snapshot
-from klog_broker.coordinator.group.state import (
-    GroupEntry,
-    GroupShardState,
-    Records,
-    decode_record,
-    encode_record,
-)
-from klog_broker.coordinator.shard import Shard, append_error
+from klog_broker.coordinator.group.shards import CONSUMER_OFFSETS, GroupShard, GroupShards
+from klog_broker.coordinator.group.state import GroupEntry, GroupShardState
+from klog_broker.coordinator.shard import append_error
 from klog_broker.log.errors import LogError
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.runtime.clock import Clock
 from klog_broker.runtime.loop import Loop
 from klog_broker.runtime.purgatory import Purgatory
 from klog_broker.runtime.wheel import Timer
-from pyspark_klog.errors import ErrorCode, KlogError
+from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import LeaderEpoch, TopicPartition
 from pyspark_klog.protocol.apis.join_group import JoinGroupRequest, JoinGroupResponse
 from pyspark_klog.protocol.apis.sync_group import SyncGroupRequest, SyncGroupResponse
 from pyspark_klog.records.compression import Codec
-from pyspark_klog.state_records.consumer_offsets import Key, Value
 from pyspark_klog.state_records.group_metadata import GroupMetadataKey
-from pyspark_klog.state_records.offset_commit import OffsetCommitValue
 
-CONSUMER_OFFSETS = "__consumer_offsets"
+__all__ = [
+    "CONSUMER_OFFSETS",
+    "Commit",
+    "CoordinatorSettings",
+    "GroupCoordinator",
+    "MemberName",
+]
+
 _log = logging.getLogger("klog.group")
 Answer = Callable[[Reply], None]
 
@@ -56,20 +62,15 @@ class CoordinatorSettings:
     codec: Codec
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """One partition of an OffsetCommit; ``commit_ms`` and ``expire_ms`` are -1 unless given."""
+class MemberName(NamedTuple):
+    """How a request names a member: by id, and a static one by its instance id too."""
 
-    partition: TopicPartition
-    offset: int
-    leader_epoch: int
-    metadata: str
-    commit_ms: int = -1
-    expire_ms: int = -1
+    member_id: str
+    instance_id: str | None = None
 
 
 class GroupCoordinator:
-    """All shards of ``__consumer_offsets`` that this broker leads.
+    """All groups whose partition of ``__consumer_offsets`` this broker leads.
 
     ``num_partitions`` is None while the topic does not exist; ``leader_epoch`` gives a partition's.
     """
@@ -87,15 +88,26 @@ class GroupCoordinator:
     ) -> None:
         self._settings = settings
         self._loop = loop
-        self._purgatory = purgatory
         self._clock = clock
-        self._new_member_id = new_member_id
-        self._num_partitions = num_partitions
-        self._leader_epoch = leader_epoch
-        self._shards: dict[int, Shard[Key, Value]] = {}
-        self._states: dict[int, GroupShardState] = {}
-        self._deleted_topics: dict[int, set[str]] = {}
-        """By partition that still loads: topics whose offsets are to be forgotten afterwards."""
+        self._shards = GroupShards(
+            settings.group,
+            commit_timeout_ms=settings.commit_timeout_ms,
+            codec=settings.codec,
+            loop=loop,
+            purgatory=purgatory,
+            clock=clock,
+            new_member_id=new_member_id,
+            num_partitions=num_partitions,
+            leader_epoch=leader_epoch,
+            on_loaded=self._on_loaded,
+        )
+        self._commits = OffsetCommits(
+            self._shards,
+            clock,
+            metadata_max_bytes=settings.offset_metadata_max_bytes,
+            retention_ms=settings.retention_ms,
+            on_buried=self._on_buried,
+        )
         self._timers: dict[str, tuple[int, Timer]] = {}
         self._loop.call_later(settings.retention_check_interval_ms, self._expire_offsets)
 
@@ -103,205 +115,151 @@ class GroupCoordinator:
 
     def lead(self, partition: int, log: PartitionLog) -> None:
         """Take over a partition of ``__consumer_offsets``: load it, a slice a turn."""
-        state = GroupShardState(self._settings.group, self._new_member_id)
-        where = TopicPartition(CONSUMER_OFFSETS, partition)
-        self._states[partition] = state
-        self._shards[partition] = Shard(
-            log,
-            encode=encode_record,
-            decode=decode_record,
-            apply=state.apply,
-            purgatory=self._purgatory,
-            clock=self._clock,
-            timeout_ms=self._settings.commit_timeout_ms,
-            leader_epoch=lambda: self._leader_epoch(where),
-            codec=self._settings.codec,
-        )
-        self._load(partition)
+        self._shards.lead(partition, log)
 
     def leads(self, partition: int, log: PartitionLog) -> bool:
         """Whether this log of the partition is served (a topic made anew has another)."""
-        shard = self._shards.get(partition)
-        return shard is not None and shard.log is log
+        return self._shards.leads(partition, log)
 
     def resign(self, partition: int) -> None:
         """Give a partition up: whoever waits is told to look for the coordinator again."""
-        self._shards.pop(partition, None)
-        state = self._states.pop(partition, None)
-        for entry in list(state.groups.values()) if state else ():
+        for entry in self._shards.resign(partition):
             self._drop_timer(entry.group.group_id)
             for answer in entry.machine.unload().answers:
                 _call(answer.waiter, answer.reply)
 
     def find(self, group_id: str) -> ErrorCode:
         """Whether this broker serves the group now."""
-        num_partitions = self._num_partitions()
-        if not num_partitions:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        shard = self._shards.get(partition_for_group(group_id, num_partitions))
-        if shard is None or shard.log.is_offline:
-            return ErrorCode.NOT_COORDINATOR
-        return ErrorCode.NONE if shard.is_loaded else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return self._shards.find(group_id)
 
     # Members
 
     def join(self, request: JoinGroupRequest, joiner: Joiner, answer: Answer) -> None:
         settings, group_id = self._settings, request.group_id
-        error = self.find(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
+        error = self._check_group(group_id)
         bounds = (settings.min_session_timeout_ms, settings.max_session_timeout_ms)
         if error is ErrorCode.NONE and not bounds[0] <= request.session_timeout_ms <= bounds[1]:
             error = ErrorCode.INVALID_SESSION_TIMEOUT
-        if error is ErrorCode.NONE and request.member_id and self._entry(group_id) is None:
+        if error is ErrorCode.NONE and request.member_id and self._shards.entry(group_id) is None:
             error = ErrorCode.UNKNOWN_MEMBER_ID
         if error is not ErrorCode.NONE:
             answer(JoinGroupResponse(error_code=error, member_id=request.member_id))
             return
-        entry = self._get_or_create(group_id)
+        entry = self._shards.get_or_create(group_id)
         self._run(entry, entry.machine.join(request, joiner, answer, self._loop.now_ms()))
 
     def sync(self, request: SyncGroupRequest, answer: Answer) -> None:
         error, entry = self._member_entry(request.group_id)
+        if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            # The rebalance that it belongs to is lost: as in Kafka, the member starts it over.
+            error = ErrorCode.REBALANCE_IN_PROGRESS
         if entry is None:
             answer(SyncGroupResponse(error_code=error))
             return
         self._run(entry, entry.machine.sync(request, answer, self._loop.now_ms()))
 
-    def heartbeat(self, group_id: str, member_id: str, generation_id: int) -> ErrorCode:
+    def heartbeat(self, group_id: str, name: MemberName, generation_id: int) -> ErrorCode:
         error, entry = self._member_entry(group_id)
+        if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            # As in Kafka: all members get a session to show themselves once the group is loaded.
+            return ErrorCode.NONE
         if entry is None:
             return error
-        return entry.machine.heartbeat(member_id, generation_id, self._loop.now_ms())
+        now_ms = self._loop.now_ms()
+        return entry.machine.heartbeat(name.member_id, generation_id, now_ms, name.instance_id)
 
-    def leave(self, group_id: str, member_id: str) -> ErrorCode:
+    def leave(
+        self, group_id: str, names: Iterable[MemberName]
+    ) -> tuple[ErrorCode, list[ErrorCode]]:
+        """An error for the request; if there is none, one for each of the members."""
         error, entry = self._member_entry(group_id)
-        if entry is None:
-            return error
-        error, effects = entry.machine.leave(member_id, self._loop.now_ms())
-        self._run(entry, effects)
-        return error
+        if error is not ErrorCode.UNKNOWN_MEMBER_ID:
+            return error, []
+        results = []
+        for name in names:
+            if entry is not None:
+                now_ms = self._loop.now_ms()
+                error, effects = entry.machine.leave(name.member_id, now_ms, name.instance_id)
+                self._run(entry, effects)
+            results.append(error)
+        return ErrorCode.NONE, results
 
     # Offsets
 
     def commit(
         self,
         group_id: str,
-        member_id: str,
+        name: MemberName,
         generation_id: int,
         commits: Iterable[Commit],
-        answer: Callable[[dict[TopicPartition, ErrorCode]], None],
+        answer: CommitAnswer,
     ) -> None:
         """Append the commits; answer each partition's result once the records are visible."""
         commits = list(commits)
-        error = self.find(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
+        error = self._check_group(group_id)
         if error is ErrorCode.NONE:
-            error = self._check_commit(group_id, member_id, generation_id)
+            error = self._check_commit(group_id, name, generation_id)
         if error is not ErrorCode.NONE:
             answer({commit.partition: error for commit in commits})
             return
-        longest = self._settings.offset_metadata_max_bytes
-        results = {
-            c.partition: ErrorCode.OFFSET_METADATA_TOO_LARGE
-            if len(c.metadata.encode()) > longest
-            else ErrorCode.NONE
-            for c in commits
-        }
-        now_ms = self._clock.now_ms()
-        records: Records = [
-            (commit_key(group_id, c.partition), _commit_value(c, now_ms))
-            for c in commits
-            if results[c.partition] is ErrorCode.NONE
-        ]
-        shard = self._shard(group_id)
-        try:
-            if records:
-                shard.append(records)
-        except LogError as failure:
-            answer(_failed(results, append_error(failure)))
-            return
-        shard.when_visible(lambda code: answer(_failed(results, _retriable(code))))
+        self._commits.commit(group_id, commits, answer)
 
     def committed(self, group_id: str) -> tuple[ErrorCode, dict[TopicPartition, CommittedOffset]]:
         """All of a group's offsets; none for a group that nobody knows."""
-        error = self.find(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
-        entry = self._entry(group_id) if error is ErrorCode.NONE else None
-        if entry is None:
-            return error, {}
-        book = entry.offsets
-        return error, {p: found for p in book if (found := book.get(p)) is not None}
+        error = self._check_group(group_id)
+        return error, self._commits.committed(group_id) if error is ErrorCode.NONE else {}
 
     def forget_topic(self, topic: str) -> None:
         """The topic was deleted: so are the offsets committed in it."""
-        for partition, shard in self._shards.items():
-            if shard.is_loaded:
-                self._forget_topics(partition, {topic})
-            else:
-                self._deleted_topics.setdefault(partition, set()).add(topic)
+        self._commits.forget_topic(topic)
 
     # What tools see
 
     def describe(self, group_id: str) -> tuple[ErrorCode, Group | None]:
         """The group; None with error NONE if there is no such group (its state is Dead)."""
         error = self.find(group_id)
-        entry = self._entry(group_id) if error is ErrorCode.NONE else None
+        entry = self._shards.entry(group_id) if error is ErrorCode.NONE else None
         return error, None if entry is None else entry.group
 
     def groups(self) -> tuple[ErrorCode, list[Group]]:
         """All groups of the loaded shards; COORDINATOR_LOAD_IN_PROGRESS if some still load."""
-        loading = any(not shard.is_loaded for shard in self._shards.values())
-        found = [e.group for state in self._states.values() for e in state.groups.values()]
+        loading = bool(self._shards.loading())
+        found = [entry.group for entry in self._shards.entries()]
         return (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loading else ErrorCode.NONE), found
 
     # Inside
 
-    def _load(self, partition: int) -> None:
-        shard = self._shards.get(partition)
-        if shard is None:
-            return
-        try:
-            done = shard.load_slice()
-        except KlogError as error:
-            # The shard stays unloaded, so nobody is served from half of a state.
-            _log.error("load-failed partition=%s-%d reason=%s", CONSUMER_OFFSETS, partition, error)
-            return
-        if not done:
-            self._loop.call_soon(lambda: self._load(partition))
-            return
-        for entry in self._states[partition].groups.values():
+    def _on_loaded(self, partition: int) -> None:
+        _, state = self._shards.at(partition)
+        for entry in state.groups.values():
             entry.machine.reloaded(self._loop.now_ms())
             self._schedule(entry)
-        self._forget_topics(partition, self._deleted_topics.pop(partition, set()))
+        self._commits.loaded(partition)
 
-    def _partition(self, group_id: str) -> int:
-        return partition_for_group(group_id, self._num_partitions() or 1)
-
-    def _shard(self, group_id: str) -> Shard[Key, Value]:
-        return self._shards[self._partition(group_id)]
-
-    def _entry(self, group_id: str) -> GroupEntry | None:
-        return self._states[self._partition(group_id)].groups.get(group_id)
-
-    def _get_or_create(self, group_id: str) -> GroupEntry:
-        return self._states[self._partition(group_id)].get_or_create(group_id)
+    def _check_group(self, group_id: str) -> ErrorCode:
+        return self.find(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
 
     def _member_entry(self, group_id: str) -> tuple[ErrorCode, GroupEntry | None]:
-        error = self.find(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
+        """The group, if it is there; the error is what its members are told if it is not."""
+        error = self._check_group(group_id)
         if error is not ErrorCode.NONE:
             return error, None
-        return ErrorCode.UNKNOWN_MEMBER_ID, self._entry(group_id)
+        return ErrorCode.UNKNOWN_MEMBER_ID, self._shards.entry(group_id)
 
-    def _check_commit(self, group_id: str, member_id: str, generation_id: int) -> ErrorCode:
-        entry = self._entry(group_id)
+    def _check_commit(self, group_id: str, name: MemberName, generation_id: int) -> ErrorCode:
+        entry = self._shards.entry(group_id)
         if entry is None:
             return ErrorCode.NONE if generation_id < 0 else ErrorCode.ILLEGAL_GENERATION
-        return entry.machine.check_commit(member_id, generation_id, self._loop.now_ms())
+        now_ms = self._loop.now_ms()
+        return entry.machine.check_commit(name.member_id, generation_id, now_ms, name.instance_id)
 
     def _run(self, entry: GroupEntry, effects: Effects) -> None:
         """Carry out what the machine decided, and what follows from that."""
         group_id = entry.group.group_id
-        shard = self._shard(group_id)
+        shard = self._shards.shard(group_id)
         while True:
             for waiting in effects.answers:
-                self._answer_when_visible(shard, waiting.waiter, waiting.reply)
+                _answer_when_visible(shard, waiting.waiter, waiting.reply)
             if effects.assignments is None:
                 break
             value = snapshot(entry.group, effects.assignments, self._clock.now_ms())
@@ -316,20 +274,10 @@ class GroupCoordinator:
             else:
                 effects = entry.machine.appended(self._loop.now_ms())
         if entry.is_forgettable and entry.group.generation_id == 0:
-            self._states[self._partition(group_id)].groups.pop(group_id, None)
+            self._shards.forget(group_id)
             self._drop_timer(group_id)
         else:
             self._schedule(entry)
-
-    def _answer_when_visible(self, shard: Shard[Key, Value], waiter: object, reply: Reply) -> None:
-        def answer(code: ErrorCode) -> None:
-            failed = _retriable(code)
-            if failed is not ErrorCode.NONE:
-                _call(waiter, type(reply)(error_code=failed))
-            else:
-                _call(waiter, reply)
-
-        shard.when_visible(answer)
 
     def _schedule(self, entry: GroupEntry) -> None:
         """One timer a group. Deadlines that move later are found out when it rings."""
@@ -352,63 +300,30 @@ class GroupCoordinator:
         self._timers.pop(group_id, None)
         if self.find(group_id) is not ErrorCode.NONE:
             return
-        entry = self._entry(group_id)
+        entry = self._shards.entry(group_id)
         if entry is not None:
             self._run(entry, entry.machine.on_deadline(self._loop.now_ms()))
 
     def _expire_offsets(self) -> None:
-        now_ms = self._clock.now_ms()
-        for partition, state in self._states.items():
-            if self._shards[partition].is_loaded:
-                for entry in list(state.groups.values()):
-                    records = state.expire(entry, now_ms, self._settings.retention_ms)
-                    self._bury(partition, entry, records)
+        self._commits.expire()
         self._loop.call_later(self._settings.retention_check_interval_ms, self._expire_offsets)
 
-    def _forget_topics(self, partition: int, topics: set[str]) -> None:
-        state = self._states[partition]
-        for topic in topics:
-            for entry in list(state.groups.values()):
-                self._bury(partition, entry, state.forget_topic(entry, topic))
-
-    def _bury(self, partition: int, entry: GroupEntry, records: Records) -> None:
-        if not records:
-            return
-        try:
-            self._shards[partition].append(records)
-        except LogError as error:
-            _log.warning("not-expired group=%r reason=%s", entry.group.group_id, error)
-            return
-        if entry.group.group_id not in self._states[partition].groups:
+    def _on_buried(self, state: GroupShardState, entry: GroupEntry) -> None:
+        if entry.group.group_id not in state.groups:
             self._drop_timer(entry.group.group_id)
+
+
+def _answer_when_visible(shard: GroupShard, waiter: object, reply: Reply) -> None:
+    def answer(code: ErrorCode) -> None:
+        failed = retriable(code)
+        if failed is not ErrorCode.NONE:
+            _call(waiter, type(reply)(error_code=failed))
+        else:
+            _call(waiter, reply)
+
+    shard.when_visible(answer)
 
 
 def _call(waiter: object, reply: Reply) -> None:
     assert callable(waiter)
     waiter(reply)
-
-
-def _commit_value(commit: Commit, now_ms: int) -> OffsetCommitValue:
-    return OffsetCommitValue(
-        offset=commit.offset,
-        leader_epoch=commit.leader_epoch,
-        metadata=commit.metadata,
-        commit_timestamp=commit.commit_ms if commit.commit_ms >= 0 else now_ms,
-        expire_timestamp=commit.expire_ms,
-    )
-
-
-def _retriable(code: ErrorCode) -> ErrorCode:
-    """Why a record did not become visible, as clients of a coordinator know it."""
-    if code is ErrorCode.NONE:
-        return code
-    storage = code is ErrorCode.KAFKA_STORAGE_ERROR
-    return ErrorCode.NOT_COORDINATOR if storage else ErrorCode.COORDINATOR_NOT_AVAILABLE
-
-
-def _failed(
-    results: dict[TopicPartition, ErrorCode], error: ErrorCode
-) -> dict[TopicPartition, ErrorCode]:
-    if error is ErrorCode.NONE:
-        return results
-    return {p: error if code is ErrorCode.NONE else code for p, code in results.items()}

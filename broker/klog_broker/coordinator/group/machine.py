@@ -1,8 +1,8 @@
 """The classic rebalance protocol as a pure state machine; time and ids are arguments.
 
-It follows what Kafka's GroupCoordinator of 3.9 does for dynamic members (KIP-62 rebalance timeout,
-KIP-134 initial delay, KIP-394 member ids required, KIP-389 maximum size). ``join`` and ``sync``
-may park a request: its waiter comes back later in an ``Answer``.
+It follows what Kafka's GroupCoordinator of 3.9 does (KIP-345 static members, KIP-394 member ids
+required, KIP-389 maximum size). ``join`` and ``sync`` may park a request: its waiter comes back
+later in an ``Answer``. How a rebalance runs is in rebalance.py.
 """
 
 from collections.abc import Callable
@@ -10,27 +10,23 @@ from dataclasses import dataclass
 
 from klog_broker.coordinator.group.effects import Effects
 from klog_broker.coordinator.group.group import Group
-from klog_broker.coordinator.group.member import Member
+from klog_broker.coordinator.group.member import Member, Protocol
+from klog_broker.coordinator.group.rebalance import GroupSettings, Rebalance, is_over
+from klog_broker.coordinator.group.replies import (
+    drop_join,
+    drop_sync,
+    generation_reply,
+    join_refused,
+    replacement_reply,
+)
 from klog_broker.coordinator.group.states import GroupState
 from pyspark_klog.errors import ErrorCode
-from pyspark_klog.protocol.apis.join_group import (
-    JoinGroupRequest,
-    JoinGroupResponse,
-    JoinGroupResponseMember,
-)
+from pyspark_klog.protocol.apis.join_group import JoinGroupRequest
 from pyspark_klog.protocol.apis.sync_group import SyncGroupRequest, SyncGroupResponse
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
-REBALANCING = (GroupState.PREPARING_REBALANCE,)
-WITH_GENERATION = (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
 
-
-@dataclass(frozen=True, slots=True)
-class GroupSettings:
-    """The broker settings group.initial.rebalance.delay.ms and group.max.size."""
-
-    initial_rebalance_delay_ms: int
-    max_size: int
+__all__ = ["NEW_MEMBER_JOIN_TIMEOUT_MS", "GroupMachine", "GroupSettings", "Joiner"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +36,17 @@ class Joiner:
     client_id: str
     client_host: str
     requires_member_id: bool
-    """From JoinGroup 4 on a new member first gets its id (KIP-394)."""
+    """From JoinGroup 4 on a new member first gets its id (KIP-394); a static one does not."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Replacement:
+    """A static member whose place was taken while the group is stable: not durable yet."""
+
+    old: Member
+    new: Member
+    old_leader_id: str | None
+    waiter: object
 
 
 class GroupMachine:
@@ -50,12 +56,10 @@ class GroupMachine:
         self, group: Group, settings: GroupSettings, new_member_id: Callable[[str], str]
     ) -> None:
         self.group = group
-        self._settings = settings
+        self._max_size = settings.max_size
         self._new_member_id = new_member_id
-        self._join_deadline_ms: int | None = None
-        self._initial_remaining_ms: int | None = None
-        self._joined_in_window = False
-        self._sync_deadline_ms: int | None = None
+        self._rebalance = Rebalance(group, settings)
+        self._replacement: _Replacement | None = None
 
     # Requests
 
@@ -64,136 +68,138 @@ class GroupMachine:
     ) -> Effects:
         """Answer, or park ``waiter`` until the rebalance completes."""
         group, effects = self.group, Effects()
-        member = group.members.get(request.member_id)
+        member_id = request.member_id
         protocols = tuple((p.name, bytes(p.metadata)) for p in request.protocols)
-        is_known = member is not None or request.member_id in group.pending
-        if group.state is GroupState.DEAD:
-            return _refuse_join(effects, waiter, request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        if request.member_id and not is_known:
-            return _refuse_join(effects, waiter, request, ErrorCode.UNKNOWN_MEMBER_ID)
-        if self._is_full(member):
-            group.pending.pop(request.member_id, None)
-            return _refuse_join(effects, waiter, request, ErrorCode.GROUP_MAX_SIZE_REACHED)
-        if not group.supports(request.protocol_type, protocols, besides=request.member_id):
-            return _refuse_join(effects, waiter, request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        if member is not None:
-            self._rejoin(member, request, protocols, waiter, effects, now_ms)
-            return effects
-        if not request.member_id and joiner.requires_member_id:
+        error = self._check_join(request, protocols)
+        if error is ErrorCode.GROUP_MAX_SIZE_REACHED:
+            effects.answer(waiter, join_refused(error))
+            group.pending.pop(member_id, None)
+            if member_id in group.members:
+                # The limit is lower than it was, and others came back before it.
+                self._rebalance.remove(member_id, effects, now_ms)
+        elif error is ErrorCode.UNKNOWN_SERVER_ERROR:
+            effects.answer(waiter, join_refused(error))
+        elif error is not ErrorCode.NONE:
+            effects.answer(waiter, join_refused(error, member_id))
+        elif member_id in group.members:
+            self._rejoin(group.members[member_id], request, protocols, waiter, effects, now_ms)
+        elif request.group_instance_id in group.static_ids:
+            old = group.members[group.static_ids[request.group_instance_id]]
+            self._take_place(old, request, joiner, protocols, waiter, effects, now_ms)
+        elif not member_id and joiner.requires_member_id and request.group_instance_id is None:
             member_id = self._new_member_id(joiner.client_id)
             group.pending[member_id] = now_ms + request.session_timeout_ms
-            effects.answer(
-                waiter,
-                _join_reply(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id),
-            )
-            return effects
-        group.pending.pop(request.member_id, None)
-        newcomer = Member(
-            member_id=request.member_id or self._new_member_id(joiner.client_id),
-            client_id=joiner.client_id,
-            client_host=joiner.client_host,
-            rebalance_timeout_ms=_rebalance_timeout_ms(request),
-            session_timeout_ms=request.session_timeout_ms,
-            protocols=protocols,
-            session_deadline_ms=now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS,
-            is_new=True,
-            join_waiter=waiter,
-        )
-        self._joined_in_window = True
-        group.add(newcomer, request.protocol_type)
-        self._prepare_rebalance(effects, now_ms)
+            effects.answer(waiter, join_refused(ErrorCode.MEMBER_ID_REQUIRED, member_id))
+        else:
+            self._add(request, joiner, protocols, waiter, effects, now_ms)
         return effects
 
     def sync(self, request: SyncGroupRequest, waiter: object, now_ms: int) -> Effects:
         """Answer, or park ``waiter`` until the leader's assignment is in the log."""
         group, effects = self.group, Effects()
-        member = group.members.get(request.member_id)
-        error = self._check_member(member, request.generation_id)
+        error = self._check_member(
+            request.member_id, request.generation_id, request.group_instance_id
+        )
         if error is ErrorCode.NONE and group.state is GroupState.PREPARING_REBALANCE:
             error = ErrorCode.REBALANCE_IN_PROGRESS
-        if member is None or error is not ErrorCode.NONE:
+        if error is not ErrorCode.NONE:
             effects.answer(waiter, SyncGroupResponse(error_code=error))
             return effects
+        member = group.members[request.member_id]
         member.has_synced = True
         if group.state is GroupState.STABLE:
-            self._alive(member, now_ms)
+            member.alive(now_ms)
             effects.answer(waiter, SyncGroupResponse(assignment=member.assignment))
             return effects
-        _replace_sync_waiter(member, waiter, effects)
+        drop_sync(member, ErrorCode.REBALANCE_IN_PROGRESS, effects)
+        member.sync_waiter = waiter
         if group.is_leader(member.member_id):
             given = {a.member_id: bytes(a.assignment) for a in request.assignments}
             effects.assignments = {id_: given.get(id_, b"") for id_ in group.members}
         return effects
 
-    def heartbeat(self, member_id: str, generation_id: int, now_ms: int) -> ErrorCode:
-        member = self.group.members.get(member_id)
-        error = self._check_member(member, generation_id)
-        if member is None or error is not ErrorCode.NONE:
+    def heartbeat(
+        self, member_id: str, generation_id: int, now_ms: int, instance_id: str | None = None
+    ) -> ErrorCode:
+        error = self._check_member(member_id, generation_id, instance_id)
+        if error is not ErrorCode.NONE:
             return error
-        self._alive(member, now_ms)
+        self.group.members[member_id].alive(now_ms)
         if self.group.state is GroupState.PREPARING_REBALANCE:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 
-    def leave(self, member_id: str, now_ms: int) -> tuple[ErrorCode, Effects]:
-        effects = Effects()
-        if self.group.state is GroupState.DEAD:
+    def leave(
+        self, member_id: str, now_ms: int, instance_id: str | None = None
+    ) -> tuple[ErrorCode, Effects]:
+        """A member goes. An administrator names a static one by its instance id alone."""
+        group, effects = self.group, Effects()
+        if group.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, effects
-        if self.group.pending.pop(member_id, None) is not None:
-            self._complete_join_if_ready(effects, now_ms)
+        if not member_id and instance_id is not None:
+            member_id = group.static_ids.get(instance_id, "")
+        elif group.pending.pop(member_id, None) is not None:
+            self._rebalance.complete_if_ready(effects, now_ms)
             return ErrorCode.NONE, effects
-        if member_id not in self.group.members:
-            return ErrorCode.UNKNOWN_MEMBER_ID, effects
-        self._remove(member_id, effects, now_ms)
-        return ErrorCode.NONE, effects
+        error = group.check_member(member_id, instance_id)
+        if error is ErrorCode.NONE:
+            self._rebalance.remove(member_id, effects, now_ms)
+        return error, effects
 
-    def check_commit(self, member_id: str, generation_id: int, now_ms: int) -> ErrorCode:
-        """Whether a member of this generation may commit offsets now (a sign of life, too)."""
+    def check_commit(
+        self, member_id: str, generation_id: int, now_ms: int, instance_id: str | None = None
+    ) -> ErrorCode:
+        """Whether offsets may be committed by who names itself so (a sign of life, too)."""
         group = self.group
+        is_empty = group.state is GroupState.EMPTY
         if group.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        if generation_id < 0 and group.state is GroupState.EMPTY:
-            return ErrorCode.NONE
-        if generation_id >= 0 and group.state is GroupState.EMPTY and not member_id:
-            return ErrorCode.ILLEGAL_GENERATION
-        member = group.members.get(member_id)
-        if member is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        if generation_id != group.generation_id:
-            return ErrorCode.ILLEGAL_GENERATION
-        if group.state is GroupState.COMPLETING_REBALANCE:
-            return ErrorCode.REBALANCE_IN_PROGRESS
-        self._alive(member, now_ms)
-        return ErrorCode.NONE
+        if generation_id < 0 and (is_empty or (not member_id and instance_id is None)):
+            # From outside: the group only keeps the offsets.
+            return ErrorCode.NONE if is_empty else ErrorCode.UNKNOWN_MEMBER_ID
+        error = self._check_member(member_id, generation_id, instance_id)
+        if error is ErrorCode.NONE and group.state is GroupState.COMPLETING_REBALANCE:
+            error = ErrorCode.REBALANCE_IN_PROGRESS
+        if error is ErrorCode.NONE:
+            group.members[member_id].alive(now_ms)
+        return error
 
     # The log
 
     def appended(self, now_ms: int) -> Effects:
         """The record that ``assignments`` asked for is in the log and was applied."""
         effects = Effects()
+        replacement, self._replacement = self._replacement, None
+        if replacement is not None:
+            reply = replacement_reply(self.group, replacement.new, replacement.old_leader_id)
+            effects.answer(replacement.waiter, reply)
         for member in self.group.members.values():
             if member.sync_waiter is not None:
-                self._alive(member, now_ms)
-                reply = SyncGroupResponse(assignment=member.assignment)
-                effects.answer(member.sync_waiter, reply)
+                member.alive(now_ms)
+                effects.answer(member.sync_waiter, SyncGroupResponse(assignment=member.assignment))
                 member.sync_waiter = None
         return effects
 
     def append_failed(self, error: ErrorCode, now_ms: int) -> Effects:
-        """The record could not be appended: members try again in a new generation."""
+        """The record could not be appended: nothing of it counts, and members try again."""
         effects = Effects()
-        if self.group.state is GroupState.COMPLETING_REBALANCE:
-            self._drop_syncs(error, effects, now_ms)
-            self._prepare_rebalance(effects, now_ms)
+        replacement, self._replacement = self._replacement, None
+        if replacement is not None:
+            self.group.replace(replacement.new.member_id, replacement.old)
+            replacement.old.alive(now_ms)
+            effects.answer(replacement.waiter, join_refused(error))
+        elif self.group.state is GroupState.COMPLETING_REBALANCE:
+            self._rebalance.drop_syncs(error, effects, now_ms)
+            self._rebalance.prepare(effects, now_ms)
         return effects
 
     # Time
 
     def next_deadline_ms(self) -> int | None:
         """When ``on_deadline`` has something to do; None if only a request can change anything."""
-        deadlines = [self._join_deadline_ms, self._sync_deadline_ms, *self.group.pending.values()]
-        deadlines += (member.deadline_ms() for member in self.group.members.values())
-        return min((d for d in deadlines if d is not None), default=None)
+        deadlines = [*self._rebalance.deadlines_ms(), *self.group.pending.values()]
+        sessions = (member.deadline_ms() for member in self.group.members.values())
+        return min((*deadlines, *(d for d in sessions if d is not None)), default=None)
 
     def on_deadline(self, now_ms: int) -> Effects:
         effects = Effects()
@@ -202,35 +208,48 @@ class GroupMachine:
             return effects
         for member_id in [m for m, deadline in group.pending.items() if deadline <= now_ms]:
             del group.pending[member_id]
-        for member in [m for m in group.members.values() if _expired(m.deadline_ms(), now_ms)]:
+        for member in [m for m in group.members.values() if is_over(m.deadline_ms(), now_ms)]:
             if member.member_id in group.members:
-                self._remove(member.member_id, effects, now_ms)
-        if _expired(self._sync_deadline_ms, now_ms):
-            self._give_up_on_sync(effects, now_ms)
-        if _expired(self._join_deadline_ms, now_ms):
-            self._on_join_deadline(effects, now_ms)
-        else:
-            self._complete_join_if_ready(effects, now_ms)
+                self._rebalance.remove(member.member_id, effects, now_ms)
+        self._rebalance.on_deadline(effects, now_ms)
         return effects
 
     def reloaded(self, now_ms: int) -> None:
         """After the log was replayed: members get one session to show themselves."""
         for member in self.group.members.values():
-            member.session_deadline_ms = now_ms + member.session_timeout_ms
+            member.alive(now_ms)
 
     def unload(self) -> Effects:
         """The shard goes: whatever waits is told to look for the coordinator again."""
         effects = Effects()
         for member in self.group.members.values():
-            _drop_waiters(member, ErrorCode.NOT_COORDINATOR, effects)
+            drop_join(member, ErrorCode.NOT_COORDINATOR, "", effects)
+            drop_sync(member, ErrorCode.NOT_COORDINATOR, effects)
         if self.group.state is not GroupState.DEAD:
             self.group.move_to(GroupState.DEAD)
         return effects
 
-    # Steps
+    # Who may do what
+
+    def _check_join(self, request: JoinGroupRequest, protocols: tuple[Protocol, ...]) -> ErrorCode:
+        group, member_id = self.group, request.member_id
+        if group.state is GroupState.DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if self._is_full(group.members.get(member_id)):
+            return ErrorCode.GROUP_MAX_SIZE_REACHED
+        if member_id and member_id not in group.pending:
+            error = group.check_member(member_id, request.group_instance_id)
+            if error is not ErrorCode.NONE:
+                return error
+        if not group.supports(request.protocol_type, protocols, besides=member_id):
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        if member_id in group.pending and request.group_instance_id is not None:
+            # Ids are handed out to dynamic members only. Kafka's coordinator throws here.
+            return ErrorCode.UNKNOWN_SERVER_ERROR
+        return ErrorCode.NONE
 
     def _is_full(self, member: Member | None) -> bool:
-        group, limit = self.group, self._settings.max_size
+        group, limit = self.group, self._max_size
         if group.state is GroupState.EMPTY:
             return False
         if group.state is GroupState.PREPARING_REBALANCE:
@@ -238,24 +257,47 @@ class GroupMachine:
             return not already_in and group.joining_count() >= limit
         return member is None and len(group.members) >= limit
 
-    def _check_member(self, member: Member | None, generation_id: int) -> ErrorCode:
+    def _check_member(
+        self, member_id: str, generation_id: int, instance_id: str | None
+    ) -> ErrorCode:
         if self.group.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        if member is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        if generation_id != self.group.generation_id:
+        error = self.group.check_member(member_id, instance_id)
+        if error is ErrorCode.NONE and generation_id != self.group.generation_id:
             return ErrorCode.ILLEGAL_GENERATION
-        return ErrorCode.NONE
+        return error
+
+    # Ways to join
+
+    def _add(
+        self,
+        request: JoinGroupRequest,
+        joiner: Joiner,
+        protocols: tuple[Protocol, ...],
+        waiter: object,
+        effects: Effects,
+        now_ms: int,
+    ) -> None:
+        """A member that the group did not have."""
+        self.group.pending.pop(request.member_id, None)
+        newcomer = self._member(request, joiner, protocols, request.member_id)
+        newcomer.session_deadline_ms = now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS
+        newcomer.is_new = True
+        newcomer.join_waiter = waiter
+        self._rebalance.newcomer()
+        self.group.add(newcomer, request.protocol_type)
+        self._rebalance.prepare(effects, now_ms)
 
     def _rejoin(
         self,
         member: Member,
         request: JoinGroupRequest,
-        protocols: tuple[tuple[str, bytes], ...],
+        protocols: tuple[Protocol, ...],
         waiter: object,
         effects: Effects,
         now_ms: int,
     ) -> None:
+        """A member comes back for a rebalance, or causes one."""
         group = self.group
         is_unchanged = protocols == member.protocols
         is_retry = group.state is GroupState.COMPLETING_REBALANCE and is_unchanged
@@ -264,127 +306,66 @@ class GroupMachine:
         )
         if is_retry or (is_idle_follower and is_unchanged):
             # Its reply was lost: it gets the generation that it already belongs to.
-            self._alive(member, now_ms)
-            effects.answer(waiter, self._generation_reply(member))
+            member.alive(now_ms)
+            effects.answer(waiter, generation_reply(group, member))
             return
         member.protocols = protocols
         member.rebalance_timeout_ms = _rebalance_timeout_ms(request)
         member.session_timeout_ms = request.session_timeout_ms
-        if member.join_waiter is not None:
-            stale = _join_reply(
-                error_code=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id
-            )
-            effects.answer(member.join_waiter, stale)
+        drop_join(member, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id, effects)
         member.join_waiter = waiter
-        self._prepare_rebalance(effects, now_ms)
+        self._rebalance.prepare(effects, now_ms)
 
-    def _prepare_rebalance(self, effects: Effects, now_ms: int) -> None:
-        group = self.group
-        if group.state is GroupState.EMPTY:
-            delay_ms = self._settings.initial_rebalance_delay_ms
-            self._join_deadline_ms = now_ms + delay_ms
-            self._initial_remaining_ms = max(group.rebalance_timeout_ms() - delay_ms, 0)
-            self._joined_in_window = False
-            group.move_to(GroupState.PREPARING_REBALANCE)
-        elif group.state is not GroupState.PREPARING_REBALANCE:
-            self._drop_syncs(ErrorCode.REBALANCE_IN_PROGRESS, effects, now_ms)
-            self._sync_deadline_ms = None
-            self._join_deadline_ms = now_ms + group.rebalance_timeout_ms()
-            self._initial_remaining_ms = None
-            group.move_to(GroupState.PREPARING_REBALANCE)
-        if _expired(self._join_deadline_ms, now_ms):
-            self._on_join_deadline(effects, now_ms)
-        else:
-            self._complete_join_if_ready(effects, now_ms)
+    def _take_place(
+        self,
+        old: Member,
+        request: JoinGroupRequest,
+        joiner: Joiner,
+        protocols: tuple[Protocol, ...],
+        waiter: object,
+        effects: Effects,
+        now_ms: int,
+    ) -> None:
+        """A static member's process has begun anew: it gets a new id and the old one's place.
 
-    def _complete_join_if_ready(self, effects: Effects, now_ms: int) -> None:
-        group = self.group
-        waits_for_first = self._initial_remaining_ms is not None and bool(group.members)
-        if group.state in REBALANCING and not waits_for_first and group.everyone_joined():
-            self._complete_join(effects, now_ms)
-
-    def _on_join_deadline(self, effects: Effects, now_ms: int) -> None:
-        remaining_ms = self._initial_remaining_ms
-        if remaining_ms and self._joined_in_window:
-            delay_ms = min(self._settings.initial_rebalance_delay_ms, remaining_ms)
-            self._initial_remaining_ms = remaining_ms - delay_ms
-            self._join_deadline_ms = now_ms + delay_ms
-            self._joined_in_window = False
-            if delay_ms > 0:
-                return
-        self._complete_join(effects, now_ms)
-
-    def _complete_join(self, effects: Effects, now_ms: int) -> None:
-        group = self.group
-        self._join_deadline_ms = self._initial_remaining_ms = None
-        for absent in [m for m in group.members.values() if m.join_waiter is None]:
-            group.remove(absent.member_id)
-        group.generation_id += 1
-        if not group.members:
-            group.protocol_name = None
-            group.move_to(GroupState.EMPTY)
-            effects.assignments = {}
+        A stable group stays as it is, unless its protocol would be another one now.
+        """
+        group, old_leader_id = self.group, self.group.leader_id
+        drop_join(old, ErrorCode.FENCED_INSTANCE_ID, old.member_id, effects)
+        drop_sync(old, ErrorCode.FENCED_INSTANCE_ID, effects)
+        new = self._member(request, joiner, protocols, "")
+        new.assignment = old.assignment
+        new.has_synced = old.has_synced
+        new.is_new = old.is_new
+        new.alive(now_ms)
+        if new.is_new:
+            new.session_deadline_ms = now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS
+        group.replace(old.member_id, new)
+        if group.state is GroupState.STABLE and group.choose_protocol() == group.protocol_name:
+            self._replacement = _Replacement(old, new, old_leader_id, waiter)
+            effects.assignments = {m.member_id: m.assignment for m in group.members.values()}
             return
-        group.protocol_name = group.choose_protocol()
-        group.move_to(GroupState.COMPLETING_REBALANCE)
-        self._sync_deadline_ms = now_ms + group.rebalance_timeout_ms()
-        for member in group.members.values():
-            effects.answer(member.join_waiter, self._generation_reply(member))
-            member.join_waiter = None
-            member.is_new = member.has_synced = False
-            member.assignment = b""
-            self._alive(member, now_ms)
+        new.join_waiter = waiter
+        self._rebalance.prepare(effects, now_ms)
 
-    def _give_up_on_sync(self, effects: Effects, now_ms: int) -> None:
-        self._sync_deadline_ms = None
-        group = self.group
-        silent = [m for m in group.members.values() if not m.has_synced]
-        if group.state in WITH_GENERATION and silent:
-            for member in silent:
-                group.remove(member.member_id)
-            self._prepare_rebalance(effects, now_ms)
-
-    def _remove(self, member_id: str, effects: Effects, now_ms: int) -> None:
-        member = self.group.remove(member_id)
-        _drop_waiters(member, ErrorCode.UNKNOWN_MEMBER_ID, effects)
-        if self.group.state in WITH_GENERATION:
-            self._prepare_rebalance(effects, now_ms)
-        else:
-            self._complete_join_if_ready(effects, now_ms)
-
-    def _drop_syncs(self, error: ErrorCode, effects: Effects, now_ms: int) -> None:
-        for member in self.group.members.values():
-            if member.sync_waiter is not None:
-                effects.answer(member.sync_waiter, SyncGroupResponse(error_code=error))
-                member.sync_waiter = None
-                self._alive(member, now_ms)
-
-    def _alive(self, member: Member, now_ms: int) -> None:
-        member.session_deadline_ms = now_ms + member.session_timeout_ms
-
-    def _generation_reply(self, member: Member) -> JoinGroupResponse:
-        group = self.group
-        leads = group.is_leader(member.member_id)
-        listed = group.members.values() if leads else ()
-        return _join_reply(
-            generation_id=group.generation_id,
-            protocol_type=group.protocol_type,
-            protocol_name=group.protocol_name or "",
-            leader=group.leader_id or "",
-            member_id=member.member_id,
-            members=[
-                JoinGroupResponseMember(
-                    member_id=each.member_id,
-                    group_instance_id=each.group_instance_id,
-                    metadata=each.metadata_for(group.protocol_name),
-                )
-                for each in listed
-            ],
+    def _member(
+        self,
+        request: JoinGroupRequest,
+        joiner: Joiner,
+        protocols: tuple[Protocol, ...],
+        member_id: str,
+    ) -> Member:
+        instance_id = request.group_instance_id
+        named_after = joiner.client_id if instance_id is None else instance_id
+        return Member(
+            member_id=member_id or self._new_member_id(named_after),
+            client_id=joiner.client_id,
+            client_host=joiner.client_host,
+            rebalance_timeout_ms=_rebalance_timeout_ms(request),
+            session_timeout_ms=request.session_timeout_ms,
+            protocols=protocols,
+            group_instance_id=instance_id,
         )
-
-
-def _expired(deadline_ms: int | None, now_ms: int) -> bool:
-    return deadline_ms is not None and deadline_ms <= now_ms
 
 
 def _rebalance_timeout_ms(request: JoinGroupRequest) -> int:
@@ -392,43 +373,3 @@ def _rebalance_timeout_ms(request: JoinGroupRequest) -> int:
     if request.rebalance_timeout_ms < 0:
         return request.session_timeout_ms
     return request.rebalance_timeout_ms
-
-
-def _refuse_join(
-    effects: Effects, waiter: object, request: JoinGroupRequest, error: ErrorCode
-) -> Effects:
-    effects.answer(waiter, _join_reply(error_code=error, member_id=request.member_id))
-    return effects
-
-
-def _join_reply(
-    *,
-    error_code: ErrorCode = ErrorCode.NONE,
-    member_id: str,
-    generation_id: int = -1,
-    protocol_type: str | None = None,
-    protocol_name: str = "",
-    leader: str = "",
-    members: list[JoinGroupResponseMember] | None = None,
-) -> JoinGroupResponse:
-    return JoinGroupResponse(
-        error_code=error_code,
-        generation_id=generation_id,
-        protocol_type=protocol_type,
-        protocol_name=protocol_name,
-        leader=leader,
-        member_id=member_id,
-        members=members or [],
-    )
-
-
-def _replace_sync_waiter(member: Member, waiter: object, effects: Effects) -> None:
-    stale = SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
-    effects.answer(member.sync_waiter, stale)
-    member.sync_waiter = waiter
-
-
-def _drop_waiters(member: Member, error: ErrorCode, effects: Effects) -> None:
-    effects.answer(member.join_waiter, _join_reply(error_code=error, member_id=""))
-    effects.answer(member.sync_waiter, SyncGroupResponse(error_code=error))
-    member.join_waiter = member.sync_waiter = None

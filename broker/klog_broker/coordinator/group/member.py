@@ -25,6 +25,11 @@ class Member:
     join_waiter: object | None = field(default=None, compare=False)
     sync_waiter: object | None = field(default=None, compare=False)
 
+    @property
+    def is_static(self) -> bool:
+        """Whether it keeps its place, by a name of its own, while its process is away (KIP-345)."""
+        return self.group_instance_id is not None
+
     def protocol_names(self) -> Iterator[str]:
         """Names in the member's order of preference."""
         return (name for name, _ in self.protocols)
@@ -36,6 +41,10 @@ class Member:
     def vote(self, candidates: set[str]) -> str:
         """The first of the member's protocols that every member supports."""
         return next(name for name in self.protocol_names() if name in candidates)
+
+    def alive(self, now_ms: int) -> None:
+        """It has shown itself: a new session begins."""
+        self.session_deadline_ms = now_ms + self.session_timeout_ms
 
     def deadline_ms(self) -> int | None:
         """When the member is given up; None while a parked request shows that it is alive.

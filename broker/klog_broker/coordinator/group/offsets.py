@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from klog_broker.coordinator.group.group import Group
 from klog_broker.coordinator.group.states import GroupState
+from klog_broker.coordinator.group.subscriptions import subscribed_topics
 from pyspark_klog.ids import LeaderEpoch, Offset, TopicPartition
 from pyspark_klog.state_records.offset_commit import OffsetCommitKey, OffsetCommitValue
 
@@ -55,17 +56,28 @@ class OffsetBook:
         """Partitions whose offset has served its time (KIP-211).
 
         The clock of a group that had members starts when the last of them left, that of offsets
-        committed without a group at their commit. A group with members loses nothing.
+        committed without a group at their commit. Consumers in a stable group lose what they have
+        not committed for that long in topics that none of them is subscribed to;
+        any other group with members loses nothing.
         """
-        if group.state is not GroupState.EMPTY:
-            return []
         had_members = group.protocol_type is not None and group.state_changed_ms >= 0
+        if group.state is GroupState.EMPTY:
+            since_ms = group.state_changed_ms if had_members else NEVER_MS
+            return self._over(now_ms, retention_ms, since_ms)
+        if group.state is not GroupState.STABLE:
+            return []
+        over = self._over(now_ms, retention_ms, NEVER_MS)
+        # Looked at only now: most groups have nothing that old.
+        topics = subscribed_topics(group) if over else None
+        return [] if topics is None else [p for p in over if p.topic not in topics]
+
+    def _over(self, now_ms: int, retention_ms: int, since_ms: int) -> list[TopicPartition]:
+        """Offsets committed, and kept since ``since_ms``, for longer than they are kept."""
         result = []
         for partition, committed in self._committed.items():
             if committed.expire_ms >= 0:
                 is_over = now_ms >= committed.expire_ms
             else:
-                since_ms = group.state_changed_ms if had_members else committed.commit_ms
                 is_over = now_ms - max(since_ms, committed.commit_ms) >= retention_ms
             if is_over:
                 result.append(partition)

@@ -45,12 +45,12 @@ def apply_metadata(group: Group, value: GroupMetadataValue) -> None:
     group.protocol_name = value.protocol
     group.leader_id = value.leader
     group.state_changed_ms = value.current_state_timestamp
-    members = {}
+    members = []
     for recorded in value.members:
         member = group.members.get(recorded.member_id) or _member(recorded, value.protocol)
         member.assignment = bytes(recorded.assignment)
-        members[recorded.member_id] = member
-    group.members = members
+        members.append(member)
+    group.set_members(members)
     # What the table of states names "the leader's assignment is in the log", or nobody is left.
     group.state = GroupState.STABLE if members else GroupState.EMPTY
 

@@ -1,0 +1,169 @@
+"""The course of one rebalance: who is waited for, until when, and how a generation comes about.
+
+Pure: time is an argument, in milliseconds of a clock that never goes back. It follows what Kafka's
+GroupCoordinator of 3.9 does (KIP-62 rebalance timeout, KIP-134 initial delay, KIP-345 static
+members).
+"""
+
+from dataclasses import dataclass
+
+from klog_broker.coordinator.group.effects import Effects
+from klog_broker.coordinator.group.group import Group
+from klog_broker.coordinator.group.member import Member
+from klog_broker.coordinator.group.replies import drop_join, drop_sync, generation_reply
+from klog_broker.coordinator.group.states import GroupState
+from pyspark_klog.errors import ErrorCode
+
+WITH_GENERATION = (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """The broker settings group.initial.rebalance.delay.ms and group.max.size."""
+
+    initial_rebalance_delay_ms: int
+    max_size: int
+
+
+class Rebalance:
+    """A group's rebalances, one after the other, with their deadlines."""
+
+    def __init__(self, group: Group, settings: GroupSettings) -> None:
+        self._group = group
+        self._delay_ms = settings.initial_rebalance_delay_ms
+        self._join_deadline_ms: int | None = None
+        self._initial_remaining_ms: int | None = None
+        self._joined_in_window = False
+        self._sync_deadline_ms: int | None = None
+
+    # What happens to it
+
+    def newcomer(self) -> None:
+        """Somebody is about to be added: a first rebalance may wait for more once again."""
+        self._joined_in_window = True
+
+    def prepare(self, effects: Effects, now_ms: int) -> None:
+        """Everybody has to join anew; it completes at once if all have."""
+        group = self._group
+        if group.state is GroupState.EMPTY:
+            delay_ms = self._delay_ms
+            self._join_deadline_ms = now_ms + delay_ms
+            self._initial_remaining_ms = max(group.rebalance_timeout_ms() - delay_ms, 0)
+            self._joined_in_window = False
+            group.move_to(GroupState.PREPARING_REBALANCE)
+        elif group.state is not GroupState.PREPARING_REBALANCE:
+            self.drop_syncs(ErrorCode.REBALANCE_IN_PROGRESS, effects, now_ms)
+            self._sync_deadline_ms = None
+            self._join_deadline_ms = now_ms + group.rebalance_timeout_ms()
+            self._initial_remaining_ms = None
+            group.move_to(GroupState.PREPARING_REBALANCE)
+        if is_over(self._join_deadline_ms, now_ms):
+            self._on_join_deadline(effects, now_ms)
+        else:
+            self.complete_if_ready(effects, now_ms)
+
+    def complete_if_ready(self, effects: Effects, now_ms: int) -> None:
+        """The next generation begins if a rebalance is under way and nobody is missing."""
+        group = self._group
+        waits_for_first = self._initial_remaining_ms is not None and bool(group.members)
+        is_preparing = group.state is GroupState.PREPARING_REBALANCE
+        if is_preparing and not waits_for_first and group.everyone_joined():
+            self._complete(effects, now_ms)
+
+    def remove(self, member_id: str, effects: Effects, now_ms: int) -> None:
+        """The member goes; the others share what it had."""
+        member = self._group.remove(member_id)
+        drop_join(member, ErrorCode.UNKNOWN_MEMBER_ID, "", effects)
+        drop_sync(member, ErrorCode.UNKNOWN_MEMBER_ID, effects)
+        if self._group.state in WITH_GENERATION:
+            self.prepare(effects, now_ms)
+        else:
+            self.complete_if_ready(effects, now_ms)
+
+    def drop_syncs(self, error: ErrorCode, effects: Effects, now_ms: int) -> None:
+        """Whoever waits for this generation's assignment gets ``error``."""
+        for member in self._group.members.values():
+            if member.sync_waiter is not None:
+                drop_sync(member, error, effects)
+                member.alive(now_ms)
+
+    # Time
+
+    def deadlines_ms(self) -> list[int]:
+        """When ``on_deadline`` has something to do."""
+        deadlines = (self._join_deadline_ms, self._sync_deadline_ms)
+        return [deadline for deadline in deadlines if deadline is not None]
+
+    def on_deadline(self, effects: Effects, now_ms: int) -> None:
+        if is_over(self._sync_deadline_ms, now_ms):
+            self._give_up_on_syncs(effects, now_ms)
+        if is_over(self._join_deadline_ms, now_ms):
+            self._on_join_deadline(effects, now_ms)
+        else:
+            self.complete_if_ready(effects, now_ms)
+
+    # Steps
+
+    def _on_join_deadline(self, effects: Effects, now_ms: int) -> None:
+        remaining_ms = self._initial_remaining_ms
+        if remaining_ms and self._joined_in_window:
+            delay_ms = min(self._delay_ms, remaining_ms)
+            self._initial_remaining_ms = remaining_ms - delay_ms
+            self._join_deadline_ms = now_ms + delay_ms
+            self._joined_in_window = False
+            if delay_ms > 0:
+                return
+        self._complete(effects, now_ms)
+
+    def _complete(self, effects: Effects, now_ms: int) -> None:
+        """Who has not joined is out, but for static members: they keep their place for a while."""
+        group = self._group
+        self._join_deadline_ms = self._initial_remaining_ms = None
+        absent = [m for m in group.members.values() if m.join_waiter is None and not m.is_static]
+        for member in absent:
+            group.remove(member.member_id)
+        if group.members and not self._elect_leader():
+            # All who are left are static and away: until one comes, or their sessions end.
+            self._join_deadline_ms = now_ms + max(group.rebalance_timeout_ms(), 1)
+            return
+        group.generation_id += 1
+        if not group.members:
+            group.protocol_name = None
+            group.move_to(GroupState.EMPTY)
+            effects.assignments = {}
+            return
+        group.protocol_name = group.choose_protocol()
+        group.move_to(GroupState.COMPLETING_REBALANCE)
+        self._sync_deadline_ms = now_ms + group.rebalance_timeout_ms()
+        for member in group.members.values():
+            effects.answer(member.join_waiter, generation_reply(group, member))
+            member.join_waiter = None
+            member.is_new = member.has_synced = False
+            member.assignment = b""
+            member.alive(now_ms)
+
+    def _elect_leader(self) -> bool:
+        """The leader stays if it has joined, else the first that has; whether there is one."""
+        group = self._group
+        leader = group.members.get(group.leader_id or "")
+        if leader is None or leader.join_waiter is None:
+            joined = (m for m in group.members.values() if m.join_waiter is not None)
+            leader = next(joined, None)
+            if leader is not None:
+                group.leader_id = leader.member_id
+        return leader is not None
+
+    def _give_up_on_syncs(self, effects: Effects, now_ms: int) -> None:
+        """Who has joined and not fetched its assignment in time is out."""
+        self._sync_deadline_ms = None
+        group = self._group
+        silent: list[Member] = [m for m in group.members.values() if not m.has_synced]
+        if group.state in WITH_GENERATION and silent:
+            for member in silent:
+                group.remove(member.member_id)
+            self.prepare(effects, now_ms)
+
+
+def is_over(deadline_ms: int | None, now_ms: int) -> bool:
+    """Whether there is a deadline, and it has passed."""
+    return deadline_ms is not None and deadline_ms <= now_ms

@@ -1,0 +1,63 @@
+"""What members of a group are answered: the responses that the machine hands out."""
+
+from klog_broker.coordinator.group.effects import Effects
+from klog_broker.coordinator.group.group import Group
+from klog_broker.coordinator.group.member import Member
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.protocol.apis.join_group import JoinGroupResponse, JoinGroupResponseMember
+from pyspark_klog.protocol.apis.sync_group import SyncGroupResponse
+
+
+def join_refused(error: ErrorCode, member_id: str = "") -> JoinGroupResponse:
+    return JoinGroupResponse(error_code=error, member_id=member_id, protocol_name="")
+
+
+def generation_reply(group: Group, member: Member) -> JoinGroupResponse:
+    """The group's generation, as ``member`` is told: the leader learns who else is in it."""
+    listed = group.members.values() if group.is_leader(member.member_id) else ()
+    return _generation(group, member, group.leader_id, [_listed(group, each) for each in listed])
+
+
+def replacement_reply(group: Group, member: Member, old_leader_id: str | None) -> JoinGroupResponse:
+    """The generation as it stands, for who has taken a static member's place in it.
+
+    The leader is named by the id that it had before: a replaced leader so does not take itself for
+    it and does not assign, which a stable group would not pass on (Kafka does so up to version 8).
+    """
+    return _generation(group, member, old_leader_id, [])
+
+
+def drop_join(member: Member, error: ErrorCode, member_id: str, effects: Effects) -> None:
+    """Whoever waits for the member's JoinGroup gets ``error``."""
+    effects.answer(member.join_waiter, join_refused(error, member_id))
+    member.join_waiter = None
+
+
+def drop_sync(member: Member, error: ErrorCode, effects: Effects) -> None:
+    """Whoever waits for the member's SyncGroup gets ``error``."""
+    effects.answer(member.sync_waiter, SyncGroupResponse(error_code=error))
+    member.sync_waiter = None
+
+
+def _generation(
+    group: Group,
+    member: Member,
+    leader_id: str | None,
+    members: list[JoinGroupResponseMember],
+) -> JoinGroupResponse:
+    return JoinGroupResponse(
+        generation_id=group.generation_id,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name or "",
+        leader=leader_id or "",
+        member_id=member.member_id,
+        members=members,
+    )
+
+
+def _listed(group: Group, member: Member) -> JoinGroupResponseMember:
+    return JoinGroupResponseMember(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        metadata=member.metadata_for(group.protocol_name),
+    )
