@@ -43,6 +43,7 @@ class FakeLog:
 class FakeLogs:
     logs: dict[TopicPartition, FakeLog] = field(default_factory=dict)
     is_full: bool = False
+    changes: Any = None
 
     def get(self, partition: TopicPartition) -> FakeLog | None:
         return self.logs.get(partition)
@@ -56,6 +57,51 @@ class FakeLogs:
         if self.is_full:
             raise LogStorageError("the disk is full")
         del self.logs[partition]
+
+
+class FakeChanges:
+    """Makes and deletes logs in a later turn, as helper threads would."""
+
+    def __init__(self, logs: FakeLogs, loop: "SteppedLoop") -> None:
+        self._logs = logs
+        self._loop = loop
+
+    def create_beside(
+        self,
+        partition: TopicPartition,
+        topic_id: TopicId,
+        config: LogConfig,
+        leader_epoch: int,
+        done: Callable[[FakeLog | None, BaseException | None], None],
+    ) -> None:
+        def make() -> None:
+            try:
+                log = self._logs.create(partition, topic_id, config)
+            except LogStorageError as error:
+                done(None, error)
+                return
+            log.become_leader(max(leader_epoch, log.leader_epoch))
+            done(log, None)
+
+        self._loop.post(make)
+
+    def delete_beside(
+        self,
+        partition: TopicPartition,
+        topic_id: TopicId,
+        done: Callable[[BaseException | None], None],
+    ) -> None:
+        def delete() -> None:
+            log = self._logs.get(partition)
+            try:
+                if log is not None and log.topic_id == topic_id:
+                    self._logs.delete(partition)
+            except LogStorageError as error:
+                done(error)
+                return
+            done(None)
+
+        self._loop.post(delete)
 
 
 class ImmediateHelpers:
@@ -115,6 +161,7 @@ class World:
         self.helpers = ImmediateHelpers()
         self.loop = SteppedLoop()
         self.logs = FakeLogs()
+        self.logs.changes = FakeChanges(self.logs, self.loop)
         self.checked: list[TopicPartition] = []
         self.deleted: list[str] = []
         self.broker: Any = SimpleNamespace(

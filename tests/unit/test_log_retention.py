@@ -19,6 +19,7 @@ from klog_broker.log.retention import (
 )
 from klog_broker.runtime.clock import ManualClock
 from klog_broker.runtime.files import Files, RealFiles
+from pyspark_klog.ids import TopicPartition
 from pyspark_klog.records.sets import iterate
 from tests.support.log_harness import (
     DATA,
@@ -186,6 +187,23 @@ def test_the_manager_applies_retention_when_it_is_due() -> None:
     clock.advance(11_000)
     manager.run_due()
     assert log.log_start_offset == 2
+
+
+def test_retention_takes_one_log_a_turn() -> None:
+    files, clock = MemoryFiles(), ManualClock(0)
+    manager = open_manager(files, clock=clock)
+    config = replace(CONFIG, retention_ms=10_000)
+    logs = [manager.create(TopicPartition("t", n), TOPIC_ID, config) for n in range(3)]
+    for log in logs:
+        for number in range(9):
+            append(log, batch(timestamp_ms=1_000 * number))
+    clock.advance(40_000)
+    done = []
+    for _ in logs:
+        manager.run_due()
+        done.append(sum(log.log_start_offset > 0 for log in logs))
+        assert manager.next_deadline_ms() <= clock.monotonic_ms() or done[-1] == len(logs)
+    assert done == [1, 2, 3]
 
 
 # --- DeleteRecords -------------------------------------------------------------------------------

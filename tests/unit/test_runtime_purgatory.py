@@ -88,6 +88,24 @@ def test_it_expires_at_its_deadline(purgatory: Purgatory, loop: Loop, clock: Man
     assert purgatory.waiting == 0
 
 
+def test_one_that_is_completed_in_the_turn_of_its_deadline_ends_once(
+    purgatory: Purgatory, loop: Loop, clock: ManualClock
+) -> None:
+    class Completing(Waits):
+        def on_expire(self, now_ms: int) -> None:
+            super().on_expire(now_ms)
+            other.holds = True
+            purgatory.check("b")
+
+    first, other = Completing(), Waits()
+    purgatory.watch(first, ["a"], 100)
+    purgatory.watch(other, ["b"], 100)
+    clock.advance(100)
+    loop.run_turn()
+    assert first.ended == ["expired at 100"]
+    assert other.ended == ["completed at 100"]
+
+
 def test_a_cancelled_one_ends_silently(
     purgatory: Purgatory, loop: Loop, clock: ManualClock
 ) -> None:

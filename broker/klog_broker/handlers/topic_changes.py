@@ -1,33 +1,33 @@
 """Changes to topics, for the handlers that make them: plan (checks, no effect), then change.
 
 A plan is made in the loop from the current image and raises BrokerError with a sentence. A change
-is first made durable in the metadata store, in a helper thread; then, in the loop, the logs follow;
+is first made durable in the metadata store, in a helper thread; then the logs follow (topic_logs);
 then ``done`` is called in the loop. What a crash leaves in between is finished by `settle`.
 """
 
 import logging
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from klog_broker.config import TopicConfig, topic_config
 from klog_broker.config_types import ConfigError
 from klog_broker.handlers.context import BrokerServices
-from klog_broker.log.errors import InconsistentTopicId, LogStorageError
-from klog_broker.log.log_config import LogConfig
-from klog_broker.metadata.errors import (
-    InvalidTopicName,
-    PartitionsChanged,
-    StoreFailed,
-    TopicExists,
-    UnknownTopic,
+from klog_broker.handlers.topic_errors import as_broker_error
+from klog_broker.handlers.topic_logs import (
+    Step,
+    make_logs,
+    make_logs_now,
+    run_steps,
+    set_logs_aside,
+    set_logs_aside_now,
 )
+from klog_broker.log.log_config import LogConfig
+from klog_broker.metadata.errors import InvalidTopicName
 from klog_broker.metadata.image import Topic, check_no_collision, check_topic_name
 from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
 from pyspark_klog.ids import BrokerId, TopicId
 
 _log = logging.getLogger("klog.topics")
-
-T = TypeVar("T")
 
 # What one request may create, as in Kafka: a partition costs files, and memory before that.
 MAX_PARTITIONS_PER_REQUEST = 10_000
@@ -115,11 +115,6 @@ def checked_topic_config(broker: BrokerServices, configs: Mapping[str, str]) -> 
         raise BrokerError(ErrorCode.INVALID_CONFIG, str(error)) from None
 
 
-def topic_log_config(broker: BrokerServices, topic: Topic) -> LogConfig:
-    """What a topic's logs are to do."""
-    return LogConfig.from_topic_config(topic_config(broker.config, topic.configs))
-
-
 def create_topics(
     broker: BrokerServices,
     planned: Sequence[NewTopic],
@@ -136,21 +131,21 @@ def create_topics(
                 results.append(error)
         return results
 
-    def make_logs(results: list[Topic | KlogError]) -> Iterator[None]:
+    def follow(results: list[Topic | KlogError]) -> Iterator[Step]:
         outcomes: list[Topic | BrokerError] = []
         for result in results:
             if isinstance(result, KlogError):
-                outcomes.append(_as_broker_error(result))
+                outcomes.append(as_broker_error(result))
                 continue
             warn_of_settings(result.name, topic_config(broker.config, result.configs))
-            outcomes.append((yield from _make_logs(broker, result)))
+            outcomes.append((yield from make_logs(broker, result)))
         done(outcomes)
 
     def stored(results: list[Topic | KlogError] | None, error: BaseException | None) -> None:
         if results is None:
-            done([_as_broker_error(error) for _ in planned])
+            done([as_broker_error(error) for _ in planned])
         else:
-            _run_in_turns(broker, make_logs(results))
+            run_steps(follow(results))
 
     broker.helpers.submit(store, stored)
 
@@ -163,14 +158,14 @@ def add_partitions(
 ) -> None:
     """Add partitions to a topic; `done` gets the topic as it is then, or an error."""
 
-    def make_logs(topic: Topic) -> Iterator[None]:
-        done((yield from _make_logs(broker, topic)))
+    def follow(topic: Topic) -> Iterator[Step]:
+        done((yield from make_logs(broker, topic)))
 
     def stored(topic: Topic | None, error: BaseException | None) -> None:
         if topic is None:
-            done(_as_broker_error(error))
+            done(as_broker_error(error))
         else:
-            _run_in_turns(broker, make_logs(topic))
+            run_steps(follow(topic))
 
     broker.helpers.submit(
         lambda: broker.metadata.create_partitions(name, more.first_partition, more.assignment),
@@ -192,7 +187,7 @@ def change_topic_configs(
 
     def stored(topic: Topic | None, error: BaseException | None) -> None:
         if topic is None:
-            done(_as_broker_error(error))
+            done(as_broker_error(error))
             return
         config = topic_config(broker.config, topic.configs)
         warn_of_settings(topic.name, config)
@@ -211,22 +206,22 @@ def delete_topic(
 ) -> None:
     """Delete a topic in two durable steps with the setting aside of its logs in between."""
 
-    def set_aside(topic: Topic) -> Iterator[None]:
-        failure = yield from _set_logs_aside(broker, topic)
+    def set_aside(topic: Topic) -> Iterator[Step]:
+        failure = yield from set_logs_aside(broker, topic)
         if failure is not None:
             # The first step stands: the next start finishes what this one cannot.
             done(failure)
             return
         broker.helpers.submit(
             lambda: broker.metadata.finish_topic_deletion(topic_id),
-            lambda _, error: done(None if error is None else _as_broker_error(error)),
+            lambda _, error: done(None if error is None else as_broker_error(error)),
         )
 
     def stored(topic: Topic | None, error: BaseException | None) -> None:
         if topic is None:
-            done(_as_broker_error(error))
+            done(as_broker_error(error))
         else:
-            _run_in_turns(broker, set_aside(topic))
+            run_steps(set_aside(topic))
 
     broker.helpers.submit(lambda: broker.metadata.begin_topic_deletion(topic_id), stored)
 
@@ -237,89 +232,22 @@ def settle(broker: BrokerServices) -> None:
     Deletions that had begun are finished, and every partition has its log and leads it.
     """
     for topic in list(broker.metadata.image.deleting.values()):
-        failure = _at_once(_set_logs_aside(broker, topic))
+        failure = set_logs_aside_now(broker, topic)
         if failure is None:
             broker.metadata.finish_topic_deletion(topic.topic_id)
         else:
             _log.error("topic=%s deletion is not finished: %s", topic.name, failure.text)
     for topic in broker.metadata.image.topics.values():
         warn_of_settings(topic.name, topic_config(broker.config, topic.configs))
-        result = _at_once(_make_logs(broker, topic))
-        if isinstance(result, BrokerError):
-            _log.error("topic=%s is not served: %s", topic.name, result.text)
+        failure = make_logs_now(broker, topic)
+        if failure is not None:
+            _log.error("topic=%s is not served: %s", topic.name, failure.text)
 
 
 def warn_of_settings(name: str, config: TopicConfig) -> None:
     """Log each setting that a topic was given and that changes nothing."""
     for warning in config.warnings:
         _log.warning("topic=%s %s", name, warning)
-
-
-def _run_in_turns(broker: BrokerServices, steps: Iterator[None]) -> None:
-    """Run the steps, one in each turn of the loop: each costs fsyncs, and others want to be served.
-
-    A generator's own end is its last step: it calls whoever waits for it.
-    """
-
-    def step() -> None:
-        for _ in steps:
-            broker.loop.post(step)
-            return
-
-    step()
-
-
-def _at_once(steps: Generator[None, None, T]) -> T:
-    """Run all the steps here and now, and give what they return."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-
-
-def _make_logs(
-    broker: BrokerServices, created: Topic
-) -> Generator[None, None, Topic | BrokerError]:
-    """Make the logs that the topic lacks, a partition a step."""
-    for number, topic_partition in enumerate(created.topic_partitions()):
-        if number:
-            yield
-        # The topic may have been deleted, or given other settings, since the last step.
-        topic = broker.metadata.image.topic_by_id(created.topic_id)
-        if topic is None:
-            return _as_broker_error(UnknownTopic(f"topic {created.name} has been deleted"))
-        state = topic.partitions[number]
-        if broker.broker_id not in state.replicas:
-            continue
-        try:
-            log = broker.logs.create(
-                topic_partition, topic.topic_id, topic_log_config(broker, topic)
-            )
-            log.become_leader(max(state.leader_epoch, log.leader_epoch))
-        except (LogStorageError, InconsistentTopicId) as error:
-            return _as_broker_error(error)
-    return created
-
-
-def _set_logs_aside(
-    broker: BrokerServices, topic: Topic
-) -> Generator[None, None, BrokerError | None]:
-    """Rename the directories of the topic's logs, one a step; who waits for their data is told."""
-    for topic_partition in topic.topic_partitions():
-        log = broker.logs.get(topic_partition)
-        if log is None or log.topic_id != topic.topic_id:
-            continue
-        try:
-            broker.logs.delete(topic_partition)
-        except LogStorageError as error:
-            return _as_broker_error(error)
-        broker.purgatory.check(topic_partition)
-        yield
-    for tell in broker.on_topic_deleted:
-        tell(topic.name)
-    return None
 
 
 def _even_assignment(
@@ -385,24 +313,3 @@ def _too_many(partitions: int) -> BrokerError:
         f"{partitions} partitions are asked for at once; at most {MAX_PARTITIONS_PER_REQUEST} are"
         " created by one request",
     )
-
-
-_CODES: dict[type[BaseException | None], ErrorCode] = {
-    InvalidTopicName: ErrorCode.INVALID_TOPIC_EXCEPTION,
-    TopicExists: ErrorCode.TOPIC_ALREADY_EXISTS,
-    PartitionsChanged: ErrorCode.INVALID_PARTITIONS,
-    UnknownTopic: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    StoreFailed: ErrorCode.KAFKA_STORAGE_ERROR,
-    LogStorageError: ErrorCode.KAFKA_STORAGE_ERROR,
-    InconsistentTopicId: ErrorCode.INCONSISTENT_TOPIC_ID,
-}
-
-
-def _as_broker_error(error: BaseException | None) -> BrokerError:
-    """Known meanings keep their code and sentence, anything else is a bug."""
-    if isinstance(error, BrokerError):
-        return error
-    if type(error) in _CODES:
-        return BrokerError(_CODES[type(error)], str(error))
-    _log.error("a change of topics failed", exc_info=error)
-    return BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -5,6 +5,7 @@ Time is asked for at each round; what blocks goes to the helpers, and comes back
 
 import heapq
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -69,11 +70,12 @@ class Housekeeping:
         self._logs = logs
         self._removals: list[tuple[int, int, Path]] = []
         self._removal_count = 0
+        self._retention_left: deque[PartitionLog] = deque()
         self._checkpoints = Checkpoints(helpers)
         now_ms = clock.monotonic_ms()
         flush_ms = min(settings.flush_scheduler_interval_ms, _FLUSH_CHECK_MS)
         work = (
-            (self._apply_retention, settings.retention_check_interval_ms),
+            (self._begin_retention, settings.retention_check_interval_ms),
             (self._flush_by_time, flush_ms),
             (self._checkpoint_recovery_points, settings.flush_offset_checkpoint_interval_ms),
             (self._checkpoint_starts, settings.flush_start_offset_checkpoint_interval_ms),
@@ -84,6 +86,8 @@ class Housekeeping:
 
     def next_deadline_ms(self) -> int:
         """When :meth:`run_due` has something to do, by the monotonic clock."""
+        if self._retention_left:
+            return self._clock.monotonic_ms()
         next_ms = min(periodic.due_ms for periodic in self._periodic)
         return min(next_ms, self._removals[0][0]) if self._removals else next_ms
 
@@ -94,6 +98,8 @@ class Housekeeping:
             if periodic.due_ms <= now_ms:
                 periodic.due_ms = now_ms + periodic.interval_ms
                 periodic.run()
+        if self._retention_left:
+            self._apply_retention(self._retention_left.popleft())
         while self._removals and self._removals[0][0] <= now_ms:
             self._remove(heapq.heappop(self._removals)[2])
 
@@ -121,13 +127,17 @@ class Housekeeping:
     def _online(self) -> list[PartitionLog]:
         return [log for log in self._logs() if not log.is_offline]
 
-    def _apply_retention(self) -> None:
-        now_ms = self._clock.now_ms()
-        for log in self._online():
-            try:
-                log.apply_retention(now_ms)
-            except LogStorageError as error:
-                _LOGGER.warning("log=%s retention=%s", log.path, error)
+    def _begin_retention(self) -> None:
+        """One log a turn: renaming a log's old segments takes milliseconds, and logs are many."""
+        self._retention_left = deque(self._online())
+
+    def _apply_retention(self, log: PartitionLog) -> None:
+        if log.is_offline:
+            return
+        try:
+            log.apply_retention(self._clock.now_ms())
+        except LogStorageError as error:
+            _LOGGER.warning("log=%s retention=%s", log.path, error)
 
     def _flush_by_time(self) -> None:
         now_ms = self._clock.monotonic_ms()

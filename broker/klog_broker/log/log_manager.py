@@ -3,14 +3,13 @@
 import logging
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from random import Random
 from uuid import uuid4
 
 from klog_broker.log.checks import PlainChecks, RecordChecks, kernel_checks
 from klog_broker.log.directory import LogDirectory
-from klog_broker.log.errors import InconsistentTopicId, LogDirectoryError, LogStorageError
+from klog_broker.log.errors import LogDirectoryError, LogStorageError
 from klog_broker.log.housekeeping import (
     ALL_CHECKPOINTS,
     Housekeeping,
@@ -19,18 +18,22 @@ from klog_broker.log.housekeeping import (
 )
 from klog_broker.log.loading import LoadedLog, load_log
 from klog_broker.log.log_config import LogConfig
+from klog_broker.log.partition_changes import PartitionChanges
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.runtime.clock import Clock
 from klog_broker.runtime.files import Files
 from klog_broker.runtime.helpers import Helpers
-from pyspark_klog.ids import NO_TOPIC_ID, BrokerId, TopicId, TopicPartition
+from pyspark_klog.ids import (
+    NO_TOPIC_ID,
+    BrokerId,
+    TopicId,
+    TopicPartition,
+)
 from pyspark_klog.storage import names
 from pyspark_klog.storage.errors import StorageFormatError
 from pyspark_klog.storage.text_files import (
     MetaProperties,
     decode_partition_metadata,
-    encode_partition_metadata,
-    encode_topic_id,
 )
 
 _LOGGER = logging.getLogger(__name__)
@@ -70,6 +73,16 @@ class LogManager:
         self._is_clean = True
         self._housekeeping = Housekeeping(
             files, clock, helpers, settings or LogManagerSettings(), self._directories, self.logs
+        )
+        self.changes = PartitionChanges(
+            self._logs,
+            self._directories,
+            files=files,
+            clock=clock,
+            helpers=helpers,
+            checks=lambda: self.checks,
+            add=self._add,
+            remove_later=self._housekeeping.remove_later,
         )
         for directory in self._directories:
             directory.on_offline = self._directory_went_offline
@@ -251,81 +264,12 @@ class LogManager:
     def create(
         self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig
     ) -> PartitionLog:
-        """The log, made on the directory that has the fewest if there is none. Durable when it
-        returns. Raises InconsistentTopicId or LogStorageError. Blocks (fsync)."""
-        log = self._logs.get(topic_partition)
-        if log is not None:
-            self._check_topic_id(log, topic_id)
-            return log
-        directory = self._emptiest_directory()
-        path = directory.path / names.partition_directory_name(topic_partition)
-        try:
-            self._files.make_dirs(path)
-            self._files.write_atomically(
-                path / names.PARTITION_METADATA, encode_partition_metadata(topic_id)
-            )
-            loaded = load_log(
-                self._files,
-                path,
-                config=config,
-                checks=self.checks,
-                is_clean=True,
-                recovery_point=0,
-                log_start_offset=0,
-                now_ms=self._clock.now_ms(),
-            )
-            self._files.sync_dir(directory.path)
-        except OSError as error:
-            # What there is of it is empty; it would only be found, and kept, at the next start.
-            with suppress(OSError):
-                self._files.remove_tree(path)
-            raise directory.refuse(error) from error
-        return self._add(directory, path, topic_partition, topic_id, loaded, config)
-
-    def _check_topic_id(self, log: PartitionLog, topic_id: TopicId) -> None:
-        if log.topic_id == topic_id:
-            return
-        if log.topic_id != NO_TOPIC_ID:
-            raise InconsistentTopicId(
-                f"{log.path} belongs to the topic with id {encode_topic_id(log.topic_id)}, not to "
-                f"{encode_topic_id(topic_id)}"
-            )
-        # Made by a broker that did not know topic ids.
-        try:
-            self._files.write_atomically(
-                log.path / names.PARTITION_METADATA, encode_partition_metadata(topic_id)
-            )
-        except OSError as error:
-            raise log.log_directory.refuse(error) from error
-        log.topic_id = topic_id
-
-    def _emptiest_directory(self) -> LogDirectory:
-        online = [directory for directory in self._directories if not directory.is_offline]
-        if not online:
-            raise LogStorageError("every data directory is offline; restart the broker")
-        counts = dict.fromkeys(online, 0)
-        for log in self._logs.values():
-            if log.log_directory in counts:
-                counts[log.log_directory] += 1
-        return min(online, key=lambda directory: counts[directory])
+        """As :meth:`PartitionChanges.create`. Blocks."""
+        return self.changes.create(topic_partition, topic_id, config)
 
     def delete(self, topic_partition: TopicPartition) -> None:
-        """Rename the directory away (durably); its files go after file.delete.delay.ms. Nothing if
-        there is no such log. Raises LogStorageError. Blocks (fsync)."""
-        log = self._logs.pop(topic_partition, None)
-        if log is None:
-            return
-        directory = log.log_directory
-        log.abandon()
-        if directory.is_offline:
-            raise directory.storage_error()
-        gone = directory.path / names.deleted_directory_name(topic_partition, uuid4())
-        try:
-            self._files.rename(log.path, gone)
-            self._files.sync_dir(directory.path)
-        except OSError as error:
-            raise directory.go_offline(error) from error
-        self._housekeeping.remove_later([gone], log.config.file_delete_delay_ms)
+        """As :meth:`PartitionChanges.delete`. Blocks."""
+        self.changes.delete(topic_partition)
 
     def _directory_went_offline(self, directory: LogDirectory) -> None:
         for log in self._logs.values():

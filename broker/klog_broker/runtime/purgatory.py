@@ -86,6 +86,8 @@ class Purgatory:
         return len(self._watched.get(key, ()))
 
     def _expire(self, operation: DelayedOperation) -> None:
+        if operation._timer is None:
+            return  # Another one that was due in this same turn has completed it.
         self._forget(operation)
         operation.on_expire(self._loop.now_ms())
 

@@ -1,0 +1,35 @@
+"""What a change of topics that failed is answered."""
+
+import logging
+
+from klog_broker.log.errors import InconsistentTopicId, LogStorageError
+from klog_broker.metadata.errors import (
+    InvalidTopicName,
+    PartitionsChanged,
+    StoreFailed,
+    TopicExists,
+    UnknownTopic,
+)
+from pyspark_klog.errors import BrokerError, ErrorCode
+
+_log = logging.getLogger("klog.topics")
+
+_CODES: dict[type[BaseException | None], ErrorCode] = {
+    InvalidTopicName: ErrorCode.INVALID_TOPIC_EXCEPTION,
+    TopicExists: ErrorCode.TOPIC_ALREADY_EXISTS,
+    PartitionsChanged: ErrorCode.INVALID_PARTITIONS,
+    UnknownTopic: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    StoreFailed: ErrorCode.KAFKA_STORAGE_ERROR,
+    LogStorageError: ErrorCode.KAFKA_STORAGE_ERROR,
+    InconsistentTopicId: ErrorCode.INCONSISTENT_TOPIC_ID,
+}
+
+
+def as_broker_error(error: BaseException | None) -> BrokerError:
+    """Known meanings keep their code and sentence, anything else is a bug."""
+    if isinstance(error, BrokerError):
+        return error
+    if type(error) in _CODES:
+        return BrokerError(_CODES[type(error)], str(error))
+    _log.error("a change of topics failed", exc_info=error)
+    return BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR)

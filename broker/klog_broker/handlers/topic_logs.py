@@ -1,0 +1,139 @@
+"""How the logs follow a change of topics: partition after partition, the disk's part in helpers.
+
+``make_logs`` and ``set_logs_aside`` are generators of steps for ``run_steps``. A step begins
+something and takes what is to be called when it is over.
+"""
+
+from collections.abc import Callable, Generator, Iterator
+from functools import partial
+
+from klog_broker.config import topic_config
+from klog_broker.handlers.context import BrokerServices
+from klog_broker.handlers.topic_errors import as_broker_error
+from klog_broker.log.errors import InconsistentTopicId, LogStorageError
+from klog_broker.log.log_config import LogConfig
+from klog_broker.log.partition_log import PartitionLog
+from klog_broker.metadata.errors import UnknownTopic
+from klog_broker.metadata.image import Topic
+from pyspark_klog.errors import BrokerError
+from pyspark_klog.ids import LeaderEpoch, TopicPartition
+
+Step = Callable[[Callable[[], None]], None]
+
+
+def run_steps(steps: Iterator[Step]) -> None:
+    """Run the steps one after the other; the generator's own end is the last thing that happens.
+
+    A step that is over before it returns does not make the stack deeper.
+    """
+    is_running = False
+    is_over = True
+
+    def go_on() -> None:
+        nonlocal is_running, is_over
+        is_over = True
+        if is_running:
+            return
+        is_running = True
+        while is_over:
+            step = next(steps, None)
+            if step is None:
+                break
+            is_over = False
+            step(go_on)
+        is_running = False
+
+    go_on()
+
+
+def make_logs(broker: BrokerServices, created: Topic) -> Generator[Step, None, Topic | BrokerError]:
+    """Make the logs that the topic lacks and lead them; returns the topic, or the first error."""
+    errors: list[BaseException] = []
+
+    def make(partition: TopicPartition, topic: Topic, go_on: Callable[[], None]) -> None:
+        def done(log: PartitionLog | None, error: BaseException | None) -> None:
+            if error is not None:
+                errors.append(error)
+            current = broker.metadata.image.topic_by_id(created.topic_id)
+            if log is not None and current is not None and current.configs != topic.configs:
+                # The settings have changed while it was made.
+                log.update_config(topic_log_config(broker, current))
+            go_on()
+
+        epoch = topic.partitions[partition.partition].leader_epoch
+        config = topic_log_config(broker, topic)
+        broker.logs.changes.create_beside(partition, topic.topic_id, config, epoch, done)
+
+    for number, topic_partition in enumerate(created.topic_partitions()):
+        # The topic may have been deleted, or given other settings, since the last step.
+        topic = broker.metadata.image.topic_by_id(created.topic_id)
+        if topic is None:
+            return as_broker_error(UnknownTopic(f"topic {created.name} has been deleted"))
+        if broker.broker_id in topic.partitions[number].replicas:
+            yield partial(make, topic_partition, topic)
+        if errors:
+            return as_broker_error(errors[0])
+    return created
+
+
+def set_logs_aside(
+    broker: BrokerServices, topic: Topic
+) -> Generator[Step, None, BrokerError | None]:
+    """Rename the directories of the topic's logs; who waits for their data is told."""
+    errors: list[BaseException] = []
+
+    def set_aside(partition: TopicPartition, go_on: Callable[[], None]) -> None:
+        def done(error: BaseException | None) -> None:
+            if error is not None:
+                errors.append(error)
+            go_on()
+
+        broker.logs.changes.delete_beside(partition, topic.topic_id, done)
+        broker.purgatory.check(partition)
+
+    for topic_partition in topic.topic_partitions():
+        yield partial(set_aside, topic_partition)
+        if errors:
+            return as_broker_error(errors[0])
+    _tell_of_deletion(broker, topic)
+    return None
+
+
+def make_logs_now(broker: BrokerServices, topic: Topic) -> BrokerError | None:
+    """As :func:`make_logs`, here and now: at the start. Blocks."""
+    for number, topic_partition in enumerate(topic.topic_partitions()):
+        state = topic.partitions[number]
+        if broker.broker_id not in state.replicas:
+            continue
+        try:
+            config = topic_log_config(broker, topic)
+            log = broker.logs.create(topic_partition, topic.topic_id, config)
+            log.become_leader(LeaderEpoch(max(state.leader_epoch, log.leader_epoch)))
+        except (LogStorageError, InconsistentTopicId) as error:
+            return as_broker_error(error)
+    return None
+
+
+def set_logs_aside_now(broker: BrokerServices, topic: Topic) -> BrokerError | None:
+    """As :func:`set_logs_aside`, here and now: at the start. Blocks."""
+    for topic_partition in topic.topic_partitions():
+        log = broker.logs.get(topic_partition)
+        if log is None or log.topic_id != topic.topic_id:
+            continue
+        try:
+            broker.logs.delete(topic_partition)
+        except LogStorageError as error:
+            return as_broker_error(error)
+        broker.purgatory.check(topic_partition)
+    _tell_of_deletion(broker, topic)
+    return None
+
+
+def topic_log_config(broker: BrokerServices, topic: Topic) -> LogConfig:
+    """What a topic's logs are to do."""
+    return LogConfig.from_topic_config(topic_config(broker.config, topic.configs))
+
+
+def _tell_of_deletion(broker: BrokerServices, topic: Topic) -> None:
+    for tell in broker.on_topic_deleted:
+        tell(topic.name)

@@ -1,0 +1,300 @@
+"""Making a partition's log and setting one aside, with or without the loop waiting for the disk.
+
+A change is decided on in the loop; ``run`` of a NewLog or a Removal does the disk's part, here and
+now or in a helper thread; then, in the loop again, the log is taken over.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from uuid import uuid4
+
+from klog_broker.log.checks import RecordChecks
+from klog_broker.log.directory import LogDirectory
+from klog_broker.log.errors import InconsistentTopicId, LogStorageError
+from klog_broker.log.loading import LoadedLog, load_log
+from klog_broker.log.log_config import LogConfig
+from klog_broker.log.partition_log import PartitionLog
+from klog_broker.runtime.clock import Clock
+from klog_broker.runtime.files import Files
+from klog_broker.runtime.helpers import Helpers
+from pyspark_klog.ids import (
+    NO_LEADER_EPOCH,
+    NO_TOPIC_ID,
+    LeaderEpoch,
+    TopicId,
+    TopicPartition,
+)
+from pyspark_klog.storage import names
+from pyspark_klog.storage.text_files import encode_partition_metadata, encode_topic_id
+
+AddLog = Callable[[LogDirectory, Path, TopicPartition, TopicId, LoadedLog, LogConfig], PartitionLog]
+
+
+@dataclass(frozen=True, slots=True)
+class NewLog:
+    """A log that is to be made. Nothing of it changes, so any thread may work on it."""
+
+    topic_partition: TopicPartition
+    topic_id: TopicId
+    config: LogConfig
+    directory: LogDirectory
+    checks: RecordChecks
+    now_ms: int
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    """The epoch that begins with it; none if it is -1."""
+
+    @property
+    def path(self) -> Path:
+        return self.directory.path / names.partition_directory_name(self.topic_partition)
+
+    def run(self, files: Files) -> LoadedLog:
+        """Make its files, durably. Blocks. After an OSError nothing of them is left."""
+        path = self.path
+        try:
+            files.make_dirs(path)
+            files.write_atomically(
+                path / names.PARTITION_METADATA, encode_partition_metadata(self.topic_id)
+            )
+            loaded = load_log(
+                files,
+                path,
+                config=self.config,
+                checks=self.checks,
+                is_clean=True,
+                recovery_point=0,
+                log_start_offset=0,
+                now_ms=self.now_ms,
+            )
+            if self.leader_epoch > loaded.epochs.latest:
+                loaded.epochs.note(self.leader_epoch, loaded.log_end_offset)
+                loaded.epochs.write()
+            files.sync_dir(self.directory.path)
+        except OSError:
+            # What there is of it is empty; it would only be found, and kept, at the next start.
+            with suppress(OSError):
+                files.remove_tree(path)
+            raise
+        return loaded
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """A log's directory that is to be renamed away."""
+
+    directory: LogDirectory
+    path: Path
+    gone: Path
+
+    def run(self, files: Files) -> None:
+        """Rename it, durably. Blocks. OSError if the disk fails."""
+        files.rename(self.path, self.gone)
+        files.sync_dir(self.directory.path)
+
+
+class PartitionChanges:
+    """Changes ``logs``, the LogManager's: each partition by one change at a time. Loop thread."""
+
+    def __init__(
+        self,
+        logs: dict[TopicPartition, PartitionLog],
+        directories: Sequence[LogDirectory],
+        *,
+        files: Files,
+        clock: Clock,
+        helpers: Helpers,
+        checks: Callable[[], RecordChecks],
+        add: AddLog,
+        remove_later: Callable[[Iterable[Path], int], None],
+    ) -> None:
+        self._logs = logs
+        self._directories = directories
+        self._files = files
+        self._clock = clock
+        self._helpers = helpers
+        self._checks = checks
+        self._add = add
+        self._remove_later = remove_later
+        self._making: dict[TopicPartition, LogDirectory] = {}
+        """What helpers make at the moment, and where."""
+        self._changing: dict[TopicPartition, list[Callable[[], None]]] = {}
+        """What helpers make or rename at the moment, and what is to be done with it then."""
+
+    def create(
+        self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig
+    ) -> PartitionLog:
+        """The log, made on the directory that has the fewest if there is none. Durable when it
+        returns. Raises InconsistentTopicId or LogStorageError. Blocks (fsync) if it has to be made.
+        """
+        log = self._logs.get(topic_partition)
+        if log is not None:
+            self._check_topic_id(log, topic_id)
+            return log
+        new = self._new_log(topic_partition, topic_id, config, NO_LEADER_EPOCH)
+        try:
+            loaded = new.run(self._files)
+        except OSError as error:
+            raise new.directory.refuse(error) from error
+        return self._adopt(new, loaded)
+
+    def create_beside(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        config: LogConfig,
+        leader_epoch: LeaderEpoch,
+        done: Callable[[PartitionLog | None, BaseException | None], None],
+    ) -> None:
+        """As :meth:`create` and the log's ``become_leader``, with all that blocks in a helper.
+
+        ``done(log, error)`` is called once, in the loop; at once if there is nothing to make.
+        """
+        if topic_partition in self._changing:
+            self._changing[topic_partition].append(
+                partial(self.create_beside, topic_partition, topic_id, config, leader_epoch, done)
+            )
+            return
+        try:
+            if topic_partition in self._logs:
+                log = self.create(topic_partition, topic_id, config)
+                log.become_leader(LeaderEpoch(max(leader_epoch, log.leader_epoch)))
+                done(log, None)
+                return
+            new = self._new_log(topic_partition, topic_id, config, leader_epoch)
+        except (LogStorageError, InconsistentTopicId) as error:
+            done(None, error)
+            return
+        self._changing[topic_partition] = []
+        self._making[topic_partition] = new.directory
+
+        def made(loaded: LoadedLog | None, error: BaseException | None) -> None:
+            del self._making[topic_partition]
+            log: PartitionLog | None = None
+            if isinstance(error, OSError):
+                error = new.directory.refuse(error)
+            elif new.directory.is_offline:
+                error = new.directory.storage_error()
+            elif loaded is not None:
+                log = self._adopt(new, loaded)
+            self._changed(topic_partition, lambda: done(log, error))
+
+        self._helpers.submit(lambda: new.run(self._files), made)
+
+    def _new_log(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        config: LogConfig,
+        leader_epoch: LeaderEpoch,
+    ) -> NewLog:
+        return NewLog(
+            topic_partition,
+            topic_id,
+            config,
+            self._emptiest_directory(),
+            self._checks(),
+            self._clock.now_ms(),
+            leader_epoch,
+        )
+
+    def _adopt(self, new: NewLog, loaded: LoadedLog) -> PartitionLog:
+        return self._add(
+            new.directory, new.path, new.topic_partition, new.topic_id, loaded, new.config
+        )
+
+    def _changed(self, topic_partition: TopicPartition, done: Callable[[], None]) -> None:
+        """Whoever wanted to change the partition meanwhile gets the next turn at it."""
+        waiting = self._changing.pop(topic_partition)
+        done()
+        for change in waiting:
+            change()
+
+    def _check_topic_id(self, log: PartitionLog, topic_id: TopicId) -> None:
+        if log.topic_id == topic_id:
+            return
+        if log.topic_id != NO_TOPIC_ID:
+            raise InconsistentTopicId(
+                f"{log.path} belongs to the topic with id {encode_topic_id(log.topic_id)}, not to "
+                f"{encode_topic_id(topic_id)}"
+            )
+        # Made by a broker that did not know topic ids.
+        try:
+            self._files.write_atomically(
+                log.path / names.PARTITION_METADATA, encode_partition_metadata(topic_id)
+            )
+        except OSError as error:
+            raise log.log_directory.refuse(error) from error
+        log.topic_id = topic_id
+
+    def _emptiest_directory(self) -> LogDirectory:
+        online = [directory for directory in self._directories if not directory.is_offline]
+        if not online:
+            raise LogStorageError("every data directory is offline; restart the broker")
+        counts = dict.fromkeys(online, 0)
+        used = [log.log_directory for log in self._logs.values()]
+        for directory in (*used, *self._making.values()):
+            if directory in counts:
+                counts[directory] += 1
+        return min(online, key=lambda directory: counts[directory])
+
+    def delete(self, topic_partition: TopicPartition) -> None:
+        """Rename the directory away (durably); its files go after file.delete.delay.ms. Nothing if
+        there is no such log. Raises LogStorageError. Blocks (fsync)."""
+        log = self._logs.get(topic_partition)
+        if log is None:
+            return
+        removal = self._removal(log)
+        try:
+            removal.run(self._files)
+        except OSError as error:
+            raise removal.directory.go_offline(error) from error
+        self._remove_later([removal.gone], log.config.file_delete_delay_ms)
+
+    def delete_beside(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        done: Callable[[BaseException | None], None],
+    ) -> None:
+        """As :meth:`delete`, if the log is that topic's, with all that blocks in a helper.
+
+        The log refuses everything as soon as this returns. ``done(error)`` is called once, in the
+        loop; at once if there is nothing to delete.
+        """
+        if topic_partition in self._changing:
+            self._changing[topic_partition].append(
+                partial(self.delete_beside, topic_partition, topic_id, done)
+            )
+            return
+        log = self._logs.get(topic_partition)
+        if log is None or log.topic_id != topic_id:
+            done(None)
+            return
+        delay_ms = log.config.file_delete_delay_ms
+        try:
+            removal = self._removal(log)
+        except LogStorageError as error:
+            done(error)
+            return
+        self._changing[topic_partition] = []
+
+        def renamed(_: None, error: BaseException | None) -> None:
+            if error is None:
+                self._remove_later([removal.gone], delay_ms)
+            elif isinstance(error, OSError):
+                error = removal.directory.go_offline(error)
+            self._changed(topic_partition, lambda: done(error))
+
+        self._helpers.submit(lambda: removal.run(self._files), renamed)
+
+    def _removal(self, log: PartitionLog) -> Removal:
+        """The log is out of use from now on. Raises LogStorageError where it has to stay."""
+        del self._logs[log.topic_partition]
+        directory = log.log_directory
+        log.abandon()
+        if directory.is_offline:
+            raise directory.storage_error()
+        gone = names.deleted_directory_name(log.topic_partition, uuid4())
+        return Removal(directory, log.path, directory.path / gone)
