@@ -31,9 +31,8 @@ _recv = external("recv", _i64, _i32, _address, _i64, _i32)
 _poll = external("poll", _i32, _address, _i64, _i32)
 _epoll_wait = external("epoll_wait", _i32, _i32, _address, _i32, _i32)
 _clock_gettime = external("clock_gettime", _i32, _i32, _address)
-_errno_location = external("__errno_location", _types.CPointer(_i32))
+_errno_location = external("__errno_location", _address)
 
-_carray = numba.carray
 _CLOCK_MONOTONIC = 1
 _MSG_DONTWAIT = 0x40
 _MSG_NOSIGNAL = 0x4000
@@ -53,10 +52,27 @@ SCRATCH_WORDS = 4
 """Words (int64) of the scratch array that now_ns and wait_ready write to."""
 
 
+def _make_load_i32() -> Any:
+    """The number at an address. (An array around it could not be made: kernels count no references
+    to arrays, and so can make none.)"""
+
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        word = numba.core.cgutils.ir.IntType(32)
+        return builder.load(builder.inttoptr(arguments[0], word.as_pointer()))
+
+    def typed(_: Any, address: Any) -> Any:
+        return _i32(address), generate
+
+    return numba.extending.intrinsic(typed)
+
+
+_load_i32: Any = _make_load_i32()
+
+
 @inline
 def last_errno() -> int:
     """The number of the last error of this thread."""
-    return int(_carray(_errno_location(), 1)[0])
+    return int(_load_i32(_errno_location()))
 
 
 @inline

@@ -5,9 +5,12 @@ from __future__ import annotations
 import errno
 import gc
 import logging
+import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
@@ -144,9 +147,7 @@ class Broker:
         )
         deleted = [topic.name for topic in metadata.image.deleting.values()]
         if self._load_kernel is not None:
-            self.server.plans = TurnPlans(
-                self.loop, self._helpers, self._load_kernel, self._make_planner
-            )
+            self.server.plans = TurnPlans(self.server, self._load_kernel, self._make_planner)
         settle(self.services)
         self._listen()
         self.services.groups = start_groups(self.services)
@@ -162,6 +163,7 @@ class Broker:
             self.server.max_request_bytes,
             ProduceTargets(self.services),
             self._clock,
+            self._network.socket_calls,
         )
 
     def _load(self, broker_id: BrokerId) -> tuple[LocalStore, LogManager]:
@@ -340,7 +342,21 @@ def _why_not(listener: Listener, error: OSError) -> str:
     return f"cannot listen on {listener}: {error.strerror or error}; check `listeners`"
 
 
-def run(config: BrokerConfig) -> int:
+def _stop_when_stdin_ends(broker: Broker) -> None:
+    """In a thread, which is asleep until then: it works whatever stdin is, and during the start."""
+
+    def wait() -> None:
+        # Not sys.stdin: its lock would be held when the interpreter ends.
+        with suppress(OSError):
+            while os.read(0, 4096):
+                pass
+        _log.info("stdin has ended, and so does the broker")
+        broker.stop()
+
+    threading.Thread(target=wait, name="klog-stdin", daemon=True).start()
+
+
+def run(config: BrokerConfig, *, until_stdin_ends: bool = False) -> int:
     """Runs a broker in this process until SIGTERM or SIGINT; returns the exit code.
 
     Prints `klog ready on HOST:PORT` to stdout once it serves, a sentence to stderr if it cannot.
@@ -348,6 +364,8 @@ def run(config: BrokerConfig) -> int:
     broker = Broker(config, load_kernel=load_produce_kernel)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: broker.stop())
+    if until_stdin_ends:
+        _stop_when_stdin_ends(broker)
     try:
         broker.start()
     except CannotStart as error:

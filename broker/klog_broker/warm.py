@@ -15,7 +15,9 @@ KERNEL_MODULES = (
     "pyspark_klog.records.kernels.scan",
     "pyspark_klog.records.kernels.walk",
     "klog_broker.network.produce_kernel",
+    "klog_broker.network.socket_kernel",
 )
+_OF_RECORDS = 2
 
 
 def warm() -> None:
@@ -33,11 +35,11 @@ def warm() -> None:
         for kernel in jit.loaded[before:]:
             how = "from the cache" if kernel.from_cache else "compiled"
             _say(f"{kernel.name}: {how} in {kernel.seconds:.2f} s")
-    own = sources[-1]
-    if cache.cache_directory(own) is None:
-        _say("no folder can be written to, so each process will compile them again")
     # The records kernels have a mark of their own, for all of them; pyspark_klog.warm leaves it.
-    cache.mark_warm(own)
+    for own in sources[_OF_RECORDS:]:
+        if cache.cache_directory(own) is None:
+            _say("no folder can be written to, so each process will compile them again")
+        cache.mark_warm(own)
     _say(f"{len(jit.loaded)} kernels ready in {time.perf_counter() - start:.1f} s")
 
 

@@ -194,6 +194,32 @@ def test_compressed_and_plain_batches_of_several_clients(tmp_path: Path) -> None
             client.close()
 
 
+def test_many_connections_with_one_request_outstanding(tmp_path: Path) -> None:
+    """They are received from and answered by compiled calls, with others in between."""
+    with BrokerThread(tmp_path / "data", load_kernel=load_produce_kernel) as thread:
+        load(thread)
+        clients = [thread.client() for _ in range(30)]
+        create_topic(clients[0], "t")
+        found: list[int] = []
+        for turn in range(20):
+            for number, client in enumerate(clients):
+                codec = Codec.GZIP if number == turn else Codec.NONE
+                records = batch(b"%d" % (turn * 100 + number), codec=codec)
+                client.send(produce_request("t", records), 9)
+            for client in clients:
+                answer = client.receive(ProduceRequest, 9).responses[0].partition_responses[0]
+                assert answer.error_code == 0
+                found.append(answer.base_offset)
+            if turn == 10:
+                clients.pop().close()
+        assert sorted(found) == list(range(len(found)))
+        assert planned(thread) > len(found) // 2
+        values = {record.value for record in read_all(clients[0], "t")}
+        assert len(values) == len(found)
+        for client in clients:
+            client.close()
+
+
 def test_a_broker_at_rest_has_not_imported_numba() -> None:
     check = (
         "import sys, klog_broker.app, klog_broker.network.turn_plans;"

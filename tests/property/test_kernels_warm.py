@@ -8,7 +8,7 @@ from pyspark_klog.records.kernels import kernels_are_cached
 from pyspark_klog.warm import KERNEL_MODULES
 
 KERNELS = (
-    "decode.decode_sections",
+    "decode.decode_batches",
     "encode.encode_rows",
     "partition.assign_partitions",
     "partition.order_by_partition",

@@ -192,10 +192,12 @@ def compare(one: dict[str, Any], other: dict[str, Any]) -> None:
 
 
 @settings(deadline=None, max_examples=80, suppress_health_check=list(HealthCheck))
-@given(steps=streams(), piece=st.sampled_from([1 << 20, 1 << 20, 700, 64]))
-def test_both_ways_come_to_the_same(steps: list[tuple[int, bytes, int]], piece: int) -> None:
+@given(steps=streams(), piece=st.sampled_from([1 << 20, 1 << 20, 700, 64]), at_once=st.booleans())
+def test_both_ways_come_to_the_same(
+    steps: list[tuple[int, bytes, int]], piece: int, at_once: bool
+) -> None:
     generic = run(new_broker(with_kernel=False), steps, piece)
-    kernel = run(new_broker(with_kernel=True), steps, piece)
+    kernel = run(new_broker(with_kernel=True, at_once=at_once), steps, piece)
     compare(generic, kernel)
 
 

@@ -1,8 +1,12 @@
 """A loop without a machine below it: a scripted poller, and streams that live in memory."""
 
+from __future__ import annotations
+
 import threading
+from collections.abc import Sequence
 from typing import Any
 
+from klog_broker.network.sockets import NO_ROOM, SocketCalls
 from klog_broker.runtime.poller import BROKEN, READABLE, WRITABLE
 
 
@@ -45,6 +49,7 @@ class FakeStream:
     def __init__(self, fd: int, address: str = "10.0.0.1") -> None:
         self._fd = fd
         self._address = address
+        self.is_plain = True
         self.inbox = bytearray()
         self.sent = bytearray()
         self.room_bytes = 1 << 30
@@ -134,6 +139,13 @@ class FakeNetwork:
         self.listeners: list[FakeListener] = []
         self.streams: dict[int, FakeStream] = {}
         self.poller = NetworkPoller(self)
+        self.has_socket_calls = True
+        # How many times SocketCalls was to receive from or send to a stream.
+        self.received_at_once = 0
+        self.sent_at_once = 0
+
+    def socket_calls(self, arena: memoryview, replies: memoryview) -> SocketCalls | None:
+        return FakeSocketCalls(self, arena, replies) if self.has_socket_calls else None
 
     def listen(self, host: str, port: int, backlog: int) -> FakeListener:
         self._next_fd += 1
@@ -148,6 +160,45 @@ class FakeNetwork:
         self.streams[self._next_fd] = stream
         self.listeners[0].waiting.append(stream)
         return stream
+
+
+class FakeSocketCalls:
+    """What network/socket_kernel.py does, on streams in memory."""
+
+    def __init__(self, network: FakeNetwork, arena: memoryview, replies: memoryview) -> None:
+        self._network = network
+        self._arena = arena
+        self._replies = replies
+
+    def receive(
+        self, descriptors: Sequence[int], start: int, share_bytes: int, least_bytes: int
+    ) -> list[int]:
+        counts = []
+        for fd in descriptors:
+            room = min(share_bytes, len(self._arena) - start)
+            if room < least_bytes:
+                counts.append(NO_ROOM)
+                continue
+            try:
+                count = self._network.streams[fd].recv_into(self._arena[start : start + room])
+            except OSError:
+                count = -1
+            counts.append(count)
+            start += max(count, 0)
+        self._network.received_at_once += len(counts)
+        return counts
+
+    def send(
+        self, descriptors: Sequence[int], starts: Sequence[int], sizes: Sequence[int]
+    ) -> list[int]:
+        counts = []
+        for fd, start, size in zip(descriptors, starts, sizes, strict=True):
+            try:
+                counts.append(self._network.streams[fd].send([self._replies[start : start + size]]))
+            except OSError:
+                counts.append(-1)
+        self._network.sent_at_once += len(counts)
+        return counts
 
 
 class NetworkPoller(ScriptedPoller):

@@ -75,12 +75,16 @@ class InlineHelpers:
 class MemoryBroker:
     """A broker on a disk, a network and a clock in memory."""
 
-    def __init__(self, files: MemoryFiles, *, with_kernel: bool, **settings: object) -> None:
-        """``settings`` with underscores for dots."""
+    def __init__(
+        self, files: MemoryFiles, *, with_kernel: bool, at_once: bool = True, **settings: object
+    ) -> None:
+        """``at_once``: whether the network has calls for many streams. ``settings`` with
+        underscores for dots."""
         more = {name.replace("_", "."): str(value) for name, value in settings.items()}
         self.files = files
         self.clock = ManualClock(NOW_MS)
         self.network = FakeNetwork()
+        self.network.has_socket_calls = at_once
         self.broker = Broker(
             BrokerConfig.load(None, _SETTINGS | more, data=_DATA),
             clock=self.clock,
@@ -214,6 +218,7 @@ def topic_ids() -> dict[str, UUID]:
     return _prepared()[1]
 
 
-def new_broker(*, with_kernel: bool, **settings: object) -> MemoryBroker:
+def new_broker(*, with_kernel: bool, at_once: bool = True, **settings: object) -> MemoryBroker:
     """A broker that has the topics, all empty."""
-    return MemoryBroker(_prepared()[0].killed(), with_kernel=with_kernel, **settings)
+    files = _prepared()[0].killed()
+    return MemoryBroker(files, with_kernel=with_kernel, at_once=at_once, **settings)

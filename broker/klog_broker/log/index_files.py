@@ -5,8 +5,9 @@ the segment is rolled or closed, as in Kafka. Room on the disk is taken a few pa
 rows: a store into a hole of a mapped file would kill the process when the disk is full.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
-from struct import Struct
+from struct import Struct, pack
 
 from klog_broker.runtime.files import File, Files, Mapping
 from pyspark_klog.errors import InvariantViolation
@@ -147,6 +148,25 @@ class OffsetIndexFile:
             rows.view, rows.rows * OFFSET_INDEX_ENTRY.size, relative, position
         )
         rows.rows += 1
+
+    def append_all(self, entries: Sequence[tuple[int, int]]) -> None:
+        """As :meth:`append`, for many (offset, position) that are known to follow one another."""
+        rows, base_offset = self._rows, self.base_offset
+        if (
+            not 0
+            <= entries[0][0] - base_offset
+            <= entries[-1][0] - base_offset
+            <= (MAX_RELATIVE_OFFSET)
+        ):
+            raise InvariantViolation(
+                f"offsets {entries[0][0]} to {entries[-1][0]} in the index of segment "
+                f"{base_offset}: expected at most {MAX_RELATIVE_OFFSET} above it"
+            )
+        numbers = [number for offset, at in entries for number in (offset - base_offset, at)]
+        data = pack(f">{len(numbers)}i", *numbers)
+        start = rows.rows * OFFSET_INDEX_ENTRY.size
+        rows.view[start : start + len(data)] = data
+        rows.rows += len(entries)
 
     def cut_to_position(self, position: int) -> None:
         """Drop the rows of batches that start at or after ``position``, and all after a bad one."""

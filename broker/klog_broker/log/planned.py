@@ -62,13 +62,9 @@ class PlannedProducer(NamedTuple):
     batches: Sequence[ProducerBatch]
 
 
-class PlannedIndexEntry(NamedTuple):
-    """An entry for the offset index, and the largest timestamp as it was then."""
-
-    last_offset: int
-    position: int
-    max_timestamp_ms: int
-    max_timestamp_offset: int
+PlannedIndexEntry = tuple[int, int, int, int]
+"""An entry for the offset index and the largest timestamp as it was then: last offset, position,
+timestamp, its offset. A plain tuple, for there can be one for every request."""
 
 
 class PlannedAppend(NamedTuple):

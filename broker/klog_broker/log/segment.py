@@ -310,10 +310,15 @@ class Segment:
         positions[planned.first_offset] = self.size_bytes
         while len(positions) > _REMEMBERED_POSITIONS:
             del positions[next(iter(positions))]
-        offset_index, time_index = self.offset_index, self.time_index
-        for last_offset, position, max_timestamp_ms, max_timestamp_offset in planned.index_entries:
-            offset_index.append(last_offset, position)
-            time_index.maybe_append(max_timestamp_ms, max_timestamp_offset)
+        entries = planned.index_entries
+        if entries:
+            self.offset_index.append_all([entry[:2] for entry in entries])
+            time_index = self.time_index
+            # The largest timestamp only rises: where the last entry's is none for the index, the
+            # others are none.
+            if entries[-1][2] > time_index.last.timestamp_ms:
+                for _, _, max_timestamp_ms, max_timestamp_offset in entries:
+                    time_index.maybe_append(max_timestamp_ms, max_timestamp_offset)
         self._bytes_since_index_entry = planned.bytes_since_index_entry
         self._max_timestamp = TimeIndexEntry(
             planned.max_timestamp_ms, Offset(planned.max_timestamp_offset)

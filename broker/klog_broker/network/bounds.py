@@ -6,8 +6,15 @@ Each is a number of bytes or of things. docs/operations.md has them in its table
 RECEIVE_BYTES = 128 * 1024
 """Received from one connection in one turn (fairness), and held unparsed while it is parked."""
 
+BULK_RECEIVE_BYTES = 1024 * 1024
+"""The same for one whose last plan took over half of RECEIVE_BYTES, shared by all
+connections that are ready; never less than RECEIVE_BYTES. Fewer, larger turns cost less a byte."""
+
+LEAST_RECEIVE_BYTES = 16 * 1024
+"""With less room than this in the arena a receive is put off to the next turn."""
+
 LARGE_RECEIVE_BYTES = 1024 * 1024
-"""The same for a connection in the middle of one frame larger than RECEIVE_BYTES."""
+"""Received in one turn from a connection in the middle of one frame larger than RECEIVE_BYTES."""
 
 ARENA_BYTES = 4 * 1024 * 1024
 """Received from all connections in one turn into the shared arena."""

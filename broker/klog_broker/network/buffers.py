@@ -22,6 +22,12 @@ class ReceiveArena:
         """Counts the next ``size_bytes`` as used until ``reset``."""
         self.used_bytes += size_bytes
 
+    def take_back(self, before_bytes: int, after_bytes: int) -> None:
+        """What was taken when ``used_bytes`` went from one to the other is free again, unless more
+        has been taken since."""
+        if self.used_bytes == after_bytes:
+            self.used_bytes = before_bytes
+
     def reset(self) -> None:
         """The turn is over: everything is free again."""
         self.used_bytes = 0

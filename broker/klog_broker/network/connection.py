@@ -13,6 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from klog_broker.network.bounds import (
+    LEAST_RECEIVE_BYTES,
     METADATA_REQUEST_BYTES,
     MIN_REQUEST_BYTES,
     PENDING_REPLIES,
@@ -36,8 +37,6 @@ _PEEK = struct.Struct(">ihh")  # size, API key, version
 _PRODUCE = int(ApiKey.PRODUCE)
 _EMPTY = memoryview(b"")
 _NOTHING = bytearray()
-# With less room than this a receive is put off to the next turn, when the arena is empty again.
-_LEAST_ROOM_BYTES = 16 * 1024
 
 
 class Stopped(Enum):
@@ -59,6 +58,8 @@ class Connection:
         "_end_of_stream",
         "_flush_scheduled",
         "_interest",
+        "_is_bulk",
+        "_is_quiet",
         "_large",
         "_outgoing",
         "_outstanding",
@@ -76,6 +77,7 @@ class Connection:
         "_waits_for_memory",
         "client_address",
         "connection_id",
+        "descriptor",
         "is_open",
         "last_used_ms",
         "listener",
@@ -85,6 +87,7 @@ class Connection:
         self, server: Server, stream: StreamSocket, listener: str, connection_id: str
     ) -> None:
         self.is_open = True
+        self.descriptor = stream.fileno()
         self.client_address = stream.remote_address()[0]
         self.connection_id = connection_id
         self.listener = listener
@@ -97,6 +100,11 @@ class Connection:
         self._unparsed = _EMPTY
         self._arena_end = 0
         self._awaits_plan = False
+        # Nothing is held, worked on or unsent: what comes next may be received and planned with
+        # other connections, without this object.
+        self._is_quiet = False
+        # The last turn's plan took more than half of an ordinary share.
+        self._is_bulk = False
         self._rest = _NOTHING
         self._large: LargeFrame | None = None
         self._waits_for_memory = False
@@ -126,6 +134,8 @@ class Connection:
 
     def on_ready(self, events: int) -> None:
         """The loop's callback."""
+        if self._is_quiet and events == READABLE and self._server.join_plan(self):
+            return
         if events & WRITABLE:
             self._schedule_flush()
         if events & BROKEN and not self._interest & READABLE:
@@ -135,6 +145,7 @@ class Connection:
 
     def receive(self) -> None:
         """Receives once and parses what there is."""
+        self._is_quiet = False
         if not self.is_open or self._end_of_stream or self._closing or self._awaits_plan:
             return
         try:
@@ -152,8 +163,7 @@ class Connection:
             self.close(f"receive failed: {error}")
             return
         if count < 0:
-            # The arena is full: this connection is first in the next turn.
-            self._server.loop.call_soon(self.receive)
+            self.put_off()
             return
         if count == 0:
             self._end_of_stream = True
@@ -163,12 +173,18 @@ class Connection:
                 return
         self._parse()
 
+    def put_off(self) -> None:
+        """The arena is full: this connection is first in the next turn."""
+        self._is_quiet = False
+        self._server.loop.call_soon(self.receive)
+
     def _receive_into_arena(self) -> int:
         arena = self._server.arena
         self._move_rest()
         rest = self._rest
-        room = min(arena.free_bytes() - len(rest), RECEIVE_BYTES)
-        if room < _LEAST_ROOM_BYTES:
+        share = self._server.bulk_share_bytes() if self._is_bulk else RECEIVE_BYTES
+        room = min(arena.free_bytes() - len(rest), share)
+        if room < LEAST_RECEIVE_BYTES:
             return -1
         start = arena.used_bytes
         received_at = start + len(rest)
@@ -205,6 +221,23 @@ class Connection:
             ):
                 self._begin_large_frame(size + 4)
         self._update_interest()
+        self._is_quiet = self._server.plans_directly and self._has_nothing_to_do()
+
+    def _has_nothing_to_do(self) -> bool:
+        return (
+            self._socket.is_plain
+            and self._interest == READABLE
+            and self._stopped is Stopped.NEEDS_BYTES
+            and not (
+                self._rest
+                or self._large is not None
+                or self._replies
+                or self._outgoing
+                or self._awaits_plan
+                or self._flush_scheduled
+                or self._resume_scheduled
+            )
+        )
 
     def _move_rest(self) -> None:
         if self._unparsed:
@@ -274,11 +307,22 @@ class Connection:
             return None
         return self._arena_end - len(view), self._arena_end
 
+    def take_over(self, start: int, end: int, taken_bytes: int, replies: list[bytes]) -> None:
+        """What it joined a plan for is over: this was received into the arena, and of it so much
+        was served, with these answers still to be sent."""
+        self._is_quiet = False
+        if self.is_open:
+            self._arena_end = end
+            self._unparsed = self._server.arena.view[start:end]
+            self._server.keep_at_turn_end(self)
+            self.planned(taken_bytes, replies)
+
     def planned(self, taken_bytes: int, replies: list[bytes]) -> None:
         """The plan is over: it has served so many bytes of requests, with these answers."""
         self._awaits_plan = False
         if not self.is_open:
             return
+        self._is_bulk = 2 * taken_bytes > RECEIVE_BYTES
         if taken_bytes:
             left = self._unparsed[taken_bytes:]
             self._unparsed = left or _EMPTY
@@ -516,14 +560,14 @@ class Connection:
             interest |= WRITABLE
         if interest != self._interest:
             self._interest = interest
-            self._server.loop.modify(self._socket.fileno(), interest)
+            self._server.loop.modify(self.descriptor, interest)
 
     def close(self, reason: str) -> None:
         """Ends the connection at once; answers that still come are dropped."""
         if not self.is_open:
             return
         self.is_open = False
-        self._server.loop.unregister(self._socket.fileno())
+        self._server.loop.unregister(self.descriptor)
         self._socket.close()
         abandoned, self._replies = self._replies, deque()
         self._outgoing.clear()

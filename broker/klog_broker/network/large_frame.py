@@ -23,7 +23,8 @@ class LargeFrame:
         self._server = server
         self._frame_bytes = frame_bytes
         self._have = len(begun)
-        self._buffer = server.buffers.take(min(frame_bytes, 4 * RECEIVE_BYTES))
+        at_first = max(len(begun), min(frame_bytes, 4 * RECEIVE_BYTES))
+        self._buffer = server.buffers.take(at_first)
         self._buffer[: len(begun)] = begun
 
     @property

@@ -9,7 +9,9 @@ commit, and the connections queue the answers and go on, generically, with what 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from operator import itemgetter
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -23,6 +25,7 @@ from klog_broker.log.planned import (
 )
 from klog_broker.log.producer_state import ProducerBatch
 from klog_broker.network.buffers import ReceiveArena
+from klog_broker.network.sockets import SocketCalls
 from klog_broker.runtime.clock import Clock
 from pyspark_klog.ids import Offset
 
@@ -31,10 +34,14 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("klog.produce")
 
+Received = tuple["Connection", int, int]
+"""A connection that joined the plan, and from where to where in the arena its bytes lie."""
+
 _WORD_BYTES = 8
 # A slot's words up to what a plan makes of it; a connection's; a head's; a producer's.
 _SLOT = Struct("=23q")
 _CONNECTION = Struct("=5q")
+_CONNECTION_WORDS = 5
 
 
 class PlanTargets(Protocol):
@@ -52,6 +59,22 @@ class _CommitFailed(Exception):
     """A log could not commit what was written, and is offline: a bug."""
 
 
+class _Turn:
+    """The connections of one plan: first those that were offered, then those that joined."""
+
+    def __init__(
+        self, waiting: list[Connection], places: list[tuple[int, int]], first_received: int
+    ) -> None:
+        self.waiting = waiting
+        self.places = places  # of each, what lies before it was taken; and the end
+        self.first_received = first_received
+        self.replies: dict[int, list[bytes]] = {}
+
+    def add_reply(self, number: int, data: bytes) -> None:
+        """What connection ``number`` has to send."""
+        self.replies.setdefault(number, []).append(data)
+
+
 class ProducePlanner:
     """One for each broker, once the kernel is loaded. Loop thread only."""
 
@@ -62,6 +85,7 @@ class ProducePlanner:
         max_request_bytes: int,
         targets: PlanTargets,
         clock: Clock,
+        make_calls: Callable[[memoryview, memoryview], SocketCalls | None],
     ) -> None:
         import numpy as np
 
@@ -75,6 +99,8 @@ class ProducePlanner:
         self._names = bytearray(kernel.NAMES_BYTES)
         self._replies = memoryview(bytearray(kernel.REPLIES_BYTES))
         self._batches = memoryview(bytearray(arena.size_bytes))
+        self.calls = make_calls(arena.view, self._replies)
+        """What connections that joined are received from and answered by; None if none can."""
         self._arguments = (
             np.frombuffer(arena.view, np.uint8),
             np.frombuffer(self._memory, np.int64),
@@ -90,50 +116,77 @@ class ProducePlanner:
         self._slot_of: dict[PartitionLog, int] = {}
         self._words[kernel.HEAD_MAX_REQUEST_BYTES] = max_request_bytes
 
-    def run(self, connections: Sequence[Connection]) -> None:
-        """Serves what of their requests can be planned; ``Connection.planned`` is called for each
-        of them once, in order."""
-        limit = self._kernel.MAX_CONNECTIONS
-        for start in range(0, len(connections), limit):
-            self._run(connections[start : start + limit])
+    def run(self, offered: Sequence[Connection], received: Sequence[Received] = ()) -> bool:
+        """Serves what of their requests can be planned.
 
-    def _run(self, connections: Sequence[Connection]) -> None:
-        kernel, words = self._kernel, self._words
+        ``Connection.planned`` is called for each that was offered, once and in order. Those that
+        were received from by ``calls`` are answered by ``calls``; ``Connection.take_over`` is
+        called for those of which something is left to be parsed or sent. Returns whether it was
+        called for none.
+        """
+        limit = self._kernel.MAX_CONNECTIONS
+        if len(offered) + len(received) <= limit:
+            return self._run(offered, received)
+        for start in range(0, len(offered), limit):
+            self._run(offered[start : start + limit], ())
+        is_over = True
+        for start in range(0, len(received), limit):
+            is_over &= self._run((), received[start : start + limit])
+        return is_over
+
+    def _run(self, offered: Sequence[Connection], received: Sequence[Received]) -> bool:
         waiting: list[Connection] = []
         places: list[tuple[int, int]] = []
-        for connection in connections:
+        for connection in offered:
             place = connection.plannable()
             if place is None:
                 connection.planned(0, [])
             else:
                 waiting.append(connection)
                 places.append(place)
+        first_received = len(waiting)
+        for connection, start, end in received:
+            waiting.append(connection)
+            places.append((start, end))
+        turn = _Turn(waiting, places, first_received)
         begun = [start for start, _ in places]
-        replies: list[list[bytes]] = [[] for _ in waiting]
+        self._plan_all(turn)
+        is_over = True
+        for number, connection in enumerate(waiting):
+            taken_to, end = places[number]
+            replies = turn.replies.get(number, [])
+            if number < first_received:
+                connection.planned(taken_to - begun[number], replies)
+            elif taken_to < end or replies:
+                is_over = False
+                connection.take_over(begun[number], end, taken_to - begun[number], replies)
+        return is_over
+
+    def _plan_all(self, turn: _Turn) -> None:
+        """One plan, or as many as it takes where the tables are too small."""
+        kernel, words = self._kernel, self._words
         first = 0
-        while first < len(waiting):
-            status = self._plan(places[first:])
-            count = len(places) - first
+        while first < len(turn.waiting):
+            status = self._plan(turn.places[first:])
+            count = len(turn.places) - first
             if words[kernel.HEAD_REQUESTS]:
                 now_ms = self._clock.now_ms()
                 try:
                     done = self._append(now_ms)
                 except _CommitFailed:
-                    for connection in waiting[first:]:
+                    for connection in turn.waiting[first:]:
                         connection.close("a partition that it wrote to failed")
-                    break
+                    return
                 if not done:
-                    break
+                    return
                 self.requests += words[kernel.HEAD_REQUESTS]
-                self._collect(places, replies, first)
+                self._collect(turn, first)
             if status == kernel.DONE:
-                break
+                return
             # A table is full: another plan goes on behind this one.
             first += min(words[kernel.HEAD_CONNECTION], count)
             if not words[kernel.HEAD_REQUESTS] and not self._make_room():
                 first += 1
-        for number, connection in enumerate(waiting):
-            connection.planned(places[number][0] - begun[number], replies[number])
 
     # -- plan ---------------------------------------------------------------------------------
 
@@ -322,8 +375,9 @@ class ProducePlanner:
         found: dict[int, list[PlannedIndexEntry]] = {}
         at = kernel.INDEX_ROWS_AT
         flat = words[at : at + words[kernel.HEAD_INDEX_ROWS] * kernel.INDEX_WORDS].tolist()
-        for number, *entry in zip(*[iter(flat)] * kernel.INDEX_WORDS, strict=True):
-            found.setdefault(number, []).append(PlannedIndexEntry(*entry))
+        rows = zip(*[iter(flat)] * kernel.INDEX_WORDS, strict=True)
+        for number, of_slot in groupby(rows, itemgetter(kernel.INDEX_SLOT)):
+            found.setdefault(number, []).extend([each[1:] for each in of_slot])
         return found
 
     def _planned_producers(self) -> dict[int, list[PlannedProducer]]:
@@ -353,15 +407,37 @@ class ProducePlanner:
                 )
         return found
 
-    def _collect(
-        self, places: list[tuple[int, int]], replies: list[list[bytes]], first: int
-    ) -> None:
+    def _collect(self, turn: _Turn, first: int) -> None:
         """How far each connection has come, and its answers."""
-        at = self._kernel.CONNECTIONS_AT * _WORD_BYTES
-        for number in range(first, len(places)):
-            taken_to, end, start, stop, requests = _CONNECTION.unpack_from(self._memory, at)
-            at += _CONNECTION.size
+        at = self._kernel.CONNECTIONS_AT
+        count = len(turn.waiting) - first
+        rows = self._words[at : at + count * _CONNECTION_WORDS].tolist()
+        columns = [rows[column::_CONNECTION_WORDS] for column in range(_CONNECTION_WORDS)]
+        direct: list[tuple[int, int, int]] = []
+        for number, (taken_to, end, start, stop, requests) in enumerate(
+            zip(*columns, strict=True), first
+        ):
             if requests:
-                places[number] = (taken_to, end)
+                turn.places[number] = (taken_to, end)
                 if stop > start:
-                    replies[number].append(bytes(self._replies[start:stop]))
+                    # Behind an answer that could not be sent whole others have to wait.
+                    if number >= turn.first_received and number not in turn.replies:
+                        direct.append((number, start, stop))
+                    else:
+                        turn.add_reply(number, bytes(self._replies[start:stop]))
+        if direct:
+            self._answer(turn, direct)
+
+    def _answer(self, turn: _Turn, direct: Sequence[tuple[int, int, int]]) -> None:
+        """Sends answers at once; what of them is not taken is left to the connection."""
+        assert self.calls is not None
+        # An append can complete another connection's request, and so end it.
+        ready = [each for each in direct if turn.waiting[each[0]].is_open]
+        sent = self.calls.send(
+            [turn.waiting[number].descriptor for number, _, _ in ready],
+            [start for _, start, _ in ready],
+            [stop - start for _, start, stop in ready],
+        )
+        for (number, start, stop), count in zip(ready, sent, strict=True):
+            if count < stop - start:
+                turn.add_reply(number, bytes(self._replies[start + max(count, 0) : stop]))

@@ -5,10 +5,15 @@ from __future__ import annotations
 import errno
 import logging
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from klog_broker.network.bounds import ACCEPT_PAUSE_MS, ACCEPTS_PER_TURN
+from klog_broker.network.bounds import (
+    ACCEPT_PAUSE_MS,
+    ACCEPTS_PER_TURN,
+    BULK_RECEIVE_BYTES,
+    RECEIVE_BYTES,
+)
 from klog_broker.network.buffers import BufferPool, ReceiveArena
 from klog_broker.network.connection import Connection
 from klog_broker.network.replies import ReplySlot
@@ -171,6 +176,13 @@ class Server:
         connection.last_used_ms = self.loop.now_ms()
         self._connections.move_to_end(connection)
 
+    def touch_all(self, connections: Iterable[Connection]) -> None:
+        """The same for many."""
+        now_ms, move_to_end = self.loop.now_ms(), self._connections.move_to_end
+        for connection in connections:
+            connection.last_used_ms = now_ms
+            move_to_end(connection)
+
     def refuse(self, connection: Connection, reason: str) -> None:
         """Closes a connection for what its client did, with a line in the log now and then."""
         self.count("connections-closed-for-bad-input")
@@ -233,6 +245,19 @@ class Server:
         if self.plans is None:
             return False
         return self.plans.offer(connection, first_frame_bytes, received_bytes)
+
+    @property
+    def plans_directly(self) -> bool:
+        """Whether ``join_plan`` is taken up."""
+        return self.plans is not None and self.plans.receives
+
+    def join_plan(self, connection: Connection) -> bool:
+        """Whether a connection that can be read is received from and planned with others."""
+        return self.plans is not None and self.plans.join(connection)
+
+    def bulk_share_bytes(self) -> int:
+        """What a connection that sends in bulk may receive in this turn."""
+        return max(RECEIVE_BYTES, BULK_RECEIVE_BYTES // max(1, self.loop.ready_count))
 
     def keep_at_turn_end(self, connection: Connection) -> None:
         """``connection.keep_rest`` is called when the turn is over, before the arena is reused."""

@@ -3,13 +3,23 @@
 import os
 import socket
 import sys
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 _CAN_SEND_FILE = sys.platform == "linux"
 
+MAX_SOCKETS = 1024
+"""SocketCalls: in one call."""
+
+NO_ROOM = -2
+"""SocketCalls: not tried, for want of room in the arena."""
+
 
 class StreamSocket(Protocol):
     """A connected, non-blocking stream. Errors are OSError; BlockingIOError means "not now"."""
+
+    is_plain: bool
+    """Whether what goes through the descriptor are the stream's own bytes, for SocketCalls."""
 
     def fileno(self) -> int:
         """What the poller knows the socket by."""
@@ -44,8 +54,29 @@ class ListeningSocket(Protocol):
     def close(self) -> None: ...
 
 
+class SocketCalls(Protocol):
+    """Receives and sends of many plain streams at once, MAX_SOCKETS at most."""
+
+    def receive(
+        self, descriptors: Sequence[int], start: int, share_bytes: int, least_bytes: int
+    ) -> list[int]:
+        """Receives once from each, up to ``share_bytes``, into the arena, one behind the other from
+        ``start`` on. Returns the bytes of each; 0 at the end of a stream, negative where nothing
+        was received: NO_ROOM if less than ``least_bytes`` of the arena were left, else -1."""
+
+    def send(
+        self, descriptors: Sequence[int], starts: Sequence[int], sizes: Sequence[int]
+    ) -> list[int]:
+        """Sends once to each a piece of the replies. Returns the bytes taken of each, -1 for
+        none."""
+
+
 class Network(Protocol):
     """Makes listeners."""
+
+    def socket_calls(self, arena: memoryview, replies: memoryview) -> SocketCalls | None:
+        """Calls that receive into ``arena`` and send from ``replies``; None where there are none.
+        Asked for once the kernels are loaded."""
 
     def listen(self, host: str, port: int, backlog: int) -> ListeningSocket:
         """Listens on host (empty: every address) and port (0: a free one). OSError if taken."""
@@ -54,7 +85,7 @@ class Network(Protocol):
 class RealStreamSocket:
     """TCP."""
 
-    __slots__ = ("_remote", "_sends_files", "_socket", "recv_into", "send")
+    __slots__ = ("_remote", "_sends_files", "_socket", "is_plain", "recv_into", "send")
 
     def __init__(
         self, connected: socket.socket, remote: tuple[str, int], sends_files: bool
@@ -65,6 +96,7 @@ class RealStreamSocket:
         self._socket = connected
         self._remote = remote
         self._sends_files = sends_files
+        self.is_plain = True
         # The two calls of every turn go straight to the socket.
         self.recv_into = connected.recv_into
         self.send = connected.sendmsg
@@ -131,6 +163,12 @@ class RealNetwork:
         self._sends_files = sends_files
         self._send_buffer_bytes = send_buffer_bytes
         self._receive_buffer_bytes = receive_buffer_bytes
+
+    def socket_calls(self, arena: memoryview, replies: memoryview) -> SocketCalls | None:
+        # Imports numba, as whoever asks has done.
+        from klog_broker.network.socket_kernel import IS_COMPILED, SocketKernel
+
+        return SocketKernel(arena, replies) if IS_COMPILED else None
 
     def listen(self, host: str, port: int, backlog: int) -> RealListeningSocket:
         family = socket.AF_INET

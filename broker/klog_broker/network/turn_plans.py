@@ -3,6 +3,10 @@
 Until the first pipelined turn nothing here costs anything: numba is not imported, and the generic
 handler serves all. Then a helper thread loads the kernel, if need be after a child process has
 compiled it; from there on each turn makes one plan for all connections that begin with Produce.
+
+Connections of which nothing is known but that they can be read join the plan: they are received
+from by one call, and those whose requests were all planned are answered by another. What goes
+otherwise, in whatever way, is handed to the connection, which goes on as if it had received it.
 """
 
 from __future__ import annotations
@@ -18,16 +22,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from klog_broker.log.checks import kernel_checks
-from klog_broker.runtime.helpers import Helpers
-from klog_broker.runtime.loop import Loop
+from klog_broker.network.bounds import LEAST_RECEIVE_BYTES, RECEIVE_BYTES
+from klog_broker.network.sockets import MAX_SOCKETS, NO_ROOM
 
 if TYPE_CHECKING:
     from klog_broker.network.connection import Connection
-    from klog_broker.network.produce_plan import ProducePlanner
+    from klog_broker.network.produce_plan import ProducePlanner, Received
+    from klog_broker.network.server import Server
 
 _log = logging.getLogger("klog.kernels")
 
 _MODULE = "klog_broker.network.produce_kernel"
+_SOCKET_MODULE = "klog_broker.network.socket_kernel"
 # So many requests in one receive, or connections that begin with Produce in one turn, are a load
 # that is worth the kernel.
 _PIPELINED_REQUESTS = 4
@@ -49,18 +55,18 @@ class TurnPlans:
 
     def __init__(
         self,
-        loop: Loop,
-        helpers: Helpers,
+        server: Server,
         load_kernel: LoadKernel,
         make_planner: Callable[[Any], ProducePlanner],
     ) -> None:
         self.planner: ProducePlanner | None = None
-        self._loop = loop
-        self._helpers = helpers
+        self._server = server
+        self._loop = server.loop
         self._load_kernel = load_kernel
         self._make_planner = make_planner
         self._is_asked_for = False
         self._waiting: list[Connection] = []
+        self._joined: list[Connection] = []
         self._turn = -1
         self._offers = 0
         self._is_closed = False
@@ -79,15 +85,71 @@ class TurnPlans:
             return False
         if first_frame_bytes > received_bytes:
             return False
-        if not self._waiting:
-            self._loop.call_at_append(self._run)
+        self._schedule()
         self._waiting.append(connection)
         return True
 
+    @property
+    def receives(self) -> bool:
+        """Whether connections may join."""
+        return self.planner is not None and self.planner.calls is not None
+
+    def join(self, connection: Connection) -> bool:
+        """Whether it is received from and planned in this turn's next phase, without its doing.
+        Otherwise ``receive``, ``put_off`` or ``take_over`` is called then. Of plain streams only.
+        """
+        if not self.receives or len(self._joined) == MAX_SOCKETS:
+            return False
+        self._schedule()
+        self._joined.append(connection)
+        return True
+
+    def _schedule(self) -> None:
+        if not self._waiting and not self._joined:
+            self._loop.call_at_append(self._run)
+
     def _run(self) -> None:
         waiting, self._waiting = self._waiting, []
+        joined, self._joined = self._joined, []
         assert self.planner is not None
-        self.planner.run(waiting)
+        arena = self._server.arena
+        before_bytes = arena.used_bytes
+        received = self._receive(joined) if joined else []
+        after_bytes = received[-1][2] if received else before_bytes
+        if self.planner.run(waiting, received):
+            # Nobody holds a view of it.
+            arena.take_back(before_bytes, after_bytes)
+
+    def _receive(self, joined: list[Connection]) -> list[Received]:
+        assert self.planner is not None
+        calls, arena = self.planner.calls, self._server.arena
+        assert calls is not None
+        ready = [each for each in joined if each.is_open]
+        counts = calls.receive(
+            [each.descriptor for each in ready],
+            arena.used_bytes,
+            RECEIVE_BYTES,
+            LEAST_RECEIVE_BYTES,
+        )
+        received: list[Received] = []
+        others: list[tuple[Connection, int]] = []
+        start = end = arena.used_bytes
+        for connection, count in zip(ready, counts, strict=True):
+            if count > 0:
+                end = start + count
+                received.append((connection, start, end))
+                start = end
+            else:
+                others.append((connection, count))
+        arena.take(end - arena.used_bytes)
+        self._server.touch_all([each[0] for each in received])
+        for connection, count in others:
+            if count == NO_ROOM:
+                connection.put_off()
+            else:
+                # The end of the stream, a failure, or nothing to be received after all.
+                connection.receive()
+        return received
 
     def _maybe_load(self, is_load: bool) -> None:
         if self._turn != self._loop.turn:
@@ -101,7 +163,9 @@ class TurnPlans:
         """Has the kernel loaded, once; plans begin when it is there."""
         if not self._is_asked_for:
             self._is_asked_for = True
-            self._helpers.submit(lambda: self._load_kernel(lambda: self._is_closed), self._loaded)
+            self._server.helpers.submit(
+                lambda: self._load_kernel(lambda: self._is_closed), self._loaded
+            )
 
     def _loaded(self, kernel: Any | None, error: BaseException | None) -> None:
         if error is not None:
@@ -123,18 +187,20 @@ def load_produce_kernel(is_stopping: Callable[[], bool]) -> Any | None:
         return None
     from pyspark_klog.records.kernels import cache
 
-    source = str(Path(__file__).with_name("produce_kernel.py"))
-    if not cache.is_warm(source):
+    folder = Path(__file__).parent
+    sources = [str(folder / f"{name.rpartition('.')[2]}.py") for name in (_MODULE, _SOCKET_MODULE)]
+    if not all(map(cache.is_warm, sources)):
         status = _compile(is_stopping)
         if is_stopping():
             return None
-        if status != 0 or not cache.is_warm(source):
+        if status != 0 or not all(map(cache.is_warm, sources)):
             _log.warning("kernels could not be compiled, status=%s", status)
             return None
     before = sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     try:
         module = importlib.import_module(_MODULE)
+        importlib.import_module(_SOCKET_MODULE)
         kernel_checks()  # so that the loop finds them made
         return module if module.IS_COMPILED else None
     finally:

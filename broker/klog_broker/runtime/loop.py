@@ -38,6 +38,8 @@ class Loop:
         self._stopping = False
         self.turn = 0
         """The number of the turn that runs: a share for each turn is reckoned by it."""
+        self.ready_count = 0
+        """How many descriptors were ready when it began."""
 
     # -- time ---------------------------------------------------------------------------------
 
@@ -102,6 +104,7 @@ class Loop:
         ready = self._poller.poll(self._time_to_sleep_ms(timeout_ms))
         self._now_ms = max(self._now_ms, self.clock.monotonic_ms())
         self.turn += 1
+        self.ready_count = len(ready)
         for timer in self._wheel.advance(self._now_ms):
             timer.action()
         # Only what is there now: what these callbacks add waits for the next turn.

@@ -76,10 +76,14 @@ class EpollPoller:
     def poll(self, timeout_ms: int | None) -> list[tuple[int, int]]:
         timeout_s = -1.0 if timeout_ms is None else timeout_ms / 1000
         ready: list[tuple[int, int]] = []
+        readable = select.EPOLLIN
         for fd, mask in self._epoll.poll(timeout_s, self._MAX_EVENTS):
             if fd == self._wake_fd:
                 with contextlib.suppress(BlockingIOError):
                     os.eventfd_read(fd)
+                continue
+            if mask == readable:
+                ready.append((fd, READABLE))
                 continue
             events = READABLE if mask & select.EPOLLIN else 0
             if mask & select.EPOLLOUT:
