@@ -18,8 +18,13 @@ from pyspark_klog.errors import KlogError
 
 _READY = "klog ready on "
 _OUTPUT_TAIL_BYTES = 4_000
-DEFAULT_SETTINGS: dict[str, str] = {"group.initial.rebalance.delay.ms": "0"}
-"""A test has few consumers: a group need not wait for more of them."""
+DEFAULT_SETTINGS: dict[str, str] = {
+    # A test has few consumers: a group need not wait for more of them.
+    "group.initial.rebalance.delay.ms": "0",
+    # Records of a test may carry times of long ago: the first round of retention, half a minute
+    # after the start, would delete them.
+    "log.retention.hours": "-1",
+}
 
 
 class BrokerFailed(KlogError):
@@ -31,7 +36,8 @@ class Broker:
 
     Settings are the broker's own, with underscores for dots: ``Broker(num_partitions=3)``. The data
     folder is temporary unless ``data`` is given; it stays across `stop` and `start`, as does the
-    port, so that a test can take a broker away and bring it back.
+    port, so that a test can take a broker away and bring it back. The broker ends with the process
+    that started it, however that one ends; records are kept however old they are.
     """
 
     def __init__(
@@ -105,13 +111,15 @@ class Broker:
         if self.is_running:
             raise RuntimeError("the broker is running")
         command = [*self._python, "-P", "-m", "klog_broker"]
-        command += ["--port", str(self._port), "--data", str(self.data)]
+        command += ["--port", str(self._port), "--data", str(self.data), "--until-stdin-ends"]
         for name, value in self._settings.items():
             command += ["--set", f"{name}={value}"]
         with (self._home() / "broker.log").open("ab") as log:
             self._process = subprocess.Popen(
                 command,
-                stdin=subprocess.DEVNULL,
+                # Nothing is written to it. When this process ends, even by SIGKILL, the system
+                # closes its end, and the broker ends too.
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 # Ctrl-C in a test run is for the test: the broker is ended by `close`.
@@ -181,8 +189,9 @@ class Broker:
                 f"the broker did not end within {self._stop_timeout_s:g} s: {self._tail()}"
             ) from None
         finally:
-            if process.stdout is not None:
-                process.stdout.close()
+            for stream in (process.stdin, process.stdout):
+                if stream is not None:
+                    stream.close()
         return code
 
     def _tail(self) -> str:

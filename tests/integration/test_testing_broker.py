@@ -1,5 +1,8 @@
 """The embedded broker and its pytest fixtures."""
 
+import contextlib
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -8,10 +11,16 @@ import pytest
 
 from pyspark_klog import testing
 from pyspark_klog.client.admin import Admin, NewTopic
+from pyspark_klog.errors import ErrorCode
+from tests.support.eventually import eventually
+from tests.support.raw_client import RawClient
+from tests.support.raw_requests import batch, fetch, first_partition, produced
 
+OUT_OF_RANGE = ErrorCode.OFFSET_OUT_OF_RANGE
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.parity("beyond: 9 embedded broker")
 def test_it_serves_with_its_settings_and_goes_with_its_data() -> None:
     with testing.Broker(num_partitions=3) as broker:
         data = broker.data
@@ -51,6 +60,64 @@ def test_a_broker_that_does_not_come_up_is_ended() -> None:
     assert not broker.is_running
 
 
+def test_a_broker_ends_with_a_process_that_was_killed(tmp_path: Path) -> None:
+    """In good order, so that its data can be used at once."""
+    script = (
+        "import sys\n"
+        "from pyspark_klog import testing\n"
+        "with testing.Broker(data=sys.argv[1]) as broker:\n"
+        "    print(broker.bootstrap_servers, broker.pid, flush=True)\n"
+        "    sys.stdin.read()\n"
+    )
+    data = tmp_path / "data"
+    parent = subprocess.Popen(
+        [sys.executable, "-c", script, str(data)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with parent:
+        assert parent.stdout is not None
+        servers, pid = parent.stdout.readline().split()
+        with Admin(servers) as admin:
+            admin.create_topics([NewTopic("kept", 1, 1)])
+        parent.kill()
+    try:
+        eventually((data / ".kafka_cleanshutdown").exists, 60, "the broker has closed its logs")
+        eventually(lambda: is_gone(int(pid)), 60, "its process is gone")
+    except BaseException:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(pid), signal.SIGKILL)
+        raise
+    with testing.Broker(data=data) as broker, Admin(broker.bootstrap_servers) as admin:
+        assert admin.list_topics() == ["kept"]
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a process has ended; nobody may have asked for its exit code yet (a zombie)."""
+    command = ["ps", "-o", "stat=", "-p", str(pid)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return ended.stdout.strip() == "" or ended.stdout.strip().startswith("Z")
+
+
+def test_records_of_long_ago_are_kept() -> None:
+    with testing.Broker(log_retention_check_interval_ms=50) as broker:
+        with Admin(broker.bootstrap_servers) as admin:
+            admin.create_topics(
+                [NewTopic("old", 1, 1), NewTopic("mark", 1, 1, {"retention.ms": "1"})]
+            )
+        host, _, port = broker.bootstrap_servers.rpartition(":")
+        with RawClient((host, int(port))) as client:
+            for topic in ("old", "mark"):
+                produced(client, topic, batch(b"value"))
+            eventually(
+                lambda: first_partition(fetch(client, "mark")).error_code == OUT_OF_RANGE,
+                60,
+                "a whole round of retention is over",
+            )
+            assert first_partition(fetch(client, "old")).records
+
+
 def test_a_users_folder_of_the_same_name_does_not_get_in_the_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -60,6 +127,7 @@ def test_a_users_folder_of_the_same_name_does_not_get_in_the_way(
         assert broker.is_running
 
 
+@pytest.mark.parity("beyond: 9 embedded broker")
 def test_the_fixtures_work_in_a_users_tests(tmp_path: Path) -> None:
     (tmp_path / "test_users.py").write_text(
         "from pyspark_klog.client.admin import Admin\n"

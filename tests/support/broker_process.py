@@ -9,6 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 _READY = "klog ready on "
+KEEPS_RECORDS = {"log.retention.hours": -1}
+"""For brokers of tests, whose records carry fixed times of long ago: the first round of retention,
+30 s after the start, would delete them, as Kafka's would."""
 
 
 class BrokerProcess:
@@ -24,13 +27,18 @@ class BrokerProcess:
         command = [sys.executable, "-P", "-m", "klog_broker", "--port", str(port)]
         if "log.dirs" not in (settings or {}):
             command += ["--data", str(data)]
-        for name, value in (settings or {}).items():
+        for name, value in (KEEPS_RECORDS | dict(settings or {})).items():
             command += ["--set", f"{name}={value}"]
         data.parent.mkdir(parents=True, exist_ok=True)
         self.log_path = data.parent / f"{data.name}.stderr"
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=log, stdin=subprocess.DEVNULL, text=True
+                # A broker ends with the test run that started it, also if that one is killed.
+                [*command, "--until-stdin-ends"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
             )
         self.stdout: list[str] = []
         self._ready = threading.Event()
@@ -76,6 +84,9 @@ class BrokerProcess:
         """Its exit code, once it has ended."""
         code = self._process.wait(deadline_s)
         self._reader.join(deadline_s)
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                stream.close()
         return code
 
     def terminate(self) -> int:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from klog_broker.app import Broker, ExitCode
 from klog_broker.config import BrokerConfig
+from tests.support.broker_process import KEEPS_RECORDS
 from tests.support.raw_client import RawClient
 
 T = TypeVar("T")
@@ -20,7 +21,8 @@ class BrokerThread:
         self, data: Path | None, settings: Mapping[str, object] | None = None, **borders: Any
     ) -> None:
         overrides = {"listeners": "PLAINTEXT://127.0.0.1:0"}
-        overrides |= {name: str(value) for name, value in (settings or {}).items()}
+        wanted = KEEPS_RECORDS | dict(settings or {})
+        overrides |= {name: str(value) for name, value in wanted.items()}
         self.broker = Broker(BrokerConfig.load(None, overrides, data=data), **borders)
         self.broker.start()
         self.exit_code: ExitCode | None = None

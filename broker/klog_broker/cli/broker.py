@@ -41,12 +41,16 @@ the file, then --set; docs/configuration.md lists them.
 @click.option(
     "--print-config", is_flag=True, help="Print every setting with its value and source, and end."
 )
+# For who starts a broker for itself alone (pyspark_klog.testing): however that process ends, its
+# end of the pipe is closed, and no broker is left behind.
+@click.option("--until-stdin-ends", is_flag=True, hidden=True)
 def command(
     port: int | None,
     data: Path | None,
     config_file: Path | None,
     overrides: tuple[str, ...],
     print_config: bool,
+    until_stdin_ends: bool,
 ) -> None:
     """See _HELP."""
     try:
@@ -54,12 +58,12 @@ def command(
         if print_config:
             print_table(("setting", "value", "source"), _rows(config))
             return
-        sys.exit(_run(config))
+        sys.exit(_run(config, until_stdin_ends))
     except KlogError as error:
         exit_with(error)
 
 
-def _run(config: BrokerConfig) -> int:
+def _run(config: BrokerConfig, until_stdin_ends: bool) -> int:
     if sys.platform == "win32":
         raise KlogError(
             "the broker runs on Linux and macOS; Windows has the connector alone: run the broker"
@@ -75,7 +79,7 @@ def _run(config: BrokerConfig) -> int:
     # Late: it brings in the whole broker, and --print-config does not need it.
     from klog_broker.app import run
 
-    return run(config)
+    return run(config, until_stdin_ends=until_stdin_ends)
 
 
 def _rows(config: BrokerConfig) -> list[Row]:
