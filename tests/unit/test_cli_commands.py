@@ -58,7 +58,8 @@ class TestBroker:
         """The configurations that the application was run with."""
         configs: list[BrokerConfig] = []
 
-        def run(config: BrokerConfig) -> int:
+        def run(config: BrokerConfig, *, until_stdin_ends: bool) -> int:
+            assert not until_stdin_ends
             configs.append(config)
             return 5
 
