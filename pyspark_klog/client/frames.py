@@ -2,17 +2,24 @@
 
 No I/O: the driver asks where the next bytes go (`ReplyFrames.buffer`), receives into it, and says
 how many came (`ReplyFrames.received`). Large replies are received where they stay; only what comes
-together with other frames goes through a small buffer.
+together with other frames goes through a small buffer. A frame's memory is used again once nobody
+looks at it any more.
 """
 
 from pyspark_klog.client.errors import ReplyUnreadable
+from pyspark_klog.records.kept_memory import KeptMemory
 
 _SIZE_BYTES = 4
 _MIN_FRAME_BYTES = 4
 """A reply has at least its correlation id."""
+_TLS_ALERT = 0x1503
+"""How an alert begins, by which a listener with TLS refuses what is not TLS."""
 SMALL_BYTES = 64 * 1024
 FIRST_GROWTH_BYTES = 8 * 1024 * 1024
 """Memory for a frame is taken in steps, so that a size that lies costs no more than what came."""
+KEPT_FRAMES = 3
+"""As many large frames of a connection are kept to be used again: one that is worked on, one that
+comes in, and one whose last rows are still on their way."""
 
 
 class ReplyFrames:
@@ -25,6 +32,7 @@ class ReplyFrames:
         self._frame: bytearray | None = None
         self._frame_bytes = 0
         self._frame_end = 0
+        self._memory = KeptMemory(KEPT_FRAMES, FIRST_GROWTH_BYTES)
 
     def buffer(self) -> memoryview:
         """Where the next bytes are to be put; never empty. Release it before `received`."""
@@ -33,7 +41,7 @@ class ReplyFrames:
         if self._frame_end == len(self._frame):
             missing = self._frame_bytes - self._frame_end
             self._frame.extend(bytes(min(missing, len(self._frame))))
-        return memoryview(self._frame)[self._frame_end :]
+        return memoryview(self._frame)[self._frame_end : self._frame_bytes]
 
     def received(self, count: int) -> list[memoryview]:
         """``count`` bytes were put into `buffer`; gives the frames that are now whole.
@@ -50,7 +58,7 @@ class ReplyFrames:
     def _finish_frame(self) -> list[memoryview]:
         if self._frame is None or self._frame_end < self._frame_bytes:
             return []
-        frame = memoryview(self._frame).toreadonly()
+        frame = memoryview(self._frame)[: self._frame_bytes].toreadonly()
         self._frame = None
         return [frame]
 
@@ -74,11 +82,17 @@ class ReplyFrames:
         return frames
 
     def _begin_frame(self, size: int, position: int, end: int) -> None:
-        frame = bytearray(min(size, FIRST_GROWTH_BYTES))
+        is_large = size > FIRST_GROWTH_BYTES
+        frame = bytearray(FIRST_GROWTH_BYTES) if is_large else self._memory.take(size)
         frame[: end - position] = memoryview(self._small)[position:end]
         self._frame, self._frame_bytes, self._frame_end = frame, size, end - position
 
     def _check(self, size: int) -> None:
+        if size >> 16 == _TLS_ALERT:
+            raise ReplyUnreadable(
+                "what came is an alert of TLS, not a reply: set security.protocol to SSL (or "
+                "SASL_SSL), or use the port of a listener without TLS"
+            )
         if not _MIN_FRAME_BYTES <= size <= self.max_frame_bytes:
             raise ReplyUnreadable(
                 f"a reply says that it has {size} bytes; expected {_MIN_FRAME_BYTES} to "

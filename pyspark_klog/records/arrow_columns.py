@@ -174,12 +174,14 @@ class ColumnBuffers:
             state[decode.HEADER_VALUE_NULLS],
         )
         structs = pa.StructArray.from_arrays([keys, values], fields=list(HEADER_STRUCT))
+        ends = self.header_ends.take(rows + 1)
+        # As in Spark's Kafka connector a record without headers has null, no empty list.
+        edges = np.frombuffer(ends, np.int32, rows + 1)
+        some = edges[1:] != edges[:-1]
+        nulls = rows - int(np.count_nonzero(some))
+        bits = pa.py_buffer(np.packbits(some, bitorder="little")) if nulls else None
         return pa.Array.from_buffers(
-            COLUMN_TYPES["headers"],
-            rows,
-            [None, self.header_ends.take(rows + 1)],
-            null_count=0,
-            children=[structs],
+            COLUMN_TYPES["headers"], rows, [bits, ends], null_count=nulls, children=[structs]
         )
 
 

@@ -62,8 +62,9 @@ class ArrowDecoder:
     Feed it buffers in order of their offsets, each from a batch's start. Columns fill up over many
     batches and buffers: :meth:`decode` gives a RecordBatch whenever one is full, :meth:`flush` the
     rest. Records below ``start_offset`` and from ``end_offset`` on are dropped, as are control
-    records. A RecordBatch has at most ``max_rows`` rows and ``target_bytes`` of keys and of values;
-    one larger record is a RecordBatch by itself. Formats v0 and v1 are read without kernels.
+    records, and, as in Kafka's consumer, what comes again below ``next_offset``. A RecordBatch has
+    at most ``max_rows`` rows and ``target_bytes`` of keys and of values; one larger record is a
+    RecordBatch by itself. Formats v0 and v1 are read without kernels.
 
     Raises CorruptRecords (length, CRC, magic, counts, numbers), UnsupportedCodec,
     DecompressedTooLarge for a batch of more than ``max_decompressed_bytes``, and MalformedTimestamp
@@ -141,13 +142,19 @@ class ArrowDecoder:
             position = int(self._scan_state[scan.STATE_POSITION])
             if found:
                 rows = self._table[: found * scan.TABLE_COLUMNS].reshape(found, -1)
-                yield from self._decode_rows(buffer, data, rows, filter_)
-                next_offset = int(rows[-1, scan.LAST_OFFSET]) + 1
-                self.next_offset = max(self.next_offset, next_offset)
+                for run in _rising(rows):
+                    self._start_offset = max(self._start_offset, self.next_offset)
+                    yield from self._decode_rows(buffer, data, run, filter_)
+                    next_offset = int(run[-1, scan.LAST_OFFSET]) + 1
+                    self.next_offset = max(self.next_offset, next_offset)
         if status == INCOMPLETE:
             self.cut_off_bytes = len(data) - position
         elif status not in (OK, FULL) and not self.is_done:
             raise self._scan_error(buffer, position, status)
+
+    def skip_to(self, offset: int) -> None:
+        """Drop records below ``offset``, too."""
+        self.next_offset = max(self.next_offset, offset)
 
     def flush(self) -> pa.RecordBatch | None:
         """What is left since the last full RecordBatch; None if there is nothing."""
@@ -165,17 +172,18 @@ class ArrowDecoder:
         rows: Table,
         filter_: AbortedFilter | None,
     ) -> Iterator[pa.RecordBatch]:
-        attributes = rows[:, scan.ATTRIBUTES]
+        in_common = int(self._scan_state[scan.STATE_ATTRIBUTES])
         if (
             filter_ is None
             and rows[0, scan.LAST_OFFSET] >= self._start_offset
             and rows[-1, scan.BASE_OFFSET] < self._end_offset
-            and not (attributes & (at.CODEC_MASK | at.CONTROL_BIT)).any()
-            and rows[:, scan.MAGIC].min() == at.MAGIC_V2
+            and not in_common & (at.CODEC_MASK | at.CONTROL_BIT)
+            and not self._scan_state[scan.STATE_LEGACY]
         ):
             # The usual case; the kernel itself drops records, so this leaves out none too few.
-            yield from self._append(data, _sections(rows))
+            yield from self._append(data, rows)
             return
+        attributes = rows[:, scan.ATTRIBUTES]
         legacy = rows[:, scan.MAGIC] != at.MAGIC_V2
         keep = rows[:, scan.LAST_OFFSET] >= self._start_offset
         keep &= legacy | (
@@ -190,13 +198,13 @@ class ArrowDecoder:
             attributes, legacy = attributes[keep], legacy[keep]
         kinds = np.where(legacy, _LEGACY, np.where(attributes & at.CODEC_MASK, _COMPRESSED, _PLAIN))
         if not kinds.any():
-            yield from self._append(data, _sections(rows))
+            yield from self._append(data, rows)
             return
         starts = [0, *(np.flatnonzero(np.diff(kinds)) + 1).tolist(), len(kinds)]
         for first, last in pairwise(starts):
             run = rows[first:last]
             if kinds[first] == _PLAIN:
-                yield from self._append(data, _sections(run))
+                yield from self._append(data, run)
             elif kinds[first] == _COMPRESSED:
                 yield from self._append_compressed(buffer, run)
             else:
@@ -217,32 +225,34 @@ class ArrowDecoder:
     def _append_inflated(
         self, inflated: list[bytes | bytearray], rows: Table
     ) -> Iterator[pa.RecordBatch]:
-        sections = _sections(rows)
-        ends = np.cumsum([len(section) for section in inflated])
-        sections[:, decode.SECTION_START] = ends - [len(section) for section in inflated]
-        sections[:, decode.SECTION_END] = ends
+        moved = rows.copy()
+        sizes = [len(section) for section in inflated]
+        # As if each had its header before it.
+        moved[:, scan.POSITION] = np.cumsum(sizes) - sizes - at.RECORDS_AT
+        moved[:, scan.SIZE_BYTES] = sizes
+        moved[:, scan.SIZE_BYTES] += at.RECORDS_AT
         whole = inflated[0] if len(inflated) == 1 else b"".join(inflated)
         data = np.frombuffer(whole, np.uint8) if whole else np.empty(0, np.uint8)
-        yield from self._append(data, sections)
+        yield from self._append(data, moved)
 
-    def _append(self, data: npt.NDArray[np.uint8], sections: Table) -> Iterator[pa.RecordBatch]:
-        if not len(sections):
+    def _append(self, data: npt.NDArray[np.uint8], rows: Table) -> Iterator[pa.RecordBatch]:
+        if not len(rows):
             return
         if self._legacy:
             yield self._finish_legacy()
         state = self._state
-        state[[decode.SECTION, decode.RECORD, decode.POSITION]] = 0
-        flat = sections.reshape(-1)
+        state[: decode.ROWS] = 0  # where to go on
+        flat = rows.reshape(-1)
         status = FULL
         room_bytes = self._target_bytes
         while status == FULL:
             if self._buffers is None:
                 self._buffers = ColumnBuffers(
-                    self._wanted, self._likely_rows(sections, room_bytes), room_bytes
+                    self._wanted, self._likely_rows(rows, room_bytes), room_bytes
                 )
                 state[decode.ROWS :] = 0
-            status = decode.decode_sections(
-                *(data, flat, len(sections), self._start_offset, self._end_offset),
+            status = decode.decode_batches(
+                *(data, flat, len(rows), self._start_offset, self._end_offset),
                 *(self._wanted, self._buffers.max_rows, state),
                 *self._buffers.arguments(),
             )
@@ -252,16 +262,15 @@ class ArrowDecoder:
                     yield self._finish()
                 self._buffers = None
         if status != OK:
-            raise self._record_error(sections, status)
+            raise self._record_error(rows, status)
 
-    def _likely_rows(self, sections: Table, room_bytes: int) -> int:
+    def _likely_rows(self, rows: Table, room_bytes: int) -> int:
         """For how many rows to make room, from the size of the records to come, and some more.
 
         Room for too many costs time; with too few a RecordBatch ends a little early.
         """
-        records = int(sections[:, decode.SECTION_COUNT].sum())
-        ends, starts = sections[:, decode.SECTION_END], sections[:, decode.SECTION_START]
-        size_bytes = max(int((ends - starts).sum()), 1)
+        records = int(rows[:, scan.RECORD_COUNT].sum())
+        size_bytes = max(int(rows[:, scan.SIZE_BYTES].sum()) - len(rows) * at.RECORDS_AT, 1)
         likely = records * room_bytes // size_bytes
         return min(likely + likely // 4 + _FEWEST_ROWS, self._max_rows)
 
@@ -321,7 +330,7 @@ class ArrowDecoder:
             "offset": [record.offset for record in records],
             "timestamp": [record.timestamp_ms * 1000 for record in records],
             "timestampType": [int(record.timestamp_type) for record in records],
-            "headers": [[] for _ in records],
+            "headers": [None for _ in records],
         }
         arrays = {
             name: pa.array(fields[name], COLUMN_TYPES[name])
@@ -347,29 +356,20 @@ class ArrowDecoder:
             )
         return error_for(status, where)
 
-    def _record_error(self, sections: Table, status: int) -> Exception:
-        section = int(self._state[decode.SECTION])
+    def _record_error(self, rows: Table, status: int) -> Exception:
+        batch = int(self._state[decode.BATCH])
         return error_for(
             status,
             f"{self._topic}-{self._partition}, record {int(self._state[decode.RECORD])} "
-            f"of {int(sections[section, decode.SECTION_COUNT])} in the batch at offset "
-            f"{int(sections[section, decode.SECTION_BASE_OFFSET])}",
+            f"of {int(rows[batch, scan.RECORD_COUNT])} in the batch at offset "
+            f"{int(rows[batch, scan.BASE_OFFSET])}",
         )
 
 
-def _sections(rows: Table) -> Table:
-    """What the kernel needs of each uncompressed batch."""
-    sections = np.empty((len(rows), decode.SECTION_COLUMNS), np.int64)
-    position = rows[:, scan.POSITION]
-    sections[:, decode.SECTION_START] = position + at.RECORDS_AT
-    sections[:, decode.SECTION_END] = position + rows[:, scan.SIZE_BYTES]
-    sections[:, decode.SECTION_BASE_OFFSET] = rows[:, scan.BASE_OFFSET]
-    sections[:, decode.SECTION_BASE_TIMESTAMP_MS] = rows[:, scan.BASE_TIMESTAMP_MS]
-    sections[:, decode.SECTION_MAX_TIMESTAMP_MS] = rows[:, scan.MAX_TIMESTAMP_MS]
-    is_append_time = rows[:, scan.ATTRIBUTES] & at.TIMESTAMP_TYPE_BIT != 0
-    sections[:, decode.SECTION_TIMESTAMP_TYPE] = is_append_time
-    sections[:, decode.SECTION_COUNT] = rows[:, scan.RECORD_COUNT]
-    return sections
+def _rising(rows: Table) -> Sequence[Table]:
+    """The table, cut where a batch begins before the one ahead of it has ended."""
+    falls = rows[1:, scan.BASE_OFFSET] <= rows[:-1, scan.LAST_OFFSET]
+    return np.split(rows, np.flatnonzero(falls) + 1) if falls.any() else (rows,)
 
 
 def decode_to_arrow(

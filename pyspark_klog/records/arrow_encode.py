@@ -12,6 +12,7 @@ from pyspark_klog.records import layout as at
 from pyspark_klog.records.checksums import crc32c
 from pyspark_klog.records.compression import Codec, compress
 from pyspark_klog.records.errors import InvalidRecords
+from pyspark_klog.records.kept_memory import KeptMemory
 from pyspark_klog.records.kernels import encode
 from pyspark_klog.records.kernels.partition import assign_partitions, order_by_partition
 from pyspark_klog.records.kernels.status import (
@@ -112,6 +113,7 @@ def encode_from_arrow(
     producer_epoch: int = at.NO_PRODUCER_EPOCH,
     next_sequences: npt.NDArray[np.int64] | None = None,
     is_transactional: bool = False,
+    memory: KeptMemory | None = None,
 ) -> EncodedRows:
     """Encode rows into batches for each partition of one topic.
 
@@ -125,6 +127,7 @@ def encode_from_arrow(
     and reported, as is one with a partition outside the topic, a header without a key or a
     timestamp before 1970, which Kafka's own producer refuses too.
     ``next_sequences`` has one number for each partition and is moved on by what was encoded.
+    Batches that are not compressed lie in ``memory``, if it is given.
 
     Raises InvalidRecords for a column of a wrong type or length.
     """
@@ -148,7 +151,7 @@ def encode_from_arrow(
     order = np.empty(rows, np.int32)
     order_by_partition(rows, partition_count, partitions, starts, order)
     attributes = int(codec) | (at.TRANSACTIONAL_BIT if is_transactional else 0)
-    writer = _Writer(attributes, producer_id, producer_epoch, codec, level)
+    writer = _Writer(attributes, producer_id, producer_epoch, codec, level, memory)
     batches = writer.write(
         *(partition_count, starts, order, _timestamps(timestamp, now_ms)),
         *(keys, values, _header_column(headers)),
@@ -185,7 +188,9 @@ class _Writer:
         producer_epoch: int,
         codec: Codec,
         level: int | None,
+        memory: KeptMemory | None,
     ) -> None:
+        self._memory = memory
         self._attributes = attributes
         self._producer_id = producer_id
         self._producer_epoch = producer_epoch
@@ -223,9 +228,7 @@ class _Writer:
         if len(headers.ends):
             header_count = int(headers.ends[-1]) - int(headers.ends[0])
             room_bytes += header_count * encode.HEADER_OVERHEAD_BYTES
-        # Arrow's allocator hands out memory that was used before; new pages cost more than the
-        # encoding itself.
-        out = np.frombuffer(pa.allocate_buffer(room_bytes), np.uint8)
+        out = self._room(room_bytes)
         table = np.empty(rows * encode.BATCH_COLUMNS, np.int64)
         found = encode.encode_rows(
             *(partition_count, starts, order, timestamps_ms, settings),
@@ -239,6 +242,12 @@ class _Writer:
         encoded = table[: found * encode.BATCH_COLUMNS].reshape(found, encode.BATCH_COLUMNS)
         view = out.data
         return [self._finish(view, fields, order) for fields in encoded.tolist()]
+
+    def _room(self, count: int) -> npt.NDArray[np.uint8]:
+        # Arrow's allocator, too, hands out memory that was used before, but not always.
+        if self._memory is None:
+            return np.frombuffer(pa.allocate_buffer(count), np.uint8)
+        return np.frombuffer(self._memory.take(count), np.uint8)
 
     def _finish(
         self, view: memoryview, fields: list[int], order: npt.NDArray[np.int32]

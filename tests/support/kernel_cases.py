@@ -153,7 +153,7 @@ def rows_of(batches: Iterable[pa.RecordBatch]) -> list[Row]:
             *(batch.column(name) for name in ("timestampType", "key", "value")),
         ]
         headers = [
-            tuple((header["key"], header["value"]) for header in row)
+            tuple((header["key"], header["value"]) for header in row or ())
             for row in batch.column("headers").to_pylist()
         ]
         rows += zip(*(column.to_pylist() for column in columns), headers, strict=True)

@@ -9,6 +9,16 @@ from pyspark_klog.records.kernels.records import (
     read_header,
     read_record,
 )
+from pyspark_klog.records.kernels.scan import (
+    ATTRIBUTES,
+    BASE_OFFSET,
+    BASE_TIMESTAMP_MS,
+    MAX_TIMESTAMP_MS,
+    RECORD_COUNT,
+    SIZE_BYTES,
+    TABLE_COLUMNS,
+)
+from pyspark_klog.records.kernels.scan import POSITION as BATCH_POSITION
 from pyspark_klog.records.kernels.status import (
     BAD_COUNT,
     BAD_SECTION_END,
@@ -16,17 +26,7 @@ from pyspark_klog.records.kernels.status import (
     OK,
     TIMESTAMP_NOT_IN_MICROSECONDS,
 )
-from pyspark_klog.records.layout import MIN_RECORD_BYTES
-
-# Columns of the table of sections, one row a batch: where its records lie and how they count.
-SECTION_START = 0
-SECTION_END = 1
-SECTION_BASE_OFFSET = 2
-SECTION_BASE_TIMESTAMP_MS = 3
-SECTION_MAX_TIMESTAMP_MS = 4
-SECTION_TIMESTAMP_TYPE = 5  # 1: every record has the maximum as its timestamp
-SECTION_COUNT = 6
-SECTION_COLUMNS = 7
+from pyspark_klog.records.layout import MIN_RECORD_BYTES, RECORDS_AT, TIMESTAMP_TYPE_BIT
 
 # Which columns are wanted: bits of ``wanted``.
 WANT_KEY = 1
@@ -38,7 +38,7 @@ WANT_HEADERS = 32
 
 # ``state``: first where to go on (the caller zeroes it for a new table), then how much the columns
 # hold (zeroed for new columns), then what a call leaves.
-SECTION = 0
+BATCH = 0
 RECORD = 1
 POSITION = 2
 ROWS = 3
@@ -107,10 +107,10 @@ def _copy_headers(
     *("out32", "out8", "out8", "out32", "out8", "out8"),
     *("out32", "out32", "out8", "out32", "out8", "out8"),
 )
-def decode_sections(
+def decode_batches(
     buf: Array,
-    sections: Array,
-    section_count: int,
+    table: Array,
+    batch_count: int,
     start_offset: int,
     end_offset: int,
     wanted: int,
@@ -134,15 +134,16 @@ def decode_sections(
 ) -> int:
     """Append the records with offsets in ``start_offset`` to ``end_offset`` (exclusive) to columns.
 
-    ``sections`` has SECTION_COLUMNS numbers for each run of records in ``buf``; their starts and
-    ends lie inside it. Columns that are not wanted may be empty arrays; those wanted have room for
-    ``max_rows`` (ends one more, bitmaps all ones), and as many bytes as they have. Header arrays
-    have room for as many headers as ``len(header_key_ends) - 1``.
+    ``table`` has ``batch_count`` rows of v2 batches, as a scan leaves them: where each one's header
+    and records stand in ``buf``. The records lie inside of it; the header is not looked at and may
+    lie before its start, where records were inflated. Columns that are not wanted may be empty
+    arrays; those wanted have room for ``max_rows`` (ends one more, bitmaps all ones), and as many
+    bytes as they have. Header arrays have room for as many headers as ``len(header_key_ends) - 1``.
 
-    Returns OK after the last section; FULL when the next record does not fit (give new columns and
+    Returns OK after the last batch; FULL when the next record does not fit (give new columns and
     call again with the same ``state``); else what is wrong with the record at ``state[POSITION]``.
     """
-    section = int(state[SECTION])
+    batch = int(state[BATCH])
     record = int(state[RECORD])
     position = int(state[POSITION])
     row = int(state[ROWS])
@@ -151,15 +152,16 @@ def decode_sections(
     keys_room = len(keys)
     values_room = len(values)
     status = OK
-    while section < section_count:
-        place = section * SECTION_COLUMNS
-        end = int(sections[place + SECTION_END])
-        base_offset = int(sections[place + SECTION_BASE_OFFSET])
-        base_timestamp_ms = int(sections[place + SECTION_BASE_TIMESTAMP_MS])
-        timestamp_type = int(sections[place + SECTION_TIMESTAMP_TYPE])
-        count = int(sections[place + SECTION_COUNT])
+    while batch < batch_count:
+        place = batch * TABLE_COLUMNS
+        start = int(table[place + BATCH_POSITION])
+        end = start + int(table[place + SIZE_BYTES])
+        base_offset = int(table[place + BASE_OFFSET])
+        base_timestamp_ms = int(table[place + BASE_TIMESTAMP_MS])
+        timestamp_type = 1 if int(table[place + ATTRIBUTES]) & TIMESTAMP_TYPE_BIT else 0
+        count = int(table[place + RECORD_COUNT])
         if record == 0:
-            position = int(sections[place + SECTION_START])
+            position = start + RECORDS_AT
             if count < 0 or count > (end - position) // MIN_RECORD_BYTES:
                 status = BAD_COUNT
                 break
@@ -195,7 +197,7 @@ def decode_sections(
                 status = FULL
                 break
             if wanted & WANT_TIMESTAMP:
-                timestamp_ms = int(sections[place + SECTION_MAX_TIMESTAMP_MS])
+                timestamp_ms = int(table[place + MAX_TIMESTAMP_MS])
                 if timestamp_type == 0:
                     timestamp_ms = add_wrapped(base_timestamp_ms, timestamp_delta)
                 if timestamp_ms > _MAX_TIMESTAMP_MS or timestamp_ms < -_MAX_TIMESTAMP_MS:
@@ -253,9 +255,9 @@ def decode_sections(
         if position != end and count != 0:
             status = BAD_SECTION_END
             break
-        section += 1
+        batch += 1
         record = 0
-    state[SECTION] = section
+    state[BATCH] = batch
     state[RECORD] = record
     state[POSITION] = position
     state[ROWS] = row

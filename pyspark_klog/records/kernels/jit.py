@@ -40,6 +40,12 @@ else:
 COMPILED = not WHY_PLAIN
 BOUNDSCHECK = COMPILED and bool(numba.config.BOUNDSCHECK)
 _CAN_FORCE_INLINE = COMPILED and hasattr(numba.core.options.DefaultOptions, "forceinline")
+_WITHOUT_COUNTS: dict[str, bool] = (
+    {"_nrt": False} if COMPILED and hasattr(numba.core.options.DefaultOptions, "_nrt") else {}
+)
+"""Callers hold the arrays. Counting references to them at every call inside a kernel, with atomic
+instructions, took two thirds of hashing short keys and a quarter of decoding and encoding. Without
+counts a kernel can't make arrays."""
 
 
 @cache
@@ -90,7 +96,7 @@ def kernel(*signature: str) -> Callable[[F], F]:
 
 
 def _compile(function: Any, arguments: Any) -> Any:
-    options = {"nogil": True, "error_model": "numpy"}
+    options = {"nogil": True, "error_model": "numpy", **_WITHOUT_COUNTS}
     directory = cache_directory(function.__code__.co_filename)
     if directory is not None:
         if not Path(function.__code__.co_filename).exists():
@@ -136,7 +142,7 @@ def hot(function: F) -> F:
 def _helper(function: F, **options: bool) -> F:
     if not COMPILED:
         return function
-    options |= {"nogil": True, "no_cpython_wrapper": True}
+    options |= {"nogil": True, "no_cpython_wrapper": True, **_WITHOUT_COUNTS}
     decorated: F = numba.njit(error_model="numpy", **options)(function)
     return decorated
 

@@ -66,7 +66,9 @@ TABLE_COLUMNS = 13
 # What a scan leaves in ``state``.
 STATE_BATCHES = 0
 STATE_POSITION = 1
-STATE_FIELDS = 2
+STATE_ATTRIBUTES = 2  # all bits that any of them has
+STATE_LEGACY = 3  # how many of them are v0 or v1
+STATE_FIELDS = 4
 
 _MIN_V0_SIZE = MIN_MESSAGE_SIZE[0]
 _MIN_V1_SIZE = MIN_MESSAGE_SIZE[1]
@@ -121,13 +123,16 @@ def scan_batches(
     Each one found good adds a row of ``TABLE_COLUMNS`` numbers to ``table``; a v0 or v1 wrapper's
     base offset is its last one and its count -1, since both are known only from inside.
     ``state[STATE_BATCHES]`` is the number of rows, ``state[STATE_POSITION]`` the end of the last
-    good one, which is where the next call goes on and where recovery cuts.
+    good one, which is where the next call goes on and where recovery cuts. ``state`` also says what
+    the rows have in common.
 
     Returns OK at ``end``; FULL when the table is, or after ``max_bytes`` or more were walked;
     INCOMPLETE if the next entry is cut off by ``end``; else what is wrong with the next entry.
     """
     rows = len(table) // TABLE_COLUMNS
     found = 0
+    attributes = 0
+    legacy = 0
     at = start
     status = OK
     while at < end:
@@ -170,8 +175,12 @@ def scan_batches(
         table[row + POSITION] = at
         table[row + SIZE_BYTES] = next_at - at
         table[row + MAGIC] = magic
+        attributes |= int(table[row + ATTRIBUTES])
+        legacy += 0 if magic == MAGIC_V2 else 1
         found += 1
         at = next_at
     state[STATE_BATCHES] = found
     state[STATE_POSITION] = at
+    state[STATE_ATTRIBUTES] = attributes
+    state[STATE_LEGACY] = legacy
     return status
