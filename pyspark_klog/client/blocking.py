@@ -9,13 +9,12 @@ import selectors
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pyspark_klog.client.addresses import Address, read_addresses
 from pyspark_klog.client.connection import MAX_REPLY_BYTES, Call, State
 from pyspark_klog.client.errors import (
     ClientError,
-    ConnectionFailed,
     LeaderUnknown,
     NoBrokerAvailable,
     SettingError,
@@ -23,7 +22,9 @@ from pyspark_klog.client.errors import (
     is_retriable,
 )
 from pyspark_klog.client.metadata import ClusterView, PartitionInfo, TopicInfo
+from pyspark_klog.client.read_replicas import ReadReplicas
 from pyspark_klog.client.retry import Backoff
+from pyspark_klog.client.setting_types import Value
 from pyspark_klog.client.settings import ClientSettings
 from pyspark_klog.client.sockets import IDLE_PROBE_MS, Link, connect
 from pyspark_klog.errors import ErrorCode, KlogError
@@ -36,8 +37,13 @@ from pyspark_klog.protocol.apis.metadata import (
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.protocol.message import Request, Response
 
+if TYPE_CHECKING:
+    from pyspark_klog.client.security.driver import Security
+
 R = TypeVar("R", bound=Response)
 T = TypeVar("T")
+
+_NOT_READY = (State.NEGOTIATING, State.AUTHENTICATING)
 
 Build = Callable[[int], Request]
 """Makes a request for the version that was chosen."""
@@ -53,7 +59,7 @@ class BlockingClient:
 
     def __init__(
         self,
-        settings: ClientSettings | Mapping[str, str | int | bool | None],
+        settings: ClientSettings | Mapping[str, Value],
         *,
         now_ms: Callable[[], int] = monotonic_ms,
         sleep: Callable[[float], None] = time.sleep,
@@ -68,11 +74,13 @@ class BlockingClient:
             raise SettingError("bootstrap.servers is missing; expected host:port of a broker")
         self.bootstrap = read_addresses(self.settings.text("bootstrap.servers"))
         self.now_ms = now_ms
+        self.read_replicas = ReadReplicas()
         self.view = ClusterView()
         self._refreshed_ms: dict[str, int] = {}
         self._sleep = sleep
         self._random = random
         self._selector = selectors.DefaultSelector()
+        self._security = self._make_security()
         self._links: dict[Address, Link] = {}
         self._failures: dict[Address, tuple[int, int]] = {}
         self._retry = self._backoff("retry.backoff.ms", "retry.backoff.max.ms")
@@ -80,6 +88,13 @@ class BlockingClient:
 
     def _backoff(self, initial: str, longest: str) -> Backoff:
         return Backoff(self.settings.number(initial), self.settings.number(longest))
+
+    def _make_security(self) -> "Security | None":
+        if self.settings.security is None:
+            return None
+        from pyspark_klog.client.security.driver import Security
+
+        return Security(self.settings.security)
 
     def close(self) -> None:
         """Close every connection. The client can't be used afterwards."""
@@ -113,12 +128,17 @@ class BlockingClient:
         :raises TimedOut: with the last error
         """
         failures = 0
+        last: KlogError | None = None
         while True:
             try:
                 return attempt()
             except KlogError as error:
+                if isinstance(error, TimedOut) and last is not None:
+                    # What went wrong before says more than where the time ran out.
+                    raise TimedOut(f"{what} did not succeed in time: {last}") from last
                 if not may_pass(error):
                     raise
+                last = error
                 failures += 1
                 wait_ms = self.wait_ms(failures)
                 if self.now_ms() + wait_ms >= deadline_ms:
@@ -146,22 +166,38 @@ class BlockingClient:
         if link is None:
             self._wait_to_reconnect(address, deadline_ms)
             try:
-                link = connect(address, self.settings, self._selector, self.now_ms, MAX_REPLY_BYTES)
-            except ConnectionFailed:
+                link = connect(
+                    address,
+                    self.settings,
+                    self._selector,
+                    self.now_ms,
+                    MAX_REPLY_BYTES,
+                    self._security,
+                )
+            except ClientError:
                 self._note_failure(address)
                 raise
             self._links[address] = link
+        elif self._security is not None and link.connection.authentication_due(self.now_ms()):
+            self._authenticate_again(link, self._security)
         while link.connection.state is not State.READY:
             if link.connection.error is not None:
                 self._note_failure(address)
                 self._drop(link)
                 raise link.connection.error
             self.poll(deadline_ms)
-            if self.now_ms() >= deadline_ms and link.connection.state is State.NEGOTIATING:
-                raise TimedOut(f"{address} did not answer ApiVersions in time")
+            if self.now_ms() >= deadline_ms and link.connection.state in _NOT_READY:
+                raise TimedOut(f"{address} did not answer in time: {link.connection.state.value}")
         self._failures.pop(address, None)
         link.last_used_ms = self.now_ms()
         return link
+
+    def _authenticate_again(self, link: Link, security: "Security") -> None:
+        """Begin to authenticate again (KIP-368). Requests that are under way are answered first."""
+        mechanism = security.mechanism()
+        assert mechanism is not None
+        link.connection.authenticate(mechanism, self.now_ms())
+        link.send_pending()
 
     def _is_stale(self, link: Link) -> bool:
         """Whether a connection has ended, or was unused for so long that it is given up."""
@@ -204,9 +240,13 @@ class BlockingClient:
 
         :raises NoBrokerAvailable: naming each address and why it did not serve
         """
+        now_ms = self.now_ms()
         for link in list(self._links.values()):
-            if link.connection.state is State.READY and not self._is_stale(link):
-                link.last_used_ms = self.now_ms()
+            connection = link.connection
+            if connection.authentication_due(now_ms):
+                continue  # `link_to` sees to it, if its turn comes
+            if connection.state is State.READY and not self._is_stale(link):
+                link.last_used_ms = now_ms
                 return link
         known = list(self.view.brokers.values())
         known.sort(key=lambda _: self._random())

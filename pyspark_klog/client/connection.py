@@ -2,7 +2,9 @@
 
 The driver tells what happened (`connected`, `received`, `lost`, `on_deadline`) and carries out
 what is asked for (`to_send`, `receive_buffer`, `next_deadline_ms`). A connection begins by asking
-for the broker's versions (ApiVersions); then `send` takes requests, whose replies come in order.
+for the broker's versions (ApiVersions), and authenticates itself if it has a mechanism of SASL;
+then `send` takes requests, whose replies come in order. A broker may end a session's trust after
+some time: `authentication_due` tells when `authenticate` is to be called again (KIP-368).
 """
 
 from collections import deque
@@ -18,10 +20,22 @@ from pyspark_klog.client.errors import (
     RequestTimedOut,
 )
 from pyspark_klog.client.frames import ReplyFrames
+from pyspark_klog.client.security.errors import AuthenticationFailed
+from pyspark_klog.client.security.handshake import (
+    HANDSHAKE_VERSION,
+    REAUTHENTICATE_AT,
+    Mechanism,
+    SaslExchange,
+)
 from pyspark_klog.client.versions import BrokerVersions
 from pyspark_klog.errors import ErrorCode, KlogError
 from pyspark_klog.protocol import registry
 from pyspark_klog.protocol.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from pyspark_klog.protocol.apis.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from pyspark_klog.protocol.apis.sasl_handshake import SaslHandshakeResponse
 from pyspark_klog.protocol.fields import FileRegion
 from pyspark_klog.protocol.headers import RequestHeader, decode_response, encode_request_parts
 from pyspark_klog.protocol.keys import ApiKey
@@ -38,6 +52,7 @@ class State(Enum):
 
     CONNECTING = "connecting"
     NEGOTIATING = "asking for versions"
+    AUTHENTICATING = "authenticating"
     READY = "ready"
     CLOSED = "closed"
 
@@ -68,10 +83,19 @@ class Call(Generic[R]):
 
 
 class Connection:
-    """The protocol's side of a connection to ``peer`` (its address, for messages)."""
+    """The protocol's side of a connection to ``peer`` (its address, for messages).
+
+    ``mechanism`` is how it authenticates itself; None where the listener has no SASL.
+    """
 
     def __init__(
-        self, peer: str, *, client_id: str, request_timeout_ms: int, max_reply_bytes: int
+        self,
+        peer: str,
+        *,
+        client_id: str,
+        request_timeout_ms: int,
+        max_reply_bytes: int,
+        mechanism: Mechanism | None = None,
     ) -> None:
         self.peer = peer
         self.state = State.CONNECTING
@@ -85,6 +109,13 @@ class Connection:
         self._calls: deque[Call[Response]] = deque()
         self._out: deque[memoryview] = deque()
         self._next_correlation_id = 0
+        self._has_answered = False
+        self._uses_sasl = mechanism is not None
+        self._mechanism = mechanism
+        self._exchange: SaslExchange | None = None
+        self._exchange_call: Call[Response] | None = None
+        self._exchange_began_ms = 0
+        self._authentication_due_ms: int | None = None
 
     # --- what happened ---------------------------------------------------------------------------
     def connected(self, now_ms: int) -> None:
@@ -97,11 +128,11 @@ class Connection:
         if self.state is State.CLOSED:
             return
         if count == 0:
-            self.lost(ConnectionFailed(f"{self.peer} closed the connection{self._while()}"))
+            self.lost(ConnectionFailed(f"{self.peer} closed the connection{self._closed_while()}"))
             return
         self.received_bytes += count
         try:
-            for frame in self._frames.received(count):
+            for frame in self._whole_frames(count):
                 self._take_reply(frame)
         except KlogError as error:
             self.lost(error)
@@ -146,6 +177,31 @@ class Connection:
         """When `on_deadline` is to be called, if no reply comes before."""
         return self._calls[0].deadline_ms if self._calls else None
 
+    # --- authentication --------------------------------------------------------------------------
+    def authentication_due(self, now_ms: int) -> bool:
+        """Whether the broker's trust ends soon: then `authenticate` before the next request."""
+        due_ms = self._authentication_due_ms
+        return due_ms is not None and now_ms >= due_ms and self.state is State.READY
+
+    def authenticate(self, mechanism: Mechanism, now_ms: int) -> None:
+        """Begin an authentication. No request may be sent until the connection is ready again.
+
+        :raises AuthenticationFailed, UnsupportedByBroker: if the broker has no SASL of this kind
+        """
+        if self.versions is not None and ApiKey.SASL_HANDSHAKE not in self.versions.ranges:
+            raise AuthenticationFailed(
+                f"{self.peer} is a broker without SASL: set security.protocol to PLAINTEXT, or to "
+                "SSL if its listener has TLS"
+            )
+        version = self.version(ApiKey.SASL_HANDSHAKE, HANDSHAKE_VERSION, HANDSHAKE_VERSION)
+        self.state = State.AUTHENTICATING
+        self._authentication_due_ms = None
+        self._exchange = SaslExchange(mechanism, self.peer)
+        self._exchange_began_ms = now_ms
+        request = self._exchange.begin()
+        call = self._queue(request, SaslHandshakeResponse, version, now_ms)
+        self._exchange_call = cast("Call[Response]", call)
+
     # --- requests --------------------------------------------------------------------------------
     @property
     def in_flight(self) -> int:
@@ -174,6 +230,28 @@ class Connection:
         """Queue a request. ``timeout_ms`` is added to the request's timeout (long polls)."""
         if self.state is State.CLOSED:
             raise self.error or ConnectionFailed(f"the connection to {self.peer} is closed")
+        if self.state is not State.READY:
+            raise RuntimeError(f"the connection to {self.peer} is {self.state.value}, not ready")
+        return self._queue(
+            message,
+            reply_class,
+            version,
+            now_ms,
+            timeout_ms=timeout_ms,
+            expects_reply=expects_reply,
+        )
+
+    # --- inside ----------------------------------------------------------------------------------
+    def _queue(
+        self,
+        message: Request,
+        reply_class: type[R],
+        version: int,
+        now_ms: int,
+        *,
+        timeout_ms: int | None = None,
+        expects_reply: bool = True,
+    ) -> Call[R]:
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & _LAST_CORRELATION_ID
         api_key = ApiKey(reply_class.api_key)
@@ -196,16 +274,29 @@ class Connection:
             call.reply = reply_class()
         return call
 
-    # --- inside ----------------------------------------------------------------------------------
-    def _while(self) -> str:
-        return "" if self.state is State.READY else f" while {self.state.value}"
+    def _whole_frames(self, count: int) -> list[memoryview]:
+        try:
+            return self._frames.received(count)
+        except ReplyUnreadable as error:
+            raise ReplyUnreadable(f"{self.peer}: {error}") from None
+
+    def _closed_while(self) -> str:
+        """What was going on when the broker closed the connection, and what that may mean."""
+        if self.state is not State.READY:
+            hint = ": has this listener TLS?" if self.state is State.NEGOTIATING else ""
+            return f" while {self.state.value}{hint}"
+        if self._has_answered or self._uses_sasl or not self._calls:
+            return ""
+        # A listener with SASL answers ApiVersions, and closes the connection at anything else.
+        name = self._calls[0].api_key.name
+        return f" at the first request, {name}: has this listener SASL?"
 
     def _ask_for_versions(self, version: int, now_ms: int) -> None:
         request = ApiVersionsRequest()
         if version >= 3:
             request.client_software_name = "pyspark-klog"
             request.client_software_version = __version__
-        self.send(request, ApiVersionsResponse, version, now_ms)
+        self._queue(request, ApiVersionsResponse, version, now_ms)
 
     def _take_reply(self, frame: memoryview) -> None:
         if not self._calls:
@@ -228,6 +319,31 @@ class Connection:
             raise ReplyUnreadable(f"{text}: {error}") from error
         self._calls.popleft()
         call.reply = reply
+        self._has_answered = True
+        if call is self._exchange_call:
+            self._go_on_authenticating(reply)
+
+    def _go_on_authenticating(self, reply: Response) -> None:
+        """Take a step of the exchange. All steps share the time of one request."""
+        exchange = self._exchange
+        assert exchange is not None
+        request: SaslAuthenticateRequest | None
+        if isinstance(reply, SaslHandshakeResponse):
+            request = exchange.on_handshake(reply)
+        else:
+            assert isinstance(reply, SaslAuthenticateResponse)
+            request = exchange.on_authenticate(reply)
+        if request is not None:
+            version = self.version(ApiKey.SASL_AUTHENTICATE)
+            call = self._queue(request, SaslAuthenticateResponse, version, self._exchange_began_ms)
+            self._exchange_call = cast("Call[Response]", call)
+            return
+        self._exchange = self._exchange_call = None
+        if exchange.session_lifetime_ms > 0:
+            # Counted from the exchange's begin, which is before the broker's own count.
+            usable_ms = int(exchange.session_lifetime_ms * REAUTHENTICATE_AT)
+            self._authentication_due_ms = self._exchange_began_ms + usable_ms
+        self.state = State.READY
 
     def _take_versions(self, frame: memoryview, call: Call[Response]) -> None:
         """Take the versions; with error 35 comes the range of ApiVersions, if the broker has it."""
@@ -244,4 +360,8 @@ class Connection:
                 "expected a Kafka broker from 0.10.1 on"
             )
         self.versions = BrokerVersions.of(reply)
+        if self._mechanism is not None:
+            mechanism, self._mechanism = self._mechanism, None
+            self.authenticate(mechanism, call.deadline_ms - self._request_timeout_ms)
+            return
         self.state = State.READY

@@ -4,36 +4,13 @@ The names are those of Kafka 4.3's producer, consumer and admin clients. `settin
 """
 
 from collections.abc import Iterator
-from enum import Enum
-from typing import NamedTuple
 
-INT_MAX = 2**31 - 1
-LONG_MAX = 2**63 - 1
-
-Value = str | int | bool | None
-
-
-class Effect(Enum):
-    """What klog does with a setting of Kafka's."""
-
-    APPLIED = "applied"
-    NONE = "accepted, without effect"
-    LATER = "not supported yet"
-
-
-class Setting(NamedTuple):
-    """One setting. ``low`` and ``high`` are inclusive bounds of a number."""
-
-    name: str
-    kind: type
-    default: Value
-    doc: str = ""
-    low: int = -LONG_MAX - 1
-    high: int = LONG_MAX
-    choices: tuple[str, ...] = ()
-    effect: Effect = Effect.APPLIED
-    without: str = ""
-    """Why it has no effect, or what to do until it is supported."""
+from pyspark_klog.client.security.rows import SECURITY
+from pyspark_klog.client.setting_types import INT_MAX as INT_MAX
+from pyspark_klog.client.setting_types import LONG_MAX as LONG_MAX
+from pyspark_klog.client.setting_types import Effect as Effect
+from pyspark_klog.client.setting_types import Setting as Setting
+from pyspark_klog.client.setting_types import Value as Value
 
 
 def _number(name: str, default: int, doc: str, low: int = 0, high: int = INT_MAX) -> Setting:
@@ -68,19 +45,25 @@ APPLIED: tuple[Setting, ...] = (
     _number("fetch.min.bytes", 0, "a fetch is answered once there is so much (Kafka: 1)"),
     _number("fetch.max.wait.ms", 500, "or after this time"),
     _number("fetch.max.bytes", 52_428_800, "bytes of one reply to a fetch", 1),
-    _number("max.partition.fetch.bytes", 1_048_576, "bytes of one partition in a reply", 1),
+    _number(
+        *("max.partition.fetch.bytes", 4_194_304),
+        *("bytes of one partition in a reply (Kafka: 1048576)", 1),
+    ),
+    Setting("client.rack", str, "", "where the reader is: a replica near it may be read"),
     Setting("check.crcs", bool, True, "whether the CRC of each batch is checked"),
     Setting("allow.auto.create.topics", bool, True, "whether asking for a topic may create it"),
     # Writing
     Setting("acks", str, "all", "who must have a record", choices=("all", "-1", "0", "1")),
     Setting("enable.idempotence", bool, True, "each record once, in order, through retries"),
-    _number("batch.size", 524_288, "bytes of a batch before compression (Kafka: 16384)"),
+    _number("batch.size", 1_000_000, "bytes of a batch before compression (Kafka: 16384)"),
     _number("buffer.memory", 33_554_432, "bytes that may wait for acknowledgement", 1, LONG_MAX),
     _number("max.block.ms", 60_000, "longest wait for a topic's metadata", 0, LONG_MAX),
     _number("max.request.size", 1_048_576, "bytes of one request, and of one record"),
     _number("max.in.flight.requests.per.connection", 5, "requests without a reply yet", 1),
     _number("delivery.timeout.ms", 120_000, "longest time until records are acknowledged"),
     _number("retries", INT_MAX, "attempts after the first"),
+    Setting("partitioner.class", str, None, "module:callable, or one of Java's built-in ones"),
+    Setting("partitioner.ignore.keys", bool, False, "whether keys count for no partition"),
     Setting(
         "compression.type",
         str,
@@ -96,7 +79,6 @@ APPLIED: tuple[Setting, ...] = (
 _NO_GROUP = "klog reads given offsets: it joins no group"
 _JVM = "it belongs to the JVM"
 _BATCHES = "batches are made of Spark's Arrow batches at once, nothing lingers"
-_PLAINTEXT = "security.protocol is PLAINTEXT"
 _BY_SPARK = "Spark converts columns"
 
 
@@ -146,7 +128,6 @@ WITHOUT_EFFECT: tuple[Setting, ...] = (
         "linger.ms",
         "partitioner.adaptive.partitioning.enable",
         "partitioner.availability.timeout.ms",
-        "partitioner.ignore.keys",
     ),
     *_without(_BY_SPARK, "key.serializer", "value.serializer", "key.deserializer"),
     *_without(_BY_SPARK, "value.deserializer"),
@@ -163,87 +144,12 @@ WITHOUT_EFFECT: tuple[Setting, ...] = (
         "socket.connection.setup.timeout.ms is used for every attempt",
         "socket.connection.setup.timeout.max.ms",
     ),
-    *_without(
-        _PLAINTEXT,
-        "sasl.client.callback.handler.class",
-        "sasl.jaas.config",
-        "sasl.kerberos.kinit.cmd",
-        "sasl.kerberos.min.time.before.relogin",
-        "sasl.kerberos.service.name",
-        "sasl.kerberos.ticket.renew.jitter",
-        "sasl.kerberos.ticket.renew.window.factor",
-        "sasl.login.callback.handler.class",
-        "sasl.login.class",
-        "sasl.login.connect.timeout.ms",
-        "sasl.login.read.timeout.ms",
-        "sasl.login.refresh.buffer.seconds",
-        "sasl.login.refresh.min.period.seconds",
-        "sasl.login.refresh.window.factor",
-        "sasl.login.refresh.window.jitter",
-        "sasl.login.retry.backoff.max.ms",
-        "sasl.login.retry.backoff.ms",
-        "sasl.mechanism",
-        "sasl.oauthbearer.assertion.algorithm",
-        "sasl.oauthbearer.assertion.claim.aud",
-        "sasl.oauthbearer.assertion.claim.exp.seconds",
-        "sasl.oauthbearer.assertion.claim.iss",
-        "sasl.oauthbearer.assertion.claim.jti.include",
-        "sasl.oauthbearer.assertion.claim.nbf.seconds",
-        "sasl.oauthbearer.assertion.claim.sub",
-        "sasl.oauthbearer.assertion.file",
-        "sasl.oauthbearer.assertion.private.key.file",
-        "sasl.oauthbearer.assertion.private.key.passphrase",
-        "sasl.oauthbearer.assertion.template.file",
-        "sasl.oauthbearer.client.credentials.client.id",
-        "sasl.oauthbearer.client.credentials.client.secret",
-        "sasl.oauthbearer.clock.skew.seconds",
-        "sasl.oauthbearer.expected.audience",
-        "sasl.oauthbearer.expected.issuer",
-        "sasl.oauthbearer.header.urlencode",
-        "sasl.oauthbearer.jwks.endpoint.refresh.ms",
-        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
-        "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
-        "sasl.oauthbearer.jwks.endpoint.url",
-        "sasl.oauthbearer.jwt.retriever.class",
-        "sasl.oauthbearer.jwt.validator.class",
-        "sasl.oauthbearer.scope",
-        "sasl.oauthbearer.scope.claim.name",
-        "sasl.oauthbearer.sub.claim.name",
-        "sasl.oauthbearer.token.endpoint.url",
-        "ssl.cipher.suites",
-        "ssl.enabled.protocols",
-        "ssl.endpoint.identification.algorithm",
-        "ssl.engine.factory.class",
-        "ssl.key.password",
-        "ssl.keymanager.algorithm",
-        "ssl.keystore.certificate.chain",
-        "ssl.keystore.key",
-        "ssl.keystore.location",
-        "ssl.keystore.password",
-        "ssl.keystore.type",
-        "ssl.protocol",
-        "ssl.provider",
-        "ssl.secure.random.implementation",
-        "ssl.trustmanager.algorithm",
-        "ssl.truststore.certificates",
-        "ssl.truststore.location",
-        "ssl.truststore.password",
-        "ssl.truststore.type",
-    ),
 )
 
 LATER: tuple[Setting, ...] = (
     *_later("leave it out: the sink writes at least once", "transactional.id"),
-    *_later("leave it out: reads go to the leaders", "client.rack"),
-    *_later("use the partition column", "partitioner.class"),
-    Setting(
-        "security.protocol",
-        str,
-        "PLAINTEXT",
-        "how connections are secured",
-        choices=("PLAINTEXT",),
-        without="only PLAINTEXT is supported yet: use a PLAINTEXT listener of the broker",
-    ),
 )
 
-SETTINGS: dict[str, Setting] = {row.name: row for row in (*APPLIED, *WITHOUT_EFFECT, *LATER)}
+SETTINGS: dict[str, Setting] = {
+    row.name: row for row in (*APPLIED, *SECURITY, *WITHOUT_EFFECT, *LATER)
+}

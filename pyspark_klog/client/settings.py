@@ -2,9 +2,15 @@
 
 import logging
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from pyspark_klog.client.errors import SettingError
+from pyspark_klog.client.producer.partitioning import check_partitioner
+from pyspark_klog.client.security.secret import Secret
 from pyspark_klog.client.setting_rows import SETTINGS, Effect, Setting, Value
+
+if TYPE_CHECKING:
+    from pyspark_klog.client.security.config import SecurityConfig
 
 _log = logging.getLogger(__name__)
 _warned: set[str] = set()
@@ -33,7 +39,22 @@ class ClientSettings:
                 self._ignored.append((prefix + name, row.without))
                 continue
             self._given[name] = read_value(row, value, prefix)
+        self.security: SecurityConfig | None = self._security(prefix)
         self._check(prefix)
+
+    def _security(self, prefix: str) -> "SecurityConfig | None":
+        """How connections are secured; None if they are not, and then nothing more is imported."""
+        protocol = self.text("security.protocol")
+        if not any(name.startswith(("ssl.", "sasl.")) for name in self._given) and (
+            protocol == "PLAINTEXT"
+        ):
+            return None
+        from pyspark_klog.client.security.config import read_security, without_effect
+
+        for name in [name for name in self._given if without_effect(name, protocol)]:
+            del self._given[name]
+            self._ignored.append((prefix + name, f"{prefix}security.protocol is {protocol}"))
+        return None if protocol == "PLAINTEXT" else read_security(self, prefix)
 
     def _check(self, prefix: str) -> None:
         if self["acks"] == "-1":
@@ -45,6 +66,8 @@ class ClientSettings:
                     f"{prefix}max.in.flight.requests.per.connection: set these, or leave it out"
                 )
             self._given["enable.idempotence"] = False
+        if self["partitioner.class"] is not None:
+            check_partitioner(self.text("partitioner.class"), prefix)
         if self["compression.gzip.level"] == 0:
             raise SettingError(f"{prefix}compression.gzip.level is 0; expected -1, or 1 to 9")
         if self.number("request.timeout.ms") > self.number("delivery.timeout.ms"):
@@ -54,6 +77,7 @@ class ClientSettings:
             )
 
     def __getitem__(self, name: str) -> Value:
+        """The typed value, or the default; a `Secret` for what must not be shown."""
         if name in self._given:
             return self._given[name]
         return SETTINGS[name].default
@@ -102,6 +126,8 @@ def read_value(row: Setting, value: Value, prefix: str = "") -> Value:
 
     :raises SettingError: naming the setting, what was given and what is expected
     """
+    if row.kind is Secret:
+        return value if isinstance(value, Secret) else Secret(str(value).strip())
     text = str(value).strip()
     if row.kind is bool:
         if text.lower() in ("true", "false"):

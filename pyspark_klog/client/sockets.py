@@ -1,14 +1,18 @@
-"""The socket of one connection, and the selector that waits for several."""
+"""The socket of one connection, with or without TLS, and the selector that waits for several."""
 
 import contextlib
 import selectors
 import socket
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from pyspark_klog.client.addresses import Address
 from pyspark_klog.client.connection import Connection, State
 from pyspark_klog.client.errors import ConnectionFailed
 from pyspark_klog.client.settings import ClientSettings
+
+if TYPE_CHECKING:
+    from pyspark_klog.client.security.driver import Security
 
 IDLE_PROBE_MS = 1_000
 """A connection that was unused for longer is looked at before a request is put on it."""
@@ -73,6 +77,9 @@ class Link:
         self._socket.close()
 
     def _fail(self, error: OSError) -> None:
+        if isinstance(error, ConnectionResetError) and self.connection.state is State.NEGOTIATING:
+            self.connection.received(0)  # which says what a close at that point may mean
+            return
         text = error.strerror or str(error)
         self.connection.lost(ConnectionFailed(f"connection to {self.address} was lost: {text}"))
 
@@ -89,19 +96,22 @@ def connect(
     selector: selectors.BaseSelector,
     now_ms: Callable[[], int],
     max_reply_bytes: int,
+    security: "Security | None" = None,
 ) -> Link:
     """A link whose socket is connected and whose connection asks for the versions.
 
-    Every address of the host's name is tried.
+    Every address of the host's name is tried. TLS's handshake is done when this returns, SASL's
+    begins once the versions are known.
     :raises ConnectionFailed: naming the address and why
+    :raises ClientError: if it can't be secured as ``security`` asks for
     """
+    mechanism = security.mechanism() if security else None
     timeout_s = settings.number("socket.connection.setup.timeout.ms") / 1000
     try:
         sock = socket.create_connection(address, timeout=timeout_s)
     except (OSError, UnicodeError) as error:
         text = getattr(error, "strerror", None) or str(error)
         raise ConnectionFailed(f"could not connect to {address}: {text}") from None
-    sock.setblocking(False)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, option in (
@@ -110,13 +120,18 @@ def connect(
     ):
         if settings.number(name) > 0:
             sock.setsockopt(socket.SOL_SOCKET, option, settings.number(name))
+    if security is not None:
+        sock = security.wrap(sock, address.host, str(address))
+    sock.setblocking(False)
     connection = Connection(
         str(address),
         client_id=settings.text("client.id"),
         request_timeout_ms=settings.number("request.timeout.ms"),
         max_reply_bytes=max_reply_bytes,
+        mechanism=mechanism,
     )
-    link = Link(address, connection, sock, selector)
+    make_link = Link if security is None else security.link
+    link = make_link(address, connection, sock, selector)
     connection.connected(now_ms())
     link.send_pending()
     return link

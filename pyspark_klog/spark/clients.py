@@ -96,4 +96,6 @@ def exit_on_sigterm() -> None:
 
 
 def _exit(_signal: int, _frame: FrameType | None) -> None:
+    # Spark sends it twice: the second must not end what the first one made close.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.exit(0)

@@ -6,11 +6,13 @@ from uuid import UUID
 
 import pytest
 
+from pyspark_klog.client.addresses import Address
 from pyspark_klog.client.consumer import fetcher as fetcher_module
 from pyspark_klog.client.consumer.fetcher import OffsetsLost, RangeFetcher
 from pyspark_klog.client.consumer.offsets import EARLIEST, OffsetAt
 from pyspark_klog.client.errors import ConnectionFailed, LeaderUnknown, ReplyUnreadable, TimedOut
 from pyspark_klog.client.metadata import ClusterView, PartitionInfo, TopicInfo
+from pyspark_klog.client.read_replicas import ReadReplicas
 from pyspark_klog.client.settings import ClientSettings
 from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
 from pyspark_klog.ids import TopicPartition
@@ -34,6 +36,9 @@ class _PaperClient:
     """As much of BlockingClient as the fetcher uses. ``answers`` are used up one by one."""
 
     def __init__(self, answers: list[Answer], **settings: str) -> None:
+        self.read_replicas = ReadReplicas()
+        self.brokers_asked: list[int] = []
+        self.racks: list[str] = []
         self.settings = ClientSettings({k.replace("_", "."): v for k, v in settings.items()})
         self.answers = answers
         self.asked: list[int] = []
@@ -41,7 +46,8 @@ class _PaperClient:
         self.now = 0
         self.throttle_time_ms = 0
         topic = TopicInfo("t", _ID, partitions={0: PartitionInfo(1, 3)})
-        self.view = ClusterView(topics={"t": topic})
+        brokers = {number: Address("h", number) for number in (1, 2)}
+        self.view = ClusterView(brokers, {"t": topic})
 
     def now_ms(self) -> int:
         return self.now
@@ -62,7 +68,8 @@ class _PaperClient:
             raise LeaderUnknown("none")
         return topic.partitions[0]
 
-    def link_to_broker(self, _broker: int, _deadline_ms: int) -> "_PaperClient":
+    def link_to_broker(self, broker: int, _deadline_ms: int) -> "_PaperClient":
+        self.brokers_asked.append(broker)
         return self
 
     @property
@@ -78,6 +85,7 @@ class _PaperClient:
         [row] = topic.partitions
         assert row.current_leader_epoch == 3
         self.asked.append(row.fetch_offset)
+        self.racks.append(request.rack_id)
         return row.fetch_offset
 
     def wait(self, offset: int, _deadline_ms: int) -> FetchResponse:
@@ -190,6 +198,13 @@ def test_trouble_that_does_not_pass_ends_with_its_reason() -> None:
     assert isinstance(caught.value.__cause__, BrokerError)
 
 
+def test_a_reply_that_stays_away_ends_with_the_range_that_was_to_be_read() -> None:
+    client = _PaperClient([_records(0, 2), lambda _: TimedOut("no reply to FETCH in time")])
+    words = "offsets 2 to 9 of t-0 could not be read within 1000 ms: no reply to FETCH in time"
+    with pytest.raises(TimedOut, match=words):
+        _read(client, 0, 9, timeout_ms=1_000)
+
+
 def test_a_refusal_is_not_tried_again() -> None:
     client = _PaperClient([_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED)])
     with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED: fetch from t-0"):
@@ -251,3 +266,71 @@ def test_a_batch_that_does_not_fit_a_reply_names_the_setting() -> None:
 def test_an_answer_that_lies_before_the_question_ends_the_reading() -> None:
     with pytest.raises(ReplyUnreadable, match="end before it, at 5"):
         _read(_PaperClient([_records(0, 5)]), 7, 10)
+
+
+# --- replicas near the reader ---------------------------------------------------------------------
+def _prefer(broker: int, *, end: int = 1_000) -> Answer:
+    return lambda _: PartitionData(records=b"", high_watermark=end, preferred_read_replica=broker)
+
+
+def test_the_rack_is_told_and_the_replica_followed() -> None:
+    client = _PaperClient([_prefer(2), _records(0, 5), _records(5, 5)], client_rack="b")
+    assert _read(client, 0, 10) == list(range(10))
+    assert client.brokers_asked == [1, 2, 2]
+    assert client.racks == ["b", "b", "b"]
+    assert client.waits == []
+    # The next range of this process begins at the replica.
+    client.answers = [_records(10, 5)]
+    assert _read(client, 10, 15) == list(range(10, 15))
+    assert client.brokers_asked == [1, 2, 2, 2]
+
+
+def test_without_a_rack_nothing_is_said_of_it() -> None:
+    client = _PaperClient([_records(0, 5)])
+    _read(client, 0, 5)
+    assert client.racks == [""]
+
+
+def test_a_replica_is_read_until_the_metadatas_age_is_over() -> None:
+    client = _PaperClient([_prefer(2), _records(0, 5)], client_rack="b", metadata_max_age_ms="1000")
+    _read(client, 0, 5)
+    client.now += 1_000
+    client.answers = [_prefer(2), _records(5, 5)]
+    _read(client, 5, 10)
+    assert client.brokers_asked == [1, 2, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        _error(ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        _error(ErrorCode.OFFSET_OUT_OF_RANGE),
+        lambda _: ConnectionFailed("gone"),
+        _prefer(1),
+    ],
+)
+def test_a_replica_that_fails_is_left_for_the_leader(trouble: Answer) -> None:
+    client = _PaperClient([_prefer(2), trouble, _records(0, 5), _records(5, 5)], client_rack="b")
+    assert _read(client, 0, 10) == list(range(10))
+    assert client.brokers_asked == [1, 2, 1, 1]
+    # The leader would name the same replica again: for a while it is not asked for one.
+    assert client.racks == ["b", "b", "", ""]
+    client.now += client.settings.number("metadata.max.age.ms")
+    client.answers = [_prefer(2), _records(10, 5)]
+    assert _read(client, 10, 15) == list(range(10, 15))
+    assert client.brokers_asked[4:] == [1, 2]
+
+
+def test_a_replica_that_the_metadata_lacks_is_not_followed() -> None:
+    client = _PaperClient([_prefer(7), _records(0, 5)], client_rack="b")
+    assert _read(client, 0, 5) == list(range(5))
+    assert client.brokers_asked == [1, 1]
+
+
+def test_bytes_are_counted() -> None:
+    one = _records(0, 5)(0)
+    assert isinstance(one, PartitionData) and isinstance(one.records, memoryview)
+    client = _PaperClient([_records(0, 5), _records(5, 5)])
+    fetcher = RangeFetcher(cast(Any, client), _P, 0, 10, progress_timeout_ms=1_000, on_lost=_fail)
+    assert sum(len(chunk.data) for chunk in fetcher) == fetcher.fetched_bytes
+    assert fetcher.fetched_bytes >= 2 * len(one.records)

@@ -14,7 +14,7 @@ from pyspark_klog.client.settings import ClientSettings
 def test_defaults_are_kafkas() -> None:
     settings = ClientSettings({})
     assert settings.number("request.timeout.ms") == 30_000
-    assert settings.number("max.partition.fetch.bytes") == 1_048_576
+    assert settings.number("max.partition.fetch.bytes") == 4_194_304
     assert settings.text("isolation.level") == "read_uncommitted"
     assert settings.flag("enable.idempotence") is True
     assert not settings.is_given("request.timeout.ms")
@@ -38,8 +38,8 @@ def test_values_are_read_as_kafka_reads_them() -> None:
         ({"request.timeout.ms": "0"}, ["request.timeout.ms", "1 to 2147483647"]),
         ({"check.crcs": "1"}, ["check.crcs", "true or false"]),
         ({"acks": "2"}, ["acks", "all, -1, 0, 1"]),
-        ({"security.protocol": "SASL_SSL"}, ["security.protocol", "only PLAINTEXT"]),
-        ({"client.rack": "a"}, ["client.rack", "not supported yet"]),
+        ({"security.protocol": "TLS"}, ["security.protocol", "PLAINTEXT, SSL, SASL_PLAINTEXT"]),
+        ({"transactional.id": "a"}, ["transactional.id", "not supported yet"]),
         ({"acks": "1", "enable.idempotence": "true"}, ["enable.idempotence", "acks=all"]),
         ({"compression.gzip.level": "0"}, ["compression.gzip.level", "-1, or 1 to 9"]),
         ({"delivery.timeout.ms": "10"}, ["delivery.timeout.ms", "request.timeout.ms"]),

@@ -101,11 +101,15 @@ class RangeFetcher:
         self.partition = partition
         self.position = start
         self.end = end
+        self.fetched_bytes = 0
+        """Of record sets, as brokers sent them."""
         self._client = client
         self._progress_timeout_ms = progress_timeout_ms
         self._on_lost = on_lost
         self._read_committed = client.settings["isolation.level"] == "read_committed"
         self._call: Call[FetchResponse] | None = None
+        self._is_at_replica = False
+        """Whether the request under way, or the last one, went elsewhere than to the leader."""
         self._empty_replies = 0
         # The records of a range are there when it is planned: waiting for more would be in vain.
         self._min_bytes = client.settings.number("fetch.min.bytes")
@@ -122,6 +126,9 @@ class RangeFetcher:
                 failures, last = 0, None
             except KlogError as error:
                 self._call = None
+                self._leave_replica()
+                if isinstance(error, TimedOut):
+                    raise TimedOut(self._timeout_text(last or error)) from error
                 if not self._may_pass(error):
                     raise
                 last = error
@@ -175,16 +182,44 @@ class RangeFetcher:
             raise broker_error(code, f"fetch from {self.partition}")
         row = self._own_row(reply)
         code = error_code(row.error_code)
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE and self._is_at_replica:
+            # It may lag behind: what is there, the leader knows.
+            self._leave_replica()
+            return None
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
             self._go_on_where_possible(deadline_ms)
             return None
         if code is not ErrorCode.NONE:
             raise broker_error(code, f"fetch from {self.partition}")
+        if not row.records and row.preferred_read_replica >= 0:
+            self._go_to_replica(row.preferred_read_replica)
+            return None
         if not row.records:
             self._take_nothing(row, reply.throttle_time_ms)
             return None
         self._empty_replies = 0
         return self._take(row, deadline_ms)
+
+    # --- replicas --------------------------------------------------------------------------------
+    def _go_to_replica(self, broker: int) -> None:
+        """The leader has named a replica that is nearer to this reader's rack, and given nothing.
+
+        One that the metadata lacks, or a replica that names another, is not followed.
+        """
+        client = self._client
+        if broker in client.view.brokers and not self._is_at_replica:
+            client.read_replicas.prefer(self.partition, broker, self._replica_until_ms())
+        else:
+            client.read_replicas.fail(self.partition, self._replica_until_ms())
+            client.forget(self.partition.topic)
+
+    def _leave_replica(self) -> None:
+        if self._is_at_replica:
+            self._is_at_replica = False
+            self._client.read_replicas.fail(self.partition, self._replica_until_ms())
+
+    def _replica_until_ms(self) -> int:
+        return self._client.now_ms() + self._client.settings.number("metadata.max.age.ms")
 
     def _take_nothing(self, row: PartitionData, throttle_time_ms: int) -> None:
         """There were no records: is the rest of the range a gap, or are they still to come?
@@ -222,6 +257,7 @@ class RangeFetcher:
                 f"that end before it, at {next_offset}"
             )
         self.position = next_offset
+        self.fetched_bytes += len(data)
         self._ask_ahead(deadline_ms)
         aborted = row.aborted_transactions or () if self._read_committed else ()
         return Chunk(data, [(a.producer_id, a.first_offset) for a in aborted])
@@ -235,7 +271,9 @@ class RangeFetcher:
     def _request(self, deadline_ms: int) -> Call[FetchResponse]:
         client, settings = self._client, self._client.settings
         info = client.leader_of(self.partition, deadline_ms)
-        link = client.link_to_broker(info.leader, deadline_ms)
+        replica = client.read_replicas.of(self.partition, client.now_ms())
+        self._is_at_replica = replica is not None
+        link = client.link_to_broker(info.leader if replica is None else replica, deadline_ms)
         topic_id = client.view.topic_id(self.partition.topic)
         by_id = topic_id != NO_TOPIC_ID
         low = 4 if self._read_committed else 2
@@ -261,6 +299,8 @@ class RangeFetcher:
             isolation_level=int(self._read_committed),
             topics=[topic],
         )
+        if client.read_replicas.may_ask(self.partition, client.now_ms()):
+            request.rack_id = settings.text("client.rack")
         wait_ms = settings.number("fetch.max.wait.ms")
         return client.send(link, request, FetchResponse, version, timeout_ms=wait_ms)
 

@@ -20,6 +20,13 @@ from pyspark_klog.ids import NO_SEQUENCE, TopicPartition
 
 _SEQUENCE_MASK = 2**31 - 1
 
+_ONE_RECORDS_FAULT = (
+    ErrorCode.MESSAGE_TOO_LARGE,
+    ErrorCode.INVALID_RECORD,
+    ErrorCode.INVALID_TIMESTAMP,
+)
+"""Refusals of a whole batch for what may be a single record's fault."""
+
 
 class Identity(NamedTuple):
     """What a broker knows an idempotent producer by."""
@@ -56,6 +63,8 @@ class Verdict(Enum):
     NEW_IDENTITY = auto()
     """The broker lost track of this producer: begin anew under another identity."""
     SPLIT = auto()
+    SET_ASIDE = auto()
+    """One record that its topic does not take; see `ProducerCore.sets_aside`."""
     FAIL = auto()
 
 
@@ -81,6 +90,8 @@ class ProducerCore:
         self.pending_bytes = 0
         self.written_records = 0
         self.written_batches = 0
+        self.sets_aside = False
+        """Whether records that their topic does not take are left out, and the rest is written."""
         self._max_in_flight = max_in_flight
         self._max_request_bytes = max_request_bytes
         self._max_attempts = max_attempts
@@ -184,6 +195,8 @@ class ProducerCore:
             return Verdict.WRITTEN
         if code is ErrorCode.MESSAGE_TOO_LARGE and batch.record_count > 1:
             return Verdict.SPLIT
+        if self.sets_aside and code in _ONE_RECORDS_FAULT:
+            return Verdict.SPLIT if batch.record_count > 1 else Verdict.SET_ASIDE
         if batch.attempts > self._max_attempts:
             return Verdict.FAIL
         if self.idempotent and code is ErrorCode.UNKNOWN_PRODUCER_ID:
@@ -218,6 +231,17 @@ class ProducerCore:
         queue = self._come_back(batch)
         queue.must_drain = True
         self._wants_identity = True
+
+    def leave_out(self, batch: Batch) -> None:
+        """The batch is never to be sent again.
+
+        Its sequence stays missing, so what is behind it begins anew under a new identity.
+        """
+        queue = self._come_back(batch)
+        queue.must_drain = True
+        queue.batches.remove(batch)
+        self.pending_bytes -= len(batch.data)
+        self._wants_identity = self._wants_identity or self.idempotent
 
     def split(
         self, batch: Batch, cut: Callable[[bytearray | memoryview], list[tuple[bytearray, int]]]

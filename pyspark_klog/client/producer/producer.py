@@ -6,6 +6,8 @@ them; `flush` waits until all are acknowledged. One thread, no linger.
 
 import logging
 from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from pyspark_klog.client.blocking import BlockingClient
 from pyspark_klog.client.connection import Call
@@ -22,8 +24,9 @@ from pyspark_klog.client.errors import (
 )
 from pyspark_klog.client.producer.core import NO_IDENTITY, Batch, Identity, ProducerCore, Verdict
 from pyspark_klog.client.producer.splitting import split_in_half
+from pyspark_klog.client.settings import ClientSettings
 from pyspark_klog.client.sockets import Link
-from pyspark_klog.errors import ErrorCode, KlogError
+from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
 from pyspark_klog.ids import NO_TOPIC_ID, TopicPartition
 from pyspark_klog.protocol.apis.init_producer_id import (
     InitProducerIdRequest,
@@ -40,9 +43,24 @@ from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.convert import down_convert
+from pyspark_klog.records.kept_memory import KeptMemory
 
 _log = logging.getLogger(__name__)
 
+
+class SetAside(NamedTuple):
+    """A batch of one record that its topic does not take, and why."""
+
+    partition: TopicPartition
+    data: bytearray | memoryview
+    code: ErrorCode
+    text: str
+
+
+_MOST_REQUEST_BYTES = 4 << 20
+"""Of a request with several batches, unless max.request.size is given: it bounds each batch."""
+_KEPT_PIECES = 8
+_MOST_KEPT_BYTES = 8 << 20
 _ACKS = {"all": -1, "1": 1, "0": 0}
 _FIRST_WITH_V2 = 3
 _FIRST_WITH_ZSTD = 7
@@ -66,11 +84,30 @@ class Producer:
         self._core = ProducerCore(
             idempotent=settings.flag("enable.idempotence"),
             max_in_flight=self._max_in_flight,
-            max_request_bytes=settings.number("max.request.size"),
+            max_request_bytes=_request_bytes(settings),
             max_attempts=settings.number("retries"),
         )
+        self.memory = KeptMemory(_KEPT_PIECES, _MOST_KEPT_BYTES)
+        """For batches that are to be added here; free again once they are acknowledged."""
         self._calls: list[tuple[Call[ProduceResponse], list[Batch]]] = []
         self._failure: KlogError | None = None
+        self._on_set_aside: Callable[[SetAside], None] | None = None
+        self._refused_bytes: dict[str, tuple[int, int]] = {}
+
+    def set_aside(self, receiver: Callable[[SetAside], None] | None) -> None:
+        """From now on give ``receiver`` each record that its topic does not take (one that is too
+        large, or refused for what it holds) and write the others; with None, fail as at first.
+
+        It is called within `add` and `flush` and must not call them. Needs acknowledgements.
+        """
+        self._on_set_aside = receiver
+        self._core.sets_aside = receiver is not None
+
+    def taken_share(self, topic: str) -> float:
+        """How large batches for a topic may be, as a share of those that were refused as too
+        large: 1 as long as none was, then at most a half."""
+        least, most = self._refused_bytes.get(topic, (2, 1))
+        return least / (2 * most)
 
     @property
     def written_records(self) -> int:
@@ -99,6 +136,8 @@ class Producer:
             info = client.refresh([topic], deadline_ms, may_create=True).topics[topic]
             if info.error is ErrorCode.NONE and info.partitions:
                 return len(info.partitions)
+            if info.error is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                raise _not_authorized(topic)
             if not info.error.retriable and info.error is not ErrorCode.NONE:
                 raise broker_error(info.error, f"topic {topic}")
             failures += 1
@@ -110,24 +149,36 @@ class Producer:
                 )
             client.pause(wait_ms)
 
+    def newest_partition_count(self, topic: str) -> int:
+        """The same, asked for anew."""
+        self._client.forget(topic)
+        return self.partition_count(topic)
+
     # --- writing ---------------------------------------------------------------------------------
     def add(
         self, partition: TopicPartition, data: bytes | bytearray | memoryview, record_count: int
     ) -> None:
-        """Queue one v2 batch and send what can be sent; waits while buffer.memory is full.
+        """Queue one v2 batch and send what can be sent: see `add_all`."""
+        self.add_all([(partition, data, record_count)])
+
+    def add_all(
+        self, batches: Iterable[tuple[TopicPartition, bytes | bytearray | memoryview, int]]
+    ) -> None:
+        """Queue v2 batches with their numbers of records, then send what can be sent, several in
+        a request; waits while buffer.memory is full.
 
         A buffer that can be written to is not copied: it is the producer's until `flush` returns.
 
         :raises DeliveryFailed: if any batch was refused, or not acknowledged in time
         """
         self._check()
-        while (
-            self._core.pending_bytes and self._core.pending_bytes + len(data) > self._buffer_bytes
-        ):
-            self._turn(wait=True)
-        is_own = isinstance(data, bytearray) or not memoryview(data).readonly
-        own = data if is_own and not isinstance(data, bytes) else bytearray(data)
-        self._core.add(Batch(partition, own, record_count, self._client.now_ms()))
+        core = self._core
+        for partition, data, record_count in batches:
+            while core.pending_bytes and core.pending_bytes + len(data) > self._buffer_bytes:
+                self._turn(wait=True)
+            is_own = isinstance(data, bytearray) or not memoryview(data).readonly
+            own = data if is_own and not isinstance(data, bytes) else bytearray(data)
+            core.add(Batch(partition, own, record_count, self._client.now_ms()))
         self._turn(wait=False)
 
     def flush(self) -> None:
@@ -333,7 +384,13 @@ class Producer:
             return
         _log.info("partition=%s attempt=%d error=%s", batch.partition, batch.attempts, code.name)
         if verdict is Verdict.SPLIT:
+            if code is ErrorCode.MESSAGE_TOO_LARGE:
+                self._note_refused(batch)
             self._core.split(batch, split_in_half)
+        elif verdict is Verdict.SET_ASIDE and self._on_set_aside is not None:
+            self._core.leave_out(batch)
+            text = str(self._refused(batch, code, row.error_message))
+            self._on_set_aside(SetAside(batch.partition, batch.data, code, text))
         elif verdict is Verdict.NEW_IDENTITY:
             self._core.begin_anew(batch)
         elif verdict is Verdict.RETRY:
@@ -341,6 +398,11 @@ class Producer:
             self._retry(batch)
         else:
             raise self._refused(batch, code, row.error_message)
+
+    def _note_refused(self, batch: Batch) -> None:
+        size, topic = len(batch.data), batch.partition.topic
+        least, most = self._refused_bytes.get(topic, (size, size))
+        self._refused_bytes[topic] = min(least, size), max(most, size)
 
     def _lost(self, batches: list[Batch], error: KlogError) -> None:
         """Whether the batches were written is not known: they are sent again as they were."""
@@ -357,10 +419,26 @@ class Producer:
         self._core.retry(batch, now_ms + self._client.wait_ms(batch.attempts))
 
     def _refused(self, batch: Batch, code: ErrorCode, text: str | None) -> DeliveryFailed:
-        what = f"{batch.record_count} records for {batch.partition} were refused"
+        count = batch.record_count
+        what = f"{count} records were" if count > 1 else "a record was"
+        what = f"{what} refused for {batch.partition}"
         if code is ErrorCode.MESSAGE_TOO_LARGE:
             return DeliveryFailed(
-                f"a record for {batch.partition} was refused: with {len(batch.data)} bytes it is "
+                f"a record was refused for {batch.partition}: with {len(batch.data)} bytes it is "
                 "larger than the topic takes (max.message.bytes)"
             )
+        if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            return DeliveryFailed(f"{what}: {_not_authorized(batch.partition.topic)}")
         return DeliveryFailed(f"{what}: {broker_error(code, text or 'Produce')}")
+
+
+def _request_bytes(settings: ClientSettings) -> int:
+    given = settings.number("max.request.size")
+    return given if settings.is_given("max.request.size") else max(given, _MOST_REQUEST_BYTES)
+
+
+def _not_authorized(topic: str) -> BrokerError:
+    return BrokerError(
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        f"this user may not write to topic {topic}; it needs WRITE and DESCRIBE there",
+    )

@@ -1,0 +1,149 @@
+"""Which partition a row goes to, where no column says so: `partitioner.class`.
+
+Partitioners choose for many rows at once. Java's built-in ones are known by their class names; one
+of a user's own is ``module:callable``.
+"""
+
+import importlib
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pyspark_klog.client.errors import SettingError
+
+if TYPE_CHECKING:
+    from pyarrow import Array, RecordBatch
+
+_SETTING = "partitioner.class"
+_PACKAGE = "org.apache.kafka.clients.producer."
+_BUILT_IN = {
+    f"{_PACKAGE}internals.DefaultPartitioner": "default",
+    f"{_PACKAGE}UniformStickyPartitioner": "sticky",
+    f"{_PACKAGE}RoundRobinPartitioner": "round robin",
+}
+_OWN = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+
+Choose = Callable[[str, "RecordBatch", int], Any]
+"""``choose(topic, rows, partition_count)`` gives a whole number for each row, as an Arrow or numpy
+array or a sequence; null leaves the row to the default partitioner (the key's hash)."""
+
+
+class Unplaced(NamedTuple):
+    """Rows of a topic that name no partition."""
+
+    topic: str
+    rows: "RecordBatch"
+    partition_count: int
+    sticky_partition: int
+
+
+Partitioner = Callable[[Unplaced], "Array"]
+"""Gives an Arrow array of int32, a number for each row; null means the default partitioner."""
+
+
+def check_partitioner(name: str, prefix: str = "") -> None:
+    """Refuse a name that cannot be; a module is imported only where rows are written.
+
+    :raises SettingError: naming what is known
+    """
+    if _built_in(name) is not None or _OWN.fullmatch(name):
+        return
+    known = ", ".join(sorted(_BUILT_IN))
+    raise SettingError(
+        f"{prefix}{_SETTING} is {name!r}; expected module:callable (a Python function of topic, "
+        f"rows and partition count), or one of {known}; a partition column goes before either"
+    )
+
+
+def partitioner_for(name: str | None, *, ignore_keys: bool) -> Partitioner | None:
+    """What chooses for rows that name no partition; None where the default holds.
+
+    ``name`` is partitioner.class, ``ignore_keys`` partitioner.ignore.keys, which counts for the
+    default only.
+    :raises SettingError: if a user's own cannot be imported
+    """
+    if name is None:
+        return _uniform_sticky if ignore_keys else None
+    built_in = _built_in(name)
+    if built_in == "sticky":
+        return _uniform_sticky
+    if built_in == "round robin":
+        return RoundRobin()
+    return None if built_in == "default" else Own(name, _import(name))
+
+
+def _uniform_sticky(given: Unplaced) -> "Array":
+    """Keys count for nothing: all rows of a batch go to the sticky partition."""
+    import pyarrow as pa
+
+    return pa.repeat(pa.scalar(given.sticky_partition, pa.int32()), given.rows.num_rows)
+
+
+class RoundRobin:
+    """Row after row to the next partition, whatever the keys; it begins at the sticky one."""
+
+    def __init__(self) -> None:
+        self._next: dict[str, int] = {}
+
+    def __call__(self, given: Unplaced) -> "Array":
+        """One partition after the other."""
+        import numpy as np
+        import pyarrow as pa
+
+        first = self._next.get(given.topic, given.sticky_partition)
+        end = first + given.rows.num_rows
+        self._next[given.topic] = end
+        return pa.array((np.arange(first, end) % given.partition_count).astype(np.int32))
+
+
+class Own:
+    """A user's function."""
+
+    def __init__(self, name: str, function: Choose) -> None:
+        self._name = name
+        self._function = function
+
+    def __call__(self, given: Unplaced) -> "Array":
+        """What the function gives.
+
+        :raises SettingError: if that is not a whole number for each row
+        """
+        import pyarrow as pa
+
+        found = self._function(given.topic, given.rows, given.partition_count)
+        if isinstance(found, pa.ChunkedArray):
+            found = found.combine_chunks()
+        try:
+            chosen = found if isinstance(found, pa.Array) else pa.array(found, from_pandas=True)
+            numbers = chosen.cast(pa.int32())
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise SettingError(
+                f"{_SETTING} {self._name} gave {type(found).__name__}, which has not only whole "
+                f"numbers: {error}"
+            ) from None
+        if len(numbers) != given.rows.num_rows:
+            raise SettingError(
+                f"{_SETTING} {self._name} gave {len(numbers)} numbers for {given.rows.num_rows} "
+                "rows; expected one for each"
+            )
+        return numbers
+
+
+def _built_in(name: str) -> str | None:
+    return _BUILT_IN.get(name.removeprefix("kafkashaded."))
+
+
+def _import(name: str) -> Choose:
+    module, _, path = name.partition(":")
+    try:
+        found: Any = importlib.import_module(module)
+        for part in path.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise SettingError(
+            f"{_SETTING} names {name}: {error}; the module must be installed for every executor"
+        ) from None
+    if not callable(found):
+        raise SettingError(f"{_SETTING} names {name}, which is not callable")
+    function: Choose = found
+    return function

@@ -1,0 +1,98 @@
+"""TLS and SASL of one client's connections: what `blocking.py` keeps beside them."""
+
+import secrets
+import selectors
+import socket
+
+from pyspark_klog.client.addresses import Address
+from pyspark_klog.client.connection import Connection
+from pyspark_klog.client.errors import SettingError
+from pyspark_klog.client.security.config import SecurityConfig
+from pyspark_klog.client.security.errors import AuthenticationFailed
+from pyspark_klog.client.security.handshake import Mechanism
+from pyspark_klog.client.security.oauthbearer import OAuthBearer
+from pyspark_klog.client.security.sasl_config import PasswordFunction, PasswordLogin, SaslConfig
+from pyspark_klog.client.security.sasl_plain import Plain
+from pyspark_klog.client.security.scram import Scram
+from pyspark_klog.client.security.secret import Secret
+from pyspark_klog.client.security.tls import Tls
+from pyspark_klog.client.security.tls_link import TlsLink
+from pyspark_klog.client.security.tokens import TokenSource
+from pyspark_klog.client.sockets import Link
+
+_NONCE_BYTES = 24
+
+
+class Security:
+    """Secures a client's connections, one thread's as the client is."""
+
+    def __init__(self, config: SecurityConfig) -> None:
+        self.config = config
+        self.tls = Tls(config.tls) if config.tls else None
+        self._sasl = config.sasl
+        self._tokens: TokenSource | None = None
+
+    def wrap(self, sock: socket.socket, host: str, peer: str) -> socket.socket:
+        """The socket, after TLS's handshake if there is TLS.
+
+        :raises TlsFailed, ConnectionFailed, SettingError: the socket is closed then
+        """
+        return sock if self.tls is None else self.tls.wrap(sock, host, peer)
+
+    def link(
+        self,
+        address: Address,
+        connection: Connection,
+        sock: socket.socket,
+        selector: selectors.BaseSelector,
+    ) -> Link:
+        """What moves bytes over a socket that `wrap` gave."""
+        if self.tls is None:
+            return Link(address, connection, sock, selector)
+        return TlsLink(address, connection, sock, selector, self.tls.config)
+
+    def mechanism(self) -> Mechanism | None:
+        """A new exchange of SASL, for one authentication; None without SASL.
+
+        :raises AuthenticationFailed, SettingError: if there is no password or token
+        """
+        return None if self._sasl is None else self._new_mechanism(self._sasl)
+
+    def _new_mechanism(self, sasl: SaslConfig) -> Mechanism:
+        login = sasl.login
+        if isinstance(login, PasswordLogin):
+            return _by_password(login.mechanism, login.username, login.password)
+        if isinstance(login, PasswordFunction):
+            return _by_password(login.mechanism, *_ask_for_password(login))
+        if self._tokens is None:
+            self._tokens = TokenSource(login, sasl.renewal)
+        return OAuthBearer(self._tokens.token())
+
+
+def _by_password(mechanism: str, username: str, password: Secret) -> Mechanism:
+    if mechanism == Plain.name:
+        return Plain(username, password)
+    return Scram(mechanism, username, password, secrets.token_urlsafe(_NONCE_BYTES))
+
+
+def _ask_for_password(login: PasswordFunction) -> tuple[str, Secret]:
+    options = {name: value.reveal() for name, value in login.options.items()}
+    function = login.function.load()
+    try:
+        given = function(options)
+    except Exception as error:
+        # Its text may hold anything, so only its type is told; the user's own code can log it.
+        raise AuthenticationFailed(
+            f"{login.function.setting}: {login.function.name} raised {type(error).__name__}; it "
+            "must give (user, password)"
+        ) from None
+    if (
+        not isinstance(given, tuple)
+        or len(given) != 2
+        or not all(isinstance(part, str) for part in given)
+    ):
+        raise SettingError(
+            f"{login.function.setting}: {login.function.name} gave {type(given).__name__}; "
+            "expected (user, password), both text"
+        )
+    return given[0], Secret(given[1])

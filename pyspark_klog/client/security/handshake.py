@@ -1,0 +1,109 @@
+"""Authentication within Kafka's protocol: SaslHandshake v1, then SaslAuthenticate. Pure.
+
+`SaslExchange` makes the requests and takes the replies; `Connection` puts them on the wire, first
+when it begins and again before the session ends (KIP-368).
+"""
+
+from typing import Protocol
+
+from pyspark_klog.client.errors import broker_error, error_code
+from pyspark_klog.client.security.errors import AuthenticationFailed
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.protocol.apis.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from pyspark_klog.protocol.apis.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+
+HANDSHAKE_VERSION = 1
+"""Version 0 is followed by bare tokens; 1 (Kafka 1.0 and later) by SaslAuthenticate."""
+REAUTHENTICATE_AT = 0.85
+"""Part of a session after which a new one is begun; Java's client varies it from 0.85 to 0.95."""
+_LONGEST_TEXT = 300
+
+
+class Mechanism(Protocol):
+    """One exchange of a SASL mechanism; made anew for each."""
+
+    @property
+    def name(self) -> str:
+        """Kafka's name of it."""
+
+    @property
+    def who(self) -> str:
+        """The user's name, for messages; empty if the mechanism has none."""
+
+    def initial(self) -> bytes:
+        """The client's first message."""
+
+    def respond(self, challenge: bytes) -> bytes | None:
+        """The answer to the broker's message; None if the exchange is over.
+
+        :raises AuthenticationFailed: with a clause in which "it" is the broker
+        """
+
+    def explain(self, text: str) -> str:
+        """The broker's words when it refuses, with what it said before and without secrets."""
+
+
+class SaslExchange:
+    """The requests of one authentication with ``peer`` (its address, for messages)."""
+
+    def __init__(self, mechanism: Mechanism, peer: str) -> None:
+        self.mechanism = mechanism
+        self.peer = peer
+        self.session_lifetime_ms = 0
+        """How long the broker accepts requests from now on; 0: for ever. Known at the end."""
+
+    def begin(self) -> SaslHandshakeRequest:
+        """The first request."""
+        return SaslHandshakeRequest(mechanism=self.mechanism.name)
+
+    def on_handshake(self, reply: SaslHandshakeResponse) -> SaslAuthenticateRequest:
+        """The request after the handshake.
+
+        :raises AuthenticationFailed: if the broker does not have the mechanism
+        """
+        code = error_code(reply.error_code)
+        if code is ErrorCode.UNSUPPORTED_SASL_MECHANISM:
+            has = ", ".join(sorted(reply.mechanisms)) or "none"
+            raise AuthenticationFailed(
+                f"{self.peer} does not have SASL mechanism {self.mechanism.name}; it has {has}: "
+                "set sasl.mechanism to one of these, or enable it in the broker's listener"
+            )
+        if code is ErrorCode.ILLEGAL_SASL_STATE:
+            raise AuthenticationFailed(
+                f"{self.peer} is a listener without SASL: set security.protocol to PLAINTEXT "
+                "(SSL if it has TLS), or use the port of a listener with SASL"
+            )
+        if code is not ErrorCode.NONE:
+            raise broker_error(code, f"SASL handshake with {self.peer}")
+        return SaslAuthenticateRequest(auth_bytes=self.mechanism.initial())
+
+    def on_authenticate(self, reply: SaslAuthenticateResponse) -> SaslAuthenticateRequest | None:
+        """The next request; None when the broker has accepted.
+
+        :raises AuthenticationFailed: if it has not, or does not follow the mechanism
+        """
+        code = error_code(reply.error_code)
+        if code is not ErrorCode.NONE:
+            raise self._refused(code, reply.error_message or "")
+        try:
+            answer = self.mechanism.respond(bytes(reply.auth_bytes))
+        except AuthenticationFailed as error:
+            raise AuthenticationFailed(
+                f"SASL {self.mechanism.name} with {self.peer} failed: {error}"
+            ) from None
+        if answer is None:
+            self.session_lifetime_ms = max(reply.session_lifetime_ms, 0)
+            return None
+        return SaslAuthenticateRequest(auth_bytes=answer)
+
+    def _refused(self, code: ErrorCode, text: str) -> Exception:
+        if code.retriable:
+            return broker_error(code, f"SASL authentication with {self.peer}")
+        name, who = self.mechanism.name, self.mechanism.who
+        given = f"{name} for user {who!r}" if who else name
+        reason = " ".join(self.mechanism.explain(text).split())[:_LONGEST_TEXT] or code.message
+        check = "user and password in sasl.jaas.config" if who else "where the token comes from"
+        return AuthenticationFailed(f"{self.peer} refused SASL {given}: {reason}; check {check}")

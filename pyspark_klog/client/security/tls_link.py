@@ -1,0 +1,119 @@
+"""A connection's bytes over TLS, without blocking.
+
+OpenSSL gives at most one TLS record (16 KiB) a call and keeps the rest of what it has received,
+which no selector shows: reading goes on until it asks for more, and bytes of several TLS records
+are handed on together. Either direction may have to wait for the other.
+"""
+
+import selectors
+import socket
+import ssl
+
+from pyspark_klog.client.addresses import Address
+from pyspark_klog.client.connection import Connection, State
+from pyspark_klog.client.errors import ConnectionFailed
+from pyspark_klog.client.security.tls import alert_error
+from pyspark_klog.client.security.tls_config import TlsConfig
+from pyspark_klog.client.sockets import Link
+
+
+class TlsLink(Link):
+    """A link whose socket is an SSLSocket after its handshake."""
+
+    def __init__(
+        self,
+        address: Address,
+        connection: Connection,
+        sock: socket.socket,
+        selector: selectors.BaseSelector,
+        config: TlsConfig,
+    ) -> None:
+        super().__init__(address, connection, sock, selector)
+        self._config = config
+        self._sending_waits_for_bytes = False
+        self._receiving_waits_for_room = False
+
+    def send_pending(self) -> None:
+        """Send what the socket takes now, and wait for room, or for bytes, if there is more."""
+        connection = self.connection
+        self._sending_waits_for_bytes = False
+        try:
+            while (data := connection.to_send()) is not None:
+                connection.sent(self._socket.send(data))
+        except ssl.SSLWantWriteError:
+            pass
+        except ssl.SSLWantReadError:
+            self._sending_waits_for_bytes = True
+        except OSError as error:
+            self._fail(error)
+            return
+        if self._receiving_waits_for_room:
+            self.receive_available()
+        self._wait()
+
+    def receive_available(self) -> None:
+        """Receive until OpenSSL has no more."""
+        connection = self.connection
+        self._receiving_waits_for_room = False
+        has_more = True
+        while has_more and connection.state is not State.CLOSED:
+            try:
+                with connection.receive_buffer() as buffer:
+                    count, has_more, is_at_end = self._fill(buffer)
+            except OSError as error:
+                self._fail(error)
+                return
+            if count:
+                connection.received(count)
+            if is_at_end:
+                self._end()
+        if self._sending_waits_for_bytes:
+            self.send_pending()
+        self._wait()
+
+    def _fill(self, buffer: memoryview) -> tuple[int, bool, bool]:
+        """Bytes put into the buffer, whether there may be more, whether the other side ended."""
+        count, room = 0, len(buffer)
+        while count < room:
+            try:
+                got = self._socket.recv_into(buffer[count:])
+            except ssl.SSLWantReadError:
+                return count, False, False
+            except ssl.SSLWantWriteError:
+                self._receiving_waits_for_room = True
+                return count, False, False
+            except OSError:
+                if count:
+                    # What came before is taken first; the error shows again.
+                    return count, True, False
+                raise
+            if got == 0:
+                return count, False, True
+            count += got
+        return count, True, False
+
+    def _wait(self) -> None:
+        has_to_send = self.connection.to_send() is not None and not self._sending_waits_for_bytes
+        self._set_interest(has_to_send or self._receiving_waits_for_room)
+
+    def _end(self) -> None:
+        if not self._is_refused_quietly():
+            self.connection.received(0)
+
+    def _fail(self, error: OSError) -> None:
+        if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
+            self.connection.lost(alert_error(error, str(self.address), self._config))
+        elif not self._is_refused_quietly():
+            super()._fail(error)
+
+    def _is_refused_quietly(self) -> bool:
+        """Under TLS 1.3 a broker that wants a certificate may close before its alert is read."""
+        if self.connection.state is not State.NEGOTIATING or self._config.own is not None:
+            return False
+        self.connection.lost(
+            ConnectionFailed(
+                f"{self.address} closed the connection after TLS's handshake: does it ask for a "
+                f"certificate of this client ({self._config.prefix}ssl.keystore.location)?"
+            )
+        )
+        return True

@@ -1,0 +1,145 @@
+"""A token from an endpoint of OAuth 2, by a client's id and secret (RFC 6749, 4.4).
+
+Redirects are not followed: they would carry the secret to somewhere else.
+"""
+
+import base64
+import http.client
+import json
+import ssl
+import urllib.error
+import urllib.parse
+import urllib.request
+from typing import Any, NamedTuple
+
+from pyspark_klog.client.security.sasl_config import ClientCredentials
+from pyspark_klog.client.security.tls import make_context
+from pyspark_klog.errors import KlogError
+
+_MAX_ANSWER_BYTES = 1 << 20
+_PASSING = frozenset({408, 429, 500, 502, 503, 504})
+"""HTTP's codes after which asking again may help."""
+_LONGEST_TEXT = 200
+
+
+class Answer(NamedTuple):
+    """A token, and for how long it is good if the answer says so."""
+
+    access_token: str
+    expires_in_s: float | None
+
+
+class EndpointFailed(KlogError):
+    """No token. ``may_pass``: asking again may help."""
+
+    def __init__(self, text: str, may_pass: bool) -> None:
+        super().__init__(text)
+        self.may_pass = may_pass
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+def ask(login: ClientCredentials) -> Answer:
+    """Ask once.
+
+    :raises EndpointFailed: naming the endpoint, and what it said
+    """
+    request = urllib.request.Request(
+        login.url, data=_form(login), headers=_headers(login), method="POST"
+    )
+    where = f"token endpoint {login.url}"
+    try:
+        with _opener(login).open(request, timeout=login.connect_timeout_ms / 1000) as response:
+            content = response.read(_MAX_ANSWER_BYTES)
+    except urllib.error.HTTPError as error:
+        with error:
+            said = _said(error.read(_MAX_ANSWER_BYTES), login)
+        raise EndpointFailed(
+            f"{where} answered {error.code}{said}; check clientId, clientSecret and scope",
+            error.code in _PASSING,
+        ) from None
+    except (OSError, http.client.HTTPException) as error:
+        reason: object = getattr(error, "reason", error)
+        untrusted = isinstance(reason, ssl.SSLCertVerificationError)
+        text = getattr(reason, "verify_message", None) or getattr(reason, "strerror", None)
+        hint = "; ssl.truststore.* can be options of sasl.jaas.config" if untrusted else ""
+        raise EndpointFailed(
+            f"{where} could not be asked: {text or type(reason).__name__}{hint}", not untrusted
+        ) from None
+    return _read(content, where)
+
+
+def _opener(login: ClientCredentials) -> urllib.request.OpenerDirector:
+    read_timeout_s = login.read_timeout_ms / 1000
+
+    class Plain(http.client.HTTPConnection):
+        def connect(self) -> None:
+            super().connect()
+            self.sock.settimeout(read_timeout_s)
+
+    class Secured(http.client.HTTPSConnection):
+        def connect(self) -> None:
+            super().connect()
+            self.sock.settimeout(read_timeout_s)
+
+    class PlainHandler(urllib.request.HTTPHandler):
+        def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+            return self.do_open(Plain, req)
+
+    class SecuredHandler(urllib.request.HTTPSHandler):
+        def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+            return self.do_open(Secured, req, context=context)
+
+    if not login.url.startswith("https:"):
+        return urllib.request.build_opener(_NoRedirect, PlainHandler)
+    context = make_context(login.tls)
+    return urllib.request.build_opener(_NoRedirect, PlainHandler, SecuredHandler)
+
+
+def _form(login: ClientCredentials) -> bytes:
+    fields = {"grant_type": "client_credentials"}
+    if login.scope:
+        fields["scope"] = login.scope
+    return urllib.parse.urlencode(fields).encode()
+
+
+def _headers(login: ClientCredentials) -> dict[str, str]:
+    client_id, client_secret = login.client_id, login.client_secret.reveal()
+    if login.url_encode:
+        client_id = urllib.parse.quote_plus(client_id)
+        client_secret = urllib.parse.quote_plus(client_secret)
+    basic = base64.b64encode(f"{client_id}:{client_secret}".encode()).decode()
+    return {
+        "Accept": "application/json",
+        "Authorization": f"Basic {basic}",
+        "Cache-Control": "no-cache",
+        "Content-Type": "application/x-www-form-urlencoded",
+    }
+
+
+def _said(content: bytes, login: ClientCredentials) -> str:
+    """What an error's body says (RFC 6749, 5.2), should it repeat the secret without it."""
+    try:
+        found = json.loads(content)
+        parts = [found[key] for key in ("error", "error_description") if found.get(key)]
+        text = " ".join(": ".join(map(str, parts)).split())
+    except (ValueError, AttributeError):
+        text = ""
+    text = text.replace(login.client_secret.reveal(), "***")[:_LONGEST_TEXT]
+    return f" ({text})" if text else ""
+
+
+def _read(content: bytes, where: str) -> Answer:
+    try:
+        found = json.loads(content)
+        token = found["access_token"]
+        expires_in = found.get("expires_in")
+        expires_in_s = None if expires_in is None else float(expires_in)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        token = expires_in_s = None
+    if not isinstance(token, str) or not token:
+        raise EndpointFailed(f"{where} answered without an access_token; expected JSON", False)
+    return Answer(token, expires_in_s)

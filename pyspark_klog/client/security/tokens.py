@@ -1,0 +1,160 @@
+"""Bearer tokens: where they come from, and how long one is used.
+
+A token is asked for when a connection needs one and the one at hand is due for renewal.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from pyspark_klog.client.errors import SettingError
+from pyspark_klog.client.security.errors import AuthenticationFailed
+from pyspark_klog.client.security.oauthbearer import (
+    Token,
+    check_token,
+    expiry_of,
+    unsecured_token,
+)
+from pyspark_klog.client.security.sasl_config import (
+    ClientCredentials,
+    Renewal,
+    TokenFile,
+    TokenFunction,
+    TokenLogin,
+    UnsecuredTokens,
+)
+from pyspark_klog.errors import KlogError
+
+_log = logging.getLogger(__name__)
+
+_MAX_TOKEN_BYTES = 1 << 20
+
+
+def epoch_ms() -> int:
+    """Milliseconds of the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+def renew_at_ms(token: Token, since_ms: int, renewal: Renewal) -> int:
+    """From when on a token that was got at ``since_ms`` is renewed. One without an end: at once.
+
+    As Kafka's Java client: at a part of its life, but some time before its end, and not after too
+    short a use; where both can't be had, at that part of its life.
+    """
+    if token.expires_ms is None:
+        return since_ms
+    life_ms = token.expires_ms - since_ms
+    by_factor = since_ms + int(life_ms * renewal.factor)
+    if renewal.buffer_ms + renewal.min_period_ms > life_ms:
+        return by_factor
+    at = min(by_factor, token.expires_ms - renewal.buffer_ms)
+    return max(at, since_ms + renewal.min_period_ms)
+
+
+class TokenSource:
+    """Gives tokens of one login. ``now_ms`` (of the epoch) and ``sleep`` can be replaced."""
+
+    def __init__(
+        self,
+        login: TokenLogin,
+        renewal: Renewal,
+        *,
+        now_ms: Callable[[], int] = epoch_ms,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._login = login
+        self._renewal = renewal
+        self._now_ms = now_ms
+        self._sleep = sleep
+        self._token: Token | None = None
+        self._renew_at_ms = 0
+
+    def token(self) -> Token:
+        """The token at hand, or a new one. An old one serves on while none can be got and it lasts.
+
+        :raises AuthenticationFailed, SettingError: if there is none
+        """
+        now_ms, held = self._now_ms(), self._token
+        if held is not None and now_ms < self._renew_at_ms:
+            return held
+        try:
+            token = self._get()
+        except KlogError as error:
+            if held is None or held.expires_ms is None or now_ms >= held.expires_ms:
+                raise
+            _log.warning("token=kept reason=no new one yet: %s", error)
+            return held
+        self._token, self._renew_at_ms = token, renew_at_ms(token, now_ms, self._renewal)
+        return token
+
+    def _get(self) -> Token:
+        login = self._login
+        if isinstance(login, UnsecuredTokens):
+            return unsecured_token(login.options, self._now_ms(), login.setting)
+        if isinstance(login, TokenFunction):
+            return _from_function(login)
+        if isinstance(login, TokenFile):
+            return _from_file(login)
+        return self._from_endpoint(login)
+
+    def _from_endpoint(self, login: ClientCredentials) -> Token:
+        from pyspark_klog.client.security.token_endpoint import EndpointFailed, ask
+
+        end_ms = self._now_ms() + login.retry_backoff_max_ms
+        wait_ms = max(login.retry_backoff_ms, 1)
+        while True:
+            asked_ms = self._now_ms()
+            try:
+                answer = ask(login)
+                break
+            except EndpointFailed as error:
+                if not error.may_pass or self._now_ms() + wait_ms >= end_ms:
+                    raise AuthenticationFailed(str(error)) from None
+                _log.warning("token=retry reason=%s", error)
+            self._sleep(wait_ms / 1000)
+            wait_ms = min(wait_ms * 2, login.retry_backoff_max_ms)
+        value = check_token(answer.access_token)
+        expires_ms = expiry_of(value)
+        if expires_ms is None and answer.expires_in_s is not None:
+            expires_ms = asked_ms + int(answer.expires_in_s * 1000)
+        return Token(value, expires_ms, login.extensions)
+
+
+def _from_function(login: TokenFunction) -> Token:
+    """What a function of the user's own gives: a token, or (token, its end in ms of the epoch)."""
+    options = {name: value.reveal() for name, value in login.options.items()}
+    function = login.function.load()
+    try:
+        given = function(options)
+    except Exception as error:
+        # Its text may hold anything, so only its type is told; the user's own code can log it.
+        raise AuthenticationFailed(
+            f"{login.function.setting}: {login.function.name} raised {type(error).__name__}; it "
+            "must give a token"
+        ) from None
+    value, expires_ms = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
+    if not isinstance(value, str) or not (
+        expires_ms is None or isinstance(expires_ms, int | float)
+    ):
+        raise SettingError(
+            f"{login.function.setting}: {login.function.name} gave {type(given).__name__}; "
+            "expected a token as text, or (token, the end of its life in ms of the epoch)"
+        )
+    secret = check_token(value)
+    end_ms = expiry_of(secret) if expires_ms is None else int(expires_ms)
+    return Token(secret, end_ms, login.extensions)
+
+
+def _from_file(login: TokenFile) -> Token:
+    path = Path(login.path)
+    try:
+        with path.open(encoding="utf-8") as file:
+            text = file.read(_MAX_TOKEN_BYTES).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is no text"
+        raise AuthenticationFailed(f"{login.setting} {path} cannot be read here: {why}") from None
+    if not text:
+        raise AuthenticationFailed(f"{login.setting} {path} is empty; expected a token")
+    value = check_token(text)
+    return Token(value, expiry_of(value), login.extensions)

@@ -1,0 +1,83 @@
+"""Apache Kafka's listeners with TLS and SASL: their properties, and what clients set for them."""
+
+from pathlib import Path
+
+from tests.support.peers import KafkaServer
+
+USER, PASSWORD = "alice", "alice-passw0rd"
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+
+_KAFKA = "org.apache.kafka.common.security"
+PLAIN_MODULE = f"{_KAFKA}.plain.PlainLoginModule"
+SCRAM_MODULE = f"{_KAFKA}.scram.ScramLoginModule"
+OAUTH_MODULE = f"{_KAFKA}.oauthbearer.OAuthBearerLoginModule"
+UNSECURED_VALIDATOR = (
+    f"{_KAFKA}.oauthbearer.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
+)
+
+SCRAM_USERS = [
+    argument
+    for mechanism in MECHANISMS[1:3]
+    for argument in ("--add-scram", f"{mechanism}=[name={USER},password={PASSWORD}]")
+]
+"""For the storage tool: the users of SCRAM."""
+
+
+def jaas(mechanism: str, user: str = USER, password: str = PASSWORD) -> str:
+    """A client's sasl.jaas.config."""
+    if mechanism == "OAUTHBEARER":
+        return f'{OAUTH_MODULE} required unsecuredLoginStringClaim_sub="{user}";'
+    module = PLAIN_MODULE if mechanism == "PLAIN" else SCRAM_MODULE
+    return f'{module} required username="{user}" password="{password}";'
+
+
+def sasl_properties(listener: str, mechanisms: tuple[str, ...] = MECHANISMS) -> dict[str, str]:
+    """A broker's properties for a listener with SASL."""
+    prefix = f"listener.name.{listener.lower()}."
+    properties = {f"{prefix}sasl.enabled.mechanisms": ",".join(mechanisms)}
+    for mechanism in mechanisms:
+        own = f"{prefix}{mechanism.lower()}."
+        if mechanism == "PLAIN":
+            config = f'{PLAIN_MODULE} required user_{USER}="{PASSWORD}";'
+        elif mechanism == "OAUTHBEARER":
+            config = f'{OAUTH_MODULE} required unsecuredLoginStringClaim_sub="broker";'
+            properties[f"{own}sasl.server.callback.handler.class"] = UNSECURED_VALIDATOR
+        else:
+            config = f"{SCRAM_MODULE} required;"
+        properties[f"{own}sasl.jaas.config"] = config
+    return properties
+
+
+def tls_properties(listener: str, keystore: Path, truststore: Path, **more: str) -> dict[str, str]:
+    """A broker's properties for a listener with TLS; stores are PEM files."""
+    prefix = f"listener.name.{listener.lower()}."
+    return {
+        f"{prefix}ssl.keystore.type": "PEM",
+        f"{prefix}ssl.keystore.location": str(keystore),
+        f"{prefix}ssl.truststore.type": "PEM",
+        f"{prefix}ssl.truststore.location": str(truststore),
+        **{prefix + name.replace("_", "."): value for name, value in more.items()},
+    }
+
+
+def java_client_properties(mechanism: str, config: str, folder: Path) -> Path:
+    """A file of properties for Kafka's own tools, over SASL_PLAINTEXT."""
+    path = folder / f"{mechanism}.properties"
+    path.write_text(
+        f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism={mechanism}\nsasl.jaas.config={config}\n"
+        "request.timeout.ms=20000\ndefault.api.timeout.ms=20000\n",
+        encoding="ascii",
+    )
+    return path
+
+
+def list_topics(
+    server: KafkaServer, address: str, properties: Path, *, deadline_s: float = 60
+) -> str:
+    """What Kafka's own tool says when it lists topics as such a client."""
+    done = server.run_tool(
+        "org.apache.kafka.tools.TopicCommand",
+        *("--bootstrap-server", address, "--command-config", str(properties), "--list"),
+        timeout_s=deadline_s,
+    )
+    return done.stdout + done.stderr

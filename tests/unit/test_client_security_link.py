@@ -1,0 +1,234 @@
+"""Bytes over TLS: what OpenSSL holds back is fetched, and each direction may wait for the other."""
+
+import selectors
+import ssl
+from collections import deque
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pyspark_klog.client.addresses import Address
+from pyspark_klog.client.connection import Connection, State
+from pyspark_klog.client.errors import ConnectionFailed
+from pyspark_klog.client.security.errors import TlsFailed
+from pyspark_klog.client.security.tls_link import TlsLink
+from pyspark_klog.client.settings import ClientSettings
+from pyspark_klog.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
+from pyspark_klog.protocol.apis.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+from pyspark_klog.protocol.headers import encode_response
+from pyspark_klog.protocol.keys import ApiKey
+
+READ, BOTH = selectors.EVENT_READ, selectors.EVENT_READ | selectors.EVENT_WRITE
+TLS_RECORD_BYTES = 16_384
+
+
+class ScriptedTls:
+    """An SSLSocket by hand: ``arriving`` and ``leaving`` say what each call does."""
+
+    def __init__(self) -> None:
+        self.arriving: deque[bytes | Exception] = deque()
+        self.leaving: deque[Exception] = deque()
+        self.sent = bytearray()
+        self.receives = 0
+
+    def recv_into(self, buffer: memoryview) -> int:
+        self.receives += 1
+        if not self.arriving:
+            raise ssl.SSLWantReadError
+        head = self.arriving.popleft()
+        if isinstance(head, Exception):
+            raise head
+        count = min(len(buffer), len(head), TLS_RECORD_BYTES)
+        buffer[:count] = head[:count]
+        if count < len(head):
+            self.arriving.appendleft(head[count:])
+        return count
+
+    def send(self, data: memoryview) -> int:
+        if self.leaving:
+            raise self.leaving.popleft()
+        count = min(len(data), TLS_RECORD_BYTES)
+        self.sent += data[:count]
+        return count
+
+    def close(self) -> None:
+        pass
+
+
+class Watched:
+    """A selector that notes what a link waits for."""
+
+    def __init__(self) -> None:
+        self.events = 0
+
+    def register(self, _: Any, events: int, __: Any) -> None:
+        self.events = events
+
+    modify = register
+
+
+class World(SimpleNamespace):
+    tls: ScriptedTls
+    selector: Watched
+    link: TlsLink
+    connection: Connection
+
+
+def world(*, negotiate: bool = True, **settings: str) -> World:
+    """A link over scripted TLS, ready for requests."""
+    config = ClientSettings({"security.protocol": "SSL", **settings}).security
+    assert config is not None
+    connection = Connection("b:1", client_id="t", request_timeout_ms=1, max_reply_bytes=1 << 28)
+    tls, selector = ScriptedTls(), Watched()
+    link = TlsLink(Address("b", 1), connection, tls, selector, config.tls)
+    connection.connected(0)
+    link.send_pending()
+    if negotiate:
+        row = ApiVersion(api_key=ApiKey.METADATA, min_version=0, max_version=8)
+        tls.arriving.append(encode_response(0, ApiVersionsResponse(api_keys=[row]), 4))
+        link.receive_available()
+        assert connection.state is State.READY
+        tls.sent.clear()
+    return World(tls=tls, selector=selector, link=link, connection=connection)
+
+
+def test_bytes_that_openssl_holds_are_all_received() -> None:
+    w = world()
+    call = w.connection.send(MetadataRequest(), MetadataResponse, 8, 0)
+    w.link.send_pending()
+    name = "c" * 32_000
+    w.tls.arriving.append(encode_response(1, MetadataResponse(cluster_id=name), 8))
+    w.link.receive_available()
+    assert call.result().cluster_id == name
+    assert w.selector.events == READ
+
+
+def test_tls_records_are_handed_on_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    w = world()
+    counts: list[int] = []
+    true_received = w.connection.received
+
+    def received(count: int) -> None:
+        counts.append(count)
+        true_received(count)
+
+    monkeypatch.setattr(w.connection, "received", received)
+    w.connection.send(MetadataRequest(), MetadataResponse, 8, 0)
+    size = 4_000_000
+    w.tls.arriving.append(size.to_bytes(4, "big") + bytes(size - 1))
+    before = w.tls.receives
+    w.link.receive_available()
+    assert sum(counts) == size + 3
+    # One call of OpenSSL for each of its records, and a few of the connection for all of them.
+    assert w.tls.receives - before <= size // TLS_RECORD_BYTES + 10
+    assert len(counts) < 10
+
+
+def test_a_long_request_goes_out_record_by_record() -> None:
+    w = world()
+    topics = [MetadataRequestTopic(name="t" * 249) for _ in range(400)]
+    w.connection.send(MetadataRequest(topics=topics), MetadataResponse, 8, 0)
+    w.tls.leaving.append(ssl.SSLWantWriteError())
+    w.link.send_pending()
+    assert w.selector.events == BOTH
+    w.link.send_pending()
+    assert len(w.tls.sent) > 400 * 249
+    assert w.selector.events == READ
+
+
+def test_sending_that_waits_for_bytes_goes_on_when_some_came() -> None:
+    w = world()
+    w.connection.send(MetadataRequest(), MetadataResponse, 8, 0)
+    w.tls.leaving.append(ssl.SSLWantReadError())
+    w.link.send_pending()
+    # To wait for room would be to wait for nothing, in a loop that never rests.
+    assert w.selector.events == READ
+    assert not w.tls.sent
+    w.link.receive_available()
+    assert w.tls.sent
+    assert w.connection.to_send() is None
+
+
+def test_receiving_that_waits_for_room_goes_on_when_there_is_some() -> None:
+    w = world()
+    call = w.connection.send(MetadataRequest(), MetadataResponse, 8, 0)
+    w.link.send_pending()
+    w.tls.arriving += [ssl.SSLWantWriteError(), encode_response(1, MetadataResponse(), 8)]
+    w.link.receive_available()
+    assert w.selector.events == BOTH
+    assert not call.is_done
+    w.link.send_pending()
+    assert call.is_done
+    assert w.selector.events == READ
+
+
+def test_bytes_before_an_error_are_taken() -> None:
+    w = world()
+    call = w.connection.send(MetadataRequest(), MetadataResponse, 8, 0)
+    reset = ConnectionResetError(104, "Connection reset by peer")
+    # OpenSSL tells the same error at every call.
+    w.tls.arriving += [encode_response(1, MetadataResponse(), 8), reset, reset]
+    w.link.receive_available()
+    assert call.result() == MetadataResponse()
+    assert str(w.connection.error) == "connection to b:1 was lost: Connection reset by peer"
+    assert isinstance(w.connection.error, ConnectionFailed)
+
+
+def test_the_end_of_the_other_side() -> None:
+    w = world()
+    w.tls.arriving.append(b"")
+    w.link.receive_available()
+    assert str(w.connection.error) == "b:1 closed the connection"
+
+
+def _alert(reason: str) -> ssl.SSLError:
+    error = ssl.SSLError(1, f"[SSL: {reason}] alert")
+    error.reason = reason
+    return error
+
+
+@pytest.mark.parametrize(
+    ("reason", "text"),
+    [
+        (
+            "TLSV13_ALERT_CERTIFICATE_REQUIRED",
+            "b:1 asks for a certificate of this client: set ssl.keystore.location, or "
+            "ssl.keystore.key and ssl.keystore.certificate.chain "
+            "(TLSV13_ALERT_CERTIFICATE_REQUIRED)",
+        ),
+        ("DECRYPTION_FAILED_OR_BAD_RECORD_MAC", "TLS with b:1 failed: DECRYPTION_FAILED_OR_BAD_RE"),
+    ],
+)
+def test_an_alert_is_no_lost_connection(reason: str, text: str) -> None:
+    w = world()
+    w.tls.arriving.append(_alert(reason))
+    w.link.receive_available()
+    assert str(w.connection.error).startswith(text)
+    assert isinstance(w.connection.error, TlsFailed)
+
+
+@pytest.mark.parametrize(
+    "how", [b"", ConnectionResetError(104, "reset"), ssl.SSLEOFError(8, "EOF")]
+)
+def test_a_close_before_anything_was_said_may_mean_a_certificate(how: bytes | Exception) -> None:
+    w = world(negotiate=False)
+    w.tls.arriving.append(how)
+    w.link.receive_available()
+    assert str(w.connection.error) == (
+        "b:1 closed the connection after TLS's handshake: does it ask for a certificate of this "
+        "client (ssl.keystore.location)?"
+    )
+    assert isinstance(w.connection.error, ConnectionFailed)
+
+
+def test_a_failure_while_sending() -> None:
+    w = world()
+    w.connection.send(MetadataRequest(), MetadataResponse, 8, 0)
+    w.tls.leaving.append(BrokenPipeError(32, "Broken pipe"))
+    w.link.send_pending()
+    assert str(w.connection.error) == "connection to b:1 was lost: Broken pipe"
