@@ -11,7 +11,9 @@ from pyspark_klog._version import __version__ as __version__
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["DefaultSource", "__version__", "register"]
+    from pyspark_klog.spark.batch_writer import BatchWriter
+
+__all__ = ["DefaultSource", "__version__", "batch_writer", "register"]
 
 
 def register(spark: "SparkSession") -> None:
@@ -20,9 +22,31 @@ def register(spark: "SparkSession") -> None:
     Spark finds it by itself where this package was installed when the session began; this serves
     packages that were installed later, and vendors that want it explicit.
     """
+    from pyspark.errors import AnalysisException
+
     from pyspark_klog.spark.source import DefaultSource
 
-    spark.dataSource.register(DefaultSource)
+    try:
+        spark.dataSource.register(DefaultSource)
+    except AnalysisException as error:
+        # Spark 4.0 refuses a source that it has found by itself; later releases take it again.
+        if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
+            raise
+
+
+def batch_writer(**options: Any) -> "BatchWriter":
+    """A function of (df, batch_id) that appends a micro-batch to topics, for output mode update::
+
+        writer = pyspark_klog.batch_writer(**{"kafka.bootstrap.servers": "host:9092", "topic": "t"})
+        counts.writeStream.outputMode("update").foreachBatch(writer).start()
+
+    Options are those of the sink, and are checked here.
+
+    :raises KlogError: for options that cannot be
+    """
+    from pyspark_klog.spark.batch_writer import BatchWriter
+
+    return BatchWriter(options)
 
 
 def __getattr__(name: str) -> Any:

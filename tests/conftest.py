@@ -5,6 +5,15 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.parity_report import (
+    check_markers,
+    only_with_parity,
+    pytest_runtest_makereport,
+    pytest_sessionfinish,
+)
+
+__all__ = ["pytest_collection_modifyitems", "pytest_runtest_makereport", "pytest_sessionfinish"]
+
 _PEERS = Path(__file__).parent / "peers"
 
 # A deadline per example would be a timing assertion, and a busy machine is no failure.
@@ -12,8 +21,10 @@ settings.register_profile("klog", deadline=None, suppress_health_check=[HealthCh
 settings.load_profile("klog")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What lies in tests/peers needs Apache Kafka or Spark's connector (`./dev peers`)."""
     for item in items:
         if _PEERS in item.path.parents:
             item.add_marker(pytest.mark.peers)
+    check_markers(items)
+    only_with_parity(config, items)

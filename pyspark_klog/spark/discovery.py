@@ -7,14 +7,18 @@ from typing import TypeVar
 from pyspark_klog.client.blocking import BlockingClient
 from pyspark_klog.client.consumer.offsets import EARLIEST as EARLIEST_TIME
 from pyspark_klog.client.consumer.offsets import LATEST as LATEST_TIME
-from pyspark_klog.client.consumer.offsets import list_offsets
+from pyspark_klog.client.consumer.offsets import NOT_FOUND, list_offsets
 from pyspark_klog.client.errors import LeaderUnknown, TopicMissing, broker_error, is_retriable
 from pyspark_klog.errors import ErrorCode, KlogError
 from pyspark_klog.ids import TopicPartition
-from pyspark_klog.spark.offsets import EARLIEST, LATEST, Offsets
-from pyspark_klog.spark.options import Bound, SourceOptions, check_partitions
+from pyspark_klog.spark.java_regex import compile_java
+from pyspark_klog.spark.offsets import Offsets
+from pyspark_klog.spark.options import SourceOptions
 
 _log = logging.getLogger(__name__)
+
+_INTERNAL = frozenset({"__consumer_offsets", "__transaction_state"})
+"""Never read by a pattern; brokers before 0.10.1 don't say which topics are internal."""
 
 T = TypeVar("T")
 
@@ -25,10 +29,12 @@ class Discovery:
     def __init__(self, client: BlockingClient, options: SourceOptions) -> None:
         self._client = client
         self._options = options
+        pattern = options.topic_pattern
+        self._pattern = None if pattern is None else compile_java(pattern)
 
     # --- partitions ------------------------------------------------------------------------------
     def partitions(self) -> frozenset[TopicPartition]:
-        """Every partition that is to be read.
+        """Every partition that is to be read; a pattern may have none.
 
         :raises TopicMissing: after the attempts of fetchOffset.numRetries, if one does not exist
         """
@@ -44,12 +50,22 @@ class Discovery:
         return self._attempts(attempt)
 
     def _topics(self) -> tuple[str, ...]:
+        """The topics to be read; those of a pattern as of the last `_refresh`.
+
+        A pattern is looked for anywhere in a name, as Spark's connector does (findFirstIn).
+        """
         if self._options.assigned is not None:
             return tuple(sorted({p.topic for p in self._options.assigned}))
-        return self._options.topics
+        if self._pattern is None:
+            return self._options.topics
+        return tuple(
+            name
+            for name, topic in sorted(self._client.view.topics.items())
+            if not topic.is_internal and name not in _INTERNAL and self._pattern.search(name)
+        )
 
     def _refresh(self) -> None:
-        self._client.refresh(self._topics())
+        self._client.refresh(self._topics() if self._pattern is None else None)
 
     def _of_topic(self, topic: str) -> list[TopicPartition]:
         info = self._client.view.topics[topic]
@@ -114,24 +130,20 @@ class Discovery:
             self._client.pause(self._options.offset_retry_interval_ms)
         raise AssertionError("there is at least one attempt")
 
+    def at_times(self, timestamps_ms: Mapping[TopicPartition, int]) -> Offsets:
+        """The first offset whose record is not older, for the partitions that have such a one."""
+        found = self._offsets(timestamps_ms)
+        return {partition: offset for partition, offset in found.items() if offset != NOT_FOUND}
+
+    def committed(self, group_id: str, partitions: Iterable[TopicPartition]) -> Offsets:
+        """Where a consumer group is, in the partitions in which it has an offset."""
+        from pyspark_klog.client.groups import committed_offsets
+
+        found = committed_offsets(self._client, group_id, partitions)
+        return {partition: at.offset for partition, at in found.items()}
+
     def _offsets(self, times: Mapping[TopicPartition, int]) -> Offsets:
         if not times:
             return {}
         found = list_offsets(self._client, times, read_committed=self._options.read_committed)
         return {partition: at.offset for partition, at in found.items()}
-
-    def resolve(self, bound: Bound, partitions: frozenset[TopicPartition], name: str) -> Offsets:
-        """Offsets for a start or an end: earliest, latest, or what the option ``name`` says.
-
-        :raises OffsetError: if the option has other partitions than there are
-        """
-        if bound == EARLIEST:
-            return self.earliest(partitions)
-        if bound == LATEST:
-            return self.latest(partitions, {})
-        assert isinstance(bound, dict)
-        check_partitions(bound, partitions, name)
-        resolved = dict(bound)
-        resolved |= self.earliest(p for p, offset in bound.items() if offset == EARLIEST)
-        resolved |= self.latest([p for p, offset in bound.items() if offset == LATEST], {})
-        return resolved

@@ -33,3 +33,22 @@ def one_line(method: Callable[P, R]) -> Callable[P, R]:
             raise
 
     return wrapper
+
+
+def one_line_in_task(method: Callable[P, R]) -> Callable[P, R]:
+    """The same for a method that Spark calls in a task.
+
+    Such a process runs users' functions too, whose tracebacks are to be seen; but a worker ends
+    with the task that failed in it, so nothing else sees what is set here.
+    """
+
+    @functools.wraps(method)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return method(*args, **kwargs)
+        except KlogError as error:
+            os.environ[_HIDE] = "1"
+            error.__cause__ = None
+            raise
+
+    return wrapper

@@ -4,9 +4,11 @@ Spark compares offsets as text, so what goes out is sorted: topics by name, part
 """
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
+from pyspark_klog._version import __version__
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.errors import OffsetError
 
@@ -15,12 +17,19 @@ LATEST = -1
 EARLIEST = -2
 """In JSON: from the beginning."""
 
+_WORDS = {"earliest": EARLIEST, "latest": LATEST}
+
 Offsets = dict[TopicPartition, int]
 
 _OFFSETS_EXAMPLE = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
+_TIMESTAMPS_EXAMPLE = '{"topicA":{"0":1700000000000,"1":1700000000000}}'
+_CHECKPOINT_EXAMPLE = '{"topicA":{"0":23,"1":345}}'
+_LIMITS_EXAMPLE = '{"topicA":1000,"topicB":50}'
 _ASSIGN_EXAMPLE = '{"topicA":[0,1],"topicB":[2,4]}'
 _PARTITION_MAX = 2**31 - 1
 _OFFSET_MAX = 2**63 - 1
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+"""Names that Kafka allows for topics."""
 
 
 def to_json_dict(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
@@ -31,33 +40,100 @@ def to_json_dict(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, i
     return result
 
 
-def from_json_dict(given: object, where: str) -> Offsets:
-    """Offsets (>= 0) that klog or the peer wrote; ``where`` says in a message what they are.
+def as_json(offsets: Mapping[TopicPartition, int]) -> str:
+    """The same as text, for messages."""
+    return json.dumps(to_json_dict(offsets))
 
+
+def from_json_dict(given: object, where: str) -> Offsets:
+    """Offsets (>= 0) of a checkpoint, as klog and the peer write them; ``where`` names them.
+
+    That plain form is the only one there is. It carries no version: a form to come is told by
+    keys that no topic can have, and is refused here as every other shape is.
     :raises OffsetError: for any other shape
     """
-    offsets = _read_map(given, where)
-    negative = [str(p) for p, offset in offsets.items() if offset < 0]
-    if negative:
-        raise OffsetError(f"{where} has negative offsets for {', '.join(negative)}: {given!r}")
+    try:
+        offsets = _read_map(given, where, _CHECKPOINT_EXAMPLE)
+        for partition, offset in offsets.items():
+            if not _TOPIC.fullmatch(partition.topic):
+                raise OffsetError(
+                    f"{where} names {partition.topic!r}, which no topic can be called"
+                )
+            if offset < 0:
+                raise OffsetError(f"{where} has offset {offset} for {partition}")
+    except OffsetError as error:
+        raise OffsetError(
+            f"{error}; klog {__version__} cannot go on from this checkpoint: if a newer klog wrote "
+            "it, run that one, else choose another checkpointLocation"
+        ) from None
     return offsets
 
 
-def read_offsets(text: str, name: str) -> Offsets:
-    """Offsets of an option: -2 earliest, -1 latest, or the offset itself.
+def read_offsets(text: str, name: str) -> tuple[Offsets, dict[str, int]]:
+    """Offsets of an option: -2 earliest, -1 latest, or the offset itself; and topics by word.
 
+    In place of its partitions a topic can have the word earliest or latest, for all of them.
     :raises OffsetError: naming the option, what was given and an example of what is expected
     """
-    offsets = _read_map(_load(text, name, _OFFSETS_EXAMPLE), name)
+    given = _load(text, name, _OFFSETS_EXAMPLE)
+    topics: dict[str, int] = {}
+    if isinstance(given, dict):
+        words = {topic: word for topic, word in given.items() if isinstance(word, str)}
+        topics = {topic: _word(word, topic, name) for topic, word in words.items()}
+        given = {topic: rest for topic, rest in given.items() if topic not in topics}
+    offsets = _read_map(given, name, _OFFSETS_EXAMPLE)
     for partition, offset in offsets.items():
         if offset < EARLIEST:
             raise OffsetError(
                 f"{name} has offset {offset} for {partition}; expected -2 (earliest), "
                 "-1 (latest), or 0 and more"
             )
-    if not offsets:
+    if not offsets and not topics:
         raise OffsetError(f"{name} names no partition; expected JSON like {_OFFSETS_EXAMPLE}")
-    return offsets
+    return offsets, topics
+
+
+def _word(word: str, topic: str, name: str) -> int:
+    offset = _WORDS.get(word.strip().lower())
+    if offset is None:
+        raise OffsetError(
+            f'{name} has {word!r} for topic {topic}; expected "earliest", "latest", or offsets by '
+            f"partition, as in {_OFFSETS_EXAMPLE}"
+        )
+    return offset
+
+
+def read_timestamps(text: str, name: str) -> dict[TopicPartition, int]:
+    """Timestamps of an option: milliseconds since 1970 for each partition.
+
+    :raises OffsetError: naming the option, what was given and an example of what is expected
+    """
+    given = _load(text, name, _TIMESTAMPS_EXAMPLE)
+    timestamps = _read_map(given, name, _TIMESTAMPS_EXAMPLE)
+    for partition, timestamp_ms in timestamps.items():
+        if timestamp_ms < 0:
+            raise OffsetError(
+                f"{name} has timestamp {timestamp_ms} for {partition}; expected milliseconds since "
+                f"1970, as in {_TIMESTAMPS_EXAMPLE}"
+            )
+    if not timestamps:
+        raise OffsetError(f"{name} names no partition; expected JSON like {_TIMESTAMPS_EXAMPLE}")
+    return timestamps
+
+
+def read_topic_limits(text: str, name: str) -> dict[str, int]:
+    """Numbers (1 or more) by topic.
+
+    :raises OffsetError: naming the option, what was given and an example of what is expected
+    """
+    given = _load(text, name, _LIMITS_EXAMPLE)
+    is_map = isinstance(given, dict) and given
+    if not is_map or not all(_is_int(n) and 0 < n <= _OFFSET_MAX for n in given.values()):
+        raise OffsetError(
+            f"{name} is {text!r}; expected whole numbers from 1 on by topic, as in "
+            f"{_LIMITS_EXAMPLE}"
+        )
+    return dict(given)
 
 
 def read_assignment(text: str) -> frozenset[TopicPartition]:
@@ -96,18 +172,18 @@ def _load(text: str, name: str, example: str) -> Any:
         raise OffsetError(f"{name} is {text!r}; expected JSON like {example}") from None
 
 
-def _read_map(given: object, where: str) -> Offsets:
+def _read_map(given: object, where: str, example: str) -> Offsets:
     offsets: Offsets = {}
     if not isinstance(given, dict):
-        raise OffsetError(f"{where} is {given!r}; expected JSON like {_OFFSETS_EXAMPLE}")
+        raise OffsetError(f"{where} is {given!r}; expected JSON like {example}")
     for topic, partitions in given.items():
         if not isinstance(topic, str) or not isinstance(partitions, dict):
-            raise OffsetError(f"{where} is {given!r}; expected JSON like {_OFFSETS_EXAMPLE}")
+            raise OffsetError(f"{where} is {given!r}; expected JSON like {example}")
         for number, offset in partitions.items():
             if not _is_number_text(number) or not _is_int(offset) or offset > _OFFSET_MAX:
                 raise OffsetError(
                     f"{where} has {number!r}: {offset!r} for topic {topic!r}; expected a partition "
-                    f"and its offset, as in {_OFFSETS_EXAMPLE}"
+                    f"and its number, as in {example}"
                 )
             offsets[TopicPartition(topic, int(number))] = offset
     return offsets

@@ -42,54 +42,72 @@ OPTIONS: tuple[Option, ...] = (
     Option("bootstrap.servers", _ALL, None, "the same without the prefix"),
     Option("assign", _SB, None, 'partitions to read: {"t":[0,1]}'),
     Option("subscribe", _SB, None, "topics to read: a,b"),
-    Option("startingOffsets", _SB, None, "latest (stream's default), earliest (batch's), or JSON"),
+    Option("subscribePattern", _SB, None, "topics in whose names this Java regex is found"),
+    Option("startingTimestamp", _SB, None, "ms since 1970; goes before the next two"),
+    Option("startingOffsetsByTimestamp", _SB, None, 'the same by partition: {"t":{"0":1000}}'),
+    Option("startingOffsets", _SB, None, "latest (stream's), earliest (batch's), committed, JSON"),
+    Option(
+        "startingOffsetsByTimestampStrategy",
+        _SB,
+        "error",
+        "error or latest, where no record is as young as a starting timestamp",
+    ),
+    Option("endingTimestamp", _B, None, "ms since 1970; goes before the next two"),
+    Option("endingOffsetsByTimestamp", _B, None, "the same by partition; no match is latest"),
     Option("endingOffsets", _B, "latest", "latest, or JSON"),
     Option("failOnDataLoss", _SB, "true", "whether a query fails when records are gone"),
     Option("maxOffsetsPerTrigger", _S, None, "most offsets of one micro-batch"),
+    Option("maxOffsetsPerTriggerByTopic", _S, None, 'the same for some topics: {"t":1000}'),
+    Option("maxBytesPerTrigger", _S, None, "about the most bytes of one, compressed as they are"),
+    Option("minOffsetsPerTrigger", _S, None, "a micro-batch waits for so many offsets"),
+    Option("maxTriggerDelay", _S, "15m", "the longest such wait: 15m, 90s, 1h"),
+    Option("minPartitions", _SB, None, "tasks to cut large ranges into, about"),
+    Option("maxRecordsPerPartition", _SB, None, "most offsets of one task"),
     Option("includeHeaders", _SB, "false", "whether there is a column headers"),
     Option("kafkaConsumer.pollTimeoutMs", _SB, "120000", "longest wait for records"),
     Option("fetchOffset.numRetries", _SB, "3", "attempts to find topics and offsets"),
     Option("fetchOffset.retryIntervalMs", _SB, "1000", "wait between them"),
+    Option(
+        "commitGroupId",
+        _SB,
+        None,
+        "a consumer group that a stream's position is committed to, for lag tools",
+    ),
+    Option(
+        "committedOffsetsMissing",
+        _SB,
+        "error",
+        "error, earliest or latest: startingOffsets=committed in a partition without an offset",
+    ),
     Option("idleWaitMs", _S, "50", "longest wait in latestOffset after an empty poll; 0 = never"),
+    Option("lagDetails", _S, "false", "whether the progress has the lag in time, too"),
     Option("allowSlow", _ALL, "false", "run without numba, orders of magnitude slower"),
     Option("topic", Use.SINK, None, "where rows go; wins over the column topic"),
+    Option("deadLetterTopic", Use.SINK, None, "where rows go that cannot be written"),
+    Option("deadLetterMax", Use.SINK, None, "most such rows of one batch; more fail it"),
+    Option("table", _B, None, "read the cluster's topics, partitions, groups or offsets instead"),
     *(
-        Option(name, use, None, "", Status.NONE)
-        for name, use in (
-            ("groupIdPrefix", _SB),
-            ("useDeprecatedOffsetFetching", _SB),
+        Option(name, use, None, doc, Status.NONE)
+        for name, use, doc in (
+            ("groupIdPrefix", _SB, "klog reads given offsets: it joins no group"),
+            ("useDeprecatedOffsetFetching", _SB, "klog asks brokers for offsets in one way"),
         )
     ),
+    Option("path", _B, None, "a broker's data directory: read its files, no broker is asked"),
+    Option("stopped", _B, "false", "whether no broker runs on path"),
     *(
         Option(name, use, None, "", Status.LATER)
         for name, use in (
-            ("subscribePattern", _SB),
-            ("startingTimestamp", _SB),
-            ("startingOffsetsByTimestamp", _SB),
-            ("startingOffsetsByTimestampStrategy", _SB),
-            ("endingTimestamp", _B),
-            ("endingOffsetsByTimestamp", _B),
-            ("minOffsetsPerTrigger", _S),
-            ("maxTriggerDelay", _S),
-            ("minPartitions", _SB),
-            ("maxRecordsPerPartition", _SB),
-            ("commitGroupId", _SB),
-            ("committedOffsetsMissing", _SB),
             ("pushdown", _B),
             ("columns", _SB),
-            ("maxBytesPerTrigger", _S),
-            ("maxOffsetsPerTriggerByTopic", _S),
-            ("lagDetails", _S),
-            ("deadLetterTopic", Use.SINK),
-            ("deadLetterMax", Use.SINK),
-            ("path", _B),
-            ("stopped", _B),
-            ("table", _B),
         )
     ),
 )
 
 BY_KEY: dict[str, Option] = {row.name.lower(): row for row in OPTIONS}
+
+TABLES = ("topics", "partitions", "groups", "offsets")
+"""What the option ``table`` can name."""
 
 SPARKS_OWN = frozenset(
     {
@@ -98,7 +116,6 @@ SPARKS_OWN = frozenset(
         "header",
         "mergeschema",
         "outputmode",
-        "paths",
         "provider",
         "queryname",
         "schema",

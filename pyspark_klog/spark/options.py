@@ -7,39 +7,65 @@ between batch and stream, and whether a source or a sink is meant, is known only
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from pyspark_klog._version import __version__
 from pyspark_klog.client.addresses import read_addresses
 from pyspark_klog.client.errors import SettingError
 from pyspark_klog.client.settings import ClientSettings
 from pyspark_klog.ids import TopicPartition
-from pyspark_klog.spark.errors import OffsetError, OptionError
+from pyspark_klog.spark.bounds import (
+    COMMITTED,
+    AtCommitted,
+    Bound,
+    ByTopic,
+    can_move,
+    check_bounds,
+    check_partitions,
+    option_of,
+    read_bound,
+)
+from pyspark_klog.spark.errors import OptionError
 from pyspark_klog.spark.offsets import (
     EARLIEST,
     LATEST,
-    Offsets,
+    as_json,
     read_assignment,
-    read_offsets,
-    to_json_dict,
+    read_topic_limits,
 )
 from pyspark_klog.spark.option_rows import (
     BY_KEY,
     OPTIONS,
     REFUSED_SETTINGS,
     SPARKS_OWN,
+    TABLES,
     Status,
+    Use,
 )
+from pyspark_klog.spark.option_values import (
+    INT_MAX,
+    read_choice,
+    read_duration_ms,
+    read_flag,
+    read_number,
+    read_number_or,
+)
+from pyspark_klog.spark.paths import local_directory
 
 _log = logging.getLogger(__name__)
 
 _PREFIX = "kafka."
 _SERVERS = "kafka.bootstrap.servers"
-_LONG_MAX = 2**63 - 1
-_INT_MAX = 2**31 - 1
-
-Bound = int | Offsets
-"""Where to begin or end: EARLIEST, LATEST, or an offset for each partition."""
+_STRATEGIES = ("assign", "subscribe", "subscribePattern")
+_FIFTEEN_MINUTES_MS = 900_000
+_LIMITS = (
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "maxBytesPerTrigger",
+    "maxOffsetsPerTriggerByTopic",
+    "lagDetails",
+)
 
 
 @dataclass(frozen=True)
@@ -49,50 +75,104 @@ class SourceOptions:
     client: ClientSettings
     assigned: frozenset[TopicPartition] | None = None
     topics: tuple[str, ...] = ()
+    topic_pattern: str | None = None
+    """In Java's syntax; `compile_java` takes it."""
     starting: Bound | None = None
+    latest_without_match: bool = False
+    """Whether a start by time is the end where no record is that young; else it fails."""
     ending: Bound | None = None
     fail_on_data_loss: bool = True
     max_offsets_per_trigger: int | None = None
+    min_offsets_per_trigger: int | None = None
+    max_trigger_delay_ms: int = _FIFTEEN_MINUTES_MS
+    max_bytes_per_trigger: int | None = None
+    max_offsets_by_topic: Mapping[str, int] = field(default_factory=dict)
+    lag_details: bool = False
+    """Whether a stream's progress has the time lag of each partition."""
+    limits: tuple[str, ...] = ()
+    """The options that are given and that only a stream on Spark 4.2 or later can follow."""
+    min_partitions: int | None = None
+    max_records_per_partition: int | None = None
     include_headers: bool = False
     poll_timeout_ms: int = 120_000
     offset_attempts: int = 3
     offset_retry_interval_ms: int = 1_000
     idle_wait_ms: int = 50
     allow_slow: bool = False
+    commit_group_id: str | None = None
+    """The consumer group that a stream's position is committed to."""
+    committed_offsets_missing: str = "error"
     topic: str | None = None
     """The sink's topic."""
+    table: str | None = None
+    """The table of a catalogue read: then nothing else of a source counts."""
+    dead_letter_topic: str | None = None
+    dead_letter_max: int | None = None
+    path: str | None = None
+    """A broker's data directory to read instead of asking brokers; as the user wrote it."""
+    stopped: bool = False
+    """Whether no broker runs on that directory."""
 
     @property
     def read_committed(self) -> bool:
         """Whether only committed records are read."""
         return self.client["isolation.level"] == "read_committed"
 
+    @property
+    def start_can_move(self) -> bool:
+        """Whether the start would be another one if it were resolved again later."""
+        assert self.starting is not None
+        return can_move(self.starting, latest_without_match=self.latest_without_match)
+
     def check_source(self) -> None:
         """:raises OptionError: if nothing is named that could be read"""
-        if self.assigned is None and not self.topics:
+        named = self.topics or self.assigned is not None or self.topic_pattern is not None
+        if not named and self.table is None:
             raise OptionError(
-                "none of the options assign, subscribe, subscribePattern is given; expected one, "
+                f"none of the options {', '.join(_STRATEGIES)} is given; expected one, "
                 "as in option('subscribe', 'topicA,topicB')"
             )
+        if self.path is not None:
+            local_directory(self.path)
+        elif self.stopped:
+            raise OptionError("option stopped counts beside path alone: leave it out")
 
     def check_stream(self) -> None:
         """:raises OptionError: for what a stream cannot have"""
+        if self.path is not None:
+            raise OptionError(
+                f"a path is given, {self.path!r}; a stream reads topics from brokers, and only a "
+                "batch reads files: leave out path and use option subscribe"
+            )
         self.check_source()
+        if self.table is not None:
+            raise OptionError("option table is for batches: use spark.read, not readStream")
         if self.ending is not None:
-            raise OptionError("endingOffsets is not for streams: a stream has no end")
+            name = option_of(self.ending, "ending")
+            raise OptionError(f"{name} is not for streams, which have no end: leave it out")
 
     def check_batch(self) -> None:
         """:raises OptionError: for what a batch cannot have"""
         self.check_source()
         if self.starting == LATEST:
-            raise OptionError("startingOffsets is latest; a batch cannot begin at the end")
+            raise OptionError(
+                "startingOffsets is latest; a batch cannot begin at the end: expected earliest, "
+                "or offsets"
+            )
         if isinstance(self.starting, dict) and LATEST in self.starting.values():
             raise OptionError(
-                "startingOffsets has -1 (latest); a batch cannot begin at the end: "
-                f"{to_json_dict(self.starting)}"
+                "startingOffsets has -1 (latest); a batch cannot begin at the end: expected -2 "
+                f"(earliest) or offsets in {as_json(self.starting)}"
             )
-        if self.max_offsets_per_trigger is not None:
-            _log.warning("option maxOffsetsPerTrigger has no effect in a batch")
+        if isinstance(self.starting, ByTopic) and LATEST in self.starting.topics.values():
+            raise OptionError(
+                "startingOffsets has latest; a batch cannot begin at the end: expected earliest, "
+                "or offsets"
+            )
+        for name in self.limits:
+            _log.warning("option=%s has no effect in a batch", name)
+        if self.commit_group_id is not None and not isinstance(self.starting, AtCommitted):
+            _log.warning("option=commitGroupId has no effect in a batch: it commits no position")
 
     def for_stream(self) -> "SourceOptions":
         """With a stream's default start, ``latest``."""
@@ -115,36 +195,61 @@ def read_options(given: Mapping[str, str]) -> SourceOptions:
     options = {key.lower(): value for key, value in given.items()}
     _check_names(options)
     _check_one_strategy(options)
+    on_no_match = read_choice(options, "startingOffsetsByTimestampStrategy", "error", "latest")
     result = SourceOptions(
         client=_client_settings(options),
         assigned=read_assignment(options["assign"]) if "assign" in options else None,
         topics=_topics(options),
-        starting=_bound(options, "startingOffsets"),
-        ending=_bound(options, "endingOffsets"),
-        fail_on_data_loss=_flag(options, "failOnDataLoss", True),
-        max_offsets_per_trigger=_number(options, "maxOffsetsPerTrigger", None, 1, _LONG_MAX),
-        include_headers=_flag(options, "includeHeaders", False),
-        poll_timeout_ms=_number_or(options, "kafkaConsumer.pollTimeoutMs", 120_000, 1),
-        offset_attempts=_number_or(options, "fetchOffset.numRetries", 3, 1),
-        offset_retry_interval_ms=_number_or(options, "fetchOffset.retryIntervalMs", 1_000, 0),
-        idle_wait_ms=_number_or(options, "idleWaitMs", 50, 0),
-        allow_slow=_flag(options, "allowSlow", False),
-        topic=_topic(options),
+        topic_pattern=_pattern(options),
+        starting=read_bound(options, "starting"),
+        latest_without_match=on_no_match == "latest",
+        ending=read_bound(options, "ending"),
+        fail_on_data_loss=read_flag(options, "failOnDataLoss", True),
+        max_offsets_per_trigger=read_number(options, "maxOffsetsPerTrigger", 1),
+        min_offsets_per_trigger=read_number(options, "minOffsetsPerTrigger", 1),
+        max_trigger_delay_ms=read_duration_ms(options, "maxTriggerDelay", _FIFTEEN_MINUTES_MS),
+        max_bytes_per_trigger=read_number(options, "maxBytesPerTrigger", 1),
+        max_offsets_by_topic=_limits_by_topic(options),
+        lag_details=read_flag(options, "lagDetails", False),
+        limits=tuple(name for name in _LIMITS if name.lower() in options),
+        min_partitions=read_number(options, "minPartitions", 1, INT_MAX),
+        max_records_per_partition=read_number(options, "maxRecordsPerPartition", 1),
+        include_headers=read_flag(options, "includeHeaders", False),
+        poll_timeout_ms=read_number_or(options, "kafkaConsumer.pollTimeoutMs", 120_000, 1),
+        offset_attempts=read_number_or(options, "fetchOffset.numRetries", 3, 1),
+        offset_retry_interval_ms=read_number_or(options, "fetchOffset.retryIntervalMs", 1_000, 0),
+        idle_wait_ms=read_number_or(options, "idleWaitMs", 50, 0),
+        allow_slow=read_flag(options, "allowSlow", False),
+        commit_group_id=_group(options),
+        committed_offsets_missing=read_choice(
+            options, "committedOffsetsMissing", "error", "earliest", "latest"
+        ),
+        topic=_topic(options, "topic"),
+        table=_table(options),
+        dead_letter_topic=_topic(options, "deadLetterTopic"),
+        dead_letter_max=read_number(options, "deadLetterMax", 0),
+        path=options.get("path"),
+        stopped=read_flag(options, "stopped", False),
     )
-    _check_bounds(result)
+    check_bounds(result.starting, result.ending, result.assigned, result.topics)
+    _check_limits(result)
+    _check_committed(options, result)
     return result
 
 
 def _check_names(options: Mapping[str, str]) -> None:
     """Refuse what is not supported yet and what looks misspelt; warn of what has no effect."""
+    if "paths" in options:
+        raise OptionError(f"several paths are given, {options['paths']}; expected one directory")
     for key in options:
         row = BY_KEY.get(key)
         if row is not None and row.status is Status.LATER:
             raise OptionError(
-                f"option {row.name} is not supported yet by klog {__version__}: leave it out"
+                f"option {row.name} is not supported yet by klog {__version__}: "
+                f"{row.doc or 'leave it out'}"
             )
         if row is not None and row.status is Status.NONE:
-            _log.debug("option=%s has no effect", row.name)
+            _log.debug("option=%s has no effect: %s", row.name, row.doc)
         if row is None and key not in SPARKS_OWN and not key.startswith(_PREFIX):
             from difflib import get_close_matches
 
@@ -154,9 +259,68 @@ def _check_names(options: Mapping[str, str]) -> None:
 
 
 def _check_one_strategy(options: Mapping[str, str]) -> None:
-    given = [n for n in ("assign", "subscribe", "subscribePattern") if n.lower() in options]
+    given = [name for name in _STRATEGIES if name.lower() in options]
     if len(given) > 1:
         raise OptionError(f"options {' and '.join(given)} are given; expected exactly one of them")
+
+
+def _limits_by_topic(options: Mapping[str, str]) -> dict[str, int]:
+    text = options.get("maxoffsetspertriggerbytopic")
+    return {} if text is None else read_topic_limits(text, "maxOffsetsPerTriggerByTopic")
+
+
+def _check_limits(options: SourceOptions) -> None:
+    assigned = {p.topic for p in options.assigned or ()}
+    read = assigned or set(options.topics)
+    others = sorted(options.max_offsets_by_topic.keys() - read) if read else []
+    if others:
+        raise OptionError(
+            f"maxOffsetsPerTriggerByTopic names {', '.join(others)}, which is not read; expected "
+            f"topics of {sorted(read)}"
+        )
+    least, most = options.min_offsets_per_trigger, options.max_offsets_per_trigger
+    if least is not None and most is not None and least > most:
+        raise OptionError(
+            f"minOffsetsPerTrigger is {least} and maxOffsetsPerTrigger is {most}; expected the "
+            "minimum to be at most the maximum"
+        )
+
+
+def _group(options: Mapping[str, str]) -> str | None:
+    group_id = options.get("commitgroupid")
+    if group_id is None:
+        return None
+    if not group_id.strip():
+        raise OptionError("option commitGroupId is empty; expected the id of a consumer group")
+    return group_id.strip()
+
+
+_BY_TIME = (
+    "startingTimestamp",
+    "startingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+)
+
+
+def _check_committed(options: Mapping[str, str], read: SourceOptions) -> None:
+    if options.get("startingoffsets", "").strip().lower() != COMMITTED:
+        if "committedoffsetsmissing" in options:
+            raise OptionError(
+                "committedOffsetsMissing counts beside startingOffsets=committed alone: leave it "
+                "out, or give that, too"
+            )
+        return
+    by_time = [name for name in _BY_TIME if name.lower() in options]
+    if by_time:
+        raise OptionError(
+            f"startingOffsets is committed beside {' and '.join(by_time)}; expected one start: a "
+            "group's offsets or a time"
+        )
+    if read.commit_group_id is None:
+        raise OptionError(
+            "startingOffsets is committed and there is no commitGroupId; expected the id of the "
+            "consumer group whose offsets are meant"
+        )
 
 
 def _client_settings(options: Mapping[str, str]) -> ClientSettings:
@@ -167,13 +331,15 @@ def _client_settings(options: Mapping[str, str]) -> ClientSettings:
         raise OptionError(
             f"{_SERVERS} is {servers!r} and bootstrap.servers is {plain!r}; expected one of them"
         )
-    if plain is None and servers is None:
+    if plain is not None:
+        settings["bootstrap.servers"] = plain
+    elif servers is None and "path" not in options:
         raise OptionError(f"option {_SERVERS} is missing; expected host:port of a broker")
-    settings["bootstrap.servers"] = servers if servers is not None else str(plain)
     for name, instead in REFUSED_SETTINGS.items():
         if name in settings:
             raise OptionError(f"option {_PREFIX}{name} is not supported: {instead}")
-    read_addresses(settings["bootstrap.servers"], _SERVERS)
+    if "bootstrap.servers" in settings:
+        read_addresses(settings["bootstrap.servers"], _SERVERS)
     return ClientSettings(settings, prefix=_PREFIX)
 
 
@@ -187,101 +353,44 @@ def _topics(options: Mapping[str, str]) -> tuple[str, ...]:
     return topics
 
 
-def _topic(options: Mapping[str, str]) -> str | None:
-    topic = options.get("topic")
+def _pattern(options: Mapping[str, str]) -> str | None:
+    text = options.get("subscribepattern")
+    if text is None:
+        return None
+    pattern = text.strip()
+    if not pattern:
+        raise OptionError(
+            "option subscribePattern is empty; expected a regular expression, as in orders-.*"
+        )
+    from pyspark_klog.spark.java_regex import compile_java
+
+    compile_java(pattern)
+    return pattern
+
+
+_BESIDE_TABLE = frozenset({"table", "kafka.bootstrap.servers", "bootstrap.servers", "allowslow"})
+
+
+def _table(options: Mapping[str, str]) -> str | None:
+    if "table" not in options:
+        return None
+    table = read_choice(options, "table", *TABLES)
+    rows = [BY_KEY[key] for key in options if key in BY_KEY and key not in _BESIDE_TABLE]
+    beside = sorted(row.name for row in rows if row.use & Use.SOURCE)
+    if beside:
+        raise OptionError(
+            f"option table reads the cluster's {table}, not records: leave out {', '.join(beside)}"
+        )
+    return table
+
+
+def _topic(options: Mapping[str, str], name: str) -> str | None:
+    topic = options.get(name.lower())
     if topic is None:
         return None
     if not topic.strip():
-        raise OptionError("option topic is empty; expected the name of a topic")
+        raise OptionError(f"option {name} is empty; expected the name of a topic")
     return topic.strip()
-
-
-def _bound(options: Mapping[str, str], name: str) -> Bound | None:
-    text = options.get(name.lower())
-    if text is None:
-        return None
-    word = text.strip().lower()
-    if word == "latest":
-        return LATEST
-    if word == "earliest":
-        if name == "endingOffsets":
-            raise OptionError("endingOffsets is earliest; expected latest or JSON with offsets")
-        return EARLIEST
-    if not text.strip().startswith("{"):
-        words = "latest" if name == "endingOffsets" else "earliest, latest"
-        raise OffsetError(
-            f'{name} is {text!r}; expected {words}, or JSON like {{"topicA":{{"0":23,"1":-1}}}}'
-        )
-    return read_offsets(text, name)
-
-
-def _check_bounds(options: SourceOptions) -> None:
-    starting, ending = options.starting, options.ending
-    if isinstance(ending, dict) and EARLIEST in ending.values():
-        raise OptionError(
-            f"endingOffsets has -2 (earliest); expected -1 (latest) or offsets: "
-            f"{to_json_dict(ending)}"
-        )
-    for name, bound in (("startingOffsets", starting), ("endingOffsets", ending)):
-        if isinstance(bound, dict) and options.assigned is not None:
-            check_partitions(bound, options.assigned, name)
-        if isinstance(bound, dict) and options.topics:
-            other = sorted({p.topic for p in bound} ^ set(options.topics))
-            if other:
-                raise OffsetError(
-                    f"{name} has topics {sorted({p.topic for p in bound})}; expected exactly those "
-                    f"of subscribe, {sorted(options.topics)}"
-                )
-    if isinstance(starting, dict) and isinstance(ending, dict) and starting.keys() != ending.keys():
-        check_partitions(ending, frozenset(starting), "endingOffsets")
-
-
-def check_partitions(offsets: Offsets, expected: frozenset[TopicPartition], name: str) -> None:
-    """Offsets must be given for exactly the partitions that are read.
-
-    :raises OffsetError: saying what is missing and what is too much, with an example
-    """
-    missing = sorted(expected - offsets.keys())
-    extra = sorted(offsets.keys() - expected)
-    if missing or extra:
-        parts = [f"without {', '.join(map(str, missing))}"] if missing else []
-        parts += [f"with {', '.join(map(str, extra))}, which is not read"] if extra else []
-        example = to_json_dict(
-            dict.fromkeys(expected, LATEST if name == "endingOffsets" else EARLIEST)
-        )
-        raise OffsetError(
-            f"{name} is given {' and '.join(parts)}; expected every partition that is read, as in "
-            f"{str(example).replace(chr(39), chr(34))}"
-        )
-
-
-def _flag(options: Mapping[str, str], name: str, default: bool) -> bool:
-    text = options.get(name.lower())
-    if text is None:
-        return default
-    if text.strip().lower() not in ("true", "false"):
-        raise OptionError(f"option {name} is {text!r}; expected true or false")
-    return text.strip().lower() == "true"
-
-
-def _number(
-    options: Mapping[str, str], name: str, default: int | None, low: int, high: int
-) -> int | None:
-    text = options.get(name.lower())
-    if text is None:
-        return default
-    try:
-        number = int(text.strip())
-    except ValueError:
-        number = low - 1
-    if not low <= number <= high:
-        raise OptionError(f"option {name} is {text!r}; expected a whole number from {low} on")
-    return number
-
-
-def _number_or(options: Mapping[str, str], name: str, default: int, low: int) -> int:
-    number = _number(options, name, default, low, _INT_MAX)
-    return default if number is None else number
 
 
 __all__ = ["OPTIONS", "Bound", "SettingError", "SourceOptions", "check_partitions", "read_options"]

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pyspark_klog.ids import TopicPartition
-from pyspark_klog.spark.offsets import Offsets
 
 
 class OffsetRange(NamedTuple):
@@ -28,27 +27,6 @@ class Plan:
 
     ranges: list[OffsetRange] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
-
-
-def prorate(
-    limit: int | None, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
-) -> Offsets:
-    """Ends for a micro-batch of about ``limit`` offsets, shared by the partitions' backlogs.
-
-    As in Spark's connector a partition with anything to read gets at least one offset, shares are
-    rounded down, and partitions without backlog (or with ``end`` before ``start``) go to their
-    end. ``start`` has every partition of ``end``. None is no limit.
-    """
-    backlog = {p: offset - start[p] for p, offset in end.items() if offset > start[p]}
-    total = sum(backlog.values())
-    if limit is None or total <= limit:
-        return dict(end)
-    return {
-        p: start[p] + min(backlog[p], max(1, limit * backlog[p] // total))
-        if p in backlog
-        else offset
-        for p, offset in end.items()
-    }
 
 
 def plan(

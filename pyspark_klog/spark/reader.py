@@ -7,9 +7,11 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pyspark_klog.spark.errors import OffsetError
 from pyspark_klog.spark.failures import one_line
+from pyspark_klog.spark.offsets import Offsets
 from pyspark_klog.spark.options import SourceOptions
 from pyspark_klog.spark.ranges import OffsetRange
 from pyspark_klog.spark.rows import RangeReader
+from pyspark_klog.spark.splitting import split
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -27,6 +29,12 @@ class RangePartition(InputPartition):
         return OffsetRange(*self.value)
 
 
+def tasks(ranges: Sequence[OffsetRange], options: SourceOptions) -> Sequence[InputPartition]:
+    """A partition of Spark's for each range, cut as minPartitions and its like say."""
+    pieces = split(ranges, options.min_partitions, options.max_records_per_partition)
+    return [RangePartition(piece) for piece in pieces]
+
+
 class BatchReader(DataSourceReader):
     """Reads from the starting to the ending offsets."""
 
@@ -39,28 +47,29 @@ class BatchReader(DataSourceReader):
 
         :raises OffsetError: if a partition's end lies before its start, naming both
         """
-        from pyspark_klog.client.blocking import BlockingClient
-        from pyspark_klog.spark.discovery import Discovery
-
-        options = self._options
-        assert options.starting is not None and options.ending is not None
-        with BlockingClient(options.client) as client:
-            discovery = Discovery(client, options)
-            partitions = discovery.partitions()
-            start = discovery.resolve(options.starting, partitions, "startingOffsets")
-            end = discovery.resolve(options.ending, partitions, "endingOffsets")
+        start, end = self._find_offsets()
         wrong = [p for p in sorted(start) if end[p] < start[p]]
         if wrong:
             pairs = ", ".join(f"{p} from {start[p]} to {end[p]}" for p in wrong)
             raise OffsetError(
-                f"a batch would end before it begins: {pairs}; check startingOffsets and "
-                "endingOffsets, and whether the topic was created anew"
+                f"a batch would end before it begins: {pairs}; check the starting and ending "
+                "options, and whether the topic was created anew"
             )
-        return [
-            RangePartition(OffsetRange(*p, start[p], end[p]))
-            for p in sorted(start)
-            if end[p] > start[p]
-        ]
+        ranges = [OffsetRange(*p, start[p], end[p]) for p in sorted(start) if end[p] > start[p]]
+        return tasks(ranges, self._options)
+
+    def _find_offsets(self) -> tuple[Offsets, Offsets]:
+        """Where each partition's rows begin and end."""
+        from pyspark_klog.client.blocking import BlockingClient
+        from pyspark_klog.spark.discovery import Discovery
+        from pyspark_klog.spark.starting import resolve_end, resolve_start
+
+        options = self._options
+        with BlockingClient(options.client) as client:
+            discovery = Discovery(client, options)
+            partitions = discovery.partitions()
+            start = resolve_start(discovery, options, partitions)
+            return start, resolve_end(discovery, options, partitions)
 
     def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":
         """The records of one range. (Spark makes a partition of its own where there is none.)"""

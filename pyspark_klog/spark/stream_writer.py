@@ -5,13 +5,21 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamWriter, WriterCommitMessage
-from pyspark.sql.types import StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    StructType,
+    TimestampType,
+)
 
+from pyspark_klog.spark.failures import one_line, one_line_in_task
 from pyspark_klog.spark.options import SourceOptions
-from pyspark_klog.spark.writer import TaskWritten, log_aborted, log_written, write_task
+from pyspark_klog.spark.writer import TaskWritten, commit_written, log_aborted, write_task
 
 if TYPE_CHECKING:
-    from pyarrow import RecordBatch
+    from pyarrow import Array, RecordBatch
 
 try:
     from pyspark.sql.datasource import DataSourceStreamArrowWriter
@@ -30,12 +38,13 @@ class _StreamWriter:
         self._options = options
         self._schema = schema
 
+    @one_line
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Everything was acknowledged when its task ended."""
         if batchId == 0:
             # Each micro-batch has processes of its own: only the first says what is ignored.
             self._options.client.warn_of_ignored()
-        log_written(messages, f"micro-batch {batchId}")
+        commit_written(messages, self._options, f"micro-batch {batchId}")
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Rows of tasks that succeeded stay written: the sink writes at least once."""
@@ -45,6 +54,7 @@ class _StreamWriter:
 class RowStreamWriter(_StreamWriter, DataSourceStreamWriter):
     """For Spark 4.0, which hands rows to streaming sinks."""
 
+    @one_line_in_task
     def write(self, iterator: Iterator[Any]) -> TaskWritten:
         """Write one task's rows."""
         return write_task(self._options, _to_arrow(iterator, self._schema))
@@ -55,6 +65,7 @@ if HAS_ARROW_STREAM_WRITER:
     class ArrowStreamWriter(_StreamWriter, DataSourceStreamArrowWriter):
         """For Spark 4.1 and later."""
 
+        @one_line_in_task
         def write(self, iterator: "Iterator[RecordBatch]") -> TaskWritten:
             """Write one task's rows."""
             return write_task(self._options, iterator)
@@ -68,25 +79,33 @@ def stream_writer(options: SourceOptions, schema: StructType) -> DataSourceStrea
 
 
 def _to_arrow(rows: Iterable[Any], schema: StructType) -> "Iterator[RecordBatch]":
+    """Spark's rows as the batches that later releases hand over; only the sink's columns."""
     import pyarrow as pa
-    from pyspark.sql.pandas.types import to_arrow_schema
 
     columns = [name for name in _COLUMNS if name in schema.fieldNames()]
-    arrow = to_arrow_schema(StructType([schema[name] for name in columns]), timezone="UTC")
     source = iter(rows)
     while some := list(islice(source, ROWS_A_BATCH)):
-        arrays = [
-            pa.array([_plain(row[name]) for row in some], arrow.field(name).type)
-            for name in columns
+        arrays = [_column([row[name] for row in some], schema[name].dataType) for name in columns]
+        yield pa.RecordBatch.from_arrays(arrays, names=columns)
+
+
+def _column(values: list[Any], kind: DataType) -> "Array":
+    """Values of a column as Spark gives them to Python. `check_sink_schema` has seen its type."""
+    import pyarrow as pa
+
+    if isinstance(kind, TimestampType):
+        # A row has local time without a zone.
+        micros = [kind.toInternal(value) for value in values]
+        return pa.array(micros, pa.int64()).cast(pa.timestamp("us", "UTC"))
+    if isinstance(kind, ArrayType):
+        headers = [
+            v and [h and dict(zip(("key", "value"), h, strict=True)) for h in v] for v in values
         ]
-        yield pa.RecordBatch.from_arrays(arrays, schema=arrow)
+        struct = pa.struct([("key", pa.string()), ("value", pa.binary())])
+        return pa.array(headers, pa.list_(struct))
+    if isinstance(kind, IntegerType):
+        return pa.array(values, pa.int32())
+    return pa.array(values, pa.binary() if isinstance(kind, BinaryType) else pa.string())
 
 
-def _plain(value: Any) -> Any:
-    """A header's rows as Arrow takes them."""
-    if isinstance(value, list):
-        return [None if v is None else {"key": v[0], "value": v[1]} for v in value]
-    return value
-
-
-_COLUMNS = ("value", "key", "headers", "topic", "partition")
+_COLUMNS = ("value", "key", "headers", "topic", "partition", "timestamp")

@@ -1,6 +1,7 @@
 """The batch sink, and the commit messages that tasks send to the driver."""
 
 import logging
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -8,6 +9,8 @@ from typing import TYPE_CHECKING
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
+from pyspark_klog.spark.dead_letters import TaskIds, check_count
+from pyspark_klog.spark.failures import one_line, one_line_in_task
 from pyspark_klog.spark.options import SourceOptions
 from pyspark_klog.spark.sink_rows import SinkRows
 
@@ -28,22 +31,30 @@ class TaskWritten(WriterCommitMessage):
     attempt_number: int
     task_attempt_id: int
     row_count: int
+    """Rows that are on their topics."""
+    dead_letters: tuple[tuple[str, int], ...] = ()
+    """Rows that are on the topic of dead letters instead, by reason."""
 
 
 def write_task(options: SourceOptions, batches: "Iterable[RecordBatch]") -> TaskWritten:
     """Write the rows of the task that runs here."""
+    ids = _task_ids()
+    rows = SinkRows(options, ids)
+    row_count = rows.write(batches)
+    return TaskWritten(*ids, row_count, rows.dead_letters)
+
+
+def _task_ids() -> TaskIds:
     context = TaskContext.get()
-    row_count = SinkRows(options).write(batches)
     if context is None:
-        return TaskWritten(None, None, 0, 0, 0, row_count)
+        return TaskIds()
     batch_id = context.getLocalProperty("streaming.sql.batchId")
-    return TaskWritten(
+    return TaskIds(
         context.getLocalProperty("sql.streaming.queryId"),
         None if batch_id is None else int(batch_id),
         context.partitionId(),
         context.attemptNumber(),
         context.taskAttemptId(),
-        row_count,
     )
 
 
@@ -53,25 +64,42 @@ class BatchWriter(DataSourceArrowWriter):
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
 
+    @one_line_in_task
     def write(self, iterator: "Iterator[RecordBatch]") -> TaskWritten:
         """Write one task's rows."""
         return write_task(self._options, iterator)
 
+    @one_line
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Everything was acknowledged when its task ended."""
-        log_written(messages, "a batch")
+        commit_written(messages, self._options, "the batch")
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Rows of tasks that succeeded stay written: the sink writes at least once."""
-        log_aborted(messages, "a batch")
+        log_aborted(messages, "the batch")
 
 
-def log_written(messages: Sequence[WriterCommitMessage | None], what: str) -> None:
-    """Say in the log how much was written."""
+def commit_written(
+    messages: Sequence[WriterCommitMessage | None], options: SourceOptions, what: str
+) -> None:
+    """Say in the log how much was written; ``what`` is the batch, or the micro-batch.
+
+    :raises DeadLettersFailed: if all its tasks together had more dead letters than deadLetterMax
+    """
     written = [m for m in messages if isinstance(m, TaskWritten)]
-    _log.debug(
-        "wrote rows=%d tasks=%d of %s", sum(m.row_count for m in written), len(written), what
+    rows = sum(m.row_count for m in written)
+    _log.debug("wrote rows=%d tasks=%d of %s", rows, len(written), what)
+    letters: Counter[str] = Counter()
+    for message in written:
+        letters.update(dict(message.dead_letters))
+    if not letters:
+        return
+    reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(letters.items()))
+    _log.warning(
+        "rows=%d of %s went to topic=%s as dead letters: %s",
+        *(letters.total(), what, options.dead_letter_topic, reasons),
     )
+    check_count(letters.total(), options.dead_letter_max, reasons)
 
 
 def log_aborted(messages: Sequence[WriterCommitMessage | None], what: str) -> None:
@@ -79,4 +107,8 @@ def log_aborted(messages: Sequence[WriterCommitMessage | None], what: str) -> No
     written = [m for m in messages if isinstance(m, TaskWritten)]
     if written:
         rows = sum(m.row_count for m in written)
-        _log.warning("%s failed: rows=%d of tasks=%d stay written", what, rows, len(written))
+        letters = sum(count for m in written for _, count in m.dead_letters)
+        _log.warning(
+            "%s failed: rows=%d and dead letters=%d of tasks=%d stay written",
+            *(what, rows, letters, len(written)),
+        )

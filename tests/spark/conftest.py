@@ -1,27 +1,14 @@
 """One broker and one session for all tests of the connector."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import pytest
 
 from pyspark_klog import testing
-from tests.support.spark_session import spark_session
+from tests.support.parity_fixtures import kafka_server, parity, spark, spark_broker
 from tests.support.spark_topics import Topics
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-
-@pytest.fixture(scope="session")
-def spark() -> "SparkSession":
-    return spark_session()
-
-
-@pytest.fixture(scope="session")
-def spark_broker() -> Iterator[testing.Broker]:
-    with testing.Broker(num_partitions=3) as broker:
-        yield broker
+__all__ = ["kafka_server", "parity", "spark", "spark_broker", "topics"]
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from tests.support.eventually import eventually
-from tests.support.spark_topics import Topics, input_rows, run
+from tests.support.spark_topics import Topics, run
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -57,21 +57,7 @@ def test_a_limit_is_shared_by_the_partitions(topics: Topics, tmp_path: Path) -> 
     )
 
 
-def test_one_partition_at_most_five(topics: Topics, tmp_path: Path) -> None:
-    topic = topics.create(1)
-    topics.put_numbers(topic, range(15))
-    frame = topics.stream(subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=5)
-    query = run(_start(frame, tmp_path))
-    assert input_rows(query) == [5, 5, 5]
-
-
-def test_once_takes_all_in_one_batch(topics: Topics, tmp_path: Path) -> None:
-    topic = topics.create(1)
-    topics.put_numbers(topic, range(15))
-    frame = topics.stream(subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=5)
-    assert input_rows(run(_start(frame, tmp_path, once=True))) == [15]
-
-
+@pytest.mark.oldest
 def test_a_restart_loses_nothing_and_repeats_nothing(topics: Topics, tmp_path: Path) -> None:
     topic = topics.create(1)
     topics.put_numbers(topic, range(4))
@@ -83,22 +69,6 @@ def test_a_restart_loses_nothing_and_repeats_nothing(topics: Topics, tmp_path: P
     topics.put_numbers(topic, range(7, 9), 1)
     run(_start(frame, tmp_path, sink))
     assert sink.batches == {0: [0, 1, 2, 3], 1: [4, 5, 6, 7, 8]}
-
-
-def test_latest_is_durable_before_anything_is_read(topics: Topics, tmp_path: Path) -> None:
-    topic = topics.create(1)
-    topics.put_numbers(topic, range(4))
-    sink = _Sink()
-    frame = topics.stream(subscribe=topic)
-    run(_start(frame, tmp_path, sink))
-    assert sink.batches == {0: []}
-    assert _end_offsets(tmp_path, 0) == json.dumps({topic: {"0": 4}})
-    # The commit is lost: a new run resolves nothing again and reads what came meanwhile.
-    (tmp_path / "commits" / "0").unlink()
-    (tmp_path / "commits" / ".0.crc").unlink()
-    topics.put_numbers(topic, range(4, 6))
-    run(_start(frame, tmp_path, sink))
-    assert sink.batches == {0: [], 1: [4, 5]}
 
 
 def test_a_batch_that_was_not_committed_is_read_again(topics: Topics, tmp_path: Path) -> None:
@@ -115,6 +85,25 @@ def test_a_batch_that_was_not_committed_is_read_again(topics: Topics, tmp_path: 
     assert second.batches == {1: first.batches[1], 2: [10, 11]}
 
 
+@pytest.mark.oldest
+def test_a_first_batch_that_is_planned_again_leaves_new_partitions_to_the_next(
+    topics: Topics, tmp_path: Path
+) -> None:
+    topic = topics.create(1)
+    topics.put_numbers(topic, range(3))
+    frame = topics.stream(subscribe=topic, startingOffsets="earliest")
+    run(_start(frame, tmp_path))
+    (tmp_path / "commits" / "0").unlink()
+    (tmp_path / "commits" / ".0.crc").unlink()
+    topics.grow(topic, 2)
+    topics.put_numbers(topic, range(3, 5), 1)
+    sink = _Sink()
+    for _ in range(2):  # Spark 4.0 and 4.1 end a run with a batch that was to be repeated
+        run(_start(frame, tmp_path, sink))
+    assert sink.batches == {0: [0, 1, 2], 1: [3, 4]}
+
+
+@pytest.mark.oldest
 def test_processing_time_follows_the_topic_and_stops(topics: Topics, tmp_path: Path) -> None:
     topic = topics.create(2)
     sink = _Sink()
@@ -133,6 +122,7 @@ def test_processing_time_follows_the_topic_and_stops(topics: Topics, tmp_path: P
     assert query.exception() is None
 
 
+@pytest.mark.oldest
 def test_two_sources_in_one_query_keep_their_own_offsets(topics: Topics, tmp_path: Path) -> None:
     busy, idle = topics.create(1), topics.create(1)
     topics.put_numbers(busy, range(3))
@@ -148,6 +138,7 @@ def test_two_sources_in_one_query_keep_their_own_offsets(topics: Topics, tmp_pat
     }
 
 
+@pytest.mark.oldest
 def test_headers_and_assign(topics: Topics, tmp_path: Path) -> None:
     topic = topics.create(2)
     topics.put_numbers(topic, [1], 0)
@@ -177,6 +168,7 @@ def _recreated(topics: Topics, checkpoint: Path, **options: Any) -> "DataFrame":
     return frame
 
 
+@pytest.mark.oldest
 def test_a_topic_created_anew_fails_the_query(topics: Topics, tmp_path: Path) -> None:
     frame = _recreated(topics, tmp_path, fetchOffset__retryIntervalMs=10)
     with pytest.raises(StreamingQueryException, match=r"ends at offset 2, before offset 5") as e:
@@ -185,6 +177,7 @@ def test_a_topic_created_anew_fails_the_query(topics: Topics, tmp_path: Path) ->
     assert not (tmp_path / "offsets" / "1").exists()
 
 
+@pytest.mark.oldest
 def test_a_topic_created_anew_is_gone_on_with_if_wished(topics: Topics, tmp_path: Path) -> None:
     frame = _recreated(topics, tmp_path, failOnDataLoss=False, fetchOffset__retryIntervalMs=10)
     sink = _Sink()
@@ -196,6 +189,7 @@ def test_a_topic_created_anew_is_gone_on_with_if_wished(topics: Topics, tmp_path
     assert sink.numbers == [102]
 
 
+@pytest.mark.oldest
 @pytest.mark.parametrize("fail", [True, False])
 def test_a_topic_that_is_gone(topics: Topics, tmp_path: Path, fail: bool) -> None:
     stays, goes = topics.create(1), topics.create(1)
@@ -217,10 +211,11 @@ def test_a_topic_that_is_gone(topics: Topics, tmp_path: Path, fail: bool) -> Non
     assert sink.numbers == [1, 2, 3]
 
 
+@pytest.mark.oldest
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"endingOffsets": "latest"}, "endingOffsets is not for streams"),
+        ({"endingOffsets": "latest"}, "endingOffsets is not for streams, which have no end"),
         ({"subscribe": "absent-too"}, "topic absent-too does not exist"),
         ({"startingOffsets": '{"%s":{"0":0,"1":0}}'}, "startingOffsets is given with"),
     ],

@@ -44,7 +44,7 @@ case "$1 $2" in
 *)
     echo "in $(pwd)"
     for argument in "$@"; do echo "argument $argument"; done
-    env | grep -E '^(PATH|PYSPARK|SPARK|JAVA_HOME)' || :
+    env | grep -E '^(PATH|PYSPARK|SPARK|JAVA_HOME|NUMBA)' || :
     exit "${FAKE_EXIT:-0}"
     ;;
 esac
@@ -180,6 +180,6 @@ def make_machine(home: Path, place: str = "a path") -> Machine:
         source = machine.checkout / name
         source.parent.mkdir(parents=True, exist_ok=True)
         source.write_text("", encoding="utf-8")
-    for name in ("dev", "setup.py", "constraints.txt"):
+    for name in ("dev", "setup.py", "constraints.txt", "constraints-oldest.txt"):
         shutil.copy(ROOT / name, machine.checkout / name)
     return machine

@@ -23,6 +23,7 @@ from tests.support.eventually import eventually
 ROOT = Path(__file__).resolve().parents[2]
 NEWEST_KAFKA = "4.3.1"
 OLDEST_KAFKA = "3.9.1"
+PARITY_VARIABLE = "KLOG_PARITY_KAFKA"
 
 _START_DEADLINE_S = 90.0
 _STOP_DEADLINE_S = 30.0
@@ -39,6 +40,14 @@ class PeersMissing(Exception):
 
 class _EndedEarly(Exception):
     """The node's process ended before it served."""
+
+
+def kafka_release() -> str | None:
+    """The release of Apache Kafka that this process compares connectors on; None: klog alone.
+
+    `./dev peers parity` sets it for each of its runs.
+    """
+    return os.environ.get(PARITY_VARIABLE) or None
 
 
 def peers_dir() -> Path:
@@ -79,8 +88,10 @@ def free_ports(count: int) -> list[int]:
 class KafkaServer:
     """A one-node Apache Kafka (KRaft) on loopback, as a context manager.
 
-    ``properties`` overrides single lines of its server.properties. The data lies in a temporary
-    folder that goes with the server. Every wait is bounded; the server is ended by its process id.
+    ``properties`` overrides single lines of its server.properties. ``listeners`` are further ones
+    by name, with their security protocol; they advertise localhost (`address_of`).
+    ``format_arguments`` go to the storage tool. The data lies in a temporary folder that goes with
+    the server. Every wait is bounded; the server is ended by its process id.
     """
 
     def __init__(
@@ -89,11 +100,16 @@ class KafkaServer:
         *,
         properties: Mapping[str, str] | None = None,
         heap_mb: int = 512,
+        listeners: Mapping[str, str] | None = None,
+        format_arguments: Sequence[str] = (),
     ) -> None:
         self.version = version
         self.jars = kafka_jars(version)
         self.port = 0
         self._properties = dict(properties or {})
+        self._listeners = dict(listeners or {})
+        self._listener_ports: dict[str, int] = {}
+        self._format_arguments = list(format_arguments)
         self._heap_mb = heap_mb
         self._process: subprocess.Popen[bytes] | None = None
         self._folder: Path | None = None
@@ -102,6 +118,10 @@ class KafkaServer:
     def bootstrap_servers(self) -> str:
         """``host:port`` of the one node."""
         return f"127.0.0.1:{self.port}"
+
+    def address_of(self, listener: str) -> str:
+        """``localhost:port`` of one of ``listeners``."""
+        return f"localhost:{self._listener_ports[listener]}"
 
     @property
     def log_dir(self) -> Path:
@@ -146,6 +166,13 @@ class KafkaServer:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
 
+    def restart(self) -> None:
+        """Ends the node without warning and starts it again: same port, same data."""
+        assert self._process is not None
+        self._process.kill()
+        self._end_process()
+        self._launch()
+
     def output(self) -> str:
         """What the node has printed so far."""
         path = self._home / "output.txt"
@@ -168,7 +195,8 @@ class KafkaServer:
         return self._folder
 
     def _start(self) -> None:
-        self.port, controller_port = free_ports(2)
+        self.port, controller_port, *further = free_ports(2 + len(self._listeners))
+        self._listener_ports = dict(zip(self._listeners, further, strict=True))
         config = self._home / "server.properties"
         config.write_text(self._server_properties(controller_port), encoding="utf-8")
         shutil.rmtree(self.log_dir, ignore_errors=True)
@@ -177,11 +205,17 @@ class KafkaServer:
             self.version,
             "kafka.tools.StorageTool",
             # `--cluster-id=` in one word: an id may begin with a dash.
-            ["format", f"--cluster-id={cluster_id}", "-c", str(config), "--ignore-formatted"],
+            [
+                *("format", f"--cluster-id={cluster_id}", "-c", str(config), "--ignore-formatted"),
+                *self._format_arguments,
+            ],
             timeout_s=_START_DEADLINE_S,
         )
         if formatted.returncode != 0:
             raise RuntimeError(f"Kafka's storage tool failed: {formatted.stdout}{formatted.stderr}")
+        self._launch()
+
+    def _launch(self) -> None:
         with (self._home / "output.txt").open("wb") as output:
             self._process = subprocess.Popen(
                 [
@@ -190,7 +224,7 @@ class KafkaServer:
                     "-XX:+UseG1GC",
                     *_class_path(self.jars),
                     "kafka.Kafka",
-                    str(config),
+                    str(self._home / "server.properties"),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -224,14 +258,19 @@ class KafkaServer:
             process.wait()
 
     def _server_properties(self, controller_port: int) -> str:
+        ports = self._listener_ports.items()
+        further = "".join(f",{name}://127.0.0.1:{port}" for name, port in ports)
+        advertised = "".join(f",{name}://localhost:{port}" for name, port in ports)
+        protocols = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"
+        protocols += "".join(f",{name}:{protocol}" for name, protocol in self._listeners.items())
         lines = {
             "process.roles": "broker,controller",
             "node.id": "0",
             "controller.quorum.voters": f"0@127.0.0.1:{controller_port}",
             "listeners": f"PLAINTEXT://127.0.0.1:{self.port},"
-            f"CONTROLLER://127.0.0.1:{controller_port}",
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            f"CONTROLLER://127.0.0.1:{controller_port}{further}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}{advertised}",
+            "listener.security.protocol.map": protocols,
             "controller.listener.names": "CONTROLLER",
             "inter.broker.listener.name": "PLAINTEXT",
             "log.dirs": str(self.log_dir),
@@ -242,6 +281,7 @@ class KafkaServer:
             "transaction.state.log.min.isr": "1",
             "transaction.state.log.num.partitions": "4",
             "group.initial.rebalance.delay.ms": "0",
+            "log.retention.hours": "-1",  # records of tests carry times of long ago
             **self._properties,
         }
         return "".join(f"{name}={value}\n" for name, value in lines.items())

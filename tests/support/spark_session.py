@@ -9,10 +9,16 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.support.peers import kafka_release, spark_connector_jars
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+OVERRIDES: dict[str, str] = {}
+"""Settings that a file of tests puts in before anybody asks for its session."""
 
 
 @functools.cache
@@ -30,19 +36,25 @@ def spark_session() -> "SparkSession":
     from pyspark.sql import SparkSession
 
     folder = tempfile.mkdtemp(prefix="klog-spark-")
-    session = (
-        SparkSession.builder.master("local[2]")
-        .appName("klog tests")
+    builder = SparkSession.builder.master("local[2]")
+    if kafka_release() is not None:  # Spark's own connector takes part in this process
+        builder = builder.config("spark.jars", ",".join(map(str, spark_connector_jars())))
+    builder = (
+        builder.appName("klog tests")
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.memory", "1g")
+        .config("spark.driver.memory", "768m")
+        .config("spark.driver.extraJavaOptions", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.warehouse.dir", f"{folder}/warehouse")
         .config("spark.local.dir", f"{folder}/local")
         .config("spark.sql.streaming.stopTimeout", "30000")
-        .getOrCreate()
     )
+    for name, value in OVERRIDES.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
 
     def end() -> None:

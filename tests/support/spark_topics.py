@@ -11,6 +11,7 @@ from pyspark_klog.client.producer.producer import Producer
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.record import Header
+from tests.support.eventually import eventually
 from tests.support.spark_session import spark_session
 
 if TYPE_CHECKING:
@@ -41,14 +42,31 @@ class Topics:
         return topic
 
     def delete(self, topic: str) -> None:
-        """Delete a topic."""
+        """Delete a topic, and wait until no broker shows it (Kafka takes a moment)."""
         self.admin.delete_topics([topic])
+        eventually(
+            lambda: topic not in self.admin.list_topics(),
+            deadline_s=60,
+            what=f"topic {topic} being gone",
+        )
 
-    def put(self, topic: str, rows: Rows, partition: int = 0, *, at_ms: int = 1_000) -> None:
-        """Append records, a header `h` on each."""
+    def grow(self, topic: str, partitions: int) -> None:
+        """Let a topic have that many partitions, more than it has now."""
+        self.admin.create_partitions(topic, partitions)
+
+    def put(
+        self,
+        topic: str,
+        rows: Rows,
+        partition: int = 0,
+        *,
+        at_ms: int = 1_000,
+        headers: bool = True,
+    ) -> None:
+        """Append records, a header `h` on each unless it is said otherwise."""
         builder = BatchBuilder()
         for number, (key, value) in enumerate(rows):
-            builder.append(key, value, at_ms + number, [Header("h", b"1")])
+            builder.append(key, value, at_ms + number, [Header("h", b"1")] if headers else ())
         producer = Producer(self._client)
         producer.add(TopicPartition(topic, partition), builder.build(), builder.record_count)
         producer.flush()

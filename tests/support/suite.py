@@ -2,19 +2,29 @@
 
 Spark keeps one session, one JVM and its registry of data sources for the life of a process, so
 every file of tests/spark and tests/peers gets a process of its own; everything else shares one.
+`./dev peers parity` is one process for each release of Apache Kafka: its files share a server.
+`./dev test --spark 4.0` is one process, too; a whole `./dev test` ends with it, and counts it.
 The last line, alone, is the count of the whole run: ``N passed, N failed``.
 """
 
+import os
+import re
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from xml.etree import ElementTree
 
+from tests.support.peers import NEWEST_KAFKA, OLDEST_KAFKA, PARITY_VARIABLE
+
 ROOT = Path(__file__).resolve().parents[2]
-_ALONE = ("spark", "peers")
+_ALONE = ("spark", "spark_oldest", "peers")
+_OLDEST = ("test", "--spark", "4.0")
+_OLDEST_MARK = "mark.oldest"
+_PARITY = "test_parity_"
 _NO_TESTS_COLLECTED = 5
 # Options of pytest whose next word is their value, also when it looks like a path.
 _WITH_VALUE = frozenset({"-k", "-m", "-p", "-c", "-o", "-W", "--deselect", "--ignore", "--rootdir"})
@@ -22,10 +32,11 @@ _WITH_VALUE = frozenset({"-k", "-m", "-p", "-c", "-o", "-W", "--deselect", "--ig
 
 @dataclass(frozen=True)
 class Run:
-    """One pytest process: what the user sees as its name, and its arguments."""
+    """One pytest process: what the user sees as its name, its arguments, and what is set in it."""
 
     name: str
     arguments: tuple[str, ...]
+    environment: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -47,17 +58,42 @@ class Counts:
         return f"{self.passed} passed, {self.failed} failed{skipped}"
 
 
+def plan_oldest(arguments: Sequence[str], root: Path = ROOT) -> list[Run]:
+    """The same for the oldest Spark: what carries the mark `oldest`, and tests/spark_oldest.
+
+    Only files that have the mark are read: others may import what that release has not.
+    """
+    options, words = _split(arguments)
+    if words:
+        return [Run("the tests named", (*words, *options))]
+    marked = [
+        str(file.relative_to(root))
+        for folder in ("spark", "spark_oldest")
+        for file in sorted((root / "tests" / folder).glob("test_*.py"))
+        if folder == "spark_oldest" or _OLDEST_MARK in file.read_text(encoding="utf-8")
+    ]
+    name = f"the oldest Spark: {metadata.version('pyspark')}"
+    return [Run(name, (*marked, "-m", "oldest", *options))]
+
+
 def plan(arguments: Sequence[str], root: Path = ROOT, *, peers: bool = False) -> list[Run]:
     """The processes of a run, in order.
 
     Options go to each of them. Where a path is named (with ``peers``: a name ``x`` of a file
-    ``tests/peers/test_x.py``), only that is run. Raises ValueError for a name without a file.
+    ``tests/peers/test_x.py``, or `parity`), only that is run. Raises ValueError for a name without
+    a file.
     """
     options, words = _split(arguments)
     tests = root / "tests"
     if peers:
         files = _peer_files(words, root)
-        return [Run(file.stem, (str(file.relative_to(root)), *options)) for file in files]
+        alone = [file for file in files if not file.name.startswith(_PARITY)]
+        shared = [str(file.relative_to(root)) for file in files if file not in alone]
+        runs = [Run(file.stem, (str(file.relative_to(root)), *options)) for file in alone]
+        for release in (NEWEST_KAFKA, OLDEST_KAFKA) if shared else ():
+            environment = ((PARITY_VARIABLE, release),)
+            runs.append(Run(f"parity on Kafka {release}", (*shared, *options), environment))
+        return runs
     if words:
         return [Run("the tests named", (*words, *options))]
     shared = sorted(
@@ -88,15 +124,26 @@ def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _peer_files(names: Sequence[str], root: Path) -> list[Path]:
-    folder = root / "tests" / "peers"
+    """Files of tests/peers, and those of tests/spark whose scenarios run on the peer, too.
+
+    A name is that of a file without `test_`; `parity` stands for all that begin so.
+    """
+    there = {
+        file.stem.removeprefix("test_"): file
+        for file in (
+            *sorted((root / "tests" / "peers").glob("test_*.py")),
+            *sorted((root / "tests" / "spark").glob(f"{_PARITY}*.py")),
+        )
+    }
     if not names:
-        return sorted(folder.glob("test_*.py"))
-    files = [folder / f"test_{name}.py" for name in names]
-    missing = [name for name, file in zip(names, files, strict=True) if not file.exists()]
+        return list(there.values())
+    parity = [name for name, file in there.items() if file.name.startswith(_PARITY)]
+    wanted = [each for name in names for each in (parity if name == "parity" else [name])]
+    missing = [name for name in wanted if name not in there]
     if missing:
-        there = ", ".join(file.stem.removeprefix("test_") for file in _peer_files([], root))
-        raise ValueError(f"no such tests of peers: {', '.join(missing)}; there are: {there}")
-    return files
+        known = ", ".join(["parity", *there])
+        raise ValueError(f"no such tests of peers: {', '.join(missing)}; there are: {known}")
+    return [there[name] for name in dict.fromkeys(wanted)]
 
 
 def counts_of(report: Path) -> Counts:
@@ -113,6 +160,25 @@ def counts_of(report: Path) -> Counts:
     return total
 
 
+def run_oldest(options: Sequence[str], root: Path = ROOT) -> Counts:
+    """Runs `./dev test --spark 4.0`, whose Python is another, and counts its last line."""
+    print(f"\n./dev {' '.join(_OLDEST)}", flush=True)
+    command = [str(root / "dev"), *_OLDEST, *options]
+    last = ""
+    with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            last = line.strip() or last
+    found = re.fullmatch(r"(\d+) passed, (\d+) failed(?:, (\d+) skipped)?", last)
+    if found is None:
+        return Counts(failed=1)  # its set-up failed
+    passed, failed, skipped = (int(number or 0) for number in found.groups())
+    if process.returncode != 0 and not failed:
+        failed = 1
+    return Counts(passed, failed, skipped)
+
+
 def run_all(runs: Sequence[Run], reports: Path, *, stop_at_failure: bool = False) -> Counts:
     """Runs the processes one after another (two Sparks at once would starve two cores)."""
     reports.mkdir(parents=True, exist_ok=True)
@@ -122,7 +188,8 @@ def run_all(runs: Sequence[Run], reports: Path, *, stop_at_failure: bool = False
         report.unlink(missing_ok=True)
         print(f"\n[{number}/{len(runs)}] {run.name}", flush=True)
         command = [sys.executable, "-m", "pytest", f"--junitxml={report}", *run.arguments]
-        exit_code = subprocess.run(command, cwd=ROOT, check=False).returncode
+        environment = {**os.environ, **dict(run.environment)}
+        exit_code = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
         counts = counts_of(report)
         if exit_code not in (0, _NO_TESTS_COLLECTED) and counts.failed == 0:
             counts += Counts(failed=1)  # a run that pytest itself calls failed is one
@@ -134,16 +201,20 @@ def run_all(runs: Sequence[Run], reports: Path, *, stop_at_failure: bool = False
 
 def main(arguments: Sequence[str]) -> int:
     """Plans, runs, prints the count; 0 if something ran and nothing failed."""
-    peers = "--peers" in arguments
-    rest = [argument for argument in arguments if argument != "--peers"]
+    peers, oldest = "--peers" in arguments, "--oldest" in arguments
+    rest = [argument for argument in arguments if argument not in ("--peers", "--oldest")]
     try:
-        runs = plan(rest, peers=peers)
+        runs = plan_oldest(rest) if oldest else plan(rest, peers=peers)
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
     began = time.monotonic()
     stop_at_failure = not {"-x", "--exitfirst"}.isdisjoint(rest)
-    total = run_all(runs, ROOT / ".dev" / "test-reports", stop_at_failure=stop_at_failure)
+    reports = ROOT / ".dev" / ("test-reports-oldest" if oldest else "test-reports")
+    total = run_all(runs, reports, stop_at_failure=stop_at_failure)
+    is_whole = not (peers or oldest or _split(rest)[1])
+    if is_whole and not (stop_at_failure and total.failed):
+        total += run_oldest(rest)
     print(f"\n{len(runs)} pytest processes in {time.monotonic() - began:.0f} s")
     print(total.line(), flush=True)
     return 0 if total.failed == 0 and total.passed > 0 else 1

@@ -1,10 +1,11 @@
 """How `./dev test` splits a run into processes, and how it counts."""
 
+import re
 from pathlib import Path
 
 import pytest
 
-from tests.support.suite import Counts, counts_of, plan
+from tests.support.suite import Counts, counts_of, plan, plan_oldest, run_oldest
 
 
 @pytest.fixture
@@ -16,6 +17,7 @@ def checkout(tmp_path: Path) -> Path:
         "spark/test_d.py",
         "peers/test_oracle.py",
         "peers/test_spark_connector.py",
+        "spark/test_parity_x.py",
         "support/eventually.py",
     ):
         file = tmp_path / "tests" / name
@@ -29,6 +31,7 @@ def test_every_spark_file_has_a_process_of_its_own_and_peers_are_left_out(checko
         ("tests/integration", "tests/unit", "-q"),
         ("tests/spark/test_c.py", "-q"),
         ("tests/spark/test_d.py", "-q"),
+        ("tests/spark/test_parity_x.py", "-q"),
     ]
 
 
@@ -37,7 +40,7 @@ def test_every_spark_file_has_a_process_of_its_own_and_peers_are_left_out(checko
 )
 def test_options_and_their_values_go_to_every_process(checkout: Path, options: list[str]) -> None:
     runs = plan(options, checkout)
-    assert len(runs) == 3
+    assert len(runs) == 4
     assert all(run.arguments[-len(options) :] == tuple(options) for run in runs)
 
 
@@ -53,14 +56,61 @@ def test_peers_are_chosen_by_name(checkout: Path) -> None:
     assert [run.name for run in plan([], checkout, peers=True)] == [
         "test_oracle",
         "test_spark_connector",
+        "parity on Kafka 4.3.1",
+        "parity on Kafka 3.9.1",
+    ]
+
+
+@pytest.mark.parametrize("name", ["parity", "parity_x"])
+def test_scenarios_share_a_process_for_each_release_of_kafka(checkout: Path, name: str) -> None:
+    runs = plan([name, "-x"], checkout, peers=True)
+    assert [run.arguments for run in runs] == [("tests/spark/test_parity_x.py", "-x")] * 2
+    assert [dict(run.environment) for run in runs] == [
+        {"KLOG_PARITY_KAFKA": "4.3.1"},
+        {"KLOG_PARITY_KAFKA": "3.9.1"},
     ]
 
 
 def test_a_name_that_no_file_has_is_refused_with_those_there_are(checkout: Path) -> None:
     with pytest.raises(
-        ValueError, match=r"no such tests of peers: kafka; there are: oracle, spark"
+        ValueError, match=r"no such tests of peers: kafka; there are: parity, oracle, spark"
     ):
         plan(["kafka"], checkout, peers=True)
+
+
+def test_on_the_oldest_spark_one_process_runs_what_is_marked(checkout: Path) -> None:
+    (checkout / "tests" / "spark" / "test_d.py").write_text("pytestmark = pytest.mark.oldest\n")
+    oldest = checkout / "tests" / "spark_oldest" / "test_e.py"
+    oldest.parent.mkdir()
+    oldest.touch()
+    (run,) = plan_oldest(["-x"], checkout)
+    assert run.arguments == (
+        *("tests/spark/test_d.py", "tests/spark_oldest/test_e.py"),
+        *("-m", "oldest", "-x"),
+    )
+    assert re.fullmatch(r"the oldest Spark: \d+\.\d+\.\d+", run.name)
+    (named,) = plan_oldest(["tests/spark/test_c.py"], checkout)
+    assert named.arguments == ("tests/spark/test_c.py",)
+    # A run on the newest leaves alone what only the oldest has.
+    assert not any("spark_oldest" in word for run in plan([], checkout) for word in run.arguments)
+
+
+@pytest.mark.parametrize(
+    ("script", "counts"),
+    [
+        ("echo noise; echo '3 passed, 1 failed'; exit 1", Counts(3, 1)),
+        ("echo '3 passed, 0 failed, 2 skipped'; echo", Counts(3, 0, 2)),
+        ("echo '3 passed, 0 failed'; exit 1", Counts(3, 1)),
+        ("echo 'dev: pip failed' >&2; exit 1", Counts(failed=1)),
+    ],
+)
+def test_the_run_on_the_oldest_spark_is_counted_by_its_last_line(
+    tmp_path: Path, script: str, counts: Counts
+) -> None:
+    dev = tmp_path / "dev"
+    dev.write_text(f'#!/bin/sh\n[ "$*" = "test --spark 4.0 -x" ] || exit 9\n{script}\n')
+    dev.chmod(0o755)
+    assert run_oldest(["-x"], tmp_path) == counts
 
 
 def test_a_report_is_counted(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import TopicPartition
+from pyspark_klog.spark.bounds import AtTimestamp, AtTimestamps, option_of
 from pyspark_klog.spark.errors import OffsetError, OptionError
 from pyspark_klog.spark.offsets import EARLIEST, LATEST
 from pyspark_klog.spark.option_rows import BY_KEY, OPTIONS, Status
@@ -69,7 +70,7 @@ def test_assign_and_offsets() -> None:
         ({**_SERVERS, "assign": "{}"}, ["assign is '{}'", '{"topicA":[0,1]']),
         ({**_SERVERS, "assign": '{"t":[-1]}'}, ["partition -1", "'t'"]),
         ({**_SERVERS, "assign": '{"t":0}'}, ["expected JSON like"]),
-        ({**_SERVERS, "startingOffsets": "newest"}, ["'newest'", "earliest, latest, or JSON"]),
+        ({**_SERVERS, "startingOffsets": "newest"}, ["'newest'", "earliest, latest, committed, or JSON"]),
         ({**_SERVERS, "startingOffsets": '{"t":{"0":-3}}'}, ["-3 for t-0", "-2 (earliest)"]),
         ({**_SERVERS, "startingOffsets": '{"t":{"x":1}}'}, ["'x'", "expected a partition"]),
         ({**_SERVERS, "startingOffsets": '{"t":{"0":1.5}}'}, ["1.5", "expected a partition"]),
@@ -79,6 +80,21 @@ def test_assign_and_offsets() -> None:
         ({**_SERVERS, "endingOffsets": '{"t":{"0":-2}}'}, ["endingOffsets has -2"]),
         ({**_SERVERS, "maxOffsetsPerTrigger": "0"}, ["maxOffsetsPerTrigger is '0'", "from 1 on"]),
         ({**_SERVERS, "maxOffsetsPerTrigger": "many"}, ["'many'", "whole number"]),
+        ({**_SERVERS, "minOffsetsPerTrigger": "-1"}, ["minOffsetsPerTrigger is '-1'", "from 1 on"]),
+        (
+            {**_SERVERS, "minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"},
+            ["minOffsetsPerTrigger is 9", "maxOffsetsPerTrigger is 8", "at most the maximum"],
+        ),
+        ({**_SERVERS, "maxTriggerDelay": "1.5h"}, ["maxTriggerDelay is '1.5h'", "15m, 90s or 1h"]),
+        ({**_SERVERS, "minPartitions": "0"}, ["minPartitions is '0'", "from 1 to 2147483647"]),
+        ({**_SERVERS, "maxRecordsPerPartition": "0"}, ["maxRecordsPerPartition is '0'"]),
+        ({**_SERVERS, "subscribePattern": " "}, ["subscribePattern is empty", "orders-.*"]),
+        ({**_SERVERS, "subscribePattern": "a(b"}, ["'a(b'", "a group is not closed"]),
+        ({**_SERVERS, "startingTimestamp": "-1"}, ["'-1'", "milliseconds since 1970"]),
+        ({**_SERVERS, "endingTimestamp": "now"}, ["'now'", "milliseconds since 1970"]),
+        ({**_SERVERS, "startingOffsetsByTimestamp": '{"t":{"0":-1}}'}, ["timestamp -1 for t-0"]),
+        ({**_SERVERS, "endingOffsetsByTimestamp": "{}"}, ["names no partition", "1700000000000"]),
+        ({**_SERVERS, "startingOffsetsByTimestampStrategy": "x"}, ["'x'", "error or latest"]),
         ({**_SERVERS, "failOnDataLoss": "yes"}, ["true or false"]),
         ({**_SERVERS, "startingOffset": "latest"}, ["did you mean startingOffsets?"]),
         ({**_SERVERS, "subcribe": "t"}, ["did you mean subscribe?"]),
@@ -127,6 +143,75 @@ def test_nothing_to_read() -> None:
         _read(topic="t").check_source()
 
 
+def test_of_each_sides_options_the_first_counts() -> None:
+    by_time, offsets = '{"t":{"0":8}}', '{"t":{"0":9}}'
+    options = _read(
+        subscribe="t",
+        startingTimestamp="7",
+        startingOffsetsByTimestamp=by_time,
+        startingOffsets=offsets,
+        endingOffsetsByTimestamp='{"t":{"0":28}}',
+        endingOffsets='{"t":{"0":29}}',
+    )
+    assert options.starting == AtTimestamp(7)
+    assert options.ending == AtTimestamps({TopicPartition("t", 0): 28})
+    options = _read(subscribe="t", startingOffsetsByTimestamp=by_time, startingOffsets=offsets)
+    assert options.starting == AtTimestamps({TopicPartition("t", 0): 8})
+    assert options_named(options) == "startingOffsetsByTimestamp"
+
+
+def options_named(options: SourceOptions) -> str:
+    assert options.starting is not None
+    return option_of(options.starting, "starting")
+
+
+@pytest.mark.parametrize(
+    ("given", "moves"),
+    [
+        ({}, True),
+        ({"startingOffsets": "earliest"}, False),
+        ({"startingOffsets": '{"t":{"0":5,"1":-2}}'}, False),
+        ({"startingOffsets": '{"t":{"0":5,"1":-1}}'}, True),
+        ({"startingTimestamp": "5"}, False),
+        ({"startingTimestamp": "5", "startingOffsetsByTimestampStrategy": "LATEST"}, True),
+        ({"startingOffsets": "earliest", "startingOffsetsByTimestampStrategy": "latest"}, False),
+    ],
+)
+def test_which_starts_can_move(given: dict[str, str], moves: bool) -> None:
+    assert _read(subscribe="t", **given).for_stream().start_can_move is moves
+
+
+def test_limits_are_known_by_name() -> None:
+    options = _read(subscribe="t", maxTriggerDelay="90s", minOffsetsPerTrigger="4")
+    assert options.limits == ("minOffsetsPerTrigger", "maxTriggerDelay")
+    assert options.max_trigger_delay_ms == 90_000
+    assert _read(subscribe="t").limits == ()
+
+
+def test_limits_in_a_batch_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    options = _read(subscribe="t", maxTriggerDelay="90s", minOffsetsPerTrigger="4")
+    with caplog.at_level("WARNING"):
+        options.for_batch().check_batch()
+    assert [record.getMessage() for record in caplog.records] == [
+        "option=minOffsetsPerTrigger has no effect in a batch",
+        "option=maxTriggerDelay has no effect in a batch",
+    ]
+
+
+@pytest.mark.parity("source option: groupIdPrefix")
+@pytest.mark.parity("source option: kafka.group.id")
+def test_groups_are_said_to_have_no_effect(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pyspark_klog.client.settings._warned", set())
+    with caplog.at_level("DEBUG"):
+        options = _read(subscribe="t", groupIdPrefix="mine", **{"kafka.group.id": "mine"})
+        options.client.warn_of_ignored()
+    text = caplog.text
+    assert "option=groupIdPrefix has no effect: klog reads given offsets: it joins no group" in text
+    assert "setting=kafka.group.id is accepted without effect: klog reads given offsets" in text
+
+
 def test_what_a_batch_cannot_have() -> None:
     with pytest.raises(OptionError, match="cannot begin at the end"):
         _read(subscribe="t", startingOffsets="latest").check_batch()
@@ -135,8 +220,13 @@ def test_what_a_batch_cannot_have() -> None:
 
 
 def test_what_a_stream_cannot_have() -> None:
-    with pytest.raises(OptionError, match="endingOffsets is not for streams"):
-        _read(subscribe="t", endingOffsets="latest").check_stream()
+    for name, value in (
+        ("endingOffsets", "latest"),
+        ("endingOffsetsByTimestamp", '{"t":{"0":5}}'),
+        ("endingTimestamp", "5"),
+    ):
+        with pytest.raises(OptionError, match=f"^{name} is not for streams, which have no end"):
+            _read(subscribe="t", **{name: value}).check_stream()
 
 
 def test_offsets_must_be_for_exactly_what_is_read() -> None:

@@ -2,7 +2,6 @@
 
 import pickle
 from collections.abc import Iterable, Mapping
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -11,7 +10,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.discovery import Discovery
-from pyspark_klog.spark.errors import DataLost, OptionError
+from pyspark_klog.spark.errors import DataLost, OffsetError, OptionError
 from pyspark_klog.spark.offsets import EARLIEST, LATEST, Offsets
 from pyspark_klog.spark.options import SourceOptions, read_options
 from pyspark_klog.spark.reader import RangePartition
@@ -19,16 +18,22 @@ from pyspark_klog.spark.stream_reader import LimitedStreamReader, PlainStreamRea
 
 
 class _Paper(Discovery):
-    """Partitions with a begin and an end each; `waits` counts pauses."""
+    """Partitions with a begin and an end each.
+
+    ``questions`` counts requests for ends, ``looks`` those for the partitions that there are.
+    """
 
     def __init__(self, options: SourceOptions, **topic: tuple[int, int]) -> None:
         self._options = options
+        self.questions = 0
+        self.looks = 0
         self.log = {TopicPartition("t", int(n[1:])): bounds for n, bounds in topic.items()}
 
     def partitions(self) -> frozenset[TopicPartition]:
         return frozenset(self.log)
 
     def existing_partitions(self) -> frozenset[TopicPartition]:
+        self.looks += 1
         return frozenset(self.log)
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
@@ -37,18 +42,30 @@ class _Paper(Discovery):
     def latest(
         self, partitions: Iterable[TopicPartition], known: Mapping[TopicPartition, int]
     ) -> Offsets:
+        self.questions += 1
         return {p: self.log[p][1] for p in partitions}
 
+    def at_times(self, timestamps_ms: Mapping[TopicPartition, int]) -> Offsets:
+        """The record at each offset is as old as its offset."""
+        found = {p: max(time, self.log[p][0]) for p, time in timestamps_ms.items()}
+        return {p: offset for p, offset in found.items() if offset < self.log[p][1]}
 
-class _Clock(SimpleNamespace):
-    """Stands for the client: every look at the clock is a second later."""
+
+class _Clock:
+    """Stands for the client: every look at the clock is ``step_ms`` later."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.step_ms = 1_000
+        self.waits: list[int] = []
 
     def now_ms(self) -> int:
-        self.now = getattr(self, "now", 0) + 1_000
-        return cast(int, self.now)
+        self.now += self.step_ms
+        return self.now
 
     def pause(self, wait_ms: int) -> None:
-        self.waited = getattr(self, "waited", 0) + wait_ms
+        self.waits.append(wait_ms)
+        self.now += wait_ms
 
 
 def _options(**given: str) -> SourceOptions:
@@ -96,11 +113,50 @@ def test_a_limit_is_shared_by_the_backlogs() -> None:
     assert reader.latestOffset(start, ReadAllAvailable()) == {"t": {"0": 30, "1": 70}}
 
 
-def test_an_empty_poll_waits_once_and_keeps_the_offsets() -> None:
-    reader, _ = _reader({"p0": (0, 30)}, idleWaitMs="40")
+@pytest.mark.parity("own option: idleWaitMs")
+def test_only_a_poll_after_an_empty_one_waits_and_only_as_long_as_is_left() -> None:
+    reader, paper = _reader({"p0": (0, 30)}, idleWaitMs="40")
+    reader._client.step_ms = 10
     start = {"t": {"0": 30}}
     assert reader.latestOffset(start, ReadAllAvailable()) == start
-    assert reader._client.waited == 40
+    assert reader._client.waits == []
+    for _ in range(2):
+        assert reader.latestOffset(start, ReadAllAvailable()) == start
+    assert reader._client.waits == [30, 30]
+    assert paper.questions == 3, "an idle poll asks once for the ends"
+    paper.log[TopicPartition("t", 0)] = (0, 31)
+    end = reader.latestOffset(start, ReadAllAvailable())
+    reader.latestOffset(end, ReadAllAvailable())
+    assert reader._client.waits == [30, 30, 30], "there was something to read: no wait"
+    reader._client.step_ms = 40
+    reader.latestOffset(end, ReadAllAvailable())
+    assert reader._client.waits == [30, 30, 30], "the trigger has waited already"
+
+
+@pytest.mark.parity("own option: idleWaitMs")
+def test_partitions_are_looked_for_twice_a_second_and_ends_once_a_batch() -> None:
+    reader, paper = _reader({"p0": (0, 30)})
+    reader._client.step_ms = 0
+    position = {"t": {"0": 30}}
+    for batch in range(1, 5):
+        paper.log[TopicPartition("t", 0)] = (0, 30 + batch)
+        end = reader.latestOffset(position, ReadAllAvailable())
+        assert len(reader.partitions(position, end)) == 1
+        position = end
+        reader._client.now += 150
+    assert paper.questions == 4
+    assert paper.looks == 1
+    reader._client.now += 500
+    reader.latestOffset(position, ReadAllAvailable())
+    assert paper.looks == 2
+
+
+def test_no_idle_wait_if_it_is_zero() -> None:
+    reader, _ = _reader({"p0": (0, 30)}, idleWaitMs="0")
+    reader._client.step_ms = 0
+    for _ in range(3):
+        reader.latestOffset({"t": {"0": 30}}, ReadAllAvailable())
+    assert reader._client.waits == []
 
 
 def test_a_new_partition_is_read_from_its_earliest() -> None:
@@ -195,6 +251,136 @@ def test_what_was_refused_is_said_at_the_first_use() -> None:
             use()
 
 
+# --- starts by time ------------------------------------------------------------------------------
+def test_a_start_by_time_is_given_at_once_under_the_strategy_error() -> None:
+    reader, _ = _reader({"p0": (3, 9), "p1": (0, 7)}, startingTimestamp="5")
+    assert reader.initialOffset() == {"t": {"0": 5, "1": 5}}
+    reader, _ = _reader(
+        {"p0": (3, 9), "p1": (0, 7)}, startingOffsetsByTimestamp='{"t":{"0":8,"1":1}}'
+    )
+    assert reader.initialOffset() == {"t": {"0": 8, "1": 1}}
+
+
+def test_a_start_by_time_without_a_match() -> None:
+    reader, _ = _reader({"p0": (3, 9), "p1": (0, 7)}, startingTimestamp="7")
+    with pytest.raises(OffsetError, match=r"startingTimestamp finds no record .* in t-1 at 7; "):
+        reader.initialOffset()
+    reader, paper = _reader(
+        {"p0": (3, 9), "p1": (0, 7)},
+        startingTimestamp="7",
+        startingOffsetsByTimestampStrategy="latest",
+    )
+    assert reader.initialOffset() == {}
+    end = reader.latestOffset({}, ReadAllAvailable())
+    assert end == {"t": {"0": 7, "1": 7}}
+    assert reader.partitions({}, end) == []
+    paper.log[TopicPartition("t", 1)] = (0, 8)
+    assert reader.latestOffset(end, ReadAllAvailable()) == {"t": {"0": 9, "1": 8}}
+
+
+# --- a pattern that nothing matches yet ----------------------------------------------------------
+@pytest.mark.parametrize("starting", ["latest", "earliest"])
+def test_what_appears_where_there_was_nothing_is_new(starting: str) -> None:
+    reader, paper = _reader({}, startingOffsets=starting)
+    assert reader.initialOffset() == {}
+    assert reader.latestOffset({}, ReadAllAvailable()) == {}
+    assert reader.partitions({}, {}) == []
+    paper.log[TopicPartition("t", 0)] = (0, 4)
+    end = reader.latestOffset({}, ReadAllAvailable())
+    assert end == {"t": {"0": 4}}
+    assert _ranges(reader.partitions({}, end)) == [("t", 0, 0, 4)]
+
+
+def test_it_is_also_new_after_a_restart() -> None:
+    reader, _ = _reader({"p0": (0, 4)}, startingOffsets="latest")
+    end = reader.latestOffset({}, ReadAllAvailable())
+    assert end == {"t": {"0": 4}}
+    assert _ranges(reader.partitions({}, end)) == [("t", 0, 0, 4)]
+
+
+def test_a_batch_that_was_logged_but_not_committed_is_planned_again_after_a_restart() -> None:
+    reader, _ = _reader({"p0": (0, 4)}, startingOffsets="latest")
+    assert reader.partitions({}, {"t": {"0": 3}}) != []
+    reader, _ = _reader({"p0": (0, 4)}, startingOffsets="latest")
+    assert reader.initialOffset() == {}, "Spark asks for it only if batch 0 is planned again"
+    assert reader.partitions({}, {"t": {"0": 3}}) == []
+
+
+# --- minimum and delay ---------------------------------------------------------------------------
+def test_a_minimum_is_waited_for_after_the_first_batch() -> None:
+    reader, paper = _reader({"p0": (0, 2)}, minOffsetsPerTrigger="5", maxOffsetsPerTrigger="6")
+    assert reader.getDefaultReadLimit() == ReadMaxRows(6)
+    first = reader.latestOffset({"t": {"0": 0}}, ReadMaxRows(6))
+    assert first == {"t": {"0": 2}}
+    paper.log[TopicPartition("t", 0)] = (0, 6)
+    assert reader.latestOffset(first, ReadMaxRows(6)) == first
+    assert reader.reportLatestOffset() == {"t": {"0": 6}}
+    paper.log[TopicPartition("t", 0)] = (0, 20)
+    assert reader.latestOffset(first, ReadMaxRows(6)) == {"t": {"0": 8}}
+
+
+def test_the_delay_bounds_the_wait() -> None:
+    reader, _ = _reader({"p0": (0, 6)}, minOffsetsPerTrigger="5", maxTriggerDelay="10s")
+    assert reader.getDefaultReadLimit() == ReadAllAvailable()
+    assert reader.latestOffset({"t": {"0": 0}}, ReadAllAvailable()) == {"t": {"0": 6}}
+    waiting = {"t": {"0": 4}}
+    reader._client.step_ms = 100
+    assert reader.latestOffset(waiting, ReadAllAvailable()) == waiting
+    reader._client.now += 10_000
+    assert reader.latestOffset(waiting, ReadAllAvailable()) == {"t": {"0": 6}}
+
+
+def test_available_now_has_no_minimum() -> None:
+    reader, _ = _reader({"p0": (0, 6)}, minOffsetsPerTrigger="5", maxOffsetsPerTrigger="5")
+    reader.prepareForTriggerAvailableNow()
+    end = reader.latestOffset({"t": {"0": 0}}, ReadMaxRows(5))
+    assert end == {"t": {"0": 5}}
+    assert reader.latestOffset(end, ReadMaxRows(5)) == {"t": {"0": 6}}
+
+
+def test_available_now_asks_a_leader_again_that_was_behind_at_its_start() -> None:
+    reader, paper = _reader({"p0": (0, 5), "p1": (0, 5)})
+    reader.prepareForTriggerAvailableNow()
+    paper.log[TopicPartition("t", 0)] = (0, 9)
+    end = reader.latestOffset({"t": {"0": 8, "1": 5}}, ReadAllAvailable())
+    assert end == {"t": {"0": 9, "1": 5}}
+
+
+# --- splitting -----------------------------------------------------------------------------------
+def test_a_batch_is_cut_into_tasks() -> None:
+    reader, _ = _reader({"p0": (0, 10), "p1": (0, 1)}, minPartitions="3")
+    found = reader.partitions({"t": {"0": 0, "1": 0}}, {"t": {"0": 10, "1": 1}})
+    assert _ranges(found) == [("t", 0, 0, 5), ("t", 0, 5, 10), ("t", 1, 0, 1)]
+    reader, _ = _reader({"p0": (0, 10)}, maxRecordsPerPartition="4")
+    found = reader.partitions({"t": {"0": 0}}, {"t": {"0": 10}})
+    assert _ranges(found) == [("t", 0, 0, 3), ("t", 0, 3, 6), ("t", 0, 6, 10)]
+
+
+# --- checkpoints ---------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    "offset",
+    [
+        {"@version": {"1": 2}},
+        {"version": 2, "offsets": {"t": {"0": 1}}},
+        {"t": [1, 2]},
+        {"t": {"0": {"offset": 1}}},
+    ],
+)
+@pytest.mark.parity("source behaviour: a checkpoint of a newer format")
+def test_a_checkpoint_of_a_newer_format_is_refused_in_one_sentence(offset: Any) -> None:
+    reader, _ = _reader({"p0": (0, 9)})
+    for use in (
+        lambda: reader.latestOffset(offset, ReadAllAvailable()),
+        lambda: reader.partitions(offset, offset),
+        lambda: reader.partitions({"t": {"0": 1}}, offset),
+    ):
+        with pytest.raises(OffsetError) as caught:
+            use()
+        text = str(caught.value)
+        assert "in the checkpoint" in text and "if a newer klog wrote it, run that one" in text
+        assert "another checkpointLocation" in text and "\n" not in text
+
+
 # --- Spark 4.0 and 4.1 ---------------------------------------------------------------------------
 def _plain(paper_topic: dict[str, tuple[int, int]], **given: str) -> tuple[Any, _Paper]:
     options = _options(**given)
@@ -231,9 +417,41 @@ def test_old_spark_tells_its_position_after_a_restart() -> None:
     assert _ranges(reader.partitions(position, end)) == [("t", 0, 4, 9)]
 
 
-def test_old_spark_has_no_limits() -> None:
-    reader = PlainStreamReader(_options(maxOffsetsPerTrigger="5"), None)
-    with pytest.raises(KlogError, match=r"maxOffsetsPerTrigger needs Spark 4\.2"):
+def test_old_spark_plans_a_first_batch_again_whose_commit_was_lost() -> None:
+    logged = {"t": {"0": 4}}
+    reader, _ = _plain({"p0": (0, 9)})
+    assert reader.partitions(logged, logged) == []
+    assert reader.initialOffset() == {}
+    assert reader.partitions({}, logged) == []
+    reader, _ = _plain({"p0": (1, 9)}, startingOffsets="earliest")
+    assert reader.partitions(logged, logged) == []
+    assert reader.initialOffset() == {"t": {"0": 1}}
+    assert _ranges(reader.partitions({"t": {"0": 1}}, logged)) == [("t", 0, 1, 4)]
+    assert reader.latestOffset() == {"t": {"0": 9}}
+
+
+def test_old_spark_reads_what_appears_where_there_was_nothing() -> None:
+    reader, paper = _plain({})
+    assert reader.latestOffset() == {}
+    assert reader.initialOffset() == {}
+    assert reader.partitions({}, {}) == []
+    paper.log[TopicPartition("t", 0)] = (0, 4)
+    end = reader.latestOffset()
+    assert end == {"t": {"0": 4}}
+    assert _ranges(reader.partitions({}, end)) == [("t", 0, 0, 4)]
+    restarted, _ = _plain({"p0": (0, 4)})
+    assert restarted.partitions({}, {}) == []
+    assert restarted.latestOffset() == end
+    assert _ranges(restarted.partitions({}, end)) == [("t", 0, 0, 4)]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("maxOffsetsPerTrigger", "5"), ("minOffsetsPerTrigger", "5"), ("maxTriggerDelay", "1h")],
+)
+def test_old_spark_has_no_limits(name: str, value: str) -> None:
+    reader = PlainStreamReader(_options(**{name: value}), None)
+    with pytest.raises(KlogError, match=rf"{name} needs Spark 4\.2"):
         reader.latestOffset()
 
 

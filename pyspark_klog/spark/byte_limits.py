@@ -1,0 +1,93 @@
+"""maxBytesPerTrigger: how many bytes offsets are, as far as samples tell, and ends for it. Pure.
+
+Bytes are those of the log and the wire, batches as they are compressed.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.spark.offsets import Offsets
+
+_NEW_SHARE = 0.5
+"""How much a new sample counts in the moving average."""
+SAMPLES_AT_ONCE = 32
+
+
+class ByteRates:
+    """Bytes for each offset by partition: a moving average of samples, and the last one.
+
+    The larger of both counts: where records get larger the next micro-batch gets shorter at once,
+    where they get smaller it grows by and by.
+    """
+
+    def __init__(self) -> None:
+        self._average: dict[TopicPartition, float] = {}
+        self._last: dict[TopicPartition, float] = {}
+        self._turn = 0
+
+    def learn(self, partition: TopicPartition, size_bytes: int, offsets: int) -> None:
+        """Take in a sample: so many bytes of batches held so many offsets (1 or more)."""
+        rate = size_bytes / max(offsets, 1)
+        before = self._average.get(partition, rate)
+        self._average[partition] = before + _NEW_SHARE * (rate - before)
+        self._last[partition] = rate
+
+    def rate(self, partition: TopicPartition) -> float | None:
+        """Bytes for each offset; that of an average partition for one not sampled yet."""
+        if partition in self._average:
+            return max(self._average[partition], self._last[partition])
+        if not self._average:
+            return None
+        return sum(self._average.values()) / len(self._average)
+
+    def to_sample(
+        self,
+        limit_bytes: int,
+        start: Mapping[TopicPartition, int],
+        end: Mapping[TopicPartition, int],
+    ) -> list[TopicPartition]:
+        """Partitions whose samples would tell something about a micro-batch with that limit.
+
+        None, if what is known says that it is not even half of the limit. Partitions take turns.
+        """
+        backlog = {p: offset - start[p] for p, offset in sorted(end.items()) if offset > start[p]}
+        unknown = [p for p in backlog if p not in self._average]
+        if not unknown and self._size(backlog) <= limit_bytes / 2:
+            return []
+        known = [p for p in backlog if p in self._average]
+        at = self._turn % len(known) if known else 0
+        chosen = (unknown + known[at:] + known[:at])[:SAMPLES_AT_ONCE]
+        self._turn += max(len(chosen) - len(unknown), 0)
+        return chosen
+
+    def cut(
+        self,
+        limit_bytes: int,
+        start: Mapping[TopicPartition, int],
+        end: Mapping[TopicPartition, int],
+    ) -> Offsets:
+        """Ends for about ``limit_bytes``, shared by the partitions' backlogs in bytes.
+
+        A partition with anything to read gets at least one offset; all get that if nothing is
+        known. Partitions without backlog (or with ``end`` before ``start``) go to their end.
+        """
+        backlog = {p: offset - start[p] for p, offset in end.items() if offset > start[p]}
+        total = self._size(backlog)
+        if total <= limit_bytes:
+            return dict(end)
+        share = limit_bytes / total
+        return {
+            p: start[p] + min(backlog[p], max(1, int(backlog[p] * share)))
+            if p in backlog
+            else offset
+            for p, offset in end.items()
+        }
+
+    def keep(self, partitions: Iterable[TopicPartition]) -> None:
+        """Forget partitions that are gone."""
+        for gone in self._average.keys() - set(partitions):
+            del self._average[gone], self._last[gone]
+
+    def _size(self, backlog: Mapping[TopicPartition, int]) -> float:
+        """Bytes of a backlog; without limits where nothing is known."""
+        return sum((count * (self.rate(p) or float("inf")) for p, count in backlog.items()), 0.0)

@@ -1,0 +1,76 @@
+"""startingOffsets=committed: a new query begins where a consumer group is."""
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.spark.errors import DataLost, OffsetError
+from pyspark_klog.spark.offsets import Offsets
+from pyspark_klog.spark.options import SourceOptions
+from pyspark_klog.spark.rows import HOW_TO_GO_ON
+from pyspark_klog.spark.starting import Discovery
+
+_log = logging.getLogger(__name__)
+
+
+class Start(NamedTuple):
+    """What a group's offsets are worth, by what the partitions hold."""
+
+    offsets: Offsets
+    missing: list[TopicPartition]
+    """Partitions in which the group has no offset."""
+    lost: list[str]
+    """A sentence for each partition that does not have the group's offset; it begins at its
+    earliest instead."""
+
+
+def start_of(
+    committed: Mapping[TopicPartition, int],
+    earliest: Mapping[TopicPartition, int],
+    latest: Mapping[TopicPartition, int],
+) -> Start:
+    """Compare a group's offsets with the offsets of partitions (those of ``earliest``). Pure."""
+    start = Start({}, [], [])
+    for partition in sorted(earliest):
+        offset, first, end = committed.get(partition), earliest[partition], latest[partition]
+        if offset is None:
+            start.missing.append(partition)
+        elif first <= offset <= end:
+            start.offsets[partition] = offset
+        else:
+            start.offsets[partition] = first
+            start.lost.append(f"{partition} at {offset}, and it has offsets {first} to {end}")
+    return start
+
+
+def resolve_committed(
+    discovery: Discovery, options: SourceOptions, partitions: frozenset[TopicPartition]
+) -> Offsets:
+    """Where the group of commitGroupId is in each of the partitions.
+
+    :raises OffsetError: if it has no offset in one and committedOffsetsMissing is error
+    :raises DataLost: if a partition does not have the group's offset, by failOnDataLoss
+    """
+    group_id = options.commit_group_id
+    assert group_id is not None
+    committed = discovery.committed(group_id, partitions)
+    earliest = discovery.earliest(partitions)
+    latest = discovery.latest(partitions, {})
+    start = start_of(committed, earliest, latest)
+    if start.missing and options.committed_offsets_missing == "error":
+        raise OffsetError(
+            f"group {group_id} has no committed offset in {_names(start.missing)}; set "
+            "committedOffsetsMissing to earliest or latest to begin there, or check commitGroupId"
+        )
+    if start.lost:
+        text = f"group {group_id} is out of range: {'; '.join(start.lost)}"
+        if options.fail_on_data_loss:
+            raise DataLost(f"{text}; {HOW_TO_GO_ON}")
+        _log.warning("some data may have been lost: %s", text)
+    others = earliest if options.committed_offsets_missing == "earliest" else latest
+    return start.offsets | {partition: others[partition] for partition in start.missing}
+
+
+def _names(partitions: Iterable[TopicPartition]) -> str:
+    return ", ".join(map(str, partitions))

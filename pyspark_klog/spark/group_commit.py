@@ -1,0 +1,161 @@
+"""A query's position, kept in a consumer group: option ``commitGroupId``.
+
+Any tool that shows the lag of groups then shows the query's. The position is a copy for people and
+monitors: a query goes on from its checkpoint, and what happens here never fails or delays it.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pyspark_klog.client.settings import ClientSettings
+from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.spark.offsets import Offsets
+
+if TYPE_CHECKING:
+    from pyspark_klog.client.blocking import BlockingClient
+
+_log = logging.getLogger(__name__)
+
+AGAIN_AFTER_S = 3600.0
+"""An empty group's offsets expire (offsets.retention.minutes): an idle query commits again."""
+RETRY_AFTER_S = 5.0
+COMMIT_WITHIN_MS = 10_000
+"""Then the newest position is taken: the one that was tried may name a topic that is gone."""
+CLOSE_WITHIN_S = 3.0
+SETTLE_WITHIN_S = 1.0
+
+_HAS_MEMBERS = frozenset(
+    {
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.FENCED_INSTANCE_ID,
+    }
+)
+
+
+def commit_with(client: "BlockingClient", group_id: str, position: Offsets) -> None:
+    """Commit offsets to a group without members."""
+    from pyspark_klog.client.groups import CommittedOffset, commit_offsets
+
+    offsets = {p: CommittedOffset(o) for p, o in position.items()}
+    commit_offsets(client, group_id, offsets, client.deadline(COMMIT_WITHIN_MS))
+
+
+class GroupCommitter:
+    """Commits the newest position that it was told, in a thread of its own with its own client.
+
+    ``commit``, ``now_s`` (monotonic seconds) and ``again_after_s`` can be replaced in tests.
+    """
+
+    def __init__(
+        self,
+        settings: ClientSettings,
+        group_id: str,
+        *,
+        commit: Callable[["BlockingClient", str, Offsets], None] = commit_with,
+        now_s: Callable[[], float] = time.monotonic,
+        again_after_s: float = AGAIN_AFTER_S,
+    ) -> None:
+        self._settings = settings
+        self._group_id = group_id
+        self._commit = commit
+        self._now_s = now_s
+        self._again_after_s = again_after_s
+        self._changed = threading.Condition()
+        self._newest: Offsets = {}
+        self._committed: Offsets | None = None
+        self._refused: Offsets | None = None
+        self._due_s = 0.0
+        self._closing = False
+        self._warned = False
+        self._thread: threading.Thread | None = None
+
+    def report(self, position: Offsets) -> None:
+        """The position is what Spark has committed now. Returns at once."""
+        if not position or position == self._newest:
+            return
+        with self._changed:
+            self._newest = dict(position)
+            self._due_s = 0.0
+            self._changed.notify_all()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="klog-group", daemon=True)
+            self._thread.start()
+
+    def settle(self) -> None:
+        """Wait a moment for the commit of what was reported last, or for its first failure.
+
+        For the end of a run: a driver whose container ends with it takes this process along.
+        """
+        with self._changed:
+            self._changed.wait_for(
+                lambda: not self._newest or self._newest in (self._committed, self._refused),
+                SETTLE_WITHIN_S,
+            )
+
+    def close(self) -> None:
+        """Commit what was reported last, if that can be done in a moment, and end."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join(CLOSE_WITHIN_S)
+
+    def _run(self) -> None:
+        from pyspark_klog.client.blocking import BlockingClient
+
+        with BlockingClient(self._settings) as client:
+            while (position := self._next()) is not None:
+                self._attempt(client, position)
+
+    def _next(self) -> Offsets | None:
+        """Wait until a commit is due and give its position; None when there is nothing to do."""
+        with self._changed:
+            while True:
+                is_new = self._newest != self._committed
+                wait_s = self._due_s - self._now_s()
+                if wait_s <= 0 or (self._closing and is_new):
+                    return self._newest
+                if self._closing:
+                    return None
+                self._changed.wait(wait_s)
+
+    def _attempt(self, client: "BlockingClient", position: Offsets) -> None:
+        try:
+            self._commit(client, self._group_id, position)
+        except Exception as error:
+            self._warn(error)
+            after_s, done = RETRY_AFTER_S, None
+        else:
+            after_s, done = self._again_after_s, position
+        with self._changed:
+            self._committed = done if done is not None else self._committed
+            self._refused = position if done is None else None
+            if self._closing and done is None:
+                self._committed = self._newest
+            if self._newest == position:
+                self._due_s = self._now_s() + after_s
+            self._changed.notify_all()
+
+    def _warn(self, error: Exception) -> None:
+        if self._warned:
+            _log.debug("group=%s not committed: %s", self._group_id, error)
+            return
+        self._warned = True
+        if isinstance(error, BrokerError) and error.code in _HAS_MEMBERS:
+            _log.warning(
+                "the position is not committed to group %s: it has active members, and they alone "
+                "may commit; give the query a commitGroupId of its own",
+                self._group_id,
+            )
+        else:
+            _log.warning(
+                "the position could not be committed to group %s and is tried again; the query "
+                "goes on: %s",
+                self._group_id,
+                error,
+            )

@@ -1,0 +1,111 @@
+"""How far a query is behind, from its progress. Pure: no Spark, no broker.
+
+A source's `latestOffset` in the progress is the peer's JSON. With option lagDetails topics whose
+names no topic can have stand beside it: ``{"t":{"0":120},"t:lagMs":{"0":1500}}``. What reads the
+plain JSON as topics, partitions and numbers can read that, too; what subtracts finds no `t:lagMs` in
+`endOffset`.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark_klog.ids import TopicPartition
+
+LAG_MS = ":lagMs"
+"""Behind the name of a topic: lags in ms by partition. No topic can be called so."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLag:
+    """One source of a query. ``records`` counts offsets: gaps count, too."""
+
+    description: str
+    records: Mapping[TopicPartition, int]
+    """What is left in each partition, behind the end of the micro-batch."""
+    time_ms: Mapping[TopicPartition, int]
+    """How old the first of these is; 0 where nothing is left. Empty without lagDetails."""
+
+    @property
+    def min_offsets_behind_latest(self) -> int:
+        """The peer's minOffsetsBehindLatest."""
+        return min(self.records.values())
+
+    @property
+    def max_offsets_behind_latest(self) -> int:
+        """The peer's maxOffsetsBehindLatest."""
+        return max(self.records.values())
+
+    @property
+    def avg_offsets_behind_latest(self) -> float:
+        """The peer's avgOffsetsBehindLatest."""
+        return sum(self.records.values()) / len(self.records)
+
+    @property
+    def metrics(self) -> dict[str, str]:
+        """What the peer puts into `sources[].metrics`."""
+        return {
+            "minOffsetsBehindLatest": str(self.min_offsets_behind_latest),
+            "maxOffsetsBehindLatest": str(self.max_offsets_behind_latest),
+            "avgOffsetsBehindLatest": str(self.avg_offsets_behind_latest),
+        }
+
+
+def progress_offsets(
+    latest: Mapping[TopicPartition, int], lag_ms: Mapping[TopicPartition, int] | None
+) -> dict[str, dict[str, int]]:
+    """`latestOffset` of a progress: the peer's JSON, and lags in time unless they are None."""
+    result: dict[str, dict[str, int]] = {}
+    for partition in sorted(latest):
+        result.setdefault(partition.topic, {})[str(partition.partition)] = latest[partition]
+    for partition in sorted(lag_ms or ()):
+        of_topic = result.setdefault(partition.topic + LAG_MS, {})
+        of_topic[str(partition.partition)] = (lag_ms or {})[partition]
+    return result
+
+
+def lag(progress: Any) -> list[SourceLag]:
+    """How far each Kafka source (of klog or of Spark) is behind, in the order of the query.
+
+    ``progress`` is what `query.lastProgress` and listeners give, or its JSON as text or dict.
+    Sources of another kind, and such that have not read anything yet, are left out.
+    """
+    found = []
+    for source in _sources(progress):
+        latest, end = _offsets(source.get("latestOffset")), _offsets(source.get("endOffset"))
+        times = {
+            TopicPartition(p.topic.removesuffix(LAG_MS), p.partition): ms
+            for p, ms in latest.items()
+            if p.topic.endswith(LAG_MS)
+        }
+        records = {p: offset - end[p] for p, offset in latest.items() if p in end}
+        if records:
+            found.append(SourceLag(str(source.get("description", "")), records, times))
+    return found
+
+
+def _sources(progress: Any) -> list[dict[str, Any]]:
+    text = getattr(progress, "json", progress)
+    given = json.loads(text) if isinstance(text, str) else text
+    return list(given.get("sources", ())) if isinstance(given, Mapping) else []
+
+
+def _offsets(given: Any) -> dict[TopicPartition, int]:
+    """Topics, partitions and numbers; empty for anything else."""
+    if isinstance(given, str):
+        try:
+            given = json.loads(given)
+        except ValueError:
+            return {}
+    if not isinstance(given, Mapping):
+        return {}
+    found: dict[TopicPartition, int] = {}
+    for topic, partitions in given.items():
+        if not isinstance(partitions, Mapping):
+            return {}
+        for number, offset in partitions.items():
+            if not (str(number).isdigit() and isinstance(offset, int)):
+                return {}
+            found[TopicPartition(topic, int(number))] = offset
+    return found

@@ -1,0 +1,64 @@
+"""How much a micro-batch takes: shares of a maximum, and patience for a minimum. Pure.
+
+Time is an argument, in milliseconds of a clock that never goes back.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.spark.offsets import Offsets
+
+
+def prorate(
+    limit: int | None, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
+) -> Offsets:
+    """Ends for a micro-batch of about ``limit`` offsets, shared by the partitions' backlogs.
+
+    As in Spark's connector a partition with anything to read gets at least one offset, shares are
+    rounded down, and partitions without backlog (or with ``end`` before ``start``) go to their
+    end. ``start`` has every partition of ``end``. None is no limit.
+    """
+    backlog = {p: offset - start[p] for p, offset in end.items() if offset > start[p]}
+    total = sum(backlog.values())
+    if limit is None or total <= limit:
+        return dict(end)
+    return {
+        p: start[p] + min(backlog[p], max(1, limit * backlog[p] // total))
+        if p in backlog
+        else offset
+        for p, offset in end.items()
+    }
+
+
+def prorate_by_topic(
+    limits: Mapping[str, int],
+    start: Mapping[TopicPartition, int],
+    end: Mapping[TopicPartition, int],
+) -> Offsets:
+    """Ends that keep each of the topics within its own limit, shared as `prorate` does."""
+    ends = dict(end)
+    for topic, limit in limits.items():
+        of_topic = {p: offset for p, offset in end.items() if p.topic == topic}
+        ends |= prorate(limit, start, of_topic)
+    return ends
+
+
+@dataclass(slots=True)
+class Patience:
+    """minOffsetsPerTrigger with maxTriggerDelay: a micro-batch waits for offsets, but not for ever.
+
+    The first one fires whatever there is, as in Spark's connector.
+    """
+
+    min_offsets: int
+    max_delay_ms: int
+    _fired_ms: int | None = None
+
+    def fires(self, waiting: int, now_ms: int) -> bool:
+        """Whether a micro-batch is due, with ``waiting`` offsets to be read; notes when it is."""
+        late = self._fired_ms is None or now_ms - self._fired_ms >= self.max_delay_ms
+        if late or waiting >= self.min_offsets:
+            self._fired_ms = now_ms
+            return True
+        return False

@@ -1,0 +1,131 @@
+"""What lies at some offsets: a small fetch from each of these partitions, all at the same time."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.client.connection import Call
+from pyspark_klog.client.errors import error_code
+from pyspark_klog.errors import ErrorCode, KlogError
+from pyspark_klog.ids import NO_TOPIC_ID, TopicPartition
+from pyspark_klog.protocol.apis.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
+from pyspark_klog.protocol.keys import ApiKey
+from pyspark_klog.records.batch import BatchView
+from pyspark_klog.records.layout import (
+    INT32,
+    INT64,
+    LOG_OVERHEAD_BYTES,
+    MAGIC_AT,
+    MAGIC_V2,
+    SIZE_AT,
+    UP_TO_MAGIC_BYTES,
+)
+from pyspark_klog.records.record import TimestampType
+
+SAMPLE_BYTES = 65_536
+"""A broker sends that much of a partition, or one batch if that is larger."""
+ONE_BATCH = 1
+SAMPLE_WITHIN_MS = 5_000
+_NAMES_UNTIL = 12
+"""Up to this version of Fetch topics go by name, then by id."""
+
+
+class Sample(NamedTuple):
+    """The whole batches of a small fetch."""
+
+    size_bytes: int
+    offsets: int
+    """How many offsets they stand for, gaps included."""
+    timestamp_ms: int | None
+    """Of the first record of the first batch; under log append time, of all of its records. None
+    for batches of formats v0 and v1."""
+
+
+def take_samples(
+    client: BlockingClient, positions: Mapping[TopicPartition, int], size_bytes: int
+) -> dict[TopicPartition, Sample]:
+    """Samples at these offsets. Partitions that cannot be read just now are left out."""
+    deadline_ms = client.deadline(SAMPLE_WITHIN_MS)
+    calls: dict[TopicPartition, Call[FetchResponse]] = {}
+    for partition, offset in positions.items():
+        try:
+            calls[partition] = _request(client, partition, offset, size_bytes, deadline_ms)
+        except KlogError:
+            client.forget(partition.topic)
+    found: dict[TopicPartition, Sample] = {}
+    for partition, call in calls.items():
+        try:
+            data = _records(client.wait(call, deadline_ms))
+        except KlogError:
+            client.forget(partition.topic)
+            continue
+        sample = measure(data, positions[partition])
+        if sample is not None:
+            found[partition] = sample
+    return found
+
+
+def measure(data: memoryview, position: int) -> Sample | None:
+    """What a record set that was fetched at ``position`` says; None without a whole batch."""
+    at, end, last = 0, len(data), -1
+    while end - at >= UP_TO_MAGIC_BYTES:
+        length = INT32.unpack_from(data, at + SIZE_AT)[0]
+        if not 0 < length <= end - at - LOG_OVERHEAD_BYTES:
+            break
+        last = at
+        at += LOG_OVERHEAD_BYTES + length
+    if last < 0:
+        return None
+    if data[last + MAGIC_AT] >= MAGIC_V2:
+        behind = BatchView(data, last).next_offset
+    else:
+        behind = INT64.unpack_from(data, last)[0] + 1
+    if data[MAGIC_AT] < MAGIC_V2:
+        # The offset of a compressed v1 entry is that of its last record: the first is not told.
+        return Sample(at, max(behind - position, 1), None)
+    first = BatchView(data)
+    appended = first.timestamp_type is TimestampType.LOG_APPEND_TIME
+    exact = not appended and not first.has_delete_horizon
+    timestamp_ms = first.base_timestamp_ms if exact else first.max_timestamp_ms
+    return Sample(at, max(behind - first.base_offset, 1), timestamp_ms)
+
+
+def _request(
+    client: BlockingClient,
+    partition: TopicPartition,
+    offset: int,
+    size_bytes: int,
+    deadline_ms: int,
+) -> Call[FetchResponse]:
+    info = client.leader_of(partition, deadline_ms)
+    link = client.link_to_broker(info.leader, deadline_ms)
+    topic_id = client.view.topic_id(partition.topic)
+    high = _NAMES_UNTIL if topic_id == NO_TOPIC_ID else None
+    # From version 3 on a batch that is larger than the limit comes whole.
+    version = link.connection.version(ApiKey.FETCH, 3, high)
+    row = FetchPartition(
+        partition=partition.partition,
+        current_leader_epoch=info.leader_epoch,
+        fetch_offset=offset,
+        partition_max_bytes=size_bytes,
+    )
+    topic = FetchTopic(partitions=[row])
+    if version > _NAMES_UNTIL:
+        topic.topic_id = topic_id
+    else:
+        topic.topic = partition.topic
+    request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=size_bytes, topics=[topic])
+    return client.send(link, request, FetchResponse, version)
+
+
+def _records(reply: FetchResponse) -> memoryview:
+    rows = [row for topic in reply.responses for row in topic.partitions]
+    if error_code(reply.error_code) is not ErrorCode.NONE or len(rows) != 1:
+        return memoryview(b"")
+    records = rows[0].records
+    return memoryview(records) if isinstance(records, bytes | memoryview) else memoryview(b"")

@@ -1,0 +1,96 @@
+"""A batch read straight from a data directory's segment files: no broker is asked (option path).
+
+What is committed is read off checkpoints, places off indexes; the bytes go in chunks to the decoder
+that reads fetched ones, too.
+"""
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import InputPartition
+
+from pyspark_klog.spark.clients import freeze_once
+from pyspark_klog.spark.errors import DataLost
+from pyspark_klog.spark.offsets import Offsets
+from pyspark_klog.spark.paths import local_directory
+from pyspark_klog.spark.ranges import OffsetRange
+from pyspark_klog.spark.reader import BatchReader, RangePartition
+from pyspark_klog.spark.rows import HOW_TO_GO_ON, RangeReader
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
+_log = logging.getLogger(__name__)
+
+
+class SegmentReader(BatchReader):
+    """Reads from the starting to the ending offsets."""
+
+    def _find_offsets(self) -> tuple[Offsets, Offsets]:
+        from pyspark_klog.spark.segment_discovery import SegmentDiscovery
+        from pyspark_klog.spark.starting import resolve_end, resolve_start
+
+        options = self._options
+        discovery = SegmentDiscovery(options)
+        partitions = discovery.partitions()
+        start = resolve_start(discovery, options, partitions)
+        end = resolve_end(discovery, options, partitions)
+        discovery.check_local({p: offset for p, offset in start.items() if offset < end[p]})
+        for p in sorted(end):
+            bound = discovery.end_of(p, enough=end[p])
+            if bound < end[p]:
+                report_loss(
+                    f"offsets {max(bound, start[p])} to {end[p]} of {p} were to be read, and what "
+                    f"is known to be committed in {options.path} ends at offset {bound} (ends "
+                    "exclusive)",
+                    fails=options.fail_on_data_loss,
+                )
+                end[p] = max(bound, start[p])
+        _log.info("path=%s planned_by_bytes=%d", options.path, discovery.read_bytes)
+        return start, end
+
+    def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":
+        """The records of one range. (Spark makes a partition of its own where there is none.)"""
+        if not isinstance(partition, RangePartition):
+            return iter(())
+        return SegmentRangeReader(self._options).read(partition.offsets)
+
+
+class SegmentRangeReader(RangeReader):
+    """Reads ranges of offsets in tasks."""
+
+    def read(self, offsets: OffsetRange) -> "Iterator[RecordBatch]":
+        """The records of one range as Arrow batches with exactly the schema of `source_schema`.
+
+        What it reads of files is in ``counter``, and logged at the end.
+        """
+        from pyspark_klog.spark.segment_range import SegmentRange
+
+        options = self.options
+        assert options.path is not None
+        decoder = self.decoder(offsets)
+        reading = SegmentRange(
+            Path(local_directory(options.path)),
+            offsets,
+            read_committed=options.read_committed,
+            on_lost=self._on_files_lost,
+        )
+        for batch in reading.batches(decoder):
+            yield batch
+            freeze_once()
+        rest = decoder.flush()
+        if rest is not None:
+            yield rest
+        _log.info("read=%s read_bytes=%d", offsets, reading.counter.total_bytes)
+
+    def _on_files_lost(self, text: str) -> None:
+        report_loss(text, fails=self.options.fail_on_data_loss)
+
+
+def report_loss(text: str, *, fails: bool) -> None:
+    """:raises DataLost: if ``fails``; else it is logged"""
+    if fails:
+        raise DataLost(f"{text}; {HOW_TO_GO_ON}")
+    _log.warning("some data may have been lost: %s", text)

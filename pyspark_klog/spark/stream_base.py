@@ -1,0 +1,188 @@
+"""What the stream source's two classes share: starts, ends, ranges, and what counts as loss.
+
+Made in several processes and pickled: it connects when it is used.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from pyspark_klog.client.errors import TopicMissing
+from pyspark_klog.errors import KlogError
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.spark.clients import exit_on_sigterm
+from pyspark_klog.spark.errors import DataLost
+from pyspark_klog.spark.failures import one_line
+from pyspark_klog.spark.offsets import Offsets, from_json_dict, to_json_dict
+from pyspark_klog.spark.options import SourceOptions
+from pyspark_klog.spark.ranges import plan
+from pyspark_klog.spark.reader import RangePartition, tasks
+from pyspark_klog.spark.rows import HOW_TO_GO_ON, RangeReader
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
+    from pyspark_klog.client.blocking import BlockingClient
+    from pyspark_klog.spark.discovery import Discovery
+    from pyspark_klog.spark.group_commit import GroupCommitter
+
+_log = logging.getLogger(__name__)
+
+JsonOffsets = dict[str, dict[str, int]]
+
+_DISCOVERY_AGE_MS = 500
+"""New partitions are looked for this often; between that, only ends are asked for."""
+
+
+class StreamReaderBase(DataSourceStreamReader):
+    """All but latestOffset.
+
+    `{}` as a start has two meanings. From `initialOffset` it says that the start could still move:
+    the first latestOffset resolves it and gives it as the end of an empty batch, so that it is
+    durable before anything is read. Once `{}` is itself the durable end of a batch (nothing matched
+    the pattern), it says that every partition is new.
+    """
+
+    def __init__(self, options: SourceOptions, refusal: KlogError | None) -> None:
+        """``refusal`` is raised at the first use: raised here, Spark would hide it."""
+        self._options = options
+        self._refusal = refusal
+        self._client: BlockingClient | None = None
+        self._discovery: Discovery | None = None
+        self._initial: JsonOffsets | None = None
+        self._is_durable = False
+        self._partitions: frozenset[TopicPartition] = frozenset()
+        self._discovered_ms: int | None = None
+        self._latest: Offsets = {}
+        self._warned: set[str] = set()
+        self._group: GroupCommitter | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._options, self._refusal)
+
+    # --- what Spark calls ------------------------------------------------------------------------
+    @one_line
+    def initialOffset(self) -> JsonOffsets:  # noqa: N802
+        """Where a new query begins; `{}` if that could move until the first batch is durable."""
+        self._begin()
+        if self._initial is None:
+            movable = self._options.start_can_move
+            self._initial = {} if movable else to_json_dict(self._resolve_start())
+        return self._initial
+
+    @one_line
+    def partitions(self, start: JsonOffsets, end: JsonOffsets) -> Sequence[InputPartition]:
+        """The ranges of one micro-batch, which may be one that was planned before a restart."""
+        discovery = self._begin()
+        begin = from_json_dict(start, "the start of the batch in the checkpoint")
+        until = from_json_dict(end, "the end of the batch in the checkpoint")
+        is_first = not begin and not self._has_durable_start()
+        self._is_durable = True
+        if is_first and self._options.start_can_move:
+            # The batch that only made the start durable.
+            return []
+        for partition in (begin.keys() - until.keys()) & self._existing():
+            # A first batch that is planned again: its start was resolved again, and what has come
+            # since its end was written belongs to the next batch.
+            del begin[partition]
+        for partition in sorted(until.keys() - self._existing()):
+            self._report(f"{partition} is gone: it, or its topic, does not exist any more")
+            del until[partition]
+            begin.pop(partition, None)
+        found = plan(begin, until, discovery.earliest(until.keys() - begin.keys()))
+        for text in found.lost:
+            self._report(text)
+        return tasks(found.ranges, self._options)
+
+    def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":
+        """The records of one range, in a task."""
+        assert isinstance(partition, RangePartition)
+        return RangeReader(self._options).read(partition.offsets)
+
+    def commit(self, end: JsonOffsets) -> None:
+        """Spark's checkpoint has the progress; there is nothing more to do."""
+
+    def stop(self) -> None:
+        """Close the connections. The group gets the last position."""
+        if self._group is not None:
+            self._group.close()
+            self._group = None
+        if self._client is not None:
+            self._client.close()
+            self._client = self._discovery = None
+
+    # --- inside ----------------------------------------------------------------------------------
+    def _begin(self) -> "Discovery":
+        if self._refusal is not None:
+            raise self._refusal
+        if self._discovery is None:
+            from pyspark_klog.client.blocking import BlockingClient
+            from pyspark_klog.spark.discovery import Discovery
+
+            exit_on_sigterm()
+            self._client = BlockingClient(self._options.client)
+            self._discovery = Discovery(self._client, self._options)
+        return self._discovery
+
+    def _report_position(self, position: Offsets) -> None:
+        """Spark has committed this position: a consumer group may follow. It never fails."""
+        group_id = self._options.commit_group_id
+        if group_id is None:
+            return
+        if self._group is None:
+            from pyspark_klog.spark.group_commit import GroupCommitter
+
+            self._group = GroupCommitter(self._options.client, group_id)
+        # A coordinator refuses partitions that are gone.
+        self._group.report({p: o for p, o in position.items() if p in self._partitions})
+
+    def _report(self, text: str) -> None:
+        """Some data are lost: fail, or warn once of the same thing."""
+        if self._options.fail_on_data_loss:
+            raise DataLost(f"{text}; {HOW_TO_GO_ON}")
+        if text not in self._warned:
+            self._warned.add(text)
+            _log.warning("some data may have been lost: %s", text)
+
+    def _has_durable_start(self) -> bool:
+        """Whether a start is in the checkpoint: then Spark does not ask for the initial one."""
+        return self._is_durable or self._initial is None
+
+    def _resolve_start(self) -> Offsets:
+        """What the starting options of a new query mean now."""
+        from pyspark_klog.spark.starting import resolve_start
+
+        discovery = self._begin()
+        return resolve_start(discovery, self._options, discovery.partitions())
+
+    def _existing(self, *, anew: bool = False) -> frozenset[TopicPartition]:
+        """The partitions that exist, as of a moment ago."""
+        discovery = self._begin()
+        assert self._client is not None
+        now_ms = self._client.now_ms()
+        age_ms = None if self._discovered_ms is None else now_ms - self._discovered_ms
+        if anew or age_ms is None or age_ms >= _DISCOVERY_AGE_MS:
+            self._partitions = discovery.existing_partitions()
+            self._discovered_ms = now_ms
+        return self._partitions
+
+    def _ends(self, start: Offsets) -> Offsets:
+        """The end of every partition that there is now."""
+        discovery = self._begin()
+        try:
+            self._latest = discovery.latest(self._existing(), start)
+        except TopicMissing:
+            self._latest = discovery.latest(self._existing(anew=True), start)
+        return self._latest
+
+    def _checked(self, start: Offsets, ends: Offsets) -> Offsets:
+        """``start`` with the partitions that are new, for ``ends`` to be read up to.
+
+        Reports what is lost before it becomes durable.
+        """
+        first_of_new = self._begin().earliest(ends.keys() - start.keys())
+        for text in plan(start, ends, first_of_new).lost:
+            self._report(text)
+        return start | first_of_new

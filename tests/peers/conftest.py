@@ -1,0 +1,5 @@
+"""What tests beside Spark's own connector share with those of tests/spark."""
+
+from tests.support.parity_fixtures import kafka_server, parity, spark, spark_broker
+
+__all__ = ["kafka_server", "parity", "spark", "spark_broker"]

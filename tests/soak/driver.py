@@ -1,0 +1,97 @@
+"""A Spark driver that a soak starts and kills: ``python -m tests.soak.driver``.
+
+It takes commands on its standard input, a JSON object a line, and answers each with one.
+"""
+
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.support.spark_session import spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming import StreamingQuery
+
+
+class RecordingSink:
+    """A foreachBatch sink: a line for each micro-batch, with the batch's id and its records.
+
+    The line is with the system before the micro-batch counts as done: a killed driver loses none.
+    ``hold`` names a micro-batch that, once it is recorded, never ends.
+    """
+
+    def __init__(self, file: Path, hold: int | None) -> None:
+        self._file = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        self._hold = hold
+        self.is_held = False
+
+    def __call__(self, frame: "DataFrame", batch_id: int) -> None:
+        """Record one micro-batch."""
+        columns = frame.selectExpr("partition", "offset", "bigint(string(key)) AS number")
+        records = [tuple(row) for row in columns.collect()]
+        os.write(self._file, json.dumps({"batch": batch_id, "records": records}).encode() + b"\n")
+        if batch_id == self._hold:
+            self.is_held = True
+            threading.Event().wait()
+
+
+class Driver:
+    """The queries of this process."""
+
+    def __init__(self) -> None:
+        self._spark = spark_session()
+        self._queries: dict[str, tuple[StreamingQuery, RecordingSink]] = {}
+
+    def start(self, command: dict[str, Any]) -> dict[str, Any]:
+        """Start a query, or run one to its end with the trigger AvailableNow."""
+        frame = self._spark.readStream.format("klog").options(**command["options"]).load()
+        sink = RecordingSink(Path(command["sink"]), command["hold"])
+        writer = frame.writeStream.option("checkpointLocation", command["checkpoint"])
+        writer = writer.foreachBatch(sink).trigger(**command["trigger"])
+        self._queries[command["query"]] = writer.start(), sink
+        return {}
+
+    def status(self, command: dict[str, Any]) -> dict[str, Any]:
+        """How a query is: whether it runs, what it failed with, whether it is held."""
+        query, sink = self._queries[command["query"]]
+        error = query.exception()
+        return {
+            "active": query.isActive,
+            "error": None if error is None else str(error).split("\n=== Streaming Query")[0],
+            "held": sink.is_held,
+        }
+
+    def stop(self, command: dict[str, Any]) -> dict[str, Any]:
+        """Stop a query."""
+        self._queries.pop(command["query"])[0].stop()
+        return {}
+
+
+def main() -> None:
+    """Serve commands until the input ends."""
+    # What Java prints must not come between the answers.
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    driver = Driver()
+    does: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+        "start": driver.start,
+        "status": driver.status,
+        "stop": driver.stop,
+    }
+    print(json.dumps({"ready": True}), file=answers, flush=True)
+    for line in sys.stdin:
+        command = json.loads(line)
+        try:
+            answer = does[command["do"]](command)
+        except Exception as error:
+            answer = {"refused": f"{type(error).__name__}: {error}"}
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,222 @@
+"""The processes of a soak: the driver that is killed, and how much memory all of them hold."""
+
+import contextlib
+import json
+import os
+import queue
+import signal
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.support.eventually import eventually
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class DriverFailed(RuntimeError):
+    """The driver ended by itself, did not answer, or refused a command."""
+
+
+class DriverProcess:
+    """``tests.soak.driver`` as a child, in a process group of its own; ready when made."""
+
+    def __init__(self, work: Path, deadline_s: float = 240) -> None:
+        """``work`` takes its log, and what a killed process leaves in its temporary folder."""
+        self._answers: queue.Queue[str] = queue.Queue()
+        temporary = work / "tmp"
+        temporary.mkdir(exist_ok=True)
+        with (work / "driver.log").open("ab") as errors:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.soak.driver"],
+                cwd=ROOT,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                start_new_session=True,
+                env={
+                    **os.environ,
+                    "TMPDIR": str(temporary),
+                    # Spark searches the text of an interrupted foreachBatch with a regular
+                    # expression that overflows a stack of the usual size.
+                    "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={temporary} -Xss8m",
+                },
+            )
+        threading.Thread(target=self._listen, daemon=True).start()
+        try:
+            self._answer(deadline_s)
+        except BaseException:
+            self.kill()
+            raise
+
+    @property
+    def pid(self) -> int:
+        """The process id of the driver's Python."""
+        return self._process.pid
+
+    def ask(self, do: str, deadline_s: float = 240, **command: Any) -> dict[str, Any]:
+        """Send a command and wait for its answer."""
+        assert self._process.stdin is not None
+        try:
+            print(json.dumps({"do": do, **command}), file=self._process.stdin, flush=True)
+        except OSError as error:
+            raise DriverFailed(f"the driver is gone, before it was told to {do}: {error}") from None
+        answer = self._answer(deadline_s)
+        if "refused" in answer:
+            raise DriverFailed(f"the driver could not {do}: {answer['refused']}")
+        return answer
+
+    def kill(self) -> list[str]:
+        """SIGKILL to Python and Java; names processes that outlived them and had to be killed.
+
+        Spark's Python workers are in groups of their own, and end when Java's connections do.
+        """
+        began = descendants(self._process.pid, processes())
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        left = began
+        try:
+            eventually(lambda: not alive(began), deadline_s=60, what="the end of Spark's workers")
+        except AssertionError:
+            left = alive(began)
+            for process in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process.pid, signal.SIGKILL)
+            return [process.command[:100] for process in left]
+        return []
+
+    def end(self) -> list[str]:
+        """Close its input, on which it ends by itself; kill it if it does not."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(60)
+        return self.kill()
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._answers.put(line)
+        self._answers.put("")
+
+    def _answer(self, deadline_s: float) -> dict[str, Any]:
+        try:
+            line = self._answers.get(timeout=deadline_s)
+        except queue.Empty:
+            raise DriverFailed(f"the driver did not answer within {deadline_s:g} s") from None
+        if not line:
+            raise DriverFailed(f"the driver ended by itself, with code {self._process.wait()}")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+
+class Process(NamedTuple):
+    """A process, as `ps` shows it."""
+
+    pid: int
+    parent: int
+    rss_bytes: int
+    command: str
+
+
+def processes() -> list[Process]:
+    """All processes of the machine."""
+    listed = subprocess.run(
+        ["ps", "-A", "-o", "pid=,ppid=,rss=,args="], capture_output=True, text=True, check=True
+    )
+    found = []
+    for line in listed.stdout.splitlines():
+        words = line.split(None, 3)
+        if len(words) == 4:
+            found.append(Process(int(words[0]), int(words[1]), int(words[2]) * 1024, words[3]))
+    return found
+
+
+def descendants(pid: int, among: Sequence[Process]) -> list[Process]:
+    """The children of a process, their children, and so on."""
+    found: list[Process] = []
+    parents = {pid}
+    while parents:
+        children = [process for process in among if process.parent in parents]
+        found += children
+        parents = {process.pid for process in children}
+    return found
+
+
+def alive(those: Sequence[Process]) -> list[Process]:
+    """Which of these still run. A zombie does not; another program with the number is another."""
+    there = {process.pid: process for process in processes()}
+    return [
+        process
+        for process in those
+        if process.pid in there and there[process.pid].command == process.command
+    ]
+
+
+ROLES = {
+    "source": "python_streaming_source_runner",
+    "workers": "pyspark.daemon",
+    "java": "java",
+}
+FLAT = ("broker", "source", "workers")
+"""Whose memory must not grow. Java's heap has a bound of its own, and grows up to it."""
+
+
+class Sample(NamedTuple):
+    """Bytes of the largest process of each role, at a time."""
+
+    at_s: float
+    rss_bytes: dict[str, int]
+
+
+@dataclass
+class Memory:
+    """Samples of what a driver's processes and the broker hold."""
+
+    samples: list[Sample] = field(default_factory=list)
+
+    def take(self, driver_pid: int | None, broker_pid: int | None) -> Sample:
+        """Look once."""
+        there = processes()
+        found: dict[str, int] = {}
+        for process in there:
+            if process.pid == broker_pid:
+                found["broker"] = process.rss_bytes
+            elif process.pid == driver_pid:
+                found["driver"] = process.rss_bytes
+        for process in descendants(driver_pid, there) if driver_pid is not None else ():
+            for role, word in ROLES.items():
+                if word in process.command:
+                    found[role] = max(found.get(role, 0), process.rss_bytes)
+                    break
+        sample = Sample(time.monotonic(), found)
+        self.samples.append(sample)
+        return sample
+
+
+def growth_bytes(samples: Sequence[Sample], role: str) -> int | None:
+    """By how much a role has grown from the second to the last quarter of the samples, by medians.
+
+    The first quarter is for warming up. None if there are too few samples to say.
+    """
+    series = [sample.rss_bytes[role] for sample in samples if role in sample.rss_bytes]
+    quarter = len(series) // 4
+    if quarter < 3:
+        return None
+    early = statistics.median(series[quarter : 2 * quarter])
+    return round(statistics.median(series[-quarter:]) - early)
+
+
+def in_mib(rss_bytes: Mapping[str, int]) -> str:
+    """``broker 80, source 140 MiB``."""
+    shown = ", ".join(f"{role} {size >> 20}" for role, size in sorted(rss_bytes.items()))
+    return f"{shown} MiB" if shown else "-"

@@ -1,0 +1,235 @@
+"""Numbered records and what must hold of them. Kafka-python writes and reads them: not klog."""
+
+import json
+import threading
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+
+_TICK_S = 0.05
+VALUE_BYTES = 100
+Positions = dict[int, int]
+
+
+class Record(NamedTuple):
+    """Where a number is."""
+
+    partition: int
+    offset: int
+    number: int
+
+
+class Numbers:
+    """Writes 0, 1, 2 ... at a steady rate, and remembers what was acknowledged."""
+
+    def __init__(self, servers: str, topic: str, rate_a_s: int) -> None:
+        self.acknowledged: list[Record] = []
+        self.failures: list[str] = []
+        self._topic = topic
+        self._each_tick = max(round(rate_a_s * _TICK_S), 1)
+        self._producer = KafkaProducer(
+            bootstrap_servers=servers, metadata_max_age_ms=1_000, reconnect_backoff_max_ms=500
+        )
+        self._next = 0
+        self._running = threading.Event()
+        self._idle = threading.Event()
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._write, daemon=True)
+        self._thread.start()
+
+    def resume(self) -> None:
+        """Write on."""
+        self._idle.clear()
+        self._running.set()
+
+    def pause(self, deadline_s: float = 120) -> None:
+        """Write no more, and wait until all that was written is acknowledged or has failed."""
+        if self._running.is_set():
+            self._running.clear()
+            if not self._idle.wait(deadline_s):
+                raise AssertionError("the producer did not come to rest")
+        self._producer.flush(timeout=deadline_s)
+
+    def close(self) -> None:
+        """End the thread and the connections."""
+        self._end.set()
+        self._running.set()
+        self._thread.join(60)
+        self._producer.close(timeout=10)
+
+    def _write(self) -> None:
+        while not self._end.is_set():
+            if not self._running.is_set():
+                self._idle.set()
+                self._running.wait()
+                continue
+            try:
+                partitions = sorted(self._producer.partitions_for(self._topic) or ())
+                for number in range(self._next, self._next + self._each_tick):
+                    self._send(number, partitions[number % len(partitions)])
+            except Exception as error:
+                self.failures.append(f"{type(error).__name__}: {error}")
+            self._next += self._each_tick
+            self._end.wait(_TICK_S)
+
+    def _send(self, number: int, partition: int) -> None:
+        value = (b"%d " % number).ljust(VALUE_BYTES, b".")
+        sent = self._producer.send(self._topic, value, key=b"%d" % number, partition=partition)
+        sent.add_callback(
+            lambda where: self.acknowledged.append(Record(where.partition, where.offset, number))
+        )
+        sent.add_errback(lambda error: self.failures.append(f"{type(error).__name__}: {error}"))
+
+
+class Log:
+    """What the broker has: read by Kafka-python, each record once."""
+
+    def __init__(self, servers: str, topic: str) -> None:
+        self._topic = topic
+        self._servers = servers
+        self.numbers: dict[int, list[int]] = {}
+        """Of each partition, the number at each offset from 0."""
+
+    def ends(self) -> Positions:
+        """The end of each partition now."""
+        with _Consumer(self._servers) as consumer:
+            return self._ends(consumer.it)
+
+    def committed(self, group: str) -> Positions:
+        """What a group has committed."""
+        with _Consumer(self._servers, group) as consumer:
+            parts = [TopicPartition(self._topic, p) for p in self._ends(consumer.it)]
+            found = {part.partition: consumer.it.committed(part) for part in parts}
+        return {partition: offset for partition, offset in found.items() if offset is not None}
+
+    def read_on(self) -> Positions:
+        """Read what has come since the last time; gives the ends."""
+        with _Consumer(self._servers) as consumer:
+            ends = self._ends(consumer.it)
+            for partition in ends:
+                self.numbers.setdefault(partition, [])
+            parts = [TopicPartition(self._topic, partition) for partition in ends]
+            consumer.it.assign(parts)
+            for part in parts:
+                consumer.it.seek(part, len(self.numbers[part.partition]))
+            while any(len(self.numbers[p]) < end for p, end in ends.items()):
+                for part, records in consumer.it.poll(timeout_ms=1_000).items():
+                    for record in records:
+                        numbers = self.numbers[part.partition]
+                        if record.offset != len(numbers):
+                            raise AssertionError(
+                                f"partition {part.partition}: offset {record.offset} follows "
+                                f"{len(numbers) - 1}"
+                            )
+                        numbers.append(int(record.key))
+        return {partition: len(numbers) for partition, numbers in self.numbers.items()}
+
+    def _ends(self, consumer: Any) -> Positions:
+        partitions = consumer.partitions_for_topic(self._topic) or set()
+        ends = consumer.end_offsets([TopicPartition(self._topic, p) for p in partitions])
+        return {part.partition: end for part, end in ends.items()}
+
+
+class _Consumer:
+    """A consumer for a moment: its threads and connections do not outlive a broker."""
+
+    def __init__(self, servers: str, group: str | None = None) -> None:
+        self.it = KafkaConsumer(bootstrap_servers=servers, group_id=group, enable_auto_commit=False)
+
+    def __enter__(self) -> "_Consumer":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.it.close()
+
+
+@dataclass
+class Seen:
+    """What a recording sink has seen, from its file."""
+
+    batches: dict[int, list[list[Record]]] = field(default_factory=dict)
+    """Every version of each micro-batch, in order."""
+
+    @classmethod
+    def read(cls, file: Path) -> "Seen":
+        """Read a file that is complete; a last line that a kill cut short counts as not there."""
+        seen = cls()
+        lines = file.read_bytes().split(b"\n") if file.exists() else [b""]
+        for line in lines:
+            try:
+                found = json.loads(line)
+            except ValueError:
+                continue  # the empty end, or what a kill left
+            records = [Record(*record) for record in found["records"]]
+            seen.batches.setdefault(found["batch"], []).append(records)
+        return seen
+
+    def last(self) -> list[Record]:
+        """The records of each micro-batch's last version."""
+        return [record for batch in self.batches.values() for record in batch[-1]]
+
+    @property
+    def repeated(self) -> int:
+        """How many micro-batches came more than once."""
+        return sum(len(versions) > 1 for versions in self.batches.values())
+
+
+def problems_of(
+    seen: Seen, start: Mapping[int, int], numbers: Mapping[int, Sequence[int]]
+) -> list[str]:
+    """What a query got wrong that began at ``start`` (a partition that is not there: at 0).
+
+    ``numbers`` is the log. Each of its records from there on must be in the last version of one
+    micro-batch, exactly once; a micro-batch that came again must have been the same.
+    """
+    found = []
+    ids = sorted(seen.batches)
+    if ids != list(range(len(ids))):
+        found.append(f"micro-batches are missing: {len(ids)} of {ids[-1] + 1 if ids else 0}")
+    for batch, versions in seen.batches.items():
+        if any(sorted(version) != sorted(versions[0]) for version in versions):
+            found.append(f"micro-batch {batch} had other records when it came again")
+    times = Counter((record.partition, record.offset) for record in seen.last())
+    due = {
+        (partition, offset)
+        for partition, all_of_it in numbers.items()
+        for offset in range(start.get(partition, 0), len(all_of_it))
+    }
+    found += _named("never seen", due - times.keys())
+    found += _named("seen, though before the start or not in the log", times.keys() - due)
+    found += _named("seen twice by batch id", {where for where, n in times.items() if n > 1})
+    wrong = {
+        (r.partition, r.offset)
+        for r in seen.last()
+        if (r.partition, r.offset) in due and numbers[r.partition][r.offset] != r.number
+    }
+    return found + _named("seen with another number", wrong)
+
+
+def lost_of(acknowledged: Iterable[Record], numbers: Mapping[int, Sequence[int]]) -> list[str]:
+    """Acknowledged records that the log has not, where they were acknowledged.
+
+    A repeated batch is acknowledged without an offset (-1): then anywhere in its partition counts.
+    """
+    everywhere = {partition: set(there) for partition, there in numbers.items()}
+    lost = set()
+    for record in acknowledged:
+        there = numbers.get(record.partition, ())
+        if record.offset < 0:
+            found = record.number in everywhere.get(record.partition, ())
+        else:
+            found = record.offset < len(there) and there[record.offset] == record.number
+        if not found:
+            lost.add((record.partition, record.offset))
+    return _named("acknowledged and not in the log", lost)
+
+
+def _named(what: str, where: set[tuple[int, int]]) -> list[str]:
+    if not where:
+        return []
+    some = ", ".join(f"{partition}@{offset}" for partition, offset in sorted(where)[:5])
+    return [f"{len(where)} records {what}: {some}{', ...' if len(where) > 5 else ''}"]

@@ -1,0 +1,357 @@
+"""What klog's sink has beyond Spark's own: record times, dead letters, a writer for foreachBatch;
+and the texts with which it fails."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import AnalysisException, PySparkException, StreamingQueryException
+
+import pyspark_klog
+from pyspark_klog.client.admin import NewTopic
+from pyspark_klog.errors import ErrorCode
+from tests.support.refusing_broker import refusing_broker
+from tests.support.row_sink import RowSink
+from tests.support.spark_topics import Topics, run
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+
+def _save(frame: "DataFrame", topics: Topics, **options: Any) -> None:
+    frame.write.format("klog").options(**topics.options(**options)).mode("append").save()
+
+
+def _start(
+    frame: "DataFrame", topics: Topics, checkpoint: Path, sink: str = "klog", **options: Any
+) -> "StreamingQuery":
+    writer = frame.writeStream.format(sink).option("checkpointLocation", str(checkpoint))
+    return run(writer.options(**topics.options(**options)).trigger(availableNow=True).start())
+
+
+def _rows(topics: Topics, topic: str, *columns: str) -> list[tuple[Any, ...]]:
+    frame = topics.batch(subscribe=topic, includeHeaders=True).selectExpr(*columns)
+    return sorted((tuple(row) for row in frame.collect()), key=repr)
+
+
+def _letters(topics: Topics, topic: str) -> dict[str, dict[str, str | None]]:
+    """What the headers of dead letters say, by value (its first ten letters)."""
+    rows = _rows(topics, topic, "string(value)", "headers")
+    prefix = "klog.deadLetter."
+    return {
+        value[:10]: {
+            h.key.removeprefix(prefix): None if h.value is None else bytes(h.value).decode()
+            for h in headers
+        }
+        for value, headers in rows
+    }
+
+
+def _create(topics: Topics, name: str, **configs: str) -> str:
+    settings = {"retention.ms": "-1"} | {k.replace("_", "."): v for k, v in configs.items()}
+    topics.admin.create_topics([NewTopic(name, 2, 1, settings)])
+    return name
+
+
+@pytest.fixture(scope="module")
+def small(topics: Topics) -> str:
+    """A topic that takes batches of 2,000 bytes."""
+    return _create(topics, "takes-little", max_message_bytes="2000")
+
+
+# --- item 7 --------------------------------------------------------------------------------------
+@pytest.mark.oldest
+@pytest.mark.parity("beyond: 7 timestamp column", differs="timestamp-column")
+def test_a_copy_keeps_the_records_times(topics: Topics, tmp_path: Path) -> None:
+    source, batch, stream = topics.create(1), topics.create(1), topics.create(1)
+    topics.put(source, [(b"k", b"a"), (None, b"b")], at_ms=1_500_000_000_123)
+    expected = _rows(topics, source, "value", "timestamp")
+    assert expected[0][1].replace(tzinfo=UTC) == datetime(
+        2017, 7, 14, 2, 40, 0, 123_000, tzinfo=UTC
+    )
+    _save(topics.batch(subscribe=source).drop("topic"), topics, topic=batch)
+    assert _rows(topics, batch, "value", "timestamp") == expected
+    frame = topics.stream(subscribe=source, startingOffsets="earliest")
+    _start(frame, topics, tmp_path, topic=stream)
+    assert _rows(topics, stream, "value", "timestamp") == expected
+
+
+@pytest.mark.parity("beyond: 7 timestamp column")
+def test_times_of_ones_own_and_none(spark: "SparkSession", topics: Topics) -> None:
+    topic = topics.create(1)
+    sql = """
+        SELECT 'then' AS value, timestamp'2020-02-29 12:00:00.123456' AS timestamp
+        UNION ALL SELECT 'now', NULL
+    """
+    _save(spark.sql(sql).coalesce(1), topics, topic=topic)
+    found = _rows(
+        topics,
+        topic,
+        "string(value)",
+        "timestamp = timestamp'2020-02-29 12:00:00.123' AS is_then",
+        "timestamp BETWEEN now() - INTERVAL 1 HOUR AND now() + INTERVAL 1 HOUR AS is_now",
+    )
+    assert found == [("now", False, True), ("then", True, False)]
+
+
+@pytest.mark.parity("beyond: 7 timestamp column", differs="timestamp-column")
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("'x'", "column timestamp is string; expected timestamp: cast it"),
+        ("1L", "column timestamp is bigint; expected timestamp: cast it"),
+    ],
+)
+def test_times_of_another_type_are_refused(
+    spark: "SparkSession", topics: Topics, value: str, text: str
+) -> None:
+    with pytest.raises(AnalysisException, match=text):
+        _save(spark.sql(f"SELECT 'v' AS value, {value} AS timestamp"), topics, topic="t")
+
+
+# --- item 8 --------------------------------------------------------------------------------------
+@pytest.mark.oldest
+@pytest.mark.parity("beyond: 8 dead letters", "own option: deadLetterTopic")
+def test_rows_that_cannot_be_written_become_dead_letters(
+    spark: "SparkSession", topics: Topics, small: str
+) -> None:
+    good, dead = topics.create(2), topics.create(2)
+    compacted = _create(topics, "takes-keys", cleanup_policy="compact")
+    sql = f"""
+        SELECT 'null' AS value, NULL AS topic, 0 AS partition, 'k' AS key, NULL AS headers
+        UNION ALL SELECT 'bad', '{good}', 7, 'k', array(named_struct('key', 'h', 'value', X'31'))
+        UNION ALL SELECT 'name', 'no/name', NULL, 'k', NULL
+        UNION ALL SELECT 'absent', 'no-such-topic', NULL, 'k', NULL
+        UNION ALL SELECT repeat('e', 3000), '{small}', NULL, 'k', NULL
+        UNION ALL SELECT 'no key', '{compacted}', 1, NULL, NULL
+        UNION ALL SELECT 'key', '{compacted}', 1, 'k', NULL
+        UNION ALL SELECT string(id), '{small}', int(id % 2), 'k', NULL FROM range(1000)
+        UNION ALL SELECT string(id), '{good}', int(id % 2), 'k', NULL FROM range(1000)
+    """
+    frame = spark.sql(sql).coalesce(1)
+    _save(frame, topics, deadLetterTopic=dead, kafka__max__block__ms=1_500)
+    assert topics.numbers(good) == list(range(1_000))
+    assert topics.numbers(small) == list(range(1_000))
+    assert _rows(topics, compacted, "string(value)") == [("key",)]
+    found = _letters(topics, dead)
+    assert {v: (h["reason"], h["topic"], h["partition"]) for v, h in found.items()} == {
+        "null": ("NULL_TOPIC", None, "0"),
+        "bad": ("BAD_PARTITION", good, "7"),
+        "name": ("INVALID_TOPIC", "no/name", None),
+        "absent": ("UNKNOWN_TOPIC", "no-such-topic", None),
+        "eeeeeeeeee": ("TOO_LARGE", small, found["eeeeeeeeee"]["partition"]),
+        "no key": ("REFUSED", compacted, "1"),
+    }
+    assert found["eeeeeeeeee"]["partition"] in ("0", "1")
+    assert found["bad"]["h"] == "1"
+    assert (found["bad"]["query"], found["bad"]["batch"], found["bad"]["task"]) == (
+        *(None, None),
+        "0.0",
+    )
+    assert "is larger than the topic takes (max.message.bytes)" in str(found["eeeeeeeeee"]["error"])
+    assert "a compacted topic takes no record without a key" in str(found["no key"]["error"])
+
+
+@pytest.mark.parity("beyond: 8 dead letters")
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_batches_that_are_too_large_are_split_in_order(
+    spark: "SparkSession", topics: Topics, small: str, codec: str
+) -> None:
+    value = "format_string('%05d', id) || repeat('v', 55)"
+    sql = f"SELECT {value} AS value, 0 AS partition FROM range(4000)"
+    before = topics.batch(subscribe=small).where("partition = 0").count()
+    frame = spark.sql(sql).coalesce(1)
+    _save(frame, topics, topic=small, kafka__compression__type=codec)
+    found = topics.batch(subscribe=small).where(f"partition = 0 AND offset >= {before}")
+    values = [
+        int(row[0])
+        for row in found.orderBy("offset").selectExpr("left(string(value), 5)").collect()
+    ]
+    assert values == list(range(4_000))
+
+
+@pytest.mark.parity("own option: deadLetterMax")
+def test_more_dead_letters_than_allowed_fail_the_batch(
+    spark: "SparkSession", topics: Topics
+) -> None:
+    topic, dead = topics.create(1), topics.create(1)
+    frame = spark.sql("SELECT 'v' AS value, 9 AS partition FROM range(0, 10, 1, 2)")
+    _save(frame, topics, topic=topic, deadLetterTopic=dead, deadLetterMax=10)
+    # A task has five; all tasks together have more than is allowed.
+    for most, text in (
+        (7, "10 rows could not be written, and deadLetterMax is 7: BAD_PARTITION 10"),
+        (4, "5 rows could not be written, and deadLetterMax is 4: column partition is 9 in a row"),
+    ):
+        with pytest.raises(PySparkException, match=text) as caught:
+            _save(frame, topics, topic=topic, deadLetterTopic=dead, deadLetterMax=most)
+        assert "Traceback" not in str(caught.value)
+
+
+@pytest.mark.parity("beyond: 8 dead letters")
+def test_a_dead_letter_that_cannot_be_written_fails_the_batch(
+    spark: "SparkSession", topics: Topics, small: str
+) -> None:
+    topic = topics.create(1)
+    frame = spark.sql("SELECT repeat('v', 3000) AS value, 9 AS partition")
+    with pytest.raises(PySparkException, match=r"topic no/name \(deadLetterTopic\) could not take"):
+        _save(frame, topics, topic=topic, deadLetterTopic="no/name")
+    with pytest.raises(PySparkException, match=rf"topic {small} \(deadLetterTopic\) does not take"):
+        _save(frame, topics, topic=topic, deadLetterTopic=small)
+
+
+@pytest.fixture
+def row_sink(spark: "SparkSession") -> str:
+    """The sink as Spark 4.0 runs it."""
+    spark.dataSource.register(RowSink)
+    return RowSink.name()
+
+
+@pytest.mark.oldest
+@pytest.mark.parity("beyond: 8 dead letters", "beyond: 7 timestamp column", "sink: stream append")
+@pytest.mark.parametrize("rows", [False, True], ids=["arrow", "rows"])
+def test_a_streams_dead_letters_and_times(
+    topics: Topics, tmp_path: Path, row_sink: str, rows: bool
+) -> None:
+    source, target, dead = topics.create(1), topics.create(1), topics.create(1)
+    topics.put(source, [(b"k", b"%d" % n) for n in range(4)], at_ms=7_000_000_000)
+    frame = topics.stream(subscribe=source, startingOffsets="earliest", includeHeaders=True)
+    frame = frame.selectExpr(
+        *("key", "value", "headers", "timestamp", "offset AS other"),
+        "if(offset = 2, NULL, if(offset = 3, 'no/name', '" + target + "')) AS topic",
+        "if(offset = 1, 9, 0) AS partition",
+    )
+    sink = row_sink if rows else "klog"
+    query = _start(frame, topics, tmp_path, sink, deadLetterTopic=dead)
+    assert (
+        _rows(topics, target, "value", "key", "timestamp", "headers")
+        == _rows(topics, source, "value", "key", "timestamp", "headers")[:1]
+    )
+    found = _letters(topics, dead)
+    assert {value: (h["reason"], h["topic"], h["partition"]) for value, h in found.items()} == {
+        "1": ("BAD_PARTITION", target, "9"),
+        "2": ("NULL_TOPIC", None, "0"),
+        "3": ("INVALID_TOPIC", "no/name", "0"),
+    }
+    assert {
+        value: (h["h"], h["timestamp"], h["query"], h["batch"]) for value, h in found.items()
+    } == {str(n): ("1", str(7_000_000_000 + n), str(query.id), "0") for n in (1, 2, 3)}
+
+
+# --- foreachBatch --------------------------------------------------------------------------------
+@pytest.mark.oldest
+@pytest.mark.parity("python source: update mode", differs="update-mode")
+def test_a_batch_writer_serves_update_mode(topics: Topics, tmp_path: Path) -> None:
+    source, target, dead = topics.create(1), topics.create(1), topics.create(1)
+    writer = pyspark_klog.batch_writer(**topics.options(topic=target, deadLetterTopic=dead))
+    for numbers in ([1, 2, 1], [2, 2, 9]):
+        topics.put_numbers(source, numbers)
+        counts = (
+            topics.stream(subscribe=source, startingOffsets="earliest").groupBy("value").count()
+        )
+        rows = counts.selectExpr(
+            "value AS key", "string(count) AS value", "if(value = '9', 9, 0) AS partition"
+        )
+        started = rows.writeStream.outputMode("update").foreachBatch(writer)
+        started = started.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
+        query = run(started.start())
+    found = _rows(topics, target, "string(key)", "string(value)")
+    assert found == [("1", "2"), ("2", "1"), ("2", "3")]
+    # Tasks know the query and its micro-batch there, too.
+    (letter,) = _letters(topics, dead).values()
+    assert (letter["query"], letter["batch"]) == (str(query.id), "1")
+
+
+@pytest.mark.parity("cluster: register")
+def test_register_is_for_late_installs(spark: "SparkSession", topics: Topics) -> None:
+    pyspark_klog.register(spark)
+    topic = topics.create(1)
+    _save(spark.sql("SELECT 'v' AS value"), topics, topic=topic)
+    assert _rows(topics, topic, "string(value)") == [("v",)]
+
+
+# --- what a user sees when it fails --------------------------------------------------------------
+@pytest.mark.parity("own option: path", differs="paths")
+def test_a_path_is_refused(spark: "SparkSession", topics: Topics, tmp_path: Path) -> None:
+    frame = spark.sql("SELECT 'v' AS value")
+    writer = frame.write.format("klog").options(**topics.options(topic="t")).mode("append")
+    with pytest.raises(AnalysisException, match="option topic") as caught:
+        writer.save("x")
+    assert "Traceback" not in str(caught.value)
+    source = topics.create(1)
+    topics.put_numbers(source, [1])
+    stream = topics.stream(subscribe=source, startingOffsets="earliest").writeStream
+    stream = stream.format("klog").options(**topics.options(topic="t"))
+    stream = stream.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True)
+    with pytest.raises(StreamingQueryException, match="option topic"):
+        run(stream.start(str(tmp_path / "x")))
+
+
+@pytest.fixture(params=["batch", "stream"])
+def failing(
+    request: pytest.FixtureRequest, spark: "SparkSession", topics: Topics, tmp_path: Path
+) -> Iterator[Any]:
+    """A write with these options, as a batch and as a stream; gives the text that a user sees."""
+
+    def fail(**options: Any) -> str:
+        if request.param == "batch":
+            with pytest.raises(PySparkException) as caught:
+                _save(spark.sql("SELECT 'v' AS value"), topics, **options)
+            return str(caught.value)
+        source = topics.create(1)
+        topics.put_numbers(source, [1])
+        frame = topics.stream(subscribe=source, startingOffsets="earliest").select("value")
+        with pytest.raises(StreamingQueryException) as failed:
+            _start(frame, topics, tmp_path, **options)
+        # What Spark says of the query itself comes behind.
+        return str(failed.value).partition("=== Streaming Query ===")[0]
+
+    yield fail
+
+
+def _line(text: str, part: str) -> str:
+    """The line that has a part. There is no traceback, and little more than that line."""
+    assert "Traceback" not in text
+    assert len(text.strip().splitlines()) <= 3, text
+    lines = [line for line in text.splitlines() if part in line]
+    assert len(lines) == 1, text
+    return lines[0]
+
+
+def test_no_broker(failing: Any) -> None:
+    text = failing(topic="t", kafka__bootstrap__servers="127.0.0.1:1", kafka__max__block__ms=1_000)
+    assert "no broker could be reached: could not connect to 127.0.0.1:1" in _line(text, "broker")
+
+
+def test_an_unknown_topic(failing: Any) -> None:
+    text = failing(topic="no-such-topic", kafka__max__block__ms=500)
+    assert (
+        "topic no-such-topic does not exist: it was waited for 500 ms (max.block.ms); create it, "
+        "or let brokers do so with auto.create.topics.enable"
+    ) in _line(text, "no-such-topic")
+
+
+@pytest.mark.parametrize("at", ["metadata", "produce"])
+def test_no_authorisation(failing: Any, at: str) -> None:
+    with refusing_broker(**{at: ErrorCode.TOPIC_AUTHORIZATION_FAILED}) as servers:
+        text = failing(topic="secret", kafka__bootstrap__servers=servers)
+    assert (
+        "TOPIC_AUTHORIZATION_FAILED: this user may not write to topic secret; it needs WRITE and "
+        "DESCRIBE there"
+    ) in _line(text, "AUTHORIZATION")
+
+
+@pytest.mark.parametrize(
+    ("columns", "text"),
+    [
+        ("'v' AS other", "column value is missing; expected it among ['other']"),
+        ("'v' AS value, 9 AS partition", "column partition is 9 in a row for topic t"),
+    ],
+)
+def test_the_sinks_columns(spark: "SparkSession", topics: Topics, columns: str, text: str) -> None:
+    topic = topics.create(2, f"t{len(columns)}")
+    with pytest.raises(PySparkException) as caught:
+        _save(spark.sql(f"SELECT {columns}"), topics, topic=topic)
+    assert _line(str(caught.value), "column ").partition("SchemaError: ")[2].startswith(text)

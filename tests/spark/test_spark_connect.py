@@ -1,0 +1,128 @@
+"""Spark Connect: klog is where the server is; the client's Python has none."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from tests.support import connect_client
+from tests.support.eventually import eventually
+from tests.support.spark_topics import Topics
+
+SPARK_HOME = Path(pyspark.__file__).parent
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _listens(port: int, server: "subprocess.Popen[bytes]") -> bool:
+    if server.poll() is not None:
+        raise RuntimeError(f"the Spark Connect server ended with code {server.returncode}")
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.fixture(scope="module")
+def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server as Spark's start-connect-server.sh runs it, with this environment's Python."""
+    folder = tmp_path_factory.mktemp("connect")
+    port = _free_port()
+    settings = {
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": port,
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.extraJavaOptions": f"-XX:+UseSerialGC -Djava.io.tmpdir={folder}",
+        "spark.sql.shuffle.partitions": 2,
+        "spark.sql.warehouse.dir": folder / "warehouse",
+        "spark.local.dir": folder,
+    }
+    command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", "local[2]"]
+    command += ["--driver-memory", "768m", "--name", "klog tests of Spark Connect"]
+    command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
+    for name, value in settings.items():
+        command += ["--conf", f"{name}={value}"]
+    with (folder / "server.log").open("wb") as log:
+        server = subprocess.Popen(
+            [*command, "spark-internal"],
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=_spark_environment(),
+            start_new_session=True,
+        )
+    try:
+        eventually(lambda: _listens(port, server), 180, "the Spark Connect server")
+        yield f"sc://127.0.0.1:{port}"
+    finally:
+        os.killpg(server.pid, signal.SIGTERM)
+        try:
+            server.wait(60)
+        except subprocess.TimeoutExpired:
+            os.killpg(server.pid, signal.SIGKILL)
+            server.wait()
+
+
+def _spark_environment() -> dict[str, str]:
+    given = dict(os.environ)
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        given.setdefault(name, sys.executable)
+    return given | {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_HOME": str(SPARK_HOME)}
+
+
+def _client_environment() -> dict[str, str]:
+    """Without the variables that would start a Spark of its own, and without this checkout."""
+    given = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    return given | {"PYTHONPATH": sysconfig.get_path("purelib")}
+
+
+def test_a_client_without_klog_reads_writes_and_streams(
+    remote: str, topics: Topics, tmp_path: Path
+) -> None:
+    source, written, streamed = (topics.create(2) for _ in range(3))
+    for partition in range(2):
+        topics.put_numbers(source, [10 * partition + n for n in range(3)], partition)
+    given = {
+        "remote": remote,
+        "servers": topics.servers,
+        "source": source,
+        "written": written,
+        "streamed": streamed,
+        "checkpoint": str(tmp_path / "checkpoint"),
+    }
+    # Without the module site no .pth file puts this checkout onto the path.
+    ran = subprocess.run(
+        [sys.executable, "-S", "-P", connect_client.__file__],
+        input=json.dumps(given),
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=_client_environment(),
+        timeout=280,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    found = json.loads(ran.stdout)
+    refused = found.pop("refused")
+    assert "subscribePattern" in refused and "Traceback" not in refused
+    assert found == {
+        "session": "pyspark.sql.connect.session",
+        "read": [0, 1, 2, 10, 11, 12],
+        "written": [0, 1, 2, 3, 4],
+        "ended": True,
+        "exception": None,
+        "streamed": [0, 1, 2, 10, 11, 12],
+    }

@@ -1,0 +1,176 @@
+"""Streams on Spark 4.0 and 4.1, which have neither read limits nor a source's AvailableNow.
+
+There Spark calls latestOffset() before initialOffset(), and partitions(x, x) first after a restart,
+x being the last end in its log, whether that batch was committed or not.
+"""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import datasource
+from pyspark.sql.types import StructType
+
+from pyspark_klog.spark.option_rows import BY_KEY, Status
+from pyspark_klog.spark.plain_stream_reader import PlainStreamReader
+from pyspark_klog.spark.source import DefaultSource
+from pyspark_klog.spark.stream_writer import RowStreamWriter
+from tests.support.eventually import eventually
+from tests.support.spark_topics import Topics, run
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+pytestmark = pytest.mark.oldest
+
+
+class _Sink:
+    def __init__(self) -> None:
+        self.batches: dict[int, list[int]] = {}
+
+    def __call__(self, frame: "DataFrame", batch_id: int) -> None:
+        rows = frame.selectExpr("int(string(value)) as n").collect()
+        self.batches[batch_id] = sorted(row.n for row in rows)
+
+
+def _start(frame: "DataFrame", checkpoint: Path, sink: _Sink, **trigger: Any) -> "StreamingQuery":
+    writer = frame.writeStream.option("checkpointLocation", str(checkpoint)).foreachBatch(sink)
+    return writer.trigger(**(trigger or {"availableNow": True})).start()
+
+
+def _forget_commit(checkpoint: Path, batch_id: int) -> None:
+    (checkpoint / "commits" / str(batch_id)).unlink()
+    (checkpoint / "commits" / f".{batch_id}.crc").unlink()
+
+
+def _end_offsets(checkpoint: Path, batch_id: int) -> str:
+    return (checkpoint / "offsets" / str(batch_id)).read_text().splitlines()[-1]
+
+
+def test_this_release_gets_the_classes_that_it_can_use() -> None:
+    options = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", "topic": "t"}
+    source = DefaultSource(options)
+    assert type(source.streamReader(source.schema())) is PlainStreamReader
+    has_arrow = hasattr(datasource, "DataSourceStreamArrowWriter")
+    writer = source.streamWriter(StructType().add("value", "string"), False)
+    assert (type(writer) is RowStreamWriter) is not has_arrow
+
+
+_LIMITS = ["maxOffsetsPerTrigger", "minOffsetsPerTrigger"]
+_LIMITS += [
+    name
+    for name in ("maxBytesPerTrigger", "maxOffsetsPerTriggerByTopic")
+    if BY_KEY[name.lower()].status is Status.APPLIED
+]
+_VALUES = {"maxOffsetsPerTriggerByTopic": '{"t":5}'}
+
+
+@pytest.mark.parametrize("option", _LIMITS)
+def test_a_limit_is_refused_in_one_line(topics: Topics, tmp_path: Path, option: str) -> None:
+    topic = topics.create(1)
+    frame = topics.stream(
+        subscribe=topic, startingOffsets="earliest", **{option: _VALUES.get(option, 5)}
+    )
+    with pytest.raises(StreamingQueryException, match=f"{option}.* needs Spark 4.2 or later") as e:
+        run(_start(frame, tmp_path, _Sink()))
+    assert "Traceback" not in str(e.value)
+
+
+def test_available_now_takes_all_that_there_is_in_one_batch(topics: Topics, tmp_path: Path) -> None:
+    topic = topics.create(3)
+    sink = _Sink()
+    frame = topics.stream(subscribe=topic, startingOffsets="earliest")
+    for round_ in range(2):
+        for partition in range(3):
+            topics.put_numbers(topic, [10 * round_ + partition], partition)
+        run(_start(frame, tmp_path, sink))
+    assert sink.batches == {0: [0, 1, 2], 1: [10, 11, 12]}
+
+
+def test_the_first_batch_is_planned_again_from_its_start_when_its_commit_is_lost(
+    topics: Topics, tmp_path: Path
+) -> None:
+    topic = topics.create(1)
+    topics.put_numbers(topic, range(4))
+    frame = topics.stream(subscribe=topic, startingOffsets="earliest")
+    run(_start(frame, tmp_path, _Sink()))
+    _forget_commit(tmp_path, 0)
+    topics.put_numbers(topic, range(4, 6))
+    sink = _Sink()
+    # An AvailableNow run of these releases that has a batch to repeat ends with it.
+    run(_start(frame, tmp_path, sink))
+    assert sink.batches == {0: [0, 1, 2, 3]}
+    run(_start(frame, tmp_path, sink))
+    assert sink.batches == {0: [0, 1, 2, 3], 1: [4, 5]}
+
+
+def test_latest_is_durable_before_anything_is_read(topics: Topics, tmp_path: Path) -> None:
+    topic = topics.create(1)
+    topics.put_numbers(topic, range(4))
+    sink = _Sink()
+    frame = topics.stream(subscribe=topic)
+    run(_start(frame, tmp_path, sink))
+    assert sink.batches == {0: []}
+    assert _end_offsets(tmp_path, 0) == json.dumps({topic: {"0": 4}})
+    _forget_commit(tmp_path, 0)
+    topics.put_numbers(topic, range(4, 6))
+    for _ in range(2):
+        run(_start(frame, tmp_path, sink))
+    assert sink.batches == {0: [], 1: [4, 5]}
+
+
+def test_a_later_batch_whose_commit_is_lost_is_read_again_as_it_was(
+    topics: Topics, tmp_path: Path
+) -> None:
+    topic = topics.create(1)
+    frame = topics.stream(subscribe=topic, startingOffsets="earliest")
+    first, second = _Sink(), _Sink()
+    for begin in (0, 3):
+        topics.put_numbers(topic, range(begin, begin + 3))
+        run(_start(frame, tmp_path, first))
+    _forget_commit(tmp_path, 1)
+    topics.put_numbers(topic, [6])
+    query = _start(frame, tmp_path, second, processingTime="0 seconds")
+    try:
+        eventually(lambda: 2 in second.batches, deadline_s=90, what="batch 2")
+    finally:
+        query.stop()
+    assert first.batches == {0: [0, 1, 2], 1: [3, 4, 5]}
+    assert second.batches == {1: [3, 4, 5], 2: [6]}
+
+
+def test_rows_reach_a_topic_with_all_their_columns(
+    spark: "SparkSession", topics: Topics, tmp_path: Path
+) -> None:
+    """The stream sink gets rows where Spark has no DataSourceStreamArrowWriter (4.0)."""
+    source, target = topics.create(2), topics.create(3)
+    rows = [(b"k", b"v"), (None, b"w"), (b"l", None)]
+    topics.put(source, rows, 1)
+    frame = topics.stream(subscribe=source, startingOffsets="earliest", includeHeaders=True)
+    columns = frame.selectExpr(
+        "key", "value", "headers", f"'{target}' AS topic", "int(offset % 3) AS partition", "offset"
+    )
+    writer = columns.writeStream.format("klog").options(**topics.options())
+    writer = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
+    query = run(writer.start())
+    assert query.lastProgress.sink.numOutputRows == 3
+    read = topics.batch(subscribe=target, includeHeaders=True).orderBy("partition").collect()
+    assert [(r.partition, r.key, r.value, r.headers) for r in read] == [
+        (n, key, value, [("h", bytearray(b"1"))]) for n, (key, value) in enumerate(rows)
+    ]
+
+
+def test_string_columns_reach_a_topic(topics: Topics, tmp_path: Path) -> None:
+    source, target = topics.create(1), topics.create(1)
+    topics.put_numbers(source, range(3))
+    frame = topics.stream(subscribe=source, startingOffsets="earliest")
+    columns = frame.selectExpr("string(value) AS value", "concat('k', string(value)) AS key")
+    writer = columns.writeStream.format("klog").options(**topics.options(topic=target))
+    run(writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start())
+    read = topics.batch(subscribe=target).orderBy("offset").collect()
+    assert [(bytes(row.key), bytes(row.value)) for row in read] == [
+        (b"k%d" % n, b"%d" % n) for n in range(3)
+    ]

@@ -1,0 +1,53 @@
+"""Fixtures of the connector's tests, for the conftest of tests/spark and that of tests/peers."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pyspark_klog import testing
+from tests.support.parity import Parity
+from tests.support.peers import NEWEST_KAFKA, KafkaServer, kafka_release
+from tests.support.spark_session import spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Of klog's broker and of Apache Kafka: topics come into being by hand alone, so that a deleted one
+# stays away while somebody asks for it.
+_SETTINGS = {"num_partitions": 3, "auto_create_topics_enable": "false"}
+_KAFKA_HEAP_MB = 320
+
+
+@pytest.fixture(scope="session")
+def spark() -> "SparkSession":
+    return spark_session()
+
+
+@pytest.fixture(scope="session")
+def spark_broker() -> Iterator[testing.Broker]:
+    with testing.Broker(**_SETTINGS) as broker:
+        yield broker
+
+
+def new_kafka(release: str, properties: Mapping[str, str] | None = None) -> KafkaServer:
+    """Apache Kafka that is set up as klog's broker of these tests is; use it in a with statement."""
+    same = {name.replace("_", "."): str(value) for name, value in _SETTINGS.items()}
+    return KafkaServer(release, properties={**same, **(properties or {})}, heap_mb=_KAFKA_HEAP_MB)
+
+
+@pytest.fixture(scope="session")
+def kafka_server() -> Iterator[KafkaServer]:
+    """Apache Kafka of the release that this process compares on (`./dev peers parity`)."""
+    with new_kafka(kafka_release() or NEWEST_KAFKA) as server:
+        yield server
+
+
+@pytest.fixture
+def parity(request: pytest.FixtureRequest) -> Iterator[Parity]:
+    """Scenarios on klog, and where this process has the peer on that too: `parity.py`."""
+    name = "spark_broker" if kafka_release() is None else "kafka_server"
+    server: testing.Broker | KafkaServer = request.getfixturevalue(name)
+    made = Parity(server.bootstrap_servers, with_peer=kafka_release() is not None)
+    yield made
+    made.close()

@@ -1,0 +1,104 @@
+"""What a run of pytest writes down about tests of parity rows: `.dev/parity/<engine>/<file>.json`.
+
+`python -m tests.support.parity_docs` merges those into docs/parity-results.json.
+"""
+
+import json
+from collections.abc import Generator, Sequence
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from tests.support.parity_rows import IDS
+from tests.support.peers import kafka_release
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / ".dev" / "parity"
+
+_found = pytest.StashKey[dict[str, dict[str, str]]]()
+
+
+def engine_name(file: str) -> str:
+    """The engine of a file's results.
+
+    `kafka-3.9.1` and the like, `peers` for tests that choose it themselves, `klog` for those on
+    klog's own broker, `klog-spark-4.0` with another Spark than the pinned one.
+    """
+    release = kafka_release()
+    if release:
+        return f"kafka-{release}"
+    if file.startswith("tests/peers/"):
+        return "peers"
+    spark = metadata.version("pyspark")
+    pinned = f"pyspark=={spark}\n" in (ROOT / "constraints.txt").read_text(encoding="utf-8")
+    return "klog" if pinned else f"klog-spark-{'.'.join(spark.split('.')[:2])}"
+
+
+def test_name(nodeid: str) -> str:
+    """A test's name without its parameters: they are one line of the page."""
+    return nodeid.partition("[")[0]
+
+
+def check_markers(items: Sequence[pytest.Item]) -> None:
+    """Every marker names rows that exist: a misspelt one would never show up on the page."""
+    for item in items:
+        for marker in item.iter_markers("parity"):
+            unknown = [row for row in marker.args if row not in IDS]
+            if unknown or not marker.args or set(marker.kwargs) - {"differs"}:
+                raise pytest.UsageError(
+                    f"{item.nodeid}: @pytest.mark.parity takes ids of tests/support/parity_rows.py "
+                    f"and differs=; unknown: {unknown or sorted(marker.kwargs)}"
+                )
+
+
+def only_with_parity(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """On Apache Kafka, tests of tests/spark that do not take `parity` are left out.
+
+    They would run the same way as in `./dev test`.
+    """
+    if kafka_release() is None:
+        return
+    left_out = [
+        item
+        for item in items
+        if "spark" in item.path.parts and "parity" not in getattr(item, "fixturenames", ())
+    ]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Keeps how a marked test ended, and what the peer did in it."""
+    report = yield
+    if item.get_closest_marker("parity") is None:
+        return report
+    if report.when != "call" and report.outcome == "passed":
+        return report
+    results = item.config.stash.setdefault(_found, {})
+    name = test_name(report.nodeid)
+    outcome = {"klog": report.outcome}
+    # By name: this module is loaded by every run of pytest, and `parity.py` takes chispa.
+    parity = getattr(item, "funcargs", {}).get("parity")
+    if parity is not None and parity.peer_results:
+        outcome["peer"] = ", ".join(dict.fromkeys(parity.peer_results))
+    earlier = results.get(name)
+    if earlier is None or earlier["klog"] == "passed":  # one failed parameter is a failed test
+        results[name] = outcome
+    return report
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Writes a file for each file of tests that had marked ones."""
+    by_file: dict[str, dict[str, dict[str, str]]] = {}
+    for name, outcome in session.config.stash.get(_found, {}).items():
+        by_file.setdefault(name.partition("::")[0], {})[name] = outcome
+    for file, outcomes in by_file.items():
+        path = RESULTS / engine_name(file) / (file.replace("/", ".").removesuffix(".py") + ".json")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        merged = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        path.write_text(json.dumps(merged | outcomes, indent=1, sort_keys=True), encoding="utf-8")

@@ -1,0 +1,305 @@
+"""Every row of the connector's tables: what klog promises beside Spark's own Kafka connector.
+
+Ids are short and stable: tests name them (`@pytest.mark.parity("source option: assign")`), and
+docs/parity.md is printed from them. A new promise is a new row here, with its test.
+"""
+
+from typing import NamedTuple
+
+
+class ParityRow(NamedTuple):
+    """One promise: ``section`` is its table on the page, ``text`` what a user may rely on."""
+
+    id: str
+    section: str
+    text: str
+
+
+def _rows(section: str, prefix: str, rows: dict[str, str]) -> tuple[ParityRow, ...]:
+    return tuple(ParityRow(f"{prefix}: {name}", section, text) for name, text in rows.items())
+
+
+_SOURCE_OPTIONS = _rows(
+    "Source options",
+    "source option",
+    {
+        "assign": 'partitions as JSON, {"t":[0,1]}',
+        "subscribe": "a comma list of topics",
+        "subscribePattern": "a regex of Java's, found in topic names; internal topics are left out",
+        "kafka.bootstrap.servers": "required; bootstrap.servers is accepted too",
+        "startingTimestamp": "epoch ms; goes before startingOffsetsByTimestamp",
+        "startingOffsetsByTimestamp": "epoch ms by partition; goes before startingOffsets",
+        "startingOffsets": "earliest, latest (stream only), or JSON with -2 and -1",
+        "startingOffsetsByTimestampStrategy": "error or latest, where no record is that young",
+        "endingTimestamp": "epoch ms; goes before endingOffsetsByTimestamp; no match is latest",
+        "endingOffsetsByTimestamp": "epoch ms by partition; goes before endingOffsets",
+        "endingOffsets": "latest, or JSON with -1",
+        "failOnDataLoss": "whether a query fails when records are gone",
+        "kafkaConsumer.pollTimeoutMs": "longest wait for records of a task",
+        "fetchOffset.numRetries": "attempts to find topics and offsets",
+        "fetchOffset.retryIntervalMs": "the wait between them",
+        "maxOffsetsPerTrigger": "prorated by backlog, at least 1 for a partition with records",
+        "limits in batch": "maxOffsetsPerTrigger, minOffsetsPerTrigger, maxTriggerDelay: ignored",
+        "minOffsetsPerTrigger": "waits for that many; the first batch always fires",
+        "maxTriggerDelay": "the longest such wait",
+        "minPartitions": "large ranges are split over more tasks",
+        "maxRecordsPerPartition": "most offsets of a task; applied before minPartitions",
+        "groupIdPrefix": "the group's name begins so",
+        "kafka.group.id": "the group's name as it is",
+        "includeHeaders": "a column headers",
+        "kafka.*": "settings passed to the client",
+        "without effect": "useDeprecatedOffsetFetching and spark.kafka confs are no error",
+    },
+)
+
+_ROW = _rows(
+    "The row",
+    "row",
+    {
+        "schema": "key, value, topic, partition, offset, timestamp, timestampType, headers",
+        "null keys and values": "stay null: a tombstone is not an empty value",
+        "v0 record": "timestamp -1 ms and timestampType -1",
+        "malformed timestamp": "one that overflows microseconds fails, by the peer's error class",
+        "user schema": "refused: the source has a fixed one",
+    },
+)
+
+_REFUSED = _rows(
+    "Refused at load",
+    "refused",
+    {
+        "no strategy": "none of assign, subscribe, subscribePattern",
+        "several strategies": "two of them",
+        "empty list or pattern": "a strategy without a topic",
+        "no bootstrap servers": "nobody to ask",
+        "non-positive minPartitions": "0 and below",
+        "non-positive maxRecordsPerPartition": "0 and below",
+        "non-positive limits": "maxOffsetsPerTrigger, minOffsetsPerTrigger",
+        "min above max": "minOffsetsPerTrigger above maxOffsetsPerTrigger",
+        "starting latest in batch": "latest, and -1 for a partition",
+        "ending earliest": "earliest, and -2 for a partition",
+        "ending options on a stream": "endingOffsets, endingOffsetsByTimestamp, endingTimestamp",
+        "malformed offset JSON": "says what was expected, with an example",
+        "offsets of other partitions": "partitions that are not exactly the assigned ones",
+        "other keys in starting and ending": "a batch whose two maps name other partitions",
+        "kafka.auto.offset.reset": "use startingOffsets",
+        "kafka.key.deserializer": "keys are binary",
+        "kafka.value.deserializer": "values are binary",
+        "kafka serializers on a source": "key.serializer, value.serializer",
+        "kafka.enable.auto.commit": "progress is kept in the checkpoint",
+        "kafka.interceptor.classes": "could change what is read",
+        "misspelt option": "with the name that was meant; Spark's own options pass",
+    },
+)
+
+_SECURITY = _rows(
+    "Security",
+    "security",
+    {
+        "jaas: PlainLoginModule": "user and password of kafka.sasl.jaas.config",
+        "jaas: ScramLoginModule": "the same for SCRAM",
+        "jaas: OAuthBearerLoginModule": "its options",
+        "jaas: kafkashaded prefix": "as Databricks users write it",
+        "SSL": "security.protocol SSL",
+        "SASL_PLAINTEXT": "security.protocol SASL_PLAINTEXT",
+        "SASL_SSL": "security.protocol SASL_SSL",
+        "PLAIN": "sasl.mechanism PLAIN",
+        "SCRAM-SHA-256": "sasl.mechanism SCRAM-SHA-256",
+        "SCRAM-SHA-512": "sasl.mechanism SCRAM-SHA-512",
+        "OAUTHBEARER token callback": "module:callable that gives a token",
+        "OAUTHBEARER client credentials": "a token from an endpoint",
+        "PEM stores": "as files and as strings",
+        "PKCS12 stores": "truststore and keystore",
+        "JKS stores": "refused, with the keytool command that converts them",
+        "host name verification": "on by default; ssl.endpoint.identification.algorithm",
+        "Java class names": "a built-in, module:callable, or an error that names the alternative",
+        "GSSAPI": "a clear refusal",
+        "delegation tokens": "a clear refusal",
+        "AWS_MSK_IAM": "through the token callback",
+        "secrets stay secret": "in no plan, log, error or checkpoint",
+    },
+)
+
+_BEHAVIOURS = _rows(
+    "Source behaviours",
+    "source behaviour",
+    {
+        "new partition during a query": "read from its earliest",
+        "new partition without its first records": "fails under failOnDataLoss",
+        "partition or topic gone": "fail, or warn and drop, by failOnDataLoss",
+        "pattern goes on with the topics left": "with failOnDataLoss false",
+        "topic absent at start": "fails after the retries",
+        "assign of an absent partition": "fails",
+        "end before start on a stream": "a recreated topic: by failOnDataLoss",
+        "end before start in batch": "fails, naming both offsets",
+        "latest below the known one": "asked again up to numRetries",
+        "offset out of range in a read": "fails with the range, or goes on at the earliest",
+        "empty range": "no task",
+        "read_committed": "end is the last stable offset; markers and aborted records left out",
+        "gaps cost no waiting": "at start, middle, end, or for a whole batch",
+        "no timestamp match": "fail, or latest, by strategy",
+        "batch earliest and latest": "resolved when the query runs",
+        "self-join": "each relation gets its own rows",
+        "union": "each relation gets its own rows",
+        "reuse of one DataFrame": "rows again",
+        "restart": "nothing lost, nothing twice",
+        "data added while stopped": "nothing lost, nothing twice",
+        "partitions added while stopped": "nothing lost, nothing twice",
+        "a start that can move is durable": "latest, -1 and strategy latest, before batch 0 ends",
+        "AvailableNow": "end fixed at start; 15 records at max 5 are 3 batches",
+        "AvailableNow with added partitions": "goes on",
+        "AvailableNow with a lost partition": "fails",
+        "Once": "one batch, ignores the limit",
+        "idle source in a union": "keeps its offsets",
+        "two sources in one query": "each keeps its offsets",
+        "Long.Max limit": "no overflow",
+        "minPartitions splits": "1 to N, N to N, skewed, fewer than partitions; no offset dropped",
+        "a kafka query's checkpoint": "is taken over, and given back",
+        "a checkpoint of an older klog": "is read",
+        "a checkpoint of a newer format": "is refused clearly",
+    },
+)
+
+_SINK = _rows(
+    "Sink",
+    "sink",
+    {
+        "value column": "string or binary; required",
+        "key column": "string or binary",
+        "headers column": "written whenever it is there",
+        "topic column": "a topic for each row",
+        "partition column": "a partition for each row; goes before every partitioner",
+        "extra columns": "ignored",
+        "option topic": "trimmed; wins over the column",
+        "option kafka.*": "settings passed to the client",
+        "default partitioner": "murmur2 of the key",
+        "keyless rows": "spread, sticky within a batch",
+        "kafka.partitioner.class": "goes before the default",
+        "no topic anywhere": "refused",
+        "null topic in a row": "fails",
+        "wrong type: topic": "refused",
+        "wrong type: key": "refused",
+        "wrong type: value": "refused",
+        "wrong type: headers": "refused",
+        "wrong type: partition": "refused",
+        "missing value": "refused",
+        "serializer options": "refused",
+        "save modes": "append only; overwrite is refused, as by the peer",
+        "absent topic": "fails when auto creation is off",
+        "negative or unknown partition": "fails",
+        "null values": "tombstones",
+        "batch": "df.write",
+        "stream append": "outputMode append",
+        "stream complete": "outputMode complete",
+        "numOutputRows": "in progress reports",
+        "small buffers": "block, never fail",
+    },
+)
+
+_PYTHON = _rows(
+    "What a Python source cannot do",
+    "python source",
+    {
+        "update mode": "refused by Spark; foreachBatch(batch_writer(...)) serves it",
+        "save without mode append": "refused by Spark",
+        "continuous trigger": "refused by Spark",
+        "real-time trigger": "refused by Spark",
+        "async progress tracking": "refused by Spark",
+        "custom metrics": "no source or sink metrics of its own",
+        "column pruning": "all columns are read; option columns narrows them",
+        "preferred locations": "none",
+        "composite read limits": "min and max together are klog's own affair",
+    },
+)
+
+_BEYOND = _rows(
+    "Beyond the peer",
+    "beyond",
+    {
+        "1 no jar": "pip install, format('klog')",
+        "1 Spark Connect": "a server with klog, a client without",
+        "3 commitGroupId": "what Spark has committed is committed to the group",
+        "3 position": "never ahead of Spark, complete after AvailableNow and when idle",
+        "3 never fails a batch": "asynchronous, warns once",
+        "3 active members": "a group with members is one clear sentence",
+        "3 startingOffsets committed": "new queries begin at the group's offsets",
+        "3 committedOffsetsMissing": "error, earliest or latest",
+        "3 out of range": "goes by failOnDataLoss",
+        "4 pushdown": "partition, offset, timestamp and key predicates cut the ranges",
+        "4 columns": "narrows the schema",
+        "5 Arrow": "no object per record",
+        "6 lag in records": "sources[].latestOffset in the peer's JSON",
+        "6 lag in time": "a listener helper; min, max and avgOffsetsBehindLatest",
+        "6 maxBytesPerTrigger": "a limit by bytes",
+        "6 limits by topic": "maxOffsetsPerTriggerByTopic",
+        "7 timestamp column": "a record's own create time in the sink",
+        "8 dead letters": "rows that cannot be written go to a topic, with the reason",
+        "9 embedded broker": "and pytest fixtures",
+        "10 rack awareness": "the preferred read replica is followed",
+        "11 segment files": "a batch read straight from them",
+        "12 catalogue": "topics, partitions, groups, offsets as tables",
+        "13 offsets per topic": '{"t":"earliest"}',
+    },
+)
+
+_OWN = _rows(
+    "klog's own options",
+    "own option",
+    {
+        "commitGroupId": "item 3",
+        "committedOffsetsMissing": "item 3",
+        "pushdown": "item 4",
+        "columns": "item 4",
+        "maxBytesPerTrigger": "item 6",
+        "maxOffsetsPerTriggerByTopic": "item 6",
+        "lagDetails": "time lag in the progress",
+        "idleWaitMs": "longest wait in latestOffset after an empty poll; 0 = never",
+        "allowSlow": "run without numba",
+        "deadLetterTopic": "item 8",
+        "deadLetterMax": "item 8",
+        "path": "item 11; refused for sinks and streams",
+        "stopped": "item 11",
+        "table": "item 12",
+    },
+)
+
+_RELEASES = _rows(
+    "Spark releases",
+    "release",
+    {
+        "4.0 and 4.1: batch, sinks, streams": "run, with all that needs no limit",
+        "4.0 and 4.1: limits": "one clear error at load",
+        "4.0: stream sink": "rows instead of Arrow",
+        "4.0 and 4.1: resolved once": "latestOffset before initialOffset on a new query",
+        "4.2 and later": "full",
+        "detected by feature": "never by version string",
+    },
+)
+
+_CLUSTERS = _rows(
+    "On clusters",
+    "cluster",
+    {
+        "register": "pyspark_klog.register(spark) for late installs",
+        "pickles by reference": "every executor imports the package",
+        "executors in other processes": "local-cluster[2,1,1024]",
+        "without numba": "refused, unless allowSlow",
+        "PYSPARK_PYTHON": "set by klog's scripts and fixtures",
+    },
+)
+
+ROWS: tuple[ParityRow, ...] = (
+    *_SOURCE_OPTIONS,
+    *_ROW,
+    *_REFUSED,
+    *_SECURITY,
+    *_BEHAVIOURS,
+    *_SINK,
+    *_PYTHON,
+    *_BEYOND,
+    *_OWN,
+    *_RELEASES,
+    *_CLUSTERS,
+)
+
+IDS = frozenset(row.id for row in ROWS)

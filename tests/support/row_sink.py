@@ -1,0 +1,19 @@
+"""The format ``klog_rows``: klog's sink as Spark 4.0 runs it, row by row, on any release."""
+
+from pyspark.sql.datasource import DataSourceStreamWriter
+from pyspark.sql.types import StructType
+
+from pyspark_klog.spark.source import DefaultSource
+from pyspark_klog.spark.stream_writer import RowStreamWriter
+
+
+class RowSink(DefaultSource):
+    """As its parent, but for the writer of streams."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "klog_rows"
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        super().streamWriter(schema, overwrite)
+        return RowStreamWriter(self._options, schema)

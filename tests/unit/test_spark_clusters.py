@@ -1,0 +1,39 @@
+"""What a cluster needs: classes that pickle by name, light imports, and a refusal without numba."""
+
+import importlib.util
+import pickle
+import pickletools
+import sys
+
+import pytest
+from pyspark import cloudpickle
+
+import pyspark_klog
+from pyspark_klog.spark.clients import check_numba
+from pyspark_klog.spark.errors import OptionError
+
+
+@pytest.mark.parity("cluster: pickles by reference")
+def test_the_source_travels_as_a_name() -> None:
+    sent = cloudpickle.dumps(pyspark_klog.DefaultSource)
+    assert len(sent) < 200
+    names = [text for _, text, _ in pickletools.genops(sent) if isinstance(text, str)]
+    assert any(name.startswith("pyspark_klog") for name in names)
+    assert pickle.loads(sent) is pyspark_klog.DefaultSource
+
+
+@pytest.mark.parity("cluster: without numba", "own option: allowSlow")
+def test_without_numba_it_runs_only_if_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util,
+        "find_spec",
+        lambda name, *p: None if name == "numba" else find_spec(name, *p),
+    )
+    with pytest.raises(OptionError, match="numba is not installed") as caught:
+        check_numba(allow_slow=False)
+    text = str(caught.value)
+    assert sys.executable in text
+    assert "install it on every executor" in text
+    assert "allowSlow=true" in text
+    check_numba(allow_slow=True)

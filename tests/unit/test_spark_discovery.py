@@ -1,0 +1,173 @@
+"""Which partitions there are and where they end, with brokers on paper."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+import pytest
+
+from pyspark_klog.client.consumer.offsets import OffsetAt
+from pyspark_klog.client.errors import TopicMissing
+from pyspark_klog.client.metadata import ClusterView, PartitionInfo, TopicInfo
+from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.spark import discovery as discovery_module
+from pyspark_klog.spark.discovery import Discovery
+from pyspark_klog.spark.errors import OffsetError
+from pyspark_klog.spark.options import read_options
+from pyspark_klog.spark.starting import resolve_end, resolve_start
+
+_P0, _P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def _topic(name: str, partitions: int, **more: Any) -> TopicInfo:
+    rows = {number: PartitionInfo(1) for number in range(partitions)}
+    return TopicInfo(name, partitions=rows, **more)
+
+
+def _absent(name: str) -> TopicInfo:
+    return TopicInfo(name, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+class _Cluster:
+    """Stands for the client: each refresh shows the next of some views, and then the last."""
+
+    def __init__(self, *views: list[TopicInfo]) -> None:
+        self.views = list(views)
+        self.view = ClusterView()
+        self.asked: list[list[str] | None] = []
+        self.waits: list[int] = []
+
+    def refresh(self, topics: Iterable[str] | None) -> ClusterView:
+        self.asked.append(None if topics is None else sorted(topics))
+        infos = self.views.pop(0) if len(self.views) > 1 else self.views[0]
+        self.view = ClusterView(topics={info.name: info for info in infos})
+        return self.view
+
+    def pause(self, wait_ms: int) -> None:
+        self.waits.append(wait_ms)
+
+
+def _discovery(cluster: _Cluster, **given: str) -> Discovery:
+    return Discovery(cast(Any, cluster), _options(**given))
+
+
+def _options(**given: str) -> Any:
+    named = {name.replace("__", "."): value for name, value in given.items()}
+    return read_options({"kafka.bootstrap.servers": "nowhere:1", **named}).for_batch()
+
+
+@pytest.fixture
+def offsets(monkeypatch: pytest.MonkeyPatch) -> list[dict[TopicPartition, int]]:
+    """What ListOffsets answers, in turn; the last answer stays."""
+    answers: list[dict[TopicPartition, int]] = []
+
+    def list_offsets(
+        _client: object, times: Mapping[TopicPartition, int], *, read_committed: bool
+    ) -> dict[TopicPartition, OffsetAt]:
+        found = answers.pop(0) if len(answers) > 1 else answers[0]
+        return {p: OffsetAt(found[p]) for p in times}
+
+    monkeypatch.setattr(discovery_module, "list_offsets", list_offsets)
+    return answers
+
+
+# --- partitions ----------------------------------------------------------------------------------
+def test_a_pattern_is_asked_of_all_topics_and_leaves_internal_ones_out() -> None:
+    cluster = _Cluster(
+        [
+            _topic("orders-1", 2),
+            _topic("orders", 1),
+            _topic("other", 1),
+            _topic("orders-internal", 1, is_internal=True),
+            _topic("__consumer_offsets", 1),
+            _topic("__transaction_state", 1),
+        ]
+    )
+    found = _discovery(cluster, subscribePattern="ders-|__.*").partitions()
+    assert found == {TopicPartition("orders-1", 0), TopicPartition("orders-1", 1)}
+    assert cluster.asked == [None]
+
+
+def test_a_pattern_may_have_no_topic_yet() -> None:
+    discovery = _discovery(_Cluster([_topic("other", 1)]), subscribePattern="orders")
+    assert discovery.partitions() == discovery.existing_partitions() == frozenset()
+
+
+@pytest.mark.parity("source option: fetchOffset.numRetries")
+def test_an_absent_topic_is_asked_for_so_many_times() -> None:
+    cluster = _Cluster([_absent("t")])
+    options = {"fetchOffset__numRetries": "4", "fetchOffset__retryIntervalMs": "70"}
+    with pytest.raises(TopicMissing, match=r"^topic t does not exist$"):
+        _discovery(cluster, subscribe="t", **options).partitions()
+    assert cluster.asked == [["t"]] * 4
+    assert cluster.waits == [70] * 3
+    cluster = _Cluster([_absent("t")], [_topic("t", 1)])
+    assert _discovery(cluster, subscribe="t", **options).partitions() == {_P0}
+
+
+@pytest.mark.parity("source behaviour: assign of an absent partition")
+def test_assigned_partitions_must_exist_at_the_start() -> None:
+    discovery = _discovery(_Cluster([_topic("t", 1)]), assign='{"t":[0,1,5]}')
+    with pytest.raises(TopicMissing, match="assign names partitions that do not exist: t-1, t-5"):
+        discovery.partitions()
+    assert discovery.existing_partitions() == {_P0}
+
+
+def test_a_topic_that_may_not_be_seen_is_not_tried_again() -> None:
+    cluster = _Cluster([TopicInfo("t", error=ErrorCode.TOPIC_AUTHORIZATION_FAILED)])
+    with pytest.raises(BrokerError, match="topic t"):
+        _discovery(cluster, subscribe="t").partitions()
+    assert cluster.waits == []
+
+
+# --- offsets -------------------------------------------------------------------------------------
+@pytest.mark.parity("source behaviour: latest below the known one")
+def test_an_end_below_the_known_one_is_asked_for_again(
+    offsets: list[dict[TopicPartition, int]],
+) -> None:
+    cluster = _Cluster([])
+    discovery = _discovery(cluster, subscribe="t", fetchOffset__retryIntervalMs="30")
+    offsets += [{_P0: 3, _P1: 9}, {_P0: 6, _P1: 9}]
+    assert discovery.latest([_P0, _P1], {_P0: 5}) == {_P0: 6, _P1: 9}
+    assert cluster.waits == [30]
+    offsets[:] = [{_P0: 3}]
+    assert discovery.latest([_P0], {_P0: 5}) == {_P0: 3}, "after the attempts it is believed"
+    assert cluster.waits == [30, 30, 30]
+
+
+def test_times_without_a_match_are_left_out(offsets: list[dict[TopicPartition, int]]) -> None:
+    offsets.append({_P0: 4, _P1: -1})
+    assert _discovery(_Cluster([]), subscribe="t").at_times({_P0: 7, _P1: 7}) == {_P0: 4}
+    assert _discovery(_Cluster([]), subscribe="t").at_times({}) == {}
+
+
+@pytest.mark.parity("source behaviour: no timestamp match")
+def test_bounds_by_time(offsets: list[dict[TopicPartition, int]]) -> None:
+    both = frozenset({_P0, _P1})
+    options = _options(subscribe="t", startingTimestamp="7", endingTimestamp="9")
+    discovery = Discovery(cast(Any, _Cluster([])), options)
+    offsets += [{_P0: 4, _P1: 2}]
+    assert resolve_start(discovery, options, both) == {_P0: 4, _P1: 2}
+    offsets[:] = [{_P0: 4, _P1: -1}, {_P1: 30}]
+    assert resolve_end(discovery, options, both) == {_P0: 4, _P1: 30}, "no match means latest"
+    offsets[:] = [{_P0: 4, _P1: -1}]
+    with pytest.raises(OffsetError) as caught:
+        resolve_start(discovery, options, both)
+    assert str(caught.value) == (
+        "startingTimestamp finds no record that is as young as that in t-1 at 7; give an earlier "
+        "timestamp, or set startingOffsetsByTimestampStrategy=latest to begin at the end there"
+    )
+    options = _options(
+        subscribe="t", startingTimestamp="7", startingOffsetsByTimestampStrategy="latest"
+    )
+    offsets[:] = [{_P0: 4, _P1: -1}, {_P1: 30}]
+    assert resolve_start(discovery, options, both) == {_P0: 4, _P1: 30}
+
+
+def test_timestamps_must_be_for_exactly_what_is_read(
+    offsets: list[dict[TopicPartition, int]],
+) -> None:
+    options = _options(subscribe="t", startingOffsetsByTimestamp='{"t":{"0":7}}')
+    discovery = Discovery(cast(Any, _Cluster([])), options)
+    with pytest.raises(OffsetError, match=r'without t-1; .* as in \{"t": \{"0": 7, "1": 7\}\}'):
+        resolve_start(discovery, options, frozenset({_P0, _P1}))

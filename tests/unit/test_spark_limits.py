@@ -1,0 +1,68 @@
+"""What a micro-batch takes, and when: a maximum shared, a minimum waited for, times as text."""
+
+import pytest
+
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.spark.errors import OptionError
+from pyspark_klog.spark.limits import Patience, prorate
+from pyspark_klog.spark.option_values import read_duration_ms
+
+_P = TopicPartition("t", 0)
+
+
+@pytest.mark.parity("source behaviour: Long.Max limit")
+def test_the_largest_limit_takes_all_and_overflows_nothing() -> None:
+    most = 2**63 - 1
+    assert prorate(most, {_P: 0}, {_P: most}) == {_P: most}
+    assert prorate(most - 1, {_P: 0}, {_P: most}) == {_P: most - 1}
+    several = {TopicPartition("t", n): 2**62 for n in range(3)}
+    taken = prorate(most, dict.fromkeys(several, 0), several)
+    assert sum(taken.values()) <= most
+    assert min(taken.values()) == most * 2**62 // (3 * 2**62)
+
+
+def test_the_first_batch_fires_and_then_the_minimum_counts() -> None:
+    patience = Patience(10, 1_000)
+    assert patience.fires(0, 5_000)
+    assert not patience.fires(9, 5_999)
+    assert patience.fires(10, 5_999)
+    assert not patience.fires(9, 6_998)
+    assert patience.fires(9, 6_999), "the delay counts from the last batch that fired"
+    assert not patience.fires(0, 7_000)
+
+
+def test_a_delay_of_nothing_is_no_wait() -> None:
+    patience = Patience(10, 0)
+    assert patience.fires(0, 1) and patience.fires(0, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected_ms"),
+    [
+        ("15m", 900_000),
+        ("90s", 90_000),
+        ("1h", 3_600_000),
+        (" 2MIN ", 120_000),
+        ("250ms", 250),
+        ("2500us", 2),
+        ("1d", 86_400_000),
+        ("30", 30),
+        ("0s", 0),
+    ],
+)
+def test_durations_are_written_as_sparks_configuration_has_them(
+    text: str, expected_ms: int
+) -> None:
+    assert read_duration_ms({"maxtriggerdelay": text}, "maxTriggerDelay", 5) == expected_ms
+
+
+@pytest.mark.parametrize(
+    "text", ["", "m", "1.5m", "-1s", "5 minutes", "1w", "9" * 30 + "d", "\u0661s"]
+)
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(OptionError, match=r"maxTriggerDelay is .* expected a whole number and a u"):
+        read_duration_ms({"maxtriggerdelay": text}, "maxTriggerDelay", 5)
+
+
+def test_a_duration_that_is_not_given() -> None:
+    assert read_duration_ms({}, "maxTriggerDelay", 900_000) == 900_000

@@ -1,0 +1,169 @@
+"""What must hold of a sink's options and columns, and the function for foreachBatch."""
+
+import pickle
+
+import pytest
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+import pyspark_klog
+from pyspark_klog.client.errors import SettingError
+from pyspark_klog.spark.errors import OptionError, SchemaError
+from pyspark_klog.spark.options import read_options
+from pyspark_klog.spark.sink_options import check_sink
+from pyspark_klog.spark.sink_rows import check_sink_schema
+
+_SERVERS = {"kafka.bootstrap.servers": "host:9092"}
+
+
+def _check(**options: str) -> None:
+    given = _SERVERS | {name.replace("__", "."): value for name, value in options.items()}
+    check_sink(read_options(given), given)
+
+
+@pytest.mark.parity("own option: deadLetterTopic", "own option: deadLetterMax")
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (
+            {"deadLetterMax": "3"},
+            "option deadLetterMax is given without deadLetterTopic; expected both or none",
+        ),
+        (
+            {"deadLetterTopic": "d", "deadLetterMax": "-1"},
+            "option deadLetterMax is '-1'; expected a whole number from 0 on",
+        ),
+        (
+            {"topic": "t", "deadLetterTopic": " t "},
+            "options topic and deadLetterTopic are both 't'; expected two topics",
+        ),
+        (
+            {"deadLetterTopic": " "},
+            "option deadLetterTopic is empty; expected the name of a topic",
+        ),
+        (
+            {"deadLetterTopic": "d", "kafka__acks": "0"},
+            "option deadLetterTopic needs brokers' answers, and kafka.acks is 0; expected all or 1",
+        ),
+    ],
+)
+def test_options_for_dead_letters(options: dict[str, str], text: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        _check(**options)
+    assert str(caught.value) == text
+
+
+@pytest.mark.parity("own option: deadLetterTopic", "own option: deadLetterMax")
+def test_options_for_dead_letters_are_read() -> None:
+    options = read_options({**_SERVERS, "deadlettertopic": " d ", "deadlettermax": "0"})
+    assert (options.dead_letter_topic, options.dead_letter_max) == ("d", 0)
+    _check(deadLetterTopic="d", topic="t")
+
+
+def _schema(**columns: DataType) -> StructType:
+    return StructType([StructField(name, kind) for name, kind in columns.items()])
+
+
+@pytest.mark.parity("beyond: 7 timestamp column")
+def test_a_timestamp_column_must_be_one() -> None:
+    options = read_options({**_SERVERS, "topic": "t"})
+    check_sink_schema(_schema(value=StringType(), timestamp=TimestampType()), options)
+    for kind in (TimestampNTZType(), StringType()):
+        with pytest.raises(SchemaError) as caught:
+            check_sink_schema(_schema(value=StringType(), timestamp=kind), options)
+        assert str(caught.value) == (
+            f"column timestamp is {kind.simpleString()}; expected timestamp: cast it"
+        )
+
+
+@pytest.mark.parity("sink: headers column", "sink: wrong type: headers")
+def test_headers_are_told_by_position_and_name_in_any_case() -> None:
+    options = read_options({**_SERVERS, "topic": "t"})
+
+    def headers(**fields: DataType) -> StructType:
+        return _schema(value=StringType(), headers=ArrayType(_schema(**fields)))
+
+    check_sink_schema(headers(key=StringType(), value=BinaryType()), options)
+    check_sink_schema(headers(KEY=StringType(), Value=BinaryType()), options)
+    wrong = [
+        headers(value=BinaryType(), key=StringType()),
+        headers(key=StringType(), value=StringType()),
+        headers(name=StringType(), value=BinaryType()),
+        _schema(value=StringType(), headers=ArrayType(StringType())),
+    ]
+    for schema in wrong:
+        with pytest.raises(SchemaError, match="expected array<struct<key:string,value:binary>>"):
+            check_sink_schema(schema, options)
+
+
+# --- batch_writer --------------------------------------------------------------------------------
+class _Frame:
+    """A DataFrame that notes how it is written."""
+
+    def __init__(self) -> None:
+        self.calls: list[object] = []
+
+    def __getattr__(self, name: str) -> "_Frame":
+        self.calls.append(name)
+        return self
+
+    def __call__(self, *args: object, **options: object) -> "_Frame":
+        self.calls.append((*args, *sorted(options.items())))
+        return self
+
+
+@pytest.mark.parity("python source: update mode")
+def test_a_batch_writer_appends_with_all_options_and_pickles() -> None:
+    made = pyspark_klog.batch_writer(
+        **{"kafka.bootstrap.servers": "host:1", "topic": "t", "deadLetterMax": None},
+        allowSlow=True,
+        deadLetterTopic="d",
+        **{"kafka.batch.size": 1000},
+    )
+    frame = _Frame()
+    pickle.loads(pickle.dumps(made))(frame, 7)
+    assert frame.calls == [
+        *("write", "format", ("klog",), "options"),
+        (
+            ("allowSlow", "true"),
+            ("deadLetterTopic", "d"),
+            ("kafka.batch.size", "1000"),
+            ("kafka.bootstrap.servers", "host:1"),
+            ("topic", "t"),
+        ),
+        *("mode", ("append",), "save", ()),
+    ]
+
+
+@pytest.mark.parity("python source: update mode")
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"topic": "t"}, OptionError, "kafka.bootstrap.servers is missing"),
+        (
+            {**_SERVERS, "topics": "t"},
+            OptionError,
+            "there is no option topics; did you mean topic?",
+        ),
+        ({**_SERVERS, "kafka.acks": "2"}, SettingError, "kafka.acks is '2'"),
+        ({**_SERVERS, "deadLetterMax": 1}, OptionError, "without deadLetterTopic"),
+    ],
+)
+def test_a_batch_writer_checks_its_options_when_it_is_made(
+    options: dict[str, str], error: type[Exception], text: str
+) -> None:
+    with pytest.raises(error, match=text):
+        pyspark_klog.batch_writer(**options)
+
+
+def test_a_batch_writer_shows_no_secrets() -> None:
+    made = pyspark_klog.batch_writer(**{"bootstrap.servers": "host:1", "topic": "secret"})
+    assert repr(made) == "batch_writer(bootstrap.servers, topic)"
