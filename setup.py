@@ -21,15 +21,20 @@ CORE = [
 SPARK = ["pyspark>=4.0,<5", "pandas>=2.2,<3"]
 ZOOKEEPER = ["kazoo>=2.10"]
 CLI = ["rich>=13.7"]
+SECURITY = ["cryptography>=42"]
 DEV = [
     *SPARK,
     *ZOOKEEPER,
     *CLI,
+    *SECURITY,
     "aiokafka>=0.12",
     "build>=1.2",
     "chispa>=0.10",
     "confluent-kafka>=2.6",
     "crcmod-plus>=2.3",
+    "googleapis-common-protos>=1.71",
+    "grpcio>=1.76",
+    "grpcio-status>=1.76",
     "hypothesis>=6.100",
     "import-linter>=2.1",
     "kafka-python>=2.0.2",
@@ -66,7 +71,13 @@ setup(
     },
     zip_safe=False,
     install_requires=CORE,
-    extras_require={"spark": SPARK, "zookeeper": ZOOKEEPER, "cli": CLI, "dev": DEV},
+    extras_require={
+        "spark": SPARK,
+        "zookeeper": ZOOKEEPER,
+        "cli": CLI,
+        "security": SECURITY,
+        "dev": DEV,
+    },
     entry_points={
         "console_scripts": ["klog=klog_broker.cli:main"],
         "pytest11": ["klog=pyspark_klog.testing.plugin"],

@@ -30,6 +30,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("names", nargs="*", metavar="NAME", help="benchmarks to run (all)")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("--list", action="store_true", help="name the benchmarks and stop")
+    parser.add_argument(
+        "--rows", default="", metavar="ROW,...", help="only these rows of spark (its docstring)"
+    )
     args = parser.parse_args(arguments)
     unknown = sorted(set(args.names) - set(names()))
     if unknown:

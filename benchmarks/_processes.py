@@ -1,6 +1,7 @@
 """What /proc says about a process: CPU time and resident memory."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -25,3 +26,22 @@ def cpu_seconds(pid: int, proc: Path = _PROC) -> float:
 def resident_bytes(pid: int, proc: Path = _PROC) -> int:
     """Resident memory of a process."""
     return int((proc / str(pid) / "statm").read_text().split()[1]) * _PAGE_BYTES
+
+
+def peak_resident_bytes(pid: int, proc: Path = _PROC) -> int:
+    """The most that a process ever had resident."""
+    for line in (proc / str(pid) / "status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def process_tree(pid: int, proc: Path = _PROC) -> list[int]:
+    """A process and all below it, as they are now."""
+    found = [pid]
+    with suppress(OSError):  # a process or a thread may end meanwhile
+        for task in (proc / str(pid) / "task").iterdir():
+            with suppress(OSError):
+                for child in (task / "children").read_text().split():
+                    found += process_tree(int(child), proc)
+    return found

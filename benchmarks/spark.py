@@ -1,29 +1,56 @@
-"""Spark's batch source, stream source and sink, local[2], beside Spark's own Kafka connector."""
+"""Spark's batch source, stream source and sink, local[2], beside Spark's own Kafka connector.
+
+Rows for ``--rows``: batch, stream, keyed, unkeyed, copy, micro, idle, lz4, zstd, gzip, 1kb, 10kb,
+1mb, partitions1, partitions8, partitions64, headers, memory, spark43.
+"""
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
+from pathlib import Path
 
 from benchmarks import _brokers
 from benchmarks._brokers import Pair, Side
-from benchmarks._load.generator import Generator, SparkDriver
-from benchmarks._load.jobs import Messages, PipelinedProduce
-from benchmarks._load.spark_jobs import Kind, SparkJob, SparkMeasured
+from benchmarks._load.generator import SparkDriver
+from benchmarks._load.spark_fill import Records, fill, whole
+from benchmarks._load.spark_jobs import MICRO_RECORDS, Kind, SparkJob, SparkMeasured
 from benchmarks._report import found
 from benchmarks._turns import in_turns, median, progress, sized
 from benchmarks.rows import Row
-from pyspark_klog.protocol.keys import ApiKey
 from tests.support.peers import spark_connector_jars
 
+_CHECKOUT = Path(__file__).resolve().parents[1]
+_NEWEST_PYTHON = _CHECKOUT / ".venv" / "bin" / "python"
 _PARTITIONS = 4
-_SOURCE_RECORDS = 4_000_000
-_SINK_ROWS = 1_000_000
-_MESSAGES = Messages(per_request=76, value_bytes=200, key_bytes=10)
+_SINK_ROWS = 3_000_000
+_MICRO_BATCHES = 50
 # The JVM compiles what it runs often: the first runs of a driver are far from its last ones.
 _WARM_UPS = 2
+_MOST_PYTHON_MB = 300.0
+
+_BIG = Records(6_000_000)
+_COPIED = Records(3_000_000)
+_SMALL = Records(100_000_000, 1, value_bytes=10, key_bytes=0, codec="zstd", batch_bytes=1_000_000)
+_SHAPES: dict[str, tuple[str, Records]] = {
+    "lz4": ("lz4", Records(2_000_000, codec="lz4")),
+    "zstd": ("zstd", Records(2_000_000, codec="zstd")),
+    "gzip": ("gzip", Records(2_000_000, codec="gzip")),
+    "1kb": ("values of 1 KB", Records(1_000_000, value_bytes=1_000)),
+    "10kb": ("values of 10 KB", Records(100_000, value_bytes=10_000)),
+    "1mb": ("values of 1 MB", Records(1_000, value_bytes=1_000_000)),
+    "partitions1": ("1 partition", Records(2_000_000, 1)),
+    "partitions8": ("8 partitions", Records(2_000_000, 8)),
+    "partitions64": ("64 partitions", Records(2_000_000, 64)),
+    "headers": ("2 headers", Records(1_000_000, headers=2)),
+}
+ROWS = (
+    *("batch", "stream", "keyed", "unkeyed", "copy", "micro", "idle"),
+    *_SHAPES,
+    *("memory", "spark43"),
+)
 
 
 @dataclass(frozen=True)
@@ -33,90 +60,278 @@ class _Engine:
     driver: SparkDriver
     side: Side
 
-    def run(self, kind: Kind, topic: str, records: int) -> SparkMeasured:
-        return self.driver.run(SparkJob(kind, self.side.bootstrap_servers, topic, records))
+    def run(self, job: SparkJob) -> SparkMeasured:
+        return self.driver.run(job)
+
+    def job(self, kind: Kind, topic: str, records: int, **more: object) -> SparkJob:
+        return SparkJob(kind, self.side.bootstrap_servers, topic, records, **more)  # type: ignore[arg-type]
 
 
-def run(_: argparse.Namespace) -> list[Row]:
-    with _brokers.both() as pair, ExitStack() as stack:
-        klog_driver = stack.enter_context(SparkDriver("klog", []))
-        kafka_driver = stack.enter_context(SparkDriver("kafka", spark_connector_jars()))
-        engines = (
-            _Engine(klog_driver, pair.klog),
-            _Engine(kafka_driver, pair.kafka),
-            _Engine(kafka_driver, pair.klog),
-        )
-        rows = _sources(pair, engines)
-        return [*rows, _sink("keyed", engines), _sink("unkeyed", engines)]
+@dataclass(frozen=True)
+class _Engines:
+    """klog on its broker and the peer on its own, both on the Spark release of the peer."""
+
+    klog: _Engine
+    kafka: _Engine
+
+    @property
+    def both(self) -> tuple[_Engine, _Engine]:
+        return self.klog, self.kafka
 
 
-def _sources(pair: Pair, engines: tuple[_Engine, ...]) -> list[Row]:
-    batches = sized(_SOURCE_RECORDS) // (_PARTITIONS * _MESSAGES.per_request)
-    records = batches * _PARTITIONS * _MESSAGES.per_request
-    progress(f"filling a topic with {records} records on each side")
-    with (
-        _filled(pair.klog, pair, batches) as on_klog,
-        _filled(pair.kafka, pair, batches) as on_kafka,
-    ):
-        topics = {pair.klog.name: on_klog, pair.kafka.name: on_kafka}
-        for engine in engines:
-            engine.run("check", topics[engine.side.name], records)
-
-        def measuring(kind: Kind) -> list[Callable[[], SparkMeasured]]:
-            return [partial(e.run, kind, topics[e.side.name], records) for e in engines]
-
-        progress("batch source")
-        batch = _row("batch source to noop", 3.0, measuring("batch"))
-        progress("stream source")
-        stream = _row("stream source, availableNow, to noop", 2.5, measuring("stream"))
-    return [batch, stream]
+def run(args: argparse.Namespace) -> list[Row]:
+    wanted = _wanted(args.rows)
+    with _brokers.both() as pair:
+        rows: list[Row] = []
+        if wanted - {"memory", "spark43"}:
+            with ExitStack() as stack:
+                klog = stack.enter_context(SparkDriver("klog", []))
+                kafka = stack.enter_context(SparkDriver("kafka", spark_connector_jars()))
+                engines = _Engines(_Engine(klog, pair.klog), _Engine(kafka, pair.kafka))
+                rows += _compared(wanted, engines)
+        if "memory" in wanted:
+            rows.append(_memory(pair))
+        if "spark43" in wanted:
+            rows += _newest(pair)
+        return rows
 
 
-def _sink(kind: Kind, engines: tuple[_Engine, ...]) -> Row:
-    progress(f"sink, {kind}")
-    rows = sized(_SINK_ROWS)
+def _wanted(names: str) -> set[str]:
+    chosen = {name.strip() for name in names.split(",") if name.strip()}
+    unknown = sorted(chosen.difference(ROWS))
+    if unknown:
+        raise SystemExit(f"no such row: {', '.join(unknown)}; there are: {', '.join(ROWS)}")
+    return chosen or set(ROWS)
+
+
+def _compared(wanted: set[str], engines: _Engines) -> list[Row]:
+    rows: list[Row] = []
+    if wanted & {"batch", "stream"}:
+        rows += _sources(wanted, engines)
+    kinds: tuple[Kind, ...] = ("keyed", "unkeyed")
+    rows += [_sink(kind, engines) for kind in kinds if kind in wanted]
+    if "copy" in wanted:
+        rows.append(_copy(engines))
+    if "micro" in wanted:
+        rows += _micro_batches(engines)
+    if "idle" in wanted:
+        rows += _idle(engines)
+    rows += [_shape(*shape, engines) for name, shape in _SHAPES.items() if name in wanted]
+    return rows
+
+
+# --- throughput ----------------------------------------------------------------------------------
+def _sources(wanted: set[str], engines: _Engines) -> list[Row]:
+    rows = []
+    with _filled(engines.both, _BIG) as (topics, count):
+        for engine, topic in zip(engines.both, topics, strict=True):
+            engine.run(engine.job("check", topic, count))
+        if "batch" in wanted:
+            rows.append(_read_row("batch source to noop", 4.0, "batch", engines, topics, count))
+        if "stream" in wanted:
+            work = "stream source, availableNow, to noop"
+            rows.append(_read_row(work, 3.0, "stream", engines, topics, count))
+    return rows
+
+
+def _read_row(
+    work: str,
+    bar: float | None,
+    kind: Kind,
+    engines: _Engines,
+    topics: Sequence[str],
+    count: int,
+    records: Records = _BIG,
+    options: dict[str, str] | None = None,
+) -> Row:
+    progress(work)
+    jobs = [
+        engine.job(kind, topic, count, options=options or {})
+        for engine, topic in zip(engines.both, topics, strict=True)
+    ]
+    ready: Kind = "ready_stream" if kind == "stream" else "ready"
+    ceiling = engines.klog.job(
+        ready, "", count, partitions=records.partitions, value_bytes=records.value_bytes
+    )
+    given = in_turns(
+        *(partial(e.run, j) for e, j in zip(engines.both, jobs, strict=True)),
+        partial(engines.klog.run, ceiling),
+        warm_ups=_WARM_UPS,
+    )
+    return _row(work, bar, given, "ready-made Arrow")
+
+
+def _sink(kind: Kind, engines: _Engines) -> Row:
+    work = f"sink, rows of a range, {kind}"
+    progress(work)
+    count = sized(_SINK_ROWS)
 
     def write(engine: _Engine) -> SparkMeasured:
         with engine.side.topic("sink", _PARTITIONS) as topic:
-            measured = engine.run(kind, topic, rows)
-            engine.side.expect_records(topic, rows, _PARTITIONS)
+            measured = engine.run(engine.job(kind, topic, count))
+            engine.side.expect_records(topic, count, _PARTITIONS)
             return measured
 
-    return _row(
-        f"sink, rows of a range, {kind}",
-        1.5,
-        [partial(write, engine) for engine in engines],
+    discard: Kind = "discard_keyed" if kind == "keyed" else "discard_unkeyed"
+    ceiling = engines.klog.job(discard, "", count)
+    given = in_turns(
+        *(partial(write, engine) for engine in engines.both),
+        partial(engines.klog.run, ceiling),
+        warm_ups=_WARM_UPS,
     )
+    return _row(work, 2.0, given, "a discarding Arrow writer")
 
 
-def _row(work: str, bar: float, measuring: list[Callable[[], SparkMeasured]]) -> Row:
-    given = in_turns(*measuring, warm_ups=_WARM_UPS)
-    klog, kafka, kafka_on_klog = (
-        median([run.records / run.seconds for run in runs]) for runs in given
-    )
-    note = f"local[2]; for information: Spark's connector on klog's broker {kafka_on_klog:,.0f}"
+def _copy(engines: _Engines) -> Row:
+    work = "copy topic to topic"
+    progress(work)
+
+    def copy(engine: _Engine, topic: str, count: int) -> SparkMeasured:
+        with engine.side.topic("copy", _PARTITIONS) as to:
+            measured = engine.run(engine.job("copy", topic, count, to=to))
+            engine.side.expect_records(to, count, _PARTITIONS)
+            return measured
+
+    with _filled(engines.both, _COPIED) as (topics, count):
+        copies = [
+            partial(copy, engine, topic, count)
+            for engine, topic in zip(engines.both, topics, strict=True)
+        ]
+        return _row(work, 2.0, in_turns(*copies, warm_ups=_WARM_UPS))
+
+
+def _shape(what: str, records: Records, engines: _Engines) -> Row:
+    options = {"includeHeaders": "true"} if records.headers else {}
+    with _filled(engines.both, records) as (topics, count):
+        work = f"batch source to noop, {what}"
+        return _read_row(work, 1.0, "batch", engines, topics, count, records, options)
+
+
+def _row(
+    work: str, bar: float | None, given: Sequence[Sequence[SparkMeasured]], ceiling: str = ""
+) -> Row:
+    """klog's runs, the peer's, and those of the ceiling, if there is one."""
+    rates = [median([run.records / run.seconds for run in runs]) for runs in given]
+    notes = ["local[2]"]
+    if ceiling:
+        notes.append(f"{rates[0] / rates[2]:.0%} of the ceiling, {rates[2]:,.0f} with {ceiling}")
     triggers = [[run.records / run.triggers_s for run in runs if run.triggers_s] for runs in given]
     if all(triggers):
-        rates = " / ".join(f"{median(rates):,.0f}" for rates in triggers[:2])
-        note += f"; the micro-batches alone, klog / peer {rates}"
-    row = Row(
-        f"{work} (Spark {version('pyspark')})",
-        "records/s",
-        klog,
-        kafka,
-        bar,
-        note=note,
+        alone = " / ".join(f"{median(each):,.0f}" for each in triggers)
+        notes.append(f"the micro-batches alone, klog / peer / ceiling {alone}")
+    work = f"{work} (Spark {version('pyspark')})"
+    return found(Row(work, "records/s", rates[0], rates[1], bar, note="; ".join(notes)))
+
+
+# --- small things --------------------------------------------------------------------------------
+def _micro_batches(engines: _Engines) -> list[Row]:
+    rows = []
+    records = Records(_MICRO_BATCHES * MICRO_RECORDS)
+    kinds: tuple[tuple[Kind, float], ...] = (("micro_noop", 1.25), ("micro_topic", 1.6))
+    for kind, bar in kinds:
+        target = "to noop" if kind == "micro_noop" else "into a topic"
+        work = f"micro-batch of {MICRO_RECORDS} records, 4 partitions, {target}"
+        progress(work)
+
+        def measure(engine: _Engine, topic: str, count: int, kind: Kind = kind) -> SparkMeasured:
+            with engine.side.topic("micro", _PARTITIONS) as to:
+                return engine.run(engine.job(kind, topic, count, to=to))
+
+        with _filled(engines.both, records) as (topics, count):
+            sides = zip(engines.both, topics, strict=True)
+            runs = in_turns(*(partial(measure, engine, topic, count) for engine, topic in sides))
+        klog, kafka = (median([run.batch_ms or 0.0 for run in each]) for each in runs)
+        note = f"median of {_MICRO_BATCHES} micro-batches a run, the first ones left out"
+        rows.append(found(Row(work, "ms", klog, kafka, bar, lower_is_better=True, note=note)))
+    return rows
+
+
+def _idle(engines: _Engines) -> list[Row]:
+    progress("idle query")
+    measured = []
+    for engine in engines.both:
+        with engine.side.topic("idle", _PARTITIONS) as topic:
+            measured.append(engine.run(engine.job("idle", topic, 1)))
+    jvm = " / ".join(f"{(each.jvm_cpu or 0) * 100:.1f}" for each in measured)
+    shares = [(each.driver_cpu or 0) * 100 for each in measured]
+    waits_ms = [each.pick_up_ms or 0.0 for each in measured]
+
+    def row(work: str, unit: str, figures: Sequence[float], bar: float, note: str) -> Row:
+        klog, peer = figures
+        return found(Row(f"idle query, {work}", unit, klog, peer, bar, True, note, True))
+
+    note = f"JVM and Python; the JVM alone, klog / peer {jvm}"
+    return [
+        row("CPU of the driver", "% of a core", shares, 5.0, note),
+        row("a new record is picked up", "ms", waits_ms, 100.0, "the longest of ten"),
+    ]
+
+
+# --- klog alone ----------------------------------------------------------------------------------
+def _memory(pair: Pair) -> Row:
+    progress("100 million small records in one task")
+    with (
+        SparkDriver("klog", []) as driver,
+        _filled((_Engine(driver, pair.klog),), _SMALL) as (topics, count),
+    ):
+        engine = _Engine(driver, pair.klog)
+        measured = engine.run(engine.job("batch", topics[0], count))
+    rate = measured.records / measured.seconds
+    return found(
+        Row(
+            *(f"{count:,} records of 10 bytes, zstd, in one task", "MB of Python"),
+            measured.python_peak_bytes / 1e6,
+            bar=_MOST_PYTHON_MB,
+            lower_is_better=True,
+            note=f"the largest worker's peak; {rate:,.0f} records/s",
+        )
     )
-    return found(row)
+
+
+def _newest(pair: Pair) -> list[Row]:
+    """klog with the Spark release of its own environment, for which the peer has no jar here."""
+    if not _NEWEST_PYTHON.exists():
+        progress(f"spark43: {_NEWEST_PYTHON} is missing: ./dev test makes it")
+        return []
+    rows = []
+    with (
+        SparkDriver("klog", [], python=_NEWEST_PYTHON) as driver,
+        _filled((_Engine(driver, pair.klog),), _BIG) as (topics, count),
+    ):
+        engine = _Engine(driver, pair.klog)
+        read: tuple[tuple[Kind, Kind], ...] = (("batch", "ready"), ("stream", "ready_stream"))
+        for kind, ready in read:
+            jobs = (engine.job(kind, topics[0], count), engine.job(ready, "", count))
+            runs = in_turns(*(partial(engine.run, job) for job in jobs), warm_ups=_WARM_UPS)
+            rows.append(_alone(f"{kind} source to noop", runs))
+
+        def write() -> SparkMeasured:
+            with pair.klog.topic("sink", _PARTITIONS) as topic:
+                return engine.run(engine.job("keyed", topic, sized(_SINK_ROWS) // 2))
+
+        discard = engine.job("discard_keyed", "", sized(_SINK_ROWS) // 2)
+        runs = in_turns(write, partial(engine.run, discard), warm_ups=_WARM_UPS)
+        rows.append(_alone("sink, rows of a range, keyed", runs))
+    return rows
+
+
+def _alone(work: str, runs: Sequence[Sequence[SparkMeasured]]) -> Row:
+    klog, ceiling = (median([run.records / run.seconds for run in each]) for each in runs)
+    note = f"local[2]; {klog / ceiling:.0%} of the ceiling, {ceiling:,.0f}"
+    return found(Row(f"{work} (klog's own Spark)", "records/s", klog, note=note))
 
 
 @contextmanager
-def _filled(side: Side, pair: Pair, batches: int) -> Iterator[str]:
-    """A topic with so many batches in each partition."""
-    newest = pair.common_version(ApiKey.PRODUCE)
-    with side.topic("spark", _PARTITIONS) as topic, Generator() as generator:
-        for partition in range(_PARTITIONS):
-            target = side.target(topic, partition)
-            generator.run(PipelinedProduce(target, newest, 1, batches, _MESSAGES))
-        side.expect_records(topic, batches * _PARTITIONS * _MESSAGES.per_request, _PARTITIONS)
-        yield topic
+def _filled(engines: Sequence[_Engine], records: Records) -> Iterator[tuple[list[str], int]]:
+    """A topic on each engine's broker with the same records: their names, and how many."""
+    shape = Records(**{**vars(records), "count": sized(records.count)})
+    count = whole(shape)
+    progress(f"filling a topic with {count} records on each side")
+    with ExitStack() as stack:
+        topics = []
+        for engine in engines:
+            topic = stack.enter_context(engine.side.topic("spark", shape.partitions))
+            fill(engine.side.bootstrap_servers, topic, shape)
+            engine.side.expect_records(topic, count, shape.partitions)
+            topics.append(topic)
+        yield topics, count

@@ -45,11 +45,15 @@ class Generator:
 
 
 class SparkDriver:
-    """A Spark driver, as a context manager; one job at a time."""
+    """A Spark driver, as a context manager; one job at a time. ``python`` is another one than this,
+    with another Spark."""
 
-    def __init__(self, source: Literal["klog", "kafka"], jars: list[Path]) -> None:
+    def __init__(
+        self, source: Literal["klog", "kafka"], jars: list[Path], python: Path | None = None
+    ) -> None:
         self._source = source
-        self._child = Child("benchmarks._load.spark_child", [source, *map(str, jars)])
+        arguments = [source, *map(str, jars)]
+        self._child = Child("benchmarks._load.spark_child", arguments, python=python)
 
     def __enter__(self) -> Self:
         self._child.__enter__()

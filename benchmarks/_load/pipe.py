@@ -18,15 +18,17 @@ _END_S = 20.0
 
 
 class Child:
-    """``python -m MODULE ARGUMENTS`` as a context manager; ended by its process id."""
+    """``python -m MODULE ARGUMENTS`` as a context manager, this Python unless another one is given;
+    ended by its process id."""
 
     def __init__(
         self,
         module: str,
         arguments: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
+        python: Path | None = None,
     ) -> None:
-        self._command = [sys.executable, "-m", module, *arguments]
+        self._command = [str(python or sys.executable), "-m", module, *arguments]
         self._environment = {**os.environ, **(environment or {})}
         self._process: subprocess.Popen[str] | None = None
 

@@ -12,14 +12,15 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from benchmarks._load import spark_ceiling
 from benchmarks._load.spark_jobs import SparkJob, SparkMeasured, read_job
+from benchmarks._load.spark_small import idle, micro_batches, python_peak_bytes
 
-_VALUE_BYTES = 200
 _SHOWN_CHARACTERS = 1_500
 _CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -48,6 +49,7 @@ class Driver:
     """Runs jobs in one session, through one data source."""
 
     def __init__(self, session: SparkSession, source: str, folder: str) -> None:
+        session.dataSource.register(spark_ceiling.Ceiling)
         self._session = session
         self._source = source
         self._folder = folder
@@ -56,22 +58,36 @@ class Driver:
             "check": self._check,
             "batch": self._batch,
             "stream": self._stream,
-            "keyed": self._keyed,
-            "unkeyed": self._unkeyed,
+            "keyed": self._write,
+            "unkeyed": self._write,
+            "copy": self._copy,
+            "ready": self._ready,
+            "ready_stream": self._ready_stream,
+            "discard_keyed": self._discard,
+            "discard_unkeyed": self._discard,
         }
 
     def run(self, job: SparkJob) -> SparkMeasured:
         """Does a job; the time is that of the action alone."""
+        if job.kind in ("micro_noop", "micro_topic"):
+            return micro_batches(self._session, self._source, self._folder, job)
+        if job.kind == "idle":
+            return idle(self._session, self._source, self._folder, job)
         self._triggers_s = None
         start = time.perf_counter()
         records = self._run[job.kind](job)
-        return SparkMeasured(time.perf_counter() - start, records, self._triggers_s)
+        seconds = time.perf_counter() - start
+        return SparkMeasured(
+            seconds, records, self._triggers_s, python_peak_bytes=python_peak_bytes()
+        )
 
+    # --- reading ---------------------------------------------------------------------------------
     def _load(self, job: SparkJob) -> DataFrame:
         return (
             self._session.read.format(self._source)
             .option("kafka.bootstrap.servers", job.bootstrap_servers)
             .option("subscribe", job.topic)
+            .options(**job.options)
             .load()
         )
 
@@ -80,22 +96,38 @@ class Driver:
         counts = [f.count(column).alias(column) for column in columns]
         found = self._load(job).agg(*counts, f.sum(f.length("value")).alias("bytes")).collect()[0]
         assert len({found[column] for column in columns}) == 1, found
-        assert found["bytes"] == found["value"] * _VALUE_BYTES, found
+        assert found["bytes"] == found["value"] * job.value_bytes, found
         return int(found["value"])
 
     def _batch(self, job: SparkJob) -> int:
         self._load(job).write.format("noop").mode("overwrite").save()
         return job.records
 
+    def _ready(self, job: SparkJob) -> int:
+        made = spark_ceiling.options_of(job.records, job.partitions, job.value_bytes)
+        frame = self._session.read.format(spark_ceiling.Ceiling.name()).options(**made).load()
+        frame.write.format("noop").mode("overwrite").save()
+        return job.records
+
     def _stream(self, job: SparkJob) -> int:
+        return self._drain(
+            self._session.readStream.format(self._source)
+            .option("kafka.bootstrap.servers", job.bootstrap_servers)
+            .option("subscribe", job.topic)
+            .option("startingOffsets", "earliest")
+            .options(**job.options)
+            .load()
+        )
+
+    def _ready_stream(self, job: SparkJob) -> int:
+        made = spark_ceiling.options_of(job.records, job.partitions, job.value_bytes)
+        source = spark_ceiling.Ceiling.name()
+        return self._drain(self._session.readStream.format(source).options(**made).load())
+
+    def _drain(self, frame: DataFrame) -> int:
         with tempfile.TemporaryDirectory(dir=self._folder) as checkpoint:
             query = (
-                self._session.readStream.format(self._source)
-                .option("kafka.bootstrap.servers", job.bootstrap_servers)
-                .option("subscribe", job.topic)
-                .option("startingOffsets", "earliest")
-                .load()
-                .writeStream.format("noop")
+                frame.writeStream.format("noop")
                 .option("checkpointLocation", checkpoint)
                 .trigger(availableNow=True)
                 .start()
@@ -105,22 +137,34 @@ class Driver:
         self._triggers_s = sum(each.durationMs["triggerExecution"] for each in progress) / 1000
         return sum(each.numInputRows for each in progress)
 
-    def _keyed(self, job: SparkJob) -> int:
-        return self._write(job, f.concat(f.lit("key-"), (f.col("id") % 1_000_000).cast("string")))
+    # --- writing ---------------------------------------------------------------------------------
+    def _rows(self, job: SparkJob) -> DataFrame:
+        key = f.lit(None).cast("string")
+        if job.kind in ("keyed", "discard_keyed"):
+            key = f.concat(f.lit("key-"), (f.col("id") % 1_000_000).cast("string"))
+        value = f.rpad(f.col("id").cast("string"), job.value_bytes, "x")
+        return self._session.range(job.records).select(key.alias("key"), value.alias("value"))
 
-    def _unkeyed(self, job: SparkJob) -> int:
-        return self._write(job, f.lit(None).cast("string"))
+    def _write(self, job: SparkJob) -> int:
+        self._save(self._rows(job), job, job.topic)
+        return job.records
 
-    def _write(self, job: SparkJob, key: Column) -> int:
-        value = f.rpad(f.col("id").cast("string"), _VALUE_BYTES, "x")
-        rows = self._session.range(job.records).select(key.alias("key"), value.alias("value"))
+    def _copy(self, job: SparkJob) -> int:
+        self._save(self._load(job).select("key", "value"), job, job.to)
+        return job.records
+
+    def _save(self, rows: DataFrame, job: SparkJob, topic: str) -> None:
         (
             rows.write.format(self._source)
             .option("kafka.bootstrap.servers", job.bootstrap_servers)
-            .option("topic", job.topic)
+            .option("topic", topic)
             .mode("append")
             .save()
         )
+
+    def _discard(self, job: SparkJob) -> int:
+        writer = self._rows(job).write.format(spark_ceiling.Ceiling.name())
+        writer.options(**spark_ceiling.options_of(0, 1, 1)).mode("append").save()
         return job.records
 
 

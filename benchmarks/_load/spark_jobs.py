@@ -1,10 +1,24 @@
 """What a Spark driver is asked to do: plain data, JSON on the pipe."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Literal
 
-Kind = Literal["check", "batch", "stream", "keyed", "unkeyed"]
+Kind = Literal[
+    "check",
+    "batch",
+    "stream",
+    "keyed",
+    "unkeyed",
+    "copy",
+    "micro_noop",
+    "micro_topic",
+    "idle",
+    "ready",
+    "ready_stream",
+    "discard_keyed",
+    "discard_unkeyed",
+]
 
 
 @dataclass(frozen=True)
@@ -15,22 +29,49 @@ class SparkJob:
     - ``batch``: read all in a batch, to Spark's noop sink.
     - ``stream``: the same as a stream from the start with AvailableNow, from start to end.
     - ``keyed`` and ``unkeyed``: write rows of ``spark.range`` with 200-byte values.
+    - ``copy``: read all in a batch and write it to topic ``to``.
+    - ``micro_noop`` and ``micro_topic``: a stream of many micro-batches of MICRO_RECORDS each, to
+      noop, and to topic ``to``.
+    - ``idle``: a stream that waits for new records; some come, one by one.
+    - ``ready``, ``ready_stream``: Arrow batches made beforehand instead of a topic's, so many rows
+      with values of ``value_bytes``; ``discard_keyed``, ``discard_unkeyed``: the rows of a sink,
+      into an Arrow writer that drops them. No source or sink in Python can be faster.
+
+    ``options`` are further ones of the source.
     """
 
     kind: Kind
     bootstrap_servers: str
     topic: str
     records: int
+    to: str = ""
+    partitions: int = 4
+    value_bytes: int = 200
+    options: dict[str, str] = field(default_factory=dict)
+
+
+MICRO_RECORDS = 8
+"""Of a micro-batch: two of each of four partitions."""
 
 
 @dataclass(frozen=True)
 class SparkMeasured:
-    """How long the action took, and how many records it met; of a stream also how long its
-    micro-batches took, without the query's start and end."""
+    """How long the action took, and how many records it met."""
 
     seconds: float
     records: int
     triggers_s: float | None = None
+    """Of a stream: its micro-batches alone, without the query's start and end."""
+    batch_ms: float | None = None
+    """The median of many micro-batches' wall time."""
+    python_peak_bytes: int = 0
+    """The most that any of Spark's Python workers ever had resident."""
+    driver_cpu: float | None = None
+    """Cores that an idle query's driver uses: the JVM and its Python processes."""
+    jvm_cpu: float | None = None
+    """The JVM's part of it."""
+    pick_up_ms: float | None = None
+    """The longest time from sending a new record until a micro-batch has it planned."""
 
 
 def write_job(job: SparkJob) -> str:

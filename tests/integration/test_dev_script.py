@@ -36,7 +36,7 @@ def venvs(lines: list[str]) -> list[str]:
 def test_without_a_verb_it_lists_them_and_an_unknown_one_is_refused(machine: Machine) -> None:
     helped = machine.dev()
     assert helped.returncode == 0
-    for verb in ("demo", "test", "check", "bench", "peers", "python", "broker"):
+    for verb in ("demo", "test", "check", "bench", "soak", "peers", "python", "broker"):
         assert f"  {verb} " in helped.stdout
     unknown = machine.dev("deno")
     assert unknown.returncode == 2
@@ -72,6 +72,7 @@ def test_arguments_folder_and_exit_status_are_the_commands_own(ready: Machine) -
     assert lines[1:4] == ["argument a b", "argument ", "argument *"]
 
 
+@pytest.mark.parity("cluster: PYSPARK_PYTHON")
 @pytest.mark.parametrize("place", ["plain", "with space", "with'quote", "with$dollar"])
 def test_spark_gets_its_python_its_java_and_loopback(tmp_path: Path, place: str) -> None:
     machine = make_machine(tmp_path / "machine", place)
@@ -337,6 +338,42 @@ def test_peers_fetch_their_jars_once_and_have_their_own_spark(ready: Machine) ->
     assert ready.started() == ["python -m tests.support.suite --peers oracle"]
     path = next(line for line in second.stdout.splitlines() if line.startswith("PATH="))
     assert str(ready.checkout / ".venv-peers" / "bin") in path
+
+
+def test_the_oldest_spark_has_an_environment_and_kernels_of_its_own(machine: Machine) -> None:
+    machine.add_python()
+    machine.add_java("jvm", "17")
+    first = machine.dev("test", "--spark", "4.0", "-x")
+    assert first.returncode == 0, first.stderr
+    (pip,) = pips(machine.started())
+    assert "-c constraints-oldest.txt" in pip
+    assert pip.endswith("-e .[spark] pytest pytest-timeout hypothesis chispa kafka-python")
+    assert not (machine.checkout / ".venv").exists()
+    second = machine.dev("test", "--spark", "4.0", "-x")
+    assert second.stderr == ""
+    assert machine.started() == ["python -m tests.support.suite --oldest -x"]
+    seen = dict(line.split("=", 1) for line in second.stdout.splitlines() if "=" in line)
+    home = machine.checkout / ".venv-oldest"
+    assert seen["NUMBA_CACHE_DIR"] == str(home / "kernels")
+    assert str(home / "bin") in seen["PATH"] + seen["PYSPARK_PYTHON"]
+    with (machine.checkout / "constraints-oldest.txt").open("a", encoding="utf-8") as file:
+        file.write("# changed\n")
+    assert machine.dev("test", "--spark", "4.0").returncode == 0
+    assert len(pips(machine.started())) == 1
+
+
+def test_another_release_than_the_oldest_is_refused(machine: Machine) -> None:
+    machine.add_python()
+    for arguments in (("--spark",), ("--spark", "4.2")):
+        refused = machine.dev("test", *arguments)
+        assert refused.returncode == 1
+        assert "test --spark takes 4.0" in refused.stderr
+    assert machine.started() == []
+
+
+def test_a_soak_runs_in_the_environment_of_the_tests(ready: Machine) -> None:
+    assert ready.dev("soak", "connector", "--minutes", "1").returncode == 0
+    assert ready.started() == ["python -m tests.soak connector --minutes 1"]
 
 
 def test_it_is_plain_sh_by_the_shells_own_check() -> None:

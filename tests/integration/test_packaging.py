@@ -172,7 +172,7 @@ def test_the_metadata_names_core_dependencies_extras_and_entry_points(wheel: Pat
     assert sorted(dependency.split(">")[0] for dependency in required) == sorted(
         ["numpy", "pyarrow", "numba", "crc32c", "lz4", "zstandard", "cramjam", "click"]
     )
-    for extra in ("spark", "zookeeper", "cli", "dev"):
+    for extra in ("spark", "zookeeper", "cli", "security", "dev"):
         assert f"Provides-Extra: {extra}" in metadata
     assert "klog = klog_broker.cli:main" in entries
     assert "klog = pyspark_klog.testing.plugin" in entries

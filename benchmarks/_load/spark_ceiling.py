@@ -1,0 +1,115 @@
+"""A data source and sink that do nothing: what Spark itself takes for Arrow batches of a size."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceWriter,
+    InputPartition,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from pyspark_klog.spark.rows import ARROW_BATCH_BYTES, source_schema
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
+_MOST_ROWS = 50_000
+
+
+class _Part(InputPartition):
+    """So many rows."""
+
+
+def _parts(options: dict[str, str]) -> list[InputPartition]:
+    count = int(options["partitions"])
+    return [_Part(int(options["records"]) // count) for _ in range(count)]
+
+
+def _read(options: dict[str, str], rows: int) -> "Iterator[RecordBatch]":
+    """One batch, again and again, with the columns and the size of klog's."""
+    import pyarrow as pa
+
+    value = b"v" * int(options["value_bytes"])
+    count = max(1, min(ARROW_BATCH_BYTES // len(value), _MOST_ROWS, rows))
+    numbers = range(count)
+    columns = {
+        "key": pa.array([b"key-%06d" % n for n in numbers], pa.binary()),
+        "value": pa.array([value] * count, pa.binary()),
+        "topic": pa.array(["bench-spark-0"] * count, pa.string()),
+        "partition": pa.array([0] * count, pa.int32()),
+        "offset": pa.array(numbers, pa.int64()),
+        "timestamp": pa.array([1_763_000_000_000_000] * count, pa.timestamp("us", "UTC")),
+        "timestampType": pa.array([0] * count, pa.int32()),
+    }
+    batch = pa.RecordBatch.from_pydict(columns)
+    for first in range(0, rows, count):
+        yield batch.slice(0, min(count, rows - first))
+
+
+class _Reader(DataSourceReader):
+    def __init__(self, options: dict[str, str]) -> None:
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return _parts(self._options)
+
+    def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":
+        return _read(self._options, partition.value)
+
+
+class _StreamReader(DataSourceStreamReader):
+    def __init__(self, options: dict[str, str]) -> None:
+        self._options = options
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+        return {"at": 0}
+
+    def latestOffset(self) -> dict[str, int]:  # type: ignore[override]  # noqa: N802
+        return {"at": int(self._options["records"])}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        return _parts(self._options) if start != end else []
+
+    def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":
+        return _read(self._options, partition.value)
+
+    def commit(self, end: dict[str, int]) -> None:
+        pass
+
+
+class _Discarding(DataSourceArrowWriter):
+    def write(self, iterator: "Iterator[RecordBatch]") -> WriterCommitMessage:
+        for _ in iterator:
+            pass
+        return WriterCommitMessage()
+
+
+class Ceiling(DataSource):
+    """Options for reading: ``records``, ``partitions`` and ``value_bytes``."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "klog-bench-ceiling"
+
+    def schema(self) -> StructType:
+        return source_schema(include_headers=False)
+
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
+        return _Reader(dict(self.options))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802, ARG002
+        return _StreamReader(dict(self.options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: ARG002
+        return _Discarding()
+
+
+def options_of(records: int, partitions: int, value_bytes: int) -> dict[str, Any]:
+    """For reading."""
+    return {"records": records, "partitions": partitions, "value_bytes": value_bytes}
