@@ -44,6 +44,8 @@ from pyspark_klog.protocol.message import Request, Response
 R = TypeVar("R", bound=Response)
 
 MAX_REPLY_BYTES = 1 << 30
+MAX_STRANGERS_REPLY_BYTES = 1 << 20
+"""Of a reply before the connection is ready: until then anyone may be at the other side."""
 _LAST_CORRELATION_ID = 2**31 - 1
 
 
@@ -105,7 +107,8 @@ class Connection:
         self.received_bytes = 0
         self._client_id = client_id
         self._request_timeout_ms = request_timeout_ms
-        self._frames = ReplyFrames(max_reply_bytes)
+        self._max_reply_bytes = max_reply_bytes
+        self._frames = ReplyFrames(min(max_reply_bytes, MAX_STRANGERS_REPLY_BYTES))
         self._calls: deque[Call[Response]] = deque()
         self._out: deque[memoryview] = deque()
         self._next_correlation_id = 0
@@ -343,7 +346,11 @@ class Connection:
             # Counted from the exchange's begin, which is before the broker's own count.
             usable_ms = int(exchange.session_lifetime_ms * REAUTHENTICATE_AT)
             self._authentication_due_ms = self._exchange_began_ms + usable_ms
+        self._become_ready()
+
+    def _become_ready(self) -> None:
         self.state = State.READY
+        self._frames.max_frame_bytes = self._max_reply_bytes
 
     def _take_versions(self, frame: memoryview, call: Call[Response]) -> None:
         """Take the versions; with error 35 comes the range of ApiVersions, if the broker has it."""
@@ -364,4 +371,4 @@ class Connection:
             mechanism, self._mechanism = self._mechanism, None
             self.authenticate(mechanism, call.deadline_ms - self._request_timeout_ms)
             return
-        self.state = State.READY
+        self._become_ready()

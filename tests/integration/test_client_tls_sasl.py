@@ -1,9 +1,11 @@
 """The client's authentication against a broker that the tests play, with and without TLS."""
 
 import base64
+import contextlib
 import http.server
 import json
 import logging
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -271,10 +273,49 @@ class TokenEndpoint:
         self._thread.join(30)
 
 
+class SlowEndpoint:
+    """Answers with a header that never ends."""
+
+    def __init__(self, pem_file: Path | None) -> None:
+        self._context = None if pem_file is None else server_context(pem_file)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        scheme = "http" if pem_file is None else "https"
+        self.url = f"{scheme}://localhost:{self._listener.getsockname()[1]}/token"
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                with client, contextlib.suppress(OSError):
+                    if self._context is not None:
+                        client = self._context.wrap_socket(client, server_side=True)
+                    client.sendall(b"HTTP/1.1 200 OK\r\nX: ")
+                    while not self._is_over.wait(0.05):
+                        client.sendall(b"x")
+
+    def __enter__(self) -> "SlowEndpoint":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join(30)
+
+
 GOOD = (200, b'{"access_token":"t0ken","expires_in":3600,"token_type":"Bearer"}', {})
 
 
-def _from(endpoint: TokenEndpoint, broker: PlayedBroker, authority: Authority, **more: str) -> Any:
+def _from(
+    endpoint: "TokenEndpoint | SlowEndpoint",
+    broker: PlayedBroker,
+    authority: Authority,
+    **more: str,
+) -> Any:
     named = {name.replace("__", "."): value for name, value in more.items()}
     config = f'{OAUTH_MODULE} required clientId="job" clientSecret="HIDDEN+/" scope="klog read" '
     config += f'ssl.truststore.location="{authority.pem_file()}";'
@@ -312,6 +353,26 @@ def test_client_credentials_url_encoded_and_plain_http(
         assert endpoint.asked[0]["Authorization"] == f"Basic {basic}"
 
 
+@pytest.mark.parametrize("expires_in", ["Infinity", "NaN", "1e300", "-5", '"3600"'])
+def test_a_token_whose_end_is_odd(
+    plain: PlayedBroker, authority: Authority, expires_in: str
+) -> None:
+    with TokenEndpoint() as endpoint:
+        body = '{"access_token":"t0ken","expires_in":' + expires_in + "}"
+        endpoint.answers = [(200, body.encode(), {})]
+        assert connect(_from(endpoint, plain, authority)) == 1
+
+
+@pytest.mark.parametrize("is_secured", [False, True])
+def test_an_endpoint_that_answers_byte_by_byte(
+    plain: PlayedBroker, authority: Authority, is_secured: bool
+) -> None:
+    with SlowEndpoint(authority.broker().pem_file() if is_secured else None) as endpoint:
+        given = _from(endpoint, plain, authority)
+        given |= {"sasl.login.read.timeout.ms": "300", "sasl.login.retry.backoff.max.ms": "1"}
+        assert failure(given) == f"token endpoint {endpoint.url} did not answer within 300 ms"
+
+
 def test_an_endpoint_in_trouble_is_asked_again(plain: PlayedBroker, authority: Authority) -> None:
     with TokenEndpoint() as endpoint:
         endpoint.answers = [(503, b"busy", {}), (500, b"{}", {})]
@@ -329,6 +390,8 @@ def test_an_endpoint_in_trouble_is_asked_again(plain: PlayedBroker, authority: A
         ((400, b"<html>", {}), "answered 400; check clientId, clientSecret and scope"),
         ((302, b"", {"Location": "http://localhost:1/"}), "answered 302; check clientId"),
         ((200, b"[]", {}), "answered without an access_token; expected JSON"),
+        ((200, b"[" * 200_000, {}), "answered without an access_token; expected JSON"),
+        ((200, b'{"access_token":"t","expires_in":"soon"}', {}), "without an access_token"),
         ((200, b'{"access_token":"two words"}', {}), "the token has characters that a bearer tok"),
     ],
 )

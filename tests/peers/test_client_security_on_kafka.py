@@ -35,8 +35,8 @@ from tests.support.security_kafka import (
     PLAIN_MODULE,
     SCRAM_USERS,
     jaas,
-    sasl_properties,
-    tls_properties,
+    listener_properties,
+    session_properties,
 )
 
 if TYPE_CHECKING:
@@ -80,25 +80,6 @@ class Kafka:
         return given | {name.replace("__", "."): value for name, value in more.items()}
 
 
-def _listeners_of(authority: Authority) -> dict[str, str]:
-    trust = authority.pem_file()
-    right = authority.broker().pem_file()
-    shown = dict.fromkeys((name for name, kind in LISTENERS.items() if kind.endswith("SSL")), right)
-    shown["ELSEWHERE"] = authority.issue("elsewhere", ("elsewhere",)).pem_file()
-    shown["EXPIRED"] = authority.issue("old", ("localhost",), expired=True).pem_file()
-    properties: dict[str, str] = {}
-    for name, keystore in shown.items():
-        wanted = "required" if name == "MUTUAL" else "none"
-        properties |= tls_properties(name, keystore, trust, ssl_client_auth=wanted)
-    for name in ("PASSWORDS", "SECURED", "SHORT"):
-        properties |= sasl_properties(name)
-    properties |= sasl_properties("ONLYPLAIN", ("PLAIN",))
-    for mechanism in MECHANISMS:
-        short = f"listener.name.short.{mechanism.lower()}.connections.max.reauth.ms"
-        properties[short] = "2000"
-    return properties
-
-
 @pytest.fixture(scope="module", params=[OLDEST_KAFKA, NEWEST_KAFKA])
 def kafka(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
@@ -106,7 +87,7 @@ def kafka(
     authority = Authority(tmp_path_factory.mktemp(f"ca-{request.param}"))
     with KafkaServer(
         request.param,
-        properties=_listeners_of(authority),
+        properties=listener_properties(authority, LISTENERS) | session_properties("SHORT", 2_000),
         listeners=LISTENERS,
         format_arguments=SCRAM_USERS,
     ) as server:

@@ -1,185 +1,302 @@
-"""Secured jobs in Spark: written as for `format("kafka")`, over TLS and SASL; secrets stay so."""
+"""Secured jobs in Spark: written as for `format("kafka")`, over TLS and SASL; secrets stay so.
+
+On klog's broker behind servers that the tests play; `./dev peers parity` has Apache Kafka with
+listeners of its own, and Spark's connector with the same options.
+"""
 
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from pyspark_klog import testing
-from pyspark_klog.client.admin import Admin, NewTopic
-from pyspark_klog.client.blocking import BlockingClient
-from tests.support.security_certs import KEY_PASSWORD, Authority
+from tests.support.parity import Engine, Parity
+from tests.support.parity_fixtures import new_kafka
+from tests.support.peers import NEWEST_KAFKA, KafkaServer, kafka_release
+from tests.support.security_certs import KEY_PASSWORD, STORE_PASSWORD, Authority
 from tests.support.security_job import REDACTED
-from tests.support.security_kafka import MECHANISMS, PASSWORD, PLAIN_MODULE, USER, jaas
-from tests.support.security_server import PlayedBroker, server_context
+from tests.support.security_kafka import (
+    MECHANISMS,
+    PASSWORD,
+    PLAIN_MODULE,
+    SCRAM_USERS,
+    jaas,
+    listener_properties,
+)
+from tests.support.security_listeners import LISTENERS, Listeners, played_listeners
+from tests.support.spark_topics import Topics
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 ROOT = Path(__file__).resolve().parents[2]
 WRONG = "wr0ng-passw0rd"
 
 
-class Secured:
-    """A klog broker behind TLS and SASL, and its topics."""
-
-    def __init__(self, front: PlayedBroker, authority: Authority) -> None:
-        self.front = front
-        self.authority = authority
-
-    def topic(self, name: str) -> str:
-        """A new topic, made over TLS and SASL as everything is."""
-        settings = {k.removeprefix("kafka."): v for k, v in self.options("PLAIN").items()}
-        with BlockingClient(settings) as client:
-            topics = [NewTopic(name, 2, 1, {"retention.ms": "-1"})]
-            Admin(client=client).create_topics(topics)
-        return name
-
-    def options(self, mechanism: str = "SCRAM-SHA-512", config: str = "", **more: str) -> Any:
-        """Options as JVM users write them."""
-        client = self.authority.issue("client")
-        named = {name.replace("__", "."): value for name, value in more.items()}
-        return {
-            "kafka.bootstrap.servers": self.front.address,
-            "kafka.security.protocol": "SASL_SSL",
-            "kafka.sasl.mechanism": mechanism,
-            "kafka.sasl.jaas.config": config or jaas(mechanism),
-            "kafka.ssl.truststore.type": "PEM",
-            "kafka.ssl.truststore.certificates": self.authority.pem,
-            "kafka.ssl.keystore.type": "PEM",
-            "kafka.ssl.keystore.key": client.encrypted_key_pem,
-            "kafka.ssl.keystore.certificate.chain": client.chain_pem,
-            "kafka.ssl.key.password": KEY_PASSWORD,
-            **named,
-        }
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("ca"))
 
 
 @pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    authority = Authority(tmp_path_factory.mktemp("ca"))
-    context = server_context(authority.broker().pem_file(), clients_of=authority.pem_file())
-    with PlayedBroker(tls=context, mechanisms=MECHANISMS, users={USER: PASSWORD}) as front:
-        listeners = f"PLAINTEXT://{front.address}"
-        with testing.Broker(advertised_listeners=listeners) as broker:
-            host, _, port = broker.bootstrap_servers.partition(":")
-            front.broker = (host, int(port))
-            yield Secured(front, authority)
+def kafka_server(authority: Authority) -> Iterator[KafkaServer]:
+    """Apache Kafka as in the other tests of parity, and with secured listeners."""
+    with new_kafka(
+        kafka_release() or NEWEST_KAFKA,
+        listener_properties(authority, LISTENERS),
+        listeners=LISTENERS,
+        format_arguments=SCRAM_USERS,
+    ) as server:
+        yield server
 
 
-def _round_trip(spark: "SparkSession", options: dict[str, str], topic: str, folder: Path) -> None:
-    """Writes by the batch sink, reads by the batch source, copies by a stream to a topic."""
-    rows = spark.range(100).selectExpr("string(id) as key", "string(id) as value")
-    rows.write.format("klog").options(**options, topic=topic).mode("append").save()
-    source = spark.readStream.format("klog").options(
-        **options, subscribe=topic, startingOffsets="earliest"
-    )
-    query = (
-        source.load()
-        .select("key", "value")
-        .writeStream.format("klog")
-        .options(**options, topic=topic, checkpointLocation=str(folder / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    assert query.awaitTermination(120)
-    frame = spark.read.format("klog").options(**options, subscribe=topic).load()
-    counted = frame.groupBy("value").count().where("count = 2").count()
-    assert counted == 100
+@pytest.fixture(scope="module")
+def secured(request: pytest.FixtureRequest, authority: Authority) -> Iterator[Listeners]:
+    """The secured listeners of the broker that `parity` has."""
+    if kafka_release() is None:
+        servers = request.getfixturevalue("spark_broker").bootstrap_servers
+        with played_listeners(authority, servers) as listeners:
+            yield listeners
+    else:
+        kafka = request.getfixturevalue("kafka_server")
+        yield Listeners(authority, {name: kafka.address_of(name) for name in LISTENERS})
 
 
-@pytest.mark.parity(
-    "security: SASL_SSL", "security: PEM stores", "security: jaas: ScramLoginModule"
-)
-@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-512", "PLAIN", "OAUTHBEARER"])
-def test_sources_and_sinks_over_tls_and_sasl(
-    spark: "SparkSession", secured: Secured, tmp_path: Path, mechanism: str
-) -> None:
-    topic = secured.topic(f"round-{mechanism.lower()}")
-    _round_trip(spark, secured.options(mechanism), topic, tmp_path)
-    assert mechanism in {used for used, _ in secured.front.authentications}
+EXPECTED = sorted((str(number), f"v{number}") for number in range(20))
 
 
-@pytest.mark.parity("security: jaas: PlainLoginModule", "security: jaas: kafkashaded prefix")
-def test_a_shaded_login_module(spark: "SparkSession", secured: Secured) -> None:
-    topic = secured.topic("shaded")
-    config = f'kafkashaded.{PLAIN_MODULE} required username="{USER}" password="{PASSWORD}";'
-    options = secured.options("PLAIN", config)
-    assert spark.read.format("klog").options(**options, subscribe=topic).load().count() == 0
+def _copied(parity: Parity, options: Mapping[str, str], folder: Path) -> None:
+    """A batch writes a topic, a stream copies it to another, a batch reads that: all secured."""
+
+    def scenario(engine: Engine) -> "DataFrame":
+        source, target = engine.topics.create(2), engine.topics.create(2)
+        rows = engine.spark.range(20).selectExpr(
+            "string(id) as key", "concat('v', string(id)) as value"
+        )
+        engine.append(rows, topic=source, **options)
+        stream = engine.stream(subscribe=source, startingOffsets="earliest", **options)
+        query = engine.append_stream(stream.select("key", "value"), folder, topic=target, **options)
+        assert query.awaitTermination(120)
+        frame = engine.batch(subscribe=target, **options)
+        return frame.selectExpr("string(key) as key", "string(value) as value")
+
+    assert sorted(map(tuple, parity.same(scenario).collect())) == EXPECTED
+
+
+def _works(parity: Parity, options: Mapping[str, str]) -> None:
+    """A batch writes a topic and a batch reads it."""
+
+    def scenario(engine: Engine) -> "DataFrame":
+        topic = engine.topics.create(2)
+        rows = engine.spark.range(20).selectExpr(
+            "string(id) as key", "concat('v', string(id)) as value"
+        )
+        engine.append(rows, topic=topic, **options)
+        frame = engine.batch(subscribe=topic, **options)
+        return frame.selectExpr("string(key) as key", "string(value) as value")
+
+    assert sorted(map(tuple, parity.same(scenario).collect())) == EXPECTED
+
+
+# --- protocols and mechanisms --------------------------------------------------------------------
+@pytest.mark.parity("security: SSL", "security: host name verification")
+def test_ssl(parity: Parity, secured: Listeners, tmp_path: Path) -> None:
+    _copied(parity, secured.options("TLS"), tmp_path)
+
+
+@pytest.mark.parity("security: SASL_PLAINTEXT")
+def test_sasl_plaintext(parity: Parity, secured: Listeners, tmp_path: Path) -> None:
+    _copied(parity, secured.options("PASSWORDS", "SCRAM-SHA-512"), tmp_path)
+
+
+@pytest.mark.parity("security: SASL_SSL")
+def test_sasl_ssl(parity: Parity, secured: Listeners, tmp_path: Path) -> None:
+    _copied(parity, secured.options("SECURED", "SCRAM-SHA-512"), tmp_path)
+
+
+@pytest.mark.parity("security: PLAIN", "security: jaas: PlainLoginModule")
+def test_plain(parity: Parity, secured: Listeners) -> None:
+    _works(parity, secured.options("SECURED", "PLAIN"))
+
+
+@pytest.mark.parity("security: SCRAM-SHA-256", "security: jaas: ScramLoginModule")
+def test_scram_sha_256(parity: Parity, secured: Listeners) -> None:
+    _works(parity, secured.options("SECURED", "SCRAM-SHA-256"))
+
+
+@pytest.mark.parity("security: SCRAM-SHA-512", "security: jaas: ScramLoginModule")
+def test_scram_sha_512(parity: Parity, secured: Listeners) -> None:
+    _works(parity, secured.options("SECURED", "SCRAM-SHA-512"))
+
+
+@pytest.mark.parity("security: jaas: OAuthBearerLoginModule")
+def test_oauthbearer(parity: Parity, secured: Listeners) -> None:
+    _works(parity, secured.options("SECURED", "OAUTHBEARER"))
+
+
+@pytest.mark.parity("security: OAUTHBEARER token callback", differs="java-classes")
+def test_oauthbearer_with_a_token_of_a_function(parity: Parity, secured: Listeners) -> None:
+    options = secured.options("SECURED", "OAUTHBEARER")
+    name = "tests.support.security_job:token"
+    options["kafka.sasl.login.callback.handler.class"] = name
+
+    def scenario(engine: Engine) -> "DataFrame":
+        topic = engine.topics.create()
+        engine.append(engine.spark.sql("select 'v' as value"), topic=topic, **options)
+        return engine.batch(subscribe=topic, **options).selectExpr("string(value) as value")
+
+    assert [row.value for row in parity.klog_only(scenario).collect()] == ["v"]
+
+
+@pytest.mark.parity("security: jaas: kafkashaded prefix", differs="shaded-classes")
+def test_a_shaded_login_module(parity: Parity, secured: Listeners) -> None:
+    config = f'kafkashaded.{PLAIN_MODULE} required username="alice" password="{PASSWORD}";'
+    options = secured.options("SECURED", "PLAIN", config)
+    topic = parity.topics.create()
+    assert parity.klog_only(lambda e: e.batch(subscribe=topic, **options)).count() == 0
+
+
+# --- stores --------------------------------------------------------------------------------------
+@pytest.mark.parity("security: PEM stores")
+def test_pem_stores(parity: Parity, secured: Listeners, authority: Authority) -> None:
+    client = authority.issue("client")
+    # The key has no password: on Java 17 the peer can't read what OpenSSL encrypts.
+    text = {
+        "kafka.ssl.keystore.type": "PEM",
+        "kafka.ssl.keystore.key": client.key_pem,
+        "kafka.ssl.keystore.certificate.chain": client.chain_pem,
+    }
+    _works(parity, secured.options("MUTUAL") | text)
+    files = secured.options("MUTUAL") | {
+        "kafka.ssl.keystore.type": "PEM",
+        "kafka.ssl.keystore.location": str(client.pem_file()),
+        "kafka.ssl.truststore.location": str(authority.pem_file()),
+    }
+    del files["kafka.ssl.truststore.certificates"]
+    _works(parity, files)
+
+
+@pytest.mark.parity("security: PKCS12 stores")
+def test_pkcs12_stores(parity: Parity, secured: Listeners, authority: Authority) -> None:
+    stores = secured.options("MUTUAL") | {
+        "kafka.ssl.keystore.type": "PKCS12",
+        "kafka.ssl.keystore.location": str(authority.issue("client").pkcs12_file()),
+        "kafka.ssl.keystore.password": STORE_PASSWORD,
+        "kafka.ssl.truststore.type": "PKCS12",
+        "kafka.ssl.truststore.location": str(authority.pkcs12_file(for_java=True)),
+        "kafka.ssl.truststore.password": STORE_PASSWORD,
+    }
+    del stores["kafka.ssl.truststore.certificates"]
+    _works(parity, stores)
+
+
+# --- what fails ----------------------------------------------------------------------------------
+def _fails(parity: Parity, options: Mapping[str, str], line: str) -> None:
+    """A batch is refused, as the peer's is; klog says so in one line, without a traceback."""
+    topic = parity.topics.create()
+    text = parity.same_failure(lambda e: e.batch(subscribe=topic, **options), line)
+    assert "Traceback" not in text
+    for secret in (WRONG, PASSWORD, KEY_PASSWORD):
+        assert secret not in text
+
+
+@pytest.mark.parity("security: PLAIN", "security: SCRAM-SHA-256", "security: SCRAM-SHA-512")
+@pytest.mark.parametrize("mechanism", MECHANISMS[:3])
+def test_a_wrong_password(parity: Parity, secured: Listeners, mechanism: str) -> None:
+    options = secured.options("SECURED", mechanism, jaas(mechanism, password=WRONG))
+    front = secured.fronts.get("SECURED")
+    before = front.connections if front else 0
+    line = f"{secured.addresses['SECURED']} refused SASL {mechanism} for user 'alice': Authenticati"
+    _fails(parity, options, line)
+    # It is not tried again and again: a broker would lock the user out.
+    assert front is None or front.connections - before == 1
 
 
 @pytest.mark.parity("security: PLAIN")
-def test_a_wrong_password_is_one_line_in_the_driver(
-    spark: "SparkSession", secured: Secured
+def test_a_wrong_password_of_a_stream_and_of_sinks(
+    parity: Parity, secured: Listeners, tmp_path: Path
 ) -> None:
-    topic = secured.topic("refused")
-    options = secured.options("PLAIN", jaas("PLAIN", password=WRONG))
+    options = secured.options("SECURED", "PLAIN", jaas("PLAIN", password=WRONG))
+    topic = parity.topics.create()
+
+    def stream(engine: Engine) -> "DataFrame":
+        return engine.drain(engine.stream(subscribe=topic, **options), tmp_path)
+
+    def sink(engine: Engine) -> "DataFrame":
+        rows = engine.spark.sql("select 'v' as value")
+        engine.append(rows, topic=topic, **options)
+        return rows
+
     line = (
-        f"{secured.front.address} refused SASL PLAIN for user 'alice': Authentication failed: "
-        "Invalid username or password; check user and password in sasl.jaas.config"
+        f"{secured.addresses['SECURED']} refused SASL PLAIN for user 'alice': Authentication "
+        "failed: Invalid username or password; check user and password in sasl.jaas.config"
     )
-    before = secured.front.connections
-    with pytest.raises(Exception) as caught:
-        spark.read.format("klog").options(**options, subscribe=topic).load().count()
-    assert line in str(caught.value)
-    assert "Traceback" not in str(caught.value)
-    # It is not tried again and again: a broker would lock the user out.
-    assert secured.front.connections - before == 1
-    query = (
-        spark.readStream.format("klog")
-        .options(**options, subscribe=topic)
-        .load()
-        .writeStream.format("noop")
-        .start()
-    )
-    with pytest.raises(Exception) as caught:
-        query.awaitTermination(120)
-    assert line in str(caught.value)
-    with pytest.raises(Exception) as caught:
-        spark.range(1).selectExpr("string(id) as value").write.format("klog").options(
-            **options, topic=topic
-        ).mode("append").save()
-    assert line in str(caught.value)
+    for scenario in (stream, sink):
+        assert WRONG not in parity.same_failure(scenario, line)
 
 
 @pytest.mark.parity("security: host name verification")
-def test_a_certificate_for_another_name_is_one_line_in_the_driver(
-    spark: "SparkSession", secured: Secured
+def test_a_certificate_for_another_name(parity: Parity, secured: Listeners) -> None:
+    options = secured.options("ELSEWHERE")
+    line = (
+        f"the certificate of {secured.addresses['ELSEWHERE']} is not for 'localhost': use a name "
+        "that it has in kafka.bootstrap.servers and in the brokers' advertised.listeners, or turn "
+        'the check off with kafka.ssl.endpoint.identification.algorithm=""'
+    )
+    _fails(parity, options, line)
+    _works(parity, options | {"kafka.ssl.endpoint.identification.algorithm": ""})
+
+
+@pytest.mark.parity("security: SSL")
+def test_a_certificate_that_has_expired(parity: Parity, secured: Listeners) -> None:
+    line = (
+        f"a certificate that {secured.addresses['EXPIRED']} shows has expired: renew it, or check "
+        "this machine's clock"
+    )
+    _fails(parity, secured.options("EXPIRED"), line)
+
+
+@pytest.mark.parity("security: SSL")
+def test_a_certificate_that_is_not_trusted(
+    parity: Parity, secured: Listeners, tmp_path: Path
 ) -> None:
-    elsewhere = secured.authority.issue("elsewhere", ("elsewhere",)).pem_file()
-    with PlayedBroker(tls=server_context(elsewhere)) as broker:
-        options = secured.options(kafka__bootstrap__servers=broker.address)
-        with pytest.raises(Exception) as caught:
-            spark.read.format("klog").options(**options, subscribe="t").load().count()
-        assert (
-            f"the certificate of {broker.address} is not for 'localhost': use a name that it has "
-            "in kafka.bootstrap.servers and in the brokers' advertised.listeners, or turn the "
-            'check off with kafka.ssl.endpoint.identification.algorithm=""'
-        ) in str(caught.value)
-        assert "Traceback" not in str(caught.value)
+    options = secured.options("TLS")
+    options["kafka.ssl.truststore.certificates"] = Authority(tmp_path, "other").pem
+    address = secured.addresses["TLS"]
+    _fails(parity, options, f"the certificate of {address} is not trusted (")
 
 
 @pytest.mark.parity("security: GSSAPI", differs="kerberos")
 @pytest.mark.parametrize("mechanism", ["GSSAPI", "AWS_MSK_IAM"])
 def test_what_is_not_supported_is_refused_at_load(
-    spark: "SparkSession", secured: Secured, mechanism: str
+    spark: "SparkSession", secured: Listeners, mechanism: str
 ) -> None:
+    options = secured.options("SECURED", mechanism, jaas("PLAIN"))
     with pytest.raises(Exception, match=r"kafka\.sasl\.mechanism") as caught:
-        spark.read.format("klog").options(**secured.options(mechanism), subscribe="t").load()
+        spark.read.format("klog").options(**options, subscribe="t").load()
     assert "Traceback" not in str(caught.value)
 
 
+# --- secrets -------------------------------------------------------------------------------------
 @pytest.mark.parity("security: secrets stay secret")
 def test_no_plan_log_error_event_or_checkpoint_has_a_secret(
-    secured: Secured, tmp_path: Path
+    secured: Listeners, authority: Authority, topics: Topics, tmp_path: Path
 ) -> None:
+    client = authority.issue("client")
+    key = client.encrypted_key_pem
     given = {
-        "options": secured.options(),
-        "topic": secured.topic("searched"),
-        "copy": secured.topic("searched-copy"),
+        "options": secured.options("SECURED", "SCRAM-SHA-512")
+        | {
+            "kafka.ssl.keystore.type": "PEM",
+            "kafka.ssl.keystore.key": key,
+            "kafka.ssl.keystore.certificate.chain": client.chain_pem,
+            "kafka.ssl.key.password": KEY_PASSWORD,
+        },
+        "topic": topics.create(2),
+        "copy": topics.create(2),
         "wrong": jaas("SCRAM-SHA-512", password=WRONG),
     }
     output = tmp_path / "output.txt"
@@ -198,8 +315,7 @@ def test_no_plan_log_error_event_or_checkpoint_has_a_secret(
     for line in ("read 0", "streamed {", "malformed failed", "source failed", "sink failed"):
         assert line in text
     assert text.count("refused SASL SCRAM-SHA-512 for user 'alice'") >= 3
-    key = given["options"]["kafka.ssl.keystore.key"].splitlines()
-    secrets = [PASSWORD, WRONG, KEY_PASSWORD, key[2], "ScramLoginModule required"]
+    secrets = [PASSWORD, WRONG, KEY_PASSWORD, key.splitlines()[2], "ScramLoginModule required"]
     searched = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert f"`{REDACTED}`" in (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
     places = {path.relative_to(tmp_path).parts[0] for path in searched}

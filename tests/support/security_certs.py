@@ -98,12 +98,17 @@ class Authority:
         path.write_text(self.pem, encoding="ascii")
         return path
 
-    def pkcs12_file(self) -> Path:
-        """A PKCS12 truststore under STORE_PASSWORD."""
-        path = self.folder / "truststore.p12"
+    def pkcs12_file(self, *, for_java: bool = False) -> Path:
+        """A PKCS12 truststore under STORE_PASSWORD; Java trusts only entries that are so marked."""
+        path = self.folder / f"truststore{'.java' if for_java else ''}.p12"
         password = BestAvailableEncryption(STORE_PASSWORD.encode())
+        entry = pkcs12.PKCS12Certificate(self.certificate, b"ca")
         path.write_bytes(
-            pkcs12.serialize_key_and_certificates(None, None, None, [self.certificate], password)
+            pkcs12.serialize_java_truststore([entry], password)
+            if for_java
+            else pkcs12.serialize_key_and_certificates(
+                None, None, None, [self.certificate], password
+            )
         )
         return path
 

@@ -5,16 +5,26 @@ standard input): it reads, writes and streams, then fails with a wrong password,
 and errors. Spark's event log and the checkpoint lie in FOLDER; a test searches them and the output.
 """
 
+import base64
 import json
 import logging
 import os
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 REDACTED = r"(?i)url|secret|password|token|access[.]?key|jaas|keystore\.key"
+
+
+def token(options: dict[str, str]) -> tuple[str, int]:
+    """A token without a signature, as a user's own function gives one."""
+    end_s = int(time.time()) + 3_600
+    claims = json.dumps({"sub": "alice", "iat": end_s - 3_600, "exp": end_s})
+    parts = (base64.urlsafe_b64encode(each.encode()) for each in ('{"alg":"none"}', claims))
+    return ".".join(part.decode().rstrip("=") for part in parts) + ".", end_s * 1_000
 
 
 def main() -> None:

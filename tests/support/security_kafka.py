@@ -1,8 +1,10 @@
 """Apache Kafka's listeners with TLS and SASL: their properties, and what clients set for them."""
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tests.support.peers import KafkaServer
+from tests.support.security_certs import Authority
 
 USER, PASSWORD = "alice", "alice-passw0rd"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
@@ -58,6 +60,40 @@ def tls_properties(listener: str, keystore: Path, truststore: Path, **more: str)
         f"{prefix}ssl.truststore.location": str(truststore),
         **{prefix + name.replace("_", "."): value for name, value in more.items()},
     }
+
+
+def listener_properties(authority: Authority, listeners: Mapping[str, str]) -> dict[str, str]:
+    """A broker's properties for listeners by name, with their security protocols.
+
+    MUTUAL wants certificates of its clients, ELSEWHERE shows one for another host, EXPIRED one that
+    has expired, ONLYPLAIN has no other mechanism.
+    """
+    properties: dict[str, str] = {}
+    for name, protocol in listeners.items():
+        if protocol.endswith("SSL"):
+            wanted = "required" if name == "MUTUAL" else "none"
+            properties |= tls_properties(
+                name, shown_by(authority, name), authority.pem_file(), ssl_client_auth=wanted
+            )
+        if protocol.startswith("SASL"):
+            properties |= sasl_properties(name, ("PLAIN",) if name == "ONLYPLAIN" else MECHANISMS)
+    return properties
+
+
+def shown_by(authority: Authority, listener: str) -> Path:
+    """The key and certificate of a listener."""
+    if listener == "ELSEWHERE":
+        return authority.issue("elsewhere", ("elsewhere",)).pem_file()
+    if listener == "EXPIRED":
+        return authority.issue("old", ("localhost",), expired=True).pem_file()
+    return authority.broker().pem_file()
+
+
+def session_properties(listener: str, lifetime_ms: int) -> dict[str, str]:
+    """A broker's properties for sessions that end."""
+    names: Iterable[str] = (mechanism.lower() for mechanism in MECHANISMS)
+    prefix = f"listener.name.{listener.lower()}"
+    return {f"{prefix}.{name}.connections.max.reauth.ms": str(lifetime_ms) for name in names}
 
 
 def java_client_properties(mechanism: str, config: str, folder: Path) -> Path:

@@ -63,6 +63,10 @@ class PlayedBroker:
         self.session_lifetime_ms = session_lifetime_ms
         self.iterations = iterations
         self.broker: tuple[str, int] | None = None
+        self.edit: Callable[[Response], None] | None = None
+        """Changes replies of the broker behind to Metadata and Fetch, before they are handed on."""
+        self.cut_after_bytes: int | None = None
+        """After so many bytes of the broker's replies every connection is ended, once."""
         self.authentications: list[tuple[str, str]] = []
         """(mechanism, user or token) of each that was accepted."""
         self.extensions: list[dict[str, str]] = []
@@ -96,6 +100,15 @@ class PlayedBroker:
             for each in self._open:
                 with contextlib.suppress(OSError):
                     each.shutdown(socket.SHUT_RDWR)
+
+    def passes(self, count: int) -> int:
+        """How many of the next bytes go to a client before connections are cut: mostly all."""
+        with self._lock:
+            left = self.cut_after_bytes
+            if left is None:
+                return count
+            self.cut_after_bytes = left - count if left >= count else None
+            return min(left, count)
 
     def _accept(self) -> None:
         while True:
@@ -159,6 +172,8 @@ class _Session:
                 reply = self._canned(ApiKey(header.api_key))
             elif header.api_key == ApiKey.API_VERSIONS and self._server.mechanisms:
                 reply = self._versions(frame, header.api_version)
+            elif header.api_key in _EDITED and self._server.edit is not None:
+                reply = self._edited(frame, ApiKey(header.api_key), header.api_version)
             if reply is None:
                 self._relay(frame)
             else:
@@ -209,6 +224,12 @@ class _Session:
         reply.api_keys = rows
         return reply
 
+    def _edited(self, frame: bytes, key: ApiKey, version: int) -> Response:
+        assert self._server.edit is not None
+        reply = decode_response(receive_frame(self._ask(frame)), key, version)
+        self._server.edit(reply)
+        return reply
+
     def _ask(self, frame: bytes) -> socket.socket:
         """Hand a request to the broker; its reply is to be received from what is returned."""
         if self._behind is None:
@@ -226,10 +247,14 @@ class _Session:
             part = behind.recv(min(left, 1 << 18))
             if not part:
                 raise EOFError
-            self._client.sendall(part)
+            may_send = self._server.passes(len(part))
+            self._client.sendall(part[:may_send])
+            if may_send < len(part):
+                self._server.cut()
             left -= len(part)
 
 
+_EDITED = (ApiKey.METADATA, ApiKey.FETCH)
 _OWN_VERSIONS = ((18, 3), (3, 8), (17, 1), (36, 2))
 
 

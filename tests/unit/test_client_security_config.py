@@ -296,6 +296,10 @@ def test_client_credentials_as_settings() -> None:
         ({}, "kafka.sasl.oauthbearer.token.endpoint.url is missing; expected the https address"),
         ({"sasl.oauthbearer.token.endpoint.url": "idp"}, "is 'idp'; expected https://"),
         (
+            {"sasl.oauthbearer.token.endpoint.url": "https://job:HIDDEN@idp/token"},
+            "token.endpoint.url has a user before the host's name; expected https://host/path, and",
+        ),
+        (
             {"sasl.oauthbearer.token.endpoint.url": "https://idp"},
             f"has no option clientId; expected {OAUTH_MODULE} required",
         ),
@@ -387,7 +391,12 @@ def test_other_sources_of_tokens() -> None:
         ),
         ({"ssl.endpoint.identification.algorithm": "LDAPS"}, "is 'LDAPS'; expected https, or noth"),
         ({"ssl.enabled.protocols": "SSLv3"}, "kafka.ssl.enabled.protocols has 'SSLv3'; expected"),
-        ({"ssl.protocol": "SSL"}, "kafka.ssl.protocol has 'SSL'; expected TLSv1, TLSv1.1, TLSv1.2"),
+        ({"ssl.protocol": "SSL"}, "kafka.ssl.protocol has 'SSL'; expected TLSv1.2, TLSv1.3"),
+        (
+            {"ssl.enabled.protocols": "TLSv1.1,TLSv1"},
+            "kafka.ssl.enabled.protocols has 'TLSv1.1'; expected TLSv1.2, TLSv1.3",
+        ),
+        ({"ssl.protocol": "TLSv1"}, "kafka.ssl.protocol has 'TLSv1'; expected TLSv1.2, TLSv1.3"),
         (
             {"ssl.enabled.protocols": "TLSv1.3", "ssl.protocol": "TLSv1.2"},
             "has only versions that are newer than kafka.ssl.protocol, TLSv1.2",
@@ -415,7 +424,9 @@ def test_host_names_are_checked_unless_the_setting_is_empty() -> None:
         ({}, ("TLSv1.2", "TLSv1.3")),
         ({"ssl.protocol": "TLSv1.2"}, ("TLSv1.2",)),
         ({"ssl.protocol": "TLS"}, ("TLSv1.2", "TLSv1.3")),
-        ({"ssl.enabled.protocols": "TLSv1.3, TLSv1.1"}, ("TLSv1.1", "TLSv1.3")),
+        ({"ssl.enabled.protocols": "TLSv1.3, TLSv1.1"}, ("TLSv1.3",)),
+        # Kafka's default before 2.5
+        ({"ssl.enabled.protocols": "TLSv1.2,TLSv1.1,TLSv1"}, ("TLSv1.2",)),
         ({"ssl.enabled.protocols": ""}, ("TLSv1.2", "TLSv1.3")),
     ],
 )

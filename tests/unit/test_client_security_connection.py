@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_klog.client.connection import Connection, State
+from pyspark_klog.client.connection import MAX_STRANGERS_REPLY_BYTES, Connection, State
 from pyspark_klog.client.errors import ReplyUnreadable, RequestTimedOut, UnsupportedByBroker
 from pyspark_klog.client.security.errors import AuthenticationFailed
 from pyspark_klog.client.security.handshake import Mechanism
@@ -40,7 +40,7 @@ class Peer:
             "broker:9093",
             client_id="test",
             request_timeout_ms=1_000,
-            max_reply_bytes=1 << 20,
+            max_reply_bytes=1 << 28,
             mechanism=mechanism,
         )
         self.connection.connected(now_ms)
@@ -171,6 +171,19 @@ def test_a_token_that_is_refused_is_answered_and_explained() -> None:
     )
 
 
+def test_a_token_that_is_refused_and_then_accepted_is_refused() -> None:
+    peer = Peer(OAuthBearer(Token(Secret("HIDDEN"))))
+    peer.requests()
+    peer.answer(SaslHandshakeResponse(mechanisms=["OAUTHBEARER"]))
+    peer.requests()
+    peer.answer(SaslAuthenticateResponse(auth_bytes=b'{"status":"invalid_token"}'))
+    peer.requests()
+    peer.answer(SaslAuthenticateResponse())
+    assert peer.error() == (
+        "SASL OAUTHBEARER with broker:9093 failed: it refused the token: status invalid_token"
+    )
+
+
 def test_a_challenge_out_of_order_ends_it() -> None:
     peer = Peer(_plain())
     peer.requests()
@@ -215,6 +228,27 @@ def test_a_broker_that_closes_or_is_silent_while_authenticating() -> None:
     peer.connection.on_deadline(1_000)
     assert isinstance(peer.connection.error, RequestTimedOut)
     assert peer.error() == "broker:9093 did not answer SASL_HANDSHAKE in time"
+
+
+# --- strangers -----------------------------------------------------------------------------------
+def test_a_stranger_s_reply_is_small() -> None:
+    peer = Peer(_plain())
+    peer.feed((MAX_STRANGERS_REPLY_BYTES + 1).to_bytes(4, "big"))
+    assert "broker:9093: a reply says that it has 1048577 bytes; expected 4 to" in peer.error()
+    peer = Peer(_plain())
+    peer.accept()
+    peer.feed((MAX_STRANGERS_REPLY_BYTES + 1).to_bytes(4, "big"))
+    assert peer.connection.state is State.READY
+
+
+def test_a_stranger_s_words_are_bounded_and_of_one_line() -> None:
+    peer = Peer(_plain())
+    peer.requests()
+    names = [f"M{'x' * 50}\n\x1b[2J{number}" for number in range(1_000)]
+    peer.answer(SaslHandshakeResponse(error_code=33, mechanisms=names))
+    text = peer.error()
+    assert len(text) < 500
+    assert text.isprintable()
 
 
 # --- again (KIP-368) -----------------------------------------------------------------------------

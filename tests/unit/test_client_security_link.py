@@ -192,24 +192,36 @@ def _alert(reason: str) -> ssl.SSLError:
     return error
 
 
-@pytest.mark.parametrize(
-    ("reason", "text"),
-    [
-        (
-            "TLSV13_ALERT_CERTIFICATE_REQUIRED",
-            "b:1 asks for a certificate of this client: set ssl.keystore.location, or "
-            "ssl.keystore.key and ssl.keystore.certificate.chain "
-            "(TLSV13_ALERT_CERTIFICATE_REQUIRED)",
-        ),
-        ("DECRYPTION_FAILED_OR_BAD_RECORD_MAC", "TLS with b:1 failed: DECRYPTION_FAILED_OR_BAD_RE"),
-    ],
-)
-def test_an_alert_is_no_lost_connection(reason: str, text: str) -> None:
-    w = world()
-    w.tls.arriving.append(_alert(reason))
+@pytest.mark.parametrize("negotiate", [True, False])
+def test_a_wish_for_a_certificate_is_no_lost_connection(negotiate: bool) -> None:
+    w = world(negotiate=negotiate)
+    w.tls.arriving.append(_alert("TLSV13_ALERT_CERTIFICATE_REQUIRED"))
     w.link.receive_available()
-    assert str(w.connection.error).startswith(text)
+    assert str(w.connection.error) == (
+        "b:1 asks for a certificate of this client: set ssl.keystore.location, or ssl.keystore.key "
+        "and ssl.keystore.certificate.chain (TLSV13_ALERT_CERTIFICATE_REQUIRED)"
+    )
     assert isinstance(w.connection.error, TlsFailed)
+
+
+def test_tls_that_breaks_after_it_has_worked_may_be_tried_again() -> None:
+    # Bytes were lost or changed on their way, or the other side's process is ending.
+    for negotiate, kind in ((True, ConnectionFailed), (False, TlsFailed)):
+        w = world(negotiate=negotiate)
+        w.tls.arriving.append(_alert("DECRYPTION_FAILED_OR_BAD_RECORD_MAC"))
+        w.link.receive_available()
+        text = "TLS with b:1 failed: DECRYPTION_FAILED_OR_BAD_RECORD_MAC"
+        assert str(w.connection.error) == text
+        assert type(w.connection.error) is kind
+
+
+def test_sending_after_the_other_side_has_said_good_bye() -> None:
+    w = world()
+    w.connection.send(MetadataRequest(), MetadataResponse, 8, 0)
+    w.tls.leaving.append(ssl.SSLZeroReturnError(6, "TLS/SSL connection has been closed (EOF)"))
+    w.link.send_pending()
+    assert str(w.connection.error).startswith("b:1 closed the connection")
+    assert isinstance(w.connection.error, ConnectionFailed)
 
 
 @pytest.mark.parametrize(
@@ -224,6 +236,16 @@ def test_a_close_before_anything_was_said_may_mean_a_certificate(how: bytes | Ex
         "client (ssl.keystore.location)?"
     )
     assert isinstance(w.connection.error, ConnectionFailed)
+
+
+def test_a_close_before_anything_was_said_may_mean_another_certificate() -> None:
+    w = world(negotiate=False, **{"ssl.keystore.location": "/k.pem"})
+    w.tls.arriving.append(ConnectionResetError(104, "reset"))
+    w.link.receive_available()
+    assert str(w.connection.error) == (
+        "b:1 closed the connection after TLS's handshake: does it accept this client's certificate "
+        "(ssl.keystore)?"
+    )
 
 
 def test_a_failure_while_sending() -> None:

@@ -50,6 +50,8 @@ def test_a_final_message_that_is_none(final: bytes) -> None:
 def test_a_refusal_in_the_final_message() -> None:
     with pytest.raises(AuthenticationFailed, match="it refused: invalid-proof"):
         _at_final().respond(b"e=invalid-proof")
+    with pytest.raises(AuthenticationFailed, match=r"it refused: two \[1mlines$"):
+        _at_final().respond(b"e=two\n\x1b[1mlines")
 
 
 @pytest.mark.parametrize(
@@ -60,6 +62,8 @@ def test_a_refusal_in_the_final_message() -> None:
         (f"r={SERVER_NONCE},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4095", "asks for 4095 iterations"),
         (f"r={SERVER_NONCE},s=AAAA,i={MAX_ITERATIONS + 1}", "expected 4096 to 1000000"),
         (f"r={SERVER_NONCE},s=AAAA,i=-5000", "asks for -5000 iterations"),
+        (f"r={SERVER_NONCE},s=AAAA,i={'9' * 5_000}", "asks for 99999999999999999999 iterations"),
+        (f"r={SERVER_NONCE},s=AAAA,i=\x1b[2J\n9", r"asks for \[2J 9 iterations"),
         (f"r={SERVER_NONCE},s=AAAA,i=²²²²²", "not as RFC 5802 has it"),
         (f"r={SERVER_NONCE},s=%,i=4096", "damaged base64"),
         (f"m=new,r={SERVER_NONCE},s=AAAA,i=4096", "not as RFC 5802 has it"),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.exceptions import UnsupportedAlgorithm
 
 from pyspark_klog.client.errors import SettingError
 from pyspark_klog.client.security.pem import certificates_of, key_of, pem_blocks
@@ -134,6 +135,32 @@ def test_pkcs12_without_cryptography(authority: Authority, monkeypatch: pytest.M
 
 # --- keystores -----------------------------------------------------------------------------------
 @pytest.mark.parity("security: PEM stores")
+def test_a_pkcs12_store_of_an_older_java(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(content: bytes, password: bytes | None) -> None:
+        raise UnsupportedAlgorithm("RC2-40")
+
+    monkeypatch.setattr("cryptography.hazmat.primitives.serialization.pkcs12.load_pkcs12", load)
+    path = authority.pkcs12_file()
+    assert refusal({"truststore.location": str(path), "truststore.password": "p"}) == (
+        f"kafka.ssl.truststore.location {path} is encrypted in a way that is no longer supported "
+        f"(Java before 8u301 wrote such stores); write it anew with: keytool -importkeystore "
+        f"-srckeystore {path} -destkeystore new.p12 -deststoretype PKCS12"
+    )
+
+
+@pytest.mark.parametrize("damage", [b"", b"\x30", b"\x30\x82\xff\xff", bytes(100), b"\xff" * 50])
+def test_a_damaged_pkcs12_store(authority: Authority, tmp_path: Path, damage: bytes) -> None:
+    path = tmp_path / "damaged.p12"
+    path.write_bytes(b"\x30" + damage + authority.pkcs12_file().read_bytes()[40:])
+    text = refusal({"truststore.location": str(path), "truststore.password": STORE_PASSWORD})
+    assert text == (
+        f"kafka.ssl.truststore.location {path} cannot be opened: kafka.ssl.truststore.password is "
+        "wrong, or the file is damaged"
+    )
+
+
 def test_a_keystore_in_pem(client: Identity) -> None:
     make_context(tls({"keystore.location": str(client.pem_file())}))
     encrypted = {"keystore.location": str(client.pem_file(encrypted=True))}
@@ -195,9 +222,10 @@ def test_keys_of_older_forms() -> None:
 def test_versions_and_cipher_suites() -> None:
     made = make_context(tls({"enabled.protocols": "TLSv1.3"}))
     assert made.minimum_version is ssl.TLSVersion.TLSv1_3
-    made = make_context(tls({"enabled.protocols": "TLSv1.1,TLSv1.3"}))
-    assert made.minimum_version is ssl.TLSVersion.TLSv1_1
-    assert ssl.OP_NO_TLSv1_2 in made.options
+    made = make_context(tls({}))
+    assert made.minimum_version is ssl.TLSVersion.TLSv1_2
+    assert made.maximum_version is ssl.TLSVersion.TLSv1_3
+    assert ssl.OP_NO_RENEGOTIATION in made.options
     suites = "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256"
     made = make_context(tls({"cipher.suites": suites}))
     assert made.maximum_version is ssl.TLSVersion.TLSv1_2

@@ -59,9 +59,16 @@ def test_nothing_is_consent_and_json_is_a_refusal_that_must_be_answered() -> Non
     assert refused.explain("no t0ken") == "no *** (status invalid_token, scope read)"
     with pytest.raises(AuthenticationFailed, match="refused the token: status invalid_token"):
         refused.respond(refusal)
-    odd = OAuthBearer(Token(Secret("t")))
-    odd.respond(b"\xff no json")
-    assert odd.explain("") == "no reason given"
+    for challenge in (b"\xff no json", b"[" * 200_000, b"[]", b'{"status":1}'):
+        odd = OAuthBearer(Token(Secret("t")))
+        odd.respond(challenge)
+        assert odd.explain("") == "no reason given"
+    # After a refusal there is no consent.
+    with pytest.raises(AuthenticationFailed, match="refused the token: no reason given"):
+        odd.respond(b"")
+    rude = OAuthBearer(Token(Secret("t0ken")))
+    rude.respond(b'{"status":"two\\n\\u001b[2Jlines of t0ken"}')
+    assert rude.explain("") == "status two [2Jlines of ***"
 
 
 @pytest.mark.parametrize("text", ["", "two words", "line\n", "a,b", "ctrl\x01x", "=a"])
@@ -90,6 +97,9 @@ def test_extensions_have_names_of_letters() -> None:
         ("opaque", None),
         ("a.b.c", None),
         ("a.%.c", None),
+        (jwt(exp=float("inf")), None),
+        (jwt(exp=float("nan")), None),
+        ("a." + base64.urlsafe_b64encode(b"[" * 200_000).decode() + ".c", None),
     ],
 )
 def test_the_end_of_a_jwt_is_read(token: str, expires_ms: int | None) -> None:
@@ -208,7 +218,9 @@ def test_a_function_gives_a_token_and_maybe_its_end() -> None:
     assert GIVEN == [{"region": "eu"}] * 3
 
 
-@pytest.mark.parametrize("answer", [None, b"bytes", ("t", "soon"), ("t", 1, 2), 7])
+@pytest.mark.parametrize(
+    "answer", [None, b"bytes", ("t", "soon"), ("t", float("inf")), ("t", 1, 2), 7]
+)
 def test_what_a_function_must_not_give(answer: object) -> None:
     with pytest.raises(SettingError, match=r"kafka\.x: .*:token_function gave .* expected a token"):
         _from_function(Clock(), answer).token()

@@ -7,7 +7,7 @@ when it begins and again before the session ends (KIP-368).
 from typing import Protocol
 
 from pyspark_klog.client.errors import broker_error, error_code
-from pyspark_klog.client.security.errors import AuthenticationFailed
+from pyspark_klog.client.security.errors import AuthenticationFailed, one_line
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.sasl_authenticate import (
     SaslAuthenticateRequest,
@@ -19,7 +19,6 @@ HANDSHAKE_VERSION = 1
 """Version 0 is followed by bare tokens; 1 (Kafka 1.0 and later) by SaslAuthenticate."""
 REAUTHENTICATE_AT = 0.85
 """Part of a session after which a new one is begun; Java's client varies it from 0.85 to 0.95."""
-_LONGEST_TEXT = 300
 
 
 class Mechanism(Protocol):
@@ -66,7 +65,7 @@ class SaslExchange:
         """
         code = error_code(reply.error_code)
         if code is ErrorCode.UNSUPPORTED_SASL_MECHANISM:
-            has = ", ".join(sorted(reply.mechanisms)) or "none"
+            has = one_line(", ".join(sorted(reply.mechanisms[:20]))) or "none"
             raise AuthenticationFailed(
                 f"{self.peer} does not have SASL mechanism {self.mechanism.name}; it has {has}: "
                 "set sasl.mechanism to one of these, or enable it in the broker's listener"
@@ -104,6 +103,6 @@ class SaslExchange:
             return broker_error(code, f"SASL authentication with {self.peer}")
         name, who = self.mechanism.name, self.mechanism.who
         given = f"{name} for user {who!r}" if who else name
-        reason = " ".join(self.mechanism.explain(text).split())[:_LONGEST_TEXT] or code.message
+        reason = one_line(self.mechanism.explain(text)) or code.message
         check = "user and password in sasl.jaas.config" if who else "where the token comes from"
         return AuthenticationFailed(f"{self.peer} refused SASL {given}: {reason}; check {check}")

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pyspark_klog.client.errors import SettingError
-from pyspark_klog.client.security.errors import AuthenticationFailed
+from pyspark_klog.client.security.errors import AuthenticationFailed, one_line
 from pyspark_klog.client.security.secret import Secret
 
 _SEPARATOR = "\x01"
@@ -49,21 +49,25 @@ class OAuthBearer:
 
     def respond(self, challenge: bytes) -> bytes | None:
         """None when the broker is content. A challenge says why it is not, and must be answered."""
+        if self._refusal is not None:
+            # After a refusal there is no consent: only an error may follow (RFC 7628, 3.2.3).
+            raise AuthenticationFailed(f"it refused the token: {self._refusal}")
         if not challenge:
             return None
-        if self._refusal is not None:
-            raise AuthenticationFailed(f"it refused the token: {self._refusal}")
-        self._refusal = _refusal(challenge)
+        self._refusal = self._without_token(_refusal(challenge))
         return _SEPARATOR.encode()
 
     def explain(self, text: str) -> str:
         """The broker's last word, with the reason that it gave before, and without the token."""
-        text = text.replace(self._token.value.reveal(), "***")
+        text = self._without_token(text)
         if self._refusal is None or self._refusal in text:
             return text
         # Kafka's last word is the JSON of its first.
         is_told = not text or text.lstrip().startswith("{")
         return self._refusal if is_told else f"{text} ({self._refusal})"
+
+    def _without_token(self, text: str) -> str:
+        return text.replace(self._token.value.reveal(), "***")
 
 
 def _refusal(challenge: bytes) -> str:
@@ -71,9 +75,9 @@ def _refusal(challenge: bytes) -> str:
     try:
         found = json.loads(challenge)
         parts = [f"{k} {found[k]}" for k in ("status", "scope") if isinstance(found.get(k), str)]
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         parts = []
-    return ", ".join(parts)[:200] or "no reason given"
+    return one_line(", ".join(parts), 200) or "no reason given"
 
 
 def check_token(text: str) -> Secret:
@@ -117,7 +121,7 @@ def expiry_of(token: Secret) -> int | None:
     try:
         claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
         return int(float(claims["exp"]) * 1000)
-    except (binascii.Error, ValueError, KeyError, TypeError, OverflowError):
+    except (binascii.Error, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
 
 

@@ -305,6 +305,12 @@ def _from_endpoint(
         return TokenFile(prefix + _ENDPOINT, "/" + path.lstrip("/"), extensions)
     if not url.startswith(("https://", "http://")):
         raise SettingError(f"{prefix}{_ENDPOINT} is {url!r}; expected https://..., or file:///...")
+    if "@" in url.split("/")[2]:
+        # Not shown: it is a place where a password may stand.
+        raise SettingError(
+            f"{prefix}{_ENDPOINT} has a user before the host's name; expected https://host/path, "
+            f"and clientId and clientSecret in {prefix}{_JAAS}"
+        )
     client_id, client_secret = _client_of(settings, options, prefix)
     scope = text_of(settings, "sasl.oauthbearer.scope")
     given = options.get("scope")

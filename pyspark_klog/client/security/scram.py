@@ -11,7 +11,7 @@ import hmac
 import re
 from enum import Enum
 
-from pyspark_klog.client.security.errors import AuthenticationFailed
+from pyspark_klog.client.security.errors import AuthenticationFailed, one_line
 from pyspark_klog.client.security.secret import Secret
 
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
@@ -23,6 +23,7 @@ MAX_ITERATIONS = 1_000_000
 
 _GS2_HEADER = "n,,"
 _ATTRIBUTE = re.compile(r"([A-Za-z])=([^,]*)")
+_COUNT = re.compile(r"[0-9]{1,9}")
 
 
 class _State(Enum):
@@ -73,10 +74,11 @@ class Scram:
             raise AuthenticationFailed("its first message of SCRAM is not as RFC 5802 has it")
         if not nonce.startswith(self._nonce) or len(nonce) == len(self._nonce):
             raise AuthenticationFailed("it did not add to the nonce of SCRAM: is it the broker?")
-        if not iterations.isdigit() or not MIN_ITERATIONS <= int(iterations) <= MAX_ITERATIONS:
+        is_count = _COUNT.fullmatch(iterations) is not None
+        if not is_count or not MIN_ITERATIONS <= int(iterations) <= MAX_ITERATIONS:
             raise AuthenticationFailed(
-                f"it asks for {iterations[:20]} iterations of SCRAM; expected {MIN_ITERATIONS} to "
-                f"{MAX_ITERATIONS}: create the user's credentials anew"
+                f"it asks for {one_line(iterations, 20)} iterations of SCRAM; expected "
+                f"{MIN_ITERATIONS} to {MAX_ITERATIONS}: create the user's credentials anew"
             )
         salted = hashlib.pbkdf2_hmac(
             self._hash, self._password.reveal().encode(), _unbase64(salt), int(iterations)
@@ -95,7 +97,7 @@ class Scram:
     def _verify(self, server_final: str) -> None:
         found = _attributes(server_final)
         if "e" in found:
-            raise AuthenticationFailed(f"it refused: {found['e'][:100]}")
+            raise AuthenticationFailed(f"it refused: {one_line(found['e'], 100)}")
         if not hmac.compare_digest(_unbase64(found.get("v", "")), self._server_signature):
             raise AuthenticationFailed(
                 "it could not show that it knows the password: is it the broker?"

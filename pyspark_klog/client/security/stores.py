@@ -108,6 +108,7 @@ def _is_pkcs12(store: Store, content: bytes) -> bool:
 def _load(store: Store, content: bytes) -> "PKCS12KeyAndCertificates":
     """A PKCS12 store, opened."""
     try:
+        from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives.serialization import pkcs12
     except ImportError:
         raise SettingError(
@@ -118,7 +119,14 @@ def _load(store: Store, content: bytes) -> "PKCS12KeyAndCertificates":
     password = store.password.reveal().encode() if store.password else None
     try:
         return pkcs12.load_pkcs12(content, password)
-    except ValueError:
+    except UnsupportedAlgorithm:
+        raise SettingError(
+            f"{store.name}.location {store.location} is encrypted in a way that is no longer "
+            "supported (Java before 8u301 wrote such stores); write it anew with: keytool "
+            f"-importkeystore -srckeystore {store.location} -destkeystore new.p12 "
+            "-deststoretype PKCS12"
+        ) from None
+    except (ValueError, TypeError):
         raise SettingError(
             f"{store.name}.location {store.location} cannot be opened: "
             f"{store.name}.password is {'wrong' if password else 'missing'}, or the file is damaged"

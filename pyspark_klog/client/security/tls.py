@@ -14,12 +14,7 @@ from pyspark_klog.client.security.errors import TlsFailed
 from pyspark_klog.client.security.stores import own_key, trusted_certificates
 from pyspark_klog.client.security.tls_config import Store, TlsConfig
 
-_VERSIONS = {
-    "TLSv1": (ssl.TLSVersion.TLSv1, ssl.OP_NO_TLSv1),
-    "TLSv1.1": (ssl.TLSVersion.TLSv1_1, ssl.OP_NO_TLSv1_1),
-    "TLSv1.2": (ssl.TLSVersion.TLSv1_2, ssl.OP_NO_TLSv1_2),
-    "TLSv1.3": (ssl.TLSVersion.TLSv1_3, ssl.OP_NO_TLSv1_3),
-}
+_VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
 _NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "PACKET_LENGTH_TOO_LONG")
 """What OpenSSL says of bytes that are no TLS."""
@@ -103,6 +98,7 @@ def make_context(config: TlsConfig) -> ssl.SSLContext:
         return made
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = config.check_host_name
+    context.options |= ssl.OP_NO_RENEGOTIATION  # Kafka refuses it, too: no broker asks for it
     _set_versions(context, config)
     if config.trust is None:
         context.load_default_certs()
@@ -125,12 +121,8 @@ def _set_versions(context: ssl.SSLContext, config: TlsConfig) -> None:
                 f"{config.prefix}ssl.cipher.suites has none that {ssl.OPENSSL_VERSION} knows; "
                 "expected names such as TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"
             ) from None
-    context.minimum_version = _VERSIONS[versions[0]][0]
-    context.maximum_version = _VERSIONS[versions[-1]][0]
-    known = list(_VERSIONS)
-    for name in known[known.index(versions[0]) : known.index(versions[-1])]:
-        if name not in versions:
-            context.options |= _VERSIONS[name][1]
+    context.minimum_version = _VERSIONS[versions[0]]
+    context.maximum_version = _VERSIONS[versions[-1]]
 
 
 def _trust(context: ssl.SSLContext, store: Store) -> None:
@@ -201,9 +193,19 @@ def handshake_error(error: Exception, host: str, peer: str, config: TlsConfig) -
     return ConnectionFailed(f"connection to {peer} was lost during TLS's handshake: {error}")
 
 
+def is_about_certificates(error: ssl.SSLError) -> bool:
+    """Whether the broker wants a certificate of this client, or another one."""
+    reason = _alert(error)
+    return "CERTIFICATE" in reason or "UNKNOWN_CA" in reason
+
+
+def _alert(error: ssl.SSLError) -> str:
+    return error.reason or error.strerror or str(error)
+
+
 def alert_error(error: ssl.SSLError, peer: str, config: TlsConfig) -> ClientError:
     """An error of TLS that is not about the broker's certificate."""
-    reason = error.reason or error.strerror or str(error)
+    reason = _alert(error)
     prefix = config.prefix
     if reason.endswith(_NO_TLS):
         return TlsFailed(
@@ -222,7 +224,7 @@ def alert_error(error: ssl.SSLError, peer: str, config: TlsConfig) -> ClientErro
             f"{', '.join(config.versions)}{suites}: check {prefix}ssl.enabled.protocols and "
             f"{prefix}ssl.cipher.suites on both sides{or_else if unclear else ''} ({reason})"
         )
-    if "CERTIFICATE" in reason or "UNKNOWN_CA" in reason:
+    if is_about_certificates(error):
         if config.own is None:
             return TlsFailed(
                 f"{peer} asks for a certificate of this client: set {prefix}ssl.keystore.location"

@@ -9,7 +9,10 @@ from pyspark_klog.client.security.lookup import Lookup, secret_of, text_of
 from pyspark_klog.client.security.rows import SECURITY
 from pyspark_klog.client.security.secret import Secret
 
-VERSIONS = ("TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3")
+VERSIONS = ("TLSv1.2", "TLSv1.3")
+_BROKEN_VERSIONS = ("TLSv1", "TLSv1.1")
+"""Named in settings of older days. As in Java 17 they are not spoken; the others that stand beside
+them are (RFC 8996)."""
 STORE_TYPES = ("JKS", "PKCS12", "PEM")
 
 _ENGINE = "ssl.engine.factory.class"
@@ -162,15 +165,16 @@ def _check_host_name(settings: Lookup, prefix: str) -> bool:
 
 
 def _versions(settings: Lookup, prefix: str) -> tuple[str, ...]:
-    named = _list(text_of(settings, "ssl.enabled.protocols") or ",".join(VERSIONS[2:]))
+    named = _list(text_of(settings, "ssl.enabled.protocols") or ",".join(VERSIONS))
     newest = text_of(settings, _NEWEST) or VERSIONS[-1]
     if newest == "TLS":
         newest = VERSIONS[-1]
     for setting, given in (("ssl.enabled.protocols", named), (_NEWEST, [newest])):
-        unknown = [version for version in given if version not in VERSIONS]
-        if unknown:
+        unknown = [v for v in given if v not in (*_BROKEN_VERSIONS, *VERSIONS)]
+        unspoken = unknown or ([] if set(given) & set(VERSIONS) else given)
+        if unspoken:
             raise SettingError(
-                f"{prefix}{setting} has {unknown[0]!r}; expected {', '.join(VERSIONS)}"
+                f"{prefix}{setting} has {unspoken[0]!r}; expected {', '.join(VERSIONS)}"
             )
     top = VERSIONS.index(newest)
     usable = tuple(v for v in VERSIONS if v in named and VERSIONS.index(v) <= top)

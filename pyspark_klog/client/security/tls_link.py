@@ -11,8 +11,8 @@ import ssl
 
 from pyspark_klog.client.addresses import Address
 from pyspark_klog.client.connection import Connection, State
-from pyspark_klog.client.errors import ConnectionFailed
-from pyspark_klog.client.security.tls import alert_error
+from pyspark_klog.client.errors import ClientError, ConnectionFailed
+from pyspark_klog.client.security.tls import alert_error, is_about_certificates
 from pyspark_klog.client.security.tls_config import TlsConfig
 from pyspark_klog.client.sockets import Link
 
@@ -101,19 +101,35 @@ class TlsLink(Link):
             self.connection.received(0)
 
     def _fail(self, error: OSError) -> None:
-        if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
-            self.connection.lost(alert_error(error, str(self.address), self._config))
+        if isinstance(error, ssl.SSLZeroReturnError):
+            self._end()
+        elif isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
+            self.connection.lost(self._tls_error(error))
         elif not self._is_refused_quietly():
             super()._fail(error)
 
+    def _tls_error(self, error: ssl.SSLError) -> ClientError:
+        told = alert_error(error, str(self.address), self._config)
+        if self.connection.state is not State.READY or is_about_certificates(error):
+            return told
+        # TLS has worked here: what broke it is this connection's, and another may do.
+        return ConnectionFailed(str(told))
+
     def _is_refused_quietly(self) -> bool:
-        """Under TLS 1.3 a broker that wants a certificate may close before its alert is read."""
-        if self.connection.state is not State.NEGOTIATING or self._config.own is not None:
+        """Under TLS 1.3 a broker that wants another certificate, or one, may close before its alert
+        is read."""
+        if self.connection.state is not State.NEGOTIATING:
             return False
+        own = self._config.own
+        question = (
+            f"does it ask for a certificate of this client ({self._config.prefix}ssl.keystore."
+            "location)?"
+            if own is None
+            else f"does it accept this client's certificate ({own.name})?"
+        )
         self.connection.lost(
             ConnectionFailed(
-                f"{self.address} closed the connection after TLS's handshake: does it ask for a "
-                f"certificate of this client ({self._config.prefix}ssl.keystore.location)?"
+                f"{self.address} closed the connection after TLS's handshake: {question}"
             )
         )
         return True

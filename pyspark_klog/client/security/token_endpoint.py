@@ -1,17 +1,23 @@
 """A token from an endpoint of OAuth 2, by a client's id and secret (RFC 6749, 4.4).
 
-Redirects are not followed: they would carry the secret to somewhere else.
+Redirects are not followed: they would carry the secret to somewhere else. An answer has a bound in
+bytes and one in time, however slowly its bytes come.
 """
 
 import base64
+import contextlib
 import http.client
 import json
+import math
+import socket
 import ssl
+import threading
 import urllib.error
 import urllib.parse
 import urllib.request
 from typing import Any, NamedTuple
 
+from pyspark_klog.client.security.errors import one_line
 from pyspark_klog.client.security.sasl_config import ClientCredentials
 from pyspark_klog.client.security.tls import make_context
 from pyspark_klog.errors import KlogError
@@ -20,13 +26,14 @@ _MAX_ANSWER_BYTES = 1 << 20
 _PASSING = frozenset({408, 429, 500, 502, 503, 504})
 """HTTP's codes after which asking again may help."""
 _LONGEST_TEXT = 200
+_LONGEST_LIFE_S = 10 * 365 * 86_400
 
 
 class Answer(NamedTuple):
     """A token, and for how long it is good if the answer says so."""
 
     access_token: str
-    expires_in_s: float | None
+    expires_in_s: int | None
 
 
 class EndpointFailed(KlogError):
@@ -35,6 +42,33 @@ class EndpointFailed(KlogError):
     def __init__(self, text: str, may_pass: bool) -> None:
         super().__init__(text)
         self.may_pass = may_pass
+
+
+class _Alarm:
+    """Ends a connection when its answer has taken too long; with it `rang` is true."""
+
+    def __init__(self, limit_s: float) -> None:
+        self.rang = False
+        self._limit_s = limit_s
+        self._timer: threading.Timer | None = None
+
+    def watch(self, sock: socket.socket) -> None:
+        """Begin to count, for the answer that comes over this socket."""
+        self.stop()
+        self._timer = threading.Timer(self._limit_s, self._ring, (sock,))
+        self._timer.daemon = True
+        self._timer.start()
+
+    def stop(self) -> None:
+        """There is an answer, or none is waited for any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _ring(self, sock: socket.socket) -> None:
+        self.rang = True
+        with contextlib.suppress(OSError):
+            # Not SSLSocket's own, which would take TLS away from under the thread that reads.
+            socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -51,8 +85,10 @@ def ask(login: ClientCredentials) -> Answer:
         login.url, data=_form(login), headers=_headers(login), method="POST"
     )
     where = f"token endpoint {login.url}"
+    alarm = _Alarm(login.read_timeout_ms / 1000)
     try:
-        with _opener(login).open(request, timeout=login.connect_timeout_ms / 1000) as response:
+        opener = _opener(login, alarm)
+        with opener.open(request, timeout=login.connect_timeout_ms / 1000) as response:
             content = response.read(_MAX_ANSWER_BYTES)
     except urllib.error.HTTPError as error:
         with error:
@@ -62,6 +98,8 @@ def ask(login: ClientCredentials) -> Answer:
             error.code in _PASSING,
         ) from None
     except (OSError, http.client.HTTPException) as error:
+        if alarm.rang:
+            raise _too_slow(where, login) from None
         reason: object = getattr(error, "reason", error)
         untrusted = isinstance(reason, ssl.SSLCertVerificationError)
         text = getattr(reason, "verify_message", None) or getattr(reason, "strerror", None)
@@ -69,21 +107,29 @@ def ask(login: ClientCredentials) -> Answer:
         raise EndpointFailed(
             f"{where} could not be asked: {text or type(reason).__name__}{hint}", not untrusted
         ) from None
+    finally:
+        alarm.stop()
+    if alarm.rang:
+        raise _too_slow(where, login)
     return _read(content, where)
 
 
-def _opener(login: ClientCredentials) -> urllib.request.OpenerDirector:
-    read_timeout_s = login.read_timeout_ms / 1000
+def _too_slow(where: str, login: ClientCredentials) -> EndpointFailed:
+    return EndpointFailed(f"{where} did not answer within {login.read_timeout_ms} ms", True)
 
+
+def _opener(login: ClientCredentials, alarm: _Alarm) -> urllib.request.OpenerDirector:
     class Plain(http.client.HTTPConnection):
         def connect(self) -> None:
             super().connect()
-            self.sock.settimeout(read_timeout_s)
+            self.sock.settimeout(None)
+            alarm.watch(self.sock)
 
     class Secured(http.client.HTTPSConnection):
         def connect(self) -> None:
             super().connect()
-            self.sock.settimeout(read_timeout_s)
+            self.sock.settimeout(None)
+            alarm.watch(self.sock)
 
     class PlainHandler(urllib.request.HTTPHandler):
         def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
@@ -125,10 +171,10 @@ def _said(content: bytes, login: ClientCredentials) -> str:
     try:
         found = json.loads(content)
         parts = [found[key] for key in ("error", "error_description") if found.get(key)]
-        text = " ".join(": ".join(map(str, parts)).split())
-    except (ValueError, AttributeError):
+        text = ": ".join(map(str, parts))
+    except (ValueError, AttributeError, RecursionError):
         text = ""
-    text = text.replace(login.client_secret.reveal(), "***")[:_LONGEST_TEXT]
+    text = one_line(text.replace(login.client_secret.reveal(), "***"), _LONGEST_TEXT)
     return f" ({text})" if text else ""
 
 
@@ -136,10 +182,17 @@ def _read(content: bytes, where: str) -> Answer:
     try:
         found = json.loads(content)
         token = found["access_token"]
-        expires_in = found.get("expires_in")
-        expires_in_s = None if expires_in is None else float(expires_in)
-    except (ValueError, KeyError, TypeError, AttributeError):
+        expires_in_s = _seconds(found.get("expires_in"))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
         token = expires_in_s = None
     if not isinstance(token, str) or not token:
         raise EndpointFailed(f"{where} answered without an access_token; expected JSON", False)
     return Answer(token, expires_in_s)
+
+
+def _seconds(given: Any) -> int | None:
+    """A life that an answer tells, as a number or as text; None for what cannot be one."""
+    if given is None:
+        return None
+    seconds = float(given)
+    return int(min(max(seconds, 0), _LONGEST_LIFE_S)) if math.isfinite(seconds) else None

@@ -4,6 +4,7 @@ A token is asked for when a connection needs one and the one at hand is due for 
 """
 
 import logging
+import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -117,7 +118,7 @@ class TokenSource:
         value = check_token(answer.access_token)
         expires_ms = expiry_of(value)
         if expires_ms is None and answer.expires_in_s is not None:
-            expires_ms = asked_ms + int(answer.expires_in_s * 1000)
+            expires_ms = asked_ms + answer.expires_in_s * 1000
         return Token(value, expires_ms, login.extensions)
 
 
@@ -135,7 +136,7 @@ def _from_function(login: TokenFunction) -> Token:
         ) from None
     value, expires_ms = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
     if not isinstance(value, str) or not (
-        expires_ms is None or isinstance(expires_ms, int | float)
+        expires_ms is None or (isinstance(expires_ms, int | float) and math.isfinite(expires_ms))
     ):
         raise SettingError(
             f"{login.function.setting}: {login.function.name} gave {type(given).__name__}; "
