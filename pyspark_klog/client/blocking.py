@@ -6,6 +6,7 @@ is first needed; `poll` moves bytes on all of them. Nothing here knows what a re
 
 import random as random_module
 import selectors
+import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -15,6 +16,7 @@ from pyspark_klog.client.addresses import Address, read_addresses
 from pyspark_klog.client.connection import MAX_REPLY_BYTES, Call, State
 from pyspark_klog.client.errors import (
     ClientError,
+    ConnectionFailed,
     LeaderUnknown,
     NoBrokerAvailable,
     SettingError,
@@ -233,7 +235,16 @@ class BlockingClient:
         address = self.view.brokers.get(broker_id)
         if address is None:
             raise LeaderUnknown(f"broker {broker_id} is not in the cluster's metadata now")
-        return self.link_to(address, deadline_ms)
+        try:
+            return self.link_to(address, deadline_ms)
+        except ConnectionFailed as error:
+            if type(error) is not ConnectionFailed or address in self.bootstrap:
+                raise
+            # Most often a listener's address that only the broker's own network knows.
+            raise ConnectionFailed(
+                f"{error} (the address that the cluster gives for broker {broker_id}, its "
+                f"advertised.listeners, must be reachable from {socket.gethostname()})"
+            ) from error
 
     def link_to_any(self, deadline_ms: int) -> Link:
         """A ready connection to any broker: an open one, a known broker, a bootstrap server.
@@ -258,7 +269,11 @@ class BlockingClient:
                 if not is_retriable(error):
                     raise
                 reasons.append(str(error))
-        raise NoBrokerAvailable("no broker could be reached: " + "; ".join(reasons))
+        raise NoBrokerAvailable(
+            f"no broker could be reached: {'; '.join(reasons)}; check "
+            f"{self.settings.prefix}bootstrap.servers, and whether these addresses can be reached "
+            f"from {socket.gethostname()}"
+        )
 
     def poll(self, deadline_ms: int) -> None:
         """Move bytes on all connections: return after something happened, or at the deadline."""

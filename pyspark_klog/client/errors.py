@@ -75,6 +75,14 @@ def error_code(number: int) -> ErrorCode:
     return _CODES.get(number, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
+_NEEDED = {
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "a reader's user needs READ and DESCRIBE on the topic",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "this user needs READ on the group",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "this user needs a permission on the cluster itself",
+}
+
+
 def broker_error(code: ErrorCode, what: str) -> BrokerError:
     """A broker's refusal of something that is named: ``fetch from t-0``."""
-    return BrokerError(code, f"{what}: {code.message}")
+    needed = f"; {_NEEDED[code]}" if code in _NEEDED else ""
+    return BrokerError(code, f"{what}: {code.message}{needed}")

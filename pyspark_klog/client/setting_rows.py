@@ -17,10 +17,9 @@ def _number(name: str, default: int, doc: str, low: int = 0, high: int = INT_MAX
     return Setting(name, int, default, doc, low, high)
 
 
-APPLIED: tuple[Setting, ...] = (
+CONNECTIONS: tuple[Setting, ...] = (
     Setting("bootstrap.servers", str, None, "addresses (host:port,...) to begin with"),
     Setting("client.id", str, "pyspark-klog", "the name that brokers log and count quotas by"),
-    # Connections
     _number("request.timeout.ms", 30_000, "longest wait for one reply", 1),
     _number("default.api.timeout.ms", 60_000, "longest time of one operation, retries included"),
     _number("retry.backoff.ms", 100, "wait before the first retry"),
@@ -34,7 +33,9 @@ APPLIED: tuple[Setting, ...] = (
     _number("metadata.max.age.ms", 300_000, "metadata is fetched anew after this time"),
     _number("receive.buffer.bytes", -1, "SO_RCVBUF; -1 leaves it to the system", -1),
     _number("send.buffer.bytes", -1, "SO_SNDBUF; -1 leaves it to the system", -1),
-    # Reading
+)
+
+READING: tuple[Setting, ...] = (
     Setting(
         "isolation.level",
         str,
@@ -49,16 +50,37 @@ APPLIED: tuple[Setting, ...] = (
         *("max.partition.fetch.bytes", 4_194_304),
         *("bytes of one partition in a reply (Kafka: 1048576)", 1),
     ),
-    Setting("client.rack", str, "", "where the reader is: a replica near it may be read"),
-    Setting("check.crcs", bool, True, "whether the CRC of each batch is checked"),
+    Setting(
+        "client.rack",
+        str,
+        "",
+        "the reader's rack: a replica there is read, if the broker names one",
+    ),
+    Setting("check.crcs", bool, True, "whether the checksum of each batch is checked"),
     Setting("allow.auto.create.topics", bool, True, "whether asking for a topic may create it"),
-    # Writing
-    Setting("acks", str, "all", "who must have a record", choices=("all", "-1", "0", "1")),
+)
+
+WRITING: tuple[Setting, ...] = (
+    Setting(
+        *("acks", str, "all"),
+        "who must have a record: all replicas in sync (-1 is the same), the leader, or nobody",
+        choices=("all", "-1", "0", "1"),
+    ),
     Setting("enable.idempotence", bool, True, "each record once, in order, through retries"),
     _number("batch.size", 1_000_000, "bytes of a batch before compression (Kafka: 16384)"),
     _number("buffer.memory", 33_554_432, "bytes that may wait for acknowledgement", 1, LONG_MAX),
-    _number("max.block.ms", 60_000, "longest wait for a topic's metadata", 0, LONG_MAX),
-    _number("max.request.size", 1_048_576, "bytes of one request, and of one record"),
+    _number(
+        "max.block.ms",
+        60_000,
+        "longest wait for a topic that is not there yet, or has no leader",
+        0,
+        LONG_MAX,
+    ),
+    _number(
+        "max.request.size",
+        1_048_576,
+        "most bytes of one batch, and so of one record; the broker has its own limit",
+    ),
     _number("max.in.flight.requests.per.connection", 5, "requests without a reply yet", 1),
     _number("delivery.timeout.ms", 120_000, "longest time until records are acknowledged"),
     _number("retries", INT_MAX, "attempts after the first"),
@@ -68,13 +90,15 @@ APPLIED: tuple[Setting, ...] = (
         "compression.type",
         str,
         "none",
-        "codec of the batches",
+        "how batches are compressed",
         choices=("none", "gzip", "snappy", "lz4", "zstd"),
     ),
     _number("compression.gzip.level", -1, "1 to 9; -1 is the default level", -1, 9),
     _number("compression.lz4.level", 9, "1 to 17", 1, 17),
     _number("compression.zstd.level", 3, "-131072 to 22", -131_072, 22),
 )
+
+APPLIED: tuple[Setting, ...] = (*CONNECTIONS, *READING, *WRITING)
 
 _NO_GROUP = "klog reads given offsets: it joins no group"
 _JVM = "it belongs to the JVM"

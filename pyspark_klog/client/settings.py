@@ -27,6 +27,7 @@ class ClientSettings:
 
         Settings without effect are not warned of here: see `warn_of_ignored`.
         """
+        self.prefix = prefix
         self._given: dict[str, Value] = {}
         self._ignored: list[tuple[str, str]] = []
         for name, value in given.items():

@@ -15,7 +15,6 @@ from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.errors import OffsetError, OptionError
 from pyspark_klog.spark.offsets import Offsets
 from pyspark_klog.spark.options import SourceOptions
-from pyspark_klog.spark.paths import local_directory
 from pyspark_klog.storage import names
 from pyspark_klog.storage.data_directory import (
     first_epoch_start,
@@ -48,7 +47,7 @@ class SegmentDiscovery:
     def __init__(self, options: SourceOptions, counter: ReadCounter | None = None) -> None:
         assert options.path is not None
         self._options = options
-        self._path = Path(local_directory(options.path))
+        self._path = Path(options.path)
         self._counter = counter or ReadCounter()
         check_directory(self._path)
         self._there = partitions_in(self._path)

@@ -6,6 +6,7 @@ that reads fetched ones, too.
 
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,9 @@ from pyspark.sql.datasource import InputPartition
 
 from pyspark_klog.spark.clients import freeze_once
 from pyspark_klog.spark.errors import DataLost
+from pyspark_klog.spark.failures import one_line_in_rows
 from pyspark_klog.spark.offsets import Offsets
+from pyspark_klog.spark.options import SourceOptions
 from pyspark_klog.spark.paths import local_directory
 from pyspark_klog.spark.ranges import OffsetRange
 from pyspark_klog.spark.reader import BatchReader, RangePartition
@@ -28,6 +31,11 @@ _log = logging.getLogger(__name__)
 class SegmentReader(BatchReader):
     """Reads from the starting to the ending offsets."""
 
+    def __init__(self, options: SourceOptions) -> None:
+        assert options.path is not None
+        # A relative path is meant here: executors work in folders of their own.
+        super().__init__(replace(options, path=local_directory(options.path)))
+
     def _find_offsets(self) -> tuple[Offsets, Offsets]:
         from pyspark_klog.spark.segment_discovery import SegmentDiscovery
         from pyspark_klog.spark.starting import resolve_end, resolve_start
@@ -37,6 +45,8 @@ class SegmentReader(BatchReader):
         partitions = discovery.partitions()
         start = resolve_start(discovery, options, partitions)
         end = resolve_end(discovery, options, partitions)
+        # How many partitions a topic has, one of several brokers' directories does not tell.
+        start, end = self._cut(start, end, {}, discovery.at_times)
         discovery.check_local({p: offset for p, offset in start.items() if offset < end[p]})
         for p in sorted(end):
             bound = discovery.end_of(p, enough=end[p])
@@ -51,6 +61,7 @@ class SegmentReader(BatchReader):
         _log.info("path=%s planned_by_bytes=%d", options.path, discovery.read_bytes)
         return start, end
 
+    @one_line_in_rows
     def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":
         """The records of one range. (Spark makes a partition of its own where there is none.)"""
         if not isinstance(partition, RangePartition):
@@ -64,7 +75,7 @@ class SegmentRangeReader(RangeReader):
     def read(self, offsets: OffsetRange) -> "Iterator[RecordBatch]":
         """The records of one range as Arrow batches with exactly the schema of `source_schema`.
 
-        What it reads of files is in ``counter``, and logged at the end.
+        How much of files was read is logged at the end.
         """
         from pyspark_klog.spark.segment_range import SegmentRange
 
@@ -72,17 +83,16 @@ class SegmentRangeReader(RangeReader):
         assert options.path is not None
         decoder = self.decoder(offsets)
         reading = SegmentRange(
-            Path(local_directory(options.path)),
+            Path(options.path),
             offsets,
             read_committed=options.read_committed,
             on_lost=self._on_files_lost,
         )
-        for batch in reading.batches(decoder):
-            yield batch
-            freeze_once()
+        yield from reading.batches(decoder)
         rest = decoder.flush()
         if rest is not None:
             yield rest
+        freeze_once()
         _log.info("read=%s read_bytes=%d", offsets, reading.counter.total_bytes)
 
     def _on_files_lost(self, text: str) -> None:

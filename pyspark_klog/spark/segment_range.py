@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark_klog.records import layout as at
+from pyspark_klog.records.errors import CorruptRecords
 from pyspark_klog.spark.ranges import OffsetRange
 from pyspark_klog.spark.segment_discovery import PartitionGone, check_directory, settled
 from pyspark_klog.storage import names
@@ -159,7 +160,12 @@ class SegmentRange:
                 at_byte += count
                 filled = held + count
                 if count:
-                    yield from decoder.decode(view[:filled], self._aborted_from(self._position))
+                    try:
+                        yield from decoder.decode(view[:filled], self._aborted_from(self._position))
+                    except CorruptRecords as error:
+                        raise CorruptRecords(
+                            f"{segment.file.path}, from byte {at_byte - filled} on: {error}"
+                        ) from None
                     self._position = max(self._position, decoder.next_offset)
                     held = decoder.cut_off_bytes
                     view[:held] = view[filled - held : filled]

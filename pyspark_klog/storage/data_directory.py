@@ -30,6 +30,8 @@ def partitions_in(path: Path) -> frozenset[TopicPartition]:
 def read_checkpoint(path: Path, name: str) -> Mapping[TopicPartition, Offset] | None:
     """A checkpoint of the data directory; None if there is none.
 
+    Kafka makes each as an empty file, which is one without rows.
+
     :raises StorageFormatError: naming the file, if it is damaged
     """
     try:
@@ -37,7 +39,7 @@ def read_checkpoint(path: Path, name: str) -> Mapping[TopicPartition, Offset] | 
     except FileNotFoundError:
         return None
     try:
-        return decode_offset_checkpoint(data)
+        return decode_offset_checkpoint(data) if data else {}
     except StorageFormatError as error:
         raise StorageFormatError(f"{path / name}: {error}") from None
 
@@ -52,5 +54,5 @@ def first_epoch_start(directory: Path) -> Offset | None:
         data = (directory / names.LEADER_EPOCH_CHECKPOINT).read_bytes()
     except FileNotFoundError:
         return None
-    epochs = decode_leader_epochs(data)
+    epochs = decode_leader_epochs(data) if data else []
     return epochs[0].start_offset if epochs else None

@@ -273,6 +273,7 @@ def _prefer(broker: int, *, end: int = 1_000) -> Answer:
     return lambda _: PartitionData(records=b"", high_watermark=end, preferred_read_replica=broker)
 
 
+@pytest.mark.parity("beyond: 10 rack awareness")
 def test_the_rack_is_told_and_the_replica_followed() -> None:
     client = _PaperClient([_prefer(2), _records(0, 5), _records(5, 5)], client_rack="b")
     assert _read(client, 0, 10) == list(range(10))
@@ -291,6 +292,7 @@ def test_without_a_rack_nothing_is_said_of_it() -> None:
     assert client.racks == [""]
 
 
+@pytest.mark.parity("beyond: 10 rack awareness")
 def test_a_replica_is_read_until_the_metadatas_age_is_over() -> None:
     client = _PaperClient([_prefer(2), _records(0, 5)], client_rack="b", metadata_max_age_ms="1000")
     _read(client, 0, 5)

@@ -184,6 +184,35 @@ def test_what_lies_behind_the_end_is_not_even_looked_at() -> None:
     assert len(decode(good + b"garbage" * 20, end_offset=1)) == 1
 
 
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_what_comes_again_is_left_out(codec: Codec) -> None:
+    first, second = batch(0, [b"0", b"1"], codec=codec), batch(2, [b"2", b"3"], codec=codec)
+    wider = batch(1, [b"1'", b"2'", b"3'", b"4"], codec=codec)
+    assert decode(first + second + first + wider) == [b"0", b"1", b"2", b"3", b"4"]
+    assert decode(first + second, first, wider) == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_old_messages_that_come_again_are_left_out() -> None:
+    builders = [LegacyBuilder(1, base) for base in (0, 1)]
+    for builder in builders:
+        for value in (b"a", b"b"):
+            builder.append(None, value, 1)
+    first, second = (builder.build() for builder in builders)
+    assert decode(first + second) == [b"a", b"b", b"b"]
+
+
+def test_skipping_ahead() -> None:
+    decoder = ArrowDecoder(topic="t", partition=1)
+    decoder.skip_to(1)
+    data = batch(0, [b"0", b"1"]) + batch(2, [b"2", b"3"])
+    batches = list(decoder.decode(data[:-1]))
+    decoder.skip_to(3)
+    batches += decoder.decode(data)
+    rest = decoder.flush()
+    assert rest is not None
+    assert values_of([*batches, rest]) == [b"1", b"3"]
+
+
 def test_gaps_between_and_inside_batches() -> None:
     builder = BatchBuilder(10)
     builder.append(None, b"a", 0, offset=12)

@@ -1,6 +1,7 @@
 """Batches read from segment files, without Spark: what is there, may be seen, has gone."""
 
 import json
+import pickle
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,6 +16,7 @@ from pyspark_klog.records.errors import CorruptRecords
 from pyspark_klog.spark import segment_discovery
 from pyspark_klog.spark.errors import DataLost, OffsetError, OptionError
 from pyspark_klog.spark.options import read_options
+from pyspark_klog.spark.paths import local_directory
 from pyspark_klog.spark.ranges import OffsetRange
 from pyspark_klog.spark.reader import RangePartition
 from pyspark_klog.spark.rows import RangeReader
@@ -93,6 +95,15 @@ def test_all_formats_and_codecs(log: LogFiles) -> None:
         -1 if magic == 0 else 0 for _, magic in expected
     ]
     assert {(row["topic"], row["partition"], row["key"]) for row in rows} == {("t", 0, b"k")}
+
+
+def test_columns_are_chosen(log: LogFiles) -> None:
+    log.append(2)
+    log.commit()
+    assert _rows(log.data, columns="value,offset") == [
+        {"value": b"v0", "offset": 0},
+        {"value": b"v1", "offset": 1},
+    ]
 
 
 def test_ranges_are_cut_and_read_by_index(log: LogFiles) -> None:
@@ -187,6 +198,21 @@ def test_a_partition_that_the_checkpoint_lacks_has_nothing_yet(log: LogFiles) ->
     assert _ranges(log.data) == []
 
 
+def test_checkpoints_that_kafka_has_just_made_are_empty(log: LogFiles) -> None:
+    log.append(10)
+    (log.data / names.HIGH_WATERMARK_CHECKPOINT).write_bytes(b"")
+    assert _ranges(log.data) == []
+    assert _offsets(log.data, stopped="true") == list(range(10))
+    log.commit()
+    for path in (
+        log.data / names.LOG_START_OFFSET_CHECKPOINT,
+        log.data / names.RECOVERY_POINT_CHECKPOINT,
+        log.path / names.LEADER_EPOCH_CHECKPOINT,
+    ):
+        path.write_bytes(b"")
+    assert _offsets(log.data) == list(range(10))
+
+
 @pytest.mark.parity("own option: stopped")
 def test_without_a_checkpoint_only_stopped_files_are_read(log: LogFiles) -> None:
     log.append(10)
@@ -246,7 +272,8 @@ def test_damage_in_the_middle_is_said(log: LogFiles) -> None:
     data = bytearray(path.read_bytes())
     data[100] ^= 1
     path.write_bytes(data)
-    with pytest.raises(CorruptRecords, match="t-0, batch at byte 0"):
+    words = r"t-0/00000000000000000000\.log, from byte 0 on: t-0, batch at byte 0, offset 0: .* CRC"
+    with pytest.raises(CorruptRecords, match=words):
         _offsets(log.data)
 
 
@@ -608,9 +635,21 @@ def test_a_stream_has_no_path() -> None:
         options.for_stream().check_stream()
 
 
-def test_paths_are_absolute_in_tasks() -> None:
-    from pyspark_klog.spark.paths import local_directory
+def test_a_relative_path_is_meant_where_the_query_is_planned(
+    log: LogFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.append(3)
+    log.commit()
+    monkeypatch.chdir(tmp_path)
+    reader = _reader(Path("data"))
+    parts = reader.partitions()
+    (tmp_path / "executor").mkdir()
+    monkeypatch.chdir(tmp_path / "executor")
+    sent: SegmentReader = pickle.loads(pickle.dumps(reader))
+    assert [batch.num_rows for part in parts for batch in sent.read(part)] == [3]
 
+
+def test_paths_are_made_absolute() -> None:
     assert local_directory("/a/b") == local_directory("file:///a/b") == "/a/b"
     assert local_directory("file:/a%20b") == "/a b"
     assert local_directory("c/d") == str(Path.cwd() / "c" / "d")

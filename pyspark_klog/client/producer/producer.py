@@ -247,7 +247,7 @@ class Producer:
             )
             code = error_code(reply.error_code)
             if code is not ErrorCode.NONE:
-                raise broker_error(code, "asking for a producer id")
+                raise _no_identity(code)
             return Identity(reply.producer_id, reply.producer_epoch)
 
         identity = client.retrying(attempt, deadline_ms, "asking for a producer id")
@@ -435,6 +435,17 @@ class Producer:
 def _request_bytes(settings: ClientSettings) -> int:
     given = settings.number("max.request.size")
     return given if settings.is_given("max.request.size") else max(given, _MOST_REQUEST_BYTES)
+
+
+def _no_identity(code: ErrorCode) -> BrokerError:
+    what = "asking for a producer id"
+    if code is not ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+        return broker_error(code, what)
+    return BrokerError(
+        code,
+        f"{what}: this user may not write idempotently; it needs WRITE on a topic or, before Kafka "
+        "2.8, IDEMPOTENT_WRITE on the cluster; or set enable.idempotence=false",
+    )
 
 
 def _not_authorized(topic: str) -> BrokerError:
