@@ -12,8 +12,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from pyspark_klog.spark.batch_writer import BatchWriter
+    from pyspark_klog.spark.lag import lag
+    from pyspark_klog.spark.listener import LagListener
 
-__all__ = ["DefaultSource", "__version__", "batch_writer", "register"]
+__all__ = ["DefaultSource", "LagListener", "__version__", "batch_writer", "lag", "register"]
 
 
 def register(spark: "SparkSession") -> None:
@@ -60,4 +62,12 @@ def __getattr__(name: str) -> Any:
                 f"no DefaultSource: it needs pyspark 4.0 or later: {error}"
             ) from None
         return DefaultSource
+    if name == "LagListener":
+        from pyspark_klog.spark.listener import LagListener
+
+        return LagListener
+    if name == "lag":
+        from pyspark_klog.spark.lag import lag
+
+        return lag
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -22,6 +22,7 @@ from pyspark.sql.types import (
 
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import TopicPartition
+from pyspark_klog.spark.failures import one_line_in_rows
 from pyspark_klog.spark.option_rows import TABLES
 from pyspark_klog.spark.options import SourceOptions
 
@@ -86,6 +87,7 @@ class TableReader(DataSourceReader):
         """One: the task asks, so that what it gives is of the moment when it runs."""
         return [InputPartition(self._options.table)]
 
+    @one_line_in_rows
     def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":
         """All rows of the table as one Arrow batch."""
         import pyarrow as pa

@@ -7,13 +7,14 @@ that a task has made serves the next one. A forked worker begins with nothing.
 import gc
 import os
 import signal
+import socket
 import sys
 import threading
 from types import FrameType
 from typing import TYPE_CHECKING
 
 from pyspark_klog.client.settings import ClientSettings
-from pyspark_klog.spark.errors import OptionError
+from pyspark_klog.spark.errors import PackageMissing
 
 if TYPE_CHECKING:
     from pyspark_klog.client.blocking import BlockingClient
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 
 _clients: "dict[tuple[int, ClientSettings], BlockingClient]" = {}
 _producers: "dict[tuple[int, ClientSettings], Producer]" = {}
-_frozen_in: set[int] = set()
+_frozen: set[tuple[int, bool]] = set()
+_WRITES = "pyspark_klog.client.producer.producer"
 
 
 def client_for(settings: ClientSettings) -> "BlockingClient":
@@ -62,28 +64,48 @@ def freeze_once() -> None:
     """Take what is alive now out of the garbage collector's sight, once in a worker.
 
     The worker collects after every task, which costs 40 ms each with large imports such as numba.
-    To be called when imports and kernels are loaded; what is alive then stays for ever.
+    To be called at the end of a task, when all is loaded; what is alive then stays for ever. One
+    that has only read so far loads more when it first writes, and is done once again then.
     """
-    pid = os.getpid()
-    if pid not in _frozen_in:
-        _frozen_in.add(pid)
+    loaded = (os.getpid(), _WRITES in sys.modules)
+    if loaded not in _frozen:
+        _frozen.add(loaded)
         gc.collect()
         gc.freeze()
+
+
+def check_arrow() -> None:
+    """Say what Spark would not: it ends a planning process that lacks pyarrow without a word.
+
+    :raises PackageMissing: if pyarrow is not installed in this Python
+    """
+    if not _is_installed("pyarrow"):
+        raise PackageMissing(
+            f"pyarrow is not installed in this Python, {sys.executable}, and Spark gives rows to "
+            f"Python in its format: install it there, and on every executor, {_FOR_EXAMPLE}"
+        )
 
 
 def check_numba(allow_slow: bool) -> None:
     """Refuse to run on the plain Python form of the kernels by accident.
 
-    :raises OptionError: if numba is not installed and the option allowSlow is not set
+    :raises PackageMissing: if numba is not installed and the option allowSlow is not set
     """
+    if not allow_slow and not _is_installed("numba"):
+        raise PackageMissing(
+            f"numba is not installed in this Python, {sys.executable} on {socket.gethostname()}, "
+            f"and klog reads and writes records with it: install it on every executor, "
+            f"{_FOR_EXAMPLE}, or set option allowSlow=true, which is orders of magnitude slower"
+        )
+
+
+_FOR_EXAMPLE = "as by pip install pyspark-klog, or let PYSPARK_PYTHON name a Python that has it"
+
+
+def _is_installed(package: str) -> bool:
     from importlib.util import find_spec
 
-    if not allow_slow and find_spec("numba") is None:
-        raise OptionError(
-            "numba is not installed in this Python, "
-            f"{sys.executable}: install it on every executor (klog needs it to read and write "
-            "records), or set option allowSlow=true, which is orders of magnitude slower"
-        )
+    return find_spec(package) is not None
 
 
 def exit_on_sigterm() -> None:

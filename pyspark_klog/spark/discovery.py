@@ -49,6 +49,11 @@ class Discovery:
 
         return self._attempts(attempt)
 
+    def partition_counts(self) -> dict[str, int]:
+        """How many partitions each topic has, whether they are to be read or not."""
+        topics = self._client.view.topics
+        return {name: len(topics[name].partitions) for name in self._topics() if name in topics}
+
     def _topics(self) -> tuple[str, ...]:
         """The topics to be read; those of a pattern as of the last `_refresh`.
 
@@ -85,14 +90,23 @@ class Discovery:
         for topic in self._topics():
             of_topic = self._of_topic(topic)
             if not of_topic and self._client.view.topics[topic].error is not ErrorCode.NONE:
-                raise TopicMissing(f"topic {topic} does not exist")
+                raise TopicMissing(f"topic {topic} does not exist; {self._advice()}")
             found += of_topic
         if self._options.assigned is not None:
             missing = sorted(self._options.assigned.difference(found))
             if missing:
                 names = ", ".join(map(str, missing))
-                raise TopicMissing(f"assign names partitions that do not exist: {names}")
+                raise TopicMissing(
+                    f"assign names partitions that do not exist: {names}; {self._advice()}"
+                )
         return frozenset(found)
+
+    def _advice(self) -> str:
+        option = "subscribe" if self._options.assigned is None else "assign"
+        return (
+            f"create it, or check option {option} (it was asked for "
+            f"{self._options.offset_attempts} times, as fetchOffset.numRetries says)"
+        )
 
     def _attempts(self, attempt: Callable[[], T]) -> T:
         """``attempt()`` up to fetchOffset.numRetries times, while a topic is not there."""

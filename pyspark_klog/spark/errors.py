@@ -17,3 +17,7 @@ class OffsetError(KlogError):
 
 class DataLost(KlogError):
     """Records that were to be read are gone, and failOnDataLoss is true."""
+
+
+class PackageMissing(KlogError):
+    """A package that klog needs is not installed in the Python that a worker runs."""

@@ -2,15 +2,16 @@
 
 import functools
 import os
-from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from collections.abc import Callable, Iterator
+from typing import NoReturn, ParamSpec, TypeVar
 
 from pyspark_klog.errors import KlogError
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_HIDE = "SPARK_HIDE_TRACEBACK"
+HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
+"""An environment variable of Spark's: the traceback of an error is not shown."""
 
 
 def one_line(method: Callable[P, R]) -> Callable[P, R]:
@@ -25,11 +26,9 @@ def one_line(method: Callable[P, R]) -> Callable[P, R]:
         try:
             return method(*args, **kwargs)
         except KlogError as error:
-            os.environ[_HIDE] = "1"
-            error.__cause__ = None
-            raise
+            _raise_alone(error)
         except BaseException:
-            os.environ.pop(_HIDE, None)
+            os.environ.pop(HIDE_TRACEBACK, None)
             raise
 
     return wrapper
@@ -47,8 +46,25 @@ def one_line_in_task(method: Callable[P, R]) -> Callable[P, R]:
         try:
             return method(*args, **kwargs)
         except KlogError as error:
-            os.environ[_HIDE] = "1"
-            error.__cause__ = None
-            raise
+            _raise_alone(error)
 
     return wrapper
+
+
+def one_line_in_rows(method: Callable[P, Iterator[R]]) -> Callable[P, Iterator[R]]:
+    """The same for a method that Spark calls in a task, and whose rows it takes one by one."""
+
+    @functools.wraps(method)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
+        try:
+            yield from method(*args, **kwargs)
+        except KlogError as error:
+            _raise_alone(error)
+
+    return wrapper
+
+
+def _raise_alone(error: KlogError) -> NoReturn:
+    os.environ[HIDE_TRACEBACK] = "1"
+    error.__cause__ = None
+    raise error

@@ -2,8 +2,8 @@
 
 A source's `latestOffset` in the progress is the peer's JSON. With option lagDetails topics whose
 names no topic can have stand beside it: ``{"t":{"0":120},"t:lagMs":{"0":1500}}``. What reads the
-plain JSON as topics, partitions and numbers can read that, too; what subtracts finds no `t:lagMs` in
-`endOffset`.
+plain JSON as topics, partitions and numbers can read that, too; what subtracts finds no `t:lagMs`
+in `endOffset`.
 """
 
 import json

@@ -4,7 +4,7 @@ Names are given as users write them; the options' keys are lower-cased, as Spark
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pyspark_klog.spark.errors import OptionError
 
@@ -78,6 +78,26 @@ def read_choice(options: Mapping[str, str], name: str, *choices: str) -> str:
     if word not in choices:
         raise OptionError(f"option {name} is {text!r}; expected {' or '.join(choices)}")
     return word
+
+
+def read_words(
+    options: Mapping[str, str], name: str, known: Sequence[str]
+) -> tuple[str, ...] | None:
+    """A list of some of ``known``, in any case and in the order given; None if it is not given.
+
+    :raises OptionError: for an empty list, another word, and one that is there twice
+    """
+    text = options.get(name.lower())
+    if text is None:
+        return None
+    by_key = {word.lower(): word for word in known}
+    given = [word.strip() for word in text.split(",")]
+    words = tuple(by_key.get(word.lower(), "") for word in given)
+    if not all(words) or len(set(words)) != len(words):
+        raise OptionError(
+            f"option {name} is {text!r}; expected some of {', '.join(known)}, each at most once"
+        )
+    return words
 
 
 def read_duration_ms(options: Mapping[str, str], name: str, default_ms: int) -> int:

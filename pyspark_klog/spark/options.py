@@ -9,7 +9,6 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from pyspark_klog._version import __version__
 from pyspark_klog.client.addresses import read_addresses
 from pyspark_klog.client.errors import SettingError
 from pyspark_klog.client.settings import ClientSettings
@@ -35,6 +34,7 @@ from pyspark_klog.spark.offsets import (
 )
 from pyspark_klog.spark.option_rows import (
     BY_KEY,
+    COLUMNS,
     OPTIONS,
     REFUSED_SETTINGS,
     SPARKS_OWN,
@@ -49,8 +49,10 @@ from pyspark_klog.spark.option_values import (
     read_flag,
     read_number,
     read_number_or,
+    read_words,
 )
 from pyspark_klog.spark.paths import local_directory
+from pyspark_klog.spark.pruning import read_pushdown
 
 _log = logging.getLogger(__name__)
 
@@ -94,6 +96,10 @@ class SourceOptions:
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
     include_headers: bool = False
+    columns: tuple[str, ...] | None = None
+    """The only columns to read, in their order; None for all."""
+    pushdown: frozenset[str] | None = None
+    """What may be assumed where filters cut a batch (`ASSUMPTIONS`); None if they cut nothing."""
     poll_timeout_ms: int = 120_000
     offset_attempts: int = 3
     offset_retry_interval_ms: int = 1_000
@@ -147,6 +153,10 @@ class SourceOptions:
         self.check_source()
         if self.table is not None:
             raise OptionError("option table is for batches: use spark.read, not readStream")
+        if self.pushdown is not None:
+            raise OptionError(
+                "option pushdown is for batches, a stream is told no filters: leave it out"
+            )
         if self.ending is not None:
             name = option_of(self.ending, "ending")
             raise OptionError(f"{name} is not for streams, which have no end: leave it out")
@@ -215,6 +225,8 @@ def read_options(given: Mapping[str, str]) -> SourceOptions:
         min_partitions=read_number(options, "minPartitions", 1, INT_MAX),
         max_records_per_partition=read_number(options, "maxRecordsPerPartition", 1),
         include_headers=read_flag(options, "includeHeaders", False),
+        columns=_columns(options),
+        pushdown=read_pushdown(options),
         poll_timeout_ms=read_number_or(options, "kafkaConsumer.pollTimeoutMs", 120_000, 1),
         offset_attempts=read_number_or(options, "fetchOffset.numRetries", 3, 1),
         offset_retry_interval_ms=read_number_or(options, "fetchOffset.retryIntervalMs", 1_000, 0),
@@ -238,16 +250,11 @@ def read_options(given: Mapping[str, str]) -> SourceOptions:
 
 
 def _check_names(options: Mapping[str, str]) -> None:
-    """Refuse what is not supported yet and what looks misspelt; warn of what has no effect."""
+    """Refuse what looks misspelt; note what has no effect."""
     if "paths" in options:
         raise OptionError(f"several paths are given, {options['paths']}; expected one directory")
     for key in options:
         row = BY_KEY.get(key)
-        if row is not None and row.status is Status.LATER:
-            raise OptionError(
-                f"option {row.name} is not supported yet by klog {__version__}: "
-                f"{row.doc or 'leave it out'}"
-            )
         if row is not None and row.status is Status.NONE:
             _log.debug("option=%s has no effect: %s", row.name, row.doc)
         if row is None and key not in SPARKS_OWN and not key.startswith(_PREFIX):
@@ -284,6 +291,17 @@ def _check_limits(options: SourceOptions) -> None:
             f"minOffsetsPerTrigger is {least} and maxOffsetsPerTrigger is {most}; expected the "
             "minimum to be at most the maximum"
         )
+
+
+def _columns(options: Mapping[str, str]) -> tuple[str, ...] | None:
+    columns = read_words(options, "columns", COLUMNS)
+    without = columns is not None and "headers" not in columns
+    if without and read_flag(options, "includeHeaders", False):
+        raise OptionError(
+            f"includeHeaders is true and columns is {options['columns']!r}; expected headers among "
+            "the columns, or no includeHeaders"
+        )
+    return columns
 
 
 def _group(options: Mapping[str, str]) -> str | None:

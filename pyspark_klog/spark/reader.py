@@ -1,12 +1,13 @@
 """The batch source: its offsets are resolved when the query is planned."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.errors import OffsetError
-from pyspark_klog.spark.failures import one_line
+from pyspark_klog.spark.failures import one_line, one_line_in_rows
 from pyspark_klog.spark.offsets import Offsets
 from pyspark_klog.spark.options import SourceOptions
 from pyspark_klog.spark.ranges import OffsetRange
@@ -69,8 +70,23 @@ class BatchReader(DataSourceReader):
             discovery = Discovery(client, options)
             partitions = discovery.partitions()
             start = resolve_start(discovery, options, partitions)
-            return start, resolve_end(discovery, options, partitions)
+            end = resolve_end(discovery, options, partitions)
+            return self._cut(start, end, discovery.partition_counts(), discovery.at_times)
 
+    def _cut(
+        self,
+        start: Offsets,
+        end: Offsets,
+        partition_counts: Mapping[str, int],  # noqa: ARG002
+        at_times: Callable[[Mapping[TopicPartition, int]], Offsets],  # noqa: ARG002
+    ) -> tuple[Offsets, Offsets]:
+        """What of that is read: all, unless filters are known (`pruning_reader.py`).
+
+        ``partition_counts`` has the topics whose number of partitions is known.
+        """
+        return start, end
+
+    @one_line_in_rows
     def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":
         """The records of one range. (Spark makes a partition of its own where there is none.)"""
         if not isinstance(partition, RangePartition):

@@ -1,7 +1,7 @@
 """The source's rows: their schema, and the reading of one range of offsets in a task."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -47,8 +47,11 @@ HEADERS = StructField(
 )
 
 
-def source_schema(*, include_headers: bool) -> StructType:
-    """The columns of every row that is read."""
+def source_schema(*, include_headers: bool, columns: Sequence[str] | None = None) -> StructType:
+    """The columns of every row that is read; ``columns`` are the only ones, if they are given."""
+    if columns is not None:
+        by_name = {field.name: field for field in (*_COLUMNS, HEADERS)}
+        return StructType([by_name[name] for name in columns])
     return StructType([*_COLUMNS, HEADERS] if include_headers else list(_COLUMNS))
 
 
@@ -76,20 +79,26 @@ class RangeReader:
         decoder = self.decoder(offsets)
         from pyspark_klog.client.consumer.fetcher import RangeFetcher
 
+        def on_lost(lost: "OffsetsLost") -> None:
+            self._on_lost(lost)
+            # Deleted records may still be in the batch that the log begins with.
+            decoder.skip_to(min(lost.available[0], offsets.end))
+
         fetcher = RangeFetcher(
             client_for(options.client),
             offsets.topic_partition,
             offsets.start,
             offsets.end,
             progress_timeout_ms=options.poll_timeout_ms,
-            on_lost=self._on_lost,
+            on_lost=on_lost,
         )
         for chunk in fetcher:
             yield from decoder.decode(chunk.data, chunk.aborted)
-            freeze_once()
         rest = decoder.flush()
         if rest is not None:
             yield rest
+        # Not before: Spark loads some 30,000 more objects when it takes the first Arrow batch.
+        freeze_once()
 
     def decoder(self, offsets: OffsetRange) -> "ArrowDecoder":
         """What turns the batches of a range into rows of that schema."""
@@ -97,7 +106,7 @@ class RangeReader:
         check_numba(options.allow_slow)
         from pyspark_klog.records.arrow import ArrowDecoder
 
-        schema = source_schema(include_headers=options.include_headers)
+        schema = source_schema(include_headers=options.include_headers, columns=options.columns)
         return ArrowDecoder(
             topic=offsets.topic,
             partition=offsets.partition,

@@ -48,7 +48,11 @@ def check_sink_schema(schema: StructType, options: SourceOptions) -> None:
     """
     types = {f.name: f.dataType for f in schema.fields}
     if "value" not in types:
-        raise SchemaError(f"column value is missing; expected it among {list(types)}")
+        example = f", as in withColumnRenamed({next(iter(types))!r}, 'value')" if types else ""
+        raise SchemaError(
+            f"column value is missing; expected it among {list(types)}: give what is to be written "
+            f"that name{example}"
+        )
     for name, (words, allowed) in _EXPECTED.items():
         if name in types and not isinstance(types[name], allowed):
             raise SchemaError(

@@ -12,18 +12,13 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from pyspark_klog.errors import KlogError
-from pyspark_klog.spark.catalogue import TableReader, table_schema
+from pyspark_klog.spark.clients import check_arrow
 from pyspark_klog.spark.errors import OptionError
 from pyspark_klog.spark.failures import one_line
 from pyspark_klog.spark.options import read_options
-from pyspark_klog.spark.reader import BatchReader
-from pyspark_klog.spark.rows import check_user_schema, source_schema
-from pyspark_klog.spark.segment_files import SegmentReader
-from pyspark_klog.spark.sink_options import check_sink
-from pyspark_klog.spark.sink_rows import check_sink_schema
-from pyspark_klog.spark.stream_reader import stream_reader
-from pyspark_klog.spark.stream_writer import stream_writer
-from pyspark_klog.spark.writer import BatchWriter
+
+# Spark plans in processes that are new each time, two for each micro-batch of a sink: what only one
+# of the four sides needs is imported there.
 
 
 class DefaultSource(DataSource):
@@ -36,6 +31,7 @@ class DefaultSource(DataSource):
     @one_line
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
+        check_arrow()
         self._options = read_options(options)
 
     @classmethod
@@ -52,21 +48,43 @@ class DefaultSource(DataSource):
 
     def _schema(self) -> StructType:
         if self._options.table is not None:
+            from pyspark_klog.spark.catalogue import table_schema
+
             return table_schema(self._options.table)
-        return source_schema(include_headers=self._options.include_headers)
+        from pyspark_klog.spark.rows import source_schema
+
+        options = self._options
+        return source_schema(include_headers=options.include_headers, columns=options.columns)
 
     @one_line
     def reader(self, schema: StructType) -> DataSourceReader:
         """The batch source."""
         options = self._options.for_batch()
         options.check_batch()
+        from pyspark_klog.spark.rows import check_user_schema
+
         check_user_schema(schema, self._schema())
+        if options.pushdown is not None:
+            from pyspark_klog.spark.pruning_reader import pruning_reader
+
+            return pruning_reader(options)
         if options.path is not None:
+            from pyspark_klog.spark.segment_files import SegmentReader
+
             return SegmentReader(options)
-        return BatchReader(options) if options.table is None else TableReader(options)
+        if options.table is not None:
+            from pyspark_klog.spark.catalogue import TableReader
+
+            return TableReader(options)
+        from pyspark_klog.spark.reader import BatchReader
+
+        return BatchReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """The stream source. It keeps what must be refused until it is used: see its class."""
+        from pyspark_klog.spark.rows import check_user_schema
+        from pyspark_klog.spark.stream_reader import stream_reader
+
         options = self._options.for_stream()
         refusal: KlogError | None = None
         try:
@@ -81,8 +99,9 @@ class DefaultSource(DataSource):
         """The batch sink."""
         if overwrite:
             raise OptionError("save mode overwrite is not supported: use mode append")
-        check_sink(self._options, self.options)
-        check_sink_schema(schema, self._options)
+        self._check_sink(schema)
+        from pyspark_klog.spark.writer import BatchWriter
+
         self._options.client.warn_of_ignored()
         return BatchWriter(self._options)
 
@@ -93,6 +112,14 @@ class DefaultSource(DataSource):
         overwrite: bool,  # noqa: ARG002  (true in complete mode: every result is appended)
     ) -> DataSourceStreamWriter:
         """The stream sink, for output modes append and complete."""
+        self._check_sink(schema)
+        from pyspark_klog.spark.stream_writer import stream_writer
+
+        return stream_writer(self._options, schema)
+
+    def _check_sink(self, schema: StructType) -> None:
+        from pyspark_klog.spark.sink_options import check_sink
+        from pyspark_klog.spark.sink_rows import check_sink_schema
+
         check_sink(self._options, self.options)
         check_sink_schema(schema, self._options)
-        return stream_writer(self._options, schema)

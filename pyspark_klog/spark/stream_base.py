@@ -14,7 +14,7 @@ from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.clients import exit_on_sigterm
 from pyspark_klog.spark.errors import DataLost
-from pyspark_klog.spark.failures import one_line
+from pyspark_klog.spark.failures import one_line, one_line_in_rows
 from pyspark_klog.spark.offsets import Offsets, from_json_dict, to_json_dict
 from pyspark_klog.spark.options import SourceOptions
 from pyspark_klog.spark.ranges import plan
@@ -96,6 +96,7 @@ class StreamReaderBase(DataSourceStreamReader):
             self._report(text)
         return tasks(found.ranges, self._options)
 
+    @one_line_in_rows
     def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":
         """The records of one range, in a task."""
         assert isinstance(partition, RangePartition)

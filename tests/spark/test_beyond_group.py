@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer
 from kafka import TopicPartition as KafkaPartition
+from kafka.errors import CoordinatorNotAvailableError
 from pyspark.errors import PySparkException
 
 from pyspark_klog.spark.stream_reader import HAS_LIMITS
@@ -27,8 +28,11 @@ class Group:
         self._servers = servers
 
     def offsets(self, topic: str) -> dict[int, int]:
-        """Where the group is."""
-        found = self._admin.list_group_offsets([self.name]).get(self.name, {})
+        """Where the group is; nowhere, too, before the broker has made its topic of offsets."""
+        try:
+            found = self._admin.list_group_offsets([self.name]).get(self.name, {})
+        except CoordinatorNotAvailableError:
+            return {}
         return {p.partition: at.offset for p, at in found.items() if p.topic == topic}
 
     def lag(self, topic: str) -> dict[int, int]:

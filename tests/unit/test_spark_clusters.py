@@ -1,4 +1,4 @@
-"""What a cluster needs: classes that pickle by name, light imports, and a refusal without numba."""
+"""What a cluster needs: classes that pickle by name, light imports, refusals without packages."""
 
 import importlib.util
 import pickle
@@ -9,8 +9,8 @@ import pytest
 from pyspark import cloudpickle
 
 import pyspark_klog
-from pyspark_klog.spark.clients import check_numba
-from pyspark_klog.spark.errors import OptionError
+from pyspark_klog.spark.clients import check_arrow, check_numba
+from pyspark_klog.spark.errors import PackageMissing
 
 
 @pytest.mark.parity("cluster: pickles by reference")
@@ -24,16 +24,28 @@ def test_the_source_travels_as_a_name() -> None:
 
 @pytest.mark.parity("cluster: without numba", "own option: allowSlow")
 def test_without_numba_it_runs_only_if_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    find_spec = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util,
-        "find_spec",
-        lambda name, *p: None if name == "numba" else find_spec(name, *p),
-    )
-    with pytest.raises(OptionError, match="numba is not installed") as caught:
+    _hide(monkeypatch, "numba")
+    with pytest.raises(PackageMissing, match="numba is not installed") as caught:
         check_numba(allow_slow=False)
     text = str(caught.value)
     assert sys.executable in text
     assert "install it on every executor" in text
     assert "allowSlow=true" in text
     check_numba(allow_slow=True)
+
+
+def test_without_pyarrow_nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_arrow()
+    _hide(monkeypatch, "pyarrow")
+    with pytest.raises(PackageMissing, match=r"pyarrow is not .*PYSPARK_PYTHON") as caught:
+        pyspark_klog.DefaultSource({})
+    assert sys.executable in str(caught.value)
+
+
+def _hide(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util,
+        "find_spec",
+        lambda name, *p: None if name == package else find_spec(name, *p),
+    )

@@ -9,7 +9,7 @@ from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.bounds import AtTimestamp, AtTimestamps, option_of
 from pyspark_klog.spark.errors import OffsetError, OptionError
 from pyspark_klog.spark.offsets import EARLIEST, LATEST
-from pyspark_klog.spark.option_rows import BY_KEY, OPTIONS, Status
+from pyspark_klog.spark.option_rows import BY_KEY
 from pyspark_klog.spark.options import SourceOptions, check_partitions, read_options
 
 _SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
@@ -70,7 +70,7 @@ def test_assign_and_offsets() -> None:
         ({**_SERVERS, "assign": "{}"}, ["assign is '{}'", '{"topicA":[0,1]']),
         ({**_SERVERS, "assign": '{"t":[-1]}'}, ["partition -1", "'t'"]),
         ({**_SERVERS, "assign": '{"t":0}'}, ["expected JSON like"]),
-        ({**_SERVERS, "startingOffsets": "newest"}, ["'newest'", "earliest, latest, committed, or JSON"]),
+        ({**_SERVERS, "startingOffsets": "newest"}, ["'newest'", "latest, committed, or JSON"]),
         ({**_SERVERS, "startingOffsets": '{"t":{"0":-3}}'}, ["-3 for t-0", "-2 (earliest)"]),
         ({**_SERVERS, "startingOffsets": '{"t":{"x":1}}'}, ["'x'", "expected a partition"]),
         ({**_SERVERS, "startingOffsets": '{"t":{"0":1.5}}'}, ["1.5", "expected a partition"]),
@@ -96,6 +96,12 @@ def test_assign_and_offsets() -> None:
         ({**_SERVERS, "endingOffsetsByTimestamp": "{}"}, ["names no partition", "1700000000000"]),
         ({**_SERVERS, "startingOffsetsByTimestampStrategy": "x"}, ["'x'", "error or latest"]),
         ({**_SERVERS, "failOnDataLoss": "yes"}, ["true or false"]),
+        ({**_SERVERS, "columns": ""}, ["columns is ''", "some of key, value, topic"]),
+        ({**_SERVERS, "columns": "key,KEY"}, ["'key,KEY'", "each at most once"]),
+        ({**_SERVERS, "columns": "key,vlaue"}, ["'key,vlaue'", "timestampType, headers"]),
+        ({**_SERVERS, "columns": "key", "includeHeaders": "true"}, ["headers among the columns"]),
+        ({**_SERVERS, "pushdown": "yes"}, ["pushdown is 'yes'", "true, false, times, keys"]),
+        ({**_SERVERS, "pushdown": "false,keys"}, ["expected one or the other"]),
         ({**_SERVERS, "startingOffset": "latest"}, ["did you mean startingOffsets?"]),
         ({**_SERVERS, "subcribe": "t"}, ["did you mean subscribe?"]),
         ({**_SERVERS, "kafka.auto.offset.reset": "latest"}, ["use startingOffsets"]),
@@ -104,7 +110,6 @@ def test_assign_and_offsets() -> None:
         ({**_SERVERS, "kafka.value.serializer": "x"}, ["string or binary"]),
         ({**_SERVERS, "kafka.interceptor.classes": "x"}, ["interceptors are Java classes"]),
         ({**_SERVERS, "kafka.fetch.max.byte": "1"}, ["kafka.fetch.max.bytes?"]),
-        ({**_SERVERS, "path": "x"}, ["option path is not supported yet"]),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_sentence(
@@ -115,13 +120,6 @@ def test_what_cannot_be_is_refused_in_one_sentence(
     for word in words:
         assert word in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("row", [r for r in OPTIONS if r.status is Status.LATER])
-def test_an_option_that_is_not_there_yet_is_named(row: object) -> None:
-    name = str(getattr(row, "name", ""))
-    with pytest.raises(OptionError, match=f"option {name} is not supported yet by klog"):
-        _read(**{name: "1"})
 
 
 def test_options_that_spark_passes_are_no_misspellings() -> None:
@@ -245,6 +243,22 @@ def test_offsets_must_be_for_exactly_what_is_read() -> None:
     check_partitions(
         {TopicPartition("t", 0): 1}, frozenset({TopicPartition("t", 0)}), "startingOffsets"
     )
+
+
+def test_columns_and_pushdown() -> None:
+    assert _read(subscribe="t").columns is None
+    options = _read(subscribe="t", columns=" VALUE , timestamptype")
+    assert options.columns == ("value", "timestampType")
+    for given, assumed in (
+        ("false", None),
+        ("TRUE", set()),
+        ("keys", {"keys"}),
+        ("true, times,Keys", {"times", "keys"}),
+    ):
+        assert _read(subscribe="t", pushdown=given).pushdown == assumed
+    assert _read(subscribe="t").pushdown is None
+    with pytest.raises(OptionError, match=r"^option pushdown is for batches"):
+        _read(subscribe="t", pushdown="true").check_stream()
 
 
 def test_options_travel_to_tasks() -> None:

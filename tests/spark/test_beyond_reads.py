@@ -1,0 +1,415 @@
+"""What klog's source reads less of than the peer, and what it says of how far it is behind."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from time import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import PySparkException
+
+import pyspark_klog
+from pyspark_klog import testing
+from pyspark_klog.protocol.keys import ApiKey
+from pyspark_klog.records.partitioner import partition_for_key
+from tests.support.eventually import eventually
+from tests.support.faulty_front import FaultyFront
+from tests.support.spark_topics import Topics, run
+
+if TYPE_CHECKING:
+    import socket
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+    from pyspark_klog.spark.lag import SourceLag
+
+CONF = "spark.sql.python.filterPushdown.enabled"
+HOURS = 7 * 24
+HOUR_MS = 3_600_000
+WEEK_MS = 1_700_000_000_000
+VALUES_OF_AN_HOUR = 25
+VALUE = b"v" * 4_000
+FETCH_BYTES = 65_536
+
+
+class CountingFront(FaultyFront):
+    """Counts what answers to Fetch bring."""
+
+    fetched_bytes = 0
+
+    def _answer(self, frame: bytes, behind: "socket.socket", node: int) -> bytes:
+        reply = super()._answer(frame, behind, node)
+        if int.from_bytes(frame[:2], "big") == ApiKey.FETCH:
+            with self._lock:
+                self.fetched_bytes += len(reply)
+        return reply
+
+
+class Archive(Topics):
+    """A broker that counts, and a topic of a week: an hour a batch, in each of two partitions."""
+
+    def __init__(self, front: CountingFront, data: Path) -> None:
+        super().__init__(front.address)
+        self._front = front
+        self.data = data
+        self.topic = self.create(2)
+        for number in range(2):
+            for hour in range(HOURS):
+                at_ms = WEEK_MS + hour * HOUR_MS
+                keys = [b"key-%d" % n for n in range(100)]
+                mine = [key for key in keys if partition_for_key(key, 2) == number]
+                rows = [(mine[n], VALUE) for n in range(VALUES_OF_AN_HOUR)]
+                self.put(self.topic, rows, number, at_ms=at_ms, headers=False)
+
+    def fetched(self, where: str | None, **options: Any) -> tuple[list[tuple[Any, ...]], int]:
+        """Partition and offset of the rows that a condition leaves, and the bytes fetched."""
+        settings = {"kafka__max__partition__fetch__bytes": FETCH_BYTES} | options
+        frame = self.batch(subscribe=self.topic, **settings)
+        if where is not None:
+            frame = frame.where(where)
+        before = self._front.fetched_bytes
+        rows = sorted(tuple(row) for row in frame.select("partition", "offset").collect())
+        return rows, self._front.fetched_bytes - before
+
+
+@pytest.fixture(scope="module")
+def archive() -> Iterator[Archive]:
+    with CountingFront() as front:
+        listener = f"PLAINTEXT://{front.address}"
+        with testing.Broker(advertised_listeners=listener) as broker:
+            host, port = broker.bootstrap_servers.rsplit(":", 1)
+            front.broker = (host, int(port))
+            made = Archive(front, broker.data)
+            yield made
+            made.close()
+
+
+@pytest.fixture
+def pushing(spark: "SparkSession") -> Iterator[None]:
+    spark.conf.set(CONF, "true")
+    yield
+    spark.conf.unset(CONF)
+
+
+def _hour(hour: int) -> str:
+    at = datetime.fromtimestamp((WEEK_MS + hour * HOUR_MS) / 1000, UTC)
+    ends = at + timedelta(hours=1)
+    form = "%Y-%m-%d %H:%M:%S"
+    return f"timestamp >= '{at.strftime(form)}' and timestamp < '{ends.strftime(form)}'"
+
+
+# --- columns -------------------------------------------------------------------------------------
+@pytest.mark.oldest
+@pytest.mark.parity("beyond: 4 columns", "own option: columns")
+@pytest.mark.parametrize(
+    "columns",
+    [
+        "value",
+        "key,value",
+        " Offset , PARTITION,topic",
+        "headers,timestampType,timestamp",
+        "topic,partition",
+    ],
+)
+def test_only_the_columns_that_are_named_are_there(topics: Topics, columns: str) -> None:
+    topic = topics.create(1)
+    topics.put(topic, [(b"k", b"a"), (None, b"b"), (b"l", None)])
+    frame = topics.batch(subscribe=topic, columns=columns)
+    whole = topics.batch(subscribe=topic, includeHeaders=True)
+    expected = whole.select(*(name.strip() for name in columns.split(",")))
+    assert [name.lower() for name in frame.columns] == [
+        name.strip().lower() for name in columns.split(",")
+    ]
+    assert frame.schema == whole.select(*frame.columns).schema
+    assert sorted(map(repr, frame.collect())) == sorted(
+        map(repr, expected.toDF(*frame.columns).collect())
+    )
+    assert frame.count() == 3
+
+
+@pytest.mark.oldest
+@pytest.mark.parity("beyond: 4 columns", "own option: columns")
+def test_a_stream_has_only_the_columns_that_are_named(topics: Topics, tmp_path: Path) -> None:
+    topic = topics.create(1)
+    topics.put_numbers(topic, range(5))
+    frame = topics.stream(subscribe=topic, startingOffsets="earliest", columns="value,offset")
+    assert frame.columns == ["value", "offset"]
+    seen: list[tuple[int, int]] = []
+
+    def sink(batch: "DataFrame", _: int) -> None:
+        seen.extend((int(row.value), row.offset) for row in batch.collect())
+
+    writer = frame.writeStream.foreachBatch(sink).option("checkpointLocation", str(tmp_path))
+    run(writer.trigger(availableNow=True).start())
+    assert sorted(seen) == [(n, n) for n in range(5)]
+
+
+@pytest.mark.parity("beyond: 4 columns", "own option: columns")
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (
+            {"columns": "key,valeu"},
+            "option columns is 'key,valeu'; expected some of key, value, topic, partition, "
+            "offset, timestamp, timestampType, headers, each at most once",
+        ),
+        (
+            {"columns": "key", "includeHeaders": "true"},
+            "includeHeaders is true and columns is 'key'; expected headers among the columns, or "
+            "no includeHeaders",
+        ),
+    ],
+)
+def test_columns_that_cannot_be(topics: Topics, options: dict[str, str], text: str) -> None:
+    with pytest.raises(PySparkException) as caught:
+        topics.batch(subscribe="t", **options)
+    assert text in str(caught.value)
+    assert "Traceback" not in str(caught.value)
+
+
+# --- pushdown ------------------------------------------------------------------------------------
+@pytest.mark.parity("beyond: 4 pushdown", "own option: pushdown")
+def test_a_backfill_of_an_hour_out_of_a_week_reads_that_hour(
+    archive: Archive, pushing: None
+) -> None:
+    _, whole_bytes = archive.fetched(None, pushdown="times")
+    values_bytes = 2 * HOURS * VALUES_OF_AN_HOUR * len(VALUE)
+    assert whole_bytes > values_bytes
+    rows, hour_bytes = archive.fetched(_hour(100), pushdown="times")
+    first = 100 * VALUES_OF_AN_HOUR
+    assert rows == [(p, first + n) for p in range(2) for n in range(VALUES_OF_AN_HOUR)]
+    # Each partition's hour, and no more than a request goes beyond it.
+    a_batch = VALUES_OF_AN_HOUR * (len(VALUE) + 100)
+    assert hour_bytes <= 2 * (a_batch + max(FETCH_BYTES, a_batch))
+    assert hour_bytes < whole_bytes / 50
+    # Without the assumption that times never go back, it ends where the topic does.
+    rows_again, rest_bytes = archive.fetched(_hour(100), pushdown="true")
+    assert rows_again == rows
+    assert hour_bytes * 10 < rest_bytes < whole_bytes / 2
+    rows_again, without_bytes = archive.fetched(_hour(100))
+    assert rows_again == rows
+    assert without_bytes > values_bytes
+
+
+@pytest.mark.parity("beyond: 4 pushdown", "own option: pushdown")
+@pytest.mark.parametrize(
+    ("where", "share"),
+    [
+        ("partition = 1", 0.5),
+        ("partition in (1, 7) and offset between 200 and 250", 0.02),
+        ("offset < 100 and partition <> 0", 0.02),
+        ("topic = 'other'", 0),
+        ("key = X'6B65792D31'", 0.5),
+        ("offset > 4100 and offset is not null and value is not null", 0.04),
+        ("offset >= 4100 or partition = 5", 1),
+        ("timestamp > timestamp '2030-01-01 00:00:00'", 0),
+        ("timestamp = timestamp '2030-01-01 00:00:00' or offset = 7", 1),
+    ],
+)
+def test_filters_cut_what_is_read_and_give_the_same_rows(
+    archive: Archive, pushing: None, where: str, share: float
+) -> None:
+    rows, pruned_bytes = archive.fetched(where, pushdown="times,keys")
+    expected, whole_bytes = archive.fetched(where)
+    assert rows == expected
+    beyond = 4 * VALUES_OF_AN_HOUR * (len(VALUE) + 100) if share else 0
+    assert pruned_bytes <= whole_bytes * share + beyond
+
+
+@pytest.mark.parity("beyond: 4 pushdown", "beyond: 11 segment files")
+def test_segment_files_are_cut_as_well(archive: Archive, pushing: None) -> None:
+    def frame() -> "DataFrame":
+        return archive.batch(
+            subscribe=archive.topic,
+            path=archive.data,
+            pushdown="times,keys",
+            columns="timestamp,partition,offset",
+        )
+
+    # What is known to be committed gets into the files every few seconds.
+    total = 2 * HOURS * VALUES_OF_AN_HOUR
+    eventually(lambda: frame().count() == total, deadline_s=60, what="the whole topic in files")
+    pruned = frame().where(f"{_hour(3)} and partition = 1").select("partition", "offset")
+    assert pruned.rdd.getNumPartitions() == 1
+    first = 3 * VALUES_OF_AN_HOUR
+    expected = [(1, first + n) for n in range(VALUES_OF_AN_HOUR)]
+    assert sorted(tuple(row) for row in pruned.collect()) == expected
+
+
+@pytest.mark.parity("beyond: 4 pushdown", differs="pushdown")
+def test_each_query_has_a_load_of_its_own(archive: Archive, pushing: None) -> None:
+    for where, count in (("offset < 3", 6), ("offset < 2", 4), ("partition = 0", 4_200)):
+        rows, _ = archive.fetched(where, pushdown="true")
+        assert len(rows) == count
+    rows, _ = archive.fetched(None, pushdown="true")
+    assert len(rows) == 8_400
+
+
+@pytest.mark.parity("own option: pushdown", differs="pushdown")
+def test_pushdown_while_spark_pushes_nothing_down_is_one_clear_line(archive: Archive) -> None:
+    with pytest.raises(PySparkException) as caught:
+        archive.fetched("offset < 3", pushdown="true")
+    text = str(caught.value)
+    assert f"configuration '{CONF}' is false. Set it to true to enable filter pushdown" in text
+    assert "Traceback" not in text
+
+
+@pytest.mark.parity("own option: pushdown")
+def test_a_stream_is_told_no_filters(topics: Topics, tmp_path: Path) -> None:
+    frame = topics.stream(subscribe="t", pushdown="true")
+    writer = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path))
+    query = writer.trigger(availableNow=True).start()
+    eventually(lambda: query.exception(), deadline_s=60, what="the query failing")
+    assert "option pushdown is for batches, a stream is told no filters: leave it out" in str(
+        query.exception()
+    )
+
+
+# --- limits --------------------------------------------------------------------------------------
+def _batches(frame: "DataFrame", checkpoint: Path) -> list[dict[str, int]]:
+    """Rows by topic of each batch that has any."""
+    found: list[dict[str, int]] = []
+
+    def sink(batch: "DataFrame", _: int) -> None:
+        counts = {row.topic: row["count"] for row in batch.groupBy("topic").count().collect()}
+        found.append(counts)
+
+    writer = frame.writeStream.foreachBatch(sink).option("checkpointLocation", str(checkpoint))
+    run(writer.trigger(availableNow=True).start())
+    return [counts for counts in found if counts]
+
+
+@pytest.mark.parity("beyond: 6 maxBytesPerTrigger", "own option: maxBytesPerTrigger")
+def test_a_limit_by_bytes(topics: Topics, tmp_path: Path) -> None:
+    topic = topics.create(2)
+    for number in range(2):
+        for _ in range(20):
+            # An array of these is a batch of about 50 kB.
+            topics.put(topic, [(None, b"x" * 5_000)] * 10, number)
+    frame = topics.stream(
+        subscribe=topic, startingOffsets="earliest", maxBytesPerTrigger=500_000
+    ).select("topic")
+    counts = [batch[topic] for batch in _batches(frame, tmp_path)]
+    assert sum(counts) == 400
+    # 2 MB of records, so four batches or five; a batch of a log is not cut.
+    assert 4 <= len(counts) <= 6
+    assert max(counts) <= 110
+
+
+@pytest.mark.parity("beyond: 6 limits by topic", "own option: maxOffsetsPerTriggerByTopic")
+def test_a_limit_for_a_topic(topics: Topics, tmp_path: Path) -> None:
+    slow, fast = topics.create(2), topics.create(1)
+    for number in range(2):
+        topics.put_numbers(slow, range(15), number)
+    topics.put_numbers(fast, range(40))
+    frame = topics.stream(
+        subscribe=f"{slow},{fast}",
+        startingOffsets="earliest",
+        maxOffsetsPerTriggerByTopic=json.dumps({slow: 10}),
+    )
+    batches = _batches(frame, tmp_path)
+    assert batches == [{slow: 10, fast: 40}, {slow: 10}, {slow: 10}]
+
+
+# --- lag -----------------------------------------------------------------------------------------
+def _offsets(text: Any) -> dict[str, dict[str, int]]:
+    parsed: dict[str, dict[str, int]] = json.loads(text) if isinstance(text, str) else text
+    return parsed
+
+
+def _drain(frame: "DataFrame", checkpoint: Path, name: str) -> "StreamingQuery":
+    writer = frame.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
+    return run(writer.queryName(name).trigger(availableNow=True).start())
+
+
+@pytest.mark.parity("beyond: 6 lag in records", "beyond: 6 lag in time", "own option: lagDetails")
+def test_the_progress_says_how_far_a_query_is_behind(topics: Topics, tmp_path: Path) -> None:
+    topic = topics.create(2)
+    hour_ago_ms = int(time() * 1000) - HOUR_MS
+    topics.put(topic, [(None, b"x")] * 6, 0, at_ms=hour_ago_ms)
+    topics.put(topic, [(None, b"x")] * 2, 1, at_ms=hour_ago_ms)
+    options = {"subscribe": topic, "startingOffsets": "earliest", "maxOffsetsPerTrigger": 4}
+    query = _drain(topics.stream(lagDetails=True, **options), tmp_path / "with", "with")
+    progresses = [p for p in query.recentProgress if p.numInputRows]
+    sources = [json.loads(p.json)["sources"][0] for p in progresses]
+    assert [_offsets(s["endOffset"])[topic] for s in sources] == [
+        {"0": 3, "1": 1},
+        {"0": 6, "1": 2},
+    ]
+    for source in sources:
+        latest = _offsets(source["latestOffset"])
+        assert latest[topic] == {"0": 6, "1": 2}
+        assert latest.keys() == {topic, f"{topic}:lagMs"}
+    behind = _offsets(sources[0]["latestOffset"])[f"{topic}:lagMs"]
+    assert all(HOUR_MS <= ms < 2 * HOUR_MS for ms in behind.values()), behind
+    assert _offsets(sources[1]["latestOffset"])[f"{topic}:lagMs"] == {"0": 0, "1": 0}
+    # Without the option, the peer's JSON and no more.
+    query = _drain(topics.stream(**options), tmp_path / "without", "without")
+    latest = _offsets(json.loads(query.recentProgress[-1].json)["sources"][0]["latestOffset"])
+    assert latest == {topic: {"0": 6, "1": 2}}
+
+
+@pytest.mark.parity("beyond: 6 lag in time", "beyond: 6 lag in records")
+def test_a_listener_is_told_the_lag(spark: "SparkSession", topics: Topics, tmp_path: Path) -> None:
+    topic = topics.create(2)
+    topics.put_numbers(topic, range(6), 0)
+    topics.put_numbers(topic, range(2), 1)
+    told: dict[str, list[SourceLag]] = defaultdict(list)
+    listener = pyspark_klog.LagListener(lambda query, source: told[query].append(source))
+    spark.streams.addListener(listener)
+    try:
+        frame = topics.stream(subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=4)
+        query = _drain(frame, tmp_path, "told")
+        eventually(
+            lambda: told["told"] and told["told"][-1].max_offsets_behind_latest == 0,
+            deadline_s=60,
+            what="the last progress",
+        )
+    finally:
+        spark.streams.removeListener(listener)
+    first = told["told"][0]
+    assert (first.min_offsets_behind_latest, first.max_offsets_behind_latest) == (1, 3)
+    assert first.avg_offsets_behind_latest == 2.0
+    assert first.metrics == {
+        "minOffsetsBehindLatest": "1",
+        "maxOffsetsBehindLatest": "3",
+        "avgOffsetsBehindLatest": "2.0",
+    }
+    # The same of a progress that somebody has already.
+    (last,) = pyspark_klog.lag(query.lastProgress)
+    assert last.max_offsets_behind_latest == 0
+
+
+# --- offsets per topic ---------------------------------------------------------------------------
+@pytest.mark.parity("beyond: 13 offsets per topic")
+def test_a_word_for_a_topic_beside_offsets_for_another(topics: Topics, tmp_path: Path) -> None:
+    whole, part, late = topics.create(2), topics.create(1), topics.create(1)
+    for number in range(2):
+        topics.put_numbers(whole, range(3), number)
+    topics.put_numbers(part, range(5))
+    topics.put_numbers(late, range(7))
+    starting: dict[str, Any] = {whole: "earliest", part: {"0": 3}}
+    frame = topics.batch(subscribe=f"{whole},{part}", startingOffsets=json.dumps(starting))
+    assert {r.topic: r["count"] for r in frame.groupBy("topic").count().collect()} == {
+        whole: 6,
+        part: 2,
+    }
+    ending = {whole: {"0": 1, "1": -1}, part: "latest"}
+    frame = topics.batch(
+        subscribe=f"{whole},{part}",
+        startingOffsets=json.dumps(starting),
+        endingOffsets=json.dumps(ending),
+    )
+    assert frame.count() == 1 + 3 + 2
+    starting[late] = "latest"
+    frame = topics.stream(subscribe=f"{whole},{part},{late}", startingOffsets=json.dumps(starting))
+    assert _batches(frame, tmp_path) == [{whole: 6, part: 2}]
+    topics.put_numbers(late, [7])
+    assert _batches(frame, tmp_path) == [{late: 1}]
+    with pytest.raises(PySparkException) as caught:
+        topics.batch(subscribe=whole, startingOffsets=json.dumps({whole: "latest"})).collect()
+    assert "startingOffsets has latest; a batch cannot begin at the end" in str(caught.value)
