@@ -77,6 +77,7 @@ def test_a_new_partition_is_read_from_its_earliest(parity: Parity, tmp_path: Pat
 
 
 @pytest.mark.parity("source option: subscribePattern")
+@pytest.mark.parity("source behaviour: new topic during a query")
 def test_a_new_topic_that_matches_joins_a_running_query(parity: Parity, tmp_path: Path) -> None:
     def stream(engine: Engine, starting: str, first: int) -> "DataFrame":
         prefix = engine.topics.create(1) + "-x"
@@ -242,6 +243,46 @@ def test_a_pattern_goes_on_with_the_topics_left(parity: Parity, tmp_path: Path) 
         return _lists(engine, first, second, _once(engine, frame, tmp_path))
 
     assert _runs(parity.same(stream)) == [(1, 1), (1, 2), (2, 3), (3, 4)]
+
+
+def _lives_through(engine: Engine, folder: Path, *, again: bool, **options: Any) -> "DataFrame":
+    """A query on two topics that runs while one is deleted and, ``again``, created anew."""
+    prefix = engine.topics.create(1) + "-w"
+    stays, goes = (engine.topics.create(1, f"{prefix}{number}") for number in (1, 2))
+    engine.topics.put_numbers(stays, [1])
+    engine.topics.put_numbers(goes, [2])
+    frame = engine.stream(subscribePattern=f"{prefix}.*", **EARLIEST, **options, **QUICK)
+    collected = engine.start(frame, folder)
+    try:
+        collected.wait_for(2)
+        engine.topics.delete(goes)
+        engine.topics.put_numbers(stays, [3])
+        collected.wait_for(3)  # planned after it was gone
+        if again:
+            eventually(lambda: engine.topics.create(1, goes), deadline_s=60)
+            engine.topics.put_numbers(goes, [4, 5])
+            collected.wait_for(5)
+    finally:
+        collected.stop()
+    return _rows(engine, collected, frame)
+
+
+@pytest.mark.parity("source behaviour: topic deleted during a query")
+def test_a_topic_that_is_deleted_during_a_query(parity: Parity, tmp_path: Path) -> None:
+    words = "-w2-0 is gone: it was read up to offset 1, and now it, or its topic, does not exist"
+    parity.same_failure(lambda engine: _lives_through(engine, tmp_path, again=False), words)
+
+
+@pytest.mark.parity("source behaviour: topic deleted during a query")
+@pytest.mark.parity("source behaviour: topic recreated during a query")
+@pytest.mark.parametrize("again", [False, True])
+def test_a_topic_that_comes_and_goes_during_a_query(
+    parity: Parity, tmp_path: Path, again: bool
+) -> None:
+    def stream(engine: Engine) -> "DataFrame":
+        return _lives_through(engine, tmp_path, again=again, failOnDataLoss=False)
+
+    assert _values(parity.same(stream)) == [1, 2, 3, *([4, 5] if again else [])]
 
 
 @pytest.mark.parity("source behaviour: topic absent at start")
@@ -483,6 +524,7 @@ def test_a_start_that_can_move_is_durable(
     assert _runs(parity.same(stream)) == [(2, 4), (2, 5)]
 
 
+@pytest.mark.parity("release: 4.2 and later")
 @pytest.mark.parity("source behaviour: AvailableNow")
 def test_fifteen_records_at_most_five_are_three_batches(parity: Parity, tmp_path: Path) -> None:
     def sizes(engine: Engine) -> "DataFrame":

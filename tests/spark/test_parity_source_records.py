@@ -1,7 +1,8 @@
 """The rows that records become: nulls, old formats, broken times, transactions and gaps.
 
 klog's broker takes no transactions yet and writes no old formats: what those leave on a disk is
-put into a log by hand there. On Apache Kafka a transactional client writes it.
+put into a log by hand there, and on Apache Kafka's disk as well, to which a transactional client
+writes, too.
 """
 
 import time
@@ -16,7 +17,10 @@ from pyspark_klog.client.admin import Admin, NewTopic
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.control import ControlType, EndTransactionMarker, end_transaction_batch
 from pyspark_klog.records.legacy_builder import LegacyBuilder
+from tests.support.eventually import eventually
 from tests.support.parity import Engine, Parity
+from tests.support.parity_fixtures import new_kafka
+from tests.support.peers import kafka_release
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -87,23 +91,47 @@ def _malformed() -> bytes:
 _LOGS["malformed"] = _malformed()
 
 
+def _create(servers: str) -> None:
+    with Admin(servers) as admin:
+        admin.create_topics([NewTopic(name, 1, 1, {"retention.ms": "-1"}) for name in _LOGS])
+
+
+def _write(data: Path) -> None:
+    """The logs in place of what is there; the next start recovers them."""
+    (data / ".kafka_cleanshutdown").unlink(missing_ok=True)
+    for name, log in _LOGS.items():
+        for file in (data / f"{name}-0").glob("0*"):
+            file.unlink()
+        (data / f"{name}-0" / f"{0:020}.log").write_bytes(log)
+
+
 @pytest.fixture(scope="module")
-def logs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Parity]:
-    """klog on a broker whose topics were put on its disk by hand."""
+def servers_of_logs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A broker whose topics were put on its disk by hand."""
+    release = kafka_release()
+    if release is not None:
+        with new_kafka(release) as server:
+            _create(server.bootstrap_servers)
+            # Kafka's answer comes before its folders do.
+            logs = [server.log_dir / f"{name}-0" / f"{0:020}.log" for name in _LOGS]
+            eventually(lambda: all(log.exists() for log in logs), deadline_s=60)
+            server.restart(lambda: _write(server.log_dir))
+            yield server.bootstrap_servers
+        return
     data = tmp_path_factory.mktemp("logs") / "data"
-    with testing.Broker(data=data, log_retention_ms=-1) as broker:
-        with Admin(broker.bootstrap_servers) as admin:
-            admin.create_topics([NewTopic(name, 1, 1) for name in _LOGS])
+    with testing.Broker(data=data) as broker:
+        _create(broker.bootstrap_servers)
         broker.stop()
-        (data / ".kafka_cleanshutdown").unlink()
-        for name, log in _LOGS.items():
-            for file in (data / f"{name}-0").glob("0*"):
-                file.unlink()
-            (data / f"{name}-0" / f"{0:020}.log").write_bytes(log)
+        _write(data)
         broker.start()
-        made = Parity(broker.bootstrap_servers, with_peer=False)
-        yield made
-        made.close()
+        yield broker.bootstrap_servers
+
+
+@pytest.fixture
+def logs(servers_of_logs: str) -> Iterator[Parity]:
+    made = Parity(servers_of_logs, with_peer=kafka_release() is not None)
+    yield made
+    made.close()
 
 
 # --- rows ----------------------------------------------------------------------------------------
@@ -164,9 +192,9 @@ def test_records_of_the_oldest_formats(logs: Parity) -> None:
 
 @pytest.mark.parity("row: malformed timestamp")
 def test_a_time_that_overflows_microseconds(logs: Parity) -> None:
-    text = logs.failure("klog", lambda engine: engine.batch(subscribe="malformed"))
     words = "KAFKA_MALFORMED_RECORD_TIMESTAMP: the timestamp in milliseconds overflows a 64-bit"
-    assert words in text and "malformed-0" in text
+    text = logs.same_failure(lambda engine: engine.batch(subscribe="malformed"), words)
+    assert "malformed-0" in text
     before = '{"malformed":{"0":1}}'
     found = logs.same(lambda engine: engine.batch(subscribe="malformed", endingOffsets=before))
     assert found.count() == 1

@@ -242,7 +242,7 @@ def test_a_streams_dead_letters_and_times(
 
 # --- foreachBatch --------------------------------------------------------------------------------
 @pytest.mark.oldest
-@pytest.mark.parity("python source: update mode", differs="update-mode")
+@pytest.mark.parity("python source: update mode", "sink: batch_writer", differs="update-mode")
 def test_a_batch_writer_serves_update_mode(topics: Topics, tmp_path: Path) -> None:
     source, target, dead = topics.create(1), topics.create(1), topics.create(1)
     writer = pyspark_klog.batch_writer(**topics.options(topic=target, deadLetterTopic=dead))

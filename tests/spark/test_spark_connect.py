@@ -89,6 +89,7 @@ def _client_environment() -> dict[str, str]:
     return given | {"PYTHONPATH": sysconfig.get_path("purelib")}
 
 
+@pytest.mark.parity("beyond: 1 Spark Connect")
 def test_a_client_without_klog_reads_writes_and_streams(
     remote: str, topics: Topics, tmp_path: Path
 ) -> None:

@@ -33,6 +33,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.mark.parity("cluster: executors in other processes")
 def test_tasks_run_in_both_executors() -> None:
     spark = sessions.spark_session()
 
@@ -44,6 +45,7 @@ def test_tasks_run_in_both_executors() -> None:
     eventually(lambda: len(daemons()) == EXECUTORS, 120, "tasks in both executors")
 
 
+@pytest.mark.parity("cluster: executors in other processes")
 def test_a_batch_is_read_and_written(topics: Topics) -> None:
     source, target = topics.create(4), topics.create(4)
     for partition in range(4):
@@ -57,6 +59,7 @@ def test_a_batch_is_read_and_written(topics: Topics) -> None:
     assert [tuple(row) for row in rows.collect()] == [(partition, 3) for partition in range(4)]
 
 
+@pytest.mark.parity("cluster: executors in other processes")
 def test_a_stream_is_read_and_written_and_goes_on(topics: Topics, tmp_path: Path) -> None:
     source, target = topics.create(2), topics.create(2)
     frame = topics.stream(subscribe=source, startingOffsets="earliest").select("key", "value")

@@ -42,6 +42,7 @@ def _end_offsets(checkpoint: Path, batch_id: int) -> str:
     return (checkpoint / "offsets" / str(batch_id)).read_text().splitlines()[-1]
 
 
+@pytest.mark.parity("release: 4.2 and later")
 def test_a_limit_is_shared_by_the_partitions(topics: Topics, tmp_path: Path) -> None:
     topic = topics.create(3)
     for partition in range(3):

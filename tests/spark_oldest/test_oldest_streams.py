@@ -13,7 +13,6 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import datasource
 from pyspark.sql.types import StructType
 
-from pyspark_klog.spark.option_rows import BY_KEY, Status
 from pyspark_klog.spark.plain_stream_reader import PlainStreamReader
 from pyspark_klog.spark.source import DefaultSource
 from pyspark_klog.spark.stream_writer import RowStreamWriter
@@ -50,6 +49,7 @@ def _end_offsets(checkpoint: Path, batch_id: int) -> str:
     return (checkpoint / "offsets" / str(batch_id)).read_text().splitlines()[-1]
 
 
+@pytest.mark.parity("release: detected by feature")
 def test_this_release_gets_the_classes_that_it_can_use() -> None:
     options = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", "topic": "t"}
     source = DefaultSource(options)
@@ -59,26 +59,26 @@ def test_this_release_gets_the_classes_that_it_can_use() -> None:
     assert (type(writer) is RowStreamWriter) is not has_arrow
 
 
-_LIMITS = ["maxOffsetsPerTrigger", "minOffsetsPerTrigger"]
-_LIMITS += [
-    name
-    for name in ("maxBytesPerTrigger", "maxOffsetsPerTriggerByTopic")
-    if BY_KEY[name.lower()].status is Status.APPLIED
+_LIMITS = [
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxBytesPerTrigger",
+    "maxOffsetsPerTriggerByTopic",
 ]
-_VALUES = {"maxOffsetsPerTriggerByTopic": '{"t":5}'}
 
 
+@pytest.mark.parity("release: 4.0 and 4.1: limits")
 @pytest.mark.parametrize("option", _LIMITS)
 def test_a_limit_is_refused_in_one_line(topics: Topics, tmp_path: Path, option: str) -> None:
     topic = topics.create(1)
-    frame = topics.stream(
-        subscribe=topic, startingOffsets="earliest", **{option: _VALUES.get(option, 5)}
-    )
+    limit = json.dumps({topic: 5}) if option.endswith("ByTopic") else 5
+    frame = topics.stream(subscribe=topic, startingOffsets="earliest", **{option: limit})
     with pytest.raises(StreamingQueryException, match=f"{option}.* needs Spark 4.2 or later") as e:
         run(_start(frame, tmp_path, _Sink()))
     assert "Traceback" not in str(e.value)
 
 
+@pytest.mark.parity("release: 4.0 and 4.1: batch, sinks, streams")
 def test_available_now_takes_all_that_there_is_in_one_batch(topics: Topics, tmp_path: Path) -> None:
     topic = topics.create(3)
     sink = _Sink()
@@ -107,6 +107,7 @@ def test_the_first_batch_is_planned_again_from_its_start_when_its_commit_is_lost
     assert sink.batches == {0: [0, 1, 2, 3], 1: [4, 5]}
 
 
+@pytest.mark.parity("release: 4.0 and 4.1: resolved once")
 def test_latest_is_durable_before_anything_is_read(topics: Topics, tmp_path: Path) -> None:
     topic = topics.create(1)
     topics.put_numbers(topic, range(4))
@@ -142,6 +143,7 @@ def test_a_later_batch_whose_commit_is_lost_is_read_again_as_it_was(
     assert second.batches == {1: [3, 4, 5], 2: [6]}
 
 
+@pytest.mark.parity("release: 4.0: stream sink")
 def test_rows_reach_a_topic_with_all_their_columns(
     spark: "SparkSession", topics: Topics, tmp_path: Path
 ) -> None:

@@ -160,6 +160,7 @@ def _refused(frame: bytes, version: int) -> bytes:
     rows = [
         TopicProduceResponse(
             name=topic.name,
+            topic_id=topic.topic_id,
             partition_responses=[
                 PartitionProduceResponse(index=row.index, error_code=code)
                 for row in topic.partition_data

@@ -1,7 +1,7 @@
 """Fixtures of the connector's tests, for the conftest of tests/spark and that of tests/peers."""
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -30,10 +30,16 @@ def spark_broker() -> Iterator[testing.Broker]:
         yield broker
 
 
-def new_kafka(release: str, properties: Mapping[str, str] | None = None) -> KafkaServer:
-    """Apache Kafka that is set up as klog's broker of these tests is; use it in a with statement."""
+def new_kafka(
+    release: str, properties: Mapping[str, str] | None = None, **more: Any
+) -> KafkaServer:
+    """Apache Kafka set up as klog's broker of these tests is, for a with statement.
+
+    ``more`` goes to KafkaServer as it is.
+    """
     same = {name.replace("_", "."): str(value) for name, value in _SETTINGS.items()}
-    return KafkaServer(release, properties={**same, **(properties or {})}, heap_mb=_KAFKA_HEAP_MB)
+    own = {**same, **(properties or {})}
+    return KafkaServer(release, properties=own, heap_mb=_KAFKA_HEAP_MB, **more)
 
 
 @pytest.fixture(scope="session")

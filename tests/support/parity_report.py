@@ -11,21 +11,22 @@ from pathlib import Path
 import pytest
 
 from tests.support.parity_rows import IDS
-from tests.support.peers import kafka_release
+from tests.support.peers import NEWEST_KAFKA, OLDEST_KAFKA, kafka_release
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / ".dev" / "parity"
 
-_found = pytest.StashKey[dict[str, dict[str, str]]]()
+_ON_KAFKA = frozenset({"parity", "logs"})
+"""Fixtures of tests that run on the broker that `kafka_release` says."""
+_found = pytest.StashKey[dict[tuple[str, str], dict[str, str]]]()
 
 
-def engine_name(file: str) -> str:
+def engine_name(file: str, release: str | None = None) -> str:
     """The engine of a file's results.
 
     `kafka-3.9.1` and the like, `peers` for tests that choose it themselves, `klog` for those on
     klog's own broker, `klog-spark-4.0` with another Spark than the pinned one.
     """
-    release = kafka_release()
     if release:
         return f"kafka-{release}"
     if file.startswith("tests/peers/"):
@@ -33,6 +34,13 @@ def engine_name(file: str) -> str:
     spark = metadata.version("pyspark")
     pinned = f"pyspark=={spark}\n" in (ROOT / "constraints.txt").read_text(encoding="utf-8")
     return "klog" if pinned else f"klog-spark-{'.'.join(spark.split('.')[:2])}"
+
+
+def release_of(item: pytest.Item) -> str | None:
+    """The release of Apache Kafka that a test runs on: that of its process, or of a parameter."""
+    parameters = getattr(getattr(item, "callspec", None), "params", {}).values()
+    chosen = [value for value in parameters if value in (NEWEST_KAFKA, OLDEST_KAFKA)]
+    return chosen[0] if chosen else kafka_release()
 
 
 def test_name(nodeid: str) -> str:
@@ -53,7 +61,7 @@ def check_markers(items: Sequence[pytest.Item]) -> None:
 
 
 def only_with_parity(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """On Apache Kafka, tests of tests/spark that do not take `parity` are left out.
+    """On Apache Kafka, tests of tests/spark that do not take `parity` (or `logs`) are left out.
 
     They would run the same way as in `./dev test`.
     """
@@ -62,7 +70,7 @@ def only_with_parity(config: pytest.Config, items: list[pytest.Item]) -> None:
     left_out = [
         item
         for item in items
-        if "spark" in item.path.parts and "parity" not in getattr(item, "fixturenames", ())
+        if "spark" in item.path.parts and _ON_KAFKA.isdisjoint(getattr(item, "fixturenames", ()))
     ]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
@@ -81,24 +89,27 @@ def pytest_runtest_makereport(
         return report
     results = item.config.stash.setdefault(_found, {})
     name = test_name(report.nodeid)
+    place = engine_name(name.partition("::")[0], release_of(item)), name
     outcome = {"klog": report.outcome}
     # By name: this module is loaded by every run of pytest, and `parity.py` takes chispa.
-    parity = getattr(item, "funcargs", {}).get("parity")
-    if parity is not None and parity.peer_results:
-        outcome["peer"] = ", ".join(dict.fromkeys(parity.peer_results))
-    earlier = results.get(name)
+    taken = getattr(item, "funcargs", {})
+    did = [word for name in _ON_KAFKA & set(taken) for word in taken[name].peer_results]
+    earlier = results.get(place)
+    peer = earlier["peer"].split(", ") if earlier is not None and "peer" in earlier else []
+    if peer or did:
+        outcome["peer"] = ", ".join(dict.fromkeys([*peer, *did]))
     if earlier is None or earlier["klog"] == "passed":  # one failed parameter is a failed test
-        results[name] = outcome
+        results[place] = outcome
     return report
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Writes a file for each file of tests that had marked ones."""
-    by_file: dict[str, dict[str, dict[str, str]]] = {}
-    for name, outcome in session.config.stash.get(_found, {}).items():
-        by_file.setdefault(name.partition("::")[0], {})[name] = outcome
-    for file, outcomes in by_file.items():
-        path = RESULTS / engine_name(file) / (file.replace("/", ".").removesuffix(".py") + ".json")
+    by_file: dict[tuple[str, str], dict[str, dict[str, str]]] = {}
+    for (engine, name), outcome in session.config.stash.get(_found, {}).items():
+        by_file.setdefault((engine, name.partition("::")[0]), {})[name] = outcome
+    for (engine, file), outcomes in by_file.items():
+        path = RESULTS / engine / (file.replace("/", ".").removesuffix(".py") + ".json")
         path.parent.mkdir(parents=True, exist_ok=True)
         merged = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         path.write_text(json.dumps(merged | outcomes, indent=1, sort_keys=True), encoding="utf-8")

@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -166,11 +166,16 @@ class KafkaServer:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
 
-    def restart(self) -> None:
-        """Ends the node without warning and starts it again: same port, same data."""
+    def restart(self, meanwhile: Callable[[], object] | None = None) -> None:
+        """Ends the node without warning and starts it again: same port, same data.
+
+        ``meanwhile`` is called while nobody serves.
+        """
         assert self._process is not None
         self._process.kill()
         self._end_process()
+        if meanwhile is not None:
+            meanwhile()
         self._launch()
 
     def output(self) -> str:

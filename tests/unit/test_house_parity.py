@@ -12,7 +12,9 @@ from tests.support.parity_docs import (
     page,
     problems,
 )
+from tests.support.parity_report import engine_name, release_of
 from tests.support.parity_rows import IDS, ROWS
+from tests.support.peers import NEWEST_KAFKA, OLDEST_KAFKA
 
 _SOURCE = """
 import pytest
@@ -93,6 +95,24 @@ def test_new_results_go_before_kept_ones_and_gone_tests_go() -> None:
         "kafka-4.3.1": {"a": {"klog": "passed"}},
         "klog": {"a": {"klog": "passed"}, "b": {"klog": "failed"}},
     }
+
+
+@pytest.mark.parametrize(
+    ("file", "release", "engine"),
+    [
+        ("tests/spark/test_parity_sink.py", "3.9.1", "kafka-3.9.1"),
+        ("tests/peers/test_x.py", "4.3.1", "kafka-4.3.1"),
+        ("tests/peers/test_x.py", None, "peers"),
+        ("tests/unit/test_x.py", None, "klog"),
+    ],
+)
+def test_results_belong_to_an_engine(file: str, release: str | None, engine: str) -> None:
+    assert engine_name(file, release) == engine
+
+
+@pytest.mark.parametrize("release", [OLDEST_KAFKA, NEWEST_KAFKA])
+def test_a_parameter_says_the_release(request: pytest.FixtureRequest, release: str) -> None:
+    assert release_of(request.node) == release
 
 
 def test_a_row_of_the_page() -> None:

@@ -120,7 +120,7 @@ class _Frame:
         return self
 
 
-@pytest.mark.parity("python source: update mode")
+@pytest.mark.parity("sink: batch_writer")
 def test_a_batch_writer_appends_with_all_options_and_pickles() -> None:
     made = pyspark_klog.batch_writer(
         **{"kafka.bootstrap.servers": "host:1", "topic": "t", "deadLetterMax": None},
@@ -143,7 +143,7 @@ def test_a_batch_writer_appends_with_all_options_and_pickles() -> None:
     ]
 
 
-@pytest.mark.parity("python source: update mode")
+@pytest.mark.parity("sink: batch_writer")
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [

@@ -391,6 +391,7 @@ def _plain(paper_topic: dict[str, tuple[int, int]], **given: str) -> tuple[Any, 
     return reader, paper
 
 
+@pytest.mark.parity("release: 4.0 and 4.1: resolved once")
 def test_old_spark_asks_for_the_end_first() -> None:
     reader, paper = _plain({"p0": (0, 4)})
     end = reader.latestOffset()
@@ -445,9 +446,15 @@ def test_old_spark_reads_what_appears_where_there_was_nothing() -> None:
     assert _ranges(restarted.partitions({}, end)) == [("t", 0, 0, 4)]
 
 
+@pytest.mark.parity("release: 4.0 and 4.1: limits")
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("maxOffsetsPerTrigger", "5"), ("minOffsetsPerTrigger", "5"), ("maxTriggerDelay", "1h")],
+    [
+        ("maxOffsetsPerTrigger", "5"),
+        ("minOffsetsPerTrigger", "5"),
+        ("maxTriggerDelay", "1h"),
+        ("lagDetails", "true"),
+    ],
 )
 def test_old_spark_has_no_limits(name: str, value: str) -> None:
     reader = PlainStreamReader(_options(**{name: value}), None)
