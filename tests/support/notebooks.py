@@ -10,6 +10,7 @@ import argparse
 import ast
 import json
 import linecache
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -70,6 +71,7 @@ def canonical(document: dict[str, Any]) -> str:
 
 def run(path: Path, pictures: Path | None = None) -> dict[str, Any]:
     """Run the code cells of a notebook; gives their namespace. What a cell raises is raised."""
+    os.environ.setdefault("MPLBACKEND", "Agg")
     namespace: dict[str, Any] = {"__name__": "__main__", "__doc__": None}
     for cell in cells_of(path):
         if not cell.is_code:
@@ -85,12 +87,11 @@ def _execute(source: str, name: str, namespace: dict[str, Any]) -> None:
     tree = ast.parse(source, name)
     # Tracebacks quote lines of cells, too.
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
-    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    last = [tree.body.pop()] if tree.body and isinstance(tree.body[-1], ast.Expr) else []
     exec(compile(tree, name, "exec"), namespace)
-    if last is not None:
-        value = eval(compile(ast.Expression(last.value), name, "eval"), namespace)
-        if value is not None:
-            print(value, flush=True)
+    # As a prompt takes it: what it gives is shown, unless it is None.
+    exec(compile(ast.Interactive(last), name, "single"), namespace)
+    sys.stdout.flush()
 
 
 def _figures() -> Iterator[tuple[str, bytes]]:
@@ -119,9 +120,6 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("notebook", type=Path)
     parser.add_argument("--pictures", type=Path)
     given = parser.parse_args(arguments)
-    import matplotlib as mpl
-
-    mpl.use("Agg")
     run(given.notebook, given.pictures)
 
 
