@@ -29,7 +29,15 @@ from tests.soak.processes import (
     growth_bytes,
     in_mib,
 )
-from tests.soak.records import Log, Numbers, Positions, Seen, lost_of, problems_of
+from tests.soak.records import (
+    Log,
+    Numbers,
+    Positions,
+    Seen,
+    lost_of,
+    problems_of,
+    problems_of_start,
+)
 from tests.support.eventually import eventually
 
 TOPIC = "soak"
@@ -38,6 +46,8 @@ RATE_A_S = 200
 MOST_GROWTH_BYTES = 12 << 20
 _DEADLINE_S = 180.0
 _SAMPLE_S = 2.0
+_COMPARED_S = 60.0
+"""A steady time this long has enough samples, also on a machine that is busy otherwise."""
 _WARM_BATCHES = 40
 """By then every worker has its kernels."""
 
@@ -157,19 +167,25 @@ class Soak:
         name = f"latest-{self.counts['starts at latest']}"
         self._stop("main")
         hold = {When.BATCH_0: 0, When.BATCH_1: 1}.get(step.when or When.AT_ONCE)
+        before = self._log.ends()
         self._start(name, startingOffsets="latest", hold=hold)
         if hold is not None:
             self._until(name, lambda status: status["held"], "the micro-batch to kill in")
-        durable = self._first_offsets(name)
-        self._wake.wait(min(step.seconds, 1.0))  # records that come while nobody reads
         self._note_left(self._end_driver())
+        durable = self._first_offsets(name)
+        after = self._log.ends()
+        self._wake.wait(min(step.seconds, 1.0))  # records that come while nobody reads
         self._start(name, startingOffsets="latest")
         self._wait(step.seconds, name)
         self._catch_up(name)
         self._stop(name)
         start = self._first_offsets(name)
-        if durable is not None and start != durable:
-            self._problem(f"{name}: its start moved from {durable} to {start}")
+        if durable is None:  # the second run began it
+            after = self._log.ends()
+            if hold is not None:
+                self._problem(f"{name}: its start was not in the checkpoint when it was killed")
+        for problem in problems_of_start(start, durable, before, after):
+            self._problem(f"{name}: {problem}")
         self._check(name, start or {})
 
     def _available_now(self, step: Step) -> None:
@@ -216,6 +232,8 @@ class Soak:
             grown = growth_bytes(samples, role)
             if grown is None:
                 self._say(f"         memory of {role}: too few samples to compare")
+                if step.seconds >= _COMPARED_S:
+                    self._problem(f"the memory of {role} was not seen in {step}")
                 continue
             self._say(f"         memory of {role}: {grown / 2**20:+.1f} MiB after warming up")
             if grown > MOST_GROWTH_BYTES:
@@ -314,6 +332,8 @@ class Soak:
     def _problems_of_producer(self) -> None:
         for problem in lost_of(self._numbers.acknowledged, self._log.numbers):
             self._problem(f"broker: {problem}")
+        if not self._numbers.acknowledged:
+            self._problem("broker: no record was acknowledged")
         self.counts["records acknowledged"] = len(self._numbers.acknowledged)
         self.counts["records not acknowledged"] = len(self._numbers.failures)
 

@@ -210,6 +210,25 @@ def problems_of(
     return found + _named("seen with another number", wrong)
 
 
+def problems_of_start(
+    start: Positions | None, durable: Positions | None, before: Positions, after: Positions
+) -> list[str]:
+    """What is wrong with where a query at `latest` began.
+
+    That must be what the checkpoint had (``durable``) when the query was killed for the first time,
+    and must lie between the ends of the log before its start and after.
+    """
+    if start is None:
+        return ["it never put its start into the checkpoint"]
+    if durable is not None and start != durable:
+        return [f"its start moved from {durable} to {start}"]
+    if start.keys() != before.keys() or any(
+        not before[partition] <= offset <= after[partition] for partition, offset in start.items()
+    ):
+        return [f"it began at {start}, and the log ended at {before} before, at {after} after"]
+    return []
+
+
 def lost_of(acknowledged: Iterable[Record], numbers: Mapping[int, Sequence[int]]) -> list[str]:
     """Acknowledged records that the log has not, where they were acknowledged.
 

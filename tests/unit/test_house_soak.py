@@ -7,7 +7,7 @@ import pytest
 
 from tests.soak.plan import MOST_PARTITIONS, Kind, When, cost_s, long_plan, short_plan
 from tests.soak.processes import Process, Sample, descendants, growth_bytes
-from tests.soak.records import Record, Seen, lost_of, problems_of
+from tests.soak.records import Record, Seen, lost_of, problems_of, problems_of_start
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -87,6 +87,28 @@ def test_acknowledged_records_must_be_where_they_were_acknowledged() -> None:
     assert lost_of([Record(0, 0, 2), Record(1, 2, 5), Record(1, -1, 9)], _LOG) == [
         "3 records acknowledged and not in the log: 0@0, 1@-1, 1@2"
     ]
+
+
+@pytest.mark.parametrize(
+    ("start", "durable", "problem"),
+    [
+        ({0: 5, 1: 7}, {0: 5, 1: 7}, None),
+        ({0: 5, 1: 7}, None, None),
+        (None, None, "never put its start into the checkpoint"),
+        ({0: 6, 1: 7}, {0: 5, 1: 7}, "its start moved from {0: 5, 1: 7} to {0: 6, 1: 7}"),
+        ({0: 4, 1: 7}, None, "it began at {0: 4, 1: 7}, and the log ended at {0: 5, 1: 7} before"),
+        ({0: 5, 1: 10}, None, "it began at {0: 5, 1: 10}"),
+        ({0: 5}, None, "it began at {0: 5}"),
+    ],
+)
+def test_a_start_at_latest_lies_between_two_looks_and_does_not_move(
+    start: dict[int, int] | None, durable: dict[int, int] | None, problem: str | None
+) -> None:
+    found = problems_of_start(start, durable, {0: 5, 1: 7}, {0: 9, 1: 9})
+    if problem is None:
+        assert found == []
+    else:
+        assert len(found) == 1 and problem in found[0]
 
 
 def test_growth_is_told_from_warming_up_and_from_peaks() -> None:
