@@ -1,6 +1,7 @@
 """What /proc says about a process: CPU time and resident memory."""
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -9,13 +10,14 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 # Places in /proc/<pid>/stat behind the command, which is in parentheses and may hold anything.
 _USER_TICKS = 11
 _SYSTEM_TICKS = 12
+_WITH_ENDED_CHILDREN = (_USER_TICKS, _SYSTEM_TICKS, 13, 14)
 _PROC = Path("/proc")
 
 
-def _cpu_ticks_of(stat: str) -> int:
+def _cpu_ticks_of(stat: str, columns: Sequence[int] = (_USER_TICKS, _SYSTEM_TICKS)) -> int:
     """User and system time in the text of /proc/<pid>/stat, in clock ticks."""
     fields = stat[stat.rindex(")") + 2 :].split()
-    return int(fields[_USER_TICKS]) + int(fields[_SYSTEM_TICKS])
+    return sum(int(fields[column]) for column in columns)
 
 
 def cpu_seconds(pid: int, proc: Path = _PROC) -> float:
@@ -45,3 +47,12 @@ def process_tree(pid: int, proc: Path = _PROC) -> list[int]:
                 for child in (task / "children").read_text().split():
                     found += process_tree(int(child), proc)
     return found
+
+
+def tree_cpu_seconds(pid: int, proc: Path = _PROC) -> float:
+    """User and system time of a process and all below it so far, also of those that have ended."""
+    ticks = 0
+    for each in process_tree(pid, proc):
+        with suppress(OSError):  # it may end meanwhile
+            ticks += _cpu_ticks_of((proc / str(each) / "stat").read_text(), _WITH_ENDED_CHILDREN)
+    return ticks / _TICKS_PER_S

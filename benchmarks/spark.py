@@ -1,13 +1,16 @@
 """Spark's batch source, stream source and sink, local[2], beside Spark's own Kafka connector.
 
 Rows for ``--rows``: batch, stream, keyed, unkeyed, copy, micro, idle, lz4, zstd, gzip, 1kb, 10kb,
-1mb, partitions1, partitions8, partitions64, headers, memory, spark43.
+1mb, partitions1, partitions8, partitions64, headers, memory, batches, spark43.
 """
 
 import argparse
+import json
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -17,6 +20,7 @@ from benchmarks._brokers import Pair, Side
 from benchmarks._load.generator import SparkDriver
 from benchmarks._load.spark_fill import Records, fill, whole
 from benchmarks._load.spark_jobs import MICRO_RECORDS, Kind, SparkJob, SparkMeasured
+from benchmarks._processes import cpu_seconds
 from benchmarks._report import found
 from benchmarks._turns import in_turns, median, progress, sized
 from benchmarks.rows import Row
@@ -30,6 +34,9 @@ _MICRO_BATCHES = 50
 # The JVM compiles what it runs often: the first runs of a driver are far from its last ones.
 _WARM_UPS = 2
 _MOST_PYTHON_MB = 300.0
+_MANY_MICRO_BATCHES = 20_000
+_MOST_GROWTH_MB = 8.0
+_SHOWN_PHASES = 6
 
 _BIG = Records(6_000_000)
 _COPIED = Records(3_000_000)
@@ -49,7 +56,7 @@ _SHAPES: dict[str, tuple[str, Records]] = {
 ROWS = (
     *("batch", "stream", "keyed", "unkeyed", "copy", "micro", "idle"),
     *_SHAPES,
-    *("memory", "spark43"),
+    *("memory", "batches", "spark43"),
 )
 
 
@@ -61,7 +68,11 @@ class _Engine:
     side: Side
 
     def run(self, job: SparkJob) -> SparkMeasured:
-        return self.driver.run(job)
+        """Does a job; the broker's CPU time is added to the driver's."""
+        before_s = cpu_seconds(self.side.pid)
+        measured = self.driver.run(job)
+        broker_s = cpu_seconds(self.side.pid) - before_s
+        return replace(measured, cpu_s=measured.cpu_s + broker_s)
 
     def job(self, kind: Kind, topic: str, records: int, **more: object) -> SparkJob:
         return SparkJob(kind, self.side.bootstrap_servers, topic, records, **more)  # type: ignore[arg-type]
@@ -83,7 +94,7 @@ def run(args: argparse.Namespace) -> list[Row]:
     wanted = _wanted(args.rows)
     with _brokers.both() as pair:
         rows: list[Row] = []
-        if wanted - {"memory", "spark43"}:
+        if wanted - {"memory", "batches", "spark43"}:
             with ExitStack() as stack:
                 klog = stack.enter_context(SparkDriver("klog", []))
                 kafka = stack.enter_context(SparkDriver("kafka", spark_connector_jars()))
@@ -91,6 +102,8 @@ def run(args: argparse.Namespace) -> list[Row]:
                 rows += _compared(wanted, engines)
         if "memory" in wanted:
             rows.append(_memory(pair))
+        if "batches" in wanted:
+            rows.append(_many_micro_batches(pair))
         if "spark43" in wanted:
             rows += _newest(pair)
         return rows
@@ -215,6 +228,10 @@ def _row(
     notes = ["local[2]"]
     if ceiling:
         notes.append(f"{rates[0] / rates[2]:.0%} of the ceiling, {rates[2]:,.0f} with {ceiling}")
+    each_us = [median([run.cpu_s / run.records * 1e6 for run in runs]) for runs in given]
+    names = "klog / peer / ceiling" if ceiling else "klog / peer"
+    cpu = " / ".join(f"{us:.2f}" for us in each_us)
+    notes.append(f"CPU us a record with the broker, {names} {cpu}")
     triggers = [[run.records / run.triggers_s for run in runs if run.triggers_s] for runs in given]
     if all(triggers):
         alone = " / ".join(f"{median(each):,.0f}" for each in triggers)
@@ -226,7 +243,8 @@ def _row(
 # --- small things --------------------------------------------------------------------------------
 def _micro_batches(engines: _Engines) -> list[Row]:
     rows = []
-    records = Records(_MICRO_BATCHES * MICRO_RECORDS)
+    batches = max(_MICRO_BATCHES, sized(_MICRO_BATCHES))
+    records = Records(batches * MICRO_RECORDS)
     kinds: tuple[tuple[Kind, float], ...] = (("micro_noop", 1.25), ("micro_topic", 1.6))
     for kind, bar in kinds:
         target = "to noop" if kind == "micro_noop" else "into a topic"
@@ -237,13 +255,25 @@ def _micro_batches(engines: _Engines) -> list[Row]:
             with engine.side.topic("micro", _PARTITIONS) as to:
                 return engine.run(engine.job(kind, topic, count, to=to))
 
-        with _filled(engines.both, records) as (topics, count):
+        with _filled(engines.both, records, in_full=True) as (topics, count):
             sides = zip(engines.both, topics, strict=True)
             runs = in_turns(*(partial(measure, engine, topic, count) for engine, topic in sides))
         klog, kafka = (median([run.batch_ms or 0.0 for run in each]) for each in runs)
-        note = f"median of {_MICRO_BATCHES} micro-batches a run, the first ones left out"
+        note = f"median of {batches} micro-batches a run, the first ones left out; " + _phases(runs)
         rows.append(found(Row(work, "ms", klog, kafka, bar, lower_is_better=True, note=note)))
     return rows
+
+
+def _phases(runs: Sequence[Sequence[SparkMeasured]]) -> str:
+    """The phases that take most of a micro-batch, klog's and the peer's."""
+    names = sorted({name for side in runs for run in side for name in run.phases_ms})
+    found = {
+        name: [median([run.phases_ms.get(name, 0.0) for run in side]) for side in runs]
+        for name in names
+    }
+    slowest = sorted(found.items(), key=lambda each: -max(each[1]))[:_SHOWN_PHASES]
+    shown = ", ".join(f"{name} {ms[0]:.0f} / {ms[1]:.0f}" for name, ms in slowest)
+    return f"ms klog / peer: {shown}"
 
 
 def _idle(engines: _Engines) -> list[Row]:
@@ -288,6 +318,27 @@ def _memory(pair: Pair) -> Row:
     )
 
 
+def _many_micro_batches(pair: Pair) -> Row:
+    count = sized(_MANY_MICRO_BATCHES)
+    progress(f"{count} micro-batches, without Spark")
+    shape = Records(count * MICRO_RECORDS)
+    with (
+        pair.klog.topic("batches", _PARTITIONS) as topic,
+        pair.klog.topic("batches", _PARTITIONS) as to,
+    ):
+        fill(pair.klog.bootstrap_servers, topic, shape)
+        command = [sys.executable, "-m", "benchmarks._load.spark_batches"]
+        command += [pair.klog.bootstrap_servers, topic, to, str(count)]
+        ran = subprocess.run(command, cwd=_CHECKOUT, stdout=subprocess.PIPE, text=True, check=True)
+        pair.klog.expect_records(to, whole(shape), _PARTITIONS)
+    memory = json.loads(ran.stdout)
+    growth_mb = (memory["late_bytes"] - memory["early_bytes"]) / 1e6
+    work = f"{count:,} micro-batches of {MICRO_RECORDS} records, read and written"
+    note = f"growth from the first fifth to the end, of {memory['late_bytes'] / 1e6:,.0f} MB"
+    row = Row(work, "MB of Python", growth_mb, bar=_MOST_GROWTH_MB, lower_is_better=True, note=note)
+    return found(row)
+
+
 def _newest(pair: Pair) -> list[Row]:
     """klog with the Spark release of its own environment, for which the peer has no jar here."""
     if not _NEWEST_PYTHON.exists():
@@ -322,9 +373,11 @@ def _alone(work: str, runs: Sequence[Sequence[SparkMeasured]]) -> Row:
 
 
 @contextmanager
-def _filled(engines: Sequence[_Engine], records: Records) -> Iterator[tuple[list[str], int]]:
+def _filled(
+    engines: Sequence[_Engine], records: Records, *, in_full: bool = False
+) -> Iterator[tuple[list[str], int]]:
     """A topic on each engine's broker with the same records: their names, and how many."""
-    shape = Records(**{**vars(records), "count": sized(records.count)})
+    shape = records if in_full else replace(records, count=sized(records.count))
     count = whole(shape)
     progress(f"filling a topic with {count} records on each side")
     with ExitStack() as stack:

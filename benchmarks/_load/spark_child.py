@@ -19,7 +19,8 @@ from pyspark.sql import functions as f
 
 from benchmarks._load import spark_ceiling
 from benchmarks._load.spark_jobs import SparkJob, SparkMeasured, read_job
-from benchmarks._load.spark_small import idle, micro_batches, python_peak_bytes
+from benchmarks._load.spark_small import idle, jvm_pid, micro_batches, python_peak_bytes
+from benchmarks._processes import tree_cpu_seconds
 
 _SHOWN_CHARACTERS = 1_500
 _CHECKOUT = Path(__file__).resolve().parents[2]
@@ -74,11 +75,17 @@ class Driver:
         if job.kind == "idle":
             return idle(self._session, self._source, self._folder, job)
         self._triggers_s = None
+        jvm = jvm_pid()
+        cpu_before_s = tree_cpu_seconds(jvm)
         start = time.perf_counter()
         records = self._run[job.kind](job)
         seconds = time.perf_counter() - start
         return SparkMeasured(
-            seconds, records, self._triggers_s, python_peak_bytes=python_peak_bytes()
+            seconds,
+            records,
+            self._triggers_s,
+            cpu_s=tree_cpu_seconds(jvm) - cpu_before_s,
+            python_peak_bytes=python_peak_bytes(),
         )
 
     # --- reading ---------------------------------------------------------------------------------

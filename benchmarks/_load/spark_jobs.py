@@ -64,6 +64,10 @@ class SparkMeasured:
     """Of a stream: its micro-batches alone, without the query's start and end."""
     batch_ms: float | None = None
     """The median of many micro-batches' wall time."""
+    phases_ms: dict[str, float] = field(default_factory=dict)
+    """The same by phase, as Spark's progress names them."""
+    cpu_s: float = 0.0
+    """CPU time of the driver meanwhile: the JVM and its Python processes."""
     python_peak_bytes: int = 0
     """The most that any of Spark's Python workers ever had resident."""
     driver_cpu: float | None = None

@@ -13,7 +13,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from benchmarks._load.spark_jobs import MICRO_RECORDS, SparkJob, SparkMeasured
-from benchmarks._processes import cpu_seconds, peak_resident_bytes, process_tree
+from benchmarks._processes import (
+    cpu_seconds,
+    peak_resident_bytes,
+    process_tree,
+    tree_cpu_seconds,
+)
 from tests.support.eventually import eventually
 
 _FIRST_BATCHES = 10
@@ -48,11 +53,13 @@ def micro_batches(session: SparkSession, source: str, folder: str, job: SparkJob
         query = writer.start()
         query.awaitTermination()
         progress = query.recentProgress
-    took_ms = [each.durationMs["triggerExecution"] for each in progress if each.numInputRows]
+    took = [each.durationMs for each in progress if each.numInputRows]
     records = sum(each.numInputRows for each in progress)
     seconds = time.perf_counter() - start
-    counted_ms = took_ms[min(_FIRST_BATCHES, len(took_ms) // 2) :]
-    return SparkMeasured(seconds, records, batch_ms=median(counted_ms))
+    counted = took[min(_FIRST_BATCHES, len(took) // 2) :]
+    phases_ms = {name: median([each.get(name, 0) for each in counted]) for name in counted[0]}
+    batch_ms = phases_ms.pop("triggerExecution")
+    return SparkMeasured(seconds, records, batch_ms=batch_ms, phases_ms=phases_ms)
 
 
 def idle(session: SparkSession, source: str, folder: str, job: SparkJob) -> SparkMeasured:
@@ -160,9 +167,9 @@ def _planned_at_s(query: StreamingQuery) -> float:
 def _cores_used(seconds: float) -> tuple[float, float]:
     """Cores that the driver's processes use meanwhile: all of them, and the JVM."""
     jvm = jvm_pid()
-    before = _cpu_of_tree(jvm), cpu_seconds(jvm)
+    before = tree_cpu_seconds(jvm), cpu_seconds(jvm)
     time.sleep(seconds)
-    after = _cpu_of_tree(jvm), cpu_seconds(jvm)
+    after = tree_cpu_seconds(jvm), cpu_seconds(jvm)
     return (after[0] - before[0]) / seconds, (after[1] - before[1]) / seconds
 
 
@@ -181,11 +188,3 @@ def python_peak_bytes() -> int:
         with suppress(OSError):  # it may end meanwhile
             peaks.append(peak_resident_bytes(pid))
     return max(peaks)
-
-
-def _cpu_of_tree(root: int) -> float:
-    used_s = 0.0
-    for pid in process_tree(root):
-        with suppress(OSError):
-            used_s += cpu_seconds(pid)
-    return used_s
