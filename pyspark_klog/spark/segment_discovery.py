@@ -105,7 +105,7 @@ class SegmentDiscovery:
             from pyspark_klog.spark.java_regex import compile_java
 
             pattern = compile_java(self._options.topic_pattern)
-            return frozenset(t for t in there - _INTERNAL if pattern.fullmatch(t))
+            return frozenset(t for t in there - _INTERNAL if pattern.search(t))
         missing = sorted(set(self._options.topics) - there)
         if missing:
             raise OffsetError(

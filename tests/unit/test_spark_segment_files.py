@@ -580,6 +580,7 @@ def test_partitions_are_chosen_as_usual(tmp_path: Path) -> None:
     assert found(subscribe="ab") == ["ab-0", "ab-1"]
     assert found(subscribePattern=".*") == ["ab-0", "ab-1", "ac-0", "ac-1"]
     assert found(assign='{"ac":[1]}') == ["ac-1"]
+    assert found(subscribePattern="c") == ["ac-0", "ac-1"]  # anywhere, as when brokers are asked
     assert found(subscribePattern="none.*") == []
     with pytest.raises(OffsetError, match=r"topic gone has no directory in .*called gone-0"):
         found(subscribe="gone")
