@@ -13,6 +13,7 @@ from pyspark_klog import testing
 from pyspark_klog.client.admin import Admin, NewTopic
 from pyspark_klog.errors import ErrorCode
 from tests.support.eventually import eventually
+from tests.support.process_table import is_running
 from tests.support.raw_client import RawClient
 from tests.support.raw_requests import batch, fetch, first_partition, produced
 
@@ -84,20 +85,13 @@ def test_a_broker_ends_with_a_process_that_was_killed(tmp_path: Path) -> None:
         parent.kill()
     try:
         eventually((data / ".kafka_cleanshutdown").exists, 60, "the broker has closed its logs")
-        eventually(lambda: is_gone(int(pid)), 60, "its process is gone")
+        eventually(lambda: not is_running(int(pid)), 60, "its process is gone")
     except BaseException:
         with contextlib.suppress(ProcessLookupError):
             os.kill(int(pid), signal.SIGKILL)
         raise
     with testing.Broker(data=data) as broker, Admin(broker.bootstrap_servers) as admin:
         assert admin.list_topics() == ["kept"]
-
-
-def is_gone(pid: int) -> bool:
-    """Whether a process has ended; nobody may have asked for its exit code yet (a zombie)."""
-    command = ["ps", "-o", "stat=", "-p", str(pid)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    return ended.stdout.strip() == "" or ended.stdout.strip().startswith("Z")
 
 
 def test_records_of_long_ago_are_kept() -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.support.eventually import eventually
+from tests.support.process_table import Process, processes
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -117,28 +118,6 @@ class DriverProcess:
             raise DriverFailed(f"the driver ended by itself, with code {self._process.wait()}")
         answer: dict[str, Any] = json.loads(line)
         return answer
-
-
-class Process(NamedTuple):
-    """A process, as `ps` shows it."""
-
-    pid: int
-    parent: int
-    rss_bytes: int
-    command: str
-
-
-def processes() -> list[Process]:
-    """All processes of the machine."""
-    listed = subprocess.run(
-        ["ps", "-A", "-o", "pid=,ppid=,rss=,args="], capture_output=True, text=True, check=True
-    )
-    found = []
-    for line in listed.stdout.splitlines():
-        words = line.split(None, 3)
-        if len(words) == 4:
-            found.append(Process(int(words[0]), int(words[1]), int(words[2]) * 1024, words[3]))
-    return found
 
 
 def descendants(pid: int, among: Sequence[Process]) -> list[Process]:

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.soak.plan import MOST_PARTITIONS, Kind, When, cost_s, long_plan, short_plan
-from tests.soak.processes import Process, Sample, descendants, growth_bytes
+from tests.soak.processes import Sample, descendants, growth_bytes
 from tests.soak.records import Record, Seen, lost_of, problems_of, problems_of_start
+from tests.support.process_table import Process
 
 
 @pytest.mark.parametrize("seed", range(5))
