@@ -187,6 +187,16 @@ if HAS_LIMITS:
                 self._latest = self._target
             return self._target
 
+        def _resolve_start(self) -> Offsets:
+            """Of a new query. What came since this run's end was fixed belongs to it, too."""
+            start = super()._resolve_start()
+            if self._target is not None and start.keys() - self._target.keys():
+                new = start.keys() - self._target.keys()
+                self._existing(anew=True)
+                self._target = self._target | self._begin().latest(new, {})
+                self._latest = self._target
+            return start
+
         def _first_end(self) -> JsonOffsets:
             """The resolved start of a new query, as the end of its first, empty batch."""
             start = self._resolve_start()
