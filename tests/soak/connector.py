@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +76,7 @@ class Soak:
         self._partitions = FIRST_PARTITIONS
 
     # --- the whole -------------------------------------------------------------------------------
-    def run(self, steps: Sequence[Step], micro_batches: int = 0) -> list[str]:
+    def run(self, steps: Iterable[Step], micro_batches: int = 0) -> list[str]:
         """Do all steps, then check; gives the problems. ``micro_batches``: see `_steady`."""
         began_s = time.monotonic()
         with self._broker:
@@ -89,9 +89,7 @@ class Soak:
             reporter.start()
             try:
                 for number, step in enumerate(steps, 1):
-                    self._say(
-                        f"{time.monotonic() - began_s:6.0f} s  [{number}/{len(steps)}] {step}"
-                    )
+                    self._say(f"{time.monotonic() - began_s:6.0f} s  [{number}] {step}")
                     self._take(step, micro_batches)
                 self._finish()
             finally:
@@ -415,7 +413,7 @@ def _positions(text: str) -> Positions:
 
 
 def soak(
-    steps: Sequence[Step],
+    steps: Iterable[Step],
     say: Say,
     *,
     work: Path | None = None,

@@ -1,6 +1,7 @@
 """What a soak does, step by step, from a seed: pure, so that a seed gives the same run again."""
 
 import random
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
@@ -46,34 +47,18 @@ class Step:
         return " ".join(words)
 
 
-_DRIVER_START_S = 12.0
-_OVERHEAD_S = {
-    Kind.KILL_DRIVER: _DRIVER_START_S,
-    Kind.KILL_BROKER: 4.0,
-    Kind.LATEST: 2 * _DRIVER_START_S + 10,
-    Kind.AVAILABLE_NOW: 3.0,
-    Kind.IDLE: 5.0,
-}
-_OVERHEAD_A_ROUND_S = 3.0
 MOST_PARTITIONS = 10
 FIRST_PARTITIONS = 3
+_STEADY_SHARE = 0.25
 
 
-def cost_s(step: Step) -> float:
-    """About how long a step takes, on a machine that has little else to do."""
-    return step.seconds + _OVERHEAD_S.get(step.kind, 0.0) + step.rounds * _OVERHEAD_A_ROUND_S
-
-
-def long_plan(minutes: float, seed: int) -> list[Step]:
-    """Cycles with every kind of fault, then a quarter of the time without any."""
+def faults(seed: int) -> Iterator[list[Step]]:
+    """Cycles without an end, each with every kind of fault, in an order of its own."""
     chance = random.Random(seed)
-    steady_s = minutes * 60 * 0.25
-    left_s = minutes * 60 - steady_s - _DRIVER_START_S
-    steps: list[Step] = []
     partitions = FIRST_PARTITIONS
     moments = list(When)
     chance.shuffle(moments)
-    while left_s > 0:
+    while True:
         moments = moments[1:] + moments[:1]
         cycle = [
             Step(Kind.KILL_DRIVER),
@@ -86,13 +71,24 @@ def long_plan(minutes: float, seed: int) -> list[Step]:
             partitions += 1
             cycle.append(Step(Kind.ADD_PARTITION))
         chance.shuffle(cycle)
+        runs = [Step(Kind.RUN, round(chance.uniform(2, 8), 1)) for _ in cycle]
+        yield [step for pair in zip(runs, cycle, strict=True) for step in pair]
+
+
+def long_plan(minutes: float, seed: int, now_s: Callable[[], float]) -> Iterator[Step]:
+    """Faults for three quarters of the time, one cycle at least, then none for the rest of it.
+
+    Asked for its next step when the last one is done; ``now_s`` is a clock in seconds.
+    """
+    began_s = now_s()
+    faults_end_s = began_s + minutes * 60 * (1 - _STEADY_SHARE)
+    for number, cycle in enumerate(faults(seed)):
         for step in cycle:
-            if left_s <= 0 and len(steps) > 2 * len(cycle):
-                break  # the first cycle is whole, however little time there is
-            run = Step(Kind.RUN, round(chance.uniform(2, 8), 1))
-            steps += [run, step]
-            left_s -= cost_s(run) + cost_s(step)
-    return [*steps, Step(Kind.STEADY, steady_s)]
+            if number and now_s() >= faults_end_s:
+                left_s = began_s + minutes * 60 - now_s()
+                yield Step(Kind.STEADY, max(left_s, minutes * 60 * _STEADY_SHARE / 2))
+                return
+            yield step
 
 
 def short_plan() -> list[Step]:

@@ -5,28 +5,45 @@ from pathlib import Path
 
 import pytest
 
-from tests.soak.plan import MOST_PARTITIONS, Kind, When, cost_s, long_plan, short_plan
+from tests.soak.plan import MOST_PARTITIONS, Kind, Step, When, long_plan, short_plan
 from tests.soak.processes import Sample, descendants, growth_bytes
 from tests.soak.records import Record, Seen, lost_of, problems_of, problems_of_start
 from tests.support.process_table import Process
 
 
+def _planned(minutes: float, seed: int, step_s: float = 8) -> tuple[list[Step], float]:
+    """The steps of a soak in which each takes so long beside its own time, and their end."""
+    clock_s = [100.0]
+    steps = []
+    for step in long_plan(minutes, seed, lambda: clock_s[0]):
+        steps.append(step)
+        clock_s[0] += step.seconds + step_s * (step.kind is not Kind.STEADY)
+    return steps, clock_s[0] - 100
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_twenty_minutes_have_every_fault_at_every_moment(seed: int) -> None:
-    steps = long_plan(20, seed)
+    steps, took_s = _planned(20, seed)
     assert {step.kind for step in steps} == set(Kind)
     assert {step.when for step in steps if step.kind is Kind.LATEST} == set(When)
-    assert 17 * 60 < sum(map(cost_s, steps)) < 24 * 60
+    assert took_s == pytest.approx(20 * 60)
     added = sum(step.kind is Kind.ADD_PARTITION for step in steps)
     assert 3 + added <= MOST_PARTITIONS
     # Memory is compared over the longest time without a fault.
     assert steps[-1].kind is Kind.STEADY
-    assert steps[-1].seconds == 300
+    assert 270 < steps[-1].seconds <= 300
+
+
+def test_a_soak_has_every_fault_once_however_short_or_slow_it_is() -> None:
+    for minutes, step_s in ((0.5, 8), (20, 600)):
+        steps, _ = _planned(minutes, 3, step_s)
+        assert {step.kind for step in steps} == set(Kind)
+        assert steps[-1].seconds == pytest.approx(minutes * 60 / 8)
 
 
 def test_a_seed_gives_the_same_plan_and_another_one_another() -> None:
-    assert long_plan(20, 1) == long_plan(20, 1)
-    assert long_plan(20, 1) != long_plan(20, 2)
+    assert _planned(20, 1) == _planned(20, 1)
+    assert _planned(20, 1) != _planned(20, 2)
 
 
 def test_the_short_form_has_every_fault() -> None:
