@@ -30,8 +30,6 @@ def partitions_in(path: Path) -> frozenset[TopicPartition]:
 def read_checkpoint(path: Path, name: str) -> Mapping[TopicPartition, Offset] | None:
     """A checkpoint of the data directory; None if there is none.
 
-    Kafka makes each as an empty file, which is one without rows.
-
     :raises StorageFormatError: naming the file, if it is damaged
     """
     try:
@@ -39,7 +37,7 @@ def read_checkpoint(path: Path, name: str) -> Mapping[TopicPartition, Offset] | 
     except FileNotFoundError:
         return None
     try:
-        return decode_offset_checkpoint(data) if data else {}
+        return decode_offset_checkpoint(data)
     except StorageFormatError as error:
         raise StorageFormatError(f"{path / name}: {error}") from None
 

@@ -66,13 +66,16 @@ def encode_offset_checkpoint(offsets: Mapping[TopicPartition, int]) -> bytes:
 
 
 def decode_offset_checkpoint(data: bytes) -> dict[TopicPartition, Offset]:
-    """The offsets; StorageFormatError if it is none."""
+    """The offsets; StorageFormatError if it is none.
+
+    Kafka makes each checkpoint as an empty file, which is one without rows.
+    """
 
     def parse(words: list[str]) -> tuple[TopicPartition, Offset]:
         topic, partition, offset = words
         return TopicPartition(topic, int(partition)), Offset(int(offset))
 
-    return dict(_decode_rows(data, "offset checkpoint", parse))
+    return dict(_decode_rows(data, "offset checkpoint", parse)) if data else {}
 
 
 def encode_leader_epochs(epochs: Iterable[EpochStart]) -> bytes:

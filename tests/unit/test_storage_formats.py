@@ -162,12 +162,13 @@ def test_offset_checkpoints() -> None:
     assert encode_offset_checkpoint(offsets) == text
     assert decode_offset_checkpoint(text) == offsets
     assert decode_offset_checkpoint(b"0\n0\n") == {}
+    assert decode_offset_checkpoint(b"") == {}  # as Kafka makes the file
 
 
 @pytest.mark.parametrize(
     ("data", "found"),
     [
-        (b"", "expected a version"),
+        (b"\n", "expected a version"),
         (b"\xff\xfe", "expected a version"),
         (b"1\n0\n", "version 1, expected 0"),
         (b"0\n2\na 0 1\n", "1 rows, its second line says 2"),
