@@ -8,7 +8,7 @@ import argparse
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -76,6 +76,10 @@ class _Engine:
 
     def job(self, kind: Kind, topic: str, records: int, **more: object) -> SparkJob:
         return SparkJob(kind, self.side.bootstrap_servers, topic, records, **more)  # type: ignore[arg-type]
+
+    def ceiling(self, kind: Kind, records: int, **more: object) -> Callable[[], SparkMeasured]:
+        """The same job with nothing at its ends; see SparkJob.is_ceiling."""
+        return partial(self.driver.run, self.job(kind, "", records, is_ceiling=True, **more))
 
 
 @dataclass(frozen=True)
@@ -162,16 +166,10 @@ def _read_row(
         engine.job(kind, topic, count, options=options or {})
         for engine, topic in zip(engines.both, topics, strict=True)
     ]
-    ready: Kind = "ready_stream" if kind == "stream" else "ready"
-    ceiling = engines.klog.job(
-        ready, "", count, partitions=records.partitions, value_bytes=records.value_bytes
-    )
-    given = in_turns(
-        *(partial(e.run, j) for e, j in zip(engines.both, jobs, strict=True)),
-        partial(engines.klog.run, ceiling),
-        warm_ups=_WARM_UPS,
-    )
-    return _row(work, bar, given, "ready-made Arrow")
+    shape = {"partitions": records.partitions, "value_bytes": records.value_bytes}
+    ceiling = engines.klog.ceiling(kind, count, **shape)
+    readers = (partial(e.run, j) for e, j in zip(engines.both, jobs, strict=True))
+    return _row(work, bar, in_turns(*readers, ceiling, warm_ups=_WARM_UPS))
 
 
 def _sink(kind: Kind, engines: _Engines) -> Row:
@@ -185,14 +183,9 @@ def _sink(kind: Kind, engines: _Engines) -> Row:
             engine.side.expect_records(topic, count, _PARTITIONS)
             return measured
 
-    discard: Kind = "discard_keyed" if kind == "keyed" else "discard_unkeyed"
-    ceiling = engines.klog.job(discard, "", count)
-    given = in_turns(
-        *(partial(write, engine) for engine in engines.both),
-        partial(engines.klog.run, ceiling),
-        warm_ups=_WARM_UPS,
-    )
-    return _row(work, 2.0, given, "a discarding Arrow writer")
+    writers = (partial(write, engine) for engine in engines.both)
+    ceiling = engines.klog.ceiling(kind, count)
+    return _row(work, 2.0, in_turns(*writers, ceiling, warm_ups=_WARM_UPS))
 
 
 def _copy(engines: _Engines) -> Row:
@@ -210,7 +203,8 @@ def _copy(engines: _Engines) -> Row:
             partial(copy, engine, topic, count)
             for engine, topic in zip(engines.both, topics, strict=True)
         ]
-        return _row(work, 2.0, in_turns(*copies, warm_ups=_WARM_UPS))
+        ceiling = engines.klog.ceiling("copy", count)
+        return _row(work, 2.0, in_turns(*copies, ceiling, warm_ups=_WARM_UPS))
 
 
 def _shape(what: str, records: Records, engines: _Engines) -> Row:
@@ -220,18 +214,15 @@ def _shape(what: str, records: Records, engines: _Engines) -> Row:
         return _read_row(work, 1.0, "batch", engines, topics, count, records, options)
 
 
-def _row(
-    work: str, bar: float | None, given: Sequence[Sequence[SparkMeasured]], ceiling: str = ""
-) -> Row:
-    """klog's runs, the peer's, and those of the ceiling, if there is one."""
+def _row(work: str, bar: float | None, given: Sequence[Sequence[SparkMeasured]]) -> Row:
+    """klog's runs, the peer's, and those of the ceiling."""
     rates = [median([run.records / run.seconds for run in runs]) for runs in given]
-    notes = ["local[2]"]
-    if ceiling:
-        notes.append(f"{rates[0] / rates[2]:.0%} of the ceiling, {rates[2]:,.0f} with {ceiling}")
     each_us = [median([run.cpu_s / run.records * 1e6 for run in runs]) for runs in given]
-    names = "klog / peer / ceiling" if ceiling else "klog / peer"
     cpu = " / ".join(f"{us:.2f}" for us in each_us)
-    notes.append(f"CPU us a record with the broker, {names} {cpu}")
+    notes = [
+        f"local[2]; {rates[0] / rates[2]:.0%} of the ceiling, {rates[2]:,.0f}",
+        f"CPU us a record with the broker, klog / peer / ceiling {cpu}",
+    ]
     triggers = [[run.records / run.triggers_s for run in runs if run.triggers_s] for runs in given]
     if all(triggers):
         alone = " / ".join(f"{median(each):,.0f}" for each in triggers)
@@ -257,23 +248,27 @@ def _micro_batches(engines: _Engines) -> list[Row]:
 
         with _filled(engines.both, records, in_full=True) as (topics, count):
             sides = zip(engines.both, topics, strict=True)
-            runs = in_turns(*(partial(measure, engine, topic, count) for engine, topic in sides))
-        klog, kafka = (median([run.batch_ms or 0.0 for run in each]) for each in runs)
-        note = f"median of {batches} micro-batches a run, the first ones left out; " + _phases(runs)
+            readers = (partial(measure, engine, topic, count) for engine, topic in sides)
+            runs = in_turns(*readers, engines.klog.ceiling(kind, count))
+        klog, kafka, ceiling = (median([run.batch_ms or 0.0 for run in each]) for each in runs)
+        note = (
+            f"median of {batches} micro-batches a run, the first ones left out; "
+            f"{klog / ceiling:.0%} of the ceiling's {ceiling:.0f} ms; {_phases(runs)}"
+        )
         rows.append(found(Row(work, "ms", klog, kafka, bar, lower_is_better=True, note=note)))
     return rows
 
 
 def _phases(runs: Sequence[Sequence[SparkMeasured]]) -> str:
-    """The phases that take most of a micro-batch, klog's and the peer's."""
+    """The phases that take most of a micro-batch: klog's, the peer's and the ceiling's."""
     names = sorted({name for side in runs for run in side for name in run.phases_ms})
     found = {
         name: [median([run.phases_ms.get(name, 0.0) for run in side]) for side in runs]
         for name in names
     }
     slowest = sorted(found.items(), key=lambda each: -max(each[1]))[:_SHOWN_PHASES]
-    shown = ", ".join(f"{name} {ms[0]:.0f} / {ms[1]:.0f}" for name, ms in slowest)
-    return f"ms klog / peer: {shown}"
+    shown = (f"{name} {' / '.join(f'{each:.0f}' for each in ms)}" for name, ms in slowest)
+    return f"ms klog / peer / ceiling: {', '.join(shown)}"
 
 
 def _idle(engines: _Engines) -> list[Row]:
@@ -350,18 +345,18 @@ def _newest(pair: Pair) -> list[Row]:
         _filled((_Engine(driver, pair.klog),), _BIG) as (topics, count),
     ):
         engine = _Engine(driver, pair.klog)
-        read: tuple[tuple[Kind, Kind], ...] = (("batch", "ready"), ("stream", "ready_stream"))
-        for kind, ready in read:
-            jobs = (engine.job(kind, topics[0], count), engine.job(ready, "", count))
-            runs = in_turns(*(partial(engine.run, job) for job in jobs), warm_ups=_WARM_UPS)
+        read: tuple[Kind, ...] = ("batch", "stream")
+        for kind in read:
+            ours = partial(engine.run, engine.job(kind, topics[0], count))
+            runs = in_turns(ours, engine.ceiling(kind, count), warm_ups=_WARM_UPS)
             rows.append(_alone(f"{kind} source to noop", runs))
 
         def write() -> SparkMeasured:
             with pair.klog.topic("sink", _PARTITIONS) as topic:
                 return engine.run(engine.job("keyed", topic, sized(_SINK_ROWS) // 2))
 
-        discard = engine.job("discard_keyed", "", sized(_SINK_ROWS) // 2)
-        runs = in_turns(write, partial(engine.run, discard), warm_ups=_WARM_UPS)
+        ceiling = engine.ceiling("keyed", sized(_SINK_ROWS) // 2)
+        runs = in_turns(write, ceiling, warm_ups=_WARM_UPS)
         rows.append(_alone("sink, rows of a range, keyed", runs))
     return rows
 

@@ -1,19 +1,26 @@
 """A data source and sink that do nothing: what Spark itself takes for Arrow batches of a size."""
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
     DataSourceReader,
+    DataSourceStreamArrowWriter,
     DataSourceStreamReader,
     DataSourceWriter,
     InputPartition,
     WriterCommitMessage,
 )
+from pyspark.sql.streaming.datasource import (
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
 from pyspark.sql.types import StructType
 
+from pyspark_klog.spark.clients import freeze_once
 from pyspark_klog.spark.rows import ARROW_BATCH_BYTES, source_schema
 
 if TYPE_CHECKING:
@@ -26,9 +33,9 @@ class _Part(InputPartition):
     """So many rows."""
 
 
-def _parts(options: dict[str, str]) -> list[InputPartition]:
-    count = int(options["partitions"])
-    return [_Part(int(options["records"]) // count) for _ in range(count)]
+def _parts(options: dict[str, str], rows: int) -> list[InputPartition]:
+    count = int(options["partitions"]) if rows else 0
+    return [_Part(rows // count) for _ in range(count)]
 
 
 def _read(options: dict[str, str], rows: int) -> "Iterator[RecordBatch]":
@@ -50,6 +57,7 @@ def _read(options: dict[str, str], rows: int) -> "Iterator[RecordBatch]":
     batch = pa.RecordBatch.from_pydict(columns)
     for first in range(0, rows, count):
         yield batch.slice(0, min(count, rows - first))
+    freeze_once()
 
 
 class _Reader(DataSourceReader):
@@ -57,41 +65,56 @@ class _Reader(DataSourceReader):
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        return _parts(self._options)
+        return _parts(self._options, int(self._options["records"]))
 
     def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":
         return _read(self._options, partition.value)
 
 
-class _StreamReader(DataSourceStreamReader):
+class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: dict[str, str]) -> None:
         self._options = options
+        self._records = int(options["records"])
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
         return {"at": 0}
 
-    def latestOffset(self) -> dict[str, int]:  # type: ignore[override]  # noqa: N802
-        return {"at": int(self._options["records"])}
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        return ReadMaxRows(int(self._options.get("maxoffsetspertrigger", self._records)))
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        pass
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
+        assert isinstance(limit, ReadMaxRows)
+        return {"at": min(start["at"] + limit.max_rows, self._records)}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        return _parts(self._options) if start != end else []
+        return _parts(self._options, end["at"] - start["at"])
 
     def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":
         return _read(self._options, partition.value)
 
-    def commit(self, end: dict[str, int]) -> None:
-        pass
-
 
 class _Discarding(DataSourceArrowWriter):
     def write(self, iterator: "Iterator[RecordBatch]") -> WriterCommitMessage:
-        for _ in iterator:
-            pass
-        return WriterCommitMessage()
+        return _drop(iterator)
+
+
+class _StreamDiscarding(DataSourceStreamArrowWriter):
+    def write(self, iterator: "Iterator[RecordBatch]") -> WriterCommitMessage:
+        return _drop(iterator)
+
+
+def _drop(batches: "Iterator[RecordBatch]") -> WriterCommitMessage:
+    for _ in batches:
+        pass
+    freeze_once()
+    return WriterCommitMessage()
 
 
 class Ceiling(DataSource):
-    """Options for reading: ``records``, ``partitions`` and ``value_bytes``."""
+    """Options for reading: ``records``, ``partitions``, ``value_bytes``, maxOffsetsPerTrigger."""
 
     @classmethod
     def name(cls) -> str:
@@ -109,7 +132,5 @@ class Ceiling(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: ARG002
         return _Discarding()
 
-
-def options_of(records: int, partitions: int, value_bytes: int) -> dict[str, Any]:
-    """For reading."""
-    return {"records": records, "partitions": partitions, "value_bytes": value_bytes}
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802, ARG002
+        return _StreamDiscarding()

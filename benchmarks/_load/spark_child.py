@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from benchmarks._load import spark_ceiling
+from benchmarks._load.spark_ends import Ends
 from benchmarks._load.spark_jobs import SparkJob, SparkMeasured, read_job
 from benchmarks._load.spark_small import idle, jvm_pid, micro_batches, python_peak_bytes
 from benchmarks._processes import tree_cpu_seconds
@@ -50,9 +50,8 @@ class Driver:
     """Runs jobs in one session, through one data source."""
 
     def __init__(self, session: SparkSession, source: str, folder: str) -> None:
-        session.dataSource.register(spark_ceiling.Ceiling)
         self._session = session
-        self._source = source
+        self._ends = Ends(session, source)
         self._folder = folder
         self._triggers_s: float | None = None
         self._run: dict[str, Callable[[SparkJob], int]] = {
@@ -62,18 +61,14 @@ class Driver:
             "keyed": self._write,
             "unkeyed": self._write,
             "copy": self._copy,
-            "ready": self._ready,
-            "ready_stream": self._ready_stream,
-            "discard_keyed": self._discard,
-            "discard_unkeyed": self._discard,
         }
 
     def run(self, job: SparkJob) -> SparkMeasured:
         """Does a job; the time is that of the action alone."""
         if job.kind in ("micro_noop", "micro_topic"):
-            return micro_batches(self._session, self._source, self._folder, job)
+            return micro_batches(self._ends, self._folder, job)
         if job.kind == "idle":
-            return idle(self._session, self._source, self._folder, job)
+            return idle(self._ends, self._folder, job)
         self._triggers_s = None
         jvm = jvm_pid()
         cpu_before_s = tree_cpu_seconds(jvm)
@@ -89,49 +84,22 @@ class Driver:
         )
 
     # --- reading ---------------------------------------------------------------------------------
-    def _load(self, job: SparkJob) -> DataFrame:
-        return (
-            self._session.read.format(self._source)
-            .option("kafka.bootstrap.servers", job.bootstrap_servers)
-            .option("subscribe", job.topic)
-            .options(**job.options)
-            .load()
-        )
-
     def _check(self, job: SparkJob) -> int:
         columns = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
         counts = [f.count(column).alias(column) for column in columns]
-        found = self._load(job).agg(*counts, f.sum(f.length("value")).alias("bytes")).collect()[0]
+        found = (
+            self._ends.load(job).agg(*counts, f.sum(f.length("value")).alias("bytes")).collect()[0]
+        )
         assert len({found[column] for column in columns}) == 1, found
         assert found["bytes"] == found["value"] * job.value_bytes, found
         return int(found["value"])
 
     def _batch(self, job: SparkJob) -> int:
-        self._load(job).write.format("noop").mode("overwrite").save()
-        return job.records
-
-    def _ready(self, job: SparkJob) -> int:
-        made = spark_ceiling.options_of(job.records, job.partitions, job.value_bytes)
-        frame = self._session.read.format(spark_ceiling.Ceiling.name()).options(**made).load()
-        frame.write.format("noop").mode("overwrite").save()
+        self._ends.load(job).write.format("noop").mode("overwrite").save()
         return job.records
 
     def _stream(self, job: SparkJob) -> int:
-        return self._drain(
-            self._session.readStream.format(self._source)
-            .option("kafka.bootstrap.servers", job.bootstrap_servers)
-            .option("subscribe", job.topic)
-            .option("startingOffsets", "earliest")
-            .options(**job.options)
-            .load()
-        )
-
-    def _ready_stream(self, job: SparkJob) -> int:
-        made = spark_ceiling.options_of(job.records, job.partitions, job.value_bytes)
-        source = spark_ceiling.Ceiling.name()
-        return self._drain(self._session.readStream.format(source).options(**made).load())
-
-    def _drain(self, frame: DataFrame) -> int:
+        frame = self._ends.stream(job)
         with tempfile.TemporaryDirectory(dir=self._folder) as checkpoint:
             query = (
                 frame.writeStream.format("noop")
@@ -147,31 +115,17 @@ class Driver:
     # --- writing ---------------------------------------------------------------------------------
     def _rows(self, job: SparkJob) -> DataFrame:
         key = f.lit(None).cast("string")
-        if job.kind in ("keyed", "discard_keyed"):
+        if job.kind == "keyed":
             key = f.concat(f.lit("key-"), (f.col("id") % 1_000_000).cast("string"))
         value = f.rpad(f.col("id").cast("string"), job.value_bytes, "x")
         return self._session.range(job.records).select(key.alias("key"), value.alias("value"))
 
     def _write(self, job: SparkJob) -> int:
-        self._save(self._rows(job), job, job.topic)
+        self._ends.save(self._rows(job), job, job.topic)
         return job.records
 
     def _copy(self, job: SparkJob) -> int:
-        self._save(self._load(job).select("key", "value"), job, job.to)
-        return job.records
-
-    def _save(self, rows: DataFrame, job: SparkJob, topic: str) -> None:
-        (
-            rows.write.format(self._source)
-            .option("kafka.bootstrap.servers", job.bootstrap_servers)
-            .option("topic", topic)
-            .mode("append")
-            .save()
-        )
-
-    def _discard(self, job: SparkJob) -> int:
-        writer = self._rows(job).write.format(spark_ceiling.Ceiling.name())
-        writer.options(**spark_ceiling.options_of(0, 1, 1)).mode("append").save()
+        self._ends.save(self._ends.load(job).select("key", "value"), job, job.to)
         return job.records
 
 

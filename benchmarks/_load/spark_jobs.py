@@ -14,10 +14,6 @@ Kind = Literal[
     "micro_noop",
     "micro_topic",
     "idle",
-    "ready",
-    "ready_stream",
-    "discard_keyed",
-    "discard_unkeyed",
 ]
 
 
@@ -33,11 +29,10 @@ class SparkJob:
     - ``micro_noop`` and ``micro_topic``: a stream of many micro-batches of MICRO_RECORDS each, to
       noop, and to topic ``to``.
     - ``idle``: a stream that waits for new records; some come, one by one.
-    - ``ready``, ``ready_stream``: Arrow batches made beforehand instead of a topic's, so many rows
-      with values of ``value_bytes``; ``discard_keyed``, ``discard_unkeyed``: the rows of a sink,
-      into an Arrow writer that drops them. No source or sink in Python can be faster.
 
-    ``options`` are further ones of the source.
+    ``options`` are further ones of the source. With ``is_ceiling`` Arrow batches made beforehand
+    stand for a topic that is read, so many rows with values of ``value_bytes``, and an Arrow writer
+    that drops its rows for one that is written: no source or sink in Python can be faster.
     """
 
     kind: Kind
@@ -48,6 +43,7 @@ class SparkJob:
     partitions: int = 4
     value_bytes: int = 200
     options: dict[str, str] = field(default_factory=dict)
+    is_ceiling: bool = False
 
 
 MICRO_RECORDS = 8

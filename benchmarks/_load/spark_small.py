@@ -9,9 +9,9 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
-from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from benchmarks._load.spark_ends import Ends
 from benchmarks._load.spark_jobs import MICRO_RECORDS, SparkJob, SparkMeasured
 from benchmarks._processes import (
     cpu_seconds,
@@ -31,24 +31,15 @@ _BETWEEN_S = 0.37
 """Between new records: no multiple of anything that a query waits for."""
 
 
-def micro_batches(session: SparkSession, source: str, folder: str, job: SparkJob) -> SparkMeasured:
+def micro_batches(ends: Ends, folder: str, job: SparkJob) -> SparkMeasured:
     """Reads a topic in micro-batches of MICRO_RECORDS, all of them after one start."""
     start = time.perf_counter()
     with TemporaryDirectory(dir=folder) as checkpoint:
-        stream = (
-            session.readStream.format(source)
-            .option("kafka.bootstrap.servers", job.bootstrap_servers)
-            .option("subscribe", job.topic)
-            .option("startingOffsets", "earliest")
-            .option("maxOffsetsPerTrigger", str(MICRO_RECORDS))
-            .load()
-        )
+        rows = ends.stream(job, a_batch=MICRO_RECORDS)
         if job.kind == "micro_topic":
-            writer = stream.select("key", "value").writeStream.format(source)
-            writer = writer.option("kafka.bootstrap.servers", job.bootstrap_servers)
-            writer = writer.option("topic", job.to)
+            writer = ends.into(rows.select("key", "value"), job, job.to)
         else:
-            writer = stream.writeStream.format("noop")
+            writer = rows.writeStream.format("noop")
         writer = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True)
         query = writer.start()
         query.awaitTermination()
@@ -62,20 +53,12 @@ def micro_batches(session: SparkSession, source: str, folder: str, job: SparkJob
     return SparkMeasured(seconds, records, batch_ms=batch_ms, phases_ms=phases_ms)
 
 
-def idle(session: SparkSession, source: str, folder: str, job: SparkJob) -> SparkMeasured:
+def idle(ends: Ends, folder: str, job: SparkJob) -> SparkMeasured:
     """A query without new records, and then with a few, one by one."""
     start = time.perf_counter()
     with TemporaryDirectory(dir=folder) as checkpoint:
-        query = (
-            session.readStream.format(source)
-            .option("kafka.bootstrap.servers", job.bootstrap_servers)
-            .option("subscribe", job.topic)
-            .option("startingOffsets", "latest")
-            .load()
-            .writeStream.format("noop")
-            .option("checkpointLocation", checkpoint)
-            .start()
-        )
+        writer = ends.stream(job, start="latest").writeStream.format("noop")
+        query = writer.option("checkpointLocation", checkpoint).start()
         try:
             with _records_into(job) as send:
                 _send_until_read(query, send)

@@ -1,0 +1,57 @@
+"""Where a job's rows come from and where they go: a data source and its options."""
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.readwriter import DataFrameWriter
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from benchmarks._load.spark_ceiling import Ceiling
+from benchmarks._load.spark_jobs import SparkJob
+
+
+class Ends:
+    """The ends of jobs that go through ``source``, or, of a ceiling's, through nothing."""
+
+    def __init__(self, session: SparkSession, source: str) -> None:
+        session.dataSource.register(Ceiling)
+        self._session = session
+        self._source = source
+
+    def load(self, job: SparkJob) -> DataFrame:
+        """All that is there, as a batch."""
+        source, options = self._reading(job)
+        return self._session.read.format(source).options(**options).load()
+
+    def stream(self, job: SparkJob, start: str = "earliest", a_batch: int = 0) -> DataFrame:
+        """The same as a stream, of ``a_batch`` records a micro-batch if that is not 0."""
+        source, options = self._reading(job)
+        reader = self._session.readStream.format(source).options(**options)
+        reader = reader.option("startingOffsets", start)
+        if a_batch:
+            reader = reader.option("maxOffsetsPerTrigger", str(a_batch))
+        return reader.load()
+
+    def save(self, rows: DataFrame, job: SparkJob, topic: str) -> None:
+        """Write rows to a topic, as a batch."""
+        source, options = self._writing(job, topic)
+        writer: DataFrameWriter = rows.write.format(source)
+        writer.options(**options).mode("append").save()
+
+    def into(self, rows: DataFrame, job: SparkJob, topic: str) -> DataStreamWriter:
+        """Write rows to a topic, as a stream that is to be started."""
+        source, options = self._writing(job, topic)
+        return rows.writeStream.format(source).options(**options)
+
+    def _reading(self, job: SparkJob) -> tuple[str, dict[str, str]]:
+        if job.is_ceiling:
+            made = {
+                "records": str(job.records),
+                "partitions": str(job.partitions),
+                "value_bytes": str(job.value_bytes),
+            }
+            return Ceiling.name(), made
+        asked = {"kafka.bootstrap.servers": job.bootstrap_servers, "subscribe": job.topic}
+        return self._source, {**asked, **job.options}
+
+    def _writing(self, job: SparkJob, topic: str) -> tuple[str, dict[str, str]]:
+        source = Ceiling.name() if job.is_ceiling else self._source
+        return source, {"kafka.bootstrap.servers": job.bootstrap_servers, "topic": topic}
