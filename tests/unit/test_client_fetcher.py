@@ -27,6 +27,8 @@ from pyspark_klog.records.sets import iterate
 
 _P = TopicPartition("t", 0)
 _ID = UUID(int=5)
+_MOST_BYTES = 4_194_304
+"""max.partition.fetch.bytes, unless set."""
 
 Answer = Callable[[int], PartitionData | KlogError]
 """What a broker says to a fetch at an offset."""
@@ -42,6 +44,7 @@ class _PaperClient:
         self.settings = ClientSettings({k.replace("_", "."): v for k, v in settings.items()})
         self.answers = answers
         self.asked: list[int] = []
+        self.asked_bytes: list[int] = []
         self.waits: list[int] = []
         self.now = 0
         self.throttle_time_ms = 0
@@ -85,6 +88,7 @@ class _PaperClient:
         [row] = topic.partitions
         assert row.current_leader_epoch == 3
         self.asked.append(row.fetch_offset)
+        self.asked_bytes.append(row.partition_max_bytes)
         self.racks.append(request.rack_id)
         return row.fetch_offset
 
@@ -258,9 +262,32 @@ def test_a_batch_that_does_not_fit_a_reply_names_the_setting() -> None:
     whole = _records(0, 50)(0)
     assert isinstance(whole, PartitionData) and isinstance(whole.records, memoryview)
     data = whole.records[:-1]
-    client = _PaperClient([lambda _: PartitionData(records=data, high_watermark=50)])
+
+    def cut_off(_: int) -> PartitionData:
+        return PartitionData(records=data, high_watermark=50)
+
+    # Brokers that cut the first batch off, too, may have been asked for too little.
+    client = _PaperClient([cut_off, lambda _: whole])
+    assert _read(client, 0, 50) == list(range(50))
+    assert client.asked == [0, 0]
+    assert client.asked_bytes[0] < client.asked_bytes[1] == _MOST_BYTES
+    client = _PaperClient([cut_off, cut_off])
     with pytest.raises(ReplyUnreadable, match=r"raise max\.partition\.fetch\.bytes"):
         _read(client, 0, 50)
+
+
+def test_little_beyond_the_end_of_a_range_is_asked_for() -> None:
+    few = _PaperClient([_records(0, 8)])
+    assert _read(few, 0, 8) == list(range(8))
+    assert few.asked_bytes[0] < 70_000
+    many = _PaperClient([_records(0, 50), _records(50, 50_000), _records(50_050, 50)])
+    assert len(_read(many, 0, 50_100)) == 50_100
+    # All that may be asked for, then by the bytes of a record so far: about 75 here.
+    assert many.asked_bytes[0] == _MOST_BYTES
+    assert 65_536 < many.asked_bytes[2] < 75_000
+    large = _PaperClient([_records(0, 5), _records(5, 5)], max_partition_fetch_bytes="1000")
+    _read(large, 0, 10)
+    assert large.asked_bytes == [1000, 1000]
 
 
 def test_an_answer_that_lies_before_the_question_ends_the_reading() -> None:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from pyspark_klog.client.blocking import BlockingClient
 from pyspark_klog.client.connection import Call
+from pyspark_klog.client.consumer.fetch_size import FetchSize
 from pyspark_klog.client.consumer.offsets import EARLIEST, LATEST, list_offsets
 from pyspark_klog.client.errors import (
     ClientError,
@@ -107,6 +108,9 @@ class RangeFetcher:
         self._progress_timeout_ms = progress_timeout_ms
         self._on_lost = on_lost
         self._read_committed = client.settings["isolation.level"] == "read_committed"
+        self._most_bytes = client.settings.number("max.partition.fetch.bytes")
+        self._size = FetchSize(self._most_bytes)
+        self._asked_bytes = 0
         self._call: Call[FetchResponse] | None = None
         self._is_at_replica = False
         """Whether the request under way, or the last one, went elsewhere than to the leader."""
@@ -242,10 +246,14 @@ class RangeFetcher:
             )
         return rows[0]
 
-    def _take(self, row: PartitionData, deadline_ms: int) -> Chunk:
+    def _take(self, row: PartitionData, deadline_ms: int) -> Chunk | None:
         assert isinstance(row.records, bytes | memoryview)
         data = memoryview(row.records)
         next_offset = offset_after(data)
+        if next_offset is None and self._asked_bytes < self._most_bytes:
+            # Before Fetch 3 a batch that is larger than what was asked for does not come whole.
+            self._size.ask_most()
+            return None
         if next_offset is None:
             raise ReplyUnreadable(
                 f"{len(data)} bytes of {self.partition} at offset {self.position} hold no whole "
@@ -256,6 +264,7 @@ class RangeFetcher:
                 f"a fetch of {self.partition} at offset {self.position} was answered with batches "
                 f"that end before it, at {next_offset}"
             )
+        self._size.learn(len(data), next_offset - self.position)
         self.position = next_offset
         self.fetched_bytes += len(data)
         self._ask_ahead(deadline_ms)
@@ -278,13 +287,14 @@ class RangeFetcher:
         by_id = topic_id != NO_TOPIC_ID
         low = 4 if self._read_committed else 2
         version = link.connection.version(ApiKey.FETCH, low, None if by_id else _NAMES_UNTIL)
+        self._asked_bytes = self._size.of(self.end - self.position)
         topic = FetchTopic(
             partitions=[
                 FetchPartition(
                     partition=self.partition.partition,
                     current_leader_epoch=info.leader_epoch,
                     fetch_offset=self.position,
-                    partition_max_bytes=settings.number("max.partition.fetch.bytes"),
+                    partition_max_bytes=self._asked_bytes,
                 )
             ]
         )
