@@ -123,6 +123,16 @@ class Broker:
         except (LogDirectoryError, StoreRefused) as error:
             self._release()
             raise CannotStart(ExitCode.REFUSED_DIRECTORY, str(error)) from error
+        if self._exit_code is ExitCode.DISKS_LOST:
+            # Before anybody is told that it serves.
+            logs.release_locks()
+            self._release()
+            paths = ", ".join(sorted(map(str, self._offline)))
+            raise CannotStart(
+                self._exit_code,
+                f"no data directory can be used, the log says why: {paths}; start the broker again "
+                f"once the disk is in order",
+            )
         self.services = BrokerServices(
             config=config,
             broker_id=broker_id,

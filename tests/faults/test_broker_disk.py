@@ -1,11 +1,13 @@
 """A served broker on a disk that is slow, full, or fails."""
 
 from collections.abc import Iterator
+from errno import EIO
 from pathlib import Path
 
 import pytest
 
-from klog_broker.app import ExitCode
+from klog_broker.app import Broker, CannotStart, ExitCode
+from klog_broker.config import BrokerConfig
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.list_offsets import (
     ListOffsetsPartition,
@@ -179,19 +181,46 @@ def test_a_failed_sync_fails_all_that_waited_for_it_and_ends_the_broker(
     files: MemoryFiles,
 ) -> None:
     thread = BrokerThread(Path("/data"), {"log.flush.interval.messages": 1}, files=files)
-    with thread.client() as client, thread.client() as other:
+    twice = (batch(b"lost"), batch(b"lost"))
+    with thread.client() as client:
         create_topic(client, "t")
         produced(client, "t", batch(b"good"))
         files.fail_sync_at = files.syncs + 1
-        for each in (client, other):
-            each.send(produce_request("t", batch(b"lost")), 9)
+        # At once: the broker does not wait for a second one to come.
+        client.send_bytes(b"".join(client.frame(produce_request("t", lost), 9) for lost in twice))
         codes = [
-            each.receive(ProduceRequest, 9).responses[0].partition_responses[0].error_code
-            for each in (client, other)
+            client.receive(ProduceRequest, 9).responses[0].partition_responses[0].error_code
+            for _ in twice
         ]
         assert codes == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
     # It was the last data directory.
     assert thread.stop() == ExitCode.DISKS_LOST
+
+
+def test_a_start_that_loses_the_last_directory_does_not_say_that_it_serves(
+    files: MemoryFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with BrokerThread(Path("/data"), SETTINGS, files=files) as thread, thread.client() as client:
+        create_topic(client, "t")
+    # As after a crash: the leader epochs are raised.
+    files.remove(Path("/data/.kafka_cleanshutdown"))
+    write = MemoryFiles.write_atomically
+
+    def fail(self: MemoryFiles, path: Path, data: bytes) -> None:
+        if path.name == "leader-epoch-checkpoint":
+            raise OSError(EIO, "input/output error", str(path))
+        write(self, path, data)
+
+    monkeypatch.setattr(MemoryFiles, "write_atomically", fail)
+    config = BrokerConfig.load(None, {"listeners": "PLAINTEXT://127.0.0.1:0"}, data=Path("/data"))
+    with pytest.raises(CannotStart, match=r"no data directory can be used.*: /data;") as refused:
+        Broker(config, files=files).start()
+    assert refused.value.exit_code is ExitCode.DISKS_LOST
+    assert not files.locks
+    monkeypatch.undo()
+    files = files.killed()
+    with BrokerThread(Path("/data"), SETTINGS, files=files) as thread, thread.client() as client:
+        produced(client, "t", batch(b"good"))
 
 
 def test_one_of_two_directories_may_fail(files: MemoryFiles) -> None:

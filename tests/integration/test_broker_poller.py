@@ -59,6 +59,19 @@ def test_it_tells_what_is_ready(poller: Poller, pair: tuple[socket.socket, socke
     assert poller.poll(0) == []
 
 
+@pytest.mark.parametrize("make", [EpollPoller, SelectorPoller])
+def test_who_wakes_a_closed_one_touches_nothing(make: Callable[[], Poller], tmp_path: Path) -> None:
+    """A signal can come when the broker has ended, and the descriptor can be another file's."""
+    poller = make()
+    poller.close()
+    paths = [tmp_path / f"{number}" for number in range(8)]
+    files = [path.open("wb") for path in paths]
+    poller.wake()
+    for file in files:
+        file.close()
+    assert [path.read_bytes() for path in paths] == [b""] * len(paths)
+
+
 def test_a_closed_peer_is_reported(
     poller: Poller, pair: tuple[socket.socket, socket.socket]
 ) -> None:

@@ -31,6 +31,7 @@ class FakeLog:
     topic_id: TopicId
     config: LogConfig
     leader_epoch: int = -1
+    is_offline: bool = False
 
     def become_leader(self, epoch: int) -> None:
         self.leader_epoch = epoch
@@ -57,6 +58,15 @@ class FakeLogs:
         if self.is_full:
             raise LogStorageError("the disk is full")
         del self.logs[partition]
+
+    def check_complete(self) -> None:
+        pass
+
+    def forget_deleted(self, done: Callable[[], None]) -> None:
+        done()
+
+    def forget_deleted_now(self) -> None:
+        pass
 
 
 class FakeChanges:
@@ -191,7 +201,10 @@ class World:
             sent.append(decode_message(type(response), version, data)[0])
 
         context = SimpleNamespace(
-            broker=self.broker, api_version=version, reply=SimpleNamespace(send=send)
+            broker=self.broker,
+            api_version=version,
+            listener="P",
+            reply=SimpleNamespace(send=send),
         )
         response = module.HANDLER.handle(received, context)
         if response is not None:

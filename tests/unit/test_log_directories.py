@@ -1,15 +1,27 @@
 """Data directories: whose they are, their lock, partitions that come and go."""
 
+from dataclasses import replace
+from errno import ENOSPC
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 
+from klog_broker.config import BrokerConfig
+from klog_broker.handlers.topic_logs import (
+    make_logs_now,
+    set_logs_aside,
+    set_logs_aside_now,
+)
 from klog_broker.log.errors import InconsistentTopicId, LogDirectoryError, LogStorageError
 from klog_broker.log.log_manager import LogManager
+from klog_broker.metadata.image import PartitionState, Topic
 from klog_broker.runtime.clock import ManualClock
 from klog_broker.runtime.files import Files, RealFiles
+from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import NO_TOPIC_ID, BrokerId, TopicId, TopicPartition
 from tests.support.log_harness import (
     CLUSTER,
@@ -18,6 +30,7 @@ from tests.support.log_harness import (
     SMALL,
     TOPIC_ID,
     InlineHelpers,
+    ManualHelpers,
     append,
     open_manager,
     read_all,
@@ -184,6 +197,68 @@ def test_a_deleted_partition_is_gone_at_once_and_its_files_later() -> None:
     assert region.file.pread(region.size, region.position)
 
 
+@pytest.mark.parametrize("is_being_written", [False, True])
+def test_what_is_noted_of_a_deleted_partition_does_not_count_for_the_next_one(
+    is_being_written: bool,
+) -> None:
+    """Or a start after a power cut would take for synced what never was."""
+    config = replace(SMALL, segment_bytes=3_000, index_interval_bytes=200)
+    checkpoint = "recovery-point-offset-checkpoint"
+    for seed in range(20):
+        files, helpers, clock = MemoryFiles(), ManualHelpers(), ManualClock()
+        manager = open_manager(files, config=config, helpers=helpers, clock=clock)
+        log = manager.create(PARTITION, TOPIC_ID, config)
+        for _ in range(200):
+            append(log)
+        helpers.run_all()
+        log.flush()
+        clock.advance(61_000)
+        manager.run_due()
+        if not is_being_written:
+            helpers.run_all()
+            assert log.log_directory.read_checkpoint(checkpoint) == {PARTITION: 200}
+        manager.delete(PARTITION)
+        told: list[bool] = []
+        manager.forget_deleted(lambda told=told: told.append(True))
+        helpers.run_all()
+        assert told == [True]
+        assert log.log_directory.read_checkpoint(checkpoint) == {}
+        log = manager.create(PARTITION, TopicId(UUID(int=99)), config)
+        # Its segments' syncs do not come to be done.
+        for _ in range(60):
+            append(log)
+        found = open_manager(files.crash(Random(seed)), config=config).get(PARTITION)
+        assert found is not None
+        offsets = [record.offset for record in read_all(found)]
+        assert offsets == list(range(found.log_end_offset))
+
+
+@pytest.mark.parametrize("is_start", [False, True])
+def test_a_checkpoint_that_cannot_be_replaced_goes(
+    is_start: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would name what was deleted; without it more is scanned, and that is all."""
+
+    def write(_self: MemoryFiles, path: Path, _data: bytes) -> None:
+        raise OSError(ENOSPC, "no space left", str(path))
+
+    files = MemoryFiles()
+    manager = open_manager(files)
+    log = manager.create(PARTITION, TOPIC_ID, SMALL)
+    path = DATA / "recovery-point-offset-checkpoint"
+    log.log_directory.write_checkpoint(path.name, {PARTITION: 200})
+    manager.delete(PARTITION)
+    monkeypatch.setattr(MemoryFiles, "write_atomically", write)
+    told: list[bool] = []
+    if is_start:
+        manager.forget_deleted_now()
+    else:
+        manager.forget_deleted(lambda: told.append(True))
+        assert told == [True]
+    assert not files.exists(path)
+    assert not log.log_directory.is_offline
+
+
 def test_partitions_that_were_being_deleted_go_at_the_start() -> None:
     files = MemoryFiles()
     manager = open_manager(files)
@@ -243,6 +318,52 @@ def test_partitions_are_spread_over_the_directories() -> None:
     assert again.is_clean_start
     assert all(len(read_all(log)) == 1 for log in again.logs())
     assert len(list(again.logs())) == 9
+
+
+def test_what_may_lie_in_a_directory_that_is_offline_is_neither_made_anew_nor_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An empty log would take its place, and be in its way once the disk is in order; one whose
+    topic was deleted would come back."""
+    first, second = Path("/first"), Path("/second")
+    files = MemoryFiles()
+    manager = manager_of(files, first, second)
+    manager.load()
+    replicas = (BrokerId(0),)
+    states = tuple(PartitionState(replicas, replicas, replicas[0]) for _ in range(4))
+    topic = Topic("topic", TOPIC_ID, states)
+    broker: Any = SimpleNamespace(broker_id=0, config=BrokerConfig.load(), logs=manager)
+    assert make_logs_now(broker, topic) is None
+    logs = list(manager.logs())
+    for log in logs:
+        append(log)
+    # The start after a crash finds no room in one of them.
+    files = files.killed()
+    with monkeypatch.context() as patch:
+        write = MemoryFiles.write_atomically
+
+        def refuse(self: MemoryFiles, path: Path, data: bytes) -> None:
+            if second in path.parents:
+                raise OSError(ENOSPC, "no space left", str(path))
+            write(self, path, data)
+
+        patch.setattr(MemoryFiles, "write_atomically", refuse)
+        broker.logs = manager = manager_of(files, first, second)
+        manager.load()
+        failures = [make_logs_now(broker, topic), set_logs_aside_now(broker, topic)]
+        with pytest.raises(StopIteration) as end:
+            next(set_logs_aside(broker, topic))
+    for failure in (*failures, end.value.value):
+        assert failure is not None
+        assert failure.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert {log.path.parent for log in logs} == {first, second}
+    for log in logs:
+        found = manager.get(log.topic_partition)
+        assert found is None or found.path == log.path
+    # With the disk in order all is there.
+    manager = manager_of(files.killed(), first, second)
+    manager.load()
+    assert [log.log_end_offset for log in manager.logs()] == [1] * 4
 
 
 def test_a_damaged_checkpoint_costs_only_time() -> None:

@@ -336,6 +336,22 @@ def test_a_close_waits_for_the_sync_that_is_under_way_and_hears_of_its_failure()
     assert world.log.is_offline
 
 
+def test_a_sync_that_finds_its_log_deleted_takes_nothing_offline() -> None:
+    """The directory whose names it is to make durable has been renamed."""
+    config = replace(SMALL, segment_bytes=3_000)
+    helpers = ManualHelpers()
+    manager = open_manager(MemoryFiles(), config=config, helpers=helpers)
+    log = manager.create(PARTITION, TOPIC_ID, config)
+    while len(log.segments) < 2:
+        append(log)
+    outcomes: list[BaseException | None] = []
+    log.when_flushed(log.log_end_offset, outcomes.append)
+    manager.delete(PARTITION)
+    helpers.run_all()
+    assert [str(outcome) for outcome in outcomes] == ["topic-0 was deleted"]
+    assert not log.log_directory.is_offline
+
+
 def test_a_checkpoint_that_cannot_be_written_takes_the_directory_offline() -> None:
     settings = LogManagerSettings(high_watermark_checkpoint_interval_ms=100)
     world = World(SMALL, settings)

@@ -99,6 +99,41 @@ def test_a_damaged_file_is_made_anew_from_the_log(damage: bytes) -> None:
     assert files.read_bytes(log.path / "leader-epoch-checkpoint") == b"0\n2\n3 0\n8 4\n"
 
 
+def test_a_damaged_file_is_made_anew_from_all_of_the_log_after_a_crash() -> None:
+    files = MemoryFiles()
+    log = open_log(files)
+    for epoch in (0, 3):
+        for _ in range(8):
+            log.append_as_leader(batch(), leader_epoch=LeaderEpoch(epoch), now_ms=1)
+    log.flush()
+    log.log_directory.write_checkpoint("recovery-point-offset-checkpoint", {PARTITION: 12})
+    files.write_atomically(log.path / "leader-epoch-checkpoint", b"")
+    files = files.killed()
+    open_log(files)
+    assert files.read_bytes(log.path / "leader-epoch-checkpoint") == b"0\n3\n0 0\n3 8\n4 16\n"
+
+
+def test_an_epoch_of_which_all_is_lost_is_not_used_again() -> None:
+    files = MemoryFiles()
+    log = open_log(files)
+    for _ in range(10):
+        append(log)
+    files = files.killed()
+    log = open_log(files)
+    assert log.leader_epoch == 1
+    append(log)
+    # A reader has seen the record of epoch 1 at offset 10; now the log is cut before it.
+    segment = log.segments[-1]
+    place = segment.find(5)
+    assert place is not None
+    segment.log_file.pwrite(b"\xff" * 20, place.position)
+    files = files.killed()
+    log = open_log(files)
+    assert log.log_end_offset == 5
+    assert log.end_offset_for_epoch(1) == (0, 5)
+    assert files.read_bytes(log.path / "leader-epoch-checkpoint") == b"0\n2\n0 0\n2 5\n"
+
+
 def test_entries_that_contradict_a_new_one_go() -> None:
     files = MemoryFiles()
     files.make_dirs(DATA)

@@ -1,5 +1,6 @@
 """Idempotence: the window of five batches, epochs, gaps, wrap, restarts, expiry."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -211,6 +212,28 @@ def test_a_damaged_snapshot_is_replaced_by_reading_the_log() -> None:
 # --- snapshots -----------------------------------------------------------------------------------
 def snapshots(files: MemoryFiles, path: Path) -> list[int]:
     return [int(name[:20]) for name in files.list_dir(path) if name.endswith(".snapshot")]
+
+
+def test_damage_in_an_old_segment_keeps_no_log_from_being_loaded() -> None:
+    """The windows are filled from headers that nothing else looks at during a start."""
+    config = replace(SMALL, segment_bytes=3_000)
+    files = MemoryFiles()
+    manager = open_manager(files, config=config)
+    log = manager.create(PARTITION, TOPIC_ID, config)
+    for _ in range(60):
+        append(log)
+    # The window would go on before these three.
+    for number in range(3):
+        send(log, 1_000 + number)
+    segment = log.segments[1]
+    place = segment.find(segment.base_offset + 2)
+    assert place is not None
+    manager.close()
+    segment.log_file.pwrite(b"\xff" * 60, place.position)
+    loaded = open_log(files.killed(), config)
+    assert loaded.log_end_offset == 63
+    assert send(loaded, 1_001).is_duplicate
+    assert send(loaded, 1_003).first_offset == 63
 
 
 def test_snapshots_are_taken_on_roll_and_close_and_go_with_their_segments() -> None:

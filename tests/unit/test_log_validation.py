@@ -228,6 +228,21 @@ def test_a_bomb_is_refused_naming_the_limit(check: Validator) -> None:
         check(bomb, max_decompressed_bytes=4096)
 
 
+def test_a_second_wrapper_is_refused_before_it_is_inflated(check: Validator) -> None:
+    """Each would be within the limit, and all together are what a request has room for."""
+    legacy = LegacyBuilder(1, 0, Codec.GZIP)
+    legacy.append(b"k", bytes(4_000), 5)
+    wrapper = legacy.build()
+    legacy = LegacyBuilder(1, 0)
+    legacy.append(b"k", b"v", 5)
+    plain = legacy.build()
+    bomb = LegacyBuilder(1, 0, Codec.GZIP)
+    bomb.append(b"k", bytes(5_000), 5)
+    for first, second in ((wrapper, bomb.build()), (plain, bomb.build()), (wrapper, plain)):
+        with pytest.raises(InvalidRecords, match="a set holds one wrapper and nothing else"):
+            check(first + second, max_decompressed_bytes=4_096)
+
+
 def test_max_message_bytes_counts_before_and_after(check: Validator) -> None:
     with pytest.raises(RecordTooLarge, match=r"max\.message\.bytes is 100"):
         check(batch(), max_message_bytes=100)

@@ -3,6 +3,8 @@
 The metadata store is real, on a temporary file; logs and the network are stand-ins.
 """
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -16,8 +18,10 @@ from klog_broker.handlers import (
     delete_topics,
     describe_configs,
     incremental_alter_configs,
+    metadata,
 )
 from klog_broker.handlers.topic_changes import settle
+from klog_broker.log.errors import LogStorageError
 from klog_broker.log.log_config import LogConfig
 from klog_broker.runtime.files import RealFiles
 from pyspark_klog.errors import ErrorCode
@@ -41,6 +45,7 @@ from pyspark_klog.protocol.apis.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from pyspark_klog.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
 from pyspark_klog.storage.text_files import encode_topic_id
 from tests.support.topic_world import FakeLog, World, new
 
@@ -296,6 +301,19 @@ class TestCreatePartitions:
         assert (result.name, result.error_code, result.error_message) == ("a", 0, None)
         assert len(world.logs.logs) == 3
         assert len(world.image_again().topic("a").partitions) == 3
+
+    def test_older_ones_that_may_lie_on_a_lost_disk_are_not_made_anew(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def check_complete() -> None:
+            raise LogStorageError("a directory is offline")
+
+        world.create(new("a", 2))
+        world.logs.delete(TopicPartition("a", 1))
+        monkeypatch.setattr(world.logs, "check_complete", check_complete)
+        (result,) = self.grow(world, ("a", 4))
+        assert result.error_code == 0
+        assert sorted(partition.partition for partition in world.logs.logs) == [0, 2, 3]
 
     def test_by_hand(self, world: World) -> None:
         world.create(new("a", 1))
@@ -564,6 +582,43 @@ def test_one_error_for_a_whole_request(module: Any, request_: Any, rows: str) ->
     assert [row.error_code for row in getattr(response, rows)] == [-1, -1]
 
 
+def test_settings_that_are_asked_for_often_are_told_once(world: World) -> None:
+    world.create(new("a"))
+
+    def ask(*keys: list[str] | None) -> set[str]:
+        resources = [
+            DescribeConfigsResource(resource_type=TOPIC, resource_name="a", configuration_keys=each)
+            for each in keys
+        ]
+        request = DescribeConfigsRequest(resources=resources)
+        (result,) = world.ask(describe_configs, request).results
+        return {config.name for config in result.configs}
+
+    assert ask(["retention.ms"], ["flush.ms"], ["flush.ms"]) == {"retention.ms", "flush.ms"}
+    assert ask(["retention.ms"], None) == ask(None) == set(TOPIC_SETTINGS)
+
+
+class TestAskingForTopics:
+    """Metadata creates what is asked for."""
+
+    def test_no_more_than_one_request_may_create(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(metadata, "MAX_PARTITIONS_PER_REQUEST", 3)
+        asked = [MetadataRequestTopic(name=f"t{number}") for number in range(5)]
+        request = MetadataRequest(topics=asked, allow_auto_topic_creation=True)
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        for codes in ([0, 0, 0, unknown, unknown], [0] * 5):
+            answer = world.ask(metadata, request, 9)
+            assert [topic.error_code for topic in answer.topics] == codes
+
+    def test_a_topic_that_is_named_often_is_described_once(self, world: World) -> None:
+        world.create(new("a", 3))
+        request = MetadataRequest(topics=[MetadataRequestTopic(name="a")] * 3)
+        (topic,) = world.ask(metadata, request, 9).topics
+        assert len(topic.partitions) == 3
+
+
 class TestTwoAtOnce:
     """Requests that are planned before the first of them is stored."""
 
@@ -622,6 +677,28 @@ class TestTwoAtOnce:
             "retention.ms": "5",
             "min.compaction.lag.ms": "100",
         }
+
+    def test_changes_whose_outcomes_change_places(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Two helper threads store one after the other, and the second is back first."""
+        outcomes: list[Callable[[], None]] = []
+
+        def submit(work: Callable[[], Any], on_done: Callable[[Any, Any], None]) -> None:
+            outcomes.append(partial(on_done, work(), None))
+
+        monkeypatch.setattr(world.helpers, "submit", submit)
+        for value in ("5", "6"):
+            config = AlterableConfig(name="retention.ms", config_operation=SET, value=value)
+            resource = AlterConfigsResource(
+                resource_type=TOPIC, resource_name="a", configs=[config]
+            )
+            request = IncrementalAlterConfigsRequest(resources=[resource])
+            world.start(incremental_alter_configs, request)
+        for outcome in reversed(outcomes):
+            outcome()
+        assert world.store.image.topics["a"].configs == {"retention.ms": "6"}
+        assert {log.config.retention_ms for log in world.logs.logs.values()} == {6}
 
     def test_deletions(self, world: World) -> None:
         request = DeleteTopicsRequest(topic_names=["a"])

@@ -1,6 +1,8 @@
 """Plans of pipelined Produce: what they take, order, fairness, and a disk that is full."""
 
+import multiprocessing
 from collections.abc import Sequence
+from random import Random
 from typing import Any
 
 import pytest
@@ -244,6 +246,35 @@ def test_sequences_wrap_around(broker: MemoryBroker) -> None:
     broker.turns()
     assert [each.base_offset for each in answers(stream)] == [0, 1, 2, 3]
     assert broker.planned == 4
+
+
+def write_as_many_producers() -> None:
+    """More producers in each turn than one plan has room for, others in each."""
+    broker = new_broker(with_kernel=True)
+    streams, turns, each = [broker.connect() for _ in range(16)], 20, 100
+    assert len(streams) * each > produce_kernel.MAX_PRODUCERS
+    producers = iter(Random(0).sample(range(2**40), len(streams) * turns * each))
+    for _ in range(turns):
+        for stream in streams:
+            for _ in range(each):
+                fresh = next(producers)
+                records = batch(b"v", producer_id=fresh, producer_epoch=0, base_sequence=0)
+                stream.inbox += frame(records)
+        broker.turns()
+        assert {answer.error_code for stream in streams for answer in answers(stream)} == {0}
+    assert broker.log("plain").log_end_offset == len(streams) * turns * each
+
+
+def test_producers_of_earlier_plans_leave_room() -> None:
+    """In a process of its own: a kernel that does not come back could not be interrupted."""
+    process = multiprocessing.get_context("spawn").Process(target=write_as_many_producers)
+    process.start()
+    process.join(120)
+    is_over = not process.is_alive()
+    process.kill()
+    process.join()
+    assert is_over, "the kernel looks for a free place without an end"
+    assert process.exitcode == 0
 
 
 # -- a disk that fails ------------------------------------------------------------------------

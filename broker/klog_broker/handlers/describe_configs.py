@@ -25,9 +25,12 @@ from pyspark_klog.protocol.keys import ApiKey
 
 
 def handle(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
-    """Every resource succeeds or fails by itself. A null list of names asks for all."""
+    """Every resource succeeds or fails by itself. A null list of names asks for all.
+
+    One that stands there twice is answered once: the answer is much longer than the question.
+    """
     results = []
-    for asked in request.resources:
+    for asked in _each_once(request.resources):
         result = DescribeConfigsResult(
             resource_type=asked.resource_type,
             resource_name=asked.resource_name,
@@ -38,7 +41,8 @@ def handle(request: DescribeConfigsRequest, context: RequestContext) -> Describe
         except BrokerError as error:
             result.error_code, result.error_message = error.code, error.text
         else:
-            names = asked.configuration_keys
+            keys = asked.configuration_keys
+            names = None if keys is None else set(keys)
             result.configs = [
                 _described(entry, request, context.api_version)
                 for entry in entries
@@ -46,6 +50,19 @@ def handle(request: DescribeConfigsRequest, context: RequestContext) -> Describe
             ]
         results.append(result)
     return DescribeConfigsResponse(results=results)
+
+
+def _each_once(resources: list[DescribeConfigsResource]) -> list[DescribeConfigsResource]:
+    """By type and name; of those that are asked about twice all settings that either asks for."""
+    found: dict[tuple[int, str], DescribeConfigsResource] = {}
+    for each in resources:
+        first = found.setdefault((each.resource_type, each.resource_name), each)
+        if first is not each and first.configuration_keys is not None:
+            if each.configuration_keys is None:
+                first.configuration_keys = None
+            else:
+                first.configuration_keys += each.configuration_keys
+    return list(found.values())
 
 
 def _entries(broker: BrokerServices, asked: DescribeConfigsResource) -> list[ConfigEntry]:

@@ -15,9 +15,10 @@ from pyspark_klog.protocol.keys import ApiKey
 
 
 def handle(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
-    """A group that nobody knows is Dead, without an error."""
+    """A group that nobody knows is Dead, without an error. One that is named twice is described
+    once: it can be much longer than its name."""
     groups = []
-    for group_id in request.groups:
+    for group_id in dict.fromkeys(request.groups):
         error, group = context.broker.groups.describe(group_id)
         if error is not ErrorCode.NONE:
             groups.append(DescribedGroup(group_id=group_id, error_code=error))

@@ -231,14 +231,16 @@ class FetchReader:
     def _records(
         self, each: ReadPartition, log: PartitionLog, region: ReadRegion
     ) -> FileRegion | bytes:
+        as_it_is = FileRegion(region.file, region.position, region.size)
         if self._version >= _FIRST_VERSION_WITH_ZSTD:
-            return FileRegion(region.file, region.position, region.size)
+            return as_it_is
         data = _bytes_of(each, region)
         if self._version >= _FIRST_VERSION_WITH_V2:
             for entry in entries(data, allow_partial=True):
                 if entry.attributes & CODEC_MASK == Codec.ZSTD:
                     raise BrokerError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-            return data
+            # Not what was looked at: it would stay in memory until the client has read it.
+            return as_it_is
         topic = self._broker.metadata.image.topics[each.name]
         config = topic_config(self._broker.config, topic.configs)
         if not config["message.downconversion.enable"]:

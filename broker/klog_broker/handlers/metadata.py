@@ -5,7 +5,12 @@ from __future__ import annotations
 from klog_broker.handlers.context import BrokerServices, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
 from klog_broker.handlers.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
-from klog_broker.handlers.topic_changes import NewTopic, create_topics, plan_new_topic
+from klog_broker.handlers.topic_changes import (
+    MAX_PARTITIONS_PER_REQUEST,
+    NewTopic,
+    create_topics,
+    plan_new_topic,
+)
 from klog_broker.metadata.errors import InvalidTopicName
 from klog_broker.metadata.image import (
     INTERNAL_TOPICS,
@@ -33,11 +38,18 @@ def handle(request: MetadataRequest, context: RequestContext) -> MetadataRespons
         return _describe(request, context, {})
     planned: list[NewTopic] = []
     refused: dict[str, ErrorCode] = {}
+    room = MAX_PARTITIONS_PER_REQUEST
     for name in missing:
         try:
-            planned.append(plan_new_topic(context.broker, name))
+            new = plan_new_topic(context.broker, name)
         except BrokerError as error:
             refused[name] = error.code
+            continue
+        room -= len(new.assignment)
+        if room < 0:
+            # The others stay unknown, and are made when the client asks again.
+            break
+        planned.append(new)
 
     def created(results: list[Topic | BrokerError]) -> None:
         for new, result in zip(planned, results, strict=True):
@@ -78,7 +90,9 @@ def _describe(
             _topic(context.broker, topic, with_operations) for topic in image.topics.values()
         ]
     else:
-        for asked in request.topics or ():
+        # Each once, as in Kafka: a topic's answer can be much longer than its name.
+        once = {(asked.name, asked.topic_id): asked for asked in request.topics or ()}
+        for asked in once.values():
             response.topics.append(_one(asked, context, refused, with_operations))
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS

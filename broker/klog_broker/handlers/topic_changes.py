@@ -20,8 +20,8 @@ from klog_broker.handlers.topic_logs import (
     run_steps,
     set_logs_aside,
     set_logs_aside_now,
+    topic_log_config,
 )
-from klog_broker.log.log_config import LogConfig
 from klog_broker.metadata.errors import InvalidTopicName
 from klog_broker.metadata.image import Topic, check_no_collision, check_topic_name
 from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
@@ -159,7 +159,7 @@ def add_partitions(
     """Add partitions to a topic; `done` gets the topic as it is then, or an error."""
 
     def follow(topic: Topic) -> Iterator[Step]:
-        done((yield from make_logs(broker, topic)))
+        done((yield from make_logs(broker, topic, more.first_partition)))
 
     def stored(topic: Topic | None, error: BaseException | None) -> None:
         if topic is None:
@@ -189,13 +189,16 @@ def change_topic_configs(
         if topic is None:
             done(as_broker_error(error))
             return
-        config = topic_config(broker.config, topic.configs)
-        warn_of_settings(topic.name, config)
-        log_config = LogConfig.from_topic_config(config)
-        for topic_partition in topic.topic_partitions():
-            log = broker.logs.get(topic_partition)
-            if log is not None:
-                log.update_config(log_config)
+        warn_of_settings(topic.name, topic_config(broker.config, topic.configs))
+        # What counts is what is stored now: a later change may be here already, and the topic may
+        # have been deleted, and made anew.
+        current = broker.metadata.image.topic_by_id(topic.topic_id)
+        if current is not None:
+            log_config = topic_log_config(broker, current)
+            for topic_partition in current.topic_partitions():
+                log = broker.logs.get(topic_partition)
+                if log is not None:
+                    log.update_config(log_config)
         done(None)
 
     broker.helpers.submit(lambda: broker.metadata.update_topic_configs(name, change), stored)

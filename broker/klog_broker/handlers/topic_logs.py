@@ -46,8 +46,13 @@ def run_steps(steps: Iterator[Step]) -> None:
     go_on()
 
 
-def make_logs(broker: BrokerServices, created: Topic) -> Generator[Step, None, Topic | BrokerError]:
-    """Make the logs that the topic lacks and lead them; returns the topic, or the first error."""
+def make_logs(
+    broker: BrokerServices, created: Topic, first_new: int = 0
+) -> Generator[Step, None, Topic | BrokerError]:
+    """Make the logs that the topic lacks and lead them; returns the topic, or the first error.
+
+    The partitions before ``first_new`` are older: their logs may lie where they cannot be seen now.
+    """
     errors: list[BaseException] = []
 
     def make(partition: TopicPartition, topic: Topic, go_on: Callable[[], None]) -> None:
@@ -64,11 +69,14 @@ def make_logs(broker: BrokerServices, created: Topic) -> Generator[Step, None, T
         config = topic_log_config(broker, topic)
         broker.logs.changes.create_beside(partition, topic.topic_id, config, epoch, done)
 
+    leaves_older = _why_incomplete(broker, created) is not None
     for number, topic_partition in enumerate(created.topic_partitions()):
         # The topic may have been deleted, or given other settings, since the last step.
         topic = broker.metadata.image.topic_by_id(created.topic_id)
         if topic is None:
             return as_broker_error(UnknownTopic(f"topic {created.name} has been deleted"))
+        if number < first_new and leaves_older:
+            continue
         if broker.broker_id in topic.partitions[number].replicas:
             yield partial(make, topic_partition, topic)
         if errors:
@@ -91,10 +99,14 @@ def set_logs_aside(
         broker.logs.changes.delete_beside(partition, topic.topic_id, done)
         broker.purgatory.check(partition)
 
+    failure = _why_incomplete(broker, topic)
+    if failure is not None:
+        return failure
     for topic_partition in topic.topic_partitions():
         yield partial(set_aside, topic_partition)
         if errors:
             return as_broker_error(errors[0])
+    yield broker.logs.forget_deleted
     _tell_of_deletion(broker, topic)
     return None
 
@@ -106,6 +118,8 @@ def make_logs_now(broker: BrokerServices, topic: Topic) -> BrokerError | None:
         if broker.broker_id not in state.replicas:
             continue
         try:
+            if broker.logs.get(topic_partition) is None:
+                broker.logs.check_complete()
             config = topic_log_config(broker, topic)
             log = broker.logs.create(topic_partition, topic.topic_id, config)
             log.become_leader(LeaderEpoch(max(state.leader_epoch, log.leader_epoch)))
@@ -116,6 +130,9 @@ def make_logs_now(broker: BrokerServices, topic: Topic) -> BrokerError | None:
 
 def set_logs_aside_now(broker: BrokerServices, topic: Topic) -> BrokerError | None:
     """As :func:`set_logs_aside`, here and now: at the start. Blocks."""
+    failure = _why_incomplete(broker, topic)
+    if failure is not None:
+        return failure
     for topic_partition in topic.topic_partitions():
         log = broker.logs.get(topic_partition)
         if log is None or log.topic_id != topic.topic_id:
@@ -125,6 +142,7 @@ def set_logs_aside_now(broker: BrokerServices, topic: Topic) -> BrokerError | No
         except LogStorageError as error:
             return as_broker_error(error)
         broker.purgatory.check(topic_partition)
+    broker.logs.forget_deleted_now()
     _tell_of_deletion(broker, topic)
     return None
 
@@ -132,6 +150,17 @@ def set_logs_aside_now(broker: BrokerServices, topic: Topic) -> BrokerError | No
 def topic_log_config(broker: BrokerServices, topic: Topic) -> LogConfig:
     """What a topic's logs are to do."""
     return LogConfig.from_topic_config(topic_config(broker.config, topic.configs))
+
+
+def _why_incomplete(broker: BrokerServices, topic: Topic) -> BrokerError | None:
+    """If logs of the topic may lie in a directory that is offline: they would come back with it."""
+    if all(broker.logs.get(each) is not None for each in topic.topic_partitions()):
+        return None
+    try:
+        broker.logs.check_complete()
+    except LogStorageError as error:
+        return as_broker_error(error)
+    return None
 
 
 def _tell_of_deletion(broker: BrokerServices, topic: Topic) -> None:

@@ -142,5 +142,16 @@ class LogDirectory:
         """Blocks."""
         self._write(name, encode_offset_checkpoint(offsets))
 
+    def replace_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """As :meth:`write_checkpoint`, but where it cannot be written the old one goes, too: it
+        would say what is not so any more, and without one only more is scanned."""
+        try:
+            self.write_checkpoint(name, offsets)
+        except OSError:
+            with suppress(OSError):
+                self.files.remove(self.path / name)
+                self.files.sync_dir(self.path)
+            raise
+
     def _write(self, name: str, data: bytes) -> None:
         self.files.write_atomically(self.path / name, data)

@@ -161,6 +161,41 @@ class Housekeeping:
                 log.start_flush(with_indexes=True)
         self._write_checkpoints(names.RECOVERY_POINT_CHECKPOINT)
 
+    def forget_deleted(self, done: Callable[[], None]) -> None:
+        """Have the checkpoints name only the logs that there are; then ``done``, in the loop.
+
+        What is noted of a deleted log must not count for the next one of that name: a start after a
+        crash would take for synced what never was.
+        """
+        left = 1
+
+        def one_is_done() -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                done()
+
+        for name in _READ_AT_START:
+            for directory in self._directories:
+                if not directory.is_offline:
+                    left += 1
+                    offsets_of = partial(self._checkpoint, name, directory)
+                    self._checkpoints.write_anew(directory, name, offsets_of, one_is_done)
+        one_is_done()
+
+    def forget_deleted_now(self) -> None:
+        """As :meth:`forget_deleted`, here and now: at the start. Blocks."""
+        for name in _READ_AT_START:
+            for directory in self._directories:
+                if not directory.is_offline:
+                    try:
+                        directory.replace_checkpoint(name, self._checkpoint(name, directory))
+                    except OSError as error:
+                        directory.refuse(error)
+
+    def _checkpoint(self, name: str, directory: LogDirectory) -> dict[TopicPartition, int]:
+        return checkpoint(name, directory, self._logs())
+
     def _checkpoint_starts(self) -> None:
         self._write_checkpoints(names.LOG_START_OFFSET_CHECKPOINT)
 
@@ -170,7 +205,7 @@ class Housekeeping:
     def _write_checkpoints(self, name: str) -> None:
         for directory in self._directories:
             if not directory.is_offline:
-                self._checkpoints.write(directory, name, checkpoint(name, directory, self._logs()))
+                self._checkpoints.write(directory, name, self._checkpoint(name, directory))
 
 
 class Checkpoints:
@@ -180,6 +215,8 @@ class Checkpoints:
         self._helpers = helpers
         self._written: dict[tuple[Path, str], Mapping[TopicPartition, int]] = {}
         self._writing: set[tuple[Path, str]] = set()
+        # What is to be done when what is being written is written.
+        self._waiting: dict[tuple[Path, str], list[Callable[[], None]]] = {}
 
     def write(
         self, directory: LogDirectory, name: str, offsets: Mapping[TopicPartition, int]
@@ -188,19 +225,55 @@ class Checkpoints:
         key = (directory.path, name)
         if key in self._writing or self._written.get(key) == offsets:
             return
+        # For want of room the old one stays, which costs time at the next start only.
+        work = partial(directory.write_checkpoint, name, offsets)
+        self._submit(directory, name, offsets, work, lambda: None)
+
+    def write_anew(
+        self,
+        directory: LogDirectory,
+        name: str,
+        offsets_of: Callable[[], Mapping[TopicPartition, int]],
+        done: Callable[[], None],
+    ) -> None:
+        """What the file says afterwards is not older than this call: then ``done``, in the loop."""
+        key = (directory.path, name)
+        if key in self._writing:
+            again = partial(self.write_anew, directory, name, offsets_of, done)
+            self._waiting.setdefault(key, []).append(again)
+            return
+        offsets = offsets_of()
+        if self._written.get(key) == offsets:
+            done()
+            return
+        work = partial(directory.replace_checkpoint, name, offsets)
+        self._submit(directory, name, offsets, work, done)
+
+    def _submit(
+        self,
+        directory: LogDirectory,
+        name: str,
+        offsets: Mapping[TopicPartition, int],
+        work: Callable[[], None],
+        done: Callable[[], None],
+    ) -> None:
+        key = (directory.path, name)
         self._writing.add(key)
 
-        def done(_: None, error: BaseException | None) -> None:
+        def written(_: None, error: BaseException | None) -> None:
             self._writing.discard(key)
             if error is None:
                 self._written[key] = offsets
             elif isinstance(error, OSError):
-                # For want of room the old one stays, which costs time at the next start only.
+                self._written.pop(key, None)
                 directory.refuse(error)
             else:
                 raise error
+            done()
+            for again in self._waiting.pop(key, []):
+                again()
 
-        self._helpers.submit(partial(directory.write_checkpoint, name, offsets), done)
+        self._helpers.submit(work, written)
 
 
 def checkpoint(
@@ -229,3 +302,4 @@ _OFFSETS: dict[str, Callable[[PartitionLog], int | None]] = {
     names.HIGH_WATERMARK_CHECKPOINT: lambda log: log.high_watermark,
 }
 ALL_CHECKPOINTS = tuple(_OFFSETS)
+_READ_AT_START = (names.RECOVERY_POINT_CHECKPOINT, names.LOG_START_OFFSET_CHECKPOINT)

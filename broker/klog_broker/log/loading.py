@@ -98,13 +98,16 @@ class _Loader:
         end_offset = self._start_over_if_behind(end_offset)
         log_start = Offset(max(self.checkpointed_start, self.segments[0].base_offset))
         if not epochs_are_good:
+            # All of them: recovery has noted those of the part that it looked at.
+            self.epochs.put_back(())
             self._epochs_from_log()
+        newest_epoch = self.epochs.latest
         self.epochs.truncate_from_start(log_start)
         changed = self.epochs.truncate_from_end(end_offset + 1) or not epochs_are_good
-        if not is_clean and self.epochs.latest >= 0:
-            # Records after the end may have been seen and lost: what is written from now on must
-            # not be taken for them.
-            self.epochs.note(self.epochs.latest + 1, end_offset)
+        if not is_clean and newest_epoch >= 0:
+            # Records after the end may have been seen and lost, of an epoch, too, that began behind
+            # it: what is written from now on must not be taken for them.
+            self.epochs.note(newest_epoch + 1, end_offset)
             changed = True
         if changed:
             self.epochs.write()

@@ -267,9 +267,24 @@ class LogManager:
         """As :meth:`PartitionChanges.create`. Blocks."""
         return self.changes.create(topic_partition, topic_id, config)
 
+    def check_complete(self) -> None:
+        """Raise LogStorageError if a directory is offline: a log that there was before, and that is
+        not here, may lie there, and must not be made anew, empty, in its place."""
+        for directory in self._directories:
+            if directory.is_offline:
+                raise directory.storage_error()
+
     def delete(self, topic_partition: TopicPartition) -> None:
         """As :meth:`PartitionChanges.delete`. Blocks."""
         self.changes.delete(topic_partition)
+
+    def forget_deleted(self, done: Callable[[], None]) -> None:
+        """As :meth:`Housekeeping.forget_deleted`: before a deleted log's name is free again."""
+        self._housekeeping.forget_deleted(done)
+
+    def forget_deleted_now(self) -> None:
+        """The same, here and now. Blocks."""
+        self._housekeeping.forget_deleted_now()
 
     def _directory_went_offline(self, directory: LogDirectory) -> None:
         for log in self._logs.values():

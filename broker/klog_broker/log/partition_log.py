@@ -80,6 +80,7 @@ class PartitionLog:
         self._states = loaded.states
         self._snapshots = loaded.snapshots
         self._error: BaseException | None = None
+        self._is_deleted = False
         self._jitter_ms = self._choose_jitter_ms()
         self._durability = Durability(loaded.log_end_offset)
         self._flusher = Flusher(
@@ -87,7 +88,7 @@ class PartitionLog:
             helpers,
             plan=self._plan_flush,
             on_flushed=self._flushed,
-            on_failed=log_directory.go_offline,
+            on_failed=self._flush_failed,
         )
 
     def __repr__(self) -> str:
@@ -431,6 +432,12 @@ class PartitionLog:
         self._durability.done(plan)
         self._advance_high_watermark()
 
+    def _flush_failed(self, error: BaseException) -> LogStorageError:
+        if self._is_deleted and isinstance(error, FileNotFoundError):
+            # Its directory has been renamed meanwhile: nothing of it is needed any more.
+            return LogStorageError(f"{self.topic_partition} was deleted")
+        return self.log_directory.go_offline(error)
+
     def _advance_high_watermark(self) -> None:
         """Readers see what is acknowledged: all, or what is synced if replies wait for that."""
         if self.config.replies_wait_for_flush:
@@ -626,6 +633,7 @@ class PartitionLog:
 
     def abandon(self) -> None:
         """The partition is deleted, or its directory gone: nothing is written any more."""
+        self._is_deleted = True
         deleted = LogStorageError(f"{self.topic_partition} was deleted")
         self._error = deleted
         self._flusher.fail(deleted)

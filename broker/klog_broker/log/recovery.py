@@ -257,7 +257,12 @@ def refill_windows(
             continue
         for start, end in _blocks_from_end(segment):
             rows = header_rows(segment, start, end)
-            refill.add_block(pair for row in rows if (pair := producer_batch(row)) is not None)
+            try:
+                refill.add_block(pair for row in rows if (pair := producer_batch(row)) is not None)
+            except InvariantViolation as error:
+                # Readers of that place are told so; the other logs and records can be served.
+                _LOGGER.warning("log=%s producers=windows_not_filled %s", segment.directory, error)
+                return
             if refill.is_complete:
                 return
 

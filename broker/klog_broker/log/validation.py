@@ -261,6 +261,12 @@ def _validate_legacy(records: bytes | bytearray | memoryview, rules: _Rules) -> 
         end = entry.position + entry.size_bytes
         claims_append_time |= entry.timestamp_type is TimestampType.LOG_APPEND_TIME
         source_codec = max(source_codec, entry.codec)
+        if kept and source_codec is not Codec.NONE:
+            # Said before it is inflated: what each may inflate to is bounded, their number is not.
+            raise InvalidRecords(
+                "a compressed message among others: a set holds one wrapper and nothing else, or "
+                "plain messages only"
+            )
         kept += entry.records(max_bytes)
     if not kept:
         raise CorruptRecords("the set holds no record")

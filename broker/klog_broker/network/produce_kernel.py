@@ -145,6 +145,7 @@ PRODUCER_STATE = 3
 PRODUCER_EPOCH = 4
 PRODUCER_LAST_SEQUENCE = 5
 PRODUCER_BATCHES = 6  # in this plan
+PRODUCER_BUCKET = 7  # the one that leads to it
 PRODUCER_WINDOW = 8
 WINDOW_BATCHES = 5
 WINDOW_WORDS = 5  # first and last sequence, first and last offset, largest timestamp
@@ -285,7 +286,8 @@ def _find_slot(
 def _find_producer(slot: int, producer_id: int, table: Array) -> int:
     """Where the producer's words begin, a new one's if there is none yet; -1 if there is no room.
 
-    Producers are of one plan: a bucket that leads to one of an older plan is empty.
+    Producers are of one plan: a bucket that an older plan has filled is empty. That the producer it
+    leads to is of this plan does not say who filled it: the producer must name the bucket, too.
     """
     current = int(table[HEAD_ROUND])
     mixed = producer_id ^ producer_id >> 17 ^ slot
@@ -293,7 +295,12 @@ def _find_producer(slot: int, producer_id: int, table: Array) -> int:
     while True:
         number = int(table[PRODUCER_BUCKETS_AT + bucket]) - 1
         producer = PRODUCERS_AT + number * PRODUCER_WORDS
-        if number < 0 or table[producer + PRODUCER_ROUND] != current:
+        # There are more buckets than producers of a plan: an empty one is always found.
+        if (
+            number < 0
+            or table[producer + PRODUCER_ROUND] != current
+            or table[producer + PRODUCER_BUCKET] != bucket
+        ):
             break
         if table[producer + PRODUCER_SLOT] == slot and table[producer + PRODUCER_ID] == producer_id:
             return producer
@@ -309,6 +316,7 @@ def _find_producer(slot: int, producer_id: int, table: Array) -> int:
     table[producer + PRODUCER_ID] = producer_id
     table[producer + PRODUCER_STATE] = 0
     table[producer + PRODUCER_BATCHES] = 0
+    table[producer + PRODUCER_BUCKET] = bucket
     return producer
 
 

@@ -38,7 +38,8 @@ class Poller(Protocol):
         """
 
     def wake(self) -> None:
-        """Makes the running or the next ``poll`` return. From any thread or signal handler."""
+        """Makes the running or the next ``poll`` return. From any thread or signal handler, also
+        after ``close``."""
 
     def close(self) -> None:
         """Frees the poller's own descriptors."""
@@ -94,12 +95,16 @@ class EpollPoller:
         return ready
 
     def wake(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            os.eventfd_write(self._wake_fd, 1)
+        wake_fd = self._wake_fd
+        if wake_fd >= 0:
+            with contextlib.suppress(BlockingIOError):
+                os.eventfd_write(wake_fd, 1)
 
     def close(self) -> None:
+        # The number can be another file's from then on.
+        wake_fd, self._wake_fd = self._wake_fd, -1
         self._epoll.close()
-        os.close(self._wake_fd)
+        os.close(wake_fd)
 
 
 class SelectorPoller:
@@ -156,8 +161,9 @@ class SelectorPoller:
 
     def wake(self) -> None:
         # A full pair is awake already.
-        with contextlib.suppress(BlockingIOError):
-            self._wake_writer.send(b"\0")
+        if self._wake_writer.fileno() >= 0:
+            with contextlib.suppress(BlockingIOError):
+                self._wake_writer.send(b"\0")
 
     def close(self) -> None:
         self._selector.close()

@@ -1,0 +1,48 @@
+"""Fetch, as far as what it keeps in memory goes; what it answers is in the integration tests."""
+
+from typing import Any
+
+import pytest
+
+from klog_broker.log.partition_log import PartitionLog
+from pyspark_klog.ids import LeaderEpoch
+from pyspark_klog.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
+from pyspark_klog.protocol.headers import RequestHeader, decode_response, encode_request
+from pyspark_klog.records.builder import BatchBuilder
+from pyspark_klog.records.compression import Codec
+from tests.support.fake_network import FakeStream
+from tests.support.produce_paths import NOW_MS, new_broker
+
+
+@pytest.mark.parametrize("version", [4, 9, 10])
+def test_what_is_not_converted_is_sent_from_the_file(
+    version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where it had to be looked at for zstd: a client that does not read would hold it."""
+    sizes: list[int] = []
+    send_file = FakeStream.send_file
+
+    def counted(stream: FakeStream, file: Any, position: int, size_bytes: int) -> int:
+        sizes.append(size_bytes)
+        return send_file(stream, file, position, size_bytes)
+
+    monkeypatch.setattr(FakeStream, "send_file", counted)
+    broker = new_broker(with_kernel=False)
+    builder = BatchBuilder(codec=Codec.LZ4)
+    builder.append(b"key", b"value", NOW_MS)
+    data = builder.build()
+    log: PartitionLog = broker.log("plain")
+    log.append_as_leader(data, leader_epoch=LeaderEpoch(0), now_ms=NOW_MS)
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    request = FetchRequest(
+        replica_id=-1,
+        max_bytes=1 << 20,
+        topics=[FetchTopic(topic="plain", partitions=[partition])],
+    )
+    stream = broker.connect()
+    stream.inbox += encode_request(RequestHeader(request.api_key, version, 1, "c"), request)
+    broker.turns()
+    response: Any = decode_response(bytes(stream.sent[4:]), request.api_key, version)
+    (answer,) = response.responses[0].partitions
+    assert (answer.error_code, len(answer.records)) == (0, len(data))
+    assert sizes == [len(data)]
