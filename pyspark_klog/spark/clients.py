@@ -25,29 +25,39 @@ if TYPE_CHECKING:
 
 _clients: "dict[tuple[int, ClientSettings], BlockingClient]" = {}
 _producers: "dict[tuple[int, ClientSettings], Producer]" = {}
+_MOST_CLIENTS = 8
 _frozen: set[tuple[int, bool]] = set()
 _WRITES = "pyspark_klog.client.producer.producer"
 
 
 def client_for(settings: ClientSettings) -> "BlockingClient":
-    """This process's client for a cluster; nothing connects before it is used."""
+    """This process's client for a cluster; nothing connects before it is used.
+
+    A task uses one or two: those that were not used for longest are closed, where settings differ
+    from query to query (as with credentials that are new each time).
+    """
     key = (os.getpid(), settings)
-    client = _clients.get(key)
+    client = _clients.pop(key, None)
     if client is None:
         from pyspark_klog.client.blocking import BlockingClient
 
-        client = _clients[key] = BlockingClient(settings)
+        client = BlockingClient(settings)
+    _clients[key] = client
+    for pid, oldest in list(_clients)[:-_MOST_CLIENTS]:
+        if pid == key[0]:
+            drop_producer(oldest)
     return client
 
 
 def producer_for(settings: ClientSettings) -> "Producer":
     """This process's producer for a cluster. One that failed must be given up: `drop_producer`."""
     key = (os.getpid(), settings)
+    client = client_for(settings)
     producer = _producers.get(key)
     if producer is None:
         from pyspark_klog.client.producer.producer import Producer
 
-        producer = _producers[key] = Producer(client_for(settings))
+        producer = _producers[key] = Producer(client)
     return producer
 
 

@@ -1,7 +1,7 @@
 """Which partitions a source has, and where they begin and end: the broker's side of planning."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 
 from pyspark_klog.client.blocking import BlockingClient
@@ -40,14 +40,35 @@ class Discovery:
         """
         return self._attempts(self._find_all)
 
-    def existing_partitions(self) -> frozenset[TopicPartition]:
-        """Those of the partitions to be read that exist now; a topic that is gone has none."""
+    def existing_partitions(
+        self, known: Collection[TopicPartition] | None = None
+    ) -> frozenset[TopicPartition]:
+        """Those of the partitions to be read that exist now; a topic that is gone has none.
+
+        A broker that lags behind may lack a topic for a moment: while one of ``known`` (None: of
+        those that the options name) is not there they are asked for again, up to
+        fetchOffset.numRetries times, and then that is believed.
+        """
 
         def attempt() -> frozenset[TopicPartition]:
             self._refresh()
             return frozenset(p for t in self._topics() for p in self._of_topic(t))
 
-        return self._attempts(attempt)
+        for number in range(1, self._options.offset_attempts + 1):
+            found = self._attempts(attempt)
+            if number == self._options.offset_attempts or not self._lacks(found, known):
+                return found
+            _log.info("attempt=%d some of the partitions are not there", number)
+            self._client.pause(self._options.offset_retry_interval_ms)
+        raise AssertionError("there is at least one attempt")
+
+    def _lacks(
+        self, found: frozenset[TopicPartition], known: Collection[TopicPartition] | None
+    ) -> bool:
+        expected = self._options.assigned if known is None else known
+        if expected is not None:
+            return not found.issuperset(expected)
+        return not {p.topic for p in found}.issuperset(self._options.topics)
 
     def partition_counts(self) -> dict[str, int]:
         """How many partitions each topic has, whether they are to be read or not."""

@@ -44,6 +44,8 @@ def condition_of(given: "Filter") -> Condition | None:
     if name not in _TESTS or len(path) != 1:
         return None
     value: Any = given.value  # type: ignore[attr-defined]
+    if name == "EqualNullSafe" and value is None:
+        return None  # the one that null passes
     return Condition(path[0], _TESTS[name], tuple(value) if name == "In" else (value,))
 
 

@@ -87,7 +87,8 @@ class SegmentDiscovery:
                     f"{self._path}"
                 )
             return options.assigned
-        found = frozenset(p for p in self._there if p.topic in self._topics())
+        topics = self._topics()
+        found = frozenset(p for p in self._there if p.topic in topics)
         for topic in sorted({p.topic for p in found}):
             numbers = {p.partition for p in found if p.topic == topic}
             gaps = sorted(set(range(max(numbers))) - numbers)

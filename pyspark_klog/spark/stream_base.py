@@ -4,7 +4,7 @@ Made in several processes and pickled: it connects when it is used.
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -53,6 +53,7 @@ class StreamReaderBase(DataSourceStreamReader):
         self._discovery: Discovery | None = None
         self._initial: JsonOffsets | None = None
         self._is_durable = False
+        self._first_until: Offsets | None = None
         self._partitions: frozenset[TopicPartition] = frozenset()
         self._discovered_ms: int | None = None
         self._latest: Offsets = {}
@@ -78,12 +79,15 @@ class StreamReaderBase(DataSourceStreamReader):
         discovery = self._begin()
         begin = from_json_dict(start, "the start of the batch in the checkpoint")
         until = from_json_dict(end, "the end of the batch in the checkpoint")
-        is_first = not begin and not self._has_durable_start()
+        # A query that has the same relation twice (a self-union) plans each batch twice.
+        is_first = not begin and (not self._has_durable_start() or until == self._first_until)
+        if is_first:
+            self._first_until = until.copy()
         self._is_durable = True
         if is_first and self._options.start_can_move:
             # The batch that only made the start durable.
             return []
-        for partition in (begin.keys() - until.keys()) & self._existing():
+        for partition in (begin.keys() - until.keys()) & self._existing(until.keys()):
             # A first batch that is planned again: its start was resolved again, and what has come
             # since its end was written belongs to the next batch.
             del begin[partition]
@@ -158,14 +162,18 @@ class StreamReaderBase(DataSourceStreamReader):
         discovery = self._begin()
         return resolve_start(discovery, self._options, discovery.partitions())
 
-    def _existing(self, *, anew: bool = False) -> frozenset[TopicPartition]:
-        """The partitions that exist, as of a moment ago."""
+    def _existing(
+        self, known: Collection[TopicPartition] | None = None, *, anew: bool = False
+    ) -> frozenset[TopicPartition]:
+        """The partitions that exist, as of a moment ago; those that were there the last time (at
+        first: ``known`` ones) are not believed to be gone at once."""
         discovery = self._begin()
         assert self._client is not None
         now_ms = self._client.now_ms()
         age_ms = None if self._discovered_ms is None else now_ms - self._discovered_ms
         if anew or age_ms is None or age_ms >= _DISCOVERY_AGE_MS:
-            self._partitions = discovery.existing_partitions()
+            last = known if self._discovered_ms is None else self._partitions
+            self._partitions = discovery.existing_partitions(last)
             self._discovered_ms = now_ms
         return self._partitions
 
@@ -173,7 +181,7 @@ class StreamReaderBase(DataSourceStreamReader):
         """The end of every partition that there is now."""
         discovery = self._begin()
         try:
-            self._latest = discovery.latest(self._existing(), start)
+            self._latest = discovery.latest(self._existing(start.keys() or None), start)
         except TopicMissing:
             self._latest = discovery.latest(self._existing(anew=True), start)
         return self._latest

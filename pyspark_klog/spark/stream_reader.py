@@ -5,9 +5,11 @@
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from pyspark_klog.client.errors import TopicMissing
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.byte_limits import ByteRates
@@ -134,14 +136,28 @@ if HAS_LIMITS:
                 return ends
             wanted = self._rates.to_sample(limit_bytes, position, ends)
             if wanted:
-                from pyspark_klog.spark.samples import SAMPLE_BYTES, take_samples
-
-                assert self._client is not None
-                places = {p: position[p] for p in wanted}
-                for partition, sample in take_samples(self._client, places, SAMPLE_BYTES).items():
-                    self._rates.learn(partition, sample.size_bytes, sample.offsets)
+                position = position | self._learn_rates({p: position[p] for p in wanted}, ends)
             self._rates.keep(ends)
             return self._rates.cut(limit_bytes, position, ends)
+
+        def _learn_rates(self, places: Offsets, ends: Offsets) -> Offsets:
+            """Take samples there; gives the first offsets where those before them are deleted.
+
+            They have no bytes: a query that fell behind would go over them one by one.
+            """
+            from pyspark_klog.spark.samples import SAMPLE_BYTES, take_samples
+
+            assert self._client is not None
+            found = take_samples(self._client, places, SAMPLE_BYTES)
+            first: Offsets = {}
+            with suppress(TopicMissing):
+                first = self._begin().earliest(places.keys() - found.keys())
+            moved = {p: min(o, ends[p]) for p, o in first.items() if o > places[p]}
+            there = {p: offset for p, offset in moved.items() if offset < ends[p]}
+            found |= take_samples(self._client, there, SAMPLE_BYTES)
+            for partition, sample in found.items():
+                self._rates.learn(partition, sample.size_bytes, sample.offsets)
+            return moved
 
         def _time_lag(self, position: Offsets) -> Offsets:
             """How old the first record behind this position is, in ms by partition; 0 at the end.

@@ -363,11 +363,20 @@ def test_offsets_that_went_before_they_were_read(cutting: tuple[Parity, Any], fa
         ends = {"startingOffsets": _json(topic, 2), "endingOffsets": _json(topic, 7)}
         return _numbers(engine.batch(subscribe=topic, **ends, failOnDataLoss=fail))
 
+    def behind_the_end(engine: Engine) -> "DataFrame":
+        topic = engine.topics.create(1)
+        engine.topics.put_numbers(topic, range(5))
+        ends = {"endingOffsets": _json(topic, 9), "kafkaConsumer__pollTimeoutMs": 2_000}
+        return _numbers(engine.batch(subscribe=topic, **ends, failOnDataLoss=fail))
+
     if fail:
         text = parity.same_failure(batch, "offsets 2 to 7 were to be read, and 5 to 8 are there")
         assert "offset 2 of" in text and "failOnDataLoss=false to go on with what is there" in text
+        words = "offsets 5 to 9 were to be read, and 0 to 5 are there"
+        parity.same_failure(behind_the_end, words)
     else:
         assert _values(parity.same(batch)) == [5, 6]
+        assert _values(parity.same(behind_the_end)) == list(range(5))
 
 
 @pytest.mark.parity("source behaviour: empty range")

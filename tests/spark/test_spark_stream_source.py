@@ -72,6 +72,18 @@ def test_a_restart_loses_nothing_and_repeats_nothing(topics: Topics, tmp_path: P
     assert sink.batches == {0: [0, 1, 2, 3], 1: [4, 5, 6, 7, 8]}
 
 
+@pytest.mark.oldest
+def test_a_self_union_begins_where_its_relation_does(topics: Topics, tmp_path: Path) -> None:
+    """Spark plans each batch twice with the one reader of both sides."""
+    topic = topics.create(1)
+    sink = _Sink()
+    frame = topics.stream(subscribe=topic)  # from latest
+    for numbers in (range(4), range(4, 6)):
+        topics.put_numbers(topic, numbers)
+        run(_start(frame.union(frame), tmp_path, sink))
+    assert sink.numbers == [4, 4, 5, 5]
+
+
 def test_a_batch_that_was_not_committed_is_read_again(topics: Topics, tmp_path: Path) -> None:
     topic = topics.create(1)
     topics.put_numbers(topic, range(10))

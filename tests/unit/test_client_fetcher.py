@@ -30,8 +30,8 @@ _ID = UUID(int=5)
 _MOST_BYTES = 4_194_304
 """max.partition.fetch.bytes, unless set."""
 
-Answer = Callable[[int], PartitionData | KlogError]
-"""What a broker says to a fetch at an offset."""
+Answer = Callable[[int], PartitionData | KlogError | None]
+"""What a broker says to a fetch at an offset; None: a reply without any partition."""
 
 
 class _PaperClient:
@@ -96,6 +96,8 @@ class _PaperClient:
         answer = self.answers.pop(0)(offset)
         if isinstance(answer, KlogError):
             raise answer
+        if answer is None:
+            return FetchResponse(throttle_time_ms=self.throttle_time_ms)
         row = FetchableTopicResponse(topic_id=_ID, partitions=[answer])
         return FetchResponse(responses=[row], throttle_time_ms=self.throttle_time_ms)
 
@@ -178,6 +180,42 @@ def test_a_throttled_broker_says_nothing_of_gaps() -> None:
         _read(client, 4, 10, timeout_ms=1_000)
 
 
+def test_a_reader_above_its_quota_waits() -> None:
+    """Apache Kafka answers it without any partition (FetchContext.getThrottledResponse)."""
+    client = _PaperClient([_records(0, 5), lambda _: None, lambda _: None, _records(5, 5)])
+    client.throttle_time_ms = 10
+    assert _read(client, 0, 10) == list(range(10))
+    assert client.asked == [0, 5, 5, 5]
+    assert client.waits == [100, 200]
+    client = _PaperClient([lambda _: None])
+    with pytest.raises(ReplyUnreadable, match="was answered with 0 partitions"):
+        _read(client, 0, 10)
+
+
+@pytest.mark.parametrize("wait_ms", [100, 2_000])
+def test_a_log_that_stays_shorter_than_the_range_is_reported(
+    monkeypatch: pytest.MonkeyPatch, wait_ms: int
+) -> None:
+    """As after an election that lost records: not to be read on, however often it is tried."""
+
+    def client() -> _PaperClient:
+        def nothing(_: int) -> PartitionData | KlogError:
+            if paper.now > 1_500:
+                return TimedOut("no reply to FETCH in time")
+            return PartitionData(records=b"", high_watermark=5, log_start_offset=2)
+
+        paper = _PaperClient([_records(3, 2), *[nothing] * 100])
+        monkeypatch.setattr(paper, "wait_ms", lambda _: wait_ms)
+        return paper
+
+    lost: list[OffsetsLost] = []
+    assert _read(client(), 3, 10, lost.append, timeout_ms=1_000) == [3, 4]
+    assert [(e.partition, e.start, e.available) for e in lost] == [(_P, 5, (2, 5))]
+    words = "offset 5 of t-0 is out of range: offsets 5 to 10 were to be read, and 2 to 5 are there"
+    with pytest.raises(OffsetsLost, match=words):
+        _read(client(), 3, 10, timeout_ms=1_000)
+
+
 @pytest.mark.parametrize(
     "trouble",
     [
@@ -185,6 +223,7 @@ def test_a_throttled_broker_says_nothing_of_gaps() -> None:
         _error(ErrorCode.FENCED_LEADER_EPOCH),
         _error(ErrorCode.UNKNOWN_TOPIC_ID),
         _error(ErrorCode.KAFKA_STORAGE_ERROR),
+        _error(ErrorCode.UNKNOWN_SERVER_ERROR),
         lambda _: ConnectionFailed("gone"),
     ],
 )

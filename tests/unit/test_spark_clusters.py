@@ -9,6 +9,9 @@ import pytest
 from pyspark import cloudpickle
 
 import pyspark_klog
+from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.client.settings import ClientSettings
+from pyspark_klog.spark import clients
 from pyspark_klog.spark.clients import check_arrow, check_numba
 from pyspark_klog.spark.errors import PackageMissing
 
@@ -40,6 +43,38 @@ def test_without_pyarrow_nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(PackageMissing, match=r"pyarrow is not .*PYSPARK_PYTHON") as caught:
         pyspark_klog.DefaultSource({})
     assert sys.executable in str(caught.value)
+
+
+def test_a_worker_keeps_the_clients_that_were_used_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Settings that differ from query to query must not cost a descriptor each for ever."""
+    monkeypatch.setattr(clients, "_clients", {})
+    monkeypatch.setattr(clients, "_producers", {})
+    closed: list[str] = []
+    close = BlockingClient.close
+
+    def note_and_close(client: BlockingClient) -> None:
+        closed.append(client.settings.text("client.id"))
+        close(client)
+
+    monkeypatch.setattr(BlockingClient, "close", note_and_close)
+
+    def settings(number: int) -> ClientSettings:
+        return ClientSettings({"bootstrap.servers": "nowhere:1", "client.id": f"job-{number}"})
+
+    first = clients.client_for(settings(0))
+    producer = clients.producer_for(settings(1))
+    for number in range(2, 9):
+        clients.client_for(settings(number))
+        assert clients.client_for(settings(0)) is first
+        assert clients.producer_for(settings(1)) is producer
+    assert closed == ["job-2"]
+    for number in range(2, 20):
+        clients.client_for(settings(number))
+    assert {"job-0", "job-1"} < set(closed)
+    assert len(clients._clients) == 8
+    assert not clients._producers
+    for client in clients._clients.values():
+        client.close()
 
 
 def _hide(monkeypatch: pytest.MonkeyPatch, package: str) -> None:

@@ -113,6 +113,31 @@ def test_assigned_partitions_must_exist_at_the_start() -> None:
     assert discovery.existing_partitions() == {_P0}
 
 
+@pytest.mark.parametrize(
+    ("given", "known"),
+    [
+        ({"subscribe": "t"}, None),
+        ({"assign": '{"t":[0]}'}, None),
+        ({"subscribe": "t"}, [_P0]),
+        ({"subscribePattern": "t"}, [_P0]),
+    ],
+)
+def test_a_topic_is_not_believed_to_be_gone_at_once(
+    given: dict[str, str], known: list[TopicPartition] | None
+) -> None:
+    """A broker that lags behind does not know it for a moment: nothing is lost."""
+    options = {**given, "fetchOffset__retryIntervalMs": "70"}
+    absent = [] if "subscribePattern" in given else [_absent("t")]
+    cluster = _Cluster(absent, [_topic("t", 1)])
+    assert _discovery(cluster, **options).existing_partitions(known) == {_P0}
+    assert cluster.waits == [70]
+    cluster = _Cluster(absent)
+    assert _discovery(cluster, **options).existing_partitions(known) == frozenset()
+    assert cluster.waits == [70, 70], "after the attempts it is believed"
+    assert _discovery(cluster, **options).existing_partitions([]) == frozenset()
+    assert cluster.waits == [70, 70], "nothing was there before"
+
+
 def test_a_topic_that_may_not_be_seen_is_not_tried_again() -> None:
     cluster = _Cluster([TopicInfo("t", error=ErrorCode.TOPIC_AUTHORIZATION_FAILED)])
     with pytest.raises(BrokerError, match="topic t"):

@@ -33,6 +33,7 @@ def test_filters_are_known_by_their_names() -> None:
         (spark.GreaterThan(column, 5), Condition("offset", ">", (5,))),
         (spark.GreaterThanOrEqual(column, 5), Condition("offset", ">=", (5,))),
         (spark.Not(spark.EqualTo(column, 5)), Condition("offset", "not in", (5,))),
+        (spark.EqualNullSafe(("key",), None), None),
         (spark.IsNotNull(column), None),
         (spark.StringStartsWith(("topic",), "t"), None),
         (spark.Not(spark.IsNull(column)), None),

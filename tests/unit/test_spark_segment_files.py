@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import re
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -566,7 +567,7 @@ def test_segments_in_a_remote_tier_are_refused(log: LogFiles) -> None:
 
 
 # --- which partitions, which directories ----------------------------------------------------------
-def test_partitions_are_chosen_as_usual(tmp_path: Path) -> None:
+def test_partitions_are_chosen_as_usual(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     logs = [LogFiles(tmp_path, topic, number) for topic in ("ab", "ac") for number in (0, 1)]
     logs += [LogFiles(tmp_path, "__consumer_offsets", 0), LogFiles(tmp_path, "gone", 0)]
     for log in logs:
@@ -582,6 +583,18 @@ def test_partitions_are_chosen_as_usual(tmp_path: Path) -> None:
     assert found(assign='{"ac":[1]}') == ["ac-1"]
     assert found(subscribePattern="c") == ["ac-0", "ac-1"]  # anywhere, as when brokers are asked
     assert found(subscribePattern="none.*") == []
+    options = {"path": str(tmp_path), "stopped": "true", "subscribePattern": "a"}
+    discovery = segment_discovery.SegmentDiscovery(read_options(options))
+    compiled: list[str] = []
+
+    def compile_once(pattern: str) -> re.Pattern[str]:
+        compiled.append(pattern)
+        return re.compile(pattern)
+
+    monkeypatch.setattr("pyspark_klog.spark.java_regex.compile_java", compile_once)
+    assert len(discovery.partitions()) == 4
+    assert compiled == ["a"], "not for each of a thousand partitions"
+    monkeypatch.undo()
     with pytest.raises(OffsetError, match=r"topic gone has no directory in .*called gone-0"):
         found(subscribe="gone")
     with pytest.raises(OffsetError, match=r"assign names ac-7: there is no such directory"):

@@ -1,7 +1,7 @@
 """The stream source's decisions, with brokers that only exist on paper."""
 
 import pickle
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, cast
 
 import pytest
@@ -14,26 +14,32 @@ from pyspark_klog.spark.errors import DataLost, OffsetError, OptionError
 from pyspark_klog.spark.offsets import EARLIEST, LATEST, Offsets
 from pyspark_klog.spark.options import SourceOptions, read_options
 from pyspark_klog.spark.reader import RangePartition
+from pyspark_klog.spark.samples import Sample
 from pyspark_klog.spark.stream_reader import LimitedStreamReader, PlainStreamReader
 
 
 class _Paper(Discovery):
     """Partitions with a begin and an end each.
 
-    ``questions`` counts requests for ends, ``looks`` those for the partitions that there are.
+    ``questions`` counts requests for ends, ``looks`` those for the partitions that there are;
+    ``known`` is what the last of these was to find.
     """
 
     def __init__(self, options: SourceOptions, **topic: tuple[int, int]) -> None:
         self._options = options
         self.questions = 0
         self.looks = 0
+        self.known: Collection[TopicPartition] | None = None
         self.log = {TopicPartition("t", int(n[1:])): bounds for n, bounds in topic.items()}
 
     def partitions(self) -> frozenset[TopicPartition]:
         return frozenset(self.log)
 
-    def existing_partitions(self) -> frozenset[TopicPartition]:
+    def existing_partitions(
+        self, known: Collection[TopicPartition] | None = None
+    ) -> frozenset[TopicPartition]:
         self.looks += 1
+        self.known = known
         return frozenset(self.log)
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
@@ -149,6 +155,21 @@ def test_partitions_are_looked_for_twice_a_second_and_ends_once_a_batch() -> Non
     reader._client.now += 500
     reader.latestOffset(position, ReadAllAvailable())
     assert paper.looks == 2
+
+
+def test_partitions_that_were_there_are_not_believed_to_be_gone_at_once() -> None:
+    p0, p1 = TopicPartition("t", 0), TopicPartition("t", 1)
+    reader, paper = _reader({"p0": (0, 3), "p1": (0, 3)}, failOnDataLoss="false")
+    reader.prepareForTriggerAvailableNow()
+    assert paper.known is None, "nothing but the options says what there is"
+    reader, paper = _reader({"p0": (0, 3), "p1": (0, 3)}, failOnDataLoss="false")
+    reader.latestOffset({"t": {"0": 3}}, ReadAllAvailable())
+    assert set(paper.known or ()) == {p0}, "the checkpoint says so"
+    del paper.log[p0]
+    reader.latestOffset({"t": {"0": 3, "1": 3}}, ReadAllAvailable())
+    assert set(paper.known or ()) == {p0, p1}
+    reader.latestOffset({"t": {"1": 3}}, ReadAllAvailable())
+    assert set(paper.known or ()) == {p1}
 
 
 def test_no_idle_wait_if_it_is_zero() -> None:
@@ -312,6 +333,20 @@ def test_it_is_also_new_after_a_restart() -> None:
     assert _ranges(reader.partitions({}, end)) == [("t", 0, 0, 4)]
 
 
+def test_a_first_batch_that_is_planned_twice_is_empty_twice() -> None:
+    """As for a self-union, whose two relations share a reader."""
+    reader, paper = _reader({"p0": (0, 4)}, startingOffsets="latest")
+    end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    old, _ = _plain({"p0": (0, 4)}, startingOffsets="latest")
+    assert old.latestOffset() == end and old.initialOffset() == {}
+    for each in (reader, old):
+        assert [each.partitions({}, end) for _ in range(3)] == [[], [], []]
+    paper.log[TopicPartition("t", 0)] = (0, 6)
+    following = reader.latestOffset(end, ReadAllAvailable())
+    for _ in range(2):
+        assert _ranges(reader.partitions(end, following)) == [("t", 0, 4, 6)]
+
+
 def test_a_batch_that_was_logged_but_not_committed_is_planned_again_after_a_restart() -> None:
     reader, _ = _reader({"p0": (0, 4)}, startingOffsets="latest")
     assert reader.partitions({}, {"t": {"0": 3}}) != []
@@ -358,6 +393,24 @@ def test_available_now_asks_a_leader_again_that_was_behind_at_its_start() -> Non
     paper.log[TopicPartition("t", 0)] = (0, 9)
     end = reader.latestOffset({"t": {"0": 8, "1": 5}}, ReadAllAvailable())
     assert end == {"t": {"0": 9, "1": 5}}
+
+
+# --- bytes ---------------------------------------------------------------------------------------
+def test_deleted_records_are_no_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query that fell behind goes over them at once, not with one offset a micro-batch."""
+    reader, paper = _reader({"p0": (0, 2_000), "p1": (0, 900)}, maxBytesPerTrigger="10000")
+
+    def take(_: object, places: Offsets, _size: int) -> dict[TopicPartition, Sample]:
+        there = {p for p, o in places.items() if paper.log[p][0] <= o < paper.log[p][1]}
+        return {p: Sample(1_000, 10, None) for p in there}
+
+    monkeypatch.setattr("pyspark_klog.spark.samples.take_samples", take)
+    everything = ReadMaxRows(2**63 - 1)
+    start = {"t": {"0": 0, "1": 0}}
+    paper.log = {TopicPartition("t", 0): (1_500, 2_000), TopicPartition("t", 1): (900, 900)}
+    end = reader.latestOffset(start, everything)
+    assert end == {"t": {"0": 1_600, "1": 900}}
+    assert reader.latestOffset(end, everything) == {"t": {"0": 1_700, "1": 900}}
 
 
 # --- splitting -----------------------------------------------------------------------------------

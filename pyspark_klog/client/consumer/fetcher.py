@@ -51,6 +51,8 @@ _ALSO_PASSING = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
         ErrorCode.FENCED_LEADER_EPOCH,
         ErrorCode.UNKNOWN_LEADER_EPOCH,
+        # A log in a remote tier that cannot be read for a moment is answered so.
+        ErrorCode.UNKNOWN_SERVER_ERROR,
     }
 )
 
@@ -85,8 +87,9 @@ class RangeFetcher:
     """Iterates over the chunks of ``partition`` from offset ``start`` up to ``end`` (exclusive).
 
     Gaps (compacted or aborted records, markers) cost no waiting. ``progress_timeout_ms`` is the
-    longest time without any progress. ``on_lost`` is called when offsets are out of range: it
-    raises, or returns and the reading goes on at the earliest offset that is there.
+    longest time without any progress. ``on_lost`` is called when offsets are out of range, or
+    behind the log's end for all of that time: it raises, or returns and the reading goes on at the
+    earliest offset that is there.
     """
 
     def __init__(
@@ -115,6 +118,8 @@ class RangeFetcher:
         self._is_at_replica = False
         """Whether the request under way, or the last one, went elsewhere than to the leader."""
         self._empty_replies = 0
+        self._there: tuple[int, int] | None = None
+        """The offsets that the leader has, if it said just now that all are before the position."""
         # The records of a range are there when it is planned: waiting for more would be in vain.
         self._min_bytes = client.settings.number("fetch.min.bytes")
 
@@ -132,7 +137,8 @@ class RangeFetcher:
                 self._call = None
                 self._leave_replica()
                 if isinstance(error, TimedOut):
-                    raise TimedOut(self._timeout_text(last or error)) from error
+                    self._give_up(last, error)
+                    return
                 if not self._may_pass(error):
                     raise
                 last = error
@@ -148,9 +154,17 @@ class RangeFetcher:
                 yield chunk
                 deadline_ms = client.now_ms() + self._progress_timeout_ms
             elif client.now_ms() >= deadline_ms:
-                raise TimedOut(self._timeout_text(last)) from last
+                self._give_up(last)
+                return
             elif failures or self._empty_replies:
                 client.pause(client.wait_ms(failures or self._empty_replies))
+
+    def _give_up(self, last: KlogError | None, timeout: TimedOut | None = None) -> None:
+        """Without progress for too long: it was the last error, or the log ends here."""
+        if last is None and self._there is not None:
+            self._on_lost(self._out_of_range(*self._there))
+            return
+        raise TimedOut(self._timeout_text(last or timeout)) from (timeout or last)
 
     def _gone(self) -> OffsetsLost:
         return OffsetsLost(
@@ -184,6 +198,11 @@ class RangeFetcher:
         code = error_code(reply.error_code)
         if code is not ErrorCode.NONE:
             raise broker_error(code, f"fetch from {self.partition}")
+        self._there = None
+        if not reply.responses and reply.throttle_time_ms > 0:
+            # A reader above its quota gets a reply without any partition.
+            self._empty_replies += 1
+            return None
         row = self._own_row(reply)
         code = error_code(row.error_code)
         if code is ErrorCode.OFFSET_OUT_OF_RANGE and self._is_at_replica:
@@ -235,8 +254,10 @@ class RangeFetcher:
         if visible_end >= self.end and throttle_time_ms == 0:
             self.position = self.end
             self._empty_replies = 0
-        else:
-            self._empty_replies += 1
+            return
+        self._empty_replies += 1
+        if visible_end <= self.position and not self._is_at_replica:
+            self._there = (max(row.log_start_offset, 0), visible_end)
 
     def _own_row(self, reply: FetchResponse) -> PartitionData:
         rows = [p for topic in reply.responses for p in topic.partitions]
@@ -323,15 +344,17 @@ class RangeFetcher:
             raise broker_error(
                 ErrorCode.OFFSET_NOT_AVAILABLE, f"fetch from {self.partition} at {self.position}"
             )
-        lost = OffsetsLost(
+        self._on_lost(self._out_of_range(earliest, latest))
+        self.position = earliest if self.position < earliest else self.end
+
+    def _out_of_range(self, earliest: int, latest: int) -> OffsetsLost:
+        return OffsetsLost(
             f"offset {self.position} of {self.partition} is out of range: offsets {self.position} "
             f"to {self.end} were to be read, and {earliest} to {latest} are there (ends exclusive)",
             self.partition,
             self.position,
             (earliest, latest),
         )
-        self._on_lost(lost)
-        self.position = earliest if self.position < earliest else self.end
 
     def _offset_of(self, timestamp: int, deadline_ms: int) -> int:
         found = list_offsets(

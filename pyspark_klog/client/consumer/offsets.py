@@ -1,7 +1,7 @@
 """Where partitions begin and end, and where a time lies in them (ListOffsets)."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from pyspark_klog.client.blocking import BlockingClient
@@ -14,6 +14,7 @@ from pyspark_klog.client.errors import (
     error_code,
     is_retriable,
 )
+from pyspark_klog.client.sockets import Link
 from pyspark_klog.errors import ErrorCode, KlogError
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.list_offsets import (
@@ -59,7 +60,10 @@ def list_offsets(
     left = dict(timestamps)
     failures = 0
     while left:
-        errors = _ask_leaders(client, left, read_committed, deadline, found)
+        try:
+            errors = _ask_leaders(client, left, read_committed, deadline, found)
+        except TimedOut as error:
+            raise TimedOut(_timeout_text(left, error)) from error
         for partition in found:
             left.pop(partition, None)
         if not left:
@@ -67,11 +71,14 @@ def list_offsets(
         failures += 1
         wait_ms = client.wait_ms(failures)
         if client.now_ms() + wait_ms >= deadline:
-            names = ", ".join(str(p) for p in sorted(left)[:5])
-            last = next(iter(errors.values()), None)
-            raise TimedOut(f"the offsets of {names} could not be found in time: {last}")
+            raise TimedOut(_timeout_text(left, next(iter(errors.values()), None)))
         client.pause(wait_ms)
     return found
+
+
+def _timeout_text(left: Iterable[TopicPartition], last: KlogError | None) -> str:
+    names = ", ".join(str(p) for p in sorted(left)[:5])
+    return f"the offsets of {names} could not be found in time: {last}"
 
 
 def _ask_leaders(
@@ -110,7 +117,8 @@ def _ask_leaders(
             TopicPartition(t, r.partition_index) for t, r in zip(topics[leader], rows, strict=True)
         ]
         try:
-            calls.append((_send(client, leader, topics[leader], rows, read_committed), partitions))
+            link = client.link_to_broker(leader, deadline_ms)
+            calls.append((_send(client, link, topics[leader], rows, read_committed), partitions))
         except KlogError as error:
             _note(client, errors, partitions, error)
     for call, partitions in calls:
@@ -123,12 +131,11 @@ def _ask_leaders(
 
 def _send(
     client: BlockingClient,
-    leader: int,
+    link: Link,
     topics: list[str],
     rows: list[ListOffsetsPartition],
     read_committed: bool,
 ) -> Call[ListOffsetsResponse]:
-    link = client.link_to_broker(leader, client.deadline())
     # Versions from 1 on give one offset for a timestamp, 0 a list of segments' first offsets.
     version = link.connection.version(ApiKey.LIST_OFFSETS, 2 if read_committed else 1)
     by_topic: dict[str, list[ListOffsetsPartition]] = defaultdict(list)
