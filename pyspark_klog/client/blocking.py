@@ -299,13 +299,6 @@ class BlockingClient:
             if not link.is_open:
                 self._drop(link)
 
-    def drain(self, deadline_ms: int) -> None:
-        """Wait until all that was queued is sent, or raise TimedOut."""
-        while any(link.connection.to_send() is not None for link in self._links.values()):
-            if self.now_ms() >= deadline_ms:
-                raise TimedOut("requests could not be sent in time")
-            self.poll(deadline_ms)
-
     # --- calls -----------------------------------------------------------------------------------
     def send(
         self,
@@ -373,11 +366,13 @@ class BlockingClient:
         def attempt() -> ClusterView:
             link = self.link_to_any(deadline)
             reply = self.ask(link, MetadataResponse, lambda v: _request(names, v, may_create))
-            return ClusterView.of(reply)
+            found = ClusterView.of(reply)
+            if not found.brokers:
+                # A broker that has just started may not have heard of any yet.
+                raise NoBrokerAvailable("the cluster's metadata names no broker")
+            return found
 
         newer = self.retrying(attempt, deadline, "asking for the cluster's metadata")
-        if not newer.brokers:
-            raise ClientError("the cluster's metadata names no broker")
         now_ms = self.now_ms()
         if names is None:
             self.view = newer

@@ -111,6 +111,9 @@ class Connection:
         self._frames = ReplyFrames(min(max_reply_bytes, MAX_STRANGERS_REPLY_BYTES))
         self._calls: deque[Call[Response]] = deque()
         self._out: deque[memoryview] = deque()
+        self._queued_bytes = 0
+        self._unanswered: deque[tuple[int, Call[Response], Response]] = deque()
+        """Calls without a reply: where they end among the bytes queued, and what ends them."""
         self._next_correlation_id = 0
         self._has_answered = False
         self._uses_sasl = mechanism is not None
@@ -147,9 +150,10 @@ class Connection:
         self.state = State.CLOSED
         self.error = error
         self._out.clear()
-        for call in self._calls:
+        for call in (*self._calls, *(call for _, call, _ in self._unanswered)):
             call.error = error
         self._calls.clear()
+        self._unanswered.clear()
 
     def on_deadline(self, now_ms: int) -> None:
         """Time passed. A reply that is late ends the connection: later replies have no order."""
@@ -171,6 +175,9 @@ class Connection:
             self._out.popleft()
         else:
             self._out[0] = first[count:]
+        while self._unanswered and self._unanswered[0][0] <= self.sent_bytes:
+            _, call, reply = self._unanswered.popleft()
+            call.reply = reply
 
     def receive_buffer(self) -> memoryview:
         """Where the next bytes that come are to be put."""
@@ -230,7 +237,10 @@ class Connection:
         timeout_ms: int | None = None,
         expects_reply: bool = True,
     ) -> Call[R]:
-        """Queue a request. ``timeout_ms`` is added to the request's timeout (long polls)."""
+        """Queue a request. ``timeout_ms`` is added to the request's timeout (long polls).
+
+        One that expects no reply is done, with an empty one, once all its bytes were sent.
+        """
         if self.state is State.CLOSED:
             raise self.error or ConnectionFailed(f"the connection to {self.peer} is closed")
         if self.state is not State.READY:
@@ -269,12 +279,14 @@ class Connection:
             assert not isinstance(part, FileRegion)
             if len(part):
                 self._out.append(memoryview(part))
+                self._queued_bytes += len(part)
         call: Call[R] = Call(api_key, version, correlation_id, deadline_ms)
         if expects_reply:
             self._calls.append(cast("Call[Response]", call))
         else:
             call.expects_reply = False
-            call.reply = reply_class()
+            end = (self._queued_bytes, cast("Call[Response]", call), reply_class())
+            self._unanswered.append(end)
         return call
 
     def _whole_frames(self, count: int) -> list[memoryview]:

@@ -96,10 +96,6 @@ class ClusterView:
         topic = self.topics.get(name)
         return topic.topic_id if topic else NO_TOPIC_ID
 
-    def name_of(self, topic_id: UUID) -> str | None:
-        """The topic of an id."""
-        return next((t.name for t in self.topics.values() if t.topic_id == topic_id), None)
-
 
 def _with_newest_epochs(known: TopicInfo, topic: TopicInfo) -> TopicInfo:
     partitions = {

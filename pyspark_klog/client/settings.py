@@ -72,6 +72,10 @@ class ClientSettings:
         if self["compression.gzip.level"] == 0:
             raise SettingError(f"{prefix}compression.gzip.level is 0; expected -1, or 1 to 9")
         if self.number("request.timeout.ms") > self.number("delivery.timeout.ms"):
+            if not self.is_given("delivery.timeout.ms"):
+                # As Kafka's producer; and a reader has no use for it.
+                self._given["delivery.timeout.ms"] = self["request.timeout.ms"]
+                return
             raise SettingError(
                 f"{prefix}delivery.timeout.ms is {self['delivery.timeout.ms']}; expected at least "
                 f"{prefix}request.timeout.ms, {self['request.timeout.ms']}"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyspark_klog.client.errors import ClientError
+from pyspark_klog.client.errors import ClientError, DeliveryFailed
 from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
 from pyspark_klog.ids import TopicPartition
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pyarrow import Array, RecordBatch
 
     from pyspark_klog.client.producer.producer import Producer, SetAside
+    from pyspark_klog.records.arrow import EncodedRows
     from pyspark_klog.records.record import Record
     from pyspark_klog.spark.options import SourceOptions
 
@@ -161,22 +162,31 @@ class DeadLetters:
         partition_count = producer.partition_count(self._topic)
         self._sticky = (self._sticky + 1) % partition_count
         headers = with_headers(_column(rows, "headers"), rows.num_rows, self._extra(rows, refusal))
-        # A letter may be as large as its topic takes: the row may have been too large for its own.
-        for max_batch_bytes in (max(self._batch_bytes, 1_024), INT32_MAX):
-            encoded = encode_from_arrow(
-                rows.column("value"),
-                key=_column(rows, "key"),
-                headers=headers,
+
+        def encode(first: int, count: int, max_batch_bytes: int) -> "EncodedRows":
+            some = rows.slice(first, count)
+            return encode_from_arrow(
+                some.column("value"),
+                key=_column(some, "key"),
+                headers=headers.slice(first, count),
                 partition_count=partition_count,
                 sticky_partition=self._sticky,
                 now_ms=now_ms,
                 max_batch_bytes=max_batch_bytes,
             )
-            if not encoded.rejected:
-                break
+
+        encoded = encode(0, rows.num_rows, max(self._batch_bytes, 1_024))
+        batches = encoded.batches
+        for row, _ in encoded.rejected:
+            # A letter may be as large as its topic takes: the row may have been too large for its
+            # own. Each goes alone, since a broker has a bound for requests, too.
+            alone = encode(row, 1, INT32_MAX)
+            if alone.rejected:
+                raise DeliveryFailed(f"it is larger than {INT32_MAX} bytes")
+            batches += alone.batches
         producer.add_all(
             (TopicPartition(self._topic, part.partition), part.payload, part.record_count)
-            for part in encoded.batches
+            for part in batches
         )
 
     def _extra(self, rows: "RecordBatch", refusal: Refusal) -> "dict[str, Array]":

@@ -25,7 +25,7 @@ from pyspark_klog.spark.errors import OptionError, SchemaError
 from pyspark_klog.spark.options import SourceOptions
 
 if TYPE_CHECKING:
-    from pyarrow import Array, RecordBatch
+    from pyarrow import Array, RecordBatch, Scalar
 
     from pyspark_klog.client.producer.producer import Producer
     from pyspark_klog.records.arrow import EncodedRows, RowProblem
@@ -302,7 +302,7 @@ class SinkRows:
             error = "column headers has a header without a key; expected a key in each"
             return Reason.BAD_HEADERS, error
         if problem is RowProblem.NEGATIVE_TIMESTAMP:
-            given = rows.column("timestamp")[row].as_py()
+            given = _shown(rows.column("timestamp")[row])
             error = f"column timestamp is {given} in a row; a record's time begins with 1970"
             return Reason.BAD_TIMESTAMP, error
         limit = self._settings.number("max.request.size")
@@ -350,6 +350,14 @@ def _timestamps(rows: "RecordBatch") -> "Array | None":
     if not pc.any(is_none).as_py():
         return column
     return pc.if_else(is_none, pa.scalar(None, column.type), column)
+
+
+def _shown(timestamp: "Scalar") -> str:
+    """A time as text. Spark has years that Python's datetime has not."""
+    try:
+        return str(timestamp.as_py())
+    except (OverflowError, ValueError):
+        return f"{-timestamp.value} us before 1970"
 
 
 def _topics_fault(error: TopicMissing | BrokerError) -> Reason | None:

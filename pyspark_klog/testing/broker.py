@@ -91,9 +91,11 @@ class Broker:
         return self._given_data if self._given_data is not None else self._home() / "data"
 
     def output(self) -> str:
-        """What the broker has logged so far (its standard error)."""
-        path = self._home() / "broker.log"
-        return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+        """What the broker has logged so far (its standard error); nothing after `close`."""
+        path = None if self._folder is None else self._folder / "broker.log"
+        if path is None or not path.exists():
+            return ""
+        return path.read_text(encoding="utf-8", errors="replace")
 
     # --- life ------------------------------------------------------------------------------------
     def __enter__(self) -> "Broker":

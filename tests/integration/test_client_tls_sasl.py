@@ -388,6 +388,10 @@ def test_an_endpoint_in_trouble_is_asked_again(plain: PlayedBroker, authority: A
             "answered 401 (invalid_client: no job:***); check clientId, clientSecret and scope",
         ),
         ((400, b"<html>", {}), "answered 400; check clientId, clientSecret and scope"),
+        (
+            (400, b"50\r\ncut off", {"Transfer-Encoding": "chunked"}),
+            "answered 400; check clientId, clientSecret and scope",
+        ),
         ((302, b"", {"Location": "http://localhost:1/"}), "answered 302; check clientId"),
         ((200, b"[]", {}), "answered without an access_token; expected JSON"),
         ((200, b"[" * 200_000, {}), "answered without an access_token; expected JSON"),
@@ -417,6 +421,18 @@ def test_an_endpoint_that_is_not_there_or_not_trusted(
         assert text.endswith("; ssl.truststore.* can be options of sasl.jaas.config")
         gone = _from(endpoint, plain, authority, sasl__login__retry__backoff__max__ms="50")
     assert "could not be asked: Connection refused" in failure(gone)
+
+
+@pytest.mark.parametrize("url", ["http://localhost:1/t\u00f6ken", "http://[::1/token"])
+def test_an_endpoint_s_address_that_cannot_be(
+    plain: PlayedBroker, authority: Authority, url: str
+) -> None:
+    with TokenEndpoint() as endpoint:
+        endpoint.url = url
+        assert failure(_from(endpoint, plain, authority)) == (
+            f"token endpoint {url} cannot be asked by that address: expected https://host/path in "
+            "ASCII"
+        )
 
 
 # --- sessions that end ---------------------------------------------------------------------------

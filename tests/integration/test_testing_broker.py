@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,18 @@ def test_data_and_address_outlive_a_stop_and_a_kill(tmp_path: Path) -> None:
             with Admin(address) as admin:
                 assert "stays" in admin.list_topics()
     assert (tmp_path / "data").is_dir()
+
+
+def test_asking_for_output_leaves_no_folder_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    broker = testing.Broker()
+    assert broker.output() == ""
+    with broker:
+        assert broker.is_running
+    assert broker.output() == ""
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_setting_that_does_not_exist_is_said_with_the_brokers_words() -> None:

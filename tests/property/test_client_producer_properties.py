@@ -57,7 +57,36 @@ class _Log:
 def test_every_record_once_and_in_order(
     sizes: list[tuple[int, int]], fates: list[str], replies_late: list[bool]
 ) -> None:
+    expected, logs, identities = _run(sizes, fates, replies_late)
+    assert {p: log.records for p, log in logs.items()} == expected
+    # The broker kept its state, so the producer never had to begin anew.
+    assert identities == 1
+
+
+@given(
+    sizes=st.lists(st.tuples(st.integers(0, 1), st.integers(1, 2)), min_size=1, max_size=25),
+    fates=st.lists(st.sampled_from((*_FATES, "set aside")), max_size=60),
+    replies_late=st.lists(st.booleans(), max_size=60),
+)
+@example(  # One partition begins anew while it is not known whether the other's batch is written.
+    sizes=[(0, 1), (1, 1)], fates=["lost after", "set aside"], replies_late=[]
+)
+@example(  # The same within one partition: what is lost lies before what is set aside.
+    sizes=[(1, 1), (1, 1)], fates=["set aside", "lost after"], replies_late=[]
+)
+def test_a_record_that_is_set_aside_lets_no_other_be_written_twice(
+    sizes: list[tuple[int, int]], fates: list[str], replies_late: list[bool]
+) -> None:
+    expected, logs, _ = _run(sizes, fates, replies_late)
+    assert {p: log.records for p, log in logs.items()} == expected
+
+
+def _run(
+    sizes: list[tuple[int, int]], fates: list[str], replies_late: list[bool]
+) -> tuple[dict[TopicPartition, list[int]], dict[TopicPartition, _Log], int]:
+    """What is to be written, what is, and how many identities that took."""
     core = ProducerCore(idempotent=True, max_in_flight=5, max_request_bytes=100, max_attempts=1_000)
+    core.sets_aside = True
     logs = {TopicPartition("t", n): _Log() for n in range(2)}
     expected: dict[TopicPartition, list[int]] = {p: [] for p in logs}
     for number, count in sizes:
@@ -79,15 +108,16 @@ def test_every_record_once_and_in_order(
                 answers.append((batch, None))
             elif fate == "refused":
                 answers.append((batch, ErrorCode.NOT_LEADER_OR_FOLLOWER))
+            elif fate == "set aside" and batch.record_count == 1 and not batch.may_be_written:
+                expected[batch.partition].remove(int.from_bytes(batch.data, "big"))
+                answers.append((batch, ErrorCode.INVALID_RECORD))
             else:
                 code = logs[batch.partition].append(batch)
                 answers.append((batch, None if fate == "lost after" else code))
         if answers and not (replies_late.pop() if replies_late else False):
             _settle(core, *answers.popleft())
     assert core.is_idle
-    assert {p: log.records for p, log in logs.items()} == expected
-    # The broker kept its state, so the producer never had to begin anew.
-    assert identities == 1
+    return expected, logs, identities
 
 
 def _settle(core: ProducerCore, batch: Batch, code: ErrorCode | None) -> None:
@@ -99,6 +129,8 @@ def _settle(core: ProducerCore, batch: Batch, code: ErrorCode | None) -> None:
         core.written(batch, 0)
     elif verdict is Verdict.NEW_IDENTITY:
         core.begin_anew(batch)
+    elif verdict is Verdict.SET_ASIDE:
+        core.leave_out(batch)
     else:
         assert verdict is Verdict.RETRY
         core.retry(batch, 0)

@@ -154,8 +154,9 @@ def a_large_batch_is_split_for_a_topic_of_small_ones(servers: str) -> None:
     partition = TopicPartition(topic, 0)
     with client_of(servers) as client:
         producer = Producer(client)
-        for first in (0, 100):
-            producer.add(partition, *batch([b"%03d" % n for n in range(first, first + 100)]))
+        # The second one would fit, and both are under way before the first is answered.
+        whole = (batch([b"%03d" % n for n in range(*some)]) for some in ((0, 190), (190, 200)))
+        producer.add_all((partition, *each) for each in whole)
         producer.flush()
         found = read(client, partition, 0, 200)
         assert [r.key for r in found] == [b"%03d" % n for n in range(200)]

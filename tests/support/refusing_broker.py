@@ -67,8 +67,9 @@ class RefusingBroker:
                 while size := incoming.read(4):
                     header, request = decode_request(incoming.read(int.from_bytes(size, "big")))
                     response = self._answer(request)
-                    version = min(header.api_version, 8)
-                    connection.sendall(encode_response(header.correlation_id, response, version))
+                    connection.sendall(
+                        encode_response(header.correlation_id, response, header.api_version)
+                    )
         except OSError:
             return
 

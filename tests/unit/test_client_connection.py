@@ -187,9 +187,18 @@ def test_a_size_that_no_reply_has_is_refused_before_memory_is_taken(size: int) -
     assert "expected 4 to 1048576" in str(connection.error)
 
 
-def test_a_request_without_a_reply_is_done_when_queued() -> None:
+def test_a_request_without_a_reply_is_done_when_it_was_sent() -> None:
     connection = _ready()
-    call = connection.send(MetadataRequest(), MetadataResponse, 8, 0, expects_reply=False)
-    assert call.is_done
+    first, second = (
+        connection.send(MetadataRequest(), MetadataResponse, 8, 0, expects_reply=False)
+        for _ in range(2)
+    )
     assert connection.in_flight == 0
     assert connection.next_deadline_ms() is None
+    assert not first.is_done
+    while not first.is_done:
+        connection.sent(1)
+    assert not second.is_done
+    connection.lost(ConnectionFailed("gone"))
+    assert first.error is None
+    assert isinstance(second.error, ConnectionFailed)

@@ -35,7 +35,14 @@ def _add(core: ProducerCore, count: int, partition: TopicPartition = _P) -> list
     batches = [_batch(partition) for _ in range(count)]
     for batch in batches:
         core.add(batch)
+    _let_know(core)
     return batches
+
+
+def _let_know(core: ProducerCore) -> None:
+    """As after a batch that was written: from then on several are under way."""
+    for queue in core._queues.values():
+        queue.is_known = True
 
 
 def _take_all(core: ProducerCore, now_ms: int = 0) -> list[Batch]:
@@ -62,6 +69,21 @@ def test_sequences_follow_each_other_and_five_are_under_way() -> None:
     core.written(taken[0], 100)
     assert [b.sequence for b in _take_all(core)] == [15]
     assert core.written_records == 3
+
+
+def test_the_first_one_under_an_identity_is_under_way_alone() -> None:
+    core = _core()
+    first, second, third = (_batch() for _ in range(3))
+    for batch in (first, second, third):
+        core.add(batch)
+    # The broker takes any sequence of a producer that it does not know: also the second one's.
+    assert _take_all(core) == [first]
+    core.written(first, 0)
+    assert _take_all(core) == [second, third]
+    core.begin_anew(second)
+    core.retry(third, 0)
+    core.take_identity(Identity(8, 0))
+    assert _take_all(core) == [second]
 
 
 def test_a_request_has_one_batch_a_partition_and_bounded_bytes() -> None:
@@ -100,7 +122,7 @@ def test_after_a_failure_all_come_back_and_then_go_again_one_by_one() -> None:
 def test_a_gap_at_the_head_asks_for_a_new_identity_and_begins_at_zero() -> None:
     core = _core()
     batches = _add(core, 3)
-    other = _add(core, 1, _Q)
+    (other,) = _add(core, 1, _Q)
     taken = _take_all(core)
     head = batches[0]
     assert core.verdict(head, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER) is Verdict.NEW_IDENTITY
@@ -109,13 +131,19 @@ def test_a_gap_at_the_head_asks_for_a_new_identity_and_begins_at_zero() -> None:
     for batch in taken:
         if batch is not head:
             core.retry(batch, 0)
+    # The other partition has no gap, and its batch may be written: it goes as it was.
+    assert not core.needs_identity
+    assert _take_all(core) == [other]
+    assert (other.sequence, other.identity) == (0, Identity(7, 0))
+    core.written(other, 0)
+    _add(core, 1, _Q)
     assert core.needs_identity
     assert core.ready(0) == []
     core.take_identity(Identity(8, 0))
+    _let_know(core)
     again = _take_all(core)
     assert {(b.partition, b.sequence) for b in again} == {(_P, 0), (_P, 3), (_P, 6), (_Q, 0)}
     assert {b.identity for b in again} == {Identity(8, 0)}
-    assert other[0] in again
 
 
 @pytest.mark.parametrize(
@@ -152,6 +180,7 @@ def test_sequences_begin_again_at_zero_after_the_last() -> None:
     core = _core()
     for records in (2**31 - 2, 3, 1):
         core.add(_batch(records=records))
+    _let_know(core)
     assert [b.sequence for b in _take_all(core)] == [0, 2**31 - 2, 1]
 
 
@@ -166,6 +195,7 @@ def test_a_split_keeps_records_order_and_sequences() -> None:
     core = _core()
     core.add(Batch(_P, _real(5, Codec.LZ4), 5, 0))
     core.add(_batch(records=4))
+    _let_know(core)
     taken = _take_all(core)
     core.split(taken[0], split_in_half)
     core.retry(taken[1], 0)

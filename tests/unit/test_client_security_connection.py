@@ -156,6 +156,10 @@ def test_a_refusal_is_told_without_the_password(given: str | None, told: str) ->
     assert isinstance(peer.connection.error, AuthenticationFailed)
 
 
+def test_a_refusal_is_told_as_it_is_where_the_password_is_empty() -> None:
+    assert Plain("alice", Secret("")).explain("no such user") == "no such user"
+
+
 def test_a_token_that_is_refused_is_answered_and_explained() -> None:
     peer = Peer(OAuthBearer(Token(Secret("HIDDEN"))))
     peer.requests()

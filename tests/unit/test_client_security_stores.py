@@ -1,6 +1,7 @@
 """Truststores and keystores in every form that is taken, and OpenSSL's context made of them."""
 
 import builtins
+import socket
 import ssl
 import sys
 from collections.abc import Mapping
@@ -284,6 +285,22 @@ def test_a_context_of_ones_own() -> None:
     assert refusal({"engine.factory.class": f"{__name__}:engine"}) == (
         f"kafka.ssl.engine.factory.class: {__name__}:engine gave str; expected an ssl.SSLContext"
     )
+
+
+def failing_engine(_: dict[str, str | None]) -> object:
+    raise ValueError("HIDDEN")
+
+
+def test_what_a_function_for_the_context_raises_is_not_repeated() -> None:
+    ours, other = socket.socketpair()
+    config = tls({"engine.factory.class": f"{__name__}:failing_engine"})
+    with other, pytest.raises(SettingError) as caught:
+        Tls(config).wrap(ours, "localhost", "localhost:9093")
+    assert str(caught.value) == (
+        f"kafka.ssl.engine.factory.class: {__name__}:failing_engine raised ValueError; it must "
+        "give an ssl.SSLContext"
+    )
+    assert ours.fileno() == -1
 
 
 def test_a_store_that_changes_is_read_again(authority: Authority, tmp_path: Path) -> None:

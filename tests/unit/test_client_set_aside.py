@@ -23,8 +23,15 @@ def _sent(core: ProducerCore, *record_counts: int, partition: TopicPartition = _
     batches = [Batch(partition, bytearray(10), count, 0) for count in record_counts]
     for batch in batches:
         core.add(batch)
+        _let_know(core)
         core.take([partition], 0)
     return batches
+
+
+def _let_know(core: ProducerCore) -> None:
+    """As after a batch that was written: from then on several are under way."""
+    for queue in core._queues.values():
+        queue.is_known = True
 
 
 @pytest.mark.parametrize(
@@ -70,6 +77,7 @@ def test_what_is_behind_goes_on_under_a_new_identity() -> None:
     assert core.needs_identity
     core.take_identity(Identity(8, 0))
     assert core.ready(0) == [_P]
+    _let_know(core)
     taken = [batch for _ in range(2) for batch in core.take([_P], 0)]
     assert taken == [behind, last]
     assert [(b.sequence, b.identity.producer_id) for b in taken] == [(0, 8), (3, 8)]
@@ -77,6 +85,26 @@ def test_what_is_behind_goes_on_under_a_new_identity() -> None:
         core.written(batch, 0)
     assert core.is_idle
     assert core.written_records == 9
+
+
+def test_another_partitions_lost_answer_is_asked_for_before_the_new_identity() -> None:
+    core = _core()
+    bad, behind = _sent(core, 1, 1)
+    (other,) = _sent(core, 3, partition=_Q)
+    core.leave_out(bad)
+    core.retry(other, 50)
+    core.begin_anew(behind)
+    # Under another identity its broker would write it a second time.
+    assert not core.needs_identity
+    assert core.ready(0) == []
+    assert core.next_wakeup_ms(0) == 50
+    assert core.take(core.ready(50), 50) == [other]
+    assert (other.sequence, other.identity) == (0, Identity(7, 0))
+    core.written(other, 0)
+    assert core.needs_identity
+    core.take_identity(Identity(8, 0))
+    assert core.take(core.ready(50), 50) == [behind]
+    assert (behind.sequence, behind.identity) == (0, Identity(8, 0))
 
 
 def test_the_last_one_leaves_nothing_to_wait_for() -> None:

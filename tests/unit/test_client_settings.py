@@ -75,6 +75,11 @@ def test_a_setting_without_effect_warns_once(caplog: pytest.LogCaptureFixture) -
     ]
 
 
+def test_a_longer_request_timeout_alone_makes_the_delivery_timeout_as_long() -> None:
+    settings = ClientSettings({"request.timeout.ms": "200000"})
+    assert settings.number("delivery.timeout.ms") == 200_000
+
+
 def test_settings_key_a_cache_and_travel() -> None:
     one, same = ClientSettings({"acks": "all"}), ClientSettings({"acks": "-1"})
     assert one == same

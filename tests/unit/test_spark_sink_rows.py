@@ -1,6 +1,7 @@
 """What becomes of rows on their way to batches: partitions, times, dead letters, Spark's rows."""
 
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
@@ -14,6 +15,7 @@ from pyspark_klog.client.errors import SettingError, TopicMissing
 from pyspark_klog.client.producer.producer import SetAside
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import TopicPartition
+from pyspark_klog.records import layout
 from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.partitioner import partition_for_key
@@ -25,6 +27,7 @@ from pyspark_klog.spark.options import read_options
 from pyspark_klog.spark.sink_rows import SinkRows
 
 _IDS = TaskIds("query", 5, 3, 1, 99)
+_SMALL = {"kafka.max.request.size": 2_000, "kafka.batch.size": 2_000}
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
@@ -35,6 +38,7 @@ class _Producer:
 
     def __init__(self) -> None:
         self.records: list[tuple[TopicPartition, Record]] = []
+        self.batches: defaultdict[str, list[int]] = defaultdict(list)
         self.counts: dict[str, int] = {}
         self.newest_counts: dict[str, int] = {}
         self.errors: dict[str, Exception] = {}
@@ -61,6 +65,7 @@ class _Producer:
         return self.share
 
     def add(self, place: TopicPartition, data: memoryview, count: int) -> None:
+        self.batches[place.topic].append(count)
         for record in BatchView(data).records():
             if len(record.value or b"") <= self.max_bytes.get(place.topic, 1 << 30):
                 self.records.append((place, record))
@@ -216,6 +221,13 @@ def test_a_time_before_1970_is_refused(producer: _Producer) -> None:
         _sink(topic="t").write([_batch(value=_values(0), timestamp=[-2_000_000])])
 
 
+def test_a_time_that_python_cannot_write_is_refused_alike(producer: _Producer) -> None:
+    times = pa.array([-(10**17)], pa.int64()).cast(pa.timestamp("us", "UTC"))
+    rows = pa.RecordBatch.from_pydict({"value": pa.array([b"0"]), "timestamp": times})
+    with pytest.raises(SchemaError, match="timestamp is 100000000000000000 us before 1970 in a ro"):
+        _sink(topic="t").write([rows])
+
+
 # --- dead letters --------------------------------------------------------------------------------
 @pytest.mark.parity("beyond: 8 dead letters", "own option: deadLetterTopic")
 def test_each_reason_with_what_was_known(producer: _Producer) -> None:
@@ -334,6 +346,25 @@ def test_a_letter_that_cannot_be_written_fails_the_task(producer: _Producer) -> 
     producer.max_bytes["dead"] = 1
     with pytest.raises(DeadLettersFailed, match=r"dead \(deadLetterTopic\) does not take the dead"):
         _sink(deadLetterTopic="dead").write([rows])
+
+
+def test_letters_of_rows_that_are_too_large_go_one_by_one(producer: _Producer) -> None:
+    rows = _batch(value=[b"1" * 3_000, b"2", b"3" * 3_000], headers=[[("h", b"x")], [], None])
+    sink = _sink(topic="t", deadLetterTopic="dead", **_SMALL)
+    assert sink.write([rows]) == 1
+    # Together they could be larger than a broker takes a request.
+    assert producer.batches["dead"] == [1, 1]
+    assert [(r.value or b"")[:1] for r in producer.of("dead")] == [b"1", b"3"]
+    assert [r.headers[0].key for r in producer.of("dead")] == ["h", "klog.deadLetter.reason"]
+
+
+def test_a_letter_that_no_batch_can_have_fails_the_task(
+    producer: _Producer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(layout, "INT32_MAX", 2_500)
+    sink = _sink(topic="t", deadLetterTopic="dead", **_SMALL)
+    with pytest.raises(DeadLettersFailed, match="could not take it: it is larger than 2500 bytes"):
+        sink.write([_batch(value=[b"1" * 3_000])])
 
 
 @pytest.mark.parity("own option: deadLetterMax")

@@ -5,18 +5,21 @@ sequence through all its attempts, so that a broker can tell a repetition from n
 refuses a gap (KIP-98, KIP-360). After a failure nothing of that partition is sent until all its
 requests have come back; then the sending begins again at the head, one batch at a time until
 those that failed are written: a broker remembers a producer's last five batches, so a repetition
-that shared its way with newer ones could be forgotten before its answer is known.
+that shared its way with newer ones could be forgotten before its answer is known. And the first
+batch of an identity goes alone, since a broker takes any sequence of a producer it does not know.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from itertools import islice
 from typing import NamedTuple
+from uuid import UUID
 
 from pyspark_klog.client.errors import DeliveryFailed
 from pyspark_klog.errors import ErrorCode
-from pyspark_klog.ids import NO_SEQUENCE, TopicPartition
+from pyspark_klog.ids import NO_SEQUENCE, NO_TOPIC_ID, TopicPartition
 
 _SEQUENCE_MASK = 2**31 - 1
 
@@ -48,10 +51,14 @@ class Batch:
     enqueued_ms: int
     sequence: int = NO_SEQUENCE
     identity: Identity = NO_IDENTITY
+    topic_id: UUID = NO_TOPIC_ID
+    """By which the last request named the topic, if it did."""
     in_flight: bool = False
     attempts: int = 0
     may_be_written: bool = False
     """Whether an attempt under the same sequence failed: the broker may have it nevertheless."""
+    begins_anew: bool = False
+    """Whether a sequence before it is missing: only under another identity it can be written."""
     base_offset: int = -1
 
 
@@ -77,6 +84,13 @@ class _Queue:
     in_flight: int = 0
     must_drain: bool = False
     not_before_ms: int = 0
+    is_known: bool = False
+    """Whether the broker has a batch of this identity."""
+
+    @property
+    def is_unsettled(self) -> bool:
+        """Whether a batch may be written, which only sending it as it was can tell."""
+        return any(b.may_be_written and not b.begins_anew for b in self.batches)
 
 
 class ProducerCore:
@@ -117,8 +131,14 @@ class ProducerCore:
 
     @property
     def needs_identity(self) -> bool:
-        """Whether `take_identity` is to be called before anything more is sent."""
-        return self._wants_identity and self._in_flight == 0
+        """Whether `take_identity` is to be called before anything more is sent.
+
+        Not before it is known whether what may be written is: under a new identity it would be
+        written twice (KIP-360).
+        """
+        if not self._wants_identity or self._in_flight:
+            return False
+        return not any(queue.is_unsettled for queue in self._queues.values())
 
     def oldest_ms(self) -> int | None:
         """When the oldest batch that waits was queued."""
@@ -143,23 +163,33 @@ class ProducerCore:
         self._wants_identity = False
         for queue in self._queues.values():
             queue.next_sequence = 0
+            queue.is_known = False
             for batch in queue.batches:
                 batch.sequence = NO_SEQUENCE
-                batch.may_be_written = False
+                batch.may_be_written = batch.begins_anew = False
 
     def ready(self, now_ms: int) -> list[TopicPartition]:
         """Partitions from which a batch may be sent now."""
-        if self._wants_identity:
-            return []
         return [p for p, queue in self._queues.items() if self._sendable(queue, now_ms)]
 
     def _sendable(self, queue: _Queue, now_ms: int) -> bool:
         return (
             len(queue.batches) > queue.in_flight
-            and queue.in_flight < self._max_in_flight
+            and (not self._wants_identity or self._may_settle(queue))
+            and queue.in_flight < self._most_in_flight(queue)
             and not (queue.in_flight and (queue.must_drain or queue.batches[0].may_be_written))
             and queue.not_before_ms <= now_ms
         )
+
+    def _most_in_flight(self, queue: _Queue) -> int:
+        # A broker that does not know a producer takes any sequence from it: were the first batch
+        # refused, as too large, the second one would be written before it.
+        return self._max_in_flight if queue.is_known or not self.idempotent else 1
+
+    @staticmethod
+    def _may_settle(queue: _Queue) -> bool:
+        """Whether to go on under an identity that is to be given up."""
+        return queue.is_unsettled and not _first_unsent(queue).begins_anew
 
     def take(self, partitions: Iterable[TopicPartition], now_ms: int) -> list[Batch]:
         """Batches for one request: at most one a partition, and no more bytes than a request has.
@@ -170,10 +200,10 @@ class ProducerCore:
         room = self._max_request_bytes
         for partition in partitions:
             queue = self._queues[partition]
-            if self._wants_identity or not self._sendable(queue, now_ms):
+            if not self._sendable(queue, now_ms):
                 continue
             queue.must_drain = False
-            batch = next(b for b in queue.batches if not b.in_flight)
+            batch = _first_unsent(queue)
             if taken and len(batch.data) > room:
                 continue
             room -= len(batch.data)
@@ -214,6 +244,7 @@ class ProducerCore:
         """The broker has the batch."""
         queue = self._come_back(batch)
         queue.batches.remove(batch)
+        queue.is_known = True
         batch.base_offset = base_offset
         self.pending_bytes -= len(batch.data)
         self.written_records += batch.record_count
@@ -230,7 +261,7 @@ class ProducerCore:
         """The batch is to be sent again under a new identity, once nothing is in flight."""
         queue = self._come_back(batch)
         queue.must_drain = True
-        self._wants_identity = True
+        self._want_identity(queue.batches)
 
     def leave_out(self, batch: Batch) -> None:
         """The batch is never to be sent again.
@@ -239,9 +270,11 @@ class ProducerCore:
         """
         queue = self._come_back(batch)
         queue.must_drain = True
+        place = queue.batches.index(batch)
         queue.batches.remove(batch)
         self.pending_bytes -= len(batch.data)
-        self._wants_identity = self._wants_identity or self.idempotent
+        if self.idempotent:
+            self._want_identity(islice(queue.batches, place, None))
 
     def split(
         self, batch: Batch, cut: Callable[[bytearray | memoryview], list[tuple[bytearray, int]]]
@@ -261,6 +294,7 @@ class ProducerCore:
         sequence = batch.sequence
         for index, (data, count) in enumerate(parts):
             part = Batch(batch.partition, data, count, batch.enqueued_ms, sequence, batch.identity)
+            part.begins_anew = batch.begins_anew
             queue.batches.insert(place + index, part)
             self.pending_bytes += len(data)
             if sequence != NO_SEQUENCE:
@@ -276,12 +310,21 @@ class ProducerCore:
         self.idempotent = False
         self._wants_identity = False
 
+    def _want_identity(self, batches: Iterable[Batch]) -> None:
+        for batch in batches:
+            batch.begins_anew = True
+        self._wants_identity = True
+
     def _come_back(self, batch: Batch) -> _Queue:
         queue = self._queues[batch.partition]
         batch.in_flight = False
         queue.in_flight -= 1
         self._in_flight -= 1
         return queue
+
+
+def _first_unsent(queue: _Queue) -> Batch:
+    return next(b for b in queue.batches if not b.in_flight)
 
 
 def _plus(sequence: int, count: int) -> int:

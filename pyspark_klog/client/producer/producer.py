@@ -24,6 +24,7 @@ from pyspark_klog.client.errors import (
 )
 from pyspark_klog.client.producer.core import NO_IDENTITY, Batch, Identity, ProducerCore, Verdict
 from pyspark_klog.client.producer.splitting import split_in_half
+from pyspark_klog.client.security.errors import one_line
 from pyspark_klog.client.settings import ClientSettings
 from pyspark_klog.client.sockets import Link
 from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
@@ -61,6 +62,8 @@ _MOST_REQUEST_BYTES = 4 << 20
 """Of a request with several batches, unless max.request.size is given: it bounds each batch."""
 _KEPT_PIECES = 8
 _MOST_KEPT_BYTES = 8 << 20
+_LONGEST_TEXT = 1_000
+"""Characters of a broker's words about records that it refuses."""
 _ACKS = {"all": -1, "1": 1, "0": 0}
 _FIRST_WITH_V2 = 3
 _FIRST_WITH_ZSTD = 7
@@ -93,6 +96,9 @@ class Producer:
         self._failure: KlogError | None = None
         self._on_set_aside: Callable[[SetAside], None] | None = None
         self._refused_bytes: dict[str, tuple[int, int]] = {}
+        self._new_identities = 0
+        self._left_ms: int | None = None
+        self._away_ms = 0
 
     def set_aside(self, receiver: Callable[[SetAside], None] | None) -> None:
         """From now on give ``receiver`` each record that its topic does not take (one that is too
@@ -172,14 +178,16 @@ class Producer:
         :raises DeliveryFailed: if any batch was refused, or not acknowledged in time
         """
         self._check()
+        self._come_back()
         core = self._core
         for partition, data, record_count in batches:
             while core.pending_bytes and core.pending_bytes + len(data) > self._buffer_bytes:
                 self._turn(wait=True)
             is_own = isinstance(data, bytearray) or not memoryview(data).readonly
             own = data if is_own and not isinstance(data, bytes) else bytearray(data)
-            core.add(Batch(partition, own, record_count, self._client.now_ms()))
+            core.add(Batch(partition, own, record_count, self._now_here_ms()))
         self._turn(wait=False)
+        self._left_ms = self._client.now_ms()
 
     def flush(self) -> None:
         """Wait until every batch is acknowledged (with acks=0: until it is sent).
@@ -187,10 +195,19 @@ class Producer:
         :raises DeliveryFailed: as `add`
         """
         self._check()
+        self._come_back()
         while not self._core.is_idle:
             self._turn(wait=True)
-        if self._acks == 0:
-            self._client.drain(self._client.now_ms() + self._request_timeout_ms)
+        self._left_ms = self._client.now_ms()
+
+    def _come_back(self) -> None:
+        """The caller was elsewhere. Nothing is sent in that time: it makes no batch late."""
+        if self._left_ms is not None:
+            self._away_ms += self._client.now_ms() - self._left_ms
+
+    def _now_here_ms(self) -> int:
+        """The time, of a clock that stands still while the caller is elsewhere."""
+        return self._client.now_ms() - self._away_ms
 
     def _check(self) -> None:
         if self._failure is not None:
@@ -223,7 +240,7 @@ class Producer:
         oldest_ms = self._core.oldest_ms()
         if oldest_ms is None:
             return
-        if self._client.now_ms() - oldest_ms >= self._delivery_timeout_ms:
+        if self._now_here_ms() - oldest_ms >= self._delivery_timeout_ms:
             names = ", ".join(str(p) for p in sorted(self._core.waiting())[:5])
             raise DeliveryFailed(
                 f"records for {names} were not acknowledged within {self._delivery_timeout_ms} ms "
@@ -275,7 +292,7 @@ class Producer:
             try:
                 self._send_to(leader_id, partitions)
             except KlogError as error:
-                if not is_retriable(error):
+                if not is_retriable(error) and not isinstance(error, TimedOut):
                     raise
                 _log.info("broker=%d does not take records now: %s", leader_id, error)
                 for partition in partitions:
@@ -312,6 +329,7 @@ class Producer:
                 else:
                     row.name = name
                 request.topic_data.append(row)
+            batch.topic_id = row.topic_id
             row.partition_data.append(
                 PartitionProduceData(
                     index=batch.partition.partition, records=self._bytes_of(batch, version)
@@ -354,20 +372,21 @@ class Producer:
         for call, batches in self._calls:
             if not call.is_done:
                 waiting.append((call, batches))
+            elif call.error is not None:
+                self._lost(batches, call.error)
             elif not call.expects_reply:
                 for batch in batches:
                     self._core.written(batch, -1)
             elif call.reply is not None:
                 self._take_reply(call.reply, batches)
-            elif call.error is not None:
-                self._lost(batches, call.error)
         self._calls = waiting
 
     def _take_reply(self, reply: ProduceResponse, batches: list[Batch]) -> None:
-        view = self._client.view
+        # The topic may have another id by now, or none: it may be gone, or created anew.
+        names = {batch.topic_id: batch.partition.topic for batch in batches}
         rows: dict[TopicPartition, PartitionProduceResponse] = {}
         for topic in reply.responses:
-            name = topic.name or view.name_of(topic.topic_id) or ""
+            name = topic.name or names.get(topic.topic_id, "")
             for row in topic.partition_responses:
                 rows[TopicPartition(name, row.index)] = row
         for batch in batches:
@@ -379,6 +398,8 @@ class Producer:
     def _settle(self, batch: Batch, row: PartitionProduceResponse) -> None:
         code = error_code(row.error_code)
         verdict = self._core.verdict(batch, code)
+        if verdict in (Verdict.WRITTEN, Verdict.SET_ASIDE):
+            self._new_identities = 0
         if verdict is Verdict.WRITTEN:
             self._core.written(batch, row.base_offset)
             return
@@ -392,7 +413,7 @@ class Producer:
             text = str(self._refused(batch, code, row.error_message))
             self._on_set_aside(SetAside(batch.partition, batch.data, code, text))
         elif verdict is Verdict.NEW_IDENTITY:
-            self._core.begin_anew(batch)
+            self._begin_anew(batch)
         elif verdict is Verdict.RETRY:
             self._client.forget(batch.partition.topic)
             self._retry(batch)
@@ -418,6 +439,14 @@ class Producer:
         now_ms = self._client.now_ms()
         self._core.retry(batch, now_ms + self._client.wait_ms(batch.attempts))
 
+    def _begin_anew(self, batch: Batch) -> None:
+        """Under a new identity; one that helped nothing is not followed by the next at once."""
+        self._core.begin_anew(batch)
+        if self._new_identities:
+            wait_ms = self._client.wait_ms(self._new_identities)
+            self._core.delay(batch.partition, self._client.now_ms() + wait_ms)
+        self._new_identities += 1
+
     def _refused(self, batch: Batch, code: ErrorCode, text: str | None) -> DeliveryFailed:
         count = batch.record_count
         what = f"{count} records were" if count > 1 else "a record was"
@@ -429,7 +458,8 @@ class Producer:
             )
         if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             return DeliveryFailed(f"{what}: {_not_authorized(batch.partition.topic)}")
-        return DeliveryFailed(f"{what}: {broker_error(code, text or 'Produce')}")
+        said = one_line(text or "", _LONGEST_TEXT) or "Produce"
+        return DeliveryFailed(f"{what}: {broker_error(code, said)}")
 
 
 def _request_bytes(settings: ClientSettings) -> int:

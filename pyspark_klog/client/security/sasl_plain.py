@@ -25,4 +25,4 @@ class Plain:
 
     def explain(self, text: str) -> str:
         """The broker's words, should they repeat the password, without it."""
-        return text.replace(self._password.reveal(), "***")
+        return text.replace(self._password.reveal(), "***") if self._password else text

@@ -66,12 +66,13 @@ class Tls:
         :raises ConnectionFailed: if the connection ended or the time ran out
         """
         try:
-            wrapped = self.context().wrap_socket(
-                sock, server_hostname=host, do_handshake_on_connect=False
-            )
-        except ValueError:
-            sock.close()
-            raise TlsFailed(f"{peer}: {host!r} is no host name that TLS can check") from None
+            context = self.context()
+            try:
+                wrapped = context.wrap_socket(
+                    sock, server_hostname=host, do_handshake_on_connect=False
+                )
+            except ValueError:
+                raise TlsFailed(f"{peer}: {host!r} is no host name that TLS can check") from None
         except BaseException:
             sock.close()
             raise
@@ -89,7 +90,15 @@ def make_context(config: TlsConfig) -> ssl.SSLContext:
     :raises SettingError: naming the setting that is wrong
     """
     if config.engine is not None:
-        made = config.engine.load()(dict(config.given))
+        function = config.engine.load()
+        try:
+            made = function(dict(config.given))
+        except Exception as error:
+            # Its text may hold anything, so only its type is told; the user's own code can log it.
+            raise SettingError(
+                f"{config.engine.setting}: {config.engine.name} raised {type(error).__name__}; it "
+                "must give an ssl.SSLContext"
+            ) from None
         if not isinstance(made, ssl.SSLContext):
             raise SettingError(
                 f"{config.engine.setting}: {config.engine.name} gave {type(made).__name__}; "

@@ -81,18 +81,20 @@ def ask(login: ClientCredentials) -> Answer:
 
     :raises EndpointFailed: naming the endpoint, and what it said
     """
-    request = urllib.request.Request(
-        login.url, data=_form(login), headers=_headers(login), method="POST"
-    )
     where = f"token endpoint {login.url}"
     alarm = _Alarm(login.read_timeout_ms / 1000)
     try:
+        request = urllib.request.Request(
+            login.url, data=_form(login), headers=_headers(login), method="POST"
+        )
         opener = _opener(login, alarm)
         with opener.open(request, timeout=login.connect_timeout_ms / 1000) as response:
             content = response.read(_MAX_ANSWER_BYTES)
     except urllib.error.HTTPError as error:
-        with error:
-            said = _said(error.read(_MAX_ANSWER_BYTES), login)
+        body = b""
+        with error, contextlib.suppress(OSError, http.client.HTTPException):
+            body = error.read(_MAX_ANSWER_BYTES)
+        said = _said(body, login)
         raise EndpointFailed(
             f"{where} answered {error.code}{said}; check clientId, clientSecret and scope",
             error.code in _PASSING,
@@ -106,6 +108,10 @@ def ask(login: ClientCredentials) -> Answer:
         hint = "; ssl.truststore.* can be options of sasl.jaas.config" if untrusted else ""
         raise EndpointFailed(
             f"{where} could not be asked: {text or type(reason).__name__}{hint}", not untrusted
+        ) from None
+    except ValueError:
+        raise EndpointFailed(
+            f"{where} cannot be asked by that address: expected https://host/path in ASCII", False
         ) from None
     finally:
         alarm.stop()

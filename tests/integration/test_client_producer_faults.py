@@ -1,0 +1,241 @@
+"""The producer where brokers are slow, silent, starting, or a topic is created anew."""
+
+import itertools
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from uuid import UUID
+
+import pytest
+
+from pyspark_klog.client.blocking import BlockingClient, monotonic_ms
+from pyspark_klog.client.errors import DeliveryFailed
+from pyspark_klog.client.producer.producer import Producer
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
+from pyspark_klog.protocol.apis.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+)
+from pyspark_klog.protocol.apis.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from pyspark_klog.protocol.keys import ApiKey
+from pyspark_klog.protocol.message import Request, Response
+from tests.support.client_cases import batch, client_of
+from tests.support.refusing_broker import RefusingBroker
+
+_P, _Q = TopicPartition("t", 0), TopicPartition("t", 1)
+
+Change = Callable[[Request, Response], Response]
+
+
+class _Broker(RefusingBroker):
+    """``change`` may alter each answer, ``begin`` is called with each connection."""
+
+    def __init__(
+        self, change: Change = lambda _, answer: answer, begin: Callable[[], None] = lambda: None
+    ) -> None:
+        self._change = change
+        self._begin = begin
+        super().__init__()
+        self.port = self._port
+
+    def _serve(self, connection: socket.socket) -> None:
+        self._begin()
+        super()._serve(connection)
+
+    def _answer(self, request: Request) -> Response:
+        return self._change(request, super()._answer(request))
+
+
+@contextmanager
+def _brokers(*brokers: _Broker) -> Iterator[str]:
+    """The address of the first."""
+    try:
+        yield brokers[0].bootstrap_servers
+    finally:
+        for each in brokers:
+            each.close()
+
+
+def test_without_acknowledgements_memory_is_bounded_by_what_was_sent() -> None:
+    goes_on = threading.Event()
+
+    def stop_reading(request: Request, answer: Response) -> Response:
+        if isinstance(request, ProduceRequest):
+            goes_on.wait(60)
+        return answer
+
+    limits = {"delivery_timeout_ms": 2_000, "request_timeout_ms": 1_000}
+    with (
+        _brokers(_Broker(stop_reading)) as servers,
+        client_of(servers, acks="0", buffer_memory=1 << 20, **limits) as client,
+    ):
+        producer = Producer(client)
+        producer.partition_count("t")
+        with pytest.raises(DeliveryFailed, match="not acknowledged within 2000 ms"):
+            # The system's own buffers take some of it.
+            for _ in range(100):
+                producer.add(_P, *batch([b"k"], size=500_000))
+                assert producer._core.pending_bytes <= 1 << 20
+        goes_on.set()
+
+
+def test_a_leader_that_is_silent_at_first_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes a connection and says nothing for longer than a request may take."""
+    really_connect = socket.create_connection
+
+    def connect(*args: object, **named: object) -> socket.socket:
+        made: socket.socket = really_connect(*args, **named)  # type: ignore[arg-type]
+        time.sleep(0.02)  # As to a broker far away: its time begins later than the caller's.
+        return made
+
+    connections = itertools.count()
+    leader = _Broker(begin=lambda: time.sleep(1.2) if next(connections) == 0 else None)
+
+    def lead(_: Request, answer: Response) -> Response:
+        if isinstance(answer, MetadataResponse):
+            answer.brokers.append(
+                MetadataResponseBroker(node_id=1, host="127.0.0.1", port=leader.port)
+            )
+            answer.topics[0].partitions[0].leader_id = 1
+        return answer
+
+    monkeypatch.setattr(socket, "create_connection", connect)
+    with (
+        _brokers(_Broker(lead), leader) as servers,
+        client_of(servers, request_timeout_ms=600, delivery_timeout_ms=60_000) as client,
+    ):
+        producer = Producer(client)
+        producer.partition_count("t")
+        producer.add(_P, *batch([b"k"]))
+        producer.flush()
+        assert producer.written_records == 1
+
+
+def test_a_broker_that_knows_of_none_yet_is_asked_again() -> None:
+    asked = itertools.count()
+
+    def forget(_: Request, answer: Response) -> Response:
+        if isinstance(answer, MetadataResponse) and next(asked) < 2:
+            answer.brokers.clear()
+        return answer
+
+    with _brokers(_Broker(forget)) as servers, client_of(servers) as client:
+        assert list(client.refresh(["t"]).brokers) == [0]
+
+
+def test_time_in_which_the_caller_does_something_else_makes_nothing_late() -> None:
+    """Spark may take minutes for the next rows; not all batches before could be sent at once."""
+    later_ms = 0
+    with (
+        _brokers(_Broker()) as servers,
+        BlockingClient(
+            {"bootstrap.servers": servers}, now_ms=lambda: monotonic_ms() + later_ms
+        ) as client,
+    ):
+        producer = Producer(client)
+        producer.partition_count("t")
+        producer.add_all((_P, *batch([b"k"])) for _ in range(12))
+        later_ms = 200_000
+        producer.add(_P, *batch([b"k"]))
+        later_ms = 400_000
+        producer.flush()
+        assert producer.written_records == 13
+
+
+def test_what_a_broker_says_of_records_is_one_line_with_a_bound() -> None:
+    def refuse(_: Request, answer: Response) -> Response:
+        if isinstance(answer, ProduceResponse):
+            row = answer.responses[0].partition_responses[0]
+            row.error_code = ErrorCode.INVALID_RECORD.value
+            row.error_message = "no key\n\x1b[31m" + "x" * 20_000
+        return answer
+
+    with _brokers(_Broker(refuse)) as servers, client_of(servers) as client:
+        producer = Producer(client)
+        producer.partition_count("t")
+        with pytest.raises(
+            DeliveryFailed, match=r"for t-0: INVALID_RECORD: no key \[31mxx"
+        ) as said:
+            producer.add(_P, *batch([b"k"]))
+            producer.flush()
+    assert str(said.value).isprintable()
+    assert len(str(said.value)) < 2_000
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID]
+)
+def test_a_broker_that_knows_no_producer_is_not_asked_for_ids_without_end(code: ErrorCode) -> None:
+    asked: list[int] = []
+
+    def refuse(request: Request, answer: Response) -> Response:
+        asked.append(request.api_key)
+        if isinstance(answer, ProduceResponse):
+            answer.responses[0].partition_responses[0].error_code = code.value
+        return answer
+
+    limits = {"delivery_timeout_ms": 3_000, "request_timeout_ms": 3_000}
+    with _brokers(_Broker(refuse)) as servers, client_of(servers, **limits) as client:
+        producer = Producer(client)
+        producer.partition_count("t")
+        with pytest.raises(DeliveryFailed, match="not acknowledged within 3000 ms"):
+            producer.add(_P, *batch([b"k"]))
+            producer.flush()
+    # Two at once, then by retry.backoff.ms: after 100, 200, 400, 800, 1000, varied by 20 %.
+    assert 2 <= asked.count(ApiKey.INIT_PRODUCER_ID) <= 12
+
+
+def test_answers_by_the_id_of_a_topic_that_was_created_anew() -> None:
+    """What is known of the topic changes while requests by its old id are under way."""
+    old, new = UUID(int=1), UUID(int=2)
+    current = old
+
+    def change(request: Request, answer: Response) -> Response:
+        nonlocal current
+        if isinstance(answer, ApiVersionsResponse):
+            rows = {row.api_key: row for row in answer.api_keys}
+            return ApiVersionsResponse(
+                api_keys=[
+                    *(row for key, row in rows.items() if key not in (0, 3)),
+                    ApiVersion(api_key=ApiKey.METADATA, min_version=0, max_version=12),
+                    ApiVersion(api_key=ApiKey.PRODUCE, min_version=3, max_version=13),
+                ]
+            )
+        if isinstance(answer, MetadataResponse):
+            answer.topics[0].topic_id = current
+            answer.topics[0].partitions = [
+                MetadataResponsePartition(partition_index=n, leader_id=0) for n in range(2)
+            ]
+        if isinstance(request, ProduceRequest):
+            (topic,) = request.topic_data
+            code = ErrorCode.NONE
+            if topic.topic_id == old:
+                current, code = new, ErrorCode.UNKNOWN_TOPIC_ID
+                time.sleep(0.2)
+            rows_of = [
+                PartitionProduceResponse(index=row.index, error_code=code.value)
+                for row in topic.partition_data
+            ]
+            return ProduceResponse(
+                responses=[
+                    TopicProduceResponse(topic_id=topic.topic_id, partition_responses=rows_of)
+                ]
+            )
+        return answer
+
+    with _brokers(_Broker(change)) as servers, client_of(servers) as client:
+        producer = Producer(client)
+        producer.partition_count("t")
+        producer.add_all((place, *batch([b"k"])) for place in (_P, _Q, _Q, _Q, _Q))
+        producer.flush()
+        assert producer.written_records == 5
