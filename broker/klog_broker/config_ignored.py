@@ -372,7 +372,7 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
     ),
     "The logs are recovered one after the other.": ("num.recovery.threads.per.data.dir",),
     "Committed offsets are loaded in pieces of a fixed size.": ("offsets.load.buffer.size",),
-    "The background tasks start at once.": ("log.initial.task.delay.ms",),
+    "The background tasks start after 30 seconds at most.": ("log.initial.task.delay.ms",),
 }
 
 #: names that only 4.x has

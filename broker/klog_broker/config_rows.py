@@ -72,13 +72,15 @@ _NETWORK = (
         "socket.receive.buffer.bytes",
         _INT,
         102400,
-        "The kernel's receive buffer (SO_RCVBUF) of every connection; -1 leaves it to the kernel.",
+        "The kernel's receive buffer (SO_RCVBUF) of every connection. Left to the kernel where it "
+        "is -1, and where it is not set, whatever the default says.",
     ),
     Setting(
         "socket.send.buffer.bytes",
         _INT,
         102400,
-        "The kernel's send buffer (SO_SNDBUF) of every connection; -1 leaves it to the kernel.",
+        "The kernel's send buffer (SO_SNDBUF) of every connection. Left to the kernel where it "
+        "is -1, and where it is not set, whatever the default says.",
     ),
     Setting(
         "socket.request.max.bytes",

@@ -8,7 +8,13 @@ from pyspark_klog.client.blocking import BlockingClient
 from pyspark_klog.client.consumer.offsets import EARLIEST as EARLIEST_TIME
 from pyspark_klog.client.consumer.offsets import LATEST as LATEST_TIME
 from pyspark_klog.client.consumer.offsets import NOT_FOUND, list_offsets
-from pyspark_klog.client.errors import LeaderUnknown, TopicMissing, broker_error, is_retriable
+from pyspark_klog.client.errors import (
+    LeaderUnknown,
+    TimedOut,
+    TopicMissing,
+    broker_error,
+    is_retriable,
+)
 from pyspark_klog.errors import ErrorCode, KlogError
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.java_regex import compile_java
@@ -129,13 +135,20 @@ class Discovery:
             f"{self._options.offset_attempts} times, as fetchOffset.numRetries says)"
         )
 
-    def _attempts(self, attempt: Callable[[], T]) -> T:
-        """``attempt()`` up to fetchOffset.numRetries times, while a topic is not there."""
+    def _attempts(
+        self,
+        attempt: Callable[[], T],
+        passing: tuple[type[KlogError], ...] = (TopicMissing, TimedOut),
+    ) -> T:
+        """``attempt()`` up to fetchOffset.numRetries times, while a topic or the brokers are away.
+
+        As with the peer each attempt has the whole of default.api.timeout.ms.
+        """
         for number in range(1, self._options.offset_attempts + 1):
             try:
                 return attempt()
             except KlogError as error:
-                may_come = isinstance(error, TopicMissing) or is_retriable(error)
+                may_come = isinstance(error, passing) or is_retriable(error)
                 if not may_come or number == self._options.offset_attempts:
                     raise
                 _log.info("attempt=%d failed: %s", number, error)
@@ -180,5 +193,8 @@ class Discovery:
     def _offsets(self, times: Mapping[TopicPartition, int]) -> Offsets:
         if not times:
             return {}
-        found = list_offsets(self._client, times, read_committed=self._options.read_committed)
+        committed = self._options.read_committed
+        found = self._attempts(
+            lambda: list_offsets(self._client, times, read_committed=committed), (TimedOut,)
+        )
         return {partition: at.offset for partition, at in found.items()}

@@ -39,8 +39,9 @@ stream = (
 
 They are checked when the source or sink is loaded: a value that cannot be is refused with what was
 expected, and so is a name that looks misspelt. (What only the brokers know, and what differs
-between batch and stream, is checked when the query begins.) Other unknown names are ignored, as
-Spark passes options of its own along. Error messages: [troubleshooting](troubleshooting.md).
+between batch and stream, is checked when the query begins.) Unknown settings of the client
+(`kafka.*`) are refused; other unknown names are ignored, as Spark passes options of its own along.
+Error messages: [troubleshooting](troubleshooting.md).
 """
 
 _SECTIONS: dict[str, tuple[str, ...]] = {

@@ -177,7 +177,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("fetchOffset.retryIntervalMs", _SB, "1000", "wait between these attempts", _MS),
     Option(
         *("idleWaitMs", _S, "50"),
-        "longest wait for records when a stream has read all; 0 asks again at once, all the time",
+        "wait before a stream that has read all looks again (none before Spark 4.2); 0 never waits",
         _MS,
     ),
     Option(

@@ -280,7 +280,7 @@ _RELEASES = _rows(
     "release",
     {
         "4.0 and 4.1: batch, sinks, streams": "run, with all that needs no limit",
-        "4.0 and 4.1: limits": "one clear error at load",
+        "4.0 and 4.1: limits": "one clear error when the query begins",
         "4.0: stream sink": "rows instead of Arrow",
         "4.0 and 4.1: resolved once": "latestOffset before initialOffset on a new query",
         "4.2 and later": "full",

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from pyspark_klog.client.consumer.offsets import OffsetAt
-from pyspark_klog.client.errors import TopicMissing
+from pyspark_klog.client.errors import TimedOut, TopicMissing
 from pyspark_klog.client.metadata import ClusterView, PartitionInfo, TopicInfo
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import TopicPartition
@@ -69,6 +69,44 @@ def offsets(monkeypatch: pytest.MonkeyPatch) -> list[dict[TopicPartition, int]]:
 
     monkeypatch.setattr(discovery_module, "list_offsets", list_offsets)
     return answers
+
+
+# --- brokers that are away -----------------------------------------------------------------------
+def test_an_outage_is_waited_for_as_often_as_a_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = _Cluster([_topic("t", 1)])
+    asked = 0
+
+    def list_offsets(*_: object, **__: object) -> dict[TopicPartition, OffsetAt]:
+        nonlocal asked
+        asked += 1
+        if asked <= 2:
+            raise TimedOut("nobody answered")
+        return {_P0: OffsetAt(7)}
+
+    monkeypatch.setattr(discovery_module, "list_offsets", list_offsets)
+    discovery = _discovery(cluster, subscribe="t")
+    assert discovery.latest([_P0], {}) == {_P0: 7}
+    assert cluster.waits == [1_000, 1_000]
+    asked = 0
+    with pytest.raises(TimedOut, match="nobody answered"):
+        _discovery(cluster, subscribe="t", fetchOffset__numRetries="2").earliest([_P0])
+    assert asked == 2
+
+
+def test_brokers_that_do_not_answer_for_topics_are_asked_again() -> None:
+    cluster = _Cluster([_topic("t", 1)])
+    answers = iter([TimedOut("nobody answered"), None])
+    refresh = cluster.refresh
+
+    def flaky(topics: Iterable[str] | None) -> ClusterView:
+        error = next(answers)
+        if error is not None:
+            raise error
+        return refresh(topics)
+
+    cluster.refresh = flaky  # type: ignore[method-assign]
+    assert _discovery(cluster, subscribe="t").partitions() == {_P0}
+    assert cluster.waits == [1_000]
 
 
 # --- partitions ----------------------------------------------------------------------------------

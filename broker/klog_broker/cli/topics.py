@@ -93,7 +93,7 @@ def create(
 @_SERVERS
 @_JSON
 def describe(names: Sequence[str], servers: str, as_json: bool) -> None:
-    """Show partitions, leaders and settings of topics; of all by default."""
+    """Show partitions, leaders, settings; of all by default."""
     with _admin(servers) as admin:
         infos = list(admin.describe_topics(names or None).values())
         settings = {

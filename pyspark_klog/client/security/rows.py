@@ -31,6 +31,23 @@ _BROKERS_CHECK = "it is for brokers, which check tokens: a client passes them on
 _WHEN_NEEDED = "a token is renewed when a connection needs one, not by a timer"
 
 _OAUTH = "sasl.oauthbearer."
+ASSERTIONS = tuple(
+    f"{_OAUTH}assertion.{name}"
+    for name in (
+        "algorithm",
+        "claim.aud",
+        "claim.exp.seconds",
+        "claim.iss",
+        "claim.jti.include",
+        "claim.nbf.seconds",
+        "claim.sub",
+        "file",
+        "private.key.file",
+        "template.file",
+    )
+)
+ASSERTION_PASSPHRASE = f"{_OAUTH}assertion.private.key.passphrase"
+"""Signed assertions (RFC 7523), which klog does not make; the last is a secret."""
 
 SECURITY: tuple[Setting, ...] = (
     Setting(
@@ -78,23 +95,9 @@ SECURITY: tuple[Setting, ...] = (
     _text("ssl.enabled.protocols", "versions of TLS that may be used", "TLSv1.2,TLSv1.3"),
     _text("ssl.cipher.suites", "cipher suites of TLS 1.2 that may be used, by their IANA names"),
     _text("ssl.engine.factory.class", "module:callable that gives an ssl.SSLContext"),
-    # Refused by config.py where the mechanism is OAUTHBEARER
-    *(
-        _text(f"{_OAUTH}assertion.{name}", "not supported: use module:callable")
-        for name in (
-            "algorithm",
-            "claim.aud",
-            "claim.exp.seconds",
-            "claim.iss",
-            "claim.jti.include",
-            "claim.nbf.seconds",
-            "claim.sub",
-            "file",
-            "private.key.file",
-            "template.file",
-        )
-    ),
-    _secret(f"{_OAUTH}assertion.private.key.passphrase", "not supported: use module:callable"),
+    # Refused by sasl_config.py where the mechanism is OAUTHBEARER
+    *(_text(name, "not supported: use module:callable") for name in ASSERTIONS),
+    _secret(ASSERTION_PASSPHRASE, "not supported: use module:callable"),
     # Accepted, without effect
     *_without(
         _JAVA_TLS,

@@ -17,6 +17,7 @@ from pyspark_klog.client.security.lookup import (
     text_of,
 )
 from pyspark_klog.client.security.oauthbearer import read_extensions, unsecured_token
+from pyspark_klog.client.security.rows import ASSERTION_PASSPHRASE, ASSERTIONS
 from pyspark_klog.client.security.secret import Secret
 from pyspark_klog.client.security.tls_config import TlsConfig, read_tls
 
@@ -346,9 +347,7 @@ def _client_of(settings: Lookup, options: Options, prefix: str) -> tuple[str, Se
 
 
 def _check_no_assertion(settings: Lookup, prefix: str) -> None:
-    name = "sasl.oauthbearer.assertion."
-    parts = ("algorithm", "file", "private.key.file", "template.file", "claim.sub", "claim.iss")
-    given = [name + part for part in parts if settings.is_given(name + part)]
+    given = [name for name in (*ASSERTIONS, ASSERTION_PASSPHRASE) if settings.is_given(name)]
     if given:
         raise SettingError(
             f"{prefix}{given[0]} is not supported: signed assertions (RFC 7523) are made by a "
