@@ -21,6 +21,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from pyspark_klog.spark.clients import freeze_once
+from pyspark_klog.spark.prompt import Prompt
 from pyspark_klog.spark.rows import ARROW_BATCH_BYTES, source_schema
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def _read(options: dict[str, str], rows: int) -> "Iterator[RecordBatch]":
     freeze_once()
 
 
-class _Reader(DataSourceReader):
+class _Reader(Prompt, DataSourceReader):
     def __init__(self, options: dict[str, str]) -> None:
         self._options = options
 
@@ -71,7 +72,7 @@ class _Reader(DataSourceReader):
         return _read(self._options, partition.value)
 
 
-class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class _StreamReader(Prompt, DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: dict[str, str]) -> None:
         self._options = options
         self._records = int(options["records"])
@@ -96,12 +97,12 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _read(self._options, partition.value)
 
 
-class _Discarding(DataSourceArrowWriter):
+class _Discarding(Prompt, DataSourceArrowWriter):
     def write(self, iterator: "Iterator[RecordBatch]") -> WriterCommitMessage:
         return _drop(iterator)
 
 
-class _StreamDiscarding(DataSourceStreamArrowWriter):
+class _StreamDiscarding(Prompt, DataSourceStreamArrowWriter):
     def write(self, iterator: "Iterator[RecordBatch]") -> WriterCommitMessage:
         return _drop(iterator)
 

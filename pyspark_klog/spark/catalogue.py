@@ -25,6 +25,7 @@ from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.failures import one_line_in_rows
 from pyspark_klog.spark.option_rows import TABLES
 from pyspark_klog.spark.options import SourceOptions
+from pyspark_klog.spark.prompt import Prompt
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -77,7 +78,7 @@ def table_schema(table: str) -> StructType:
     return _SCHEMAS[table]
 
 
-class TableReader(DataSourceReader):
+class TableReader(Prompt, DataSourceReader):
     """Reads one table in one task."""
 
     def __init__(self, options: SourceOptions) -> None:

@@ -10,6 +10,7 @@ from pyspark_klog.spark.errors import OffsetError
 from pyspark_klog.spark.failures import one_line, one_line_in_rows
 from pyspark_klog.spark.offsets import Offsets
 from pyspark_klog.spark.options import SourceOptions
+from pyspark_klog.spark.prompt import Prompt
 from pyspark_klog.spark.ranges import OffsetRange
 from pyspark_klog.spark.rows import RangeReader
 from pyspark_klog.spark.splitting import split
@@ -36,7 +37,7 @@ def tasks(ranges: Sequence[OffsetRange], options: SourceOptions) -> Sequence[Inp
     return [RangePartition(piece) for piece in pieces]
 
 
-class BatchReader(DataSourceReader):
+class BatchReader(Prompt, DataSourceReader):
     """Reads from the starting to the ending offsets."""
 
     def __init__(self, options: SourceOptions) -> None:

@@ -17,6 +17,7 @@ from pyspark_klog.spark.errors import DataLost
 from pyspark_klog.spark.failures import one_line, one_line_in_rows
 from pyspark_klog.spark.offsets import Offsets, from_json_dict, to_json_dict
 from pyspark_klog.spark.options import SourceOptions
+from pyspark_klog.spark.prompt import Prompt
 from pyspark_klog.spark.ranges import plan
 from pyspark_klog.spark.reader import RangePartition, tasks
 from pyspark_klog.spark.rows import HOW_TO_GO_ON, RangeReader
@@ -36,7 +37,7 @@ _DISCOVERY_AGE_MS = 500
 """New partitions are looked for this often; between that, only ends are asked for."""
 
 
-class StreamReaderBase(DataSourceStreamReader):
+class StreamReaderBase(Prompt, DataSourceStreamReader):
     """All but latestOffset.
 
     `{}` as a start has two meanings. From `initialOffset` it says that the start could still move:
@@ -61,7 +62,7 @@ class StreamReaderBase(DataSourceStreamReader):
         self._group: GroupCommitter | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._options, self._refusal)
+        return type(self), (self._options, self._refusal), {}
 
     # --- what Spark calls ------------------------------------------------------------------------
     @one_line

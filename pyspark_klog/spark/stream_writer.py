@@ -16,6 +16,7 @@ from pyspark.sql.types import (
 
 from pyspark_klog.spark.failures import one_line, one_line_in_task
 from pyspark_klog.spark.options import SourceOptions
+from pyspark_klog.spark.prompt import Prompt
 from pyspark_klog.spark.writer import TaskWritten, commit_written, log_aborted, write_task
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ else:
 ROWS_A_BATCH = 5_000
 
 
-class _StreamWriter:
+class _StreamWriter(Prompt):
     """What both classes share."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:

@@ -12,6 +12,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark_klog.spark.dead_letters import TaskIds, check_count
 from pyspark_klog.spark.failures import one_line, one_line_in_task
 from pyspark_klog.spark.options import SourceOptions
+from pyspark_klog.spark.prompt import Prompt
 from pyspark_klog.spark.sink_rows import SinkRows
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def _task_ids() -> TaskIds:
     )
 
 
-class BatchWriter(DataSourceArrowWriter):
+class BatchWriter(Prompt, DataSourceArrowWriter):
     """Appends rows to topics."""
 
     def __init__(self, options: SourceOptions) -> None:
