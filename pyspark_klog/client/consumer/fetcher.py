@@ -162,7 +162,9 @@ class RangeFetcher:
     def _give_up(self, last: KlogError | None, timeout: TimedOut | None = None) -> None:
         """Without progress for too long: it was the last error, or the log ends here."""
         if last is None and self._there is not None:
-            self._on_lost(self._out_of_range(*self._there))
+            earliest, latest = self._there
+            text = f"{self._timeout_text(None)}: {earliest} to {latest} are there (ends exclusive)"
+            self._on_lost(OffsetsLost(text, self.partition, self.position, self._there))
             return
         raise TimedOut(self._timeout_text(last or timeout)) from (timeout or last)
 
@@ -344,17 +346,15 @@ class RangeFetcher:
             raise broker_error(
                 ErrorCode.OFFSET_NOT_AVAILABLE, f"fetch from {self.partition} at {self.position}"
             )
-        self._on_lost(self._out_of_range(earliest, latest))
-        self.position = earliest if self.position < earliest else self.end
-
-    def _out_of_range(self, earliest: int, latest: int) -> OffsetsLost:
-        return OffsetsLost(
+        lost = OffsetsLost(
             f"offset {self.position} of {self.partition} is out of range: offsets {self.position} "
             f"to {self.end} were to be read, and {earliest} to {latest} are there (ends exclusive)",
             self.partition,
             self.position,
             (earliest, latest),
         )
+        self._on_lost(lost)
+        self.position = earliest if self.position < earliest else self.end
 
     def _offset_of(self, timestamp: int, deadline_ms: int) -> int:
         found = list_offsets(
