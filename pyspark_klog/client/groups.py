@@ -15,12 +15,20 @@ from pyspark_klog.client.errors import broker_error, error_code
 from pyspark_klog.client.sockets import Link
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
+from pyspark_klog.protocol.apis.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
 from pyspark_klog.protocol.apis.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from pyspark_klog.protocol.apis.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from pyspark_klog.protocol.apis.list_groups import ListGroupsRequest, ListGroupsResponse
+from pyspark_klog.protocol.apis.list_groups import (
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
 from pyspark_klog.protocol.apis.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -34,6 +42,9 @@ from pyspark_klog.protocol.apis.offset_fetch import (
 )
 
 T = TypeVar("T")
+
+_CLASSIC, _CONSUMER, _SHARE = "classic", "consumer", "share"
+"""Types of groups, as ListGroups 5 names them."""
 
 _ONE_GROUP_FIND = 3
 """From version 4 on FindCoordinator asks for several keys."""
@@ -53,13 +64,18 @@ class CommittedOffset(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group as its coordinator describes it; the state is empty where brokers do not tell."""
+    """A group as its coordinator describes it; the state is empty where brokers do not tell.
+
+    Of share groups and streams groups the members are not known (None).
+    """
 
     group_id: str
     state: str
     protocol_type: str
     coordinator_id: int
-    member_count: int
+    member_count: int | None
+    has_offsets: bool = True
+    """Whether it commits offsets: a share group does not."""
 
 
 def commit_offsets(
@@ -138,22 +154,53 @@ def list_groups(client: BlockingClient, deadline_ms: int | None = None) -> list[
         link = client.link_to_broker(broker_id, deadline)
         reply = client.ask(link, ListGroupsResponse, lambda _: ListGroupsRequest())
         _check(reply.error_code, f"groups of broker {broker_id}")
-        ids = [row.group_id for row in reply.groups]
-        if not ids:
-            return []
-        described = client.ask(
-            link, DescribeGroupsResponse, lambda _: DescribeGroupsRequest(groups=ids)
-        )
-        return [
-            Group(g.group_id, g.group_state, g.protocol_type, broker_id, len(g.members))
-            for g in described.groups
-        ]
+        by_type: dict[str, list[ListedGroup]] = defaultdict(list)
+        for row in reply.groups:
+            by_type[row.group_type.lower() or _CLASSIC].append(row)
+        found = _describe_classic(client, link, broker_id, by_type.pop(_CLASSIC, []))
+        found += _describe_newer(client, link, broker_id, by_type.pop(_CONSUMER, []))
+        for kind, rows in by_type.items():
+            for row in rows:
+                known = (row.group_id, row.group_state, row.protocol_type, broker_id)
+                found.append(Group(*known, None, has_offsets=kind != _SHARE))
+        return found
 
     groups: list[Group] = []
     for broker_id in sorted(client.refresh([], deadline).brokers):
         what = f"listing the groups of broker {broker_id}"
         groups += client.retrying(partial(of_broker, broker_id), deadline, what)
     return sorted(groups, key=lambda group: group.group_id)
+
+
+def _describe_classic(
+    client: BlockingClient, link: Link, broker_id: int, listed: list[ListedGroup]
+) -> list[Group]:
+    if not listed:
+        return []
+    ids = [row.group_id for row in listed]
+    reply = client.ask(link, DescribeGroupsResponse, lambda _: DescribeGroupsRequest(groups=ids))
+    return [
+        Group(g.group_id, g.group_state, g.protocol_type, broker_id, len(g.members))
+        for g in reply.groups
+    ]
+
+
+def _describe_newer(
+    client: BlockingClient, link: Link, broker_id: int, listed: list[ListedGroup]
+) -> list[Group]:
+    """Those of the newer protocol (KIP-848), which DescribeGroups calls dead."""
+    if not listed:
+        return []
+    types = {row.group_id: row.protocol_type for row in listed}
+    reply = client.ask(
+        link,
+        ConsumerGroupDescribeResponse,
+        lambda _: ConsumerGroupDescribeRequest(group_ids=list(types)),
+    )
+    return [
+        Group(g.group_id, g.group_state, types.get(g.group_id, ""), broker_id, len(g.members))
+        for g in reply.groups
+    ]
 
 
 def _at_coordinator(

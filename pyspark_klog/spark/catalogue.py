@@ -146,7 +146,8 @@ def _offsets(client: "BlockingClient", options: SourceOptions) -> list[Row]:
     from pyspark_klog.client.consumer.offsets import LATEST
     from pyspark_klog.client.groups import committed_offsets, list_groups
 
-    found = {g.group_id: committed_offsets(client, g.group_id) for g in list_groups(client)}
+    groups = [g.group_id for g in list_groups(client) if g.has_offsets]
+    found = {group_id: committed_offsets(client, group_id) for group_id in groups}
     wanted = {partition for offsets in found.values() for partition in offsets}
     latest = _offsets_at(client, client.refresh(None), LATEST, options, wanted)
     rows: list[Row] = []

@@ -1,12 +1,14 @@
 """klog's client on Apache Kafka 3.9 and 4.3: the same cases as on klog, and transactions."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import confluent_kafka
 import pytest
 
 from pyspark_klog.client.consumer.fetcher import OffsetsLost, RangeFetcher
 from pyspark_klog.client.consumer.offsets import LATEST, list_offsets
+from pyspark_klog.client.groups import list_groups
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.records.arrow import ArrowDecoder
 from pyspark_klog.records.compression import Codec
@@ -16,6 +18,7 @@ from tests.support.client_cases import (
     new_topic,
     records_come_back_as_they_were_written,
 )
+from tests.support.eventually import eventually
 from tests.support.peers import NEWEST_KAFKA, OLDEST_KAFKA, KafkaServer
 
 
@@ -79,3 +82,36 @@ def test_read_committed_leaves_out_what_was_aborted(kafka: str, fetch_bytes: int
         rest = decoder.flush()
         values += rest.column(0).to_pylist() if rest is not None else []
     assert values == committed
+
+
+def test_groups_of_both_protocols_are_described() -> None:
+    """KIP-848: DescribeGroups calls a group of the newer protocol dead."""
+    with KafkaServer(NEWEST_KAFKA) as server:
+        servers = server.bootstrap_servers
+        topic = new_topic(servers, 1)
+        consumers = {}
+        for protocol in ("classic", "consumer"):
+            consumer = confluent_kafka.Consumer(
+                {
+                    "bootstrap.servers": servers,
+                    "group.id": f"of-{protocol}",
+                    "group.protocol": protocol,
+                }
+            )
+            consumer.subscribe([topic])
+            consumers[protocol] = consumer
+
+        def joined(protocol: str) -> bool:
+            consumers[protocol].poll(0.2)
+            return bool(consumers[protocol].assignment())
+
+        with client_of(servers) as client:
+            for protocol in consumers:
+                eventually(partial(joined, protocol), 60, f"a member by the {protocol} protocol")
+            listed = {group.group_id: group for group in list_groups(client)}
+            for protocol, consumer in consumers.items():
+                group = listed[f"of-{protocol}"]
+                assert (group.state, group.member_count) == ("Stable", 1)
+                assert group.protocol_type == "consumer"
+                assert group.has_offsets
+                consumer.close()
