@@ -98,11 +98,17 @@ class _StreamReader(Prompt, DataSourceStreamReader, SupportsTriggerAvailableNow)
 
 
 class _Discarding(Prompt, DataSourceArrowWriter):
+    def __init__(self, options: dict[str, str]) -> None:
+        self._options = options  # a state: without one __setstate__ is not called
+
     def write(self, iterator: "Iterator[RecordBatch]") -> WriterCommitMessage:
         return _drop(iterator)
 
 
 class _StreamDiscarding(Prompt, DataSourceStreamArrowWriter):
+    def __init__(self, options: dict[str, str]) -> None:
+        self._options = options
+
     def write(self, iterator: "Iterator[RecordBatch]") -> WriterCommitMessage:
         return _drop(iterator)
 
@@ -131,7 +137,7 @@ class Ceiling(DataSource):
         return _StreamReader(dict(self.options))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: ARG002
-        return _Discarding()
+        return _Discarding(dict(self.options))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802, ARG002
-        return _StreamDiscarding()
+        return _StreamDiscarding(dict(self.options))
