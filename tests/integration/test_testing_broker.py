@@ -67,7 +67,7 @@ def test_a_setting_that_does_not_exist_is_said_with_the_brokers_words() -> None:
 
 
 def test_a_broker_that_does_not_come_up_is_ended() -> None:
-    silent = [sys.executable, "-c", "import time; time.sleep(60)"]
+    silent = [sys.executable, "-c", "import signal; signal.pause()"]
     broker = testing.Broker(python=silent, start_timeout_s=0.2)
     with pytest.raises(testing.BrokerFailed, match=r"did not serve within 0\.2 s"):
         broker.start()
