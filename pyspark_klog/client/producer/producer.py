@@ -14,7 +14,6 @@ from pyspark_klog.client.connection import Call
 from pyspark_klog.client.errors import (
     DeliveryFailed,
     LeaderUnknown,
-    ReplyUnreadable,
     TimedOut,
     TopicMissing,
     UnsupportedByBroker,
@@ -23,27 +22,21 @@ from pyspark_klog.client.errors import (
     is_retriable,
 )
 from pyspark_klog.client.producer.core import NO_IDENTITY, Batch, Identity, ProducerCore, Verdict
+from pyspark_klog.client.producer.requests import answers_in, send_batches
 from pyspark_klog.client.producer.splitting import split_in_half
 from pyspark_klog.client.security.errors import one_line
 from pyspark_klog.client.settings import ClientSettings
-from pyspark_klog.client.sockets import Link
 from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
-from pyspark_klog.ids import NO_TOPIC_ID, TopicPartition
+from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
 from pyspark_klog.protocol.apis.produce import (
-    PartitionProduceData,
     PartitionProduceResponse,
-    ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
 )
 from pyspark_klog.protocol.keys import ApiKey
-from pyspark_klog.records.batch import BatchView
-from pyspark_klog.records.compression import Codec
-from pyspark_klog.records.convert import down_convert
 from pyspark_klog.records.kept_memory import KeptMemory
 
 _log = logging.getLogger(__name__)
@@ -65,9 +58,6 @@ _MOST_KEPT_BYTES = 8 << 20
 _LONGEST_TEXT = 1_000
 """Characters of a broker's words about records that it refuses."""
 _ACKS = {"all": -1, "1": 1, "0": 0}
-_FIRST_WITH_V2 = 3
-_FIRST_WITH_ZSTD = 7
-_NAMES_UNTIL = 12
 
 
 class Producer:
@@ -307,64 +297,20 @@ class Producer:
             if not batches:
                 return
             try:
-                call = self._request(link, batches)
+                call = send_batches(
+                    client,
+                    link,
+                    batches,
+                    acks=self._acks,
+                    timeout_ms=self._request_timeout_ms,
+                    is_idempotent=self._core.idempotent,
+                )
             except KlogError as error:
                 self._lost(batches, error)
                 if not is_retriable(error):
                     raise
                 return
             self._calls.append((call, batches))
-
-    def _request(self, link: Link, batches: list[Batch]) -> Call[ProduceResponse]:
-        version = self._version(link, batches)
-        request = ProduceRequest(acks=self._acks, timeout_ms=self._request_timeout_ms)
-        topics: dict[str, TopicProduceData] = {}
-        for batch in batches:
-            name = batch.partition.topic
-            row = topics.get(name)
-            if row is None:
-                row = topics[name] = TopicProduceData()
-                if version > _NAMES_UNTIL:
-                    row.topic_id = self._client.view.topic_id(name)
-                else:
-                    row.name = name
-                request.topic_data.append(row)
-            batch.topic_id = row.topic_id
-            row.partition_data.append(
-                PartitionProduceData(
-                    index=batch.partition.partition, records=self._bytes_of(batch, version)
-                )
-            )
-        return self._client.send(
-            link, request, ProduceResponse, version, expects_reply=self._acks != 0
-        )
-
-    def _version(self, link: Link, batches: list[Batch]) -> int:
-        view = self._client.view
-        has_ids = all(view.topic_id(b.partition.topic) != NO_TOPIC_ID for b in batches)
-        low = 0
-        if any(BatchView(b.data).codec is Codec.ZSTD for b in batches):
-            low = _FIRST_WITH_ZSTD
-        elif self._core.idempotent:
-            low = _FIRST_WITH_V2
-        high = None if has_ids else _NAMES_UNTIL
-        return link.connection.version(ApiKey.PRODUCE, low, high)
-
-    def _bytes_of(self, batch: Batch, version: int) -> bytes | memoryview:
-        view = BatchView(batch.data)
-        if version < _FIRST_WITH_V2:
-            if any(record.headers for record in view.records()):
-                raise UnsupportedByBroker("record headers need a Kafka broker from 0.11 on")
-            return down_convert(batch.data, 1 if version >= 2 else 0).data
-        if self._core.idempotent:
-            identity = batch.identity
-            view.set_producer_state(
-                identity.producer_id,
-                identity.producer_epoch,
-                batch.sequence,
-                is_transactional=False,
-            )
-        return memoryview(batch.data)
 
     # --- answers ---------------------------------------------------------------------------------
     def _take_answers(self) -> None:
@@ -382,18 +328,8 @@ class Producer:
         self._calls = waiting
 
     def _take_reply(self, reply: ProduceResponse, batches: list[Batch]) -> None:
-        # The topic may have another id by now, or none: it may be gone, or created anew.
-        names = {batch.topic_id: batch.partition.topic for batch in batches}
-        rows: dict[TopicPartition, PartitionProduceResponse] = {}
-        for topic in reply.responses:
-            name = topic.name or names.get(topic.topic_id, "")
-            for row in topic.partition_responses:
-                rows[TopicPartition(name, row.index)] = row
-        for batch in batches:
-            answer = rows.get(batch.partition)
-            if answer is None:
-                raise ReplyUnreadable(f"a reply to Produce leaves out {batch.partition}")
-            self._settle(batch, answer)
+        for batch, row in answers_in(reply, batches):
+            self._settle(batch, row)
 
     def _settle(self, batch: Batch, row: PartitionProduceResponse) -> None:
         code = error_code(row.error_code)

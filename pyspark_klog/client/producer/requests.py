@@ -1,0 +1,111 @@
+"""Produce on the wire: batches as one request, and what its reply says of each."""
+
+from collections.abc import Iterator, Sequence
+
+from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.client.connection import Call
+from pyspark_klog.client.errors import ReplyUnreadable, UnsupportedByBroker
+from pyspark_klog.client.producer.core import Batch
+from pyspark_klog.client.sockets import Link
+from pyspark_klog.ids import NO_TOPIC_ID, TopicPartition
+from pyspark_klog.protocol.apis.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from pyspark_klog.protocol.keys import ApiKey
+from pyspark_klog.records.batch import BatchView
+from pyspark_klog.records.compression import Codec
+from pyspark_klog.records.convert import down_convert
+
+_FIRST_WITH_V2 = 3
+_FIRST_WITH_ZSTD = 7
+_NAMES_UNTIL = 12
+
+
+def send_batches(
+    client: BlockingClient,
+    link: Link,
+    batches: Sequence[Batch],
+    *,
+    acks: int,
+    timeout_ms: int,
+    is_idempotent: bool,
+) -> Call[ProduceResponse]:
+    """Queue one request with these batches, each of another partition, in a version for all.
+
+    Notes in each batch by which id its topic was named.
+
+    :raises UnsupportedByBroker: if the broker is too old for what is in them
+    """
+    version = _version(client, link, batches, is_idempotent=is_idempotent)
+    request = ProduceRequest(acks=acks, timeout_ms=timeout_ms)
+    topics: dict[str, TopicProduceData] = {}
+    for batch in batches:
+        name = batch.partition.topic
+        row = topics.get(name)
+        if row is None:
+            row = topics[name] = TopicProduceData()
+            if version > _NAMES_UNTIL:
+                row.topic_id = client.view.topic_id(name)
+            else:
+                row.name = name
+            request.topic_data.append(row)
+        batch.topic_id = row.topic_id
+        records = _bytes_of(batch, version, is_idempotent=is_idempotent)
+        data = PartitionProduceData(index=batch.partition.partition, records=records)
+        row.partition_data.append(data)
+    return client.send(link, request, ProduceResponse, version, expects_reply=acks != 0)
+
+
+def answers_in(
+    reply: ProduceResponse, batches: Sequence[Batch]
+) -> Iterator[tuple[Batch, PartitionProduceResponse]]:
+    """What a reply says of each batch of its request.
+
+    :raises ReplyUnreadable: if it leaves one out
+    """
+    # The topic may have another id by now, or none: it may be gone, or created anew.
+    names = {batch.topic_id: batch.partition.topic for batch in batches}
+    rows: dict[TopicPartition, PartitionProduceResponse] = {}
+    for topic in reply.responses:
+        name = topic.name or names.get(topic.topic_id, "")
+        for row in topic.partition_responses:
+            rows[TopicPartition(name, row.index)] = row
+    for batch in batches:
+        answer = rows.get(batch.partition)
+        if answer is None:
+            raise ReplyUnreadable(f"a reply to Produce leaves out {batch.partition}")
+        yield batch, answer
+
+
+def _version(
+    client: BlockingClient, link: Link, batches: Sequence[Batch], *, is_idempotent: bool
+) -> int:
+    has_ids = all(client.view.topic_id(b.partition.topic) != NO_TOPIC_ID for b in batches)
+    low = 0
+    if any(BatchView(b.data).codec is Codec.ZSTD for b in batches):
+        low = _FIRST_WITH_ZSTD
+    elif is_idempotent:
+        low = _FIRST_WITH_V2
+    high = None if has_ids else _NAMES_UNTIL
+    return link.connection.version(ApiKey.PRODUCE, low, high)
+
+
+def _bytes_of(batch: Batch, version: int, *, is_idempotent: bool) -> bytes | memoryview:
+    view = BatchView(batch.data)
+    if version < _FIRST_WITH_V2:
+        if any(record.headers for record in view.records()):
+            raise UnsupportedByBroker("record headers need a Kafka broker from 0.11 on")
+        return down_convert(batch.data, 1 if version >= 2 else 0).data
+    if is_idempotent:
+        identity = batch.identity
+        view.set_producer_state(
+            identity.producer_id,
+            identity.producer_epoch,
+            batch.sequence,
+            is_transactional=False,
+        )
+    return memoryview(batch.data)
