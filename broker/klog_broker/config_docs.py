@@ -36,8 +36,9 @@ port of the first one) and `log.dirs`. `klog broker --print-config` shows every 
 comes from. [broker/server.properties](../broker/server.properties) has all defaults, commented out.
 
 The file's syntax is that of Java's `.properties`: `name=value`, `#` and `!` begin a comment, a
-backslash at a line's end joins the next line, `\\uXXXX` is a character, and the last of two entries
-counts. It is read as UTF-8, or as Latin-1 if it is not valid UTF-8. Lists are comma-separated.
+backslash at a line's end joins the next line, `\\u` and four hexadecimal digits are a character,
+and the last of two entries counts. It is read as UTF-8, or as Latin-1 if it is not valid UTF-8.
+Lists are comma-separated.
 
 There are three kinds of names:
 - known ones, in the tables below;

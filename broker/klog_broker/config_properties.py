@@ -2,7 +2,8 @@
 
 Blank lines and lines that begin with ``#`` or ``!`` are left out; ``=``, ``:`` or blanks end a
 name; a backslash at a line's end joins the next line without its leading blanks; ``\\t``, ``\\n``,
-``\\r``, ``\\f`` and ``\\uXXXX`` are escapes, any other escaped character is itself.
+``\\r``, ``\\f`` and ``\\u`` with four hexadecimal digits are escapes, any other escaped character
+is itself.
 """
 
 import re
