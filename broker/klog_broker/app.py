@@ -190,7 +190,7 @@ class Broker:
             default_config=LogConfig.from_topic_config(topic_config(self.config, {})),
         )
         logs.on_directory_offline = self._on_directory_offline
-        logs.on_high_watermark = self._on_high_watermark
+        logs.on_log_change = self._on_log_change
 
         def config_of(name: str, _topic_id: TopicId) -> LogConfig:
             topic = metadata.image.topic(name)
@@ -281,8 +281,8 @@ class Broker:
 
         schedule()
 
-    def _on_high_watermark(self, log: PartitionLog) -> None:
-        """Once a turn and log, after all of its appends: who waits is looked at only then."""
+    def _on_log_change(self, log: PartitionLog) -> None:
+        """Who waits is looked at once a turn and log, after all of its appends."""
         if not self._changed_logs:
             self.loop.call_at_append(self._check_waiting)
         self._changed_logs[log] = None

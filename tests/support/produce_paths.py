@@ -55,12 +55,25 @@ TOPICS: Mapping[str, tuple[int, dict[str, str]]] = {
 
 
 class InlineHelpers:
-    """Does the work at once and posts what came of it."""
+    """Does the work at once and posts what came of it; while it is held, when it is released."""
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
+        self._held: list[Callable[[], None]] | None = None
+
+    def hold(self) -> None:
+        """From now on work waits: a disk that takes its time."""
+        self._held = []
+
+    def release(self) -> None:
+        held, self._held = self._held or [], None
+        for work in held:
+            work()
 
     def submit(self, work: Callable[[], Any], on_done: Callable[[Any, Any], None]) -> None:
+        if self._held is not None:
+            self._held.append(lambda: self.submit(work, on_done))
+            return
         try:
             result = work()
         except Exception as error:
@@ -85,13 +98,14 @@ class MemoryBroker:
         self.clock = ManualClock(NOW_MS)
         self.network = FakeNetwork()
         self.network.has_socket_calls = at_once
+        self.helpers: InlineHelpers
         self.broker = Broker(
             BrokerConfig.load(None, _SETTINGS | more, data=_DATA),
             clock=self.clock,
             files=files,
             network=self.network,
             poller=self.network.poller,
-            make_helpers=InlineHelpers,
+            make_helpers=self._make_helpers,
             load_kernel=(lambda _: produce_kernel) if with_kernel else None,
         )
         self.broker.start()
@@ -100,6 +114,10 @@ class MemoryBroker:
         # Both ways with the same texts of errors.
         self.broker.services.logs.use_kernels()
         self.turns()
+
+    def _make_helpers(self, loop: Loop) -> InlineHelpers:
+        self.helpers = InlineHelpers(loop)
+        return self.helpers
 
     def connect(self) -> FakeStream:
         stream = self.network.connect()
@@ -128,12 +146,16 @@ class MemoryBroker:
         ]
         return any(network.poller.interest.get(each.fileno(), 0) & 1 for each in readable)
 
-    def call(self, request: Request, version: int) -> Any:
+    def ask(self, request: Request, version: int) -> FakeStream:
+        """Sends a request on a connection of its own, where its answer comes."""
         stream = self.connect()
         header = RequestHeader(request.api_key, version, 1, "setup")
         stream.inbox += encode_request(header, request)
         self.turns()
-        return decode_response(bytes(stream.sent[4:]), request.api_key, version)
+        return stream
+
+    def call(self, request: Request, version: int) -> Any:
+        return answer_of(self.ask(request, version), request, version)
 
     @property
     def planned(self) -> int:
@@ -169,6 +191,11 @@ class MemoryBroker:
 
     def close(self) -> None:
         self.broker.close()
+
+
+def answer_of(stream: FakeStream, request: Request, version: int) -> Any:
+    """The one answer that has come."""
+    return decode_response(bytes(stream.sent[4:]), request.api_key, version)
 
 
 def log_state(log: Any) -> dict[str, Any]:

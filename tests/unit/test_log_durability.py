@@ -65,7 +65,7 @@ class World:
 def test_a_reply_waits_for_the_sync_and_so_do_readers() -> None:
     world = World()
     grown: list[int] = []
-    world.manager.on_high_watermark = lambda log: grown.append(log.high_watermark)
+    world.manager.on_log_change = lambda log: grown.append(log.high_watermark)
     info = world.send()
     assert info.required_flush_offset == 1
     assert (world.log.log_end_offset, world.log.high_watermark) == (1, 0)

@@ -58,8 +58,8 @@ class LogManager:
     ) -> None:
         # Called when a directory goes offline; when none is left the process has to end.
         self.on_directory_offline: Callable[[Path, BaseException], None] | None = None
-        # Called with a log whose high watermark has grown.
-        self.on_high_watermark: Callable[[PartitionLog], None] | None = None
+        # Called with a log whose high watermark has grown or that has gone offline.
+        self.on_log_change: Callable[[PartitionLog], None] | None = None
         self.checks: RecordChecks = PlainChecks()
         self._files = files
         self._clock = clock
@@ -252,13 +252,13 @@ class LogManager:
             remove_later=self._housekeeping.remove_later,
             random=self._random,
         )
-        log.on_high_watermark = self._high_watermark_grew
+        log.on_change = self._log_changed
         log.last_flush_ms = self._clock.monotonic_ms()
         return log
 
-    def _high_watermark_grew(self, log: PartitionLog) -> None:
-        if self.on_high_watermark is not None:
-            self.on_high_watermark(log)
+    def _log_changed(self, log: PartitionLog) -> None:
+        if self.on_log_change is not None:
+            self.on_log_change(log)
 
     # --- coming and going of partitions ----------------------------------------------------------
     def create(

@@ -68,8 +68,9 @@ class PartitionLog:
         self.log_end_offset = loaded.log_end_offset
         self.high_watermark = loaded.log_end_offset
         self.last_flush_ms = 0
-        # Called with the log whenever its high watermark has grown: fetches and acks=-1 wait.
-        self.on_high_watermark: Callable[[PartitionLog], None] | None = None
+        # Called with the log when its high watermark has grown or it has gone offline: fetches and
+        # acks=-1 wait for either.
+        self.on_change: Callable[[PartitionLog], None] | None = None
         self._files = log_directory.files
         self._checks = checks
         self._remove_later = remove_later
@@ -134,11 +135,17 @@ class PartitionLog:
             _LOGGER.error("log=%s offline=%r", self.path, error, exc_info=error)
         storage_error = LogStorageError(f"{self.topic_partition} is offline after: {error}")
         self._flusher.fail(storage_error)
+        self._tell_of_change()
         return storage_error
 
     def directory_went_offline(self) -> None:
         """Tell those who wait. Called by the LogManager."""
         self._flusher.fail(self.log_directory.storage_error())
+        self._tell_of_change()
+
+    def _tell_of_change(self) -> None:
+        if self.on_change is not None:
+            self.on_change(self)
 
     def update_config(self, config: LogConfig) -> None:
         """Counts from the next append or check on."""
@@ -446,8 +453,7 @@ class PartitionLog:
             reached = self.log_end_offset
         if reached > self.high_watermark:
             self.high_watermark = reached
-            if self.on_high_watermark is not None:
-                self.on_high_watermark(self)
+            self._tell_of_change()
 
     # --- reading ---------------------------------------------------------------------------------
     def read(

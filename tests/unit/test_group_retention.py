@@ -1,0 +1,153 @@
+"""How long committed offsets are kept (KIP-211), on a broker whose clock is the test's."""
+
+from typing import Any
+
+import pytest
+
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.protocol.apis.find_coordinator import FindCoordinatorRequest
+from pyspark_klog.protocol.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from pyspark_klog.protocol.apis.leave_group import LeaveGroupRequest
+from pyspark_klog.protocol.apis.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from pyspark_klog.protocol.apis.offset_fetch import OffsetFetchRequest
+from pyspark_klog.protocol.apis.sync_group import SyncGroupRequest
+from tests.support.produce_paths import MemoryBroker, new_broker
+
+READS_PLAIN = b"\0\0" + b"\0\0\0\1" + b"\0\5plain" + b"\xff\xff\xff\xff"
+HALF_AN_HOUR_MS = 1_800_000
+BEFORE_MS, AFTER_MS = 59_000, 2_000  # of a retention of one minute, looked at each second
+
+
+class Groups:
+    """A broker that keeps offsets for one minute."""
+
+    def __init__(self) -> None:
+        self.broker: MemoryBroker = new_broker(
+            with_kernel=False,
+            offsets_retention_minutes=1,
+            offsets_retention_check_interval_ms=1000,
+            offsets_topic_num_partitions=1,
+            group_initial_rebalance_delay_ms=0,
+        )
+        for _ in range(2):
+            found = self.broker.call(FindCoordinatorRequest(key="g"), 3)
+        assert found.error_code == 0
+
+    def wait(self, ms: int) -> None:
+        for _ in range(ms // 1000):
+            self.broker.clock.advance(1000)
+            self.broker.turns()
+
+    def join(self, kind: str = "consumer", metadata: bytes = READS_PLAIN) -> dict[str, Any]:
+        """A member alone in its group, stable."""
+        request = JoinGroupRequest(
+            group_id="g",
+            session_timeout_ms=HALF_AN_HOUR_MS,
+            rebalance_timeout_ms=HALF_AN_HOUR_MS,
+            protocol_type=kind,
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=metadata)],
+        )
+        reply = self.broker.call(request, 3)
+        name = {"member_id": reply.member_id, "generation_id": reply.generation_id}
+        synced = self.broker.call(SyncGroupRequest(group_id="g", **name), 2)
+        assert synced.error_code == 0
+        return name
+
+    def commit(self, *topics: str, member_id: str = "", generation_id: int = -1) -> list[int]:
+        rows = [
+            OffsetCommitRequestTopic(
+                name=topic,
+                partitions=[OffsetCommitRequestPartition(partition_index=0, committed_offset=1)],
+            )
+            for topic in topics
+        ]
+        request = OffsetCommitRequest(
+            group_id="g",
+            member_id=member_id,
+            generation_id_or_member_epoch=generation_id,
+            topics=rows,
+        )
+        answer = self.broker.call(request, 6)
+        return [each.partitions[0].error_code for each in answer.topics]
+
+    def leave(self, member_id: str, **_: Any) -> None:
+        request = LeaveGroupRequest(group_id="g", member_id=member_id)
+        assert self.broker.call(request, 1).error_code == 0
+
+    def kept(self) -> set[str]:
+        answer = self.broker.call(OffsetFetchRequest(group_id="g", topics=None), 5)
+        return {topic.name for topic in answer.topics}
+
+
+@pytest.fixture
+def groups() -> Groups:
+    return Groups()
+
+
+def test_offsets_without_a_group_go_so_long_after_their_commit(groups: Groups) -> None:
+    assert groups.commit("plain") == [0]
+    groups.wait(BEFORE_MS // 2)
+    assert groups.commit("compacted") == [0]
+    groups.wait(BEFORE_MS // 2)
+    assert groups.kept() == {"plain", "compacted"}
+    groups.wait(AFTER_MS + 1000)
+    assert groups.kept() == {"compacted"}
+
+
+def test_offsets_of_a_group_that_had_members_go_so_long_after_the_last_has_left(
+    groups: Groups,
+) -> None:
+    member = groups.join()
+    assert groups.commit("plain", **member) == [0]
+    groups.wait(120_000)
+    groups.leave(**member)
+    groups.wait(BEFORE_MS)
+    assert groups.kept() == {"plain"}
+    groups.wait(AFTER_MS)
+    assert groups.kept() == set()
+
+
+def test_a_stable_consumer_group_loses_what_it_is_not_subscribed_to(groups: Groups) -> None:
+    member = groups.join()
+    assert groups.commit("plain", "compacted", **member) == [0, 0]
+    groups.wait(BEFORE_MS)
+    assert groups.kept() == {"plain", "compacted"}
+    groups.wait(AFTER_MS)
+    assert groups.kept() == {"plain"}
+
+
+@pytest.mark.parametrize(("kind", "metadata"), [("connect", READS_PLAIN), ("consumer", b"?")])
+def test_a_group_whose_topics_are_not_known_loses_nothing(
+    groups: Groups, kind: str, metadata: bytes
+) -> None:
+    assert groups.commit("plain", "compacted", **groups.join(kind, metadata)) == [0, 0]
+    groups.wait(120_000)
+    assert groups.kept() == {"plain", "compacted"}
+
+
+def test_a_group_that_rebalances_loses_nothing(groups: Groups) -> None:
+    assert groups.commit("plain", "compacted", **groups.join()) == [0, 0]
+    request = JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=HALF_AN_HOUR_MS,
+        rebalance_timeout_ms=HALF_AN_HOUR_MS,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=READS_PLAIN)],
+    )
+    groups.broker.ask(request, 3)  # it waits for the first member, which does not come
+    groups.wait(120_000)
+    assert groups.kept() == {"plain", "compacted"}
+
+
+def test_a_member_of_a_group_that_is_gone_may_not_commit(groups: Groups) -> None:
+    name = {"member_id": "consumer-1", "generation_id": 3}
+    assert groups.commit("plain", **name) == [ErrorCode.ILLEGAL_GENERATION]
+    assert groups.kept() == set()
+    member = groups.join()
+    groups.leave(**member)
+    assert groups.commit("plain", **member) != [0]
+    assert groups.kept() == set()
