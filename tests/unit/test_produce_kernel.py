@@ -1,5 +1,6 @@
 """Plans of pipelined Produce: what they take, order, fairness, and a disk that is full."""
 
+import errno
 import multiprocessing
 from collections.abc import Sequence
 from random import Random
@@ -11,71 +12,11 @@ from klog_broker.log.errors import LogStorageError
 from klog_broker.network import bounds, produce_kernel
 from pyspark_klog.errors import ErrorCode, InvariantViolation
 from pyspark_klog.protocol.apis.metadata import MetadataRequest
-from pyspark_klog.protocol.apis.produce import (
-    PartitionProduceData,
-    PartitionProduceResponse,
-    ProduceRequest,
-    TopicProduceData,
-)
-from pyspark_klog.protocol.headers import RequestHeader, decode_response, encode_request
+from pyspark_klog.protocol.headers import RequestHeader, encode_request
 from pyspark_klog.protocol.keys import ApiKey
-from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
-from pyspark_klog.records.sets import iterate
-from tests.support.fake_network import FakeStream
-from tests.support.produce_paths import NOW_MS, MemoryBroker, new_broker, topic_ids
-
-VERSION = 9
-
-
-def batch(*values: bytes, **options: Any) -> bytes:
-    builder = BatchBuilder(**options)
-    for value in values:
-        builder.append(b"key", value, NOW_MS)
-    return builder.build()
-
-
-def frame(
-    records: bytes,
-    topic: str = "plain",
-    partition: int = 0,
-    acks: int = 1,
-    version: int = VERSION,
-    correlation_id: int = 0,
-) -> bytes:
-    where: Any = {"topic_id": topic_ids()[topic]} if version >= 13 else {"name": topic}
-    rows = [PartitionProduceData(index=partition, records=records)]
-    topics = [TopicProduceData(**where, partition_data=rows)]
-    request = ProduceRequest(acks=acks, timeout_ms=1000, topic_data=topics)
-    return encode_request(RequestHeader(ApiKey.PRODUCE, version, correlation_id, "c"), request)
-
-
-def answers(stream: FakeStream, version: int = VERSION) -> list[PartitionProduceResponse]:
-    """Takes the answers out of what was sent, all of one partition each."""
-    found = []
-    sent, position = bytes(stream.sent), 0
-    while position < len(sent):
-        size = int.from_bytes(sent[position : position + 4], "big")
-        response: Any = decode_response(
-            sent[position + 4 : position + 4 + size], ApiKey.PRODUCE, version
-        )
-        found += [each for topic in response.responses for each in topic.partition_responses]
-        position += 4 + size
-    stream.sent.clear()
-    return found
-
-
-def values(broker: MemoryBroker, topic: str = "plain", partition: int = 0) -> list[bytes | None]:
-    log = broker.log(topic, partition)
-    found: list[bytes | None] = []
-    for segment in log.segments:
-        data = segment.log_file.pread(segment.size_bytes, 0)
-        records = list(iterate(data))
-        assert [each.offset for each in records] == list(
-            range(segment.base_offset, segment.base_offset + len(records))
-        )
-        found += [each.value for each in records]
-    return found
+from tests.support.produce_frames import answers, batch, frame, values
+from tests.support.produce_paths import NOW_MS, MemoryBroker, new_broker
 
 
 @pytest.fixture
@@ -226,17 +167,22 @@ def test_sequences_are_checked_within_a_plan(broker: MemoryBroker) -> None:
     assert values(broker) == [b"0", b"1", b"2", b"3", b"4"]
 
 
-def test_the_window_of_five_holds_what_a_plan_appended(broker: MemoryBroker) -> None:
+@pytest.mark.parametrize("count", range(16, 21))
+def test_the_window_of_five_holds_what_a_plan_appended(broker: MemoryBroker, count: int) -> None:
+    """Wherever in the ring of five the last batch lies."""
     stream = broker.connect()
-    stream.inbox += sequenced(range(20))
+    stream.inbox += sequenced(range(count))
     broker.turns()
-    assert broker.planned == 20
+    assert broker.planned == count
     answers(stream)
-    stream.inbox += sequenced([15, 16, 17, 18, 19, 14])
+    stream.inbox += sequenced([*range(count - 5, count), count - 6])
     broker.turns()
     found = [(each.error_code, each.base_offset) for each in answers(stream)]
-    assert found[:5] == [(0, 15), (0, 16), (0, 17), (0, 18), (0, 19)]
+    assert found[:5] == [(0, number) for number in range(count - 5, count)]
     assert found[5][0] == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    stream.inbox += sequenced([count])
+    broker.turns()
+    assert [(each.error_code, each.base_offset) for each in answers(stream)] == [(0, count)]
 
 
 def test_sequences_wrap_around(broker: MemoryBroker) -> None:
@@ -321,6 +267,32 @@ def test_a_write_that_fails_takes_back_the_others() -> None:
     assert found[0] == found[1]
 
 
+def test_what_was_taken_back_is_not_found_by_the_next_start(
+    broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plan's second write fails. The generic handler does not come to all of the first's
+    requests in that turn, and after it the process is killed."""
+    many, other = broker.connect(), broker.connect()
+    write, writes = broker.files.write_inode, []
+
+    def fail_second(*arguments: Any) -> int:
+        writes.append(arguments)
+        if len(writes) == 2:
+            raise OSError(errno.ENOSPC, "no space left on the memory disk")
+        return write(*arguments)
+
+    monkeypatch.setattr(broker.files, "write_inode", fail_second)
+    many.inbox += frame(batch(b"y")) * (bounds.REQUESTS_PER_TURN + 50)
+    other.inbox += frame(batch(b"z"), partition=1) * 2
+    broker.broker.loop.run_turn(0)
+    acknowledged = [each.base_offset for each in answers(many)]
+    assert acknowledged == list(range(len(acknowledged)))
+    assert 0 < len(acknowledged) <= bounds.REQUESTS_PER_TURN
+    assert broker.planned == 0
+    again = MemoryBroker(broker.files.killed(), with_kernel=False)
+    assert values(again) == [b"y"] * len(acknowledged)
+
+
 def test_a_failed_commit_takes_the_partition_offline_and_acknowledges_nothing(
     broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -341,3 +313,65 @@ def test_a_failed_commit_takes_the_partition_offline_and_acknowledges_nothing(
     other.inbox += frame(batch(b"b"), partition=1) + frame(batch(b"b"))
     broker.turns()
     assert other.is_closed or [each.error_code for each in answers(other)][-1] != 0
+
+
+# -- segments that are old --------------------------------------------------------------------
+
+SEGMENT_MS = 5000  # of the topic `short-lived`
+UNTIMED_MS = -1
+
+
+def bases(broker: MemoryBroker) -> list[int]:
+    return [segment.base_offset for segment in broker.log("short-lived").segments]
+
+
+@pytest.mark.parametrize("all_at_once", [True, False])
+@pytest.mark.parametrize(
+    ("timestamps_ms", "expected"),
+    [
+        ([0, 1, SEGMENT_MS, SEGMENT_MS + 1, SEGMENT_MS + 2], [0, 3]),
+        ([0, SEGMENT_MS + 1, 2 * SEGMENT_MS + 1, 2 * SEGMENT_MS + 2], [0, 1, 3]),
+        ([7, -SEGMENT_MS, SEGMENT_MS + 7, SEGMENT_MS + 8], [0, 3]),
+    ],
+)
+def test_a_plan_ends_a_segment_by_the_first_batchs_timestamp(
+    timestamps_ms: list[int], expected: list[int], all_at_once: bool
+) -> None:
+    found = []
+    for with_kernel in (False, True):
+        broker = new_broker(with_kernel=with_kernel)
+        stream = broker.connect()
+        for number, ms in enumerate(timestamps_ms):
+            records = batch(b"%d" % number, timestamp_ms=NOW_MS + ms)
+            stream.inbox += frame(records, topic="short-lived")
+            if not all_at_once and number % 2:
+                broker.turns()
+        broker.turns()
+        offsets = [each.base_offset for each in answers(stream)]
+        assert offsets == list(range(len(timestamps_ms)))
+        assert bases(broker) == expected
+        found.append(broker.state())
+    assert broker.planned > 0
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("first_ms", [UNTIMED_MS, NOW_MS])
+def test_a_plan_ends_a_segment_without_timestamps_by_the_clock(first_ms: int) -> None:
+    found = []
+    for with_kernel in (False, True):
+        broker = new_broker(with_kernel=with_kernel)
+        stream = broker.connect()
+        waits_ms = [0, SEGMENT_MS, 1, 0, SEGMENT_MS + 1]
+        for number, wait_ms in enumerate(waits_ms):
+            broker.clock.advance(wait_ms)
+            for _ in range(2):
+                records = batch(b"%d" % number, timestamp_ms=UNTIMED_MS if number else first_ms)
+                stream.inbox += frame(records, topic="short-lived")
+            broker.turns()
+        assert [each.base_offset for each in answers(stream)] == list(range(2 * len(waits_ms)))
+        # The segment that the start found is old: its first batch is its only one. Where the first
+        # batch has a timestamp, later ones without any are never late.
+        assert bases(broker) == ([0, 1, 4, 8] if first_ms == UNTIMED_MS else [0])
+        found.append(broker.state())
+    assert broker.planned > 0
+    assert found[0] == found[1]
