@@ -195,6 +195,48 @@ def test_any_recovery_point_leads_to_the_same_log(point: int) -> None:
     assert append(log).first_offset == len(records)
 
 
+@pytest.mark.parametrize("points_to", ["the middle", "an earlier batch", "a later batch"])
+def test_a_wrong_index_entry_before_the_recovery_point_hides_no_damage_behind_it(
+    points_to: str,
+) -> None:
+    config = replace(CONFIG, segment_bytes=1 << 20)
+    files = MemoryFiles()
+    log = open_manager(files, config=config).create(PARTITION, TOPIC_ID, config)
+    fill(log, 20)
+    log.flush()
+    point = log.recovery_point
+    good = read_all(log)
+    fill(log, 2)
+    damage_at = log.size_bytes - 1
+    fill(log, 20)
+    killed = files.killed()
+    killed.write_atomically(
+        DATA / "recovery-point-offset-checkpoint", b"0\n1\ntopic 0 %d\n" % point
+    )
+    segment = log.segments[0]
+    places = list(segment.places())
+    rows = list(segment.offset_index.view())
+    number = max(n for n, row in enumerate(rows) if row.offset <= point)
+    earlier, later = rows[number - 1].position, places[-2].position
+    wrong = {"the middle": rows[number].position + 1, "an earlier batch": earlier}
+    position = wrong.get(points_to, later)
+    index = killed.open(log.path / f"{0:020d}.index")
+    index.pwrite(position.to_bytes(4, "big"), number * 8 + 4)
+    byte = killed.open(segment.log_file.path).pread(1, damage_at)[0]
+    killed.open(segment.log_file.path).pwrite(bytes([byte ^ 1]), damage_at)
+
+    found = open_log(killed, config)
+    kept = read_all(found)
+    assert kept[: len(good)] == good
+    assert [record.offset for record in kept] == list(range(len(kept)))
+    assert found.log_end_offset == len(kept)
+    assert found.size_bytes == next(p.position for p in places if p.last_offset >= len(kept))
+    assert found.size_bytes <= damage_at
+    again = list(found.segments[0].offset_index.view())
+    positions = {place.last_offset: place.position for place in places}
+    assert all(positions[row.offset] == row.position for row in again)
+
+
 @pytest.mark.parametrize("damage", ["gone", "empty", "odd size", "beyond the log", "zeros"])
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 @pytest.mark.parametrize("ending", ["closed", "killed"])

@@ -27,7 +27,7 @@ from pyspark_klog.records.layout import (
     TIMESTAMP_TYPE_BIT,
     UP_TO_MAGIC_BYTES,
 )
-from pyspark_klog.storage.indexes import MAX_RELATIVE_OFFSET, TimeIndexEntry
+from pyspark_klog.storage.indexes import MAX_RELATIVE_OFFSET, OffsetIndexEntry, TimeIndexEntry
 
 _LOGGER = logging.getLogger(__name__)
 _CHUNK_BYTES = 4 << 20
@@ -157,7 +157,10 @@ def _trusted_position(segment: Segment, recovery_point: int) -> int:
     if recovery_point <= segment.base_offset:
         return 0
     segment.offset_index.cut_to_position(segment.size_bytes)
-    position = segment.offset_index.view().lookup(recovery_point).position
+    entry = segment.offset_index.view().lookup(recovery_point)
+    if entry.position and not _fits(segment, entry):
+        return 0
+    position = entry.position
     end_offset = -1
     with suppress(InvariantViolation):
         for place in segment.places(position):
@@ -165,6 +168,14 @@ def _trusted_position(segment: Segment, recovery_point: int) -> int:
                 break
             position, end_offset = place.position + place.size_bytes, place.last_offset + 1
     return position if end_offset == recovery_point or end_offset < 0 else 0
+
+
+def _fits(segment: Segment, entry: OffsetIndexEntry) -> bool:
+    """Whether the batch that starts at the entry's position ends with the entry's offset."""
+    with suppress(InvariantViolation):
+        for place in segment.places(entry.position):
+            return place.last_offset == entry.offset
+    return False
 
 
 def restart_indexes(segment: Segment, position: int) -> Digest:
