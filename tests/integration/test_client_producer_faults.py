@@ -204,6 +204,34 @@ def test_a_broker_that_knows_no_producer_is_not_asked_for_ids_without_end(code: 
     assert 2 <= asked.count(ApiKey.INIT_PRODUCER_ID) <= 12
 
 
+def test_a_second_new_identity_waits_unless_records_were_written_in_between(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    forgets = [True, True, False, True, False]
+
+    def forget(_: Request, answer: Response) -> Response:
+        if isinstance(answer, ProduceResponse) and forgets.pop(0):
+            code = ErrorCode.UNKNOWN_PRODUCER_ID.value
+            answer.responses[0].partition_responses[0].error_code = code
+        return answer
+
+    with _brokers(_Broker(forget)) as servers, client_of(servers) as client:
+        waits: list[int] = []
+
+        def wait_ms(failures: int) -> int:
+            waits.append(failures)
+            return 0
+
+        monkeypatch.setattr(client, "wait_ms", wait_ms)
+        producer = Producer(client)
+        producer.partition_count("t")
+        for _ in range(2):
+            producer.add(_P, *batch([b"k"]))
+            producer.flush()
+        assert producer.written_records == 2
+    assert (forgets, waits) == ([], [1])
+
+
 def test_answers_by_the_id_of_a_topic_that_was_created_anew() -> None:
     """What is known of the topic changes before the answer by its old id is looked at."""
     old, new = UUID(int=1), UUID(int=2)

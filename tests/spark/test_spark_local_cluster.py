@@ -1,11 +1,13 @@
 """local-cluster[2,1,1024]: executors are processes of their own, with workers of their own."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pyspark
 import pytest
+from pyspark import TaskContext
 
 from tests.support import spark_session as sessions
 from tests.support.eventually import eventually
@@ -57,6 +59,33 @@ def test_a_batch_is_read_and_written(topics: Topics) -> None:
     assert topics.numbers(target) == [10 * p + n for p in range(4) for n in range(3)]
     rows = topics.batch(subscribe=target).groupBy("partition").count().orderBy("partition")
     assert [tuple(row) for row in rows.collect()] == [(partition, 3) for partition in range(4)]
+
+
+def test_a_task_that_spark_repeats_reads_its_range_once_and_writes_at_least_once(
+    topics: Topics,
+) -> None:
+    def fail_once_at_the_end(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Rows with their attempt's number; the first one of partition 1 fails behind them."""
+        context = TaskContext.get()
+        assert context is not None
+        attempt = context.attemptNumber()
+        for batch in batches:
+            values = [b"%s/%d" % (value, attempt) for value in batch.column("value").to_pylist()]
+            yield pa.RecordBatch.from_arrays([pa.array(values, pa.binary())], ["value"])
+        if context.partitionId() == 1 and attempt == 0:
+            raise RuntimeError("this attempt fails for the test")
+
+    source, target = topics.create(2), topics.create(1)
+    for partition in range(2):
+        topics.put_numbers(source, [10 * partition + n for n in range(3)], partition)
+    frame = topics.batch(subscribe=source).select("value")
+    expected = [b"0/0", b"1/0", b"2/0", b"10/1", b"11/1", b"12/1"]
+    attempted = frame.mapInArrow(fail_once_at_the_end, "value binary")
+    assert sorted(bytes(row.value) for row in attempted.collect()) == sorted(expected)
+    attempted.write.format("klog").mode("append").options(**topics.options(topic=target)).save()
+    written = [bytes(row.value) for row in topics.batch(subscribe=target).collect()]
+    assert set(written) - {b"10/0", b"11/0", b"12/0"} == set(expected)
+    assert all(written.count(value) == 1 for value in expected)
 
 
 @pytest.mark.parity("cluster: executors in other processes")

@@ -84,7 +84,7 @@ def test_what_is_refused_before_a_row_is_written(
     assert "Traceback" not in str(caught.value)
 
 
-def test_a_failed_task_is_repeated_and_its_rows_come_at_least_once(
+def test_the_rows_of_a_job_that_fails_are_those_of_its_good_tasks_at_most(
     spark: "SparkSession", topics: Topics
 ) -> None:
     topic = topics.create(1)

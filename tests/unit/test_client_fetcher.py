@@ -234,6 +234,13 @@ def test_trouble_that_passes_is_followed(trouble: Answer) -> None:
     assert client.waits == [100, 200]
 
 
+def test_waits_begin_anew_after_each_chunk() -> None:
+    trouble = _error(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    client = _PaperClient([trouble, trouble, _records(0, 5), trouble, trouble, _records(5, 5)])
+    assert _read(client, 0, 10) == list(range(10))
+    assert client.waits == [100, 200, 100, 200]
+
+
 def test_trouble_that_does_not_pass_ends_with_its_reason() -> None:
     client = _PaperClient([_error(ErrorCode.NOT_LEADER_OR_FOLLOWER)] * 100)
     with pytest.raises(TimedOut, match=r"offsets 0 to 10 of t-0 .* 2000 ms: NOT_LEADER") as caught:

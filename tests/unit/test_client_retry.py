@@ -22,5 +22,10 @@ def test_waits_vary_by_a_fifth() -> None:
     assert backoff.wait_ms(10_000, lambda: 0.999999) == 1_199
 
 
+def test_a_first_wait_above_the_longest_does_not_shrink() -> None:
+    backoff = Backoff(2_000, 1_000)
+    assert [backoff.wait_ms(n, lambda: 0.5) for n in range(1, 4)] == [2_000] * 3
+
+
 def test_no_wait_where_none_is_wanted() -> None:
     assert Backoff(0, 1_000).wait_ms(5, lambda: 0.5) == 0

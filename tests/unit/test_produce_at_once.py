@@ -11,8 +11,8 @@ from pyspark_klog.protocol.apis.metadata import MetadataRequest
 from pyspark_klog.protocol.headers import RequestHeader, encode_request
 from pyspark_klog.protocol.keys import ApiKey
 from tests.support.fake_network import FakeStream
+from tests.support.produce_frames import answers, batch, frame, values
 from tests.support.produce_paths import MemoryBroker, new_broker
-from tests.unit.test_produce_kernel import answers, batch, frame, values
 
 
 @pytest.fixture

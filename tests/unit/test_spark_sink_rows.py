@@ -21,6 +21,7 @@ from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.partitioner import partition_for_key
 from pyspark_klog.records.record import Record
 from pyspark_klog.spark import sink_rows
+from pyspark_klog.spark.clients import client_for, drop_producer, producer_for
 from pyspark_klog.spark.dead_letters import DeadLettersFailed, TaskIds, with_headers
 from pyspark_klog.spark.errors import SchemaError
 from pyspark_klog.spark.options import read_options
@@ -185,6 +186,37 @@ def test_keyless_rows_of_a_batch_stay_together_and_the_next_go_on(producer: _Pro
     found = producer.partitions("t")
     assert [found[b"%d" % n] for n in range(3)] == [found[b"%d" % (n + 10)] for n in range(3)]
     assert sorted(found[b"%d" % n] for n in range(3)) == [0, 1, 2]
+
+
+# --- producers that failed ---
+@pytest.mark.parametrize("fails", ["while rows are added", "at the end"])
+def test_a_task_that_failed_gives_up_its_workers_producer(
+    monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    """What was under way in it is unknown: the next task of this worker begins with another."""
+
+    def fail(*_: Any) -> None:
+        raise BrokerError(ErrorCode.NOT_ENOUGH_REPLICAS)
+
+    sink = _sink(topic="t")
+    settings = read_options({"kafka.bootstrap.servers": "h:1", "topic": "t"}).client
+    failed = producer_for(settings)
+    assert producer_for(settings) is failed
+    monkeypatch.setattr(failed, "set_aside", lambda _: None)
+    monkeypatch.setattr(failed, "partition_count", lambda _: 1)
+    monkeypatch.setattr(failed, "add_all", fail if fails == "while rows are added" else list)
+    monkeypatch.setattr(failed, "flush", fail)
+    closed: list[object] = []
+    client = client_for(settings)
+    monkeypatch.setattr(client, "close", lambda: closed.append(client))
+    with pytest.raises(BrokerError):
+        sink.write([_batch(value=_values(1))])
+    assert closed == [client]
+    try:
+        assert producer_for(settings) is not failed
+        assert client_for(settings) is not client
+    finally:
+        drop_producer(settings)
 
 
 # --- sizes ---------------------------------------------------------------------------------------
