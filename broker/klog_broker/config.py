@@ -1,7 +1,8 @@
 """The broker's configuration: `BrokerConfig`, and the settings of one topic: `topic_config`.
 
 Rows: config_rows.py (broker), config_topic_rows.py (topics), config_ignored.py (Kafka's names that
-change nothing here). Values come from the defaults, then a properties file, then ``--set``.
+change nothing here), config_refused.py (those that refuse the start). Values come from the
+defaults, then a properties file, then ``--set``.
 """
 
 import socket
@@ -16,10 +17,13 @@ from klog_broker.config_listeners import (
     Listener,
     check_advertised,
     check_listeners,
+    listener_names,
     parse_listeners,
     parse_protocol_map,
+    with_port,
 )
 from klog_broker.config_properties import Entry, parse_properties, read_properties
+from klog_broker.config_refused import REFUSED, REFUSED_UNLESS, refusals
 from klog_broker.config_rows import SETTINGS
 from klog_broker.config_topic_rows import TOPIC_SETTINGS
 from klog_broker.config_types import (
@@ -92,8 +96,7 @@ class BrokerConfig(Mapping[str, Any]):
         self._given = dict(given)
         self._own: dict[str, Value] = {}
         self._warnings: list[str] = []
-        for name, item in given.items():
-            self._take(name, item)
+        self._take_all()
         self._effective = {name: self._resolve(row) for name, row in SETTINGS.items()}
         _limit_by_difference(self._effective, "log.message.timestamp")
         self.listeners, self.advertised_listeners = self._parse_listeners()
@@ -130,8 +133,10 @@ class BrokerConfig(Mapping[str, Any]):
         if port is not None:
             listeners = given.get("listeners")
             current = listeners.text if listeners else str(SETTINGS["listeners"].default)
+            controllers = given.get("controller.listener.names")
+            names = listener_names(controllers.text if controllers else "")
             given["listeners"] = _Given(
-                _replace_port(current, port), Source(Origin.COMMAND_LINE, "--port")
+                with_port(current, port, names), Source(Origin.COMMAND_LINE, "--port")
             )
         return cls(given)
 
@@ -169,6 +174,21 @@ class BrokerConfig(Mapping[str, Any]):
             if name not in SETTINGS
         }
 
+    def _take_all(self) -> None:
+        """Every name by itself; ConfigError has a line for each that cannot be taken."""
+        problems: list[str] = []
+        for name, item in self._given.items():
+            try:
+                self._take(name, item)
+            except ConfigError as error:
+                problems.append(str(error))
+        problems += [
+            f"{self._given[refusal.name].source}: {refusal.text}"
+            for refusal in refusals({name: item.text for name, item in self._given.items()})
+        ]
+        if problems:
+            raise ConfigError("\n".join(problems))
+
     def _take(self, name: str, item: _Given) -> None:
         row = SETTINGS.get(name)
         if row is not None:
@@ -176,6 +196,8 @@ class BrokerConfig(Mapping[str, Any]):
                 self._own[name] = row.parse(item.text)
             except ConfigError as error:
                 raise ConfigError(f"{item.source}: {error}") from None
+            return
+        if name in REFUSED or (name in REFUSED_UNLESS and not item.text.strip()):
             return
         reason = reason_without_effect(name)
         if reason is not None:
@@ -197,11 +219,12 @@ class BrokerConfig(Mapping[str, Any]):
 
     def _parse_listeners(self) -> tuple[tuple[Listener, ...], tuple[Listener, ...]]:
         protocols = parse_protocol_map(self["listener.security.protocol.map"])
-        listeners = parse_listeners("listeners", self["listeners"], protocols)
+        controllers = listener_names(self["controller.listener.names"] or "")
+        listeners = parse_listeners("listeners", self["listeners"], protocols, controllers)
         check_listeners(listeners)
         text = self["advertised.listeners"]
         if text is not None and text.strip():
-            advertised = parse_listeners("advertised.listeners", text, protocols)
+            advertised = parse_listeners("advertised.listeners", text, protocols, controllers)
         else:
             advertised = tuple(
                 listener._replace(host=listener.host or socket.gethostname())
@@ -373,11 +396,6 @@ def _split_override(text: str) -> tuple[str, str]:
     if not equals or not name.strip():
         raise ConfigError(f"--set {text}: expected name=value, as --set log.segment.bytes=1048576")
     return name.strip(), value
-
-
-def _replace_port(listeners: str, port: int) -> str:
-    first, comma, rest = listeners.partition(",")
-    return f"{first.rpartition(':')[0]}:{port}{comma}{rest}"
 
 
 def _scaled(value: Value, factor: int) -> Value:

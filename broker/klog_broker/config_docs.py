@@ -17,6 +17,7 @@ from klog_broker.config_ignored import (
 )
 from klog_broker.config_kafka4 import BROKER_CHANGES, TOPIC_CHANGES
 from klog_broker.config_properties import escape
+from klog_broker.config_refused import REFUSED, REFUSED_UNLESS
 from klog_broker.config_rows import DIFFERENT_DEFAULTS, SECTIONS
 from klog_broker.config_topic_rows import TOPIC_SETTINGS
 from klog_broker.config_types import INT_MAX, LONG_MAX, Setting, render
@@ -40,16 +41,18 @@ backslash at a line's end joins the next line, `\\u` and four hexadecimal digits
 and the last of two entries counts. It is read as UTF-8, or as Latin-1 if it is not valid UTF-8.
 Lists are comma-separated.
 
-There are three kinds of names:
+There are four kinds of names:
 - known ones, in the tables below;
 - Kafka's names that [change nothing here](#kafkas-names-without-effect): accepted, with one warning
   each, so that a broker's file can be brought along;
+- Kafka's names that [refuse the start](#kafkas-names-that-refuse-the-start), since whoever sets one
+  relies on what klog does not do yet;
 - any other name: refused, with the nearest known one.
 
 Where a setting exists in several units, the finest one that is set counts (`log.retention.ms`
 before `log.retention.minutes` before `log.retention.hours`). A value that does not fit is refused
-at the start, in one sentence. No setting of the broker can be changed while it runs; those of
-topics can.
+at the start, in a sentence for each. No setting of the broker can be changed while it runs; those
+of topics can.
 """
 
 
@@ -77,6 +80,12 @@ def configuration_page() -> str:
     parts.append(
         _table(("name", "set instead"), ((f"`{k}`", f"`{v}`") for k, v in REMOVED.items()))
     )
+    parts.append(
+        "## Kafka's names that refuse the start\n\nWith any value; an empty one sets nothing.\n"
+    )
+    parts.append(_table(("name", "why"), _names((k, f"{v}.") for k, v in REFUSED.items())))
+    parts.append("And these, with a value that says more than that the broker runs alone:\n")
+    parts.append(_table(("name", "any value but"), _names(REFUSED_UNLESS.items())))
     parts.append("## Kafka's names without effect\n\nThose marked \\* came with Kafka 4.\n")
     for reason, names in WITHOUT_EFFECT.items():
         listed = ", ".join(f"`{name}`" + (r"\*" if name in SINCE_4 else "") for name in names)

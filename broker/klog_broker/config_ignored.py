@@ -10,7 +10,6 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
         "broker.id.generation.enable",
         "reserved.broker.max.id",
         "zookeeper.clientCnxnSocket",
-        "zookeeper.connect",
         "zookeeper.connection.timeout.ms",
         "zookeeper.max.in.flight.requests",
         "zookeeper.metadata.migration.enable",
@@ -141,7 +140,6 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
     "klog has no KRaft quorum.": (
         "broker.heartbeat.interval.ms",
         "broker.session.timeout.ms",
-        "controller.listener.names",
         "controller.performance.always.log.threshold.ms",
         "controller.performance.sample.period.ms",
         "controller.quorum.append.linger.ms",
@@ -175,8 +173,6 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
         "unstable.feature.versions.enable",
     ),
     "TLS, SASL and access control come with a later release.": (
-        "allow.everyone.if.no.acl.found",
-        "authorizer.class.name",
         "connection.failed.authentication.delay.ms",
         "connections.max.reauth.ms",
         "delegation.token.expiry.check.interval.ms",
@@ -264,7 +260,6 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
         "ssl.truststore.location",
         "ssl.truststore.password",
         "ssl.truststore.type",
-        "super.users",
     ),
     "The newer group protocols come with a later release.": (
         "group.consumer.assignment.interval.ms",
@@ -360,11 +355,7 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
         "metrics.sample.window.ms",
         "telemetry.max.bytes",
     ),
-    "klog loads no Java classes.": (
-        "alter.config.policy.class.name",
-        "config.providers",
-        "create.topic.policy.class.name",
-    ),
+    "klog loads no Java classes.": ("config.providers",),
     "New data is always stored in message format 2.": ("log.message.format.version",),
     "Fetch sessions and the newer ways to page come with a later release.": (
         "max.incremental.fetch.session.cache.slots",

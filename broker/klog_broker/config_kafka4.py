@@ -3,6 +3,7 @@
 #: broker's setting -> what is different in 4.x
 BROKER_CHANGES = {
     "advertised.listeners": "The type is list.",
+    "controller.listener.names": "The type is list, and it must be set.",
     "listeners": "The type is list.",
     "log.dir": "The type is list.",
     "log.dirs": "The type is list.",

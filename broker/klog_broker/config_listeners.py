@@ -2,9 +2,11 @@
 
 ``NAME://host:port``, comma-separated; an empty host means all interfaces. Rules as in Kafka:
 names and ports are distinct, every advertised name is a listener, 0.0.0.0 is never advertised.
+Those of controller.listener.names are left out: only KRaft's controllers would use them.
 """
 
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from klog_broker.config_types import ConfigError
@@ -12,7 +14,7 @@ from klog_broker.config_types import ConfigError
 _LISTENER = re.compile(
     r"(?P<name>[^:/]+)://(?P<host>\[[0-9a-zA-Z:.%]*\]|[0-9a-zA-Z._%-]*):(?P<port>\d+)"
 )
-_ALL_INTERFACES = ("", "0.0.0.0", "::")
+ALL_INTERFACES = ("", "0.0.0.0", "::")
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 SERVED_PROTOCOLS = ("PLAINTEXT",)
 
@@ -44,8 +46,27 @@ def parse_protocol_map(text: str) -> dict[str, str]:
     return protocols
 
 
-def parse_listeners(setting: str, text: str, protocols: dict[str, str]) -> tuple[Listener, ...]:
-    """The listeners that `text`, the value of `setting`, names; ConfigError with the reason."""
+def listener_names(text: str) -> frozenset[str]:
+    """``NAME,...`` in capitals."""
+    return frozenset(part.strip().upper() for part in text.split(",") if part.strip())
+
+
+def addresses(text: str) -> Iterator[Listener]:
+    """The listeners that can be read out of `text`, whatever their protocols; no error."""
+    for item in text.split(","):
+        match = _LISTENER.fullmatch(item.strip())
+        if match is not None and len(match["port"]) <= 5:
+            name, host = match["name"].strip().upper(), match["host"].strip("[]")
+            yield Listener(name, "", host, int(match["port"]))
+
+
+def parse_listeners(
+    setting: str, text: str, protocols: dict[str, str], controllers: frozenset[str] = frozenset()
+) -> tuple[Listener, ...]:
+    """The listeners that `text`, the value of `setting`, names; ConfigError with the reason.
+
+    `controllers` are the names of those to leave out.
+    """
     listeners = []
     for item in (part.strip() for part in text.split(",") if part.strip()):
         match = _LISTENER.fullmatch(item)
@@ -54,6 +75,8 @@ def parse_listeners(setting: str, text: str, protocols: dict[str, str]) -> tuple
                 f"{setting}: {item!r} is not NAME://host:port (as PLAINTEXT://127.0.0.1:9092)"
             )
         name = match["name"].strip().upper()
+        if name in controllers:
+            continue
         port = int(match["port"]) if len(match["port"]) <= 5 else 65536
         if port > 65535:
             raise ConfigError(f"{setting}: the port of {item!r} must be at most 65535")
@@ -68,9 +91,27 @@ def parse_listeners(setting: str, text: str, protocols: dict[str, str]) -> tuple
                 f" serves {', '.join(SERVED_PROTOCOLS)} only"
             )
         listeners.append(Listener(name, protocols[name], match["host"].strip("[]"), port))
+    if not listeners and controllers:
+        raise ConfigError(
+            f"{setting}: all are in controller.listener.names, and klog opens none of those; name"
+            " a listener for clients"
+        )
     if not listeners:
         raise ConfigError(f"{setting} is empty: name at least one listener")
     return tuple(listeners)
+
+
+def with_port(text: str, port: int, controllers: frozenset[str]) -> str:
+    """`text` with another port of the first listener that is opened."""
+    items = text.split(",")
+    opened = (
+        number
+        for number, item in enumerate(items)
+        if item.partition(":")[0].strip().upper() not in controllers
+    )
+    first = next(opened, 0)
+    items[first] = f"{items[first].rpartition(':')[0]}:{port}"
+    return ",".join(items)
 
 
 def check_listeners(listeners: tuple[Listener, ...]) -> None:
@@ -102,7 +143,7 @@ def check_advertised(advertised: tuple[Listener, ...], listeners: tuple[Listener
         if listener.name in seen:
             raise ConfigError(f"advertised.listeners: the name {listener.name} stands there twice")
         seen.add(listener.name)
-        if listener.host in _ALL_INTERFACES:
+        if listener.host in ALL_INTERFACES:
             raise ConfigError(
                 f"advertised.listeners: {listener} is no address that a client can connect to;"
                 " name a host"

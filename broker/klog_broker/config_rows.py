@@ -62,6 +62,13 @@ _NETWORK = (
         " serves PLAINTEXT.",
     ),
     Setting(
+        "controller.listener.names",
+        _STRING,
+        None,
+        "The listeners that only KRaft's controllers use, comma-separated: klog opens none of them"
+        " and tells no client of them.",
+    ),
+    Setting(
         "socket.listen.backlog.size",
         _INT,
         50,

@@ -20,6 +20,7 @@ from klog_broker.config import (
 from klog_broker.config_ignored import REASONS, SECRET_NAMES, SINCE_4
 from klog_broker.config_kafka4 import BROKER_CHANGES, TOPIC_CHANGES
 from klog_broker.config_properties import parse_properties
+from klog_broker.config_refused import REFUSED
 from klog_broker.config_rows import DIFFERENT_DEFAULTS
 from klog_broker.config_types import AtLeast, Between, Bounds, Checked, OneOf, Setting, render
 from klog_broker.handlers.config_entries import topic_entries
@@ -128,7 +129,7 @@ def test_every_name_of_both_releases_is_known_or_accepted(
 ) -> None:
     names3, names4 = set(kafka3[0]), set(kafka4[0])
     assert set(SETTINGS) <= names3
-    assert set(REASONS) == (names3 | names4 | NOT_DEFINED) - set(SETTINGS)
+    assert set(REASONS) | set(REFUSED) == (names3 | names4 | NOT_DEFINED) - set(SETTINGS)
     assert names4 - names3 == SINCE_4
 
 

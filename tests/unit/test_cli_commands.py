@@ -104,13 +104,22 @@ class TestBroker:
                 " or Kafka knows; did you mean num.partitions?\n",
             ),
             (
+                ["--set", "super.users=User:a", "--set", "process.roles=broker"],
+                "klog: --set: super.users=User:a is refused: klog has no access control yet and"
+                " would let everybody do everything; take the line out if whoever reaches its"
+                " listeners may do so\n"
+                "klog: --set: process.roles=broker is refused: klog joins no cluster yet and would"
+                " begin one of its own; expected broker,controller, or no such line, for a broker"
+                " that runs alone\n",
+            ),
+            (
                 ["--config", "no-such-file"],
                 "klog: cannot read the configuration file no-such-file:"
                 " No such file or directory\n",
             ),
         ],
     )
-    def test_a_wrong_configuration_is_one_sentence_and_exit_code_2(
+    def test_a_wrong_configuration_is_a_sentence_each_and_exit_code_2(
         self, started: list[BrokerConfig], arguments: list[str], expected: str
     ) -> None:
         for command, first in ((group.command, ["broker"]), (broker_command, [])):

@@ -118,3 +118,32 @@ def test_one_port_for_ipv4_and_ipv6() -> None:
 )
 def test_refusals(settings: dict[str, str], expected: str) -> None:
     assert problem(**settings) == expected
+
+
+def test_controllers_listeners_are_neither_opened_nor_told() -> None:
+    config = load(
+        listeners="CONTROLLER://:9093,PLAINTEXT://127.0.0.1:9092,ADMIN://:9093",
+        controller_listener_names="controller, ADMIN",
+        advertised_listeners="CONTROLLER://a:9093,PLAINTEXT://b:9092",
+        # Their protocols do not matter, and need not be given.
+        listener_security_protocol_map="CONTROLLER:SSL,PLAINTEXT:PLAINTEXT",
+    )
+    assert [str(each) for each in config.listeners] == ["PLAINTEXT://127.0.0.1:9092"]
+    assert [str(each) for each in config.advertised_listeners] == ["PLAINTEXT://b:9092"]
+
+
+def test_the_port_option_is_the_first_opened_listeners() -> None:
+    text = (
+        "listeners=CONTROLLER://:9093,PLAINTEXT://h:9092,X://h:1\n"
+        "controller.listener.names=CONTROLLER\n"
+        "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,X:PLAINTEXT\n"
+    )
+    config = BrokerConfig.load(text=text, port=7)
+    assert [each.port for each in config.listeners] == [7, 1]
+
+
+def test_controllers_listeners_alone_serve_nobody() -> None:
+    assert problem(listeners="C://:1", controller_listener_names="C") == (
+        "listeners: all are in controller.listener.names, and klog opens none of those; name a"
+        " listener for clients"
+    )

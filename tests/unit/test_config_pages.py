@@ -9,6 +9,7 @@ from klog_broker import config_docs
 from klog_broker.config import SETTINGS, TOPIC_SETTINGS, BrokerConfig
 from klog_broker.config_ignored import REASONS
 from klog_broker.config_kafka4 import BROKER_CHANGES, TOPIC_CHANGES
+from klog_broker.config_refused import REFUSED, REFUSED_UNLESS
 
 
 def test_the_committed_pages_are_current() -> None:
@@ -17,7 +18,7 @@ def test_the_committed_pages_are_current() -> None:
 
 def test_the_page_names_every_setting() -> None:
     page = config_docs.configuration_page()
-    for name in (*SETTINGS, *TOPIC_SETTINGS, *REASONS):
+    for name in (*SETTINGS, *TOPIC_SETTINGS, *REASONS, *REFUSED, *REFUSED_UNLESS):
         assert f"`{name}`" in page, name
 
 

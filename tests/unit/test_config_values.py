@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klog_broker.config import SETTINGS, BrokerConfig, ConfigError, Secret, render
-from klog_broker.config_ignored import SINCE_4, WITHOUT_EFFECT, is_secret_name
+from klog_broker.config_ignored import REASONS, SINCE_4, WITHOUT_EFFECT, is_secret_name
+from klog_broker.config_refused import REFUSED
 from klog_broker.config_rows import SECTIONS
 from klog_broker.config_topic_rows import TOPIC_SETTINGS
 from klog_broker.config_types import Between, Setting, SettingType, parse_value
@@ -52,6 +53,7 @@ def test_rows_say_what_they_do_in_a_sentence() -> None:
 def test_no_name_is_known_and_without_effect() -> None:
     without = {name for names in WITHOUT_EFFECT.values() for name in names}
     assert not without & set(SETTINGS)
+    assert not set(REFUSED) & (set(SETTINGS) | set(REASONS))
     assert without >= SINCE_4
 
 
@@ -197,6 +199,14 @@ class TestRefusals:
             "group.min.session.timeout.ms=9", "group.max.session.timeout.ms=8"
         )
         assert "names " in problem("log.dirs=a,./a")
+
+    def test_all_that_is_wrong_is_named_at_once(self) -> None:
+        lines = problem("num.partitions=x", "qqqq=1", "zookeeper.connect=z:2181").splitlines()
+        assert [line.split("=")[0].split(" is ")[0] for line in lines] == [
+            "--set: num.partitions",
+            "--set: qqqq",
+            "--set: zookeeper.connect",
+        ]
 
     def test_the_file_and_line_are_named(self, tmp_path: Path) -> None:
         file = tmp_path / "broker.properties"

@@ -19,6 +19,7 @@ class ExitCode(IntEnum):
 
 
 def exit_with(error: KlogError) -> NoReturn:
-    """Say the error's sentence on stderr and end."""
-    click.echo(f"klog: {error}", err=True)
+    """Say the error's sentence on stderr, or each of them, and end."""
+    for line in str(error).splitlines():
+        click.echo(f"klog: {line}", err=True)
     sys.exit(ExitCode.USAGE if isinstance(error, ConfigError) else ExitCode.FAILED)
