@@ -75,11 +75,14 @@ def test_a_directory_of_another_broker_id(tmp_path: Path) -> None:
     assert "Traceback" not in text
 
 
-def test_a_directory_that_cannot_be_made(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    code, text = refused(tmp_path / "file" / "data", "--port", "0")
+@pytest.mark.parametrize("below", ["", "data"])
+def test_a_file_instead_of_a_directory(tmp_path: Path, below: str) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    code, text = refused(file / below, "--port", "0")
     assert code == ExitCode.REFUSED_DIRECTORY
-    assert "Traceback" not in text
+    assert f"{file} is a file; expected a directory" in text
+    assert text.count("\n") == 1
 
 
 def test_a_port_in_use(tmp_path: Path) -> None:

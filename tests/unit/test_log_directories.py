@@ -1,7 +1,7 @@
 """Data directories: whose they are, their lock, partitions that come and go."""
 
 from dataclasses import replace
-from errno import ENOSPC
+from errno import EACCES, ENOSPC
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -124,10 +124,71 @@ def test_the_lock_of_a_real_directory_keeps_others_out(tmp_path: Path) -> None:
     open_manager(RealFiles(), directory=tmp_path).close()
 
 
-def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("x")
-    with pytest.raises(LogDirectoryError, match=r"cannot be used: .*\(log\.dirs\)"):
-        open_manager(RealFiles(), directory=tmp_path / "file")
+EXPECTED = "expected a directory that this user can read and write (--data or log.dirs)"
+
+
+def test_a_file_in_a_directorys_place_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("x")
+    for data, what in (
+        (file, "is a file"),
+        (file / "a" / "b", f"cannot be made: {file} is a file"),
+    ):
+        with pytest.raises(LogDirectoryError) as refused:
+            open_manager(RealFiles(), directory=data)
+        assert str(refused.value) == f"the data directory {data} {what}; {EXPECTED}"
+
+
+class NoRights(MemoryFiles):
+    """Refuses what ``refused`` names on one path."""
+
+    def __init__(self, refused: str, path: Path) -> None:
+        super().__init__()
+        super().make_dirs(DATA)
+        self._refused, self._path = refused, path
+
+    def _check(self, name: str, path: Path) -> None:
+        if (name, path) == (self._refused, self._path):
+            raise PermissionError(EACCES, "Permission denied", str(path))
+
+    def make_dirs(self, path: Path) -> None:
+        self._check("make_dirs", path)
+        super().make_dirs(path)
+
+    def list_dir(self, path: Path) -> list[str]:
+        self._check("list_dir", path)
+        return super().list_dir(path)
+
+    def lock(self, path: Path) -> Any:
+        self._check("lock", path)
+        return super().lock(path)
+
+    def read_bytes(self, path: Path) -> bytes:
+        self._check("read_bytes", path)
+        return super().read_bytes(path)
+
+
+@pytest.mark.parametrize(
+    "refused, on, data, text",
+    [
+        ("make_dirs", "/data/a/b", "/data/a/b", "the data directory /data/a/b cannot be made: "),
+        ("lock", "/data/.lock", "/data", "the data directory /data cannot be used: "),
+    ],
+)
+def test_missing_rights_are_named(refused: str, on: str, data: str, text: str) -> None:
+    files = NoRights(refused, Path(on))
+    with pytest.raises(LogDirectoryError) as caught:
+        open_manager(files, directory=Path(data))
+    assert str(caught.value) == f"{text}this user has no right to {on}; {EXPECTED}"
+    assert not files.locks
+
+
+def test_an_owner_that_cannot_be_read_is_refused() -> None:
+    meta = DATA / "meta.properties"
+    files = NoRights("read_bytes", meta)
+    files.write_atomically(meta, b"x")
+    with pytest.raises(LogDirectoryError, match=r"^/data/meta\.properties cannot be read: Permiss"):
+        open_manager(files)
 
 
 def test_a_directory_is_made_with_those_above_it(tmp_path: Path) -> None:

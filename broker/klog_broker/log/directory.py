@@ -74,10 +74,31 @@ class LogDirectory:
                 f"give this one a directory of its own (log.dirs)"
             ) from None
         except OSError as error:
-            raise LogDirectoryError(
-                f"the data directory {self.path} cannot be used: {error.strerror or error}; "
-                f"expected one that this user can write to (log.dirs)"
-            ) from None
+            raise LogDirectoryError(self.why_unusable(error)) from None
+
+    def why_unusable(self, error: OSError) -> str:
+        """What is wrong with the path, in a sentence, after the error that came of it."""
+        expected = "expected a directory that this user can read and write (--data or log.dirs)"
+        place = self.path
+        while not self._is_there(place) and place != place.parent:
+            place = place.parent
+        if self._is_there(place) and not self.files.is_dir(place):
+            what = "is" if place == self.path else f"cannot be made: {place} is"
+            return f"the data directory {self.path} {what} a file; {expected}"
+        if isinstance(error, PermissionError):
+            verb = "be used" if place == self.path else "be made"
+            return (
+                f"the data directory {self.path} cannot {verb}: this user has no right to "
+                f"{error.filename or place}; {expected}"
+            )
+        why = error.strerror or error
+        return f"the data directory {self.path} cannot be used: {why}; {expected}"
+
+    def _is_there(self, path: Path) -> bool:
+        try:
+            return self.files.exists(path)
+        except OSError:
+            return False  # in a directory that this user may not look into
 
     def _make(self) -> None:
         """Durably: what is acknowledged later must not hang on a name that a power cut takes."""
@@ -104,6 +125,11 @@ class LogDirectory:
             return None
         try:
             return decode_meta_properties(self.files.read_bytes(path))
+        except OSError as error:
+            raise LogDirectoryError(
+                f"{path} cannot be read: {error.strerror or error}; expected a file that this user "
+                f"can read"
+            ) from None
         except StorageFormatError as error:
             raise LogDirectoryError(
                 f"{path} is not of a data directory that klog can use: {error}"
