@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from klog_broker.config import BrokerConfig, Listener, parse_per_ip_overrides, topic_config
+from klog_broker.handlers.adoption import Adoption
 from klog_broker.handlers.context import BrokerServices, Endpoint
 from klog_broker.handlers.dispatcher import ApiHandler, Dispatcher
 from klog_broker.handlers.group_service import start_groups
@@ -57,7 +58,8 @@ class ExitCode(IntEnum):
 
     OK = 0
     REFUSED_DIRECTORY = 3
-    """A data directory is held by another broker, or of another version, cluster or broker."""
+    """A data directory is held by another broker, or of another version, cluster or broker, or has
+    data of topics that the metadata does not know."""
     REFUSED_ADDRESS = 4
     """A listener's address or port cannot be had."""
     DISKS_LOST = 5
@@ -79,7 +81,8 @@ class Broker:
 
     ``start``, then ``serve_forever`` in the same thread until somebody calls ``stop``. Any number
     of brokers can live in one process. ``load_kernel`` brings the kernel for pipelined Produce
-    when the first such turn has come; without it the generic handler serves all.
+    when the first such turn has come; without it the generic handler serves all. ``adopt`` takes in
+    the partition folders that the metadata does not know, which are refused else.
     """
 
     def __init__(
@@ -93,6 +96,7 @@ class Broker:
         make_helpers: Callable[[Loop], Helpers] | None = None,
         handlers: Iterable[ApiHandler] = SERVED,
         load_kernel: LoadKernel | None = None,
+        adopt: bool = False,
     ) -> None:
         self.config = config
         self.ports: dict[str, int] = {}
@@ -105,6 +109,7 @@ class Broker:
         self._helpers = make(self.loop)
         self._handlers = tuple(handlers)
         self._load_kernel = load_kernel
+        self._adopt = adopt
         self._offline: set[Path] = set()
         self._changed_logs: dict[PartitionLog, None] = {}
         self._exit_code = ExitCode.OK
@@ -178,7 +183,7 @@ class Broker:
 
     def _load(self, broker_id: BrokerId) -> tuple[LocalStore, LogManager]:
         directories = self.config.log_dirs
-        metadata = LocalStore.open(self._files, directories[0], broker_id)
+        metadata = LocalStore.open(self._files, directories[0], broker_id, others=directories[1:])
         logs = LogManager(
             directories,
             files=self._files,
@@ -197,7 +202,13 @@ class Broker:
             overrides = {} if topic is None else topic.configs
             return LogConfig.from_topic_config(topic_config(self.config, overrides))
 
-        logs.load(config_of)
+        adoption = Adoption(self._files, metadata, self.config, broker_id, is_wanted=self._adopt)
+        logs.load(adoption.loading(config_of), adoption.check)
+        try:
+            adoption.finish(logs, config_of)
+        except BaseException:
+            logs.release_locks()
+            raise
         return metadata, logs
 
     def _listen(self) -> None:
@@ -366,12 +377,12 @@ def _stop_when_stdin_ends(broker: Broker) -> None:
     threading.Thread(target=wait, name="klog-stdin", daemon=True).start()
 
 
-def run(config: BrokerConfig, *, until_stdin_ends: bool = False) -> int:
+def run(config: BrokerConfig, *, until_stdin_ends: bool = False, adopt: bool = False) -> int:
     """Runs a broker in this process until SIGTERM or SIGINT; returns the exit code.
 
     Prints `klog ready on HOST:PORT` to stdout once it serves, a sentence to stderr if it cannot.
     """
-    broker = Broker(config, load_kernel=load_produce_kernel)
+    broker = Broker(config, load_kernel=load_produce_kernel, adopt=adopt)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: broker.stop())
     if until_stdin_ends:

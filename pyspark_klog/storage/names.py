@@ -36,12 +36,18 @@ LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN_MARKER = ".kafka_cleanshutdown"
 LOCK = ".lock"
+# The log of a KRaft controller: no topic of anybody's.
+KRAFT_METADATA_DIRECTORY = "__cluster_metadata-0"
 RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
 LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
 
 _SEGMENT_FILE = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)\Z", re.ASCII)
 _PARTITION_DIRECTORY = re.compile(r"([a-zA-Z0-9._-]+)-(\d{1,10})\Z", re.ASCII)
+# Kafka's: a replica that its controller did not know, and one that was being moved here.
+_SET_ASIDE_DIRECTORY = re.compile(
+    r"([a-zA-Z0-9._-]+)-(\d{1,10})\.([0-9a-f]{32})-(stray|future)\Z", re.ASCII
+)
 _DELETED_DIRECTORY = re.compile(r"([a-zA-Z0-9._-]+)-(\d{1,10})\.([0-9a-f]{32})-delete\Z", re.ASCII)
 
 
@@ -63,6 +69,11 @@ def partition_directory_name(topic_partition: TopicPartition) -> str:
 
 def parse_partition_directory_name(name: str) -> TopicPartition:
     """The inverse; StorageFormatError for a name of another form, or of a deleted partition."""
+    if _SET_ASIDE_DIRECTORY.match(name):
+        raise StorageFormatError(
+            f"the directory {name!r} is a copy that Kafka had set aside and is not served; delete "
+            f"it, or rename it to topic-partition and adopt it if there is no such directory"
+        )
     match = None if is_deleted_directory(name) else _PARTITION_DIRECTORY.match(name)
     if match is None:
         raise StorageFormatError(

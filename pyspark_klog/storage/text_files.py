@@ -1,6 +1,7 @@
 """The small text files beside the segments: checkpoints, partition.metadata, meta.properties.
 
-All of them carry a version, 0, and are replaced whole, never changed in place.
+All of them carry a version, 0, and are replaced whole, never changed in place. KRaft's
+meta.properties has version 1.
 """
 
 import json
@@ -132,15 +133,18 @@ def encode_meta_properties(meta: MetaProperties) -> bytes:
 
 
 def decode_meta_properties(data: bytes) -> MetaProperties:
-    """Whose the directory is; StorageFormatError for another version (1 goes with KRaft)."""
+    """Whose the directory is, by version 0 or 1; StorageFormatError for another one."""
     kind = "meta.properties"
     fields = _fields(data, "=", kind)
-    _check_version(fields, kind)
+    names_of_id = {"0": "broker.id", "1": "node.id"}
+    name = names_of_id.get(fields.get("version", ""))
+    if name is None:
+        raise StorageFormatError(f"{kind}: version {fields.get('version')}, expected 0 or 1")
     try:
-        return MetaProperties(fields["cluster.id"], int(fields["broker.id"]))
+        return MetaProperties(fields["cluster.id"], int(fields[name]))
     except (KeyError, ValueError):
         raise StorageFormatError(
-            f"{kind}: expected cluster.id and broker.id, found {sorted(fields)}"
+            f"{kind}: expected cluster.id and {name}, found {sorted(fields)}"
         ) from None
 
 

@@ -85,6 +85,54 @@ def test_a_file_instead_of_a_directory(tmp_path: Path, below: str) -> None:
     assert text.count("\n") == 1
 
 
+def test_data_that_klog_does_not_know_is_refused_and_adopted(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with BrokerProcess(data) as broker, RawClient(broker.address) as client:
+        topic_id = create_topic(client, "t", partitions=2)
+        for number in range(10):
+            produced(client, "t", batch(b"%d" % number), partition=number % 2)
+    (data / "klog-metadata").unlink()
+    code, text = refused(data, "--port", "0")
+    assert code == ExitCode.REFUSED_DIRECTORY
+    assert text.startswith("klog: there is data in the data directory, but no file klog-metadata")
+    assert f"{data}/t-0, {data}/t-1;" in text
+    assert text.count("\n") == 1
+    for options in (["--adopt"], []):
+        with BrokerProcess(data, options=options) as broker, RawClient(broker.address) as client:
+            assert topic_id_of(client, "t") == topic_id
+            for partition in (0, 1):
+                values = [record.value for record in read_all(client, "t", partition)]
+                assert values[:5] == [b"%d" % number for number in range(partition, 10, 2)]
+            produced(client, "t", batch(b"more"))
+    assert "topic=t adopted partitions=2: its settings are not known" in broker.log()
+
+
+def test_a_file_of_a_cluster_is_refused_and_kafkas_single_node_serves(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    text = (
+        "process.roles=broker,controller\nnode.id=1\n"
+        "controller.quorum.bootstrap.servers=localhost:9093\n"
+        "listeners=PLAINTEXT://127.0.0.1:9092,CONTROLLER://:9093\n"
+        "advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093\n"
+        "controller.listener.names=CONTROLLER\n"
+        "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT\n"
+    )
+    file.write_text(text + "authorizer.class.name=a.B\nprocess.roles=broker\n")
+    code, said = refused(tmp_path / "data", "--config", str(file))
+    assert code == 2
+    assert [line.split("=")[0] for line in said.splitlines()] == [
+        f"klog: {file}:8: authorizer.class.name",
+        f"klog: {file}:9: process.roles",
+    ]
+    assert not (tmp_path / "data").exists()
+    file.write_text(text)
+    with BrokerProcess(tmp_path / "data", options=["--config", str(file)]) as broker:
+        assert broker.address[1] not in (9092, 9093)
+        with RawClient(broker.address) as client:
+            (row,) = client.call(MetadataRequest(topics=[]), 9).brokers
+            assert (row.node_id, row.host) == (1, "localhost")
+
+
 def test_a_port_in_use(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -89,6 +89,7 @@ CASES: dict[str, tuple[ModuleType, Any]] = {
     "two dots": create(new("..", 1, 1)),
     "no name": create(new("", 1, 1)),
     "too long a name": create(new("x" * 250, 1, 1)),
+    "the name of Kafka's own metadata": create(new("__cluster_metadata", 1, 1)),
     "there already": create(new("there", 1, 1)),
     "a colliding name": create(new("my_topic", 1, 1)),
     "no partitions": create(new("a", 0, 1)),

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 _READY = "klog ready on "
@@ -23,8 +23,9 @@ class BrokerProcess:
         settings: Mapping[str, object] | None = None,
         port: int = 0,
         deadline_s: float = 60,
+        options: Sequence[str] = (),
     ) -> None:
-        command = [sys.executable, "-P", "-m", "klog_broker", "--port", str(port)]
+        command = [sys.executable, "-P", "-m", "klog_broker", "--port", str(port), *options]
         if "log.dirs" not in (settings or {}):
             command += ["--data", str(data)]
         for name, value in (KEEPS_RECORDS | dict(settings or {})).items():

@@ -2,7 +2,7 @@
 folder, and stand-ins for logs and helper threads.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -61,6 +61,9 @@ class FakeLogs:
 
     def check_complete(self) -> None:
         pass
+
+    def folders_of(self, _topics: Iterable[str]) -> dict[str, list[tuple[int, Path]]]:
+        return {}
 
     def forget_deleted(self, done: Callable[[], None]) -> None:
         done()

@@ -58,8 +58,9 @@ class TestBroker:
         """The configurations that the application was run with."""
         configs: list[BrokerConfig] = []
 
-        def run(config: BrokerConfig, *, until_stdin_ends: bool) -> int:
+        def run(config: BrokerConfig, *, until_stdin_ends: bool, adopt: bool) -> int:
             assert not until_stdin_ends
+            assert not adopt
             configs.append(config)
             return 5
 

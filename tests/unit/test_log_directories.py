@@ -94,8 +94,8 @@ def test_another_clusters_directory_is_refused() -> None:
 def test_a_directory_of_another_version_is_refused() -> None:
     files = MemoryFiles()
     files.make_dirs(DATA)
-    kraft = b"version=1\ncluster.id=x\nnode.id=1\ndirectory.id=y\n"
-    files.write_atomically(DATA / "meta.properties", kraft)
+    newer = b"version=2\ncluster.id=x\nnode.id=0\ndirectory.id=y\n"
+    files.write_atomically(DATA / "meta.properties", newer)
     with pytest.raises(LogDirectoryError, match=r"is not of a data directory that klog can use: "):
         manager_of(files).load()
     # The lock is given back.
@@ -173,6 +173,7 @@ class NoRights(MemoryFiles):
     [
         ("make_dirs", "/data/a/b", "/data/a/b", "the data directory /data/a/b cannot be made: "),
         ("lock", "/data/.lock", "/data", "the data directory /data cannot be used: "),
+        ("list_dir", "/data", "/data", "the data directory /data cannot be used: "),
     ],
 )
 def test_missing_rights_are_named(refused: str, on: str, data: str, text: str) -> None:
@@ -394,7 +395,7 @@ def test_what_may_lie_in_a_directory_that_is_offline_is_neither_made_anew_nor_fo
     states = tuple(PartitionState(replicas, replicas, replicas[0]) for _ in range(4))
     topic = Topic("topic", TOPIC_ID, states)
     broker: Any = SimpleNamespace(broker_id=0, config=BrokerConfig.load(), logs=manager)
-    assert make_logs_now(broker, topic) is None
+    assert make_logs_now(broker, topic) == {}
     logs = list(manager.logs())
     for log in logs:
         append(log)
@@ -411,13 +412,19 @@ def test_what_may_lie_in_a_directory_that_is_offline_is_neither_made_anew_nor_fo
         patch.setattr(MemoryFiles, "write_atomically", refuse)
         broker.logs = manager = manager_of(files, first, second)
         manager.load()
-        failures = [make_logs_now(broker, topic), set_logs_aside_now(broker, topic)]
+        not_made = make_logs_now(broker, topic)
+        failures = [*not_made.values(), set_logs_aside_now(broker, topic)]
         with pytest.raises(StopIteration) as end:
             next(set_logs_aside(broker, topic))
     for failure in (*failures, end.value.value):
         assert failure is not None
         assert failure.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert {log.path.parent for log in logs} == {first, second}
+    # What is said not to be served is that, and nothing else is.
+    assert set(not_made) == {
+        log.topic_partition.partition for log in logs if manager.get(log.topic_partition) is None
+    }
+    assert 0 < len(not_made) < 4
     for log in logs:
         found = manager.get(log.topic_partition)
         assert found is None or found.path == log.path

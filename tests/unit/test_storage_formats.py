@@ -206,8 +206,12 @@ def test_meta_properties() -> None:
     data = encode_meta_properties(meta)
     assert data.splitlines()[1:] == [b"cluster.id=cluster", b"version=0", b"broker.id=4"]
     assert decode_meta_properties(data) == meta
-    with pytest.raises(StorageFormatError, match="version 1, expected 0"):
-        decode_meta_properties(b"version=1\ncluster.id=x\nnode.id=1\n")
+    kraft = b"#\n#a date\ncluster.id=x\ndirectory.id=y\nnode.id=1\nversion=1\n"
+    assert decode_meta_properties(kraft) == MetaProperties("x", 1)
+    with pytest.raises(StorageFormatError, match="version 2, expected 0 or 1"):
+        decode_meta_properties(b"version=2\ncluster.id=x\nnode.id=1\n")
+    with pytest.raises(StorageFormatError, match=r"expected cluster\.id and node\.id"):
+        decode_meta_properties(b"version=1\ncluster.id=x\nbroker.id=1\n")
     with pytest.raises(StorageFormatError, match=r"expected cluster\.id and broker\.id"):
         decode_meta_properties(b"version=0\ncluster.id=x\n")
 

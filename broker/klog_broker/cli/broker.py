@@ -41,6 +41,12 @@ the file, then --set; docs/configuration.md lists them.
 @click.option(
     "--print-config", is_flag=True, help="Print every setting with its value and source, and end."
 )
+@click.option(
+    "--adopt",
+    is_flag=True,
+    help="Take in what lies in the data directory and klog does not know: for one start, after"
+    " klog-metadata was lost or Kafka's folders were brought here.",
+)
 # For who starts a broker for itself alone (pyspark_klog.testing): however that process ends, its
 # end of the pipe is closed, and no broker is left behind.
 @click.option("--until-stdin-ends", is_flag=True, hidden=True)
@@ -50,6 +56,7 @@ def command(
     config_file: Path | None,
     overrides: tuple[str, ...],
     print_config: bool,
+    adopt: bool,
     until_stdin_ends: bool,
 ) -> None:
     """See _HELP."""
@@ -58,12 +65,12 @@ def command(
         if print_config:
             print_table(("setting", "value", "source"), _rows(config))
             return
-        sys.exit(_run(config, until_stdin_ends))
+        sys.exit(_run(config, until_stdin_ends, adopt))
     except KlogError as error:
         exit_with(error)
 
 
-def _run(config: BrokerConfig, until_stdin_ends: bool) -> int:
+def _run(config: BrokerConfig, until_stdin_ends: bool, adopt: bool) -> int:
     if sys.platform == "win32":
         raise KlogError(
             "the broker runs on Linux and macOS; Windows has the connector alone: run the broker"
@@ -79,7 +86,7 @@ def _run(config: BrokerConfig, until_stdin_ends: bool) -> int:
     # Late: it brings in the whole broker, and --print-config does not need it.
     from klog_broker.app import run
 
-    return run(config, until_stdin_ends=until_stdin_ends)
+    return run(config, until_stdin_ends=until_stdin_ends, adopt=adopt)
 
 
 def _rows(config: BrokerConfig) -> list[Row]:

@@ -16,6 +16,7 @@ from klog_broker.runtime.clock import Clock
 from klog_broker.runtime.helpers import Helpers
 from klog_broker.runtime.loop import Loop
 from klog_broker.runtime.purgatory import Purgatory
+from klog_broker.runtime.rate_limit import RateLimit
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId
 from pyspark_klog.protocol.headers import RequestHeader
@@ -125,6 +126,8 @@ class BrokerServices:
     served: tuple[ServedApi, ...] = ()
     """What ApiVersions names: filled by the dispatcher's registry."""
     bugs: BugReports = field(default_factory=BugReports)
+    folder_warnings: RateLimit = field(default_factory=RateLimit)
+    """For warnings of folders in the way of new topics: clients ask for those again and again."""
     counters: dict[str, int] = field(default_factory=dict)
     """Plain counts by name, for metrics and tests."""
 

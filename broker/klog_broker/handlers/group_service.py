@@ -37,6 +37,15 @@ def coordinator_settings(config: BrokerConfig) -> CoordinatorSettings:
     )
 
 
+def offsets_topic_configs(config: BrokerConfig) -> dict[str, str]:
+    """The topic settings of ``__consumer_offsets``."""
+    return {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.bytes": str(config["offsets.topic.segment.bytes"]),
+    }
+
+
 def start_groups(
     broker: BrokerServices, new_id: Callable[[], str] = lambda: str(uuid4())
 ) -> GroupCoordinator:
@@ -113,11 +122,7 @@ class _Finder:
                 num_partitions=config["offsets.topic.num.partitions"],
                 # klog makes fewer where there are fewer brokers, as its settings page says.
                 replication_factor=min(factor, len(self._broker.metadata.image.brokers)),
-                configs={
-                    "cleanup.policy": "compact",
-                    "compression.type": "producer",
-                    "segment.bytes": str(config["offsets.topic.segment.bytes"]),
-                },
+                configs=offsets_topic_configs(config),
             )
         except BrokerError as error:
             return _none(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.text or error.code.message)

@@ -15,6 +15,7 @@ from klog_broker.handlers.context import BrokerServices
 from klog_broker.handlers.topic_errors import as_broker_error
 from klog_broker.handlers.topic_logs import (
     Step,
+    Strangers,
     make_logs,
     make_logs_now,
     run_steps,
@@ -23,7 +24,12 @@ from klog_broker.handlers.topic_logs import (
     topic_log_config,
 )
 from klog_broker.metadata.errors import InvalidTopicName
-from klog_broker.metadata.image import Topic, check_no_collision, check_topic_name
+from klog_broker.metadata.image import (
+    CLUSTER_METADATA,
+    Topic,
+    check_no_collision,
+    check_topic_name,
+)
 from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
 from pyspark_klog.ids import BrokerId, TopicId
 
@@ -61,6 +67,9 @@ def plan_new_topic(
 ) -> NewTopic:
     """Check a topic to be created; -1 takes the broker's default. BrokerError if it cannot be."""
     image = broker.metadata.image
+    if name == CLUSTER_METADATA:
+        text = f"{CLUSTER_METADATA} is the name of Kafka's own metadata and cannot be a topic's"
+        raise BrokerError(ErrorCode.INVALID_REQUEST, text)
     if image.topic(name) is not None:
         raise BrokerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} already exists")
     try:
@@ -124,8 +133,10 @@ def create_topics(
 
     def store() -> list[Topic | KlogError]:
         results: list[Topic | KlogError] = []
+        strangers = Strangers(broker, [new.name for new in planned])
         for new in planned:
             try:
+                strangers.check(new.name)
                 results.append(broker.metadata.create_topic(new.name, new.assignment, new.configs))
             except KlogError as error:
                 results.append(error)
@@ -167,10 +178,11 @@ def add_partitions(
         else:
             run_steps(follow(topic))
 
-    broker.helpers.submit(
-        lambda: broker.metadata.create_partitions(name, more.first_partition, more.assignment),
-        stored,
-    )
+    def store() -> Topic:
+        Strangers(broker, [name]).check(name, more.first_partition)
+        return broker.metadata.create_partitions(name, more.first_partition, more.assignment)
+
+    broker.helpers.submit(store, stored)
 
 
 def change_topic_configs(
@@ -242,9 +254,15 @@ def settle(broker: BrokerServices) -> None:
             _log.error("topic=%s deletion is not finished: %s", topic.name, failure.text)
     for topic in broker.metadata.image.topics.values():
         warn_of_settings(topic.name, topic_config(broker.config, topic.configs))
-        failure = make_logs_now(broker, topic)
-        if failure is not None:
-            _log.error("topic=%s is not served: %s", topic.name, failure.text)
+        failures = make_logs_now(broker, topic)
+        if failures:
+            partitions = ",".join(str(number) for number in failures)
+            _log.error(
+                "topic=%s partitions=%s are not served: %s",
+                topic.name,
+                partitions,
+                next(iter(failures.values())).text,
+            )
 
 
 def warn_of_settings(name: str, config: TopicConfig) -> None:

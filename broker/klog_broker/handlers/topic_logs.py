@@ -4,7 +4,8 @@
 something and takes what is to be called when it is over.
 """
 
-from collections.abc import Callable, Generator, Iterator
+import logging
+from collections.abc import Callable, Generator, Iterable, Iterator
 from functools import partial
 
 from klog_broker.config import topic_config
@@ -17,6 +18,8 @@ from klog_broker.metadata.errors import UnknownTopic
 from klog_broker.metadata.image import Topic
 from pyspark_klog.errors import BrokerError
 from pyspark_klog.ids import LeaderEpoch, TopicPartition
+
+_log = logging.getLogger("klog.topics")
 
 Step = Callable[[Callable[[], None]], None]
 
@@ -111,8 +114,10 @@ def set_logs_aside(
     return None
 
 
-def make_logs_now(broker: BrokerServices, topic: Topic) -> BrokerError | None:
-    """As :func:`make_logs`, here and now: at the start. Blocks."""
+def make_logs_now(broker: BrokerServices, topic: Topic) -> dict[int, BrokerError]:
+    """As :func:`make_logs`, here and now: at the start. Blocks. Returns why partitions are not
+    served, by their numbers."""
+    failures: dict[int, BrokerError] = {}
     for number, topic_partition in enumerate(topic.topic_partitions()):
         state = topic.partitions[number]
         if broker.broker_id not in state.replicas:
@@ -124,8 +129,8 @@ def make_logs_now(broker: BrokerServices, topic: Topic) -> BrokerError | None:
             log = broker.logs.create(topic_partition, topic.topic_id, config)
             log.become_leader(LeaderEpoch(max(state.leader_epoch, log.leader_epoch)))
         except (LogStorageError, InconsistentTopicId) as error:
-            return as_broker_error(error)
-    return None
+            failures[number] = as_broker_error(error)
+    return failures
 
 
 def set_logs_aside_now(broker: BrokerServices, topic: Topic) -> BrokerError | None:
@@ -145,6 +150,34 @@ def set_logs_aside_now(broker: BrokerServices, topic: Topic) -> BrokerError | No
     broker.logs.forget_deleted_now()
     _tell_of_deletion(broker, topic)
     return None
+
+
+class Strangers:
+    """Folders that lie under the names of topics which are to be made: what is in them must not
+    become the new topics'. Blocks: for helper threads."""
+
+    def __init__(self, broker: BrokerServices, names: Iterable[str]) -> None:
+        self._broker = broker
+        self._folders = broker.logs.folders_of(names)
+
+    def check(self, name: str, first_new: int = 0) -> None:
+        """InconsistentTopicId if there is one for a partition from `first_new` on."""
+        image = self._broker.metadata.image
+        known = image.topic(name)
+        if (len(known.partitions) if known is not None else 0) != first_new or any(
+            topic.name == name for topic in image.deleting.values()
+        ):
+            return  # somebody was faster, or the name is still taken: the store refuses it
+        for number, path in self._folders.get(name, ()):
+            # Of a topic that was being deleted it may be gone by now.
+            if number >= first_new and self._broker.logs.lies_there(path):
+                text = (
+                    f"{path} lies in the data directory and is not of this topic; move it away, or"
+                    " start the broker once with --adopt to take it in"
+                )
+                if self._broker.folder_warnings.allows(self._broker.clock.monotonic_ms()):
+                    _log.warning("topic=%s cannot be made: %s", name, text)
+                raise InconsistentTopicId(text)
 
 
 def topic_log_config(broker: BrokerServices, topic: Topic) -> LogConfig:

@@ -10,6 +10,7 @@ from uuid import uuid4
 from klog_broker.log.checks import PlainChecks, RecordChecks, kernel_checks
 from klog_broker.log.directory import LogDirectory
 from klog_broker.log.errors import LogDirectoryError, LogStorageError
+from klog_broker.log.found import FoundFolders, check_once, find_folders, folders_of_topics
 from klog_broker.log.housekeeping import (
     ALL_CHECKPOINTS,
     Housekeeping,
@@ -24,17 +25,12 @@ from klog_broker.runtime.clock import Clock
 from klog_broker.runtime.files import Files
 from klog_broker.runtime.helpers import Helpers
 from pyspark_klog.ids import (
-    NO_TOPIC_ID,
     BrokerId,
     TopicId,
     TopicPartition,
 )
 from pyspark_klog.storage import names
-from pyspark_klog.storage.errors import StorageFormatError
-from pyspark_klog.storage.text_files import (
-    MetaProperties,
-    decode_partition_metadata,
-)
+from pyspark_klog.storage.text_files import MetaProperties
 
 _LOGGER = logging.getLogger(__name__)
 __all__ = ["LogManager", "LogManagerSettings"]
@@ -112,29 +108,42 @@ class LogManager:
         self.checks = kernel_checks()
 
     # --- loading ---------------------------------------------------------------------------------
-    def load(self, config_of: Callable[[str, TopicId], LogConfig] | None = None) -> None:
+    def load(
+        self,
+        config_of: Callable[[str, TopicId], LogConfig] | None = None,
+        admit: Callable[[Sequence[FoundFolders]], None] | None = None,
+    ) -> None:
         """Lock the directories and load every log in them, recovering those that were not closed.
 
         Blocks. Raises LogDirectoryError in one sentence where a directory is of another version,
-        cluster or broker, or in use. After an unclean stop every log's leader epoch is raised,
-        durably, before this returns: use ``max(log.leader_epoch, metadata's)``.
+        cluster or broker, or in use. ``admit`` is called with what lies in them while nothing has
+        been opened or changed yet; what it raises comes out. After an unclean stop every log's
+        leader epoch is raised, durably, before this returns: use ``max(log.leader_epoch,
+        metadata's)``.
         """
         config_of = config_of or (lambda _topic, _topic_id: self._default_config)
         try:
             for directory in self._directories:
                 directory.take()
-            self._check_owner()
-            for directory in self._directories:
+            unowned = self._check_owner()
+            found = [each for each in map(self._find_folders, self._directories) if each]
+            check_once(partition for folders in found for partition in folders.partitions)
+            if admit is not None:
+                admit(found)
+            for folders in found:
+                directory = folders.directory
                 try:
-                    self._load_directory(directory, config_of)
+                    if directory in unowned:
+                        directory.write_meta(MetaProperties(self.cluster_id, self._broker_id))
+                    self._load_directory(folders, config_of)
                 except OSError as error:
                     directory.go_offline(error)
         except BaseException:
             self.release_locks()
             raise
 
-    def _check_owner(self) -> None:
-        """All directories must be this broker's; those that are nobody's become so."""
+    def _check_owner(self) -> list[LogDirectory]:
+        """All directories must be this broker's or nobody's; returns those that are nobody's."""
         metas = {directory: directory.read_meta() for directory in self._directories}
         for directory, meta in metas.items():
             if meta is None:
@@ -154,82 +163,42 @@ class LogManager:
                 )
         if self._cluster_id is None:
             self._cluster_id = urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")
-        for directory, meta in metas.items():
-            if meta is None:
-                directory.write_meta(MetaProperties(self._cluster_id, self._broker_id))
+        return [directory for directory, meta in metas.items() if meta is None]
+
+    def _find_folders(self, directory: LogDirectory) -> FoundFolders | None:
+        try:
+            return find_folders(self._files, directory)
+        except PermissionError as error:
+            raise LogDirectoryError(directory.why_unusable(error)) from None
+        except OSError as error:
+            directory.go_offline(error)
+            return None
 
     def _load_directory(
-        self, directory: LogDirectory, config_of: Callable[[str, TopicId], LogConfig]
+        self, folders: FoundFolders, config_of: Callable[[str, TopicId], LogConfig]
     ) -> None:
+        directory = folders.directory
         is_clean = directory.take_clean_marker()
         recovery_points = directory.read_checkpoint(names.RECOVERY_POINT_CHECKPOINT)
         starts = directory.read_checkpoint(names.LOG_START_OFFSET_CHECKPOINT)
         if not is_clean:
             # Names that the last broker made, and was killed before it synced them.
             self._files.sync_dir(directory.path)
-        for name in self._files.list_dir(directory.path):
-            path = directory.path / name
-            if not self._files.is_dir(path):
-                continue
-            if names.is_deleted_directory(name):
-                self._housekeeping.remove_later([path], 0)
-                continue
-            try:
-                topic_partition = names.parse_partition_directory_name(name)
-            except StorageFormatError as error:
-                _LOGGER.warning("log_dir=%s skipped=%s", directory.path, error)
-                continue
+        self._housekeeping.remove_later(folders.deleted, 0)
+        for topic_partition, topic_id, path in folders.partitions:
             self._is_clean &= is_clean
-            self._load_log(
-                directory,
+            config = config_of(topic_partition.topic, topic_id)
+            loaded = load_log(
+                self._files,
                 path,
-                topic_partition,
-                config_of,
+                config=config,
+                checks=self.checks,
                 is_clean=is_clean,
                 recovery_point=recovery_points.get(topic_partition, 0),
                 log_start_offset=starts.get(topic_partition, 0),
+                now_ms=self._clock.now_ms(),
             )
-
-    def _load_log(
-        self,
-        directory: LogDirectory,
-        path: Path,
-        topic_partition: TopicPartition,
-        config_of: Callable[[str, TopicId], LogConfig],
-        *,
-        is_clean: bool,
-        recovery_point: int,
-        log_start_offset: int,
-    ) -> None:
-        known = self._logs.get(topic_partition)
-        if known is not None:
-            raise LogDirectoryError(
-                f"{topic_partition} is both in {known.path} and in {path}; move one of them away"
-            )
-        topic_id = self._read_topic_id(path)
-        config = config_of(topic_partition.topic, topic_id)
-        loaded = load_log(
-            self._files,
-            path,
-            config=config,
-            checks=self.checks,
-            is_clean=is_clean,
-            recovery_point=recovery_point,
-            log_start_offset=log_start_offset,
-            now_ms=self._clock.now_ms(),
-        )
-        self._add(directory, path, topic_partition, topic_id, loaded, config)
-
-    def _read_topic_id(self, path: Path) -> TopicId:
-        file = path / names.PARTITION_METADATA
-        if not self._files.exists(file):
-            return NO_TOPIC_ID
-        try:
-            return decode_partition_metadata(self._files.read_bytes(file))
-        except StorageFormatError as error:
-            raise LogDirectoryError(
-                f"{file} cannot be read: {error}; restore it, or move {path} away"
-            ) from None
+            self._add(directory, path, topic_partition, topic_id, loaded, config)
 
     def _add(
         self,
@@ -273,6 +242,27 @@ class LogManager:
         for directory in self._directories:
             if directory.is_offline:
                 raise directory.storage_error()
+
+    def folders_of(self, topics: Iterable[str]) -> dict[str, list[tuple[int, Path]]]:
+        """Numbers and paths of all that lies on the disks under these topics' names, whoever put
+        it there. LogStorageError. Blocks; from any thread."""
+        online = [directory for directory in self._directories if not directory.is_offline]
+        try:
+            return folders_of_topics(self._files, online, topics)
+        except OSError as error:
+            raise LogStorageError(f"the data directories cannot be read: {error}") from error
+
+    def lies_there(self, path: Path) -> bool:
+        """Whether one of those is still there. Blocks; from any thread."""
+        return self._files.exists(path)
+
+    def sync_recovery_points(self) -> None:
+        """Note durably how far the logs need not be looked at again. OSError. Blocks."""
+        name = names.RECOVERY_POINT_CHECKPOINT
+        for directory in self._directories:
+            if not directory.is_offline:
+                rows = checkpoint(name, directory, self._logs.values())
+                directory.write_checkpoint(name, rows)
 
     def delete(self, topic_partition: TopicPartition) -> None:
         """As :meth:`PartitionChanges.delete`. Blocks."""

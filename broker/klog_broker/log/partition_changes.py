@@ -51,8 +51,16 @@ class NewLog:
         return self.directory.path / names.partition_directory_name(self.topic_partition)
 
     def run(self, files: Files) -> LoadedLog:
-        """Make its files, durably. Blocks. After an OSError nothing of them is left."""
+        """Make its files, durably. Blocks. After an OSError nothing of them is left.
+
+        InconsistentTopicId if somebody else's folder lies there: it is left as it is.
+        """
         path = self.path
+        if files.exists(path) and files.list_dir(path):
+            raise InconsistentTopicId(
+                f"{path} lies there already; move it away, or start the broker once with --adopt "
+                f"to take it in"
+            )
         try:
             files.make_dirs(path)
             files.write_atomically(

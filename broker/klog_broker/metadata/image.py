@@ -18,6 +18,7 @@ FIRST_LEADER_EPOCH = LeaderEpoch(0)
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
+CLUSTER_METADATA = "__cluster_metadata"
 INTERNAL_TOPICS = frozenset((CONSUMER_OFFSETS, TRANSACTION_STATE))
 
 MAX_TOPIC_NAME_LENGTH = 249

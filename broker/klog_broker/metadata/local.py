@@ -81,21 +81,29 @@ class LocalStore:
 
     @classmethod
     def open(
-        cls, files: Files, directory: Path, broker_id: BrokerId, cluster_id: str | None = None
+        cls,
+        files: Files,
+        directory: Path,
+        broker_id: BrokerId,
+        cluster_id: str | None = None,
+        others: Sequence[Path] = (),
     ) -> "LocalStore":
         """Read the store in `directory`. Writes nothing: `register_broker` begins a new file.
 
-        A new store belongs to `cluster_id`, else to the cluster of the directory's meta.properties
-        (a crash may have left that alone), else to one that is made up. StoreRefused if the file is
-        damaged, of another version, or of another broker or cluster. The caller holds the
-        directory's lock before it changes anything.
+        A new store belongs to `cluster_id`, else to the cluster of the meta.properties in the
+        directory or in `others` (a crash, or a new disk, may have left those alone), else to one
+        that is made up. StoreRefused if the file cannot be read, is damaged, of another version,
+        or of another broker or cluster. The caller holds the directory's lock before it changes
+        anything.
         """
         path = directory / FILE_NAME
-        if files.exists(path):
-            state = _decode(files.read_bytes(path), path)
+        data = _read(files, path)
+        if data is not None:
+            state = _decode(data, path)
             _check_owner(state, path, broker_id, cluster_id)
             return cls(files, path, state, is_new=False)
-        cluster_id = cluster_id or _cluster_of(files, directory)
+        clusters = (_cluster_of(files, each) for each in (directory, *others))
+        cluster_id = cluster_id or next((each for each in clusters if each), None)
         image = MetadataImage(cluster_id or encode_topic_id(new_id()), controller_id=broker_id)
         return cls(files, path, _State(image, broker_id, ProducerId(0)), is_new=True)
 
@@ -103,6 +111,23 @@ class LocalStore:
     def image(self) -> MetadataImage:
         """The newest durable state."""
         return self._state.image
+
+    @property
+    def is_new(self) -> bool:
+        """Whether there is no file yet."""
+        return self._is_new
+
+    def adopt(self, topics: Sequence[Topic], after: int) -> None:
+        """Add or replace the topics, all of them or none, and hand out no producer id up to
+        `after`. Blocks; durable when it returns. StoreFailed."""
+        with self._lock:
+            image = self._state.image
+            for topic in topics:
+                image = image.with_topic(topic)
+            # The rest of its block and the next one may be somebody's, too.
+            first = (after // PRODUCER_ID_BLOCK_SIZE + 2) * PRODUCER_ID_BLOCK_SIZE
+            producer_id = ProducerId(max(self._state.next_producer_id, first))
+            self._write(replace(self._state, image=image, next_producer_id=producer_id))
 
     def register_broker(self, broker: Broker) -> None:
         """Make this broker's addresses known. They are not kept in the file."""
@@ -339,14 +364,25 @@ def _check_owner(state: _State, path: Path, broker_id: BrokerId, cluster_id: str
         )
 
 
+def _read(files: Files, path: Path) -> bytes | None:
+    """The file's bytes; None if there is none, or no such directory."""
+    try:
+        return files.read_bytes(path) if files.exists(path) else None
+    except OSError as error:
+        raise StoreRefused(
+            f"{path} cannot be read: {error.strerror or error}; expected a file that this user can"
+            " read"
+        ) from None
+
+
 def _cluster_of(files: Files, directory: Path) -> str | None:
     path = directory / META_PROPERTIES
-    if not files.exists(path):
-        return None
     try:
-        return decode_meta_properties(files.read_bytes(path)).cluster_id
-    except StorageFormatError:
-        return None  # whoever loads the directory refuses it, and says why
+        if files.exists(path):
+            return decode_meta_properties(files.read_bytes(path)).cluster_id
+    except (OSError, StorageFormatError):
+        pass  # whoever loads the directory refuses it, and says why
+    return None
 
 
 def _damaged(path: Path, what: str) -> StoreRefused:

@@ -1,0 +1,206 @@
+"""At the start: partition folders that the metadata does not know are refused, or taken in.
+
+Taking them in can be cut short anywhere and repeated. Until the topics are written down, all at
+once, a start without ``--adopt`` refuses the folders as before, and what has been done in them is
+what any start after a kill does. What is left after it (ids for folders without one, a new leader
+epoch for each) `settle` does at every start.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from klog_broker.config import BrokerConfig
+from klog_broker.handlers.group_service import offsets_topic_configs
+from klog_broker.log.adoption import (
+    AdoptedTopic,
+    Knowledge,
+    KnownTopic,
+    check_whole,
+    listed,
+    sync_folder,
+    transactions_refused,
+)
+from klog_broker.log.errors import LogDirectoryError, LogStorageError
+from klog_broker.log.found import FoundFolders
+from klog_broker.log.log_config import LogConfig
+from klog_broker.log.log_manager import LogManager
+from klog_broker.log.partition_log import PartitionLog
+from klog_broker.metadata.errors import InvalidTopicName, StoreFailed
+from klog_broker.metadata.image import (
+    CONSUMER_OFFSETS,
+    TRANSACTION_STATE,
+    PartitionState,
+    Topic,
+    check_topic_name,
+    new_id,
+)
+from klog_broker.metadata.local import LocalStore
+from klog_broker.runtime.files import Files
+from pyspark_klog.ids import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId, TopicPartition
+
+_log = logging.getLogger("klog.topics")
+
+ConfigOf = Callable[[str, TopicId], LogConfig]
+
+# Nothing goes that somebody may have wanted to keep for ever.
+KEEP_ALL = {"retention.ms": "-1", "retention.bytes": "-1"}
+# Clients choose ids as they like; above this one there would be none left to hand out.
+_HIGHEST_PRODUCER_ID = 1 << 62
+
+
+class Adoption:
+    """One start's look at the folders: `check` and `loading` go to the LogManager, then `finish`.
+
+    Without ``is_wanted`` nothing is taken in, and unknown folders are refused.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        metadata: LocalStore,
+        config: BrokerConfig,
+        broker_id: BrokerId,
+        *,
+        is_wanted: bool,
+    ) -> None:
+        self._files = files
+        self._metadata = metadata
+        self._config = config
+        self._broker_id = broker_id
+        self._is_wanted = is_wanted
+        self._topics: list[AdoptedTopic] = []
+        self._names: set[str] = set()
+        self._new: set[TopicPartition] = set()
+
+    def check(self, found: Sequence[FoundFolders]) -> None:
+        """LogDirectoryError if there are folders that are unknown, and not or never to be taken
+        in."""
+        image = self._metadata.image
+        knowledge = Knowledge(_known(image.topics.values()), _known(image.deleting.values()))
+        unknown = knowledge.unknown(each for folders in found for each in folders.partitions)
+        # Once there is klog's own metadata, Kafka's is only a folder that lies there.
+        krafts = [each.kraft_metadata for each in found if each.kraft_metadata is not None]
+        krafts = krafts if self._metadata.is_new else []
+        knowledge.check_apart(unknown)
+        if not self._is_wanted:
+            self._refuse([*(each.path for each in unknown), *krafts])
+            return
+        self._topics = knowledge.plan(unknown)
+        for topic in self._topics:
+            try:
+                check_topic_name(topic.name)
+            except InvalidTopicName as error:
+                raise LogDirectoryError(f"a folder's name is no topic's: {error}") from None
+        check_whole(self._files, unknown)
+        self._names = {topic.name for topic in self._topics}
+        self._new = {each for topic in self._topics for each in topic.new_partitions()}
+        for path in krafts:
+            _log.warning(
+                "%s is left as it is and not read: it holds Kafka's own metadata (KRaft), of which"
+                " nothing is taken over: no settings, access rights, users or quotas",
+                path,
+            )
+
+    def _refuse(self, paths: list[Path]) -> None:
+        if not paths:
+            return
+        if self._metadata.is_new:
+            raise LogDirectoryError(
+                "there is data in the data directory, but no file klog-metadata that says which"
+                f" topics it is of: {listed(paths)}; put that file back if there is a copy, or"
+                " start once with --adopt to take the data in"
+            )
+        raise LogDirectoryError(
+            f"klog-metadata does not know these folders, which hold data: {listed(paths)}; start"
+            " once with --adopt to take them in, or move them out of the data directory"
+        )
+
+    def loading(self, config_of: ConfigOf) -> ConfigOf:
+        """What the logs are to do while they are loaded: a log that is taken in may have been
+        compacted, and then offsets that are missing between its segments are no damage."""
+
+        def config_while_loading(name: str, topic_id: TopicId) -> LogConfig:
+            config = config_of(name, topic_id)
+            return replace(config, compact=True) if name in self._names else config
+
+        return config_while_loading
+
+    def finish(self, logs: LogManager, config_of: ConfigOf) -> None:
+        """Write the topics down, once all that lies in their folders is durable. LogDirectoryError
+        if that cannot be; then nothing has been taken in. Blocks."""
+        if not self._topics:
+            return
+        adopted = [log for log in map(logs.get, sorted(self._new)) if log is not None]
+        for log in adopted:
+            if any(each.current_transaction_first_offset >= 0 for each in log.producers):
+                raise transactions_refused(log.path, "are not finished")
+        topics = [self._topic(adopted_topic, logs) for adopted_topic in self._topics]
+        try:
+            if len(adopted) < len(self._new):
+                logs.check_complete()
+            for log in adopted:
+                sync_folder(self._files, log.path)
+            logs.sync_recovery_points()
+            self._metadata.adopt(topics, _highest_producer_id(adopted))
+        except (OSError, LogStorageError, StoreFailed) as error:
+            raise LogDirectoryError(
+                f"nothing was adopted: {error}; start with --adopt again once that is in order"
+            ) from error
+        for log in logs.logs():
+            if log.topic_partition.topic in self._names:
+                log.update_config(config_of(log.topic_partition.topic, log.topic_id))
+        for topic, plan in zip(topics, self._topics, strict=True):
+            _tell(topic, plan)
+
+    def _topic(self, plan: AdoptedTopic, logs: LogManager) -> Topic:
+        """The topic as it is to be: each partition in an epoch that begins now, since whoever led
+        it before does so no more."""
+        known = self._metadata.image.topic(plan.name)
+        new = tuple(self._state(logs.get(each)) for each in plan.new_partitions())
+        if known is not None:
+            return replace(known, partitions=(*known.partitions, *new))
+        topic_id = plan.topic_id if plan.topic_id != NO_TOPIC_ID else TopicId(new_id())
+        return Topic(plan.name, topic_id, new, self._configs(plan.name))
+
+    def _state(self, log: PartitionLog | None) -> PartitionState:
+        replicas = (self._broker_id,)
+        epoch = LeaderEpoch(0 if log is None else log.leader_epoch + 1)
+        return PartitionState(replicas, replicas, self._broker_id, epoch)
+
+    def _configs(self, name: str) -> dict[str, str]:
+        if name == CONSUMER_OFFSETS:
+            return offsets_topic_configs(self._config)
+        if name == TRANSACTION_STATE:
+            return {"cleanup.policy": "compact"}
+        return dict(KEEP_ALL)
+
+
+def _known(topics: Iterable[Topic]) -> list[KnownTopic]:
+    return [KnownTopic(each.name, each.topic_id, len(each.partitions)) for each in topics]
+
+
+def _highest_producer_id(logs: Iterable[PartitionLog]) -> int:
+    """An id that is handed out a second time would be taken for its first owner."""
+    ids = [each.producer_id for log in logs for each in log.producers]
+    return max((each for each in ids if each < _HIGHEST_PRODUCER_ID), default=-1)
+
+
+def _tell(topic: Topic, plan: AdoptedTopic) -> None:
+    if plan.first_new:
+        _log.warning(
+            "topic=%s adopted partitions from %d to %d",
+            topic.name,
+            plan.first_new,
+            plan.partition_count - 1,
+        )
+    elif topic.is_internal:
+        _log.warning("topic=%s adopted partitions=%d", topic.name, plan.partition_count)
+    else:
+        _log.warning(
+            "topic=%s adopted partitions=%d: its settings are not known; retention.ms=-1 and"
+            " retention.bytes=-1 keep all of it until it is given others",
+            topic.name,
+            plan.partition_count,
+        )

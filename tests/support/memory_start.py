@@ -1,0 +1,93 @@
+"""Starts of a whole broker on a disk in memory, without a network, thread or second process."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from uuid import UUID
+
+from klog_broker.app import Broker
+from klog_broker.config import BrokerConfig
+from klog_broker.handlers.topic_logs import make_logs_now
+from klog_broker.log.partition_log import PartitionLog
+from klog_broker.runtime.clock import ManualClock
+from klog_broker.runtime.files import Files
+from klog_broker.runtime.loop import Loop
+from pyspark_klog.ids import BrokerId, TopicId, TopicPartition
+from pyspark_klog.storage.text_files import encode_partition_metadata
+from tests.support.fake_network import FakeNetwork
+from tests.support.log_harness import DATA, InlineHelpers, append
+from tests.support.memory_files import MemoryFiles
+
+NOW_MS = 1_700_000_000_000
+ALONE = ((BrokerId(0),),)
+
+
+def _helpers(_loop: Loop) -> InlineHelpers:
+    return InlineHelpers()
+
+
+def start(
+    files: Files, *, adopt: bool = False, data: Sequence[Path] = (DATA,), **settings: object
+) -> Broker:
+    """A broker that has started; CannotStart comes out. ``settings`` with underscores for dots."""
+    network = FakeNetwork()
+    # The room for an index is taken at once: in memory much of it would take long.
+    overrides = {"log.index.size.max.bytes": "4096", "log.dirs": ",".join(map(str, data))}
+    overrides |= {name.replace("_", "."): str(value) for name, value in settings.items()}
+    broker = Broker(
+        BrokerConfig.load(None, overrides),
+        clock=ManualClock(NOW_MS),
+        files=files,
+        network=network,
+        poller=network.poller,
+        make_helpers=_helpers,
+        adopt=adopt,
+    )
+    broker.start()
+    return broker
+
+
+def make_topic(
+    broker: Broker, name: str, partitions: int = 1, topic_id: UUID | None = None
+) -> TopicId:
+    """A topic with a record in each partition: its name and number."""
+    given = None if topic_id is None else TopicId(topic_id)
+    topic = broker.services.metadata.create_topic(name, ALONE * partitions, {}, given)
+    assert make_logs_now(broker.services, topic) == {}
+    for each in topic.topic_partitions():
+        append(log_of(broker, name, each.partition), now_ms=NOW_MS)
+    return topic.topic_id
+
+
+def log_of(broker: Broker, name: str, partition: int = 0) -> PartitionLog:
+    log = broker.services.logs.get(TopicPartition(name, partition))
+    assert log is not None
+    return log
+
+
+def tree(files: Files, path: Path = DATA) -> dict[Path, bytes | None]:
+    """Everything under a directory: a file's bytes, None for a directory."""
+    found: dict[Path, bytes | None] = {}
+    for name in files.list_dir(path):
+        each = path / name
+        if files.is_dir(each):
+            found[each] = None
+            found |= tree(files, each)
+        else:
+            found[each] = files.read_bytes(each)
+    return found
+
+
+def copy_folder(source: Files, old: Path, files: MemoryFiles, new: Path) -> None:
+    """As a user would copy a partition's folder."""
+    files.make_dirs(new)
+    for name in source.list_dir(old):
+        files.write_atomically(new / name, source.read_bytes(old / name))
+
+
+def set_id(files: MemoryFiles, folder: Path, topic_id: UUID | None) -> None:
+    """Give a folder another topic's id, or none."""
+    path = folder / "partition.metadata"
+    if topic_id is None:
+        files.remove(path)
+    else:
+        files.write_atomically(path, encode_partition_metadata(topic_id))
