@@ -1,7 +1,7 @@
 """Folders that klog-metadata does not know: refused at the start, taken in with --adopt."""
 
 from collections.abc import Callable
-from errno import ENOSPC
+from errno import EACCES, ENOSPC
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -344,6 +344,24 @@ def test_different_ids_in_two_directories() -> None:
     brought("b-0", to=one)(files)
     brought("b-1", topic_id=ID, to=two)(files)
     assert "are of different topics" in refusal(files, adopt=True, data=(one, two))
+
+
+def test_a_file_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = written(("known", 1, ID))
+    brought("b-0")(files)
+    file("b-0/00000000000000000000.txnindex", b"")(files)
+    open_file = MemoryFiles.open
+
+    def refuse(self: MemoryFiles, path: Path, **options: bool) -> Any:
+        if path.suffix == ".txnindex" and not options.get("writable", True):
+            raise PermissionError(EACCES, "Permission denied", str(path))
+        return open_file(self, path, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryFiles, "open", refuse)
+        with pytest.raises(CannotStart, match="nothing was adopted, a file cannot be read"):
+            start(files, adopt=True)
+    assert values(start(files, adopt=True), "b") == 1
 
 
 def test_transactions_that_are_not_finished() -> None:

@@ -93,7 +93,12 @@ class Adoption:
                 check_topic_name(topic.name)
             except InvalidTopicName as error:
                 raise LogDirectoryError(f"a folder's name is no topic's: {error}") from None
-        check_whole(self._files, unknown)
+        try:
+            check_whole(self._files, unknown)
+        except OSError as error:
+            raise LogDirectoryError(
+                f"nothing was adopted, a file cannot be read: {error}"
+            ) from None
         self._names = {topic.name for topic in self._topics}
         self._new = {each for topic in self._topics for each in topic.new_partitions()}
         for path in krafts:
