@@ -1,4 +1,4 @@
-"""Measuring in turns: klog, peer, klog, peer; medians of what they gave."""
+"""Measuring in turns: klog, peer, then peer, klog; medians of what they gave."""
 
 import os
 import statistics
@@ -30,13 +30,15 @@ def in_turns(
 ) -> list[list[T]]:
     """What each side gave, turn by turn, after equal runs of each that do not count.
 
-    In a turn a short run is done again, up to five times; every run counts.
+    Every second turn goes backwards: what a run leaves behind (memory, dirty pages, a warm or a
+    throttled processor) would else always meet the same side. In a turn a short run is done again, up to five times; every run counts.
     """
     for side in sides * warm_ups:
         side()
     given: list[list[T]] = [[] for _ in sides]
-    for _ in range(turns()):
-        for side, results in zip(sides, given, strict=True):
+    in_order = list(zip(sides, given, strict=True))
+    for turn in range(turns()):
+        for side, results in in_order[:: -1 if turn % 2 else 1]:
             end = now_s() + _SHORT_RUN_S
             for _repeat in range(_MOST_REPEATS):
                 results.append(side())

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from benchmarks import _brokers
 from benchmarks._brokers import Pair, Side
+from benchmarks._defaults import differing, kafka_client_defaults
 from benchmarks._load.generator import SparkDriver
 from benchmarks._load.spark_fill import Records, fill, whole
 from benchmarks._load.spark_jobs import MICRO_RECORDS, Kind, SparkJob, SparkMeasured
@@ -77,17 +78,28 @@ class _Engine:
     def job(self, kind: Kind, topic: str, records: int, **more: object) -> SparkJob:
         return SparkJob(kind, self.side.bootstrap_servers, topic, records, **more)  # type: ignore[arg-type]
 
-    def ceiling(self, kind: Kind, records: int, **more: object) -> Callable[[], SparkMeasured]:
-        """The same job with nothing at its ends; see SparkJob.is_ceiling."""
-        return partial(self.driver.run, self.job(kind, "", records, is_ceiling=True, **more))
+
+@dataclass(frozen=True)
+class _Ceiling:
+    """A driver of its own for jobs with nothing at their ends; see SparkJob.is_ceiling.
+
+    In klog's JVM these jobs would warm up what klog's run through, and klog's what theirs do.
+    """
+
+    driver: SparkDriver
+
+    def job(self, kind: Kind, records: int, **more: object) -> Callable[[], SparkMeasured]:
+        job = SparkJob(kind, "", "", records, is_ceiling=True, **more)  # type: ignore[arg-type]
+        return partial(self.driver.run, job)
 
 
 @dataclass(frozen=True)
 class _Engines:
-    """klog on its broker and the peer on its own, both on the Spark release of the peer."""
+    """klog on its broker and the peer on its own, all on the Spark release of the peer."""
 
     klog: _Engine
     kafka: _Engine
+    ceiling: _Ceiling
 
     @property
     def both(self) -> tuple[_Engine, _Engine]:
@@ -102,7 +114,12 @@ def run(args: argparse.Namespace) -> list[Row]:
             with ExitStack() as stack:
                 klog = stack.enter_context(SparkDriver("klog", []))
                 kafka = stack.enter_context(SparkDriver("kafka", spark_connector_jars()))
-                engines = _Engines(_Engine(klog, pair.klog), _Engine(kafka, pair.kafka))
+                ceiling = stack.enter_context(SparkDriver("klog", []))
+                engines = _Engines(
+                    _Engine(klog, pair.klog), _Engine(kafka, pair.kafka), _Ceiling(ceiling)
+                )
+                defaults = "; ".join(differing(kafka_client_defaults()))
+                progress(f"defaults that differ, klog / Spark's own connector: {defaults}")
                 rows += _compared(wanted, engines)
         if "memory" in wanted:
             rows.append(_memory(pair))
@@ -167,7 +184,7 @@ def _read_row(
         for engine, topic in zip(engines.both, topics, strict=True)
     ]
     shape = {"partitions": records.partitions, "value_bytes": records.value_bytes}
-    ceiling = engines.klog.ceiling(kind, count, **shape)
+    ceiling = engines.ceiling.job(kind, count, **shape)
     readers = (partial(e.run, j) for e, j in zip(engines.both, jobs, strict=True))
     return _row(work, bar, in_turns(*readers, ceiling, warm_ups=_WARM_UPS))
 
@@ -184,7 +201,7 @@ def _sink(kind: Kind, engines: _Engines) -> Row:
             return measured
 
     writers = (partial(write, engine) for engine in engines.both)
-    ceiling = engines.klog.ceiling(kind, count)
+    ceiling = engines.ceiling.job(kind, count)
     return _row(work, 2.0, in_turns(*writers, ceiling, warm_ups=_WARM_UPS))
 
 
@@ -203,7 +220,7 @@ def _copy(engines: _Engines) -> Row:
             partial(copy, engine, topic, count)
             for engine, topic in zip(engines.both, topics, strict=True)
         ]
-        ceiling = engines.klog.ceiling("copy", count)
+        ceiling = engines.ceiling.job("copy", count)
         return _row(work, 2.0, in_turns(*copies, ceiling, warm_ups=_WARM_UPS))
 
 
@@ -249,7 +266,7 @@ def _micro_batches(engines: _Engines) -> list[Row]:
         with _filled(engines.both, records, in_full=True) as (topics, count):
             sides = zip(engines.both, topics, strict=True)
             readers = (partial(measure, engine, topic, count) for engine, topic in sides)
-            runs = in_turns(*readers, engines.klog.ceiling(kind, count))
+            runs = in_turns(*readers, engines.ceiling.job(kind, count))
         klog, kafka, ceiling = (median([run.batch_ms or 0.0 for run in each]) for each in runs)
         note = (
             f"median of {batches} micro-batches a run, the first ones left out; "
@@ -342,21 +359,22 @@ def _newest(pair: Pair) -> list[Row]:
     rows = []
     with (
         SparkDriver("klog", [], python=_NEWEST_PYTHON) as driver,
+        SparkDriver("klog", [], python=_NEWEST_PYTHON) as bare,
         _filled((_Engine(driver, pair.klog),), _BIG) as (topics, count),
     ):
-        engine = _Engine(driver, pair.klog)
+        engine, ceiling = _Engine(driver, pair.klog), _Ceiling(bare)
         read: tuple[Kind, ...] = ("batch", "stream")
         for kind in read:
             ours = partial(engine.run, engine.job(kind, topics[0], count))
-            runs = in_turns(ours, engine.ceiling(kind, count), warm_ups=_WARM_UPS)
+            runs = in_turns(ours, ceiling.job(kind, count), warm_ups=_WARM_UPS)
             rows.append(_alone(f"{kind} source to noop", runs))
 
         def write() -> SparkMeasured:
             with pair.klog.topic("sink", _PARTITIONS) as topic:
                 return engine.run(engine.job("keyed", topic, sized(_SINK_ROWS) // 2))
 
-        ceiling = engine.ceiling("keyed", sized(_SINK_ROWS) // 2)
-        runs = in_turns(write, ceiling, warm_ups=_WARM_UPS)
+        bound = ceiling.job("keyed", sized(_SINK_ROWS) // 2)
+        runs = in_turns(write, bound, warm_ups=_WARM_UPS)
         rows.append(_alone("sink, rows of a range, keyed", runs))
     return rows
 

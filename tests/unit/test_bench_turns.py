@@ -29,14 +29,16 @@ class _Sides:
         return f"{name}{len(self.order)}"
 
 
-def test_long_runs_alternate_and_warm_ups_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_runs_alternate_in_who_goes_first_and_warm_ups_do_not_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("KLOG_BENCH_TURNS", "2")
     sides = _Sides(run_s=1.0)
     klog, peer = in_turns(
         lambda: sides.run("k"), lambda: sides.run("p"), warm_ups=2, now_s=sides.now_s
     )
-    assert sides.order == "kpkp" + "kpkp"
-    assert (klog, peer) == (["k5", "k7"], ["p6", "p8"])
+    assert sides.order == "kpkp" + "kppk"
+    assert (klog, peer) == (["k5", "k8"], ["p6", "p7"])
 
 
 def test_a_short_run_is_repeated_in_its_turn_up_to_five_times(

@@ -1,5 +1,8 @@
 """The bench's rows: ratios, bars, and what a reader sees."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from benchmarks.__main__ import main, parse
@@ -50,3 +53,20 @@ def test_a_name_without_a_benchmark_is_refused_with_those_there_are(
 def test_the_list_is_printed_without_a_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--list"]) == 0
     assert "rows" not in capsys.readouterr().out.split()
+
+
+def test_the_page_says_of_each_bar_whether_it_was_missed() -> None:
+    page = Path(__file__).parents[2] / "docs" / "benchmarks.md"
+    rows = [line.split("|") for line in page.read_text(encoding="utf-8").splitlines()]
+    bars = [
+        (row, re.search(r"([<>]=) ([\d.]+)(x?).*: (reached|missed)", row[-2]))
+        for row in rows[1:]
+        if len(row) > 6
+    ]
+    assert not [row for row, bar in bars if bar is None and re.search(r"[<>]= \d", row[-2])]
+    found = [(row, *bar.groups()) for row, bar in bars if bar is not None]
+    assert len(found) >= 10
+    for row, sign, text, is_ratio, verdict in found:
+        figure = float(re.findall(r"-?[\d.]+", row[4] if is_ratio else row[2])[0])
+        is_reached = figure >= float(text) if sign == ">=" else figure <= float(text)
+        assert verdict == ("reached" if is_reached else "missed"), row
