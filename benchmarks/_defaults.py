@@ -12,8 +12,11 @@ from tests.support.protocol_oracle import run_java
 
 def kafka_client_defaults() -> dict[str, str]:
     """By setting; of 3.9.1, whose client Spark's connector has."""
-    rows = (line.split("\t") for line in run_java(OLDEST_KAFKA, "ClientDefaults.java"))
-    return {name: default for name, default in rows}
+    found: dict[str, str] = {}
+    for line in run_java(OLDEST_KAFKA, "ClientDefaults.java"):
+        name, default = line.split("\t")
+        found[name] = default
+    return found
 
 
 def differing(kafka: dict[str, str]) -> Iterable[str]:

@@ -31,7 +31,8 @@ def in_turns(
     """What each side gave, turn by turn, after equal runs of each that do not count.
 
     Every second turn goes backwards: what a run leaves behind (memory, dirty pages, a warm or a
-    throttled processor) would else always meet the same side. In a turn a short run is done again, up to five times; every run counts.
+    throttled processor) would else always meet the same side. In a turn a short run is done again,
+    up to five times; every run counts.
     """
     for side in sides * warm_ups:
         side()

@@ -5,7 +5,7 @@
 """
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from textwrap import wrap
 
@@ -168,11 +168,21 @@ PAGES = {
 
 def main(arguments: Sequence[str], root: Path = _ROOT) -> int:
     """Write the pages, or with ``--check`` compare them; 0 if they are as they should be."""
+    return print_pages(PAGES, "klog_broker.config_docs", arguments, root)
+
+
+def print_pages(
+    pages: Mapping[Path, Callable[[], str]],
+    module: str,
+    arguments: Sequence[str],
+    root: Path = _ROOT,
+) -> int:
+    """The same for any pages that a module prints."""
     if list(arguments) not in ([], ["--check"]):
-        sys.stderr.write("usage: python -m klog_broker.config_docs [--check]\n")
+        sys.stderr.write(f"usage: python -m {module} [--check]\n")
         return 2
     stale = []
-    for name, make in PAGES.items():
+    for name, make in pages.items():
         path = root / name
         text = make()
         if path.exists() and path.read_text(encoding="utf-8") == text:
@@ -183,8 +193,7 @@ def main(arguments: Sequence[str], root: Path = _ROOT) -> int:
             sys.stdout.write(f"wrote {name}\n")
     if arguments and stale:
         sys.stderr.write(
-            f"not what the rows say: {', '.join(map(str, stale))};"
-            " run ./dev python -m klog_broker.config_docs\n"
+            f"not what the rows say: {', '.join(map(str, stale))}; run ./dev python -m {module}\n"
         )
         return 1
     return 0

@@ -1,0 +1,59 @@
+"""Prints docs/apis.md: what is served, in which versions, and what is not, and why.
+
+``python -m klog_broker.api_docs`` writes it, with ``--check`` it is compared.
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from klog_broker.config_docs import print_pages
+from klog_broker.handlers.not_served import LEFT_OUT, REASONS, STOPS
+from klog_broker.handlers.served import SERVED
+from pyspark_klog.protocol import registry
+from pyspark_klog.protocol.keys import ApiKey
+
+_HEAD = """\
+<!-- Printed by `./dev python -m klog_broker.api_docs`; edit broker/klog_broker/handlers/served.py
+     and not_served.py, not this page. -->
+# APIs of the broker
+
+What ApiVersions tells a client, who takes the newest version that both sides have. `newest` is the
+newest that klog can read and write, which is that of Kafka 4.3. A request of an API or a version
+that is not served closes the connection, as Kafka does; ApiVersions itself answers any version.
+
+## Served
+
+| API | key | versions | newest | what the newer ones add, which is not written yet |
+|---|---|---|---|---|
+"""
+
+
+def api_page() -> str:
+    """docs/apis.md."""
+    lines = [_HEAD + "\n".join(_served())]
+    lines.append("\n## Not served\n\n| API | key | why |\n|---|---|---|")
+    served = {row.api_key for row in SERVED}
+    lines += [
+        f"| {registry.api(key).name} | {int(key)} | {REASONS[key]} |"
+        for key in ApiKey
+        if key not in served
+    ]
+    lines.append("\n## Kafka's others\n\n| APIs | what they are |\n|---|---|")
+    lines += [f"| {names} | {why} |" for names, why in LEFT_OUT.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _served() -> Iterator[str]:
+    for row in sorted(SERVED, key=lambda row: row.api_key):
+        api = registry.api(row.api_key)
+        first = api.min_version if row.min_version is None else row.min_version
+        last = api.max_version if row.max_version is None else row.max_version
+        why = STOPS.get(row.api_key, "")
+        yield f"| {api.name} | {int(row.api_key)} | {first}-{last} | {api.max_version} | {why} |"
+
+
+PAGES = {Path("docs/apis.md"): api_page}
+
+if __name__ == "__main__":
+    sys.exit(print_pages(PAGES, "klog_broker.api_docs", sys.argv[1:]))

@@ -1,0 +1,85 @@
+"""What Kafka's brokers answer and this one does not, and why: docs/apis.md prints it."""
+
+from pyspark_klog.protocol.keys import ApiKey
+
+_TRANSACTIONS = "there are no transactions yet; a transactional request is refused by name"
+_TOKENS = "Kafka's own brokers refuse it unless delegation tokens are set up"
+_ACLS = "there is no authorizer yet; every client may do everything"
+_SASL = "listeners have no SASL yet"
+_QUOTAS = "there are no quotas yet"
+_NEW_GROUPS = (
+    "groups of the new protocol (KIP-848) are not coordinated yet; consumers use the classic"
+)
+_TELEMETRY = "client metrics (KIP-714) are collected by nobody; clients do without"
+_ONE_BROKER = "with one broker there is nothing to move, to elect or to unregister"
+_LATER = "not written yet"
+
+REASONS: dict[ApiKey, str] = {
+    ApiKey.SASL_HANDSHAKE: _SASL,
+    ApiKey.SASL_AUTHENTICATE: _SASL,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _SASL,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _SASL,
+    ApiKey.DELETE_RECORDS: _LATER,
+    ApiKey.ADD_PARTITIONS_TO_TXN: _TRANSACTIONS,
+    ApiKey.ADD_OFFSETS_TO_TXN: _TRANSACTIONS,
+    ApiKey.END_TXN: _TRANSACTIONS,
+    ApiKey.WRITE_TXN_MARKERS: _TRANSACTIONS,
+    ApiKey.TXN_OFFSET_COMMIT: _TRANSACTIONS,
+    ApiKey.DESCRIBE_PRODUCERS: _TRANSACTIONS,
+    ApiKey.DESCRIBE_TRANSACTIONS: _TRANSACTIONS,
+    ApiKey.LIST_TRANSACTIONS: _TRANSACTIONS,
+    ApiKey.DESCRIBE_ACLS: _ACLS,
+    ApiKey.CREATE_ACLS: _ACLS,
+    ApiKey.DELETE_ACLS: _ACLS,
+    ApiKey.ALTER_CONFIGS: "it resets what it does not name; IncrementalAlterConfigs is served",
+    ApiKey.ALTER_REPLICA_LOG_DIRS: _LATER,
+    ApiKey.DESCRIBE_LOG_DIRS: _LATER,
+    ApiKey.CREATE_DELEGATION_TOKEN: _TOKENS,
+    ApiKey.RENEW_DELEGATION_TOKEN: _TOKENS,
+    ApiKey.EXPIRE_DELEGATION_TOKEN: _TOKENS,
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: _TOKENS,
+    ApiKey.DELETE_GROUPS: _LATER,
+    ApiKey.ELECT_LEADERS: _ONE_BROKER,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: _ONE_BROKER,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: _ONE_BROKER,
+    ApiKey.OFFSET_DELETE: _LATER,
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: _QUOTAS,
+    ApiKey.ALTER_CLIENT_QUOTAS: _QUOTAS,
+    ApiKey.UPDATE_FEATURES: "no feature is finalized, so there is none to update",
+    ApiKey.UNREGISTER_BROKER: _ONE_BROKER,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: _NEW_GROUPS,
+    ApiKey.CONSUMER_GROUP_DESCRIBE: _NEW_GROUPS,
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: _TELEMETRY,
+    ApiKey.PUSH_TELEMETRY: _TELEMETRY,
+    ApiKey.LIST_CONFIG_RESOURCES: _LATER,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: "not written yet; clients ask with Metadata instead",
+}
+
+STOPS: dict[ApiKey, str] = {
+    ApiKey.OFFSET_COMMIT: "8 is flexible, 9 is for new groups, 10 names topics by id",
+    ApiKey.OFFSET_FETCH: "8 asks for several groups, 9 is for new groups, 10 names topics by id",
+    ApiKey.FIND_COORDINATOR: "5 is for transactions, 6 for share groups",
+    ApiKey.JOIN_GROUP: "7 tells the protocol's type, 8 why a member joins, 9 skips assigning",
+    ApiKey.HEARTBEAT: "4 is flexible; it says nothing more",
+    ApiKey.LEAVE_GROUP: "4 is flexible, 5 tells why a member leaves",
+    ApiKey.SYNC_GROUP: "4 is flexible, 5 tells the protocol's type",
+    ApiKey.DESCRIBE_GROUPS: "5 is flexible, 6 has an error for groups that are not there",
+    ApiKey.LIST_GROUPS: "5 asks by the type of group",
+}
+"""Where the newest version served is not the newest that klog can read and write: what the later
+ones add. Nothing of it is written yet."""
+
+LEFT_OUT: dict[str, str] = {
+    "LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown": "between the brokers and the "
+    "controller of a cluster; Kafka 4 has them no more",
+    "Vote, BeginQuorumEpoch, EndQuorumEpoch, DescribeQuorum, AlterPartition, Envelope, "
+    "FetchSnapshot, BrokerRegistration, BrokerHeartbeat, AllocateProducerIds, "
+    "ControllerRegistration, AssignReplicasToDirs, AddRaftVoter, RemoveRaftVoter, "
+    "UpdateRaftVoter": "of KRaft; klog has no Raft",
+    "ShareGroupHeartbeat, ShareGroupDescribe, ShareFetch, ShareAcknowledge, "
+    "InitializeShareGroupState, ReadShareGroupState, WriteShareGroupState, "
+    "DeleteShareGroupState, ReadShareGroupStateSummary, DescribeShareGroupOffsets, "
+    "AlterShareGroupOffsets, DeleteShareGroupOffsets": "share groups (KIP-932)",
+    "StreamsGroupHeartbeat, StreamsGroupDescribe": "streams groups (KIP-1071)",
+}
+"""Of which klog has not even the messages."""

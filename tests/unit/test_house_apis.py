@@ -1,0 +1,34 @@
+"""docs/apis.md: current, and each API is served or has a reason."""
+
+from klog_broker.api_docs import PAGES
+from klog_broker.config_docs import print_pages
+from klog_broker.handlers.not_served import LEFT_OUT, REASONS, STOPS
+from klog_broker.handlers.served import SERVED
+from pyspark_klog.protocol import registry
+from pyspark_klog.protocol.keys import ApiKey
+
+
+def test_the_committed_page_is_current() -> None:
+    assert print_pages(PAGES, "klog_broker.api_docs", ["--check"]) == 0
+
+
+def test_each_api_is_served_or_has_a_reason() -> None:
+    served = {row.api_key for row in SERVED}
+    assert served.isdisjoint(REASONS)
+    assert served | set(REASONS) == set(ApiKey)
+
+
+def test_each_api_that_stops_before_the_newest_version_says_what_is_missing() -> None:
+    stopping = {
+        row.api_key
+        for row in SERVED
+        if row.max_version is not None and row.max_version < registry.api(row.api_key).max_version
+    }
+    assert set(STOPS) == stopping
+
+
+def test_kafkas_other_apis_are_those_without_messages() -> None:
+    known = {registry.api(key).name for key in ApiKey}
+    others = [name for names in LEFT_OUT for name in names.split(", ")]
+    assert len(others) == len(set(others)) > 25
+    assert known.isdisjoint(others)
