@@ -84,10 +84,11 @@ def fronted(request: pytest.FixtureRequest) -> Fronted:
 
 
 @pytest.fixture
-def parity(fronted: Fronted) -> Iterator[Parity]:
+def parity(fronted: Fronted, request: pytest.FixtureRequest) -> Iterator[Parity]:
     """As elsewhere, with the front in between."""
     behind = fronted.front.broker
-    made = Parity(fronted.front.address, with_peer=kafka_release() is not None)
+    with_peer = kafka_release() is not None
+    made = Parity(fronted.front.address, with_peer=with_peer, test=request.node.nodeid)
     yield made
     fronted.front.clear()
     fronted.front.broker = behind

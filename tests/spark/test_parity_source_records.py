@@ -128,8 +128,9 @@ def servers_of_logs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture
-def logs(servers_of_logs: str) -> Iterator[Parity]:
-    made = Parity(servers_of_logs, with_peer=kafka_release() is not None)
+def logs(servers_of_logs: str, request: pytest.FixtureRequest) -> Iterator[Parity]:
+    with_peer = kafka_release() is not None
+    made = Parity(servers_of_logs, with_peer=with_peer, test=request.node.nodeid)
     yield made
     made.close()
 

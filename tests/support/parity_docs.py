@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from tests.support.parity_report import RESULTS, ROOT
 from tests.support.parity_rows import IDS, ROWS
+from tests.support.parity_runs import Runs, behind, lines
 
 PAGE = ROOT / "docs" / "parity.md"
 KEPT = ROOT / "docs" / "parity-results.json"
@@ -22,6 +23,9 @@ DIFFERENCES = ROOT / "docs" / "differences.md"
 
 Outcomes = dict[str, dict[str, dict[str, str]]]
 """By engine, by test: how klog's part ended, and what the peer did."""
+
+Kept = tuple[Outcomes, Runs]
+"""What is known, and from which runs."""
 
 _COLUMNS = (
     ("klog", re.compile(r"klog(-spark-.*)?")),
@@ -37,7 +41,11 @@ connector, with the tests that show it. The columns say how those tests ended wh
 **klog** on klog's own broker with the newest Spark and the oldest (`./dev test`), **Kafka 3.9** and
 **Kafka 4.3** on Apache Kafka with Spark 4.2 (`./dev peers`), where **the peer**, `format("kafka")`,
 runs the same scenario: `same` is the same rows and schema, `fails too` an error from both, and a
-link leads to what differs and why. A dash: the tests of the row have no part there.
+link leads to what differs and why. A dash: the tests of the row have no part there. Why the peer
+fails where both do is in `tests/golden/peer_failures.json`, and each run compares it.
+
+| results of | files of tests | commit | day | Spark | Python |
+|---|---|---|---|---|---|
 """
 
 
@@ -117,18 +125,34 @@ def _texts(node: ast.expr, names: dict[str, ast.expr], file: str) -> tuple[str, 
 
 
 # --- what runs found ---------------------------------------------------------------------------
-def kept_results(path: Path = KEPT) -> Outcomes:
+def kept_results(path: Path = KEPT) -> Kept:
     """What earlier runs found, as it is committed."""
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return kept.get("outcomes", {}), kept.get("runs", {})
 
 
-def new_results(folder: Path = RESULTS) -> Outcomes:
+def new_results(folder: Path = RESULTS) -> Kept:
     """What runs on this machine left."""
-    found: Outcomes = {}
+    outcomes: Outcomes = {}
+    runs: Runs = {}
     for path in sorted(folder.glob("*/*.json")):
-        outcomes = json.loads(path.read_text(encoding="utf-8"))
-        found.setdefault(path.parent.name, {}).update(outcomes)
-    return found
+        found = json.loads(path.read_text(encoding="utf-8"))
+        outcomes.setdefault(path.parent.name, {}).update(found["tests"])
+        runs.setdefault(path.parent.name, {})[path.stem] = found["run"]
+    return outcomes, runs
+
+
+def merged_runs(kept: Runs, new: Runs, tests: Iterable[Marked]) -> Runs:
+    """Both, the new ones first, without files that have no marked test any more."""
+    files = {test.name.partition("::")[0].removesuffix(".py").replace("/", ".") for test in tests}
+    return {
+        engine: {
+            file: run
+            for file, run in sorted({**kept.get(engine, {}), **new.get(engine, {})}.items())
+            if file in files
+        }
+        for engine in sorted({*kept, *new})
+    }
 
 
 def merged(kept: Outcomes, new: Outcomes, tests: Iterable[Marked]) -> Outcomes:
@@ -145,24 +169,24 @@ def merged(kept: Outcomes, new: Outcomes, tests: Iterable[Marked]) -> Outcomes:
 
 
 # --- the page ----------------------------------------------------------------------------------
-def page(tests: list[Marked], results: Outcomes) -> str:
+def page(tests: list[Marked], results: Outcomes, runs: Runs) -> str:
     """The page's text."""
-    lines = [_HEAD]
+    text = [_HEAD.rstrip("\n"), *lines(runs), ""]
     section = ""
     for row in ROWS:
         if row.section != section:
             section = row.section
             titles = [title for title, _ in _COLUMNS]
-            lines.append(f"\n## {section}\n")
-            lines.append(f"| row | what | {' | '.join(titles)} | the peer | tests |")
-            lines.append("|---" * (len(titles) + 4) + "|")
+            text.append(f"\n## {section}\n")
+            text.append(f"| row | what | {' | '.join(titles)} | the peer | tests |")
+            text.append("|---" * (len(titles) + 4) + "|")
         mine = [test for test in tests if row.id in test.rows]
         name = row.id.partition(": ")[2]
         cells = [f"`{name}`", row.text.replace("|", "\\|")]
         cells += [_outcome(mine, _of_engines(engines, results)) for _, engines in _COLUMNS]
         cells += [_peer(mine, results), _tests(mine)]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join([*lines, ""])
+        text.append("| " + " | ".join(cells) + " |")
+    return "\n".join([*text, ""])
 
 
 def _of_engines(engines: re.Pattern[str], results: Outcomes) -> list[dict[str, dict[str, str]]]:
@@ -228,17 +252,23 @@ def main(arguments: list[str]) -> int:
         print(error, file=sys.stderr)
         return 1
     wrong = problems(tests)
-    results = merged(kept_results(), {} if check else new_results(), tests)
-    text = page(tests, results)
+    kept, kept_runs = kept_results()
+    new, new_runs = ({}, {}) if check else new_results()
+    results = merged(kept, new, tests)
+    runs = merged_runs(kept_runs, new_runs, tests)
+    text = page(tests, results, runs)
     if check:
         if not PAGE.exists() or PAGE.read_text(encoding="utf-8") != text:
             wrong.append("docs/parity.md is not current: python -m tests.support.parity_docs")
     else:
-        KEPT.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        document = {"runs": runs, "outcomes": results}
+        KEPT.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
         PAGE.write_text(text, encoding="utf-8")
     for problem in wrong:
         print(problem, file=sys.stderr)
-    print(f"{len(ROWS)} rows, {len(tests)} tests of them, {len(wrong)} problems")
+    unknown = [f"{engine}: of an unknown commit" for engine in results if not runs.get(engine)]
+    older = "; ".join([*behind(runs, ROOT), *unknown]) or "all of this code"
+    print(f"{len(ROWS)} rows, {len(tests)} tests of them, {len(wrong)} problems; results: {older}")
     return 1 if wrong else 0
 
 

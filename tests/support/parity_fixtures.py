@@ -54,6 +54,7 @@ def parity(request: pytest.FixtureRequest) -> Iterator[Parity]:
     """Scenarios on klog, and where this process has the peer on that too: `parity.py`."""
     name = "spark_broker" if kafka_release() is None else "kafka_server"
     server: testing.Broker | KafkaServer = request.getfixturevalue(name)
-    made = Parity(server.bootstrap_servers, with_peer=kafka_release() is not None)
+    with_peer = kafka_release() is not None
+    made = Parity(server.bootstrap_servers, with_peer=with_peer, test=request.node.nodeid)
     yield made
     made.close()

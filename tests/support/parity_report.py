@@ -1,4 +1,5 @@
-"""What a run of pytest writes down about tests of parity rows: `.dev/parity/<engine>/<file>.json`.
+"""What a run of pytest writes down about tests of parity rows: `.dev/parity/<engine>/<file>.json`,
+the run that it was, and the outcome of each test.
 
 `python -m tests.support.parity_docs` merges those into docs/parity-results.json.
 """
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.parity_rows import IDS
+from tests.support.parity_runs import this_run
 from tests.support.peers import NEWEST_KAFKA, OLDEST_KAFKA, kafka_release
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -111,5 +113,10 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     for (engine, file), outcomes in by_file.items():
         path = RESULTS / engine / (file.replace("/", ".").removesuffix(".py") + ".json")
         path.parent.mkdir(parents=True, exist_ok=True)
-        merged = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        path.write_text(json.dumps(merged | outcomes, indent=1, sort_keys=True), encoding="utf-8")
+        earlier = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        tests = {**earlier.get("tests", {}), **outcomes}
+        # A run of some tests makes the others' results no younger.
+        is_whole = tests.keys() == outcomes.keys()
+        run = this_run(ROOT) if is_whole else earlier["run"]
+        text = json.dumps({"run": run, "tests": tests}, indent=1, sort_keys=True)
+        path.write_text(text, encoding="utf-8")

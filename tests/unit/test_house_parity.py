@@ -4,16 +4,20 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import parity_runs, peer_failures
 from tests.support.parity_docs import (
     Marked,
     Problem,
     marked_tests,
     merged,
+    merged_runs,
     page,
     problems,
 )
 from tests.support.parity_report import engine_name, release_of
 from tests.support.parity_rows import IDS, ROWS
+from tests.support.parity_runs import Runs, behind, this_run
+from tests.support.peer_failures import PeerFailures, reason
 from tests.support.peers import NEWEST_KAFKA, OLDEST_KAFKA
 
 _SOURCE = """
@@ -115,6 +119,72 @@ def test_a_parameter_says_the_release(request: pytest.FixtureRequest, release: s
     assert release_of(request.node) == release
 
 
+def test_the_page_says_which_runs_its_results_are_of(tmp_path: Path) -> None:
+    old = {"commit": "0123456789", "date": "2026-01-02", "spark": "4.2.0", "python": "3.11"}
+    new = {**old, "commit": "abcdef0123+", "date": "2026-01-03"}
+    tests = [Marked("tests/spark/test_x.py::test_a", ("x",), None)]
+    tests.append(Marked("tests/spark/test_y.py::test_b", ("x",), None))
+    kept: Runs = {"klog": {"tests.spark.test_x": old, "tests.spark.gone": old}}
+    runs = merged_runs(kept, {"klog": {"tests.spark.test_y": new}}, tests)
+    assert runs == {"klog": {"tests.spark.test_x": old, "tests.spark.test_y": new}}
+    printed = page(tests, {}, runs)
+    assert "| klog | 1 | `0123456789` | 2026-01-02 | 4.2.0 | 3.11 |" in printed
+    assert "| klog | 1 | `abcdef0123+` | 2026-01-03 | 4.2.0 | 3.11 |" in printed
+
+
+def test_results_of_older_code_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    since = {"old": "3", "older": "5", "new": "0"}
+
+    def git(_: Path, *arguments: str) -> str:
+        return next((n for c, n in since.items() if f"{c}..HEAD" in arguments), "")
+
+    monkeypatch.setattr(parity_runs, "_git", git)
+
+    def runs(*commits: str) -> dict[str, dict[str, str]]:
+        return {f"file-{number}": {"commit": commit} for number, commit in enumerate(commits)}
+
+    found = behind({"a": runs("new"), "b": runs("old", "older+"), "c": runs("lost")}, tmp_path)
+    assert found == ["b: up to 5 commits older", "c: of a commit that is not in this history"]
+
+
+def test_a_run_names_its_commit_day_and_releases() -> None:
+    found = this_run(Path(__file__).parents[2])
+    assert set(found) == {"commit", "date", "spark", "python"}
+    assert all(found.values())
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("no topic spark-12-ab3f9c,\n after 60000 ms", "x.Y: no topic #, after # ms"),
+        ("", "x.Y"),
+        ("a" * 200, "x.Y: " + "a" * 100),
+    ],
+)
+def test_what_is_kept_of_the_peers_reason(text: str, kept: str) -> None:
+    assert reason("x.Y", text) == kept
+    assert reason("org.apache.kafka.common.errors.Z", text) == "org.apache.kafka.common.errors.Z"
+
+
+def test_a_peer_that_fails_for_another_reason_is_found(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "failures.json"
+    file.write_text("{}", encoding="utf-8")
+    monkeypatch.setattr(peer_failures, "KEPT", file)
+    with pytest.raises(AssertionError, match="nothing is written down"):
+        PeerFailures("t").check(ValueError("absent topic"))
+    monkeypatch.setenv(peer_failures.WRITE_VARIABLE, "1")
+    written = PeerFailures("t")
+    written.check(ValueError("absent topic"))
+    written.check(ValueError("wrong password"))
+    monkeypatch.delenv(peer_failures.WRITE_VARIABLE)
+    again = PeerFailures("t")
+    again.check(ValueError("absent topic"))
+    with pytest.raises(AssertionError, match="wrong password"):
+        again.check(ValueError("absent topic"))
+
+
 def test_a_row_of_the_page() -> None:
     tests = [
         Marked("tests/spark/test_x.py::test_a", ("source option: assign",), None),
@@ -125,7 +195,8 @@ def test_a_row_of_the_page() -> None:
         "klog-spark-4.0": {tests[1].name: {"klog": "failed"}},
         "kafka-4.3.1": {tests[0].name: {"klog": "passed", "peer": "same"}},
     }
-    [line] = [line for line in page(tests, results).splitlines() if line.startswith("| `assign`")]
+    printed = page(tests, results, {}).splitlines()
+    [line] = [line for line in printed if line.startswith("| `assign`")]
     assert line == (
         '| `assign` | partitions as JSON, {"t":[0,1]} | **failed** | — | passed | '
         "same, [assign-absent](differences.md#assign-absent) | "
