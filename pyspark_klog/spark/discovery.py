@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeVar
+from uuid import UUID
 
 from pyspark_klog.client.blocking import BlockingClient
 from pyspark_klog.client.consumer.offsets import EARLIEST as EARLIEST_TIME
@@ -16,7 +17,7 @@ from pyspark_klog.client.errors import (
     is_retriable,
 )
 from pyspark_klog.errors import ErrorCode, KlogError
-from pyspark_klog.ids import TopicPartition
+from pyspark_klog.ids import NO_TOPIC_ID, TopicPartition
 from pyspark_klog.spark.java_regex import compile_java
 from pyspark_klog.spark.offsets import Offsets
 from pyspark_klog.spark.options import SourceOptions
@@ -75,6 +76,60 @@ class Discovery:
         if expected is not None:
             return not found.issuperset(expected)
         return not {p.topic for p in found}.issuperset(self._options.topics)
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, UUID]:
+        """The ids of these topics as they were last seen; older brokers give none."""
+        ids = {topic: self._client.view.topic_id(topic) for topic in topics}
+        return {topic: found for topic, found in ids.items() if found != NO_TOPIC_ID}
+
+    def made_again(self, known: Mapping[str, UUID]) -> dict[str, UUID]:
+        """Which of the topics have another id than the known one: they were deleted in between.
+
+        A broker that lags behind may show the old one for a moment: it is asked again, up to
+        fetchOffset.numRetries times. Nothing is asked while all are as they were.
+        """
+        for number in range(1, self._options.offset_attempts + 1):
+            found = {t: i for t, i in self.topic_ids(known).items() if i != known[t]}
+            if not found or number == self._options.offset_attempts:
+                return found
+            _log.info("attempt=%d topics=%s have other ids", number, sorted(found))
+            self._client.pause(self._options.offset_retry_interval_ms)
+            self._attempts(self._refresh)
+        raise AssertionError("there is at least one attempt")
+
+    def absence(self, partition: TopicPartition, until: str) -> str:
+        """Why a partition that was read is not to be read any more, as a sentence.
+
+        ``until`` says how far it was read.
+        """
+        topic = partition.topic
+        self._attempts(lambda: self._client.refresh([topic]))
+        info = self._client.view.topics[topic]
+        if info.error is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            return (
+                f"{partition} cannot be read any more: {until}, and this user may not describe "
+                f"topic {topic}"
+            )
+        if not info.partitions:
+            return f"{partition} is gone: {until}, and topic {topic} does not exist any more"
+        if partition.partition not in info.partitions:
+            return f"{partition} is gone: {until}, and topic {topic} has no such partition any more"
+        option, is_named = self._naming(partition)
+        if not is_named:
+            return (
+                f"{partition} is not read any more: {until}, and option {option} does not name it"
+            )
+        return (
+            f"{partition} was not there a moment ago: {until}, and topic {topic} may be another "
+            "one now"
+        )
+
+    def _naming(self, partition: TopicPartition) -> tuple[str, bool]:
+        """The option that says what is read, and whether it names the partition."""
+        if self._options.assigned is not None:
+            return "assign", partition in self._options.assigned
+        option = "subscribe" if self._pattern is None else "subscribePattern"
+        return option, partition.topic in self._topics()
 
     def partition_counts(self) -> dict[str, int]:
         """How many partitions each topic has, whether they are to be read or not."""

@@ -33,6 +33,10 @@ class PlainStreamReader(StreamReaderBase):
                 self._initial = {}
                 return to_json_dict(self._position)
             self._position = from_json_dict(self.initialOffset(), "the start")
+        position = self._after_deletions(self._position)
+        if position != self._position:
+            self._position = position
+            return to_json_dict(position)
         ends = self._ends(self._position)
         self._checked(self._position, ends)
         # If everything is gone, the position is kept for the day on which it comes back.

@@ -23,9 +23,13 @@ class OffsetRange(NamedTuple):
 
 @dataclass(slots=True)
 class Plan:
-    """What there is to read, and what can't be read any more (a sentence each)."""
+    """What there is to read, and what can't be read any more (a sentence each).
+
+    ``absent`` are the partitions that have a start and no end.
+    """
 
     ranges: list[OffsetRange] = field(default_factory=list)
+    absent: list[TopicPartition] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
 
 
@@ -39,12 +43,7 @@ def plan(
     ``first_of_new`` has the earliest offset of each partition that ``end`` has and ``start`` lacks:
     such a partition is new and is read from there on.
     """
-    result = Plan()
-    for partition in sorted(start.keys() - end.keys()):
-        result.lost.append(
-            f"{partition} is gone: it was read up to offset {start[partition]}, and now it, or its "
-            "topic, does not exist"
-        )
+    result = Plan(absent=sorted(start.keys() - end.keys()))
     for partition in sorted(end):
         begin = start.get(partition)
         if begin is None:

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from pyspark_klog.ids import TopicPartition
+from pyspark_klog.ids import NO_TOPIC_ID, TopicPartition
 from pyspark_klog.spark.errors import OffsetError
 from pyspark_klog.spark.failures import one_line, one_line_in_rows
 from pyspark_klog.spark.offsets import Offsets
@@ -20,10 +21,11 @@ if TYPE_CHECKING:
 
 
 class RangePartition(InputPartition):
-    """What one task reads."""
+    """What one task reads: a range of the topic with this id (all zero: of that name)."""
 
-    def __init__(self, offsets: OffsetRange) -> None:
+    def __init__(self, offsets: OffsetRange, topic_id: UUID = NO_TOPIC_ID) -> None:
         super().__init__(tuple(offsets))
+        self.topic_id = topic_id
 
     @property
     def offsets(self) -> OffsetRange:
@@ -31,10 +33,15 @@ class RangePartition(InputPartition):
         return OffsetRange(*self.value)
 
 
-def tasks(ranges: Sequence[OffsetRange], options: SourceOptions) -> Sequence[InputPartition]:
-    """A partition of Spark's for each range, cut as minPartitions and its like say."""
+def tasks(
+    ranges: Sequence[OffsetRange], options: SourceOptions, topic_ids: Mapping[str, UUID]
+) -> Sequence[InputPartition]:
+    """A partition of Spark's for each range, cut as minPartitions and its like say.
+
+    ``topic_ids`` has the ids of the topics for which the ranges were planned, as far as known.
+    """
     pieces = split(ranges, options.min_partitions, options.max_records_per_partition)
-    return [RangePartition(piece) for piece in pieces]
+    return [RangePartition(piece, topic_ids.get(piece.topic, NO_TOPIC_ID)) for piece in pieces]
 
 
 class BatchReader(Prompt, DataSourceReader):
@@ -42,6 +49,7 @@ class BatchReader(Prompt, DataSourceReader):
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
+        self._topic_ids: Mapping[str, UUID] = {}
 
     @one_line
     def partitions(self) -> Sequence[InputPartition]:
@@ -58,7 +66,7 @@ class BatchReader(Prompt, DataSourceReader):
                 "options, and whether the topic was created anew"
             )
         ranges = [OffsetRange(*p, start[p], end[p]) for p in sorted(start) if end[p] > start[p]]
-        return tasks(ranges, self._options)
+        return tasks(ranges, self._options, self._topic_ids)
 
     def _find_offsets(self) -> tuple[Offsets, Offsets]:
         """Where each partition's rows begin and end."""
@@ -70,6 +78,7 @@ class BatchReader(Prompt, DataSourceReader):
         with BlockingClient(options.client) as client:
             discovery = Discovery(client, options)
             partitions = discovery.partitions()
+            self._topic_ids = discovery.topic_ids({p.topic for p in partitions})
             start = resolve_start(discovery, options, partitions)
             end = resolve_end(discovery, options, partitions)
             return self._cut(start, end, discovery.partition_counts(), discovery.at_times)
@@ -92,4 +101,4 @@ class BatchReader(Prompt, DataSourceReader):
         """The records of one range. (Spark makes a partition of its own where there is none.)"""
         if not isinstance(partition, RangePartition):
             return iter(())
-        return RangeReader(self._options).read(partition.offsets)
+        return RangeReader(self._options, partition.topic_id).read(partition.offsets)

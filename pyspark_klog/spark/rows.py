@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from pyspark.sql.types import (
     ArrayType,
@@ -16,6 +17,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from pyspark_klog.ids import NO_TOPIC_ID
 from pyspark_klog.spark.clients import check_numba, client_for, freeze_once
 from pyspark_klog.spark.errors import DataLost, SchemaError
 from pyspark_klog.spark.options import SourceOptions
@@ -69,9 +71,10 @@ def check_user_schema(given: StructType, expected: StructType) -> None:
 
 @dataclass(frozen=True)
 class RangeReader:
-    """Reads ranges of offsets in tasks; pickled with each of them."""
+    """Reads ranges of offsets in tasks, of the topic with this id (all zero: of any)."""
 
     options: SourceOptions
+    topic_id: UUID = NO_TOPIC_ID
 
     def read(self, offsets: OffsetRange) -> "Iterator[RecordBatch]":
         """The records of one range as Arrow batches with exactly the schema of `source_schema`."""
@@ -91,6 +94,7 @@ class RangeReader:
             offsets.end,
             progress_timeout_ms=options.poll_timeout_ms,
             on_lost=on_lost,
+            topic_id=self.topic_id,
         )
         for chunk in fetcher:
             yield from decoder.decode(chunk.data, chunk.aborted)
@@ -119,8 +123,13 @@ class RangeReader:
 
     def _on_lost(self, lost: "OffsetsLost") -> None:
         if self.options.fail_on_data_loss:
-            raise DataLost(f"{lost}; {HOW_TO_GO_ON}") from None
+            how = f"run a batch again, and {NEW_CHECKPOINT}" if lost.made_again else HOW_TO_GO_ON
+            raise DataLost(f"{lost}; {how}") from None
         _log.warning("some data may have been lost: %s", lost)
 
 
 HOW_TO_GO_ON = "set option failOnDataLoss=false to go on with what is there"
+NEW_CHECKPOINT = (
+    "give a stream a new checkpointLocation: from the old one it would go on in the midst of the "
+    "new topic"
+)

@@ -4,8 +4,10 @@ Made in several processes and pickled: it connects when it is used.
 """
 
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
@@ -15,12 +17,12 @@ from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.clients import exit_on_sigterm
 from pyspark_klog.spark.errors import DataLost
 from pyspark_klog.spark.failures import one_line, one_line_in_rows
-from pyspark_klog.spark.offsets import Offsets, from_json_dict, to_json_dict
+from pyspark_klog.spark.offsets import Offsets, as_json, from_json_dict, to_json_dict
 from pyspark_klog.spark.options import SourceOptions
 from pyspark_klog.spark.prompt import Prompt
-from pyspark_klog.spark.ranges import plan
+from pyspark_klog.spark.ranges import OffsetRange, plan
 from pyspark_klog.spark.reader import RangePartition, tasks
-from pyspark_klog.spark.rows import HOW_TO_GO_ON, RangeReader
+from pyspark_klog.spark.rows import HOW_TO_GO_ON, NEW_CHECKPOINT, RangeReader
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -44,6 +46,9 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
     the first latestOffset resolves it and gives it as the end of an empty batch, so that it is
     durable before anything is read. Once `{}` is itself the durable end of a batch (nothing matched
     the pattern), it says that every partition is new.
+
+    The ids of topics are kept as long as the query runs, since the checkpoint has names alone
+    (docs/decisions/0020): they tell a topic from a later one of the same name.
     """
 
     def __init__(self, options: SourceOptions, refusal: KlogError | None) -> None:
@@ -58,6 +63,10 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
         self._partitions: frozenset[TopicPartition] = frozenset()
         self._discovered_ms: int | None = None
         self._latest: Offsets = {}
+        self._topic_ids: dict[str, UUID] = {}
+        """Of the topics to which the query's offsets belong."""
+        self._begun_anew: Offsets = {}
+        """Where reading began in topics that were made again during the query."""
         self._warned: set[str] = set()
         self._group: GroupCommitter | None = None
 
@@ -88,24 +97,25 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
         if is_first and self._options.start_can_move:
             # The batch that only made the start durable.
             return []
-        for partition in (begin.keys() - until.keys()) & self._existing(until.keys()):
+        self._existing(until.keys())
+        self._leave_out_new_topics(begin, until)
+        for partition in (begin.keys() - until.keys()) & self._existing():
             # A first batch that is planned again: its start was resolved again, and what has come
             # since its end was written belongs to the next batch.
             del begin[partition]
         for partition in sorted(until.keys() - self._existing()):
-            self._report(f"{partition} is gone: it, or its topic, does not exist any more")
+            text = f"it was to be read up to offset {until[partition]}"
+            self._report(discovery.absence(partition, text))
             del until[partition]
             begin.pop(partition, None)
-        found = plan(begin, until, discovery.earliest(until.keys() - begin.keys()))
-        for text in found.lost:
-            self._report(text)
-        return tasks(found.ranges, self._options)
+        ranges = self._planned(begin, until, discovery.earliest(until.keys() - begin.keys()))
+        return tasks(ranges, self._options, self._topic_ids)
 
     @one_line_in_rows
     def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":
         """The records of one range, in a task."""
         assert isinstance(partition, RangePartition)
-        return RangeReader(self._options).read(partition.offsets)
+        return RangeReader(self._options, partition.topic_id).read(partition.offsets)
 
     def commit(self, end: JsonOffsets) -> None:
         """Spark's checkpoint has the progress; there is nothing more to do."""
@@ -144,10 +154,10 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
         # A coordinator refuses partitions that are gone.
         self._group.report({p: o for p, o in position.items() if p in self._partitions})
 
-    def _report(self, text: str) -> None:
-        """Some data are lost: fail, or warn once of the same thing."""
+    def _report(self, text: str, how: str = HOW_TO_GO_ON) -> None:
+        """Some data are lost: fail, and say how to go on, or warn once of the same thing."""
         if self._options.fail_on_data_loss:
-            raise DataLost(f"{text}; {HOW_TO_GO_ON}")
+            raise DataLost(f"{text}; {how}")
         if text not in self._warned:
             self._warned.add(text)
             _log.warning("some data may have been lost: %s", text)
@@ -161,7 +171,9 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
         from pyspark_klog.spark.starting import resolve_start
 
         discovery = self._begin()
-        return resolve_start(discovery, self._options, discovery.partitions())
+        partitions = discovery.partitions()
+        self._topic_ids |= discovery.topic_ids({p.topic for p in partitions})
+        return resolve_start(discovery, self._options, partitions)
 
     def _existing(
         self, known: Collection[TopicPartition] | None = None, *, anew: bool = False
@@ -176,13 +188,15 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
             last = known if self._discovered_ms is None else self._partitions
             self._partitions = discovery.existing_partitions(last)
             self._discovered_ms = now_ms
+            found = discovery.topic_ids({p.topic for p in self._partitions})
+            self._topic_ids = found | self._topic_ids
         return self._partitions
 
     def _ends(self, start: Offsets) -> Offsets:
-        """The end of every partition that there is now."""
+        """The end of every partition that `_after_deletions` has found."""
         discovery = self._begin()
         try:
-            self._latest = discovery.latest(self._existing(start.keys() or None), start)
+            self._latest = discovery.latest(self._partitions, start)
         except TopicMissing:
             self._latest = discovery.latest(self._existing(anew=True), start)
         return self._latest
@@ -193,6 +207,69 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
         Reports what is lost before it becomes durable.
         """
         first_of_new = self._begin().earliest(ends.keys() - start.keys())
-        for text in plan(start, ends, first_of_new).lost:
-            self._report(text)
+        self._planned(start, ends, first_of_new)
         return start | first_of_new
+
+    def _planned(self, start: Offsets, end: Offsets, first_of_new: Offsets) -> list[OffsetRange]:
+        """The ranges between the two, after a report of what is lost."""
+        found = plan(start, end, first_of_new)
+        for partition in found.absent:
+            text = f"it was read up to offset {start[partition]}"
+            self._report(self._begin().absence(partition, text))
+        for text in found.lost:
+            self._report(text)
+        return found.ranges
+
+    # --- topics that were deleted and made again -------------------------------------------------
+    def _made_again(self, partitions: Iterable[TopicPartition]) -> Mapping[str, UUID]:
+        """The topics of these partitions that are others now, with their new ids."""
+        topics = {p.topic for p in partitions} & self._topic_ids.keys()
+        return self._begin().made_again({t: self._topic_ids[t] for t in topics})
+
+    def _after_deletions(self, position: Offsets) -> Offsets:
+        """``position``, with topics that were made again at their first offsets. Reports them.
+
+        As the end of a batch in which nothing of them is read, that is durable.
+        """
+        discovery = self._begin()
+        there = self._existing(position.keys() or None)
+        again = self._made_again(position)
+        others = {p.topic for p in there} - {p.topic for p in position}
+        self._topic_ids |= discovery.topic_ids(others)
+        if again:
+            self._report_made_again(position, again, "; the new one is read from its beginning")
+            of_new = [p for p in self._existing(anew=True) & position.keys() if p.topic in again]
+            self._begun_anew = {}
+            with suppress(TopicMissing):
+                self._begun_anew = discovery.earliest(of_new)
+            position = {p: o for p, o in position.items() if p.topic not in again}
+            position |= self._begun_anew
+            self._topic_ids |= again
+        return position
+
+    def _leave_out_new_topics(self, begin: Offsets, until: Offsets) -> None:
+        """Take out what a planned batch cannot read of topics that were made again.
+
+        That is a batch of `_after_deletions`, or the topic is a new one since the end was found.
+        """
+        again = self._made_again(until)
+        if again:
+            self._report_made_again(until, again)
+        for partition, offset in list(until.items()):
+            if partition.topic in again or self._begun_anew.get(partition) == offset:
+                del until[partition]
+                begin.pop(partition, None)
+
+    def _report_made_again(
+        self, position: Offsets, again: Mapping[str, UUID], instead: str = ""
+    ) -> None:
+        for topic, topic_id in sorted(again.items()):
+            of_old = {p: offset for p, offset in position.items() if p.topic == topic}
+            text = (
+                f"topic {topic} was deleted and made again (its id was {self._topic_ids[topic]}, "
+                f"and is {topic_id} now), and the query has offsets of the old one: "
+                f"{as_json(of_old)}"
+            )
+            if not self._options.fail_on_data_loss:
+                text += instead
+            self._report(text, NEW_CHECKPOINT)

@@ -21,6 +21,7 @@ from pyspark_klog.spark.offsets import Offsets, from_json_dict, to_json_dict
 from pyspark_klog.spark.option_values import LONG_MAX
 from pyspark_klog.spark.options import SourceOptions
 from pyspark_klog.spark.plain_stream_reader import PlainStreamReader as PlainStreamReader
+from pyspark_klog.spark.rows import NEW_CHECKPOINT
 from pyspark_klog.spark.stream_base import JsonOffsets, StreamReaderBase
 
 try:
@@ -114,6 +115,9 @@ if HAS_LIMITS:
             return ranges
 
         def _next_end(self, begin: Offsets, rows: int | None) -> Offsets:
+            if self._target is None and (moved := self._after_deletions(begin)) != begin:
+                self._ends(moved)
+                return moved
             ends = self._ends(begin) if self._target is None else self._target_from(begin)
             position = self._checked(begin, ends)
             if not ends:
@@ -226,7 +230,17 @@ if HAS_LIMITS:
 
         def _check_still_there(self, end: Mapping[TopicPartition, int]) -> None:
             discovery = self._begin()
-            gone = sorted(end.keys() - self._existing(anew=True))
+            assert self._target is not None
+            # A batch that was planned before a restart may have partitions of other options.
+            end = {p: offset for p, offset in end.items() if p in self._target}
+            there = self._existing(anew=True)
+            again = self._made_again(end)
+            if again:
+                raise DataLost(
+                    f"topic {', '.join(sorted(again))} was deleted and made again while a query "
+                    f"with the trigger AvailableNow was running; {NEW_CHECKPOINT}"
+                )
+            gone = sorted(end.keys() - there)
             if gone:
                 raise DataLost(
                     f"{', '.join(map(str, gone))} vanished while a query with the trigger "

@@ -19,7 +19,7 @@ from pyspark_klog.client.groups import (
 )
 from pyspark_klog.client.producer.producer import Producer
 from pyspark_klog.errors import BrokerError, ErrorCode
-from pyspark_klog.ids import TopicPartition
+from pyspark_klog.ids import NO_TOPIC_ID, TopicPartition
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.record import Header, Record
@@ -63,6 +63,7 @@ def read(
     start: int,
     end: int,
     on_lost: Callable[[OffsetsLost], None] | None = None,
+    topic_id: uuid.UUID = NO_TOPIC_ID,
 ) -> list[Record]:
     """The records from ``start`` up to ``end``, without regard to transactions."""
 
@@ -70,7 +71,13 @@ def read(
         raise lost
 
     fetcher = RangeFetcher(
-        client, partition, start, end, progress_timeout_ms=20_000, on_lost=on_lost or fail
+        client,
+        partition,
+        start,
+        end,
+        progress_timeout_ms=20_000,
+        on_lost=on_lost or fail,
+        topic_id=topic_id,
     )
     return [
         record
@@ -236,7 +243,30 @@ def a_groups_offsets_are_kept(servers: str) -> None:
         assert (listed[group].state, listed[group].member_count) == ("Empty", 0)
 
 
+def a_topic_made_again_is_another_one(servers: str) -> None:
+    """It is not read for the old one, if there are ids; a group's offsets went with the old one."""
+    topic = new_topic(servers, 1)
+    partition, group = TopicPartition(topic, 0), f"group-of-{topic}"
+    lost: list[OffsetsLost] = []
+    with client_of(servers, retry_backoff_ms=10) as client, Admin(client=client) as admin:
+        commit_offsets(client, group, {partition: CommittedOffset(0, metadata="the old one")})
+        topic_id = client.refresh([topic]).topic_id(topic)
+        admin.delete_topics([topic])
+        eventually(lambda: topic not in admin.list_topics(), deadline_s=60)
+        admin.create_topics([NewTopic(topic, 1, 1)])
+        producer = Producer(client)
+        producer.add(partition, *batch([b"k"] * 20))
+        producer.flush()
+        assert len(read(client, partition, 0, 20)) == 20
+        has_ids = topic_id != NO_TOPIC_ID  # since Kafka 2.8
+        assert len(read(client, partition, 0, 20, lost.append, topic_id)) == (0 if has_ids else 20)
+        eventually(lambda: committed_offsets(client, group) == {}, deadline_s=60)
+    found = [(error.made_again, str(topic_id) in str(error)) for error in lost]
+    assert found == [(True, True)] * has_ids
+
+
 CASES: tuple[Callable[[str], None], ...] = (
+    a_topic_made_again_is_another_one,
     a_groups_offsets_are_kept,
     offsets_are_found,
     small_fetches_read_everything,

@@ -48,6 +48,8 @@ class _PaperClient:
         self.waits: list[int] = []
         self.now = 0
         self.throttle_time_ms = 0
+        self.newest_fetch = 17
+        self.on_forget: Callable[[], None] = lambda: None
         topic = TopicInfo("t", _ID, partitions={0: PartitionInfo(1, 3)})
         brokers = {number: Address("h", number) for number in (1, 2)}
         self.view = ClusterView(brokers, {"t": topic})
@@ -63,7 +65,7 @@ class _PaperClient:
         self.now += wait_ms
 
     def forget(self, _topic: str) -> None:
-        pass
+        self.on_forget()
 
     def leader_of(self, partition: TopicPartition, _deadline_ms: int) -> PartitionInfo:
         topic = self.view.topics["t"]
@@ -80,7 +82,7 @@ class _PaperClient:
         return self
 
     def version(self, _api: int, _low: int, high: int | None) -> int:
-        return 17 if high is None else high
+        return min(self.newest_fetch, 17 if high is None else high)
 
     def send(self, _link: object, request: FetchRequest, *_: object, **__: object) -> int:
         [topic] = request.topics
@@ -128,9 +130,10 @@ def _read(
     end: int,
     on_lost: Callable[[OffsetsLost], None] = _fail,
     timeout_ms: int = 10_000,
+    **more: Any,
 ) -> list[int]:
     chunks = RangeFetcher(
-        cast(Any, client), _P, start, end, progress_timeout_ms=timeout_ms, on_lost=on_lost
+        cast(Any, client), _P, start, end, progress_timeout_ms=timeout_ms, on_lost=on_lost, **more
     )
     return [record.offset for chunk in chunks for record in iterate(chunk.data)]
 
@@ -409,3 +412,57 @@ def test_bytes_are_counted() -> None:
     fetcher = RangeFetcher(cast(Any, client), _P, 0, 10, progress_timeout_ms=1_000, on_lost=_fail)
     assert sum(len(chunk.data) for chunk in fetcher) == fetcher.fetched_bytes
     assert fetcher.fetched_bytes >= 2 * len(one.records)
+
+
+# --- topics that were deleted and made again -----------------------------------------------------
+_OTHER = UUID(int=6)
+
+
+def _metadata_says(client: _PaperClient, topic_id: UUID) -> None:
+    rows = {0: PartitionInfo(1, 3)}
+    client.view = ClusterView(client.view.brokers, {"t": TopicInfo("t", topic_id, partitions=rows)})
+
+
+def _read_old(client: _PaperClient, lost: list[OffsetsLost]) -> list[int]:
+    """What is read of the topic with the id `_ID`, and no other."""
+    return _read(client, 3, 10, lost.append, topic_id=_ID)
+
+
+def test_a_topic_that_was_made_again_is_not_read() -> None:
+    client = _PaperClient([_records(3, 2)] + [_error(ErrorCode.UNKNOWN_TOPIC_ID)] * 6)
+    lost: list[OffsetsLost] = []
+    client.on_forget = lambda: _metadata_says(client, _OTHER)
+    assert _read_old(client, lost) == [3, 4]
+    assert [e.made_again for e in lost] == [True]
+    assert f"its id was {_ID}, and is {_OTHER} now): offsets 5 to 10 of t-0" in str(lost[0])
+
+
+def test_a_topic_that_was_made_again_is_known_by_its_metadata_where_fetches_go_by_name() -> None:
+    client = _PaperClient([])
+    client.newest_fetch = 12
+    _metadata_says(client, _OTHER)
+    lost: list[OffsetsLost] = []
+    assert _read_old(client, lost) == []
+    assert ([e.made_again for e in lost], client.asked) == ([True], [])
+
+
+@pytest.mark.parametrize("seen", [_OTHER, UUID(int=0)])
+def test_a_broker_that_knows_the_topic_is_believed_before_metadata(seen: UUID) -> None:
+    """The metadata of this client may be older than the topic that is meant."""
+    client = _PaperClient([_records(3, 7)])
+    _metadata_says(client, seen)
+    assert _read_old(client, []) == [*range(3, 10)]
+
+
+def test_brokers_that_are_away_do_not_make_a_partition_gone() -> None:
+    """Only what fresh metadata lacks, again and again, is gone."""
+    away: list[Answer] = [lambda _: ConnectionFailed("refused")] * 8
+    client = _PaperClient([*away, _records(3, 7)])
+    absent = ClusterView(
+        client.view.brokers, {"t": TopicInfo("t", error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)}
+    )
+    client.leader_of = lambda *_: PartitionInfo(1, 3)  # type: ignore[method-assign]
+    client.view = absent
+    lost: list[OffsetsLost] = []
+    assert _read_old(client, lost) == [*range(3, 10)]
+    assert lost == []

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
+from uuid import UUID
 
 import pytest
 
@@ -234,3 +235,80 @@ def test_timestamps_must_be_for_exactly_what_is_read(
     discovery = Discovery(cast(Any, _Cluster([])), options)
     with pytest.raises(OffsetError, match=r'without t-1; .* as in \{"t": \{"0": 7, "1": 7\}\}'):
         resolve_start(discovery, options, frozenset({_P0, _P1}))
+
+
+# --- topics that were deleted and made again -----------------------------------------------------
+_OLD, _NEW = UUID(int=1), UUID(int=2)
+
+
+def test_another_id_is_asked_for_again_before_it_is_believed() -> None:
+    old, new = _topic("t", 1, topic_id=_OLD), _topic("t", 1, topic_id=_NEW)
+    known = {"t": _OLD}
+    cluster = _Cluster([new], [old])
+    discovery = _discovery(cluster, subscribe="t")
+    discovery.existing_partitions()
+    assert discovery.made_again(known) == {}
+    assert cluster.waits == [1_000]
+    cluster = _Cluster([new])
+    discovery = _discovery(cluster, subscribe="t")
+    discovery.existing_partitions()
+    assert discovery.made_again(known) == {"t": _NEW}
+    assert cluster.waits == [1_000, 1_000]
+    assert discovery.made_again({"t": _NEW}) == {}
+    assert len(cluster.asked) == 3, "what is as it was costs nothing"
+
+
+def test_a_topic_that_is_away_or_has_no_id_is_no_other_topic() -> None:
+    for info in (_absent("t"), _topic("t", 1)):
+        cluster = _Cluster([info])
+        discovery = _discovery(cluster, subscribe="t")
+        discovery.existing_partitions(())
+        assert discovery.made_again({"t": _OLD}) == {}
+        assert discovery.topic_ids(["t"]) == {}
+
+
+# --- why a partition is not read any more --------------------------------------------------------
+_NOT_SEEN = TopicInfo("t", error=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+
+@pytest.mark.parametrize(
+    ("info", "options", "text"),
+    [
+        (_absent("t"), {"subscribe": "t"}, "t-1 is gone: R, and topic t does not exist any more"),
+        (
+            _topic("t", 1),
+            {"subscribe": "t"},
+            "t-1 is gone: R, and topic t has no such partition any more",
+        ),
+        (
+            _topic("t", 2),
+            {"subscribe": "s"},
+            "t-1 is not read any more: R, and option subscribe does not name it",
+        ),
+        (
+            _topic("t", 2),
+            {"assign": '{"t":[0]}'},
+            "t-1 is not read any more: R, and option assign does not name it",
+        ),
+        (
+            _topic("t", 2),
+            {"subscribePattern": "s.*"},
+            "t-1 is not read any more: R, and option subscribePattern does not name it",
+        ),
+        (
+            _NOT_SEEN,
+            {"subscribePattern": "t.*"},
+            "t-1 cannot be read any more: R, and this user may not describe topic t",
+        ),
+        (
+            _topic("t", 2),
+            {"subscribe": "t"},
+            "t-1 was not there a moment ago: R, and topic t may be another one now",
+        ),
+    ],
+)
+def test_only_what_is_gone_is_called_gone(
+    info: TopicInfo, options: dict[str, str], text: str
+) -> None:
+    discovery = _discovery(_Cluster([info]), **options)
+    assert discovery.absence(_P1, "R") == text

@@ -3,6 +3,7 @@
 import pickle
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, cast
+from uuid import UUID
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
@@ -31,6 +32,7 @@ class _Paper(Discovery):
         self.looks = 0
         self.known: Collection[TopicPartition] | None = None
         self.log = {TopicPartition("t", int(n[1:])): bounds for n, bounds in topic.items()}
+        self.ids = {"t": UUID(int=1)}
 
     def partitions(self) -> frozenset[TopicPartition]:
         return frozenset(self.log)
@@ -41,6 +43,15 @@ class _Paper(Discovery):
         self.looks += 1
         self.known = known
         return frozenset(self.log)
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, UUID]:
+        return {topic: self.ids[topic] for topic in topics if topic in self.ids}
+
+    def made_again(self, known: Mapping[str, UUID]) -> dict[str, UUID]:
+        return {t: found for t, found in self.topic_ids(known).items() if found != known[t]}
+
+    def absence(self, partition: TopicPartition, until: str) -> str:
+        return f"{partition} is gone: {until}"
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
         return {p: self.log[p][0] for p in partitions}
@@ -192,7 +203,7 @@ def test_a_new_partition_is_read_from_its_earliest() -> None:
     ("log", "words"),
     [
         ({"p0": (0, 3), "p1": (2, 5)}, "t-1 is new and begins at offset 2"),
-        ({"p1": (0, 5)}, "t-0 is gone"),
+        ({"p1": (0, 5)}, "t-0 is gone: it was read up to offset 3"),
         ({"p0": (0, 1)}, "t-0 ends at offset 1, before offset 3"),
     ],
 )
@@ -284,6 +295,107 @@ def test_what_was_refused_is_said_at_the_first_use() -> None:
     ):
         with pytest.raises(OptionError, match=r"^no$"):
             use()
+
+
+# --- topics that were deleted and made again -----------------------------------------------------
+_AGAIN = r"topic t was deleted and made again \(its id was 0{8}.*-0{11}1, and is 0{8}.*-0{11}2 now"
+
+
+def _make_again(reader: Any, paper: _Paper, **topic: tuple[int, int]) -> None:
+    """Another topic of the same name, which the reader can see now."""
+    paper.ids = {"t": UUID(int=2)}
+    paper.log = {TopicPartition("t", int(n[1:])): bounds for n, bounds in topic.items()}
+    reader._client.now += 1_000
+
+
+@pytest.mark.parity("source behaviour: topic made again unseen", differs="topic-made-again")
+@pytest.mark.parametrize("length", [2, 3, 8])
+@pytest.mark.parametrize("is_old_spark", [False, True])
+def test_a_topic_made_again_fails_a_query_that_runs_whatever_its_length(
+    length: int, is_old_spark: bool
+) -> None:
+    reader, paper = (_plain if is_old_spark else _reader)({"p0": (0, 3)})
+    start = {"t": {"0": 3}}
+    reader.partitions(start, start)
+    look = (lambda: reader.latestOffset()) if is_old_spark else lambda: _look(reader, start)
+    assert look() == start
+    _make_again(reader, paper, p0=(0, length))
+    with pytest.raises(DataLost, match=_AGAIN) as caught:
+        look()
+    assert '{"t": {"0": 3}}; give a stream a new checkpointLocation: ' in str(caught.value)
+    assert "failOnDataLoss" not in str(caught.value), "another run would not know the old id"
+
+
+def _look(reader: Any, start: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
+    end: dict[str, dict[str, int]] = reader.latestOffset(start, ReadAllAvailable())
+    return end
+
+
+@pytest.mark.parametrize("length", [2, 3, 8])
+@pytest.mark.parametrize("is_old_spark", [False, True])
+def test_a_topic_made_again_is_read_from_its_beginning_without_fail_on_data_loss(
+    length: int, is_old_spark: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A batch without its records makes that durable, in plain offsets; then all of it follows."""
+    made = (_plain if is_old_spark else _reader)(
+        {"p0": (0, 3), "p1": (0, 9)}, failOnDataLoss="false"
+    )
+    reader, paper = made
+    start = {"t": {"0": 3, "1": 9}}
+    reader.partitions(start, start)
+    look = (lambda _: reader.latestOffset()) if is_old_spark else lambda at: _look(reader, at)
+    assert look(start) == start
+    _make_again(reader, paper, p0=(1, length))
+    caplog.clear()
+    anew = look(start)
+    assert anew == {"t": {"0": 1}}
+    assert reader.partitions(start, anew) == []
+    assert "ends at offset" not in caplog.text and "the new one is read from its" in caplog.text
+    end = look(anew)
+    assert end == {"t": {"0": length}}
+    assert _ranges(reader.partitions(anew, end)) == [("t", 0, 1, length)]
+    assert look(end) == end, "its id is known now"
+
+
+def test_tasks_are_told_which_topic_is_meant() -> None:
+    reader, paper = _reader({"p0": (0, 3)}, failOnDataLoss="false")
+    start, end = {"t": {"0": 0}}, {"t": {"0": 3}}
+    [task] = reader.partitions(start, end)
+    assert pickle.loads(pickle.dumps(task)).topic_id == UUID(int=1)
+    _make_again(reader, paper, p0=(0, 8))
+    assert reader.partitions(start, end) == [], "these offsets were the old topic's"
+    assert _look(reader, start) == {"t": {"0": 8}}
+
+
+def test_a_topic_that_was_away_is_new_under_any_id() -> None:
+    reader, paper = _reader({"p0": (0, 3)})
+    position = _look(reader, {"t": {"0": 0}})
+    _make_again(reader, paper, p0=(0, 8))
+    end = _look(reader, {"s": {}})
+    [task] = reader.partitions({"s": {}}, end)
+    assert position != end
+    assert (tuple(task.offsets), task.topic_id) == (("t", 0, 0, 8), UUID(int=2))
+
+
+def test_brokers_without_ids_tell_no_topic_from_another() -> None:
+    reader, paper = _reader({"p0": (0, 3)})
+    paper.ids = {}
+    [task] = reader.partitions({"t": {"0": 0}}, {"t": {"0": 3}})
+    assert task.topic_id == UUID(int=0)
+    paper.ids = {"t": UUID(int=1)}  # they were brought up to date
+    reader._client.now += 1_000
+    assert _look(reader, {"t": {"0": 3}}) == {"t": {"0": 3}}
+    paper.ids = {}  # one of them was not
+    reader._client.now += 1_000
+    assert _look(reader, {"t": {"0": 3}}) == {"t": {"0": 3}}
+
+
+def test_available_now_fails_if_what_it_reads_is_made_again() -> None:
+    reader, paper = _reader({"p0": (0, 5)}, failOnDataLoss="false")
+    reader.prepareForTriggerAvailableNow()
+    _make_again(reader, paper, p0=(0, 9))
+    with pytest.raises(DataLost, match="made again while a query with the trigger AvailableNow"):
+        reader.partitions({"t": {"0": 0}}, {"t": {"0": 5}})
 
 
 # --- starts by time ------------------------------------------------------------------------------

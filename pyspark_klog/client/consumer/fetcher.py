@@ -7,6 +7,7 @@ change or go are followed, a lost connection is made anew; what is read does not
 import contextlib
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
+from uuid import UUID
 
 from pyspark_klog.client.blocking import BlockingClient
 from pyspark_klog.client.connection import Call
@@ -14,6 +15,7 @@ from pyspark_klog.client.consumer.fetch_size import FetchSize
 from pyspark_klog.client.consumer.offsets import EARLIEST, LATEST, list_offsets
 from pyspark_klog.client.errors import (
     ClientError,
+    LeaderUnknown,
     ReplyUnreadable,
     TimedOut,
     broker_error,
@@ -58,19 +60,28 @@ _ALSO_PASSING = frozenset(
 
 
 _GONE_AFTER = 5
-"""A partition that the metadata lacks is believed to be gone after so many attempts in a row."""
+"""What fresh metadata says so many times in a row is believed: that it has no such partition, or
+another topic of that name."""
 
 
 class OffsetsLost(ClientError):
     """Offsets that were to be read are not there: ``start`` to ``end``, of those asked for."""
 
     def __init__(
-        self, text: str, partition: TopicPartition, start: int, available: tuple[int, int]
+        self,
+        text: str,
+        partition: TopicPartition,
+        start: int,
+        available: tuple[int, int],
+        *,
+        made_again: bool = False,
     ) -> None:
         super().__init__(text)
         self.partition = partition
         self.start = start
         self.available = available
+        self.made_again = made_again
+        """Whether there is another topic of that name now."""
 
 
 class Chunk(NamedTuple):
@@ -89,7 +100,8 @@ class RangeFetcher:
     Gaps (compacted or aborted records, markers) cost no waiting. ``progress_timeout_ms`` is the
     longest time without any progress. ``on_lost`` is called when offsets are out of range, or
     behind the log's end for all of that time: it raises, or returns and the reading goes on at the
-    earliest offset that is there.
+    earliest offset that is there. Where the partition is gone nothing more is read. Nor is another
+    topic of the same name, if ``topic_id`` says which one is meant and brokers have such ids.
     """
 
     def __init__(
@@ -101,6 +113,7 @@ class RangeFetcher:
         *,
         progress_timeout_ms: int,
         on_lost: Callable[[OffsetsLost], None],
+        topic_id: UUID = NO_TOPIC_ID,
     ) -> None:
         self.partition = partition
         self.position = start
@@ -110,6 +123,7 @@ class RangeFetcher:
         self._client = client
         self._progress_timeout_ms = progress_timeout_ms
         self._on_lost = on_lost
+        self._topic_id = topic_id
         self._read_committed = client.settings["isolation.level"] == "read_committed"
         self._most_bytes = client.settings.number("max.partition.fetch.bytes")
         self._size = FetchSize(self._most_bytes)
@@ -125,14 +139,14 @@ class RangeFetcher:
 
     def __iter__(self) -> Iterator[Chunk]:
         client = self._client
-        failures = 0
+        failures = absences = 0
         deadline_ms = client.now_ms() + self._progress_timeout_ms
         last: KlogError | None = None
         while self.position < self.end:
             before = self.position
             try:
                 chunk = self._next_chunk(deadline_ms)
-                failures, last = 0, None
+                failures, absences, last = 0, 0, None
             except KlogError as error:
                 self._call = None
                 self._leave_replica()
@@ -144,7 +158,8 @@ class RangeFetcher:
                 last = error
                 chunk = None
                 failures += 1
-                if failures >= _GONE_AFTER and not client.view.has_partition(self.partition):
+                absences = absences + 1 if self._is_absent(error) else 0
+                if absences >= _GONE_AFTER:
                     self._on_lost(self._gone())
                     return
                 client.forget(self.partition.topic)
@@ -168,7 +183,28 @@ class RangeFetcher:
             return
         raise TimedOut(self._timeout_text(last or timeout)) from (timeout or last)
 
+    def _is_absent(self, error: KlogError) -> bool:
+        """Whether brokers say that there is no such partition (and not that they are away)."""
+        if not isinstance(error, BrokerError | LeaderUnknown):
+            return False
+        return self._is_made_again() or not self._client.view.has_partition(self.partition)
+
+    def _is_made_again(self) -> bool:
+        found = self._client.view.topic_id(self.partition.topic)
+        return NO_TOPIC_ID not in (self._topic_id, found) and found != self._topic_id
+
     def _gone(self) -> OffsetsLost:
+        if self._is_made_again():
+            topic = self.partition.topic
+            return OffsetsLost(
+                f"topic {topic} was deleted and made again (its id was {self._topic_id}, and is "
+                f"{self._client.view.topic_id(topic)} now): offsets {self.position} to {self.end} "
+                f"of {self.partition} were to be read, and those of the old topic are gone",
+                self.partition,
+                self.position,
+                (0, 0),
+                made_again=True,
+            )
         return OffsetsLost(
             f"{self.partition} is gone: offsets {self.position} to {self.end} were to be read, and "
             "it, or its topic, does not exist any more",
@@ -306,10 +342,14 @@ class RangeFetcher:
         replica = client.read_replicas.of(self.partition, client.now_ms())
         self._is_at_replica = replica is not None
         link = client.link_to_broker(info.leader if replica is None else replica, deadline_ms)
-        topic_id = client.view.topic_id(self.partition.topic)
+        topic_id = self._topic_id
+        if topic_id == NO_TOPIC_ID:
+            topic_id = client.view.topic_id(self.partition.topic)
         by_id = topic_id != NO_TOPIC_ID
         low = 4 if self._read_committed else 2
         version = link.connection.version(ApiKey.FETCH, low, None if by_id else _NAMES_UNTIL)
+        if version <= _NAMES_UNTIL and self._is_made_again():
+            raise broker_error(ErrorCode.INCONSISTENT_TOPIC_ID, f"fetch from {self.partition}")
         self._asked_bytes = self._size.of(self.end - self.position)
         topic = FetchTopic(
             partitions=[
