@@ -57,6 +57,8 @@ from pyspark_klog.spark.pruning import read_pushdown
 _log = logging.getLogger(__name__)
 
 _PREFIX = "kafka."
+_TWIN_PREFIX = "option."
+"""Spark gives the OPTIONS of CREATE TABLE twice, as such and as properties of the table."""
 _SERVERS = "kafka.bootstrap.servers"
 _STRATEGIES = ("assign", "subscribe", "subscribePattern")
 _FIFTEEN_MINUTES_MS = 900_000
@@ -203,6 +205,7 @@ def read_options(given: Mapping[str, str]) -> SourceOptions:
     :raises OptionError, OffsetError, SettingError: for the first that cannot be
     """
     options = {key.lower(): value for key, value in given.items()}
+    options = {k: v for k, v in options.items() if not k.startswith(_TWIN_PREFIX)}
     _check_names(options)
     _check_one_strategy(options)
     on_no_match = read_choice(options, "startingOffsetsByTimestampStrategy", "error", "latest")
@@ -352,13 +355,26 @@ def _client_settings(options: Mapping[str, str]) -> ClientSettings:
     if plain is not None:
         settings["bootstrap.servers"] = plain
     elif servers is None and "path" not in options:
-        raise OptionError(f"option {_SERVERS} is missing; expected host:port of a broker")
+        raise OptionError(
+            f"option {_SERVERS} is missing; expected host:port of a broker{_of_a_table(options)}"
+        )
     for name, instead in REFUSED_SETTINGS.items():
         if name in settings:
             raise OptionError(f"option {_PREFIX}{name} is not supported: {instead}")
     if "bootstrap.servers" in settings:
         read_addresses(settings["bootstrap.servers"], _SERVERS)
     return ClientSettings(settings, prefix=_PREFIX)
+
+
+def _of_a_table(options: Mapping[str, str]) -> str:
+    """What to do about missing options: without any of klog's it may be a table of SQL."""
+    if any(key in BY_KEY or key.startswith(_PREFIX) for key in options):
+        return ""
+    return (
+        " (a table of SQL needs options in CREATE TABLE, unless its columns stand there, and again "
+        "where it is used, since Spark does not give those to a Python source: "
+        f"SELECT * FROM t WITH (`{_SERVERS}` = 'host:9092', subscribe = 'topicA'))"
+    )
 
 
 def _topics(options: Mapping[str, str]) -> tuple[str, ...]:

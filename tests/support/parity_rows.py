@@ -224,6 +224,8 @@ _PYTHON = _rows(
         "column pruning": "all columns are read; option columns narrows them",
         "preferred locations": "none",
         "composite read limits": "min and max together are klog's own affair",
+        "tables of SQL": "options behind WITH where the table is used",
+        "names in plans and progress": "topics in offsets; options in a stream's extended plan",
     },
 )
 

@@ -47,6 +47,12 @@ def test_bootstrap_servers_without_prefix() -> None:
     assert options.client["bootstrap.servers"] == "h:1"
 
 
+def test_what_spark_repeats_for_a_table_of_sql_is_no_misspelt_option() -> None:
+    given = {**_SERVERS, "subscribe": "t", "startingOffsets": "earliest"}
+    twins = {f"option.{name}": value for name, value in given.items()}
+    assert read_options(given | twins | {"provider": "klog"}) == read_options(given)
+
+
 def test_assign_and_offsets() -> None:
     options = _read(
         assign='{"t":[0,1]}',
@@ -61,7 +67,8 @@ def test_assign_and_offsets() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({}, ["kafka.bootstrap.servers is missing"]),
+        ({}, ["kafka.bootstrap.servers is missing", "a table of SQL", "SELECT * FROM t WITH (`"]),
+        ({"owner": "me", "provider": "klog"}, ["servers is missing", "a table of SQL"]),
         ({**_SERVERS, "bootstrap.servers": "other:1"}, ["expected one of them"]),
         ({"kafka.bootstrap.servers": "x"}, ["'x'", "host:port"]),
         ({**_SERVERS, "assign": '{"t":[0]}', "subscribe": "t"}, ["assign and subscribe"]),
