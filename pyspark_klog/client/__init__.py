@@ -3,3 +3,7 @@
 May import: protocol, records, ids, errors; never pyspark, never klog_broker.
 Start reading at connection.py (the protocol's state), then blocking.py (sockets).
 """
+
+from pyspark_klog.log_fallback import install
+
+install()

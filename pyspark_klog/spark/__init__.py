@@ -3,3 +3,7 @@
 May import: pyspark, client, records, errors; it is the only room that imports pyspark.
 Start reading at source.py; options.py, offsets.py and ranges.py are pure and need no Spark.
 """
+
+from pyspark_klog.log_fallback import install
+
+install()
