@@ -98,13 +98,20 @@ class Admin:
 
     # --- topics ----------------------------------------------------------------------------------
     def create_topics(
-        self, topics: Iterable[NewTopic], *, timeout_ms: int = 60_000, validate_only: bool = False
+        self,
+        topics: Iterable[NewTopic],
+        *,
+        timeout_ms: int | None = None,
+        validate_only: bool = False,
     ) -> None:
         """Create topics and wait until every one has leaders.
+
+        ``timeout_ms`` is default.api.timeout.ms unless given, here and below.
 
         :raises BrokerError: for the first that could not be created, with the broker's reason
         """
         wanted = list(topics)
+        timeout_ms = self._timeout_ms(timeout_ms)
 
         def build(version: int) -> CreateTopicsRequest:
             request = CreateTopicsRequest(
@@ -122,12 +129,13 @@ class Admin:
         if not validate_only:
             self._wait_for_leaders([t.name for t in wanted], timeout_ms)
 
-    def delete_topics(self, names: Iterable[str], *, timeout_ms: int = 60_000) -> None:
+    def delete_topics(self, names: Iterable[str], *, timeout_ms: int | None = None) -> None:
         """Delete topics.
 
         :raises BrokerError: for the first that could not be deleted, with the broker's reason
         """
         wanted = list(names)
+        timeout_ms = self._timeout_ms(timeout_ms)
 
         def build(version: int) -> DeleteTopicsRequest:
             if version >= 6:
@@ -143,8 +151,11 @@ class Admin:
         for name in wanted:
             self._client.forget(name)
 
-    def create_partitions(self, topic: str, total_count: int, *, timeout_ms: int = 60_000) -> None:
+    def create_partitions(
+        self, topic: str, total_count: int, *, timeout_ms: int | None = None
+    ) -> None:
         """Let a topic have ``total_count`` partitions, more than it has now."""
+        timeout_ms = self._timeout_ms(timeout_ms)
 
         def build(_: int) -> CreatePartitionsRequest:
             row = CreatePartitionsTopic(name=topic, count=total_count, assignments=None)
@@ -219,6 +230,9 @@ class Admin:
         return client.retrying(attempt, deadline_ms, f"describing settings of {name}", _may_pass)
 
     # --- inside ----------------------------------------------------------------------------------
+    def _timeout_ms(self, given: int | None) -> int:
+        return self._client.settings.number("default.api.timeout.ms") if given is None else given
+
     def _ask_controller(
         self,
         reply_class: type[R],

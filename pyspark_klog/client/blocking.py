@@ -29,6 +29,7 @@ from pyspark_klog.client.retry import Backoff
 from pyspark_klog.client.setting_types import Value
 from pyspark_klog.client.settings import ClientSettings
 from pyspark_klog.client.sockets import IDLE_PROBE_MS, Link, connect
+from pyspark_klog.client.trouble import Retries
 from pyspark_klog.errors import ErrorCode, KlogError
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.metadata import (
@@ -77,6 +78,7 @@ class BlockingClient:
         self.bootstrap = read_addresses(self.settings.text("bootstrap.servers"))
         self.now_ms = now_ms
         self.read_replicas = ReadReplicas()
+        self.retries = Retries(now_ms, self.settings.prefix)
         self.view = ClusterView()
         self._refreshed_ms: dict[str, int] = {}
         self._sleep = sleep
@@ -124,16 +126,23 @@ class BlockingClient:
         deadline_ms: int,
         what: str,
         may_pass: Callable[[BaseException], bool] = is_retriable,
+        bound: str | None = None,
     ) -> T:
         """``attempt()``, again after errors that may pass, with growing waits until the deadline.
+
+        ``bound`` is the setting that the deadline comes from, for what the log says meanwhile.
 
         :raises TimedOut: with the last error
         """
         failures = 0
         last: KlogError | None = None
+        trouble = self.retries.trouble(what, bound)
         while True:
             try:
-                return attempt()
+                with self.retries.of(trouble, lambda: deadline_ms):
+                    found = attempt()
+                self.retries.passed(trouble)
+                return found
             except KlogError as error:
                 if isinstance(error, TimedOut) and last is not None:
                     # What went wrong before says more than where the time ran out.
@@ -145,6 +154,7 @@ class BlockingClient:
                 wait_ms = self.wait_ms(failures)
                 if self.now_ms() + wait_ms >= deadline_ms:
                     raise TimedOut(f"{what} did not succeed in time: {error}") from error
+                self.retries.failed(trouble, error, deadline_ms)
             self._sleep(wait_ms / 1000)
 
     def wait_ms(self, failures: int) -> int:
@@ -174,6 +184,7 @@ class BlockingClient:
                     self._selector,
                     self.now_ms,
                     MAX_REPLY_BYTES,
+                    deadline_ms,
                     self._security,
                 )
             except ClientError:
@@ -372,7 +383,9 @@ class BlockingClient:
                 raise NoBrokerAvailable("the cluster's metadata names no broker")
             return found
 
-        newer = self.retrying(attempt, deadline, "asking for the cluster's metadata")
+        bound = "default.api.timeout.ms" if deadline_ms is None else None
+        what = "asking for the cluster's metadata"
+        newer = self.retrying(attempt, deadline, what, bound=bound)
         now_ms = self.now_ms()
         if names is None:
             self.view = newer

@@ -222,7 +222,8 @@ def _at_coordinator(
         _check(reply.error_code, f"coordinator of group {group_id}")
         return attempt(client.link_to(Address(reply.host, reply.port), deadline))
 
-    return client.retrying(find_and_attempt, deadline, what)
+    bound = "default.api.timeout.ms" if deadline_ms is None else None
+    return client.retrying(find_and_attempt, deadline, what, bound=bound)
 
 
 def _check(number: int, what: str) -> None:

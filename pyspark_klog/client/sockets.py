@@ -96,19 +96,22 @@ def connect(
     selector: selectors.BaseSelector,
     now_ms: Callable[[], int],
     max_reply_bytes: int,
+    deadline_ms: int,
     security: "Security | None" = None,
 ) -> Link:
     """A link whose socket is connected and whose connection asks for the versions.
 
-    Every address of the host's name is tried. TLS's handshake is done when this returns, SASL's
+    Every address of the host's name is tried, each for as long as the setting says and the
+    deadline allows. TLS's handshake is done when this returns, SASL's
     begins once the versions are known.
     :raises ConnectionFailed: naming the address and why
     :raises ClientError: if it can't be secured as ``security`` asks for
     """
     mechanism = security.mechanism() if security else None
-    timeout_s = settings.number("socket.connection.setup.timeout.ms") / 1000
+    setup_ms = settings.number("socket.connection.setup.timeout.ms")
+    timeout_ms = max(min(setup_ms, deadline_ms - now_ms()), 1)
     try:
-        sock = socket.create_connection(address, timeout=timeout_s)
+        sock = socket.create_connection(address, timeout=timeout_ms / 1000)
     except (OSError, UnicodeError) as error:
         text = getattr(error, "strerror", None) or str(error)
         raise ConnectionFailed(f"could not connect to {address}: {text}") from None

@@ -38,6 +38,9 @@ class Discovery:
         self._options = options
         pattern = options.topic_pattern
         self._pattern = None if pattern is None else compile_java(pattern)
+        self._trouble = client.retries.trouble(
+            "asking for topics and offsets", "default.api.timeout.ms, fetchOffset.numRetries times"
+        )
 
     # --- partitions ------------------------------------------------------------------------------
     def partitions(self) -> frozenset[TopicPartition]:
@@ -199,15 +202,23 @@ class Discovery:
 
         As with the peer each attempt has the whole of default.api.timeout.ms.
         """
-        for number in range(1, self._options.offset_attempts + 1):
+        client, attempts = self._client, self._options.offset_attempts
+        interval_ms = self._options.offset_retry_interval_ms
+        until_ms = client.now_ms() + (attempts - 1) * interval_ms
+        until_ms += attempts * self._options.client.number("default.api.timeout.ms")
+        for number in range(1, attempts + 1):
             try:
-                return attempt()
+                with client.retries.of(self._trouble, lambda: until_ms):
+                    found = attempt()
+                client.retries.passed(self._trouble)
+                return found
             except KlogError as error:
                 may_come = isinstance(error, passing) or is_retriable(error)
-                if not may_come or number == self._options.offset_attempts:
+                if not may_come or number == attempts:
                     raise
                 _log.info("attempt=%d failed: %s", number, error)
-            self._client.pause(self._options.offset_retry_interval_ms)
+                client.retries.failed(self._trouble, error, until_ms)
+            client.pause(interval_ms)
         raise AssertionError("there is at least one attempt")
 
     # --- offsets ---------------------------------------------------------------------------------

@@ -109,6 +109,7 @@ class GroupCommitter:
         from pyspark_klog.client.blocking import BlockingClient
 
         with BlockingClient(self._settings) as client:
+            client.retries.mute()  # one warning is enough, and it comes from here
             while (position := self._next()) is not None:
                 self._attempt(client, position)
 

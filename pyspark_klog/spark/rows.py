@@ -93,6 +93,7 @@ class RangeReader:
             offsets.start,
             offsets.end,
             progress_timeout_ms=options.poll_timeout_ms,
+            progress_bound="kafkaConsumer.pollTimeoutMs",
             on_lost=on_lost,
             topic_id=self.topic_id,
         )

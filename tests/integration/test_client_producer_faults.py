@@ -1,6 +1,7 @@
 """The producer where brokers are slow, silent, starting, or a topic is created anew."""
 
 import itertools
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -10,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from pyspark_klog.client.blocking import BlockingClient, monotonic_ms
-from pyspark_klog.client.errors import DeliveryFailed
+from pyspark_klog.client.errors import DeliveryFailed, TopicMissing
 from pyspark_klog.client.producer.producer import Producer
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
@@ -277,3 +278,57 @@ def test_answers_by_the_id_of_a_topic_that_was_created_anew() -> None:
         producer.add(_Q, *batch([b"k"]))
         producer.flush()
         assert named == [old, new]
+
+
+def test_an_outage_while_records_are_written_is_told_and_its_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    asked = itertools.count()
+
+    def lead_elsewhere(request: Request, answer: Response) -> Response:
+        if isinstance(answer, MetadataResponse) and 1 <= next(asked) <= 4:
+            answer.brokers[0].port = 1  # where nobody listens
+        return answer
+
+    with (
+        _brokers(_Broker(lead_elsewhere)) as servers,
+        client_of(servers, retry_backoff_ms=1, reconnect_backoff_ms=1) as client,
+    ):
+        producer = Producer(client)
+        producer.partition_count("t")
+        client.forget("t")
+        producer.add(_P, *batch([b"k"]))
+        producer.flush()
+        assert producer.written_records == 1
+    failed, again = caplog.messages
+    words = r"writing records has failed.* and is tried again for up to 120 s \(delivery\.timeout"
+    assert re.match(words + r"\.ms\): could not connect to 127\.0\.0\.1:1: ", failed)
+    assert re.fullmatch(r"writing records works again after \d+ m?s", again)
+
+
+def test_a_topic_that_is_waited_for_is_named_before_the_time_is_over(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def no_topic(request: Request, answer: Response) -> Response:
+        if isinstance(answer, MetadataResponse):
+            answer.topics[0].error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.value
+            answer.topics[0].partitions = []
+        return answer
+
+    now_ms = 0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now_ms
+        now_ms += round(seconds * 1_000)
+
+    with (
+        _brokers(_Broker(no_topic)) as servers,
+        BlockingClient(
+            {"bootstrap.servers": servers}, now_ms=lambda: now_ms, sleep=sleep, random=lambda: 0.5
+        ) as client,
+        pytest.raises(TopicMissing, match="it was waited for 60000 ms"),
+    ):
+        Producer(client).partition_count("t")
+    assert caplog.messages[0].startswith("asking for topic t has failed for 6 s and is tried again")
+    assert "(max.block.ms): UNKNOWN_TOPIC_OR_PARTITION: topic t" in caplog.messages[0]
+    assert len(caplog.messages) == 4

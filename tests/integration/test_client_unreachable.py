@@ -9,9 +9,11 @@ import pytest
 from pyspark_klog.client import blocking, sockets
 from pyspark_klog.client.addresses import Address
 from pyspark_klog.client.blocking import BlockingClient
-from pyspark_klog.client.errors import ConnectionFailed, NoBrokerAvailable
+from pyspark_klog.client.errors import ConnectionFailed, NoBrokerAvailable, TimedOut
 from pyspark_klog.client.metadata import ClusterView
 from pyspark_klog.client.settings import ClientSettings
+from pyspark_klog.spark.discovery import Discovery
+from pyspark_klog.spark.options import read_options
 from tests.support.refusing_broker import refusing_broker
 
 
@@ -85,3 +87,67 @@ def test_the_cluster_names_an_address_that_cannot_be_reached() -> None:
             r"the cluster gives for broker 7, its advertised\.listeners, must be reachable from ",
         ):
             client.link_to_broker(7, client.deadline(1_000))
+
+
+class _Clock:
+    """Time that passes when somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+
+    def sleep(self, seconds: float) -> None:
+        self.now_ms += round(seconds * 1_000)
+
+    def client(self, **options: str) -> BlockingClient:
+        settings = ClientSettings({"bootstrap.servers": "127.0.0.1:1"} | options, prefix="kafka.")
+        return BlockingClient(
+            settings, now_ms=lambda: self.now_ms, sleep=self.sleep, random=lambda: 0.5
+        )
+
+
+def test_a_closed_port_is_told_at_once_and_then_seldom(caplog: pytest.LogCaptureFixture) -> None:
+    clock = _Clock()
+    with clock.client() as client, pytest.raises(TimedOut):
+        client.refresh(["t"])
+    assert 59_000 <= clock.now_ms <= 61_000
+    first, *later = caplog.messages
+    assert first.startswith(
+        "asking for the cluster's metadata has failed and is tried again for up to 60 s "
+        "(kafka.default.api.timeout.ms): no broker could be reached: could not connect to "
+        "127.0.0.1:1: Connection refused; "
+    )
+    assert [re.findall(r"has failed for (\d+ s)", text) for text in later] == [
+        ["6 s"],
+        ["16 s"],
+        ["36 s"],
+    ]
+
+
+def test_a_source_that_waits_for_brokers_says_for_how_long_in_all(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = _Clock()
+    options = read_options({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"})
+    with clock.client() as client, pytest.raises(TimedOut):
+        Discovery(client, options.for_stream()).partitions()
+    assert 178_000 <= clock.now_ms <= 182_000
+    assert caplog.messages[0].startswith(
+        "asking for topics and offsets has failed and is tried again for up to 182 s "
+        "(kafka.default.api.timeout.ms, fetchOffset.numRetries times): no broker could be reached"
+    )
+    assert len(caplog.messages) == 6
+
+
+def test_a_connection_takes_no_longer_than_the_operation(monkeypatch: pytest.MonkeyPatch) -> None:
+    timeouts: list[float] = []
+
+    def drop(_address: object, timeout: float) -> socket.socket:
+        timeouts.append(timeout)
+        raise TimeoutError("timed out")
+
+    monkeypatch.setattr(socket, "create_connection", drop)
+    clock = _Clock()
+    for timeout_ms in (60_000, 700):
+        with clock.client() as client, pytest.raises(ConnectionFailed, match="timed out"):
+            client.link_to(Address("127.0.0.1", 1), client.deadline(timeout_ms))
+    assert timeouts == [10.0, 0.7]

@@ -9,7 +9,8 @@ import json
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, suppress
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -170,6 +171,30 @@ def test_no_broker_to_write_to(
     with _failing(StreamingQueryException) as line:
         _save_stream(_values(topics, full), topics, tmp_path, topic="t", **_NOBODY)
     _names_what_was_tried(line[0])
+
+
+def test_a_worker_says_that_it_waits_and_for_how_long(spark: "SparkSession") -> None:
+    given = {**_NOBODY, "subscribe": "t"}
+
+    def stderr_of_a_wait(_: int) -> str:
+        from pyspark_klog.client.blocking import BlockingClient
+        from pyspark_klog.client.errors import TimedOut
+        from pyspark_klog.spark.options import read_options
+
+        settings = read_options(given).client
+        with redirect_stderr(StringIO()) as stderr, BlockingClient(settings) as client:
+            with suppress(TimedOut):
+                client.refresh(["t"])
+            return stderr.getvalue()
+
+    [text] = spark.sparkContext.parallelize([0], 1).map(stderr_of_a_wait).collect()
+    assert re.match(
+        r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} level=WARNING logger=pyspark_klog\.client\.trouble "
+        r"asking for the cluster's metadata has failed and is tried again for up to \d+ ms "
+        r"\(kafka\.default\.api\.timeout\.ms\): no broker could be reached: ",
+        text,
+    )
+    assert text.count("\n") == 1
 
 
 def test_servers_that_are_no_addresses(topics: Topics) -> None:

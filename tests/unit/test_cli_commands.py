@@ -156,8 +156,9 @@ class FakeAdmin:
 
     calls: list[tuple[Any, ...]]
 
-    def __init__(self, servers: str) -> None:
-        self.calls.append(("connect", servers))
+    def __init__(self, servers: str, settings: dict[str, int]) -> None:
+        assert set(settings) == {"default.api.timeout.ms", "request.timeout.ms"}
+        self.calls.append(("connect", servers, *set(settings.values())))
 
     def __enter__(self) -> "FakeAdmin":
         return self
@@ -193,7 +194,16 @@ class TestTopics:
     def test_list(self, calls: list[tuple[Any, ...]]) -> None:
         result = klog("topics", "list", "--bootstrap-server", "h:1")
         assert result.output == "TOPIC    PARTITIONS  REPLICAS\nflights  2           2\n"
-        assert calls == [("connect", "h:1"), ("close",)]
+        assert calls == [("connect", "h:1", 10_000), ("close",)]
+
+    @pytest.mark.parametrize(
+        "command", [["list"], ["describe"], ["delete", "t"], ["create", "flights"]]
+    )
+    def test_how_long_brokers_are_waited_for(
+        self, command: list[str], calls: list[tuple[Any, ...]]
+    ) -> None:
+        assert klog("topics", *command, "--timeout", "700").exit_code == 0
+        assert calls[0][2] == 700
 
     def test_list_in_json_with_internal_ones(self) -> None:
         result = klog("topics", "list", "--json", "--internal")
@@ -280,7 +290,7 @@ class TestTopics:
         assert result.stdout == ""
 
     def test_no_broker(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def refuse(servers: str) -> FakeAdmin:
+        def refuse(servers: str, _settings: object) -> FakeAdmin:
             raise NoBrokerAvailable(f"no broker could be reached: {servers}")
 
         monkeypatch.setattr(topics, "Admin", refuse)

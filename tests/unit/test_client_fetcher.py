@@ -10,10 +10,17 @@ from pyspark_klog.client.addresses import Address
 from pyspark_klog.client.consumer import fetcher as fetcher_module
 from pyspark_klog.client.consumer.fetcher import OffsetsLost, RangeFetcher
 from pyspark_klog.client.consumer.offsets import EARLIEST, OffsetAt
-from pyspark_klog.client.errors import ConnectionFailed, LeaderUnknown, ReplyUnreadable, TimedOut
+from pyspark_klog.client.errors import (
+    ConnectionFailed,
+    LeaderUnknown,
+    NoBrokerAvailable,
+    ReplyUnreadable,
+    TimedOut,
+)
 from pyspark_klog.client.metadata import ClusterView, PartitionInfo, TopicInfo
 from pyspark_klog.client.read_replicas import ReadReplicas
 from pyspark_klog.client.settings import ClientSettings
+from pyspark_klog.client.trouble import Retries
 from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.fetch import (
@@ -47,6 +54,7 @@ class _PaperClient:
         self.asked_bytes: list[int] = []
         self.waits: list[int] = []
         self.now = 0
+        self.retries = Retries(self.now_ms)
         self.throttle_time_ms = 0
         self.newest_fetch = 17
         self.on_forget: Callable[[], None] = lambda: None
@@ -242,6 +250,30 @@ def test_waits_begin_anew_after_each_chunk() -> None:
     client = _PaperClient([trouble, trouble, _records(0, 5), trouble, trouble, _records(5, 5)])
     assert _read(client, 0, 10) == list(range(10))
     assert client.waits == [100, 200, 100, 200]
+
+
+def test_an_outage_while_reading_is_told_and_its_end(caplog: pytest.LogCaptureFixture) -> None:
+    away = NoBrokerAvailable("no broker could be reached")
+    client = _PaperClient([_records(0, 5), *[lambda _: away] * 4, _nothing(end=9), _records(5, 5)])
+    assert _read(client, 0, 10) == list(range(10))
+    assert caplog.messages == [
+        "reading t-0 has failed and is tried again for up to 10 s: no broker could be reached",
+        "reading t-0 works again after 1 s",
+    ]
+
+
+def test_records_that_do_not_come_are_told_before_the_time_is_over(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with pytest.raises(OffsetsLost):
+        _read(_PaperClient([_nothing(end=4)] * 100), 5, 10, timeout_ms=20_000)
+    assert [text.partition(" and ")[0] for text in caplog.messages] == [
+        "reading t-0 has failed for 6 s",
+        "reading t-0 has failed for 10 s",
+    ]
+    assert caplog.messages[0].endswith(
+        ": it is to be read from offset 5, and 0 to 4 are there (ends exclusive)"
+    )
 
 
 def test_trouble_that_does_not_pass_ends_with_its_reason() -> None:

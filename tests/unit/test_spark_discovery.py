@@ -9,6 +9,7 @@ import pytest
 from pyspark_klog.client.consumer.offsets import OffsetAt
 from pyspark_klog.client.errors import TimedOut, TopicMissing
 from pyspark_klog.client.metadata import ClusterView, PartitionInfo, TopicInfo
+from pyspark_klog.client.trouble import Retries
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark import discovery as discovery_module
@@ -37,6 +38,10 @@ class _Cluster:
         self.view = ClusterView()
         self.asked: list[list[str] | None] = []
         self.waits: list[int] = []
+        self.retries = Retries(self.now_ms)
+
+    def now_ms(self) -> int:
+        return sum(self.waits)
 
     def refresh(self, topics: Iterable[str] | None) -> ClusterView:
         self.asked.append(None if topics is None else sorted(topics))

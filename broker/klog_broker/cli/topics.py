@@ -20,6 +20,15 @@ _SERVERS = click.option(
     show_default=True,
     help="A broker to ask; several are comma-separated.",
 )
+_TIMEOUT = click.option(
+    "--timeout",
+    "timeout_ms",
+    metavar="MS",
+    type=click.IntRange(min=1),
+    default=10_000,
+    show_default=True,
+    help="How long brokers are waited for (default.api.timeout.ms).",
+)
 _JSON = click.option("--json", "as_json", is_flag=True, help="JSON for scripts, not a table.")
 
 
@@ -30,11 +39,12 @@ def command() -> None:
 
 @command.command("list")
 @_SERVERS
+@_TIMEOUT
 @_JSON
 @click.option("--internal", is_flag=True, help="Also the topics that hold the brokers' own state.")
-def list_topics(servers: str, as_json: bool, internal: bool) -> None:
+def list_topics(servers: str, timeout_ms: int, as_json: bool, internal: bool) -> None:
     """List the topics with their partitions and replicas."""
-    with _admin(servers) as admin:
+    with _admin(servers, timeout_ms) as admin:
         infos = [
             info for info in admin.describe_topics().values() if internal or not info.is_internal
         ]
@@ -48,6 +58,7 @@ def list_topics(servers: str, as_json: bool, internal: bool) -> None:
 @command.command("create")
 @click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
 @_SERVERS
+@_TIMEOUT
 @_JSON
 @click.option("--partitions", type=click.IntRange(min=1), help="[default: the broker's]")
 @click.option("--replication-factor", type=click.IntRange(min=1), help="[default: the broker's]")
@@ -58,6 +69,7 @@ def list_topics(servers: str, as_json: bool, internal: bool) -> None:
 def create(
     names: Sequence[str],
     servers: str,
+    timeout_ms: int,
     as_json: bool,
     partitions: int | None,
     replication_factor: int | None,
@@ -75,7 +87,7 @@ def create(
         )
         for name in names
     ]
-    with _admin(servers) as admin:
+    with _admin(servers, timeout_ms) as admin:
         admin.create_topics(wanted, validate_only=validate_only)
         if validate_only:
             _say(as_json, "can be created", names)
@@ -91,10 +103,11 @@ def create(
 @command.command("describe")
 @click.argument("names", nargs=-1, metavar="[TOPIC...]")
 @_SERVERS
+@_TIMEOUT
 @_JSON
-def describe(names: Sequence[str], servers: str, as_json: bool) -> None:
+def describe(names: Sequence[str], servers: str, timeout_ms: int, as_json: bool) -> None:
     """Show partitions, leaders, settings; of all by default."""
-    with _admin(servers) as admin:
+    with _admin(servers, timeout_ms) as admin:
         infos = list(admin.describe_topics(names or None).values())
         settings = {
             info.name: {
@@ -119,17 +132,19 @@ def describe(names: Sequence[str], servers: str, as_json: bool) -> None:
 @command.command("delete")
 @click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
 @_SERVERS
+@_TIMEOUT
 @_JSON
-def delete(names: Sequence[str], servers: str, as_json: bool) -> None:
+def delete(names: Sequence[str], servers: str, timeout_ms: int, as_json: bool) -> None:
     """Delete topics and all their records, at once and for good."""
-    with _admin(servers) as admin:
+    with _admin(servers, timeout_ms) as admin:
         admin.delete_topics(names)
     _say(as_json, "deleted", names)
 
 
-def _admin(servers: str) -> Admin:
+def _admin(servers: str, timeout_ms: int) -> Admin:
+    settings = {"default.api.timeout.ms": timeout_ms, "request.timeout.ms": timeout_ms}
     try:
-        return Admin(servers)
+        return Admin(servers, settings)
     except KlogError as error:
         exit_with(error)
 

@@ -22,6 +22,7 @@ from pyspark_klog.client.errors import (
     error_code,
     is_retriable,
 )
+from pyspark_klog.client.trouble import Trouble
 from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
 from pyspark_klog.ids import NO_TOPIC_ID, TopicPartition
 from pyspark_klog.protocol.apis.fetch import (
@@ -98,10 +99,11 @@ class RangeFetcher:
     """Iterates over the chunks of ``partition`` from offset ``start`` up to ``end`` (exclusive).
 
     Gaps (compacted or aborted records, markers) cost no waiting. ``progress_timeout_ms`` is the
-    longest time without any progress. ``on_lost`` is called when offsets are out of range, or
-    behind the log's end for all of that time: it raises, or returns and the reading goes on at the
-    earliest offset that is there. Where the partition is gone nothing more is read. Nor is another
-    topic of the same name, if ``topic_id`` says which one is meant and brokers have such ids.
+    longest time without any progress, ``progress_bound`` the option that says so. ``on_lost`` is
+    called when offsets are out of range, or behind the log's end for all of that time: it raises,
+    or returns and the reading goes on at the earliest offset that is there. Where the partition is
+    gone nothing more is read. Nor is another topic of the same name, if ``topic_id`` says which one
+    is meant and brokers have such ids.
     """
 
     def __init__(
@@ -114,6 +116,7 @@ class RangeFetcher:
         progress_timeout_ms: int,
         on_lost: Callable[[OffsetsLost], None],
         topic_id: UUID = NO_TOPIC_ID,
+        progress_bound: str | None = None,
     ) -> None:
         self.partition = partition
         self.position = start
@@ -132,6 +135,7 @@ class RangeFetcher:
         self._is_at_replica = False
         """Whether the request under way, or the last one, went elsewhere than to the leader."""
         self._empty_replies = 0
+        self._trouble = Trouble(f"reading {partition}", progress_bound)
         self._there: tuple[int, int] | None = None
         """The offsets that the leader has, if it said just now that all are before the position."""
         # The records of a range are there when it is planned: waiting for more would be in vain.
@@ -142,10 +146,15 @@ class RangeFetcher:
         failures = absences = 0
         deadline_ms = client.now_ms() + self._progress_timeout_ms
         last: KlogError | None = None
+
+        def until_ms() -> int:
+            return deadline_ms
+
         while self.position < self.end:
             before = self.position
             try:
-                chunk = self._next_chunk(deadline_ms)
+                with client.retries.of(self._trouble, until_ms):
+                    chunk = self._next_chunk(deadline_ms)
                 failures, absences, last = 0, 0, None
             except KlogError as error:
                 self._call = None
@@ -163,7 +172,9 @@ class RangeFetcher:
                     self._on_lost(self._gone())
                     return
                 client.forget(self.partition.topic)
+                client.retries.failed(self._trouble, error, deadline_ms)
             if self.position > before:
+                client.retries.passed(self._trouble)
                 deadline_ms = client.now_ms() + self._progress_timeout_ms
             if chunk is not None:
                 yield chunk
@@ -172,6 +183,8 @@ class RangeFetcher:
                 self._give_up(last)
                 return
             elif failures or self._empty_replies:
+                if not failures and self._there is not None:
+                    client.retries.failed(self._trouble, self._nothing_there(), deadline_ms)
                 client.pause(client.wait_ms(failures or self._empty_replies))
 
     def _give_up(self, last: KlogError | None, timeout: TimedOut | None = None) -> None:
@@ -192,6 +205,14 @@ class RangeFetcher:
     def _is_made_again(self) -> bool:
         found = self._client.view.topic_id(self.partition.topic)
         return NO_TOPIC_ID not in (self._topic_id, found) and found != self._topic_id
+
+    def _nothing_there(self) -> ClientError:
+        assert self._there is not None
+        earliest, latest = self._there
+        return ClientError(
+            f"it is to be read from offset {self.position}, and {earliest} to {latest} are there "
+            "(ends exclusive)"
+        )
 
     def _gone(self) -> OffsetsLost:
         if self._is_made_again():

@@ -59,9 +59,12 @@ def list_offsets(
     found: dict[TopicPartition, OffsetAt] = {}
     left = dict(timestamps)
     failures = 0
+    bound = "default.api.timeout.ms" if deadline_ms is None else None
+    trouble = client.retries.trouble("asking for offsets", bound)
     while left:
         try:
-            errors = _ask_leaders(client, left, read_committed, deadline, found)
+            with client.retries.of(trouble, lambda: deadline):
+                errors = _ask_leaders(client, left, read_committed, deadline, found)
         except TimedOut as error:
             raise TimedOut(_timeout_text(left, error)) from error
         for partition in found:
@@ -72,7 +75,10 @@ def list_offsets(
         wait_ms = client.wait_ms(failures)
         if client.now_ms() + wait_ms >= deadline:
             raise TimedOut(_timeout_text(left, next(iter(errors.values()), None)))
+        if errors:
+            client.retries.failed(trouble, next(iter(errors.values())), deadline)
         client.pause(wait_ms)
+    client.retries.passed(trouble)
     return found
 
 

@@ -89,6 +89,9 @@ class Producer:
         self._new_identities = 0
         self._left_ms: int | None = None
         self._away_ms = 0
+        self._trouble = client.retries.trouble("writing records", "delivery.timeout.ms")
+        self._troubled: set[TopicPartition] = set()
+        """Partitions whose last attempt failed."""
 
     def set_aside(self, receiver: Callable[[SetAside], None] | None) -> None:
         """From now on give ``receiver`` each record that its topic does not take (one that is too
@@ -128,9 +131,12 @@ class Producer:
         max_block_ms = client.settings.number("max.block.ms")
         deadline_ms = client.now_ms() + max_block_ms
         failures = 0
+        trouble = client.retries.trouble(f"asking for topic {topic}", "max.block.ms")
         while True:
-            info = client.refresh([topic], deadline_ms, may_create=True).topics[topic]
+            with client.retries.of(trouble, lambda: deadline_ms):
+                info = client.refresh([topic], deadline_ms, may_create=True).topics[topic]
             if info.error is ErrorCode.NONE and info.partitions:
+                client.retries.passed(trouble)
                 return len(info.partitions)
             if info.error is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
                 raise _not_authorized(topic)
@@ -143,6 +149,7 @@ class Producer:
                     f"topic {topic} does not exist: it was waited for {max_block_ms} ms "
                     "(max.block.ms); create it, or let brokers do so with auto.create.topics.enable"
                 )
+            client.retries.failed(trouble, broker_error(info.error, f"topic {topic}"), deadline_ms)
             client.pause(wait_ms)
 
     def newest_partition_count(self, topic: str) -> int:
@@ -189,6 +196,8 @@ class Producer:
         while not self._core.is_idle:
             self._turn(wait=True)
         self._left_ms = self._client.now_ms()
+        self._troubled.clear()
+        self._client.retries.passed(self._trouble)
 
     def _come_back(self) -> None:
         """The caller was elsewhere. Nothing is sent in that time: it makes no batch late."""
@@ -207,13 +216,14 @@ class Producer:
         """Send what may be sent, then take the answers that came; ``wait`` for one if need be."""
         client = self._client
         try:
-            if self._core.needs_identity:
-                self._find_identity()
-            self._send_ready()
-            now_ms = client.now_ms()
-            may_wait = wait and not any(call.is_done for call, _ in self._calls)
-            client.poll(self._wait_until_ms(now_ms) if may_wait else now_ms)
-            self._take_answers()
+            with client.retries.of(self._trouble, self._gives_up_at_ms):
+                if self._core.needs_identity:
+                    self._find_identity()
+                self._send_ready()
+                now_ms = client.now_ms()
+                may_wait = wait and not any(call.is_done for call, _ in self._calls)
+                client.poll(self._wait_until_ms(now_ms) if may_wait else now_ms)
+                self._take_answers()
             self._check_age()
         except KlogError as error:
             self._failure = error
@@ -225,6 +235,17 @@ class Producer:
         if wakeup_ms is not None:
             until_ms = min(until_ms, wakeup_ms)
         return until_ms if self._calls or wakeup_ms is not None else now_ms
+
+    def _gives_up_at_ms(self) -> int:
+        """When the oldest batch will have waited for delivery.timeout.ms."""
+        oldest_ms = self._core.oldest_ms()
+        waited_ms = 0 if oldest_ms is None else self._now_here_ms() - oldest_ms
+        return self._client.now_ms() + self._delivery_timeout_ms - waited_ms
+
+    def _failed(self, partition: TopicPartition, error: KlogError) -> None:
+        """For the log: records of this partition wait."""
+        self._troubled.add(partition)
+        self._client.retries.failed(self._trouble, error, self._gives_up_at_ms())
 
     def _check_age(self) -> None:
         oldest_ms = self._core.oldest_ms()
@@ -277,6 +298,7 @@ class Producer:
                 by_leader[leader.leader].append(partition)
             except (LeaderUnknown, TimedOut) as error:
                 _log.info("partition=%s waits: %s", partition, error)
+                self._failed(partition, error)
                 self._core.delay(partition, now_ms + client.wait_ms(1))
         for leader_id, partitions in by_leader.items():
             try:
@@ -286,6 +308,7 @@ class Producer:
                     raise
                 _log.info("broker=%d does not take records now: %s", leader_id, error)
                 for partition in partitions:
+                    self._failed(partition, error)
                     client.forget(partition.topic)
                     self._core.delay(partition, client.now_ms() + client.wait_ms(1))
 
@@ -338,6 +361,10 @@ class Producer:
             self._new_identities = 0
         if verdict is Verdict.WRITTEN:
             self._core.written(batch, row.base_offset)
+            if self._trouble.is_open:
+                self._troubled.discard(batch.partition)
+                if not self._troubled:
+                    self._client.retries.passed(self._trouble)
             return
         _log.info("partition=%s attempt=%d error=%s", batch.partition, batch.attempts, code.name)
         if verdict is Verdict.SPLIT:
@@ -351,6 +378,7 @@ class Producer:
         elif verdict is Verdict.NEW_IDENTITY:
             self._begin_anew(batch)
         elif verdict is Verdict.RETRY:
+            self._failed(batch.partition, broker_error(code, f"partition {batch.partition}"))
             self._client.forget(batch.partition.topic)
             self._retry(batch)
         else:
@@ -369,6 +397,7 @@ class Producer:
                 raise DeliveryFailed(
                     f"records for {batch.partition} were not acknowledged: {error}"
                 ) from error
+            self._failed(batch.partition, error)
             self._retry(batch)
 
     def _retry(self, batch: Batch) -> None:
