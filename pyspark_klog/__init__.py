@@ -23,11 +23,15 @@ def register(spark: "SparkSession") -> None:
 
     Spark finds it by itself where this package was installed when the session began; this serves
     packages that were installed later, and vendors that want it explicit.
+
+    :raises KlogError: if the session's workers run a Python in which no source of this one can run
     """
     from pyspark.errors import AnalysisException
 
+    from pyspark_klog.spark.registration import check_session
     from pyspark_klog.spark.source import DefaultSource
 
+    check_session(spark)
     try:
         spark.dataSource.register(DefaultSource)
     except AnalysisException as error:

@@ -19,5 +19,9 @@ class DataLost(KlogError):
     """Records that were to be read are gone, and failOnDataLoss is true."""
 
 
+class PythonUnfit(KlogError):
+    """The Python that Spark would run for a source is not there, or of another version."""
+
+
 class PackageMissing(KlogError):
     """A package that klog needs is not installed in the Python that a worker runs."""

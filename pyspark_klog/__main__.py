@@ -1,0 +1,56 @@
+"""`python -m pyspark_klog`: usage; `python -m pyspark_klog check`: what a job needs."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from pyspark_klog._version import __version__
+
+_CHECK = """Look at what a job with format("klog") needs, without starting Spark: the Pythons of the
+driver (the one that runs this) and of Spark's workers, klog, Spark, pyarrow, numba and Java here,
+and brokers if they are named. A line for each: ok, note, or FAIL with what was expected and what to
+do. The exit code is 1 if there is a FAIL. On a cluster run it on each kind of host."""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m pyspark_klog",
+        description="Spark's source and sink for Kafka's protocol. Docs: docs/ of its repository.",
+        epilog="python -m pyspark_klog.warm compiles the kernels ahead of their first use.",
+    )
+    parser.add_argument("--version", action="version", version=__version__)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    check = commands.add_parser(
+        "check", help="look at what a job needs, before it starts", description=_CHECK
+    )
+    check.add_argument(
+        "--bootstrap-servers",
+        "--bootstrap-server",
+        metavar="HOST:PORT,...",
+        help="brokers that are to be reached, too",
+    )
+    check.add_argument(
+        "--command-config",
+        metavar="FILE",
+        type=Path,
+        help="a properties file with Kafka's client settings, as for security",
+    )
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; alone, print the usage."""
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    if given.command is None:
+        parser.print_help()
+        return 0
+    from pyspark_klog.check.command import check
+
+    return check(os.environ, given.bootstrap_servers, given.command_config)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,41 @@
+"""The lines of `check`, and its exit code."""
+
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from pyspark_klog.check.items import Item, Verdict, fail, note
+from pyspark_klog.check.java import check_java
+from pyspark_klog.check.pythons import check_pythons
+from pyspark_klog.properties import PropertiesError, read_properties
+
+
+def check(environ: Mapping[str, str], servers: str | None, config: Path | None) -> int:
+    """Print a line for each thing that was looked at; 1 if a job would fail for one of them."""
+    failed = 0
+    for item in _items(environ, servers, config):
+        sys.stdout.write(f"{item}\n")
+        sys.stdout.flush()
+        failed += item.verdict is Verdict.FAIL
+    return int(failed > 0)
+
+
+def _items(environ: Mapping[str, str], servers: str | None, config: Path | None) -> Iterator[Item]:
+    if environ.get("SPARK_REMOTE"):
+        yield note(
+            f"SPARK_REMOTE={environ['SPARK_REMOTE']}: a Spark Connect server runs klog, and its "
+            "Python and Java count: run this there, too"
+        )
+    else:
+        yield from check_pythons(environ)
+        yield check_java(environ)
+    if servers is None:
+        return
+    # Late: it takes a while, and a Python without the packages it needs has been told of by now.
+    try:
+        settings = {entry.name: entry.text for entry in read_properties(config)} if config else {}
+        from pyspark_klog.check.brokers import check_brokers
+    except (PropertiesError, ImportError) as error:
+        yield fail(f"brokers: {error}")
+        return
+    yield from check_brokers(servers, settings)

@@ -1,0 +1,59 @@
+"""Run in another Python: says what Spark and klog would find in it, as JSON in the last line.
+
+Plain enough for any Python 3, and without klog, which may not be there. The arguments name what is
+asked for: "klog", "packages".
+"""
+
+import importlib
+import json
+import sys
+
+
+def _text(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0].rstrip(".") if lines else type(error).__name__
+
+
+def _klog(found: "dict[str, object]") -> None:
+    try:
+        package = importlib.import_module("pyspark_klog")
+    except Exception as error:
+        found["klog_error"] = _text(error)
+    else:
+        found["klog"] = package.__version__
+
+
+def _packages(found: "dict[str, object]") -> None:
+    for name in ("pyarrow", "numba"):
+        try:
+            found[name] = importlib.import_module("importlib.metadata").version(name)
+        except Exception:
+            found[name] = None
+    try:
+        found["pyspark"] = importlib.import_module("pyspark").__version__
+        utils = importlib.import_module("pyspark.sql.pandas.utils")
+    except Exception as error:
+        found["pyspark_error"] = _text(error)
+    else:
+        try:
+            utils.require_minimum_pyarrow_version()
+        except Exception as error:
+            found["pyarrow_error"] = _text(error)
+    try:
+        kernels = importlib.import_module("pyspark_klog.records.kernels")
+        found["kernels_are_cached"] = kernels.kernels_are_cached()
+    except Exception:
+        found["kernels_are_cached"] = None
+
+
+def _main(asked: "list[str]") -> None:
+    found: dict[str, object] = {"version": sys.version_info[:3]}
+    if "klog" in asked:
+        _klog(found)
+    if "packages" in asked:
+        _packages(found)
+    sys.stdout.write("\n" + json.dumps(found) + "\n")
+
+
+if __name__ == "__main__":
+    _main(sys.argv[1:])

@@ -1,0 +1,69 @@
+"""Whether the Python that a session runs for a source can be klog's: said when it is registered."""
+
+import logging
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from pyspark_klog.interpreters.lookup import Interpreter, NoPython, Probe, is_own
+from pyspark_klog.spark.errors import PythonUnfit
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
+
+_LONGEST_S = 10.0
+
+
+def check_session(spark: "SparkSession") -> None:
+    """Refuse a Python in which no registered source can run; warn of one that seems to lack klog.
+
+    Spark plans a registered source on the driver's host in the Python of its workers. A Connect
+    client knows nothing of these, and is not asked.
+
+    :raises PythonUnfit: if that Python is not there, or is not of the driver's version
+    """
+    try:
+        command = spark.sparkContext.pythonExec
+    except Exception:
+        return  # Spark Connect, and vendors that hide the context
+    check_python(command)
+
+
+def check_python(command: str) -> None:
+    """The same of the Python that a session names so."""
+    instead = (
+        f"set PYSPARK_PYTHON={sys.executable} before the session begins; python -m pyspark_klog "
+        "check looks at the rest"
+    )
+    python = Interpreter(command, "PYSPARK_PYTHON", is_default="PYSPARK_PYTHON" not in os.environ)
+    path = python.path(os.environ)
+    if path is None:
+        raise PythonUnfit(f"Spark's workers run {python}, and there is no such program: {instead}")
+    if is_own(path):
+        return
+    try:
+        found = Probe(path, os.environ, "klog").result(_LONGEST_S)
+    except NoPython as error:
+        _log.warning(
+            "Spark's workers run %s, %s, which does not answer as Python: %s; %s",
+            python,
+            path,
+            error,
+            instead,
+        )
+        return
+    own = "{}.{}".format(*sys.version_info[:2])
+    if found.minor != own:
+        raise PythonUnfit(
+            f"Spark's workers run {python}, {path}, which is Python {found.text}; expected {own}, "
+            f"as the driver's: {instead}"
+        )
+    if found.klog is None:
+        # --py-files may bring it: Spark puts those on the path later.
+        _log.warning(
+            "Spark's workers run %s, %s, which cannot import pyspark_klog (%s): install it there, "
+            "or %s",
+            *(python, path, found.klog_error, instead),
+        )
