@@ -8,6 +8,8 @@ import pytest
 from benchmarks.__main__ import main, parse
 from benchmarks.rows import Row, table
 
+ROOT = Path(__file__).parents[2]
+
 
 def test_a_ratio_is_klogs_figure_over_the_peers() -> None:
     assert Row("produce", "msg/s", klog=300.0, peer=100.0).ratio == 3.0
@@ -56,7 +58,7 @@ def test_the_list_is_printed_without_a_run(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_the_page_says_of_each_bar_whether_it_was_missed() -> None:
-    page = Path(__file__).parents[2] / "docs" / "benchmarks.md"
+    page = ROOT / "docs" / "benchmarks.md"
     rows = [line.split("|") for line in page.read_text(encoding="utf-8").splitlines()]
     bars = [
         (row, re.search(r"([<>]=) ([\d.]+)(x?).*: (reached|missed)", row[-2]))
@@ -70,3 +72,13 @@ def test_the_page_says_of_each_bar_whether_it_was_missed() -> None:
         figure = float(re.findall(r"-?[\d.]+", row[4] if is_ratio else row[2])[0])
         is_reached = figure >= float(text) if sign == ">=" else figure <= float(text)
         assert verdict == ("reached" if is_reached else "missed"), row
+
+
+def test_the_figure_of_the_first_screen_is_that_of_the_page() -> None:
+    page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    row = next(line for line in page.splitlines() if line.startswith("| `batch` |"))
+    ratio = float(re.findall(r"([\d.]+)x", row)[0])
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    claimed = re.search(r"([\d.]+) times as fast as by Spark's own connector", readme)
+    assert claimed is not None
+    assert claimed[1] == f"{ratio:.1f}"

@@ -66,3 +66,21 @@ def test_every_dependency_is_pinned_and_spark_to_one_release() -> None:
     for name in re.findall(r'"([A-Za-z0-9-]+)>=', setup):
         assert re.search(rf"^{name.lower()}==", pins, re.MULTILINE), name
     assert "pyspark==4.3.0\n" in pins
+
+
+@pytest.mark.parametrize("client", ["confluent-kafka", "kafka-python", "aiokafka"])
+def test_the_clients_of_the_readme_are_those_that_were_tried(client: str) -> None:
+    def minor(version: str) -> tuple[int, ...]:
+        return tuple(map(int, version.split(".")[:2]))
+
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    oldest, newest = re.search(rf"{client} ([\d.]+) to ([\d.]+)", readme).groups()
+    pins = (ROOT / "constraints.txt").read_text(encoding="utf-8")
+    assert [minor(newest)] == [
+        minor(pin) for pin in re.findall(rf"^{client}==(.+)$", pins, re.MULTILINE)
+    ]
+    tried = (ROOT / "tests" / "clients" / "test_clients_oldest.py").read_text(encoding="utf-8")
+    named = re.findall(rf'"{client}==([\d.]+)"', tried)
+    if client == "confluent-kafka":
+        named = re.findall(r'confluent\("([\d.]+)"\)', tried)
+    assert minor(oldest) == min(map(minor, named))
