@@ -10,7 +10,6 @@ exec((ROOT / "pyspark_klog" / "_version.py").read_text(encoding="utf-8"), versio
 
 CORE = [
     "numpy>=1.26",
-    "pyarrow>=15",
     "numba>=0.59",
     "crc32c>=2.3",
     "lz4>=4.3",
@@ -18,7 +17,8 @@ CORE = [
     "cramjam>=2.8",
     "click>=8.1",
 ]
-SPARK = ["pyspark>=4.0,<5", "pandas>=2.2,<3"]
+ARROW = ["pyarrow>=15"]
+SPARK = ["pyspark>=4.0,<5", "pandas>=2.2,<3", *ARROW]
 ZOOKEEPER = ["kazoo>=2.10"]
 CLI = ["rich>=13.7"]
 SECURITY = ["cryptography>=42"]
@@ -72,6 +72,7 @@ setup(
     zip_safe=False,
     install_requires=CORE,
     extras_require={
+        "arrow": ARROW,
         "spark": SPARK,
         "zookeeper": ZOOKEEPER,
         "cli": CLI,

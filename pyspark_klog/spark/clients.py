@@ -92,7 +92,8 @@ def check_arrow() -> None:
     if not _is_installed("pyarrow"):
         raise PackageMissing(
             f"pyarrow is not installed in this Python, {sys.executable}, and Spark gives rows to "
-            f"Python in its format: install it there, and on every executor, {_FOR_EXAMPLE}"
+            f"Python in its format: install it there, and on every executor, as by pip install "
+            f"'pyspark-klog[arrow]', {_OTHER_PYTHON}"
         )
 
 
@@ -105,11 +106,12 @@ def check_numba(allow_slow: bool) -> None:
         raise PackageMissing(
             f"numba is not installed in this Python, {sys.executable} on {socket.gethostname()}, "
             f"and klog reads and writes records with it: install it on every executor, "
-            f"{_FOR_EXAMPLE}, or set option allowSlow=true, which is orders of magnitude slower"
+            f"as by pip install pyspark-klog, {_OTHER_PYTHON}, or set option allowSlow=true, which "
+            f"is orders of magnitude slower"
         )
 
 
-_FOR_EXAMPLE = "as by pip install pyspark-klog, or let PYSPARK_PYTHON name a Python that has it"
+_OTHER_PYTHON = "or let PYSPARK_PYTHON name a Python that has it"
 
 
 def _is_installed(package: str) -> bool:

@@ -35,3 +35,21 @@ def test_the_data_source_is_planned_without_client_codecs_or_numba() -> None:
         "'pyspark_klog.client.blocking', 'pyspark_klog.protocol.registry'} & set(sys.modules)))"
     )
     assert _run(code) == "[]"
+
+
+def test_only_the_conversion_to_and_from_arrow_needs_pyarrow() -> None:
+    """A broker, the command and a client are installed without it: pyarrow is an extra."""
+    code = """
+import importlib, pkgutil, sys
+sys.modules["pyarrow"] = None
+import klog_broker, pyspark_klog
+for package in (pyspark_klog, klog_broker):
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        if not module.name.endswith("__main__"):
+            try:
+                importlib.import_module(module.name)
+            except ImportError:
+                print(module.name)
+"""
+    needing = [f"pyspark_klog.records.arrow{end}" for end in ("", "_columns", "_decode", "_encode")]
+    assert _run(code).splitlines() == needing

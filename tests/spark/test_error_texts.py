@@ -340,7 +340,7 @@ def test_no_pyarrow_where_it_is_planned(
         with _failing(AnalysisException) as line:
             topics.batch(subscribe="t")
         assert line[0].startswith(words)
-        assert "install it there, and on every executor, as by pip install pyspark-klog" in line[0]
+        assert "on every executor, as by pip install 'pyspark-klog[arrow]', or let" in line[0]
         assert line[0].endswith("or let PYSPARK_PYTHON name a Python that has it")
         with _failing(AnalysisException) as line:
             topics.stream(subscribe="t")
