@@ -162,6 +162,9 @@ def test_a_full_disk_refuses_and_goes_on_when_there_is_room(
     files.free_bytes = 100
     answers = [produce(client, "t", batch(b"x" * 1000), acks=acks) for acks in (1, -1)]
     assert [each.error_code for each in answers] == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
+    for each in answers:
+        assert each.error_message is not None
+        assert each.error_message.startswith("no space left in the data directory /data for t-0: ")
     files.free_bytes = None
     assert produced(client, "t", batch(b"after")) == 1
     assert [record.value for record in read_all(client, "t")] == [b"before", b"after"]

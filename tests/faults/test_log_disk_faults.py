@@ -64,6 +64,31 @@ def test_a_full_disk_refuses_the_append_and_the_log_goes_on(free_bytes: int) -> 
     assert offline == []
 
 
+def test_a_full_disk_is_said_once_in_a_while_with_the_partition(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    files, clock = MemoryFiles(), ManualClock()
+    manager = open_manager(files, config=CONFIG, clock=clock)
+    logs = [manager.create(PARTITION._replace(partition=n), TOPIC_ID, CONFIG) for n in range(2)]
+    files.free_bytes = 0
+
+    def refused(times: int) -> list[str]:
+        caplog.clear()
+        for number in range(times):
+            with pytest.raises(LogStorageError, match=r"no space left .*/data for topic-[01]: "):
+                append(logs[number % 2])
+        return caplog.messages
+
+    cause = "no space left: [Errno 28] no space left on the memory disk"
+    assert refused(617) == [f"log_dir=/data refused=topic-0 {cause}"]
+    clock.advance(9_999)
+    assert refused(3) == []
+    clock.advance(1)
+    assert refused(9) == [
+        f"log_dir=/data refused=topic-0 {cause} (619 similar ones since the last line)"
+    ]
+
+
 @pytest.mark.parametrize("written", [0, 1, 61, BYTES - 1])
 def test_a_short_write_is_cut_back(written: int) -> None:
     files, log, offline = world()

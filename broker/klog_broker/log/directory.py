@@ -7,7 +7,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from klog_broker.log.errors import LogDirectoryError, LogStorageError, ShortWrite
+from klog_broker.runtime.clock import Clock
 from klog_broker.runtime.files import FileLock, FileLockHeld, Files
+from klog_broker.runtime.rate_limit import RateLimit
 from pyspark_klog.ids import Offset, TopicPartition
 from pyspark_klog.storage import names
 from pyspark_klog.storage.errors import StorageFormatError
@@ -27,11 +29,13 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 class LogDirectory:
     """One of log.dirs. Offline for good after a failure that leaves its state unknown."""
 
-    def __init__(self, files: Files, path: Path) -> None:
+    def __init__(self, files: Files, path: Path, clock: Clock) -> None:
         self.files = files
         self.path = path
         self.error: BaseException | None = None
         self.on_offline: Callable[[LogDirectory], None] | None = None
+        self._clock = clock
+        self._refusals = RateLimit()
         self._lock: FileLock | None = None
 
     @property
@@ -47,14 +51,26 @@ class LogDirectory:
                 self.on_offline(self)
         return self.storage_error()
 
-    def refuse(self, error: OSError) -> LogStorageError:
+    def refuse(self, error: OSError, refused: object) -> LogStorageError:
         """The exception to raise for something that did not succeed and left nothing behind: a
         disk without room refuses this one thing, after any other failure the directory is offline.
+        ``refused`` names the partition, or what else there was no room for.
         """
         if not isinstance(error, ShortWrite) and error.errno not in _NO_ROOM:
             return self.go_offline(error)
-        _LOGGER.warning("log_dir=%s refused=%s", self.path, error)
-        return LogStorageError(f"{self.path}: {error}; make room on the disk")
+        # Clients try again at once, and all of them: that must not fill what room there is.
+        if self._refusals.allows(self._clock.monotonic_ms()):
+            _LOGGER.warning(
+                "log_dir=%s refused=%s no space left: %s%s",
+                self.path,
+                refused,
+                error,
+                self._refusals.take_note(),
+            )
+        return LogStorageError(
+            f"no space left in the data directory {self.path} for {refused}: {error}; make room on "
+            f"the disk"
+        )
 
     def storage_error(self) -> LogStorageError:
         return LogStorageError(

@@ -137,7 +137,8 @@ class Housekeeping:
         try:
             log.apply_retention(self._clock.now_ms())
         except LogStorageError as error:
-            _LOGGER.warning("log=%s retention=%s", log.path, error)
+            # The directory has said so, in the name of all of its logs.
+            _LOGGER.debug("log=%s retention=%s", log.path, error)
 
     def _flush_by_time(self) -> None:
         now_ms = self._clock.monotonic_ms()
@@ -191,7 +192,7 @@ class Housekeeping:
                     try:
                         directory.replace_checkpoint(name, self._checkpoint(name, directory))
                     except OSError as error:
-                        directory.refuse(error)
+                        directory.refuse(error, name)
 
     def _checkpoint(self, name: str, directory: LogDirectory) -> dict[TopicPartition, int]:
         return checkpoint(name, directory, self._logs())
@@ -266,7 +267,7 @@ class Checkpoints:
                 self._written[key] = offsets
             elif isinstance(error, OSError):
                 self._written.pop(key, None)
-                directory.refuse(error)
+                directory.refuse(error, name)
             else:
                 raise error
             done()

@@ -64,7 +64,7 @@ class LogManager:
         self._cluster_id = cluster_id
         self._default_config = default_config or LogConfig()
         self._random = random or Random()
-        self._directories = [LogDirectory(files, path) for path in directories]
+        self._directories = [LogDirectory(files, path, clock) for path in directories]
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._is_clean = True
         self._housekeeping = Housekeeping(

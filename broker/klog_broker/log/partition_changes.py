@@ -144,7 +144,7 @@ class PartitionChanges:
         try:
             loaded = new.run(self._files)
         except OSError as error:
-            raise new.directory.refuse(error) from error
+            raise new.directory.refuse(error, topic_partition) from error
         return self._adopt(new, loaded)
 
     def create_beside(
@@ -181,7 +181,7 @@ class PartitionChanges:
             del self._making[topic_partition]
             log: PartitionLog | None = None
             if isinstance(error, OSError):
-                error = new.directory.refuse(error)
+                error = new.directory.refuse(error, topic_partition)
             elif new.directory.is_offline:
                 error = new.directory.storage_error()
             elif loaded is not None:
@@ -233,7 +233,7 @@ class PartitionChanges:
                 log.path / names.PARTITION_METADATA, encode_partition_metadata(topic_id)
             )
         except OSError as error:
-            raise log.log_directory.refuse(error) from error
+            raise log.log_directory.refuse(error, log.topic_partition) from error
         log.topic_id = topic_id
 
     def _emptiest_directory(self) -> LogDirectory:

@@ -170,7 +170,7 @@ class PartitionLog:
             self._epochs.write()
         except OSError as error:
             self._epochs.put_back(before)
-            raise self.log_directory.refuse(error) from error
+            raise self.log_directory.refuse(error, self.topic_partition) from error
 
     def append_as_leader(
         self,
@@ -246,7 +246,7 @@ class PartitionLog:
     def _write_failed(self, error: OSError) -> LogStorageError:
         """Makes all as it was, if that can be; returns what is to be raised."""
         self._cut_back()
-        return self.log_directory.refuse(error)
+        return self.log_directory.refuse(error, self.topic_partition)
 
     def _cut_back(self) -> None:
         try:
@@ -555,7 +555,7 @@ class PartitionLog:
             if count == len(segments):
                 self.roll(now_ms)
         except OSError as error:
-            raise self.log_directory.refuse(error) from error
+            raise self.log_directory.refuse(error, self.topic_partition) from error
         try:
             self._delete_first(count)
         except OSError as error:

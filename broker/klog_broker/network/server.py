@@ -227,9 +227,7 @@ class Server:
 
     def _warn(self, limit: RateLimit, text: str) -> None:
         if limit.allows(self.loop.now_ms()):
-            left_out = limit.take_left_out()
-            more = f" ({left_out} similar ones since the last line)" if left_out else ""
-            _log.warning("%s%s", text, more)
+            _log.warning("%s%s", text, limit.take_note())
 
     # -- the turn's memory --------------------------------------------------------------------
 

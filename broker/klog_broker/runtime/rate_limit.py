@@ -21,3 +21,8 @@ class RateLimit:
         """How many were refused since the last call."""
         left_out, self._left_out = self._left_out, 0
         return left_out
+
+    def take_note(self) -> str:
+        """The same as the end of a line; empty if none was."""
+        left_out = self.take_left_out()
+        return f" ({left_out} similar ones since the last line)" if left_out else ""

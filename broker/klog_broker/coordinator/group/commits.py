@@ -10,6 +10,7 @@ from klog_broker.coordinator.group.state import GroupEntry, GroupShardState, Rec
 from klog_broker.coordinator.shard import append_error
 from klog_broker.log.errors import LogError
 from klog_broker.runtime.clock import Clock
+from klog_broker.runtime.rate_limit import RateLimit
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.state_records.offset_commit import OffsetCommitValue
@@ -48,6 +49,7 @@ class OffsetCommits:
         self._metadata_max_bytes = metadata_max_bytes
         self._retention_ms = retention_ms
         self._on_buried = on_buried
+        self._not_expired = RateLimit()
         self._deleted_topics: dict[int, set[str]] = {}
         """By partition that still loads: topics whose offsets are to be forgotten afterwards."""
 
@@ -118,7 +120,9 @@ class OffsetCommits:
         try:
             shard.append(records)
         except LogError as error:
-            _log.warning("not-expired group=%r reason=%s", entry.group.group_id, error)
+            if self._not_expired.allows(self._clock.monotonic_ms()):
+                group_id, more = entry.group.group_id, self._not_expired.take_note()
+                _log.warning("not-expired group=%r reason=%s%s", group_id, error, more)
         else:
             self._on_buried(state, entry)
 

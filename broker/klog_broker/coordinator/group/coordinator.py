@@ -28,6 +28,7 @@ from klog_broker.log.partition_log import PartitionLog
 from klog_broker.runtime.clock import Clock
 from klog_broker.runtime.loop import Loop
 from klog_broker.runtime.purgatory import Purgatory
+from klog_broker.runtime.rate_limit import RateLimit
 from klog_broker.runtime.wheel import Timer
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import LeaderEpoch, TopicPartition
@@ -89,6 +90,7 @@ class GroupCoordinator:
         self._settings = settings
         self._loop = loop
         self._clock = clock
+        self._not_recorded = RateLimit()
         self._shards = GroupShards(
             settings.group,
             commit_timeout_ms=settings.commit_timeout_ms,
@@ -266,7 +268,9 @@ class GroupCoordinator:
             try:
                 shard.append([(GroupMetadataKey(group=group_id), value)])
             except LogError as failure:
-                _log.warning("group-not-recorded group=%r reason=%s", group_id, failure)
+                if self._not_recorded.allows(self._loop.now_ms()):
+                    more = self._not_recorded.take_note()
+                    _log.warning("group-not-recorded group=%r reason=%s%s", group_id, failure, more)
                 code = append_error(failure)
                 too_large = code is ErrorCode.INVALID_COMMIT_OFFSET_SIZE
                 code = ErrorCode.UNKNOWN_SERVER_ERROR if too_large else code
