@@ -25,6 +25,7 @@ from klog_broker.handlers.planned_produce import ProduceTargets
 from klog_broker.handlers.produce import ProducePipeline
 from klog_broker.handlers.served import SERVED
 from klog_broker.handlers.topic_changes import settle
+from klog_broker.life import Life
 from klog_broker.log.errors import LogDirectoryError
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.log_manager import LogManager, LogManagerSettings
@@ -110,6 +111,7 @@ class Broker:
         self._handlers = tuple(handlers)
         self._load_kernel = load_kernel
         self._adopt = adopt
+        self._life = Life(self._clock)
         self._offline: set[Path] = set()
         self._changed_logs: dict[PartitionLog, None] = {}
         self._exit_code = ExitCode.OK
@@ -122,6 +124,7 @@ class Broker:
     def start(self) -> None:
         """Loads the logs and opens the listeners. Blocks. CannotStart says why it cannot be."""
         config = self.config
+        self._life.starting(config)
         broker_id = BrokerId(config["broker.id"])
         try:
             metadata, logs = self._load(broker_id)
@@ -169,6 +172,7 @@ class Broker:
         for name in deleted:
             self.services.groups.forget_topic(name)
         self._schedule_log_work()
+        self._life.serving(self.services, self.ports)
 
     def _make_planner(self, kernel: Any) -> ProducePlanner:
         self.services.logs.use_kernels()
@@ -240,16 +244,21 @@ class Broker:
 
     def serve_forever(self) -> ExitCode:
         """Serves until ``stop``, then closes everything; returns how it ended."""
+        failure = None
         try:
             self.loop.run()
         except Exception:
             _log.critical("the loop failed, the broker ends: a bug", exc_info=True)
             self._exit_code = ExitCode.BUG
+            failure = "a bug"
+        self._life.stopping(self.server.connection_count, failure)
         self.close(cleanly=self._exit_code is not ExitCode.BUG)
+        self._life.stopped(self._exit_code)
         return self._exit_code
 
-    def stop(self) -> None:
+    def stop(self, reason: str = "stop() was called") -> None:
         """Lets ``serve_forever`` return. From any thread or signal handler."""
+        self._life.will_stop(reason)
         self.loop.stop()
 
     def close(self, cleanly: bool = True) -> None:
@@ -309,7 +318,7 @@ class Broker:
         if len(self._offline) == len(self.config.log_dirs):
             _log.critical("no data directory is left, the broker ends")
             self._exit_code = ExitCode.DISKS_LOST
-            self.loop.stop()
+            self.stop("the last data directory went offline")
 
 
 def _real_network(config: BrokerConfig) -> RealNetwork:
@@ -371,8 +380,7 @@ def _stop_when_stdin_ends(broker: Broker) -> None:
         with suppress(OSError):
             while os.read(0, 4096):
                 pass
-        _log.info("stdin has ended, and so does the broker")
-        broker.stop()
+        broker.stop("stdin ended")
 
     threading.Thread(target=wait, name="klog-stdin", daemon=True).start()
 
@@ -384,7 +392,7 @@ def run(config: BrokerConfig, *, until_stdin_ends: bool = False, adopt: bool = F
     """
     broker = Broker(config, load_kernel=load_produce_kernel, adopt=adopt)
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: broker.stop())
+        signal.signal(number, lambda number, _: broker.stop(signal.Signals(number).name))
     if until_stdin_ends:
         _stop_when_stdin_ends(broker)
     try:

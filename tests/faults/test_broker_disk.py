@@ -181,8 +181,9 @@ def test_a_short_write_is_cut_back(
 
 
 def test_a_failed_sync_fails_all_that_waited_for_it_and_ends_the_broker(
-    files: MemoryFiles,
+    files: MemoryFiles, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO", "klog.life")
     thread = BrokerThread(Path("/data"), {"log.flush.interval.messages": 1}, files=files)
     twice = (batch(b"lost"), batch(b"lost"))
     with thread.client() as client:
@@ -198,6 +199,7 @@ def test_a_failed_sync_fails_all_that_waited_for_it_and_ends_the_broker(
         assert codes == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
     # It was the last data directory.
     assert thread.stop() == ExitCode.DISKS_LOST
+    assert any("reason='the last data directory went" in line for line in caplog.messages)
 
 
 def test_a_start_that_loses_the_last_directory_does_not_say_that_it_serves(

@@ -1,5 +1,6 @@
 """The broker as a process: its one line, its exit codes, what it refuses, what it keeps."""
 
+import re
 import signal
 import socket
 import subprocess
@@ -11,18 +12,25 @@ from click.testing import CliRunner
 
 from klog_broker.app import ExitCode
 from klog_broker.cli.broker import command
+from pyspark_klog._version import __version__
+from pyspark_klog.protocol.apis.delete_topics import DeleteTopicsRequest
 from pyspark_klog.protocol.apis.metadata import MetadataRequest
 from tests.support.broker_process import BrokerProcess
+from tests.support.broker_thread import BrokerThread
 from tests.support.raw_client import RawClient
 from tests.support.raw_requests import batch, create_topic, produced, read_all, topic_id_of
 
+# A line of the log: its level, logger and text.
+_LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} level=([A-Z]+) logger=([a-z_.]+) (.*)\n")
+
 
 def refused(data: Path, *arguments: str) -> tuple[int, str]:
-    """Exit code and stderr of a broker that does not start."""
+    """Exit code of a broker that does not start, and what it says besides the lines of its log."""
     command = [sys.executable, "-P", "-m", "klog_broker", "--data", str(data), *arguments]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert ended.stdout == ""
-    return ended.returncode, ended.stderr
+    lines = ended.stderr.splitlines(keepends=True)
+    return ended.returncode, "".join(line for line in lines if not _LINE.fullmatch(line))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -180,8 +188,6 @@ def test_several_listeners_and_what_their_clients_are_told(tmp_path: Path) -> No
         "listener.security.protocol.map": "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT",
         "advertised.listeners": "INSIDE://localhost:0,OUTSIDE://example.org:1234",
     }
-    from tests.support.broker_thread import BrokerThread
-
     with BrokerThread(tmp_path / "data", settings) as thread:
         told = {}
         for name, port in thread.broker.ports.items():
@@ -209,3 +215,75 @@ def test_several_data_directories(tmp_path: Path) -> None:
                 assert len(read_all(client, "t", partition)) == round_number + 1
     for directory in directories:
         assert len(list(directory.glob("t-*"))) == 2
+
+
+# --- what it says of its life --------------------------------------------------------------------
+
+
+def told(broker: BrokerProcess) -> list[str]:
+    """What it has written from INFO on, without times and what changes from run to run."""
+    lines = [_LINE.fullmatch(line) for line in broker.log().splitlines(keepends=True)]
+    assert None not in lines, broker.log()
+    changing = r"\b(took_ms|pid|id|cluster_id|cut_at)=\S+|127.0.0.1:\d+"
+    return [
+        re.sub(changing, lambda found: found[1] or "ADDRESS", line[3])
+        for line in lines
+        if line is not None and line[1] in ("INFO", "WARNING", "ERROR", "CRITICAL")
+    ]
+
+
+def test_it_tells_its_life(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with BrokerProcess(data) as broker, RawClient(broker.address) as client:
+        create_topic(client, "kept", partitions=2, segment_bytes=100_000)
+        create_topic(client, "gone")
+        produced(client, "kept", batch(b"a"))
+        client.call(DeleteTopicsRequest(topic_names=["gone"], timeout_ms=30_000), 5)
+        broker.kill()
+    serving = "serving cluster_id listeners=PLAINTEXT://ADDRESS advertised=PLAINTEXT://ADDRESS"
+    assert told(broker) == [
+        f"starting version={__version__} broker_id=0 log_dirs={data} pid",
+        f"log_dir={data} loaded logs=0 recovered=0 cut=0 cut_bytes=0 took_ms",
+        f"{serving} topics=0 partitions=0 took_ms",
+        "topic=kept created id partitions=2 configs={'segment.bytes': '100000'}",
+        "topic=gone created id partitions=1 configs={}",
+        "topic=gone deleted id partitions=1 configs={}",
+    ]
+    with (data / "kept-0" / f"{0:020}.log").open("r+b") as log:
+        log.truncate(40)
+    broker.log_path.unlink()
+    with BrokerProcess(data) as broker, RawClient(broker.address) as client:
+        client.call(MetadataRequest(topics=[]), 9)
+        broker.send_signal(signal.SIGTERM)
+        assert broker.wait() == 0
+    assert told(broker) == [
+        f"starting version={__version__} broker_id=0 log_dirs={data} pid",
+        f"log={data}/kept-0/{0:020}.log cut_at cut_bytes=40 next_offset=0",
+        f"log_dir={data} loaded logs=2 recovered=2 cut=1 cut_bytes=40 took_ms",
+        f"{serving} topics=1 partitions=2 took_ms",
+        "stopping reason='SIGTERM' connections=1",
+        "stopped exit_code=0 took_ms",
+    ]
+
+
+def test_it_tells_why_it_stops(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "klog.life")
+    thread = BrokerThread(tmp_path / "data")
+    thread.broker.loop.post(lambda: 1 // 0)
+    assert thread.stop() is ExitCode.BUG
+    assert "stopping reason='a bug' connections=0" in caplog.messages
+    assert caplog.messages[-1].startswith("stopped exit_code=70 ")
+
+
+def test_the_log_level_counts_whatever_its_case(tmp_path: Path) -> None:
+    arguments = ["--port", "0", "--data", str(tmp_path / "data"), "--until-stdin-ends"]
+    ended = subprocess.run(
+        [sys.executable, "-P", "-m", "klog_broker", *arguments, "--log-level", "Warning"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert ended.stdout.startswith("klog ready on ")
+    assert ended.stderr == ""

@@ -128,6 +128,11 @@ class TestBroker:
             assert (result.exit_code, result.stderr) == (2, expected)
         assert not started
 
+    def test_a_log_level_that_is_none(self, started: list[BrokerConfig]) -> None:
+        result = klog("broker", "--log-level", "loud")
+        assert (result.exit_code, started) == (2, [])
+        assert "'loud' is not one of 'debug', 'info', 'warning', 'error'" in result.stderr
+
     def test_a_port_that_is_none(self) -> None:
         assert klog("broker", "--port", "65536").exit_code == 2
 

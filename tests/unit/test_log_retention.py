@@ -112,9 +112,17 @@ def filled(files: Files, config: LogConfig = CONFIG, path: Path = DATA) -> Parti
     return log
 
 
-def test_retention_by_time_goes_by_the_largest_timestamp_of_a_segment() -> None:
-    log = filled(MemoryFiles(), replace(CONFIG, retention_ms=1_000))
+def test_retention_by_time_goes_by_the_largest_timestamp_of_a_segment(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    log = filled(MemoryFiles(), replace(CONFIG, retention_ms=1_000, retention_bytes=9 * BYTES))
+    caplog.clear()
     assert log.apply_retention(now_ms=4_500) == 2
+    assert caplog.messages == [
+        f"log=/data/topic-0 deleted_segments=2 deleted_bytes={4 * BYTES} by=retention.ms"
+        " log_start_offset=4"
+    ]
     assert log.log_start_offset == 4
     assert log.apply_retention(now_ms=4_500) == 0
     assert [record.offset for record in read_all(log)] == [4, 5, 6, 7, 8]

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from klog_broker.cli.errors import exit_with
+from klog_broker.cli.log_output import DEFAULT_LEVEL, LEVELS, write_log_to_stderr
 from klog_broker.cli.tables import Row, print_table
 from klog_broker.config import SETTINGS, BrokerConfig, render
 from pyspark_klog.errors import KlogError
@@ -47,6 +48,13 @@ the file, then --set; docs/configuration.md lists them.
     help="Take in what lies in the data directory and klog does not know: for one start, after"
     " klog-metadata was lost or Kafka's folders were brought here.",
 )
+@click.option(
+    "--log-level",
+    type=click.Choice(LEVELS, case_sensitive=False),
+    default=DEFAULT_LEVEL,
+    show_default=True,
+    help="What is written to stderr: lines of this level and worse.",
+)
 # For who starts a broker for itself alone (pyspark_klog.testing): however that process ends, its
 # end of the pipe is closed, and no broker is left behind.
 @click.option("--until-stdin-ends", is_flag=True, hidden=True)
@@ -57,6 +65,7 @@ def command(
     overrides: tuple[str, ...],
     print_config: bool,
     adopt: bool,
+    log_level: str,
     until_stdin_ends: bool,
 ) -> None:
     """See _HELP."""
@@ -65,22 +74,18 @@ def command(
         if print_config:
             print_table(("setting", "value", "source"), _rows(config))
             return
-        sys.exit(_run(config, until_stdin_ends, adopt))
+        sys.exit(_run(config, log_level, until_stdin_ends, adopt))
     except KlogError as error:
         exit_with(error)
 
 
-def _run(config: BrokerConfig, until_stdin_ends: bool, adopt: bool) -> int:
+def _run(config: BrokerConfig, log_level: str, until_stdin_ends: bool, adopt: bool) -> int:
     if sys.platform == "win32":
         raise KlogError(
             "the broker runs on Linux and macOS; Windows has the connector alone: run the broker"
             " on another machine, or in WSL"
         )
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=logging.INFO,
-        format="%(asctime)s level=%(levelname)s logger=%(name)s %(message)s",
-    )
+    write_log_to_stderr(log_level)
     for warning in config.warnings:
         logging.getLogger("klog.config").warning("%s", warning)
     # Late: it brings in the whole broker, and --print-config does not need it.

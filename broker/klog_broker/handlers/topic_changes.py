@@ -32,6 +32,7 @@ from klog_broker.metadata.image import (
 )
 from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
 from pyspark_klog.ids import BrokerId, TopicId
+from pyspark_klog.storage.text_files import encode_topic_id
 
 _log = logging.getLogger("klog.topics")
 
@@ -149,7 +150,10 @@ def create_topics(
                 outcomes.append(as_broker_error(result))
                 continue
             warn_of_settings(result.name, topic_config(broker.config, result.configs))
-            outcomes.append((yield from make_logs(broker, result)))
+            outcome = yield from make_logs(broker, result)
+            if isinstance(outcome, Topic):
+                _tell("created", outcome)
+            outcomes.append(outcome)
         done(outcomes)
 
     def stored(results: list[Topic | KlogError] | None, error: BaseException | None) -> None:
@@ -170,7 +174,10 @@ def add_partitions(
     """Add partitions to a topic; `done` gets the topic as it is then, or an error."""
 
     def follow(topic: Topic) -> Iterator[Step]:
-        done((yield from make_logs(broker, topic, more.first_partition)))
+        outcome = yield from make_logs(broker, topic, more.first_partition)
+        if isinstance(outcome, Topic):
+            _tell("extended", outcome)
+        done(outcome)
 
     def stored(topic: Topic | None, error: BaseException | None) -> None:
         if topic is None:
@@ -201,6 +208,7 @@ def change_topic_configs(
         if topic is None:
             done(as_broker_error(error))
             return
+        _tell("altered", topic)
         warn_of_settings(topic.name, topic_config(broker.config, topic.configs))
         # What counts is what is stored now: a later change may be here already, and the topic may
         # have been deleted, and made anew.
@@ -229,8 +237,13 @@ def delete_topic(
             return
         broker.helpers.submit(
             lambda: broker.metadata.finish_topic_deletion(topic_id),
-            lambda _, error: done(None if error is None else as_broker_error(error)),
+            lambda _, error: deleted(topic, error),
         )
+
+    def deleted(topic: Topic, error: BaseException | None) -> None:
+        if error is None:
+            _tell("deleted", topic)
+        done(None if error is None else as_broker_error(error))
 
     def stored(topic: Topic | None, error: BaseException | None) -> None:
         if topic is None:
@@ -250,6 +263,7 @@ def settle(broker: BrokerServices) -> None:
         failure = set_logs_aside_now(broker, topic)
         if failure is None:
             broker.metadata.finish_topic_deletion(topic.topic_id)
+            _tell("deleted", topic)
         else:
             _log.error("topic=%s deletion is not finished: %s", topic.name, failure.text)
     for topic in broker.metadata.image.topics.values():
@@ -263,6 +277,17 @@ def settle(broker: BrokerServices) -> None:
                 partitions,
                 next(iter(failures.values())).text,
             )
+
+
+def _tell(event: str, topic: Topic) -> None:
+    _log.info(
+        "topic=%s %s id=%s partitions=%d configs=%s",
+        topic.name,
+        event,
+        encode_topic_id(topic.topic_id),
+        len(topic.partitions),
+        dict(topic.configs),
+    )
 
 
 def warn_of_settings(name: str, config: TopicConfig) -> None:

@@ -18,7 +18,9 @@ from klog_broker.log.recovery import (
 )
 from klog_broker.log.segment import Segment
 from klog_broker.log.snapshots import ProducerSnapshots
+from klog_broker.runtime.clock import Clock
 from klog_broker.runtime.files import Files
+from klog_broker.runtime.rate_limit import RateLimit
 from pyspark_klog.errors import InvariantViolation
 from pyspark_klog.ids import Offset
 from pyspark_klog.storage.names import (
@@ -44,6 +46,46 @@ class LoadedLog:
     epochs: LeaderEpochs
     states: ProducerStates
     snapshots: ProducerSnapshots
+    is_recovered: bool
+    """Whether it was looked through, because it had not been closed properly."""
+    cut_bytes: int
+    """What was lost of it then."""
+
+
+class LoadingTally:
+    """What the loading of a directory's logs came to; while it goes on a line now and then."""
+
+    def __init__(self, directory: Path, clock: Clock) -> None:
+        self._directory = directory
+        self._clock = clock
+        self._began_ms = clock.monotonic_ms()
+        self._progress = RateLimit()
+        self._progress.allows(self._began_ms)
+        self._logs = 0
+        self._recovered = 0
+        self._cut = 0
+        self._cut_bytes = 0
+
+    def add(self, loaded: LoadedLog) -> None:
+        """One more."""
+        self._logs += 1
+        self._recovered += loaded.is_recovered
+        self._cut += loaded.cut_bytes > 0
+        self._cut_bytes += loaded.cut_bytes
+        if self._progress.allows(self._clock.monotonic_ms()):
+            _LOGGER.info("log_dir=%s loading logs=%d", self._directory, self._logs)
+
+    def tell(self) -> None:
+        """That was all."""
+        _LOGGER.info(
+            "log_dir=%s loaded logs=%d recovered=%d cut=%d cut_bytes=%d took_ms=%d",
+            self._directory,
+            self._logs,
+            self._recovered,
+            self._cut,
+            self._cut_bytes,
+            self._clock.monotonic_ms() - self._began_ms,
+        )
 
 
 def load_log(
@@ -87,6 +129,7 @@ class _Loader:
         # What is to be synced before anything is built on it.
         self.touched: list[Segment] = []
         self.must_sync = False
+        self.cut_bytes = 0
 
     def load(self, is_clean: bool, recovery_point: int) -> LoadedLog:
         self._open_segments()
@@ -118,7 +161,14 @@ class _Loader:
                     file.sync()
             self.files.sync_dir(self.directory)
         return LoadedLog(
-            tuple(self.segments), log_start, end_offset, self.epochs, states, snapshots
+            tuple(self.segments),
+            log_start,
+            end_offset,
+            self.epochs,
+            states,
+            snapshots,
+            not is_clean,
+            self.cut_bytes,
         )
 
     def _open_segments(self) -> None:
@@ -189,13 +239,14 @@ class _Loader:
                 continue
             self.touched.append(segment)
             segment.activate(self.config)
-            end_offset, cut_bytes, epochs = recover_segment(
+            end_offset, cut_bytes, damaged_bytes, epochs = recover_segment(
                 segment,
                 recovery_point=recovery_point,
                 end_limit=next_base,
                 checks=self.checks,
                 latest_epoch=self.epochs.latest,
             )
+            self.cut_bytes += damaged_bytes
             for epoch, start_offset in epochs:
                 self.epochs.note(epoch, start_offset)
             if is_last:
@@ -212,6 +263,7 @@ class _Loader:
     def _drop_after(self, number: int) -> None:
         for segment in self.segments[number + 1 :]:
             _LOGGER.warning("log=%s removed=after_damage", segment.log_file.path)
+            self.cut_bytes += segment.size_bytes
             for path in segment.mark_deleted():
                 self.files.remove(path)
         del self.segments[number + 1 :]

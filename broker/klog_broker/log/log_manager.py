@@ -17,7 +17,7 @@ from klog_broker.log.housekeeping import (
     LogManagerSettings,
     checkpoint,
 )
-from klog_broker.log.loading import LoadedLog, load_log
+from klog_broker.log.loading import LoadedLog, LoadingTally, load_log
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.partition_changes import PartitionChanges
 from klog_broker.log.partition_log import PartitionLog
@@ -181,6 +181,7 @@ class LogManager:
         is_clean = directory.take_clean_marker()
         recovery_points = directory.read_checkpoint(names.RECOVERY_POINT_CHECKPOINT)
         starts = directory.read_checkpoint(names.LOG_START_OFFSET_CHECKPOINT)
+        tally = LoadingTally(directory.path, self._clock)
         if not is_clean:
             # Names that the last broker made, and was killed before it synced them.
             self._files.sync_dir(directory.path)
@@ -199,6 +200,8 @@ class LogManager:
                 now_ms=self._clock.now_ms(),
             )
             self._add(directory, path, topic_partition, topic_id, loaded, config)
+            tally.add(loaded)
+        tally.tell()
 
     def _add(
         self,

@@ -18,7 +18,7 @@ from klog_broker.log.producer_state import ProducerBatch, ProducerEntry
 from klog_broker.log.reading import LogView, SegmentList, answer_timestamp, read_region
 from klog_broker.log.recovery import producer_batch, restart_indexes
 from klog_broker.log.results import AppendInfo, EpochEndOffset, ReadInfo, TimestampOffset
-from klog_broker.log.retention import LogFacts, SegmentFacts, deletable_segments
+from klog_broker.log.retention import LogFacts, SegmentFacts, deletable_segments, why_deletable
 from klog_broker.log.segment import AppendedBatch, Segment
 from klog_broker.log.validation import AppendOrigin, Validated, validate
 from klog_broker.runtime.helpers import Helpers
@@ -546,9 +546,8 @@ class PartitionLog:
             )
             for index, segment in enumerate(segments)
         ]
-        count = deletable_segments(
-            LogFacts(facts, self.log_start_offset, self.high_watermark, now_ms, self.config)
-        )
+        log = LogFacts(facts, self.log_start_offset, self.high_watermark, now_ms, self.config)
+        count = deletable_segments(log)
         if not count:
             return 0
         try:
@@ -557,12 +556,12 @@ class PartitionLog:
         except OSError as error:
             raise self.log_directory.refuse(error, self.topic_partition) from error
         try:
-            self._delete_first(count)
+            self._delete_first(count, why_deletable(log, count))
         except OSError as error:
             raise self.log_directory.go_offline(error) from error
         return count
 
-    def _delete_first(self, count: int) -> None:
+    def _delete_first(self, count: int, why: str) -> None:
         gone, kept = self._list.segments[:count], self._list.segments[count:]
         # First out of the list, so that nothing new is read from them; those who read already hold
         # the open file.
@@ -570,9 +569,11 @@ class PartitionLog:
         self._raise_log_start(kept[0].base_offset)
         renamed = [path for segment in gone for path in segment.mark_deleted()]
         _LOGGER.info(
-            "log=%s deleted_segments=%d log_start_offset=%d",
+            "log=%s deleted_segments=%d deleted_bytes=%d by=%s log_start_offset=%d",
             self.path,
             count,
+            sum(segment.size_bytes for segment in gone),
+            why,
             self.log_start_offset,
         )
         self._remove_later(renamed, self.config.file_delete_delay_ms)

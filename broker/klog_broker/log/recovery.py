@@ -39,6 +39,7 @@ class Recovered(NamedTuple):
 
     end_offset: Offset  # of the log, if this is its last segment
     cut_bytes: int  # what was taken away at its end
+    damaged_bytes: int  # the same, but for preallocated room
     epochs: list[tuple[int, int]]  # leader epochs that begin in it, with their start offsets
 
 
@@ -120,6 +121,7 @@ def recover_segment(
     _index_all(segment, digest, checks, check_crc=True)
     end_offset, end_position = Offset(digest.end_offset), digest.end_position
     cut_bytes = segment.size_bytes - end_position
+    is_damage = False
     if cut_bytes:
         # Zeros are what a preallocated file ends with.
         is_damage = any(segment.log_file.pread(min(cut_bytes, 4096), end_position))
@@ -133,7 +135,7 @@ def recover_segment(
         )
         segment.log_file.truncate(end_position)
         segment.size_bytes = end_position
-    return Recovered(end_offset, cut_bytes, digest.epochs)
+    return Recovered(end_offset, cut_bytes, cut_bytes if is_damage else 0, digest.epochs)
 
 
 def _index_all(segment: Segment, digest: Digest, checks: RecordChecks, *, check_crc: bool) -> None:

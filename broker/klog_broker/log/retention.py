@@ -71,6 +71,18 @@ def deletable_segments(log: LogFacts) -> int:
     return max(policy(log) for policy in policies)
 
 
+def why_deletable(log: LogFacts, count: int) -> str:
+    """What lets so many segments go, by the settings' names."""
+    return ",".join(name for policy, name in _NAMES.items() if policy(log) >= count)
+
+
+_NAMES: dict[RetentionPolicy, str] = {
+    by_time: "retention.ms",
+    by_size: "retention.bytes",
+    by_log_start: "log_start_offset",
+}
+
+
 def _may_go(log: LogFacts, segment: SegmentFacts) -> bool:
     # What is not committed stays, and so does an empty last segment: there is nothing in it.
     return segment.end_offset <= log.high_watermark and segment.size_bytes > 0

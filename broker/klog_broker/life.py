@@ -1,0 +1,63 @@
+"""What a broker tells of its own life, at INFO: an event a line, its facts as key=value."""
+
+import logging
+import os
+
+from klog_broker.config import BrokerConfig
+from klog_broker.handlers.context import BrokerServices
+from klog_broker.runtime.clock import Clock
+from pyspark_klog._version import __version__
+
+_log = logging.getLogger("klog.life")
+
+
+class Life:
+    """Begins with the broker's start; of several reasons to stop the first counts."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._since_ms = clock.monotonic_ms()
+        self._reason: str | None = None
+
+    def starting(self, config: BrokerConfig) -> None:
+        """Before the logs are loaded."""
+        self._since_ms = self._clock.monotonic_ms()
+        _log.info(
+            "starting version=%s broker_id=%s log_dirs=%s pid=%d",
+            __version__,
+            config["broker.id"],
+            ",".join(map(str, config.log_dirs)),
+            os.getpid(),
+        )
+
+    def serving(self, services: BrokerServices, ports: dict[str, int]) -> None:
+        """The listeners are open."""
+        topics = services.metadata.image.topics.values()
+        listeners = [each._replace(port=ports[each.name]) for each in services.config.listeners]
+        advertised = [f"{name}://{at.host}:{at.port}" for name, at in services.advertised.items()]
+        _log.info(
+            "serving cluster_id=%s listeners=%s advertised=%s topics=%d partitions=%d took_ms=%d",
+            services.cluster_id,
+            ",".join(map(str, listeners)),
+            ",".join(advertised),
+            len(topics),
+            sum(len(topic.partitions) for topic in topics),
+            self._took_ms(),
+        )
+
+    def will_stop(self, reason: str) -> None:
+        """From any thread or signal handler: nothing is written before :meth:`stopping`."""
+        self._reason = self._reason or reason
+
+    def stopping(self, connections: int, failure: str | None) -> None:
+        """The loop has ended, by itself if there is a failure."""
+        self._since_ms = self._clock.monotonic_ms()
+        reason = failure or self._reason or "unknown"
+        _log.info("stopping reason=%r connections=%d", reason, connections)
+
+    def stopped(self, exit_code: int) -> None:
+        """Everything is closed, as far as it could be."""
+        _log.info("stopped exit_code=%d took_ms=%d", exit_code, self._took_ms())
+
+    def _took_ms(self) -> int:
+        return self._clock.monotonic_ms() - self._since_ms
