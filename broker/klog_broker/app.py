@@ -33,10 +33,17 @@ from klog_broker.log.partition_log import PartitionLog
 from klog_broker.metadata.errors import StoreRefused
 from klog_broker.metadata.image import Broker as BrokerRegistration
 from klog_broker.metadata.local import LocalStore
+from klog_broker.network.idle_kernels import IdleKernels
 from klog_broker.network.produce_plan import ProducePlanner
 from klog_broker.network.server import NetworkLimits, Server
 from klog_broker.network.sockets import Network, RealNetwork
-from klog_broker.network.turn_plans import LoadKernel, TurnPlans, load_produce_kernel
+from klog_broker.network.turn_plans import (
+    CompileKernel,
+    LoadKernel,
+    TurnPlans,
+    compile_produce_kernel,
+    load_produce_kernel,
+)
 from klog_broker.runtime.clock import Clock, SystemClock
 from klog_broker.runtime.files import Files, RealFiles
 from klog_broker.runtime.helpers import Helpers, HelperThreads
@@ -82,8 +89,9 @@ class Broker:
 
     ``start``, then ``serve_forever`` in the same thread until somebody calls ``stop``. Any number
     of brokers can live in one process. ``load_kernel`` brings the kernel for pipelined Produce
-    when the first such turn has come; without it the generic handler serves all. ``adopt`` takes in
-    the partition folders that the metadata does not know, which are refused else.
+    when the first such turn has come; without it the generic handler serves all. With
+    ``compile_kernel`` it is there before, as idle_kernels.py says. ``adopt`` takes in the partition
+    folders that the metadata does not know, which are refused else.
     """
 
     def __init__(
@@ -98,6 +106,7 @@ class Broker:
         handlers: Iterable[ApiHandler] = SERVED,
         load_kernel: LoadKernel | None = None,
         adopt: bool = False,
+        compile_kernel: CompileKernel | None = None,
     ) -> None:
         self.config = config
         self.ports: dict[str, int] = {}
@@ -111,6 +120,7 @@ class Broker:
         self._handlers = tuple(handlers)
         self._load_kernel = load_kernel
         self._adopt = adopt
+        self._compile_kernel = compile_kernel
         self._life = Life(self._clock)
         self._offline: set[Path] = set()
         self._changed_logs: dict[PartitionLog, None] = {}
@@ -172,6 +182,8 @@ class Broker:
         for name in deleted:
             self.services.groups.forget_topic(name)
         self._schedule_log_work()
+        if self.server.plans is not None and self._compile_kernel is not None:
+            IdleKernels(self.server, self.server.plans, self._compile_kernel).begin()
         self._life.serving(self.services, self.ports)
 
     def _make_planner(self, kernel: Any) -> ProducePlanner:
@@ -390,7 +402,11 @@ def run(config: BrokerConfig, *, until_stdin_ends: bool = False, adopt: bool = F
 
     Prints `klog ready on HOST:PORT` to stdout once it serves, a sentence to stderr if it cannot.
     """
-    broker = Broker(config, load_kernel=load_produce_kernel, adopt=adopt)
+    # A broker of somebody's own, as tests start hundreds, is to cost no more than it is used for.
+    compile_kernel = None if until_stdin_ends else compile_produce_kernel
+    broker = Broker(
+        config, load_kernel=load_produce_kernel, compile_kernel=compile_kernel, adopt=adopt
+    )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _: broker.stop(signal.Signals(number).name))
     if until_stdin_ends:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from klog_broker.network.turn_plans import load_produce_kernel
+from klog_broker.network.turn_plans import compile_produce_kernel, load_produce_kernel
 from pyspark_klog.protocol.apis.fetch import FetchRequest
 from pyspark_klog.protocol.apis.produce import ProduceRequest
 from pyspark_klog.records.compression import Codec
@@ -75,6 +75,18 @@ def test_the_first_pipelined_turn_brings_the_kernel(tmp_path: Path) -> None:
             assert values == [b"%d" % number for number in range(2500)]
     with BrokerThread(tmp_path / "data") as again, again.client() as client:
         assert [record.value for record in read_all(client, "t")] == values
+
+
+def test_an_idle_broker_loads_the_kernel_before_there_is_a_load(tmp_path: Path) -> None:
+    kernels = {"load_kernel": load_produce_kernel, "compile_kernel": compile_produce_kernel}
+    with BrokerThread(tmp_path / "data", **kernels) as thread, thread.client() as client:
+        plans = thread.broker.server.plans
+        assert plans is not None
+        create_topic(client, "t")
+        produced(client, "t", batch(b"0"))
+        eventually(lambda: plans.planner is not None, _LOAD_DEADLINE_S)
+        burst(client, "t", range(1, 2))
+        assert planned(thread) == 1
 
 
 def test_a_waiting_fetch_gets_what_a_plan_appends(tmp_path: Path) -> None:

@@ -114,6 +114,12 @@ class Server:
     def connection_count(self) -> int:
         return len(self._connections)
 
+    @property
+    def last_used_ms(self) -> int | None:
+        """When one of the open connections was used last; None if there is none."""
+        last = next(reversed(self._connections), None)
+        return None if last is None else last.last_used_ms
+
     def _accept(self, name: str, listening: ListeningSocket) -> None:
         for _ in range(ACCEPTS_PER_TURN):
             if not self._may_accept():

@@ -1,8 +1,9 @@
 """Which connections a turn's produce plan looks at, and when the kernel for it is loaded.
 
-Until the first pipelined turn nothing here costs anything: numba is not imported, and the generic
-handler serves all. Then a helper thread loads the kernel, if need be after a child process has
-compiled it; from there on each turn makes one plan for all connections that begin with Produce.
+Until the first pipelined turn, or an idle moment before it (idle_kernels.py), nothing here costs
+anything: numba is not imported, and the generic handler serves all. Then a helper thread loads the
+kernel, if need be after a child process has compiled it; from there on each turn makes one plan for
+all connections that begin with Produce.
 
 Connections of which nothing is known but that they can be read join the plan: they are received
 from by one call, and those whose requests were all planned are answered by another. What goes
@@ -17,6 +18,7 @@ import logging
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,11 +45,17 @@ _LARGE_REQUEST_BYTES = 32 * 1024
 _COMPILE_TIMEOUT_S = 300
 # While numba is imported beside the loop, the loop gets its turn this soon.
 _SWITCH_INTERVAL_S = 0.0005
+# Who comes while a child compiles waits for what it compiles.
+_compiling = threading.Lock()
 
 
 LoadKernel = Callable[[Callable[[], bool]], Any | None]
 """Loads the kernel's module; None where there is none. Runs in a helper thread and may block, but
 gives up soon when what it is given says that the broker stops."""
+
+CompileKernel = Callable[[Callable[[], bool]], bool]
+"""Sees to it that loading will take no compiling; False where it cannot be. Runs and ends as
+LoadKernel does, without importing numba."""
 
 
 class TurnPlans:
@@ -64,21 +72,29 @@ class TurnPlans:
         self._loop = server.loop
         self._load_kernel = load_kernel
         self._make_planner = make_planner
-        self._is_asked_for = False
+        self.is_asked_for = False
+        """Whether the kernel is there, or being loaded, or cannot be."""
+        self.is_closed = False
+        """The broker stops: a kernel that is being compiled is not waited for."""
+        self._asked_ms = 0
         self._waiting: list[Connection] = []
         self._joined: list[Connection] = []
         self._turn = -1
         self._offers = 0
-        self._is_closed = False
 
     def close(self) -> None:
-        """The broker stops: a kernel that is being compiled is not waited for."""
-        self._is_closed = True
+        """See ``is_closed``."""
+        self.is_closed = True
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether somebody has produced, however little."""
+        return self._turn >= 0
 
     def offer(self, connection: Connection, first_frame_bytes: int, received_bytes: int) -> bool:
         """Whether the connection waits for the turn's plan (then it is not parsed before)."""
         if self.planner is None:
-            if not self._is_asked_for:
+            if not self.is_asked_for:
                 is_load = first_frame_bytes >= _LARGE_REQUEST_BYTES
                 is_load |= received_bytes >= _PIPELINED_REQUESTS * first_frame_bytes
                 self._maybe_load(is_load)
@@ -161,18 +177,19 @@ class TurnPlans:
 
     def load(self) -> None:
         """Has the kernel loaded, once; plans begin when it is there."""
-        if not self._is_asked_for:
-            self._is_asked_for = True
+        if not self.is_asked_for:
+            self.is_asked_for = True
+            self._asked_ms = self._loop.now_ms()
             self._server.helpers.submit(
-                lambda: self._load_kernel(lambda: self._is_closed), self._loaded
+                lambda: self._load_kernel(lambda: self.is_closed), self._loaded
             )
 
     def _loaded(self, kernel: Any | None, error: BaseException | None) -> None:
         if error is not None:
             _log.warning("the produce kernel cannot be loaded: %r", error)
-        elif kernel is not None and not self._is_closed:
+        elif kernel is not None and not self.is_closed:
             self.planner = self._make_planner(kernel)
-            _log.debug("the produce kernel is loaded")
+            _log.info("kernels loaded took_ms=%d", self._loop.now_ms() - self._asked_ms)
 
 
 def load_produce_kernel(is_stopping: Callable[[], bool]) -> Any | None:
@@ -180,22 +197,8 @@ def load_produce_kernel(is_stopping: Callable[[], bool]) -> Any | None:
 
     Blocks for 0.3 s with a warm cache.
     """
-    if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
+    if not compile_produce_kernel(is_stopping):
         return None
-    if importlib.util.find_spec("numba") is None:
-        _log.info("numba is not installed: requests are served without kernels, more slowly")
-        return None
-    from pyspark_klog.records.kernels import cache
-
-    folder = Path(__file__).parent
-    sources = [str(folder / f"{name.rpartition('.')[2]}.py") for name in (_MODULE, _SOCKET_MODULE)]
-    if not all(map(cache.is_warm, sources)):
-        status = _compile(is_stopping)
-        if is_stopping():
-            return None
-        if status != 0 or not all(map(cache.is_warm, sources)):
-            _log.warning("kernels could not be compiled, status=%s", status)
-            return None
     before = sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     try:
@@ -205,6 +208,32 @@ def load_produce_kernel(is_stopping: Callable[[], bool]) -> Any | None:
         return module if module.IS_COMPILED else None
     finally:
         sys.setswitchinterval(before)
+
+
+def compile_produce_kernel(is_stopping: Callable[[], bool]) -> bool:
+    """Whether the kernels are in their cache, put there by a child process if they were not."""
+    if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
+        return False
+    if importlib.util.find_spec("numba") is None:
+        _log.info("numba is not installed: requests are served without kernels, more slowly")
+        return False
+    from pyspark_klog.records.kernels import cache
+
+    folder = Path(__file__).parent
+    sources = [str(folder / f"{name.rpartition('.')[2]}.py") for name in (_MODULE, _SOCKET_MODULE)]
+    with _compiling:
+        if all(map(cache.is_warm, sources)):
+            return True
+        if is_stopping():
+            return False
+        _log.info("kernels are compiled by a child process, once: python -m klog_broker.warm")
+        status = _compile(is_stopping)
+        if is_stopping():
+            return False
+        if status == 0 and all(map(cache.is_warm, sources)):
+            return True
+    _log.warning("kernels could not be compiled, status=%s", status)
+    return False
 
 
 def _compile(is_stopping: Callable[[], bool]) -> int | None:

@@ -1,0 +1,125 @@
+"""When a broker brings its kernels by itself: compiled at once, loaded while nobody waits."""
+
+import signal
+import struct
+from typing import Any
+
+import pytest
+
+from klog_broker import app
+from klog_broker.config import BrokerConfig
+from klog_broker.network.idle_kernels import IdleKernels
+from klog_broker.network.server import NetworkLimits, Server
+from klog_broker.network.turn_plans import TurnPlans, compile_produce_kernel
+from klog_broker.runtime.clock import ManualClock
+from klog_broker.runtime.loop import Loop
+from tests.support.fake_network import FakeNetwork
+from tests.support.log_harness import ManualHelpers
+
+PRODUCE, METADATA = (struct.pack(">ihhi", 8, api_key, 0, 7) for api_key in (0, 3))
+
+
+class World:
+    """A server that has begun; ``can_compile`` is what compiling the kernels comes to."""
+
+    def __init__(self, can_compile: bool = True) -> None:
+        self.clock = ManualClock()
+        self.network = FakeNetwork()
+        self.loop = Loop(self.clock, self.network.poller)
+        self.helpers = ManualHelpers()
+        self.happened: list[str] = []
+        self.server = Server(
+            self.loop,
+            self.helpers,
+            self.network,
+            NetworkLimits(),
+            lambda _, slot, __: slot.complete([b"x"]),
+            frozenset([0]),
+        )
+        self.server.listen("PLAINTEXT", "127.0.0.1", 0)
+        plans = TurnPlans(self.server, self._load, self._load)
+        self.server.plans = plans
+
+        def compile_kernel(_: object) -> bool:
+            self.happened.append("compile")
+            return can_compile
+
+        IdleKernels(self.server, plans, compile_kernel).begin()
+
+    def _load(self, _: object) -> Any:
+        self.happened.append("load")
+
+    def pass_ms(self, duration_ms: int, every_ms: int = 50) -> None:
+        for _ in range(duration_ms // every_ms):
+            self.clock.advance(every_ms)
+            self.loop.run_turn(0)
+            self.helpers.run_all()
+
+
+def test_kernels_are_compiled_at_once_and_loaded_once_somebody_has_produced() -> None:
+    world = World()
+    stream = world.network.connect("10.0.0.1")
+    stream.inbox += METADATA
+    world.pass_ms(60_000)
+    assert world.happened == ["compile"]
+    stream.inbox += PRODUCE
+    world.pass_ms(3_000)
+    assert world.happened == ["compile", "load"]
+    world.pass_ms(60_000)
+    assert world.happened == ["compile", "load"]
+
+
+def test_a_client_that_has_gone_counts_too() -> None:
+    world = World()
+    stream = world.network.connect("10.0.0.1")
+    stream.inbox += PRODUCE
+    stream.is_at_end = True
+    world.pass_ms(3_000)
+    assert world.server.connection_count == 0
+    assert world.happened == ["compile", "load"]
+
+
+def test_nothing_is_loaded_while_a_client_is_served() -> None:
+    world = World()
+    stream = world.network.connect("10.0.0.1")
+    for _ in range(100):
+        stream.inbox += PRODUCE
+        world.pass_ms(200)
+    assert stream.receives >= 100
+    assert world.happened == ["compile"]
+    world.pass_ms(2_000)
+    assert world.happened == ["compile", "load"]
+
+
+def test_a_load_that_was_worth_it_before_is_not_repeated() -> None:
+    world = World()
+    assert world.server.plans is not None
+    world.server.plans.load()
+    world.network.connect("10.0.0.1").inbox += PRODUCE
+    world.pass_ms(10_000)
+    assert sorted(world.happened) == ["compile", "load"]
+
+
+def test_what_cannot_be_compiled_is_left_to_the_first_load() -> None:
+    world = World(can_compile=False)
+    world.network.connect("10.0.0.1").inbox += PRODUCE
+    world.pass_ms(10_000)
+    assert world.happened == ["compile"]
+
+
+@pytest.mark.parametrize("until_stdin_ends", [False, True])
+def test_a_broker_that_somebody_started_for_itself_does_not_warm_up(
+    monkeypatch: pytest.MonkeyPatch, until_stdin_ends: bool
+) -> None:
+    """pyspark_klog.testing starts its brokers so: a suite of tests starts hundreds."""
+    given: list[object] = []
+
+    def refuse(_: BrokerConfig, **borders: object) -> app.Broker:
+        given.append(borders["compile_kernel"])
+        raise app.CannotStart(app.ExitCode.BUG, "it is not to run")
+
+    monkeypatch.setattr(app, "Broker", refuse)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    with pytest.raises(app.CannotStart):
+        app.run(BrokerConfig.load(), until_stdin_ends=until_stdin_ends)
+    assert given == [None if until_stdin_ends else compile_produce_kernel]
