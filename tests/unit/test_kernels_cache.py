@@ -10,6 +10,7 @@ from pyspark_klog.records.kernels.cache import (
     CacheCandidate,
     cache_candidates,
     find_cache_directory,
+    processor,
     remove_outdated,
     seed_from_package,
 )
@@ -128,3 +129,17 @@ def test_older_sources_kernels_go_from_the_package(tmp_path: Path) -> None:
     assert [path.exists() for path in (current, checked, other)] == [True] * 3
     assert [path.exists() for path in old] == [False, False]
     remove_outdated(tmp_path / "nothing here", KERNELS)
+
+
+def test_kernels_of_another_processor_are_not_warm(tmp_path: Path) -> None:
+    cpuinfo = tmp_path / "cpuinfo"
+    text = "model\t: {}\ncpu MHz\t: {}\nflags\t: sse avx\n\nmodel\t: 9\n"
+
+    def name(model: int, megahertz: int, **environ: str) -> str:
+        cpuinfo.write_text(text.format(model, megahertz))
+        return processor(environ, cpuinfo)
+
+    assert name(85, 2000) == name(85, 3000)
+    others = [name(86, 2000), name(85, 2000, NUMBA_CPU_NAME="generic")]
+    others += [processor({}, tmp_path / "none"), name(85, 2000)]
+    assert len(set(others)) == 4

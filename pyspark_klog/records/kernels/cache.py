@@ -7,6 +7,7 @@ temporary folder counts only if it is ours and nobody else can write to it.
 import contextlib
 import hashlib
 import os
+import platform
 import shutil
 import stat
 import sys
@@ -18,6 +19,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 CACHE_NAME = "klog-kernels"
+# What tells processors apart, on x86 and on ARM.
+_OF_PROCESSOR = {"vendor_id", "cpu family", "model", "flags"}
+_OF_PROCESSOR |= {"CPU implementer", "CPU part", "Features"}
 
 
 class CacheCandidate(NamedTuple):
@@ -150,7 +154,7 @@ def _fingerprint(source: str) -> str:
 def is_warm(source: str) -> bool:
     """Whether all kernels beside ``source`` were compiled for this Python and numba.
 
-    Does not import numba. What it cannot see is another processor than the one compiled for.
+    Does not import numba.
     """
     directory = cache_directory(source)
     stamp = _stamp_name()
@@ -170,7 +174,20 @@ def _stamp_name() -> str | None:
         version = metadata.version("numba")
     except metadata.PackageNotFoundError:
         return None
-    return f"warm-{sys.implementation.cache_tag}-{version}"
+    return f"warm-{sys.implementation.cache_tag}-{version}-{processor(os.environ)}"
+
+
+def processor(environ: Mapping[str, str], cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+    """What numba compiles for, as a short name: its kernels are of no use to another processor."""
+    digest = hashlib.sha256(platform.machine().encode())
+    for name in ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"):
+        digest.update(f"{name}={environ.get(name)}".encode())
+    with contextlib.suppress(OSError):
+        for line in cpuinfo.read_text().partition("\n\n")[0].splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() in _OF_PROCESSOR:
+                digest.update(value.encode())
+    return digest.hexdigest()[:8]
 
 
 def current_uid() -> int | None:
