@@ -207,7 +207,7 @@ _TOPICS = (
         "min.insync.replicas",
         _INT,
         1,
-        "How many replicas must have a record before acks=all is answered.",
+        "How many replicas, of those there are, must have a record before acks=all is answered.",
         AtLeast(1),
     ),
 )

@@ -284,7 +284,7 @@ _ROWS = (
         _INT,
         1,
         "min.insync.replicas",
-        "How many replicas must have a record before acks=all is answered.",
+        "How many replicas, of those there are, must have a record before acks=all is answered.",
         AtLeast(1),
     ),
     _row(

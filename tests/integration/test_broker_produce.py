@@ -275,13 +275,6 @@ def test_acks_must_be_known(client: RawClient, topic: str, acks: int) -> None:
     assert read_all(client, topic) == []
 
 
-def test_too_few_replicas_for_acks_all(client: RawClient) -> None:
-    create_topic(client, "two-needed", min_insync_replicas=2)
-    answer = produce(client, "two-needed", batch(b"a"), acks=-1)
-    assert answer.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
-    assert produced(client, "two-needed", batch(b"a"), acks=1) == 0
-
-
 def test_internal_topics_are_the_brokers_own(broker: BrokerThread, client: RawClient) -> None:
     create_topic(client, "__consumer_offsets")
     answer = produce(client, "__consumer_offsets", batch(b"a"))

@@ -33,5 +33,5 @@ class ProduceTargets:
             return None
         found = broker.metadata.image.topics[name]
         in_sync = found.partitions[partition].in_sync
-        acks_all = in_sync == (broker.broker_id,) and min_in_sync_replicas(broker, found) <= 1
-        return PlanTarget(log, acks_all)
+        least = min_in_sync_replicas(broker, found, partition)
+        return PlanTarget(log, in_sync == (broker.broker_id,) and least <= 1)

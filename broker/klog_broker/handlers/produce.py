@@ -293,7 +293,7 @@ def _appendable_log(context: RequestContext, acks: int, topic: str, partition: i
     log = led_log(broker, topic, partition)
     if acks == -1:
         found = broker.metadata.image.topics[topic]
-        least = min_in_sync_replicas(broker, found)
+        least = min_in_sync_replicas(broker, found, partition)
         in_sync = len(found.partitions[partition].in_sync)
         if in_sync < least:
             raise BrokerError(
@@ -303,9 +303,10 @@ def _appendable_log(context: RequestContext, acks: int, topic: str, partition: i
     return log
 
 
-def min_in_sync_replicas(broker: BrokerServices, topic: Topic) -> int:
-    """How many replicas acks=-1 asks for."""
-    return int(topic.configs.get("min.insync.replicas", broker.config["min.insync.replicas"]))
+def min_in_sync_replicas(broker: BrokerServices, topic: Topic, partition: int) -> int:
+    """How many replicas acks=-1 asks for: no more than the partition has, as since Kafka 3.7."""
+    least = int(topic.configs.get("min.insync.replicas", broker.config["min.insync.replicas"]))
+    return min(least, len(topic.partitions[partition].replicas))
 
 
 def _checked_records(records: memoryview | bytes | None, api_version: int) -> memoryview | bytes:
