@@ -55,25 +55,27 @@ TOPICS: Mapping[str, tuple[int, dict[str, str]]] = {
 
 
 class InlineHelpers:
-    """Does the work at once and posts what came of it; while it is held, when it is released."""
+    """Does the work at once and posts what came of it; or, while ``hold``, when it is let go."""
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
-        self._held: list[Callable[[], None]] | None = None
-
-    def hold(self) -> None:
-        """From now on work waits: a disk that takes its time."""
-        self._held = []
-
-    def release(self) -> None:
-        held, self._held = self._held or [], None
-        for work in held:
-            work()
+        self.hold = False
+        self.held: list[Callable[[], None]] = []
 
     def submit(self, work: Callable[[], Any], on_done: Callable[[Any, Any], None]) -> None:
-        if self._held is not None:
-            self._held.append(lambda: self.submit(work, on_done))
-            return
+        if self.hold:
+            self.held.append(lambda: self._do(work, on_done))
+        else:
+            self._do(work, on_done)
+
+    def let_go(self) -> None:
+        """Does what was held back; what is submitted from now on is done at once."""
+        self.hold = False
+        held, self.held = self.held, []
+        for each in held:
+            each()
+
+    def _do(self, work: Callable[[], Any], on_done: Callable[[Any, Any], None]) -> None:
         try:
             result = work()
         except Exception as error:
@@ -98,14 +100,13 @@ class MemoryBroker:
         self.clock = ManualClock(NOW_MS)
         self.network = FakeNetwork()
         self.network.has_socket_calls = at_once
-        self.helpers: InlineHelpers
         self.broker = Broker(
             BrokerConfig.load(None, _SETTINGS | more, data=_DATA),
             clock=self.clock,
             files=files,
             network=self.network,
             poller=self.network.poller,
-            make_helpers=self._make_helpers,
+            make_helpers=InlineHelpers,
             load_kernel=(lambda _: produce_kernel) if with_kernel else None,
         )
         self.broker.start()
@@ -114,10 +115,6 @@ class MemoryBroker:
         # Both ways with the same texts of errors.
         self.broker.services.logs.use_kernels()
         self.turns()
-
-    def _make_helpers(self, loop: Loop) -> InlineHelpers:
-        self.helpers = InlineHelpers(loop)
-        return self.helpers
 
     def connect(self) -> FakeStream:
         stream = self.network.connect()
@@ -146,8 +143,8 @@ class MemoryBroker:
         ]
         return any(network.poller.interest.get(each.fileno(), 0) & 1 for each in readable)
 
-    def ask(self, request: Request, version: int) -> FakeStream:
-        """Sends a request on a connection of its own, where its answer comes."""
+    def send(self, request: Request, version: int) -> FakeStream:
+        """On a new connection; what it has been answered so far is in ``sent``."""
         stream = self.connect()
         header = RequestHeader(request.api_key, version, 1, "setup")
         stream.inbox += encode_request(header, request)
@@ -155,7 +152,13 @@ class MemoryBroker:
         return stream
 
     def call(self, request: Request, version: int) -> Any:
-        return answer_of(self.ask(request, version), request, version)
+        return answer_of(self.send(request, version), request, version)
+
+    @property
+    def helpers(self) -> InlineHelpers:
+        found = self.broker.services.helpers
+        assert isinstance(found, InlineHelpers)
+        return found
 
     @property
     def planned(self) -> int:

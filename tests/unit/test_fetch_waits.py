@@ -36,16 +36,16 @@ def produced(stream: FakeStream) -> Any:
 def test_a_consumer_stays_below_the_high_watermark_while_a_sync_is_held(
     broker: MemoryBroker, acks: int
 ) -> None:
-    broker.helpers.hold()
-    writer = broker.ask(produce_request("flushed", batch(b"x"), acks=acks), PRODUCE)
+    broker.helpers.hold = True
+    writer = broker.send(produce_request("flushed", batch(b"x"), acks=acks), PRODUCE)
     assert not writer.sent, "flush.messages=1: the reply waits for the sync"
-    early = fetched(broker.ask(fetch_request("flushed", replica_id=CONSUMER), FETCH))
+    early = fetched(broker.send(fetch_request("flushed", replica_id=CONSUMER), FETCH))
     assert (early.high_watermark, records_of(early)) == (0, [])
-    debugger = fetched(broker.ask(fetch_request("flushed", replica_id=DEBUGGING_CONSUMER), FETCH))
+    debugger = fetched(broker.send(fetch_request("flushed", replica_id=DEBUGGING_CONSUMER), FETCH))
     assert [each.value for each in records_of(debugger)] == [b"x"]
-    waiting = broker.ask(fetch_request("flushed", max_wait_ms=LONG_MS), FETCH)
+    waiting = broker.send(fetch_request("flushed", max_wait_ms=LONG_MS), FETCH)
     assert not waiting.sent
-    broker.helpers.release()
+    broker.helpers.let_go()
     broker.turns()
     assert produced(writer).error_code == 0
     found = fetched(waiting)
@@ -55,24 +55,24 @@ def test_a_consumer_stays_below_the_high_watermark_while_a_sync_is_held(
 def test_a_failed_log_wakes_the_fetches_that_wait_for_it(
     broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    waiting = broker.ask(fetch_request("plain", max_wait_ms=LONG_MS), FETCH)
-    other = broker.ask(fetch_request("small-messages", max_wait_ms=LONG_MS), FETCH)
+    waiting = broker.send(fetch_request("plain", max_wait_ms=LONG_MS), FETCH)
+    other = broker.send(fetch_request("small-messages", max_wait_ms=LONG_MS), FETCH)
 
     def fail(*_: object) -> None:
         raise InvariantViolation("for the test")
 
     monkeypatch.setattr(Segment, "commit", fail)
-    broker.ask(produce_request("plain", batch(b"x"), acks=0), PRODUCE)
+    broker.send(produce_request("plain", batch(b"x"), acks=0), PRODUCE)
     assert fetched(waiting).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert not other.sent
 
 
 def test_a_failed_directory_wakes_the_fetches_that_wait_for_its_logs(broker: MemoryBroker) -> None:
     waiting = [
-        broker.ask(fetch_request(topic, max_wait_ms=LONG_MS), FETCH)
+        broker.send(fetch_request(topic, max_wait_ms=LONG_MS), FETCH)
         for topic in ("plain", "small-messages")
     ]
     broker.files.fail_sync_at = broker.files.syncs + 1
-    broker.ask(produce_request("flushed", batch(b"x"), acks=0), PRODUCE)
+    broker.send(produce_request("flushed", batch(b"x"), acks=0), PRODUCE)
     codes = [fetched(stream).error_code for stream in waiting]
     assert codes == [ErrorCode.KAFKA_STORAGE_ERROR] * 2

@@ -138,7 +138,7 @@ def test_a_group_that_rebalances_loses_nothing(groups: Groups) -> None:
         protocol_type="consumer",
         protocols=[JoinGroupRequestProtocol(name="range", metadata=READS_PLAIN)],
     )
-    groups.broker.ask(request, 3)  # it waits for the first member, which does not come
+    groups.broker.send(request, 3)  # it waits for the first member, which does not come
     groups.wait(120_000)
     assert groups.kept() == {"plain", "compacted"}
 

@@ -13,7 +13,7 @@ from klog_broker.runtime.clock import Clock
 from klog_broker.runtime.rate_limit import RateLimit
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
-from pyspark_klog.state_records.offset_commit import OffsetCommitValue
+from pyspark_klog.state_records.offset_commit import OffsetCommitKey, OffsetCommitValue
 
 _log = logging.getLogger("klog.group")
 
@@ -68,22 +68,26 @@ class OffsetCommits:
             for c in commits
             if results[c.partition] is ErrorCode.NONE
         ]
-        shard = self._shards.shard(group_id)
+        shard, state = self._shards.of_group(group_id)
         try:
             if records:
-                shard.append(records)
+                _append(shard, state, group_id, records)
         except LogError as failure:
             answer(_failed(results, append_error(failure)))
             return
         shard.when_visible(lambda code: answer(_failed(results, retriable(code))))
 
     def committed(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
-        """All offsets of a group that was found; none for one that nobody knows."""
-        entry = self._shards.entry(group_id)
-        if entry is None:
-            return {}
-        book = entry.offsets
-        return {p: found for p in book if (found := book.get(p)) is not None}
+        """All offsets of a group that was found, but for what is not visible yet; none for a group
+        that nobody knows."""
+        shard, state = self._shards.of_group(group_id)
+        state.unseen.passed(shard.log.high_watermark)
+        entry = state.groups.get(group_id)
+        latest: dict[TopicPartition, CommittedOffset] = {}
+        if entry is not None:
+            book = entry.offsets
+            latest = {p: found for p in book if (found := book.get(p)) is not None}
+        return state.unseen.visible(group_id, latest)
 
     def expire(self) -> None:
         """Forget what has served its time."""
@@ -118,13 +122,26 @@ class OffsetCommits:
         if not records:
             return
         try:
-            shard.append(records)
+            _append(shard, state, entry.group.group_id, records)
         except LogError as error:
             if self._not_expired.allows(self._clock.monotonic_ms()):
                 group_id, more = entry.group.group_id, self._not_expired.take_note()
                 _log.warning("not-expired group=%r reason=%s%s", group_id, error, more)
         else:
             self._on_buried(state, entry)
+
+
+def _append(shard: GroupShard, state: GroupShardState, group_id: str, records: Records) -> None:
+    """Append one group's records; readers see what they change once it is visible."""
+    entry = state.groups.get(group_id)
+    keys = [key for key, _ in records if isinstance(key, OffsetCommitKey)]
+    partitions = [TopicPartition(key.topic, key.partition) for key in keys]
+    replaced = [(each, entry.offsets.get(each) if entry else None) for each in partitions]
+    shard.append(records)
+    log = shard.log
+    state.unseen.passed(log.high_watermark)
+    if replaced and log.high_watermark < log.log_end_offset:
+        state.unseen.add(group_id, replaced, log.log_end_offset)
 
 
 def retriable(code: ErrorCode) -> ErrorCode:

@@ -105,6 +105,9 @@ class GroupShards:
     def shard(self, group_id: str) -> GroupShard:
         return self._shards[self._partition(group_id)]
 
+    def of_group(self, group_id: str) -> tuple[GroupShard, GroupShardState]:
+        return self.at(self._partition(group_id))
+
     def entry(self, group_id: str) -> GroupEntry | None:
         return self._states[self._partition(group_id)].groups.get(group_id)
 

@@ -8,6 +8,7 @@ from klog_broker.coordinator.group.machine import GroupMachine, GroupSettings
 from klog_broker.coordinator.group.offsets import OffsetBook, commit_key
 from klog_broker.coordinator.group.records import apply_metadata
 from klog_broker.coordinator.group.states import GroupState
+from klog_broker.coordinator.group.unseen import UnseenCommits
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.state_records.consumer_offsets import (
@@ -48,6 +49,7 @@ class GroupShardState:
 
     def __init__(self, settings: GroupSettings, new_member_id: Callable[[str], str]) -> None:
         self.groups: dict[str, GroupEntry] = {}
+        self.unseen = UnseenCommits()
         self._settings = settings
         self._new_member_id = new_member_id
 
