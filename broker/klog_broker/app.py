@@ -19,6 +19,7 @@ from klog_broker.config import BrokerConfig, Listener, parse_per_ip_overrides, t
 from klog_broker.handlers.adoption import Adoption
 from klog_broker.handlers.context import BrokerServices, Endpoint
 from klog_broker.handlers.dispatcher import ApiHandler, Dispatcher
+from klog_broker.handlers.fetch_convert import DownConversions
 from klog_broker.handlers.group_service import start_groups
 from klog_broker.handlers.init_producer_id import ProducerIds
 from klog_broker.handlers.planned_produce import ProduceTargets
@@ -163,6 +164,7 @@ class Broker:
             metadata=metadata,
             produce=ProducePipeline(),
             producer_ids=ProducerIds(metadata, self._helpers),
+            conversions=DownConversions(self.loop, self._helpers, self._prepare_kernels),
         )
         dispatcher = Dispatcher(self.services, self._handlers)
         self.server = Server(
@@ -185,6 +187,11 @@ class Broker:
         if self.server.plans is not None and self._compile_kernel is not None:
             IdleKernels(self.server, self.server.plans, self._compile_kernel).begin()
         self._life.serving(self.services, self.ports)
+
+    def _prepare_kernels(self) -> None:
+        """In a helper thread: compiled by a child process, if need be, and loaded."""
+        if self._load_kernel is not None:
+            self._load_kernel(lambda: self._is_closed)
 
     def _make_planner(self, kernel: Any) -> ProducePlanner:
         self.services.logs.use_kernels()

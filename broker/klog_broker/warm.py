@@ -14,10 +14,11 @@ from pyspark_klog.records.kernels import cache
 KERNEL_MODULES = (
     "pyspark_klog.records.kernels.scan",
     "pyspark_klog.records.kernels.walk",
+    "pyspark_klog.records.kernels.down",
     "klog_broker.network.produce_kernel",
     "klog_broker.network.socket_kernel",
 )
-_OF_RECORDS = 2
+_OF_RECORDS = 3
 
 
 def warm() -> None:

@@ -12,6 +12,6 @@ def crc32c(data: Buffer) -> int:
     return int(_crc32c(data))
 
 
-def crc32(data: Buffer) -> int:
-    """CRC-32 of all of ``data`` as an unsigned number."""
-    return zlib.crc32(data)
+def crc32(data: Buffer, before: int = 0) -> int:
+    """CRC-32 of all of ``data``, behind what has the CRC-32 ``before``, as an unsigned number."""
+    return zlib.crc32(data, before)

@@ -211,12 +211,15 @@ class LegacyView:
             offset = wrap_int64(base_offset + message.offset)
             yield message._record(offset, timestamp_ms, timestamp_type)
 
-    def _inner_messages(self, max_bytes: int) -> list["LegacyView"]:
+    def inflate(self, max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> bytes | bytearray:
+        """The set in a wrapper, as ``decompress`` gives it; InvalidRecords if it is null."""
         if not self._value[2]:
             raise InvalidRecords(f"the wrapper at byte {self.position} has a null value")
         with memoryview(self._buffer) as view, view[self._value[0] : self._value[1]] as value:
-            data = decompress(self.codec, value, magic=self.magic, max_bytes=max_bytes)
-        inner = list(split_messages(data))
+            return decompress(self.codec, value, magic=self.magic, max_bytes=max_bytes)
+
+    def _inner_messages(self, max_bytes: int) -> list["LegacyView"]:
+        inner = list(split_messages(self.inflate(max_bytes)))
         if not inner:
             raise InvalidRecords(f"the wrapper at byte {self.position} holds no message")
         for message in inner:

@@ -15,7 +15,8 @@ from pyspark_klog.records.control import (
     decode_end_transaction,
     end_transaction_batch,
 )
-from pyspark_klog.records.convert import down_convert, up_convert
+from pyspark_klog.records.convert import up_convert
+from pyspark_klog.records.convert_down import down_convert
 from pyspark_klog.records.legacy_builder import LegacyBuilder
 from pyspark_klog.records.record import Header, Record, TimestampType
 from pyspark_klog.records.sets import entries, iterate

@@ -8,16 +8,19 @@ from pathlib import Path
 import pytest
 
 from pyspark_klog.records.kernels import kernels_compiled, why_not_compiled
+from tests.support import down_cases, kernel_cases
 from tests.support.kernel_cases import run_seeds
 
 ROOT = Path(__file__).parents[2]
-SEEDS = 120
+CASES = {"kernel_cases": (kernel_cases, 120), "down_cases": (down_cases, 400)}
 
 
-@pytest.fixture(scope="module")
-def digest() -> str:
-    """What this process's form makes of the seeds; it asserts that iterators agree."""
-    return run_seeds(range(SEEDS))
+@pytest.fixture(scope="module", params=CASES)
+def digest(request: pytest.FixtureRequest) -> tuple[str, int, str]:
+    """Cases, how many, and what this process's form makes of them; that iterators agree is
+    asserted there."""
+    module, seeds = CASES[request.param]
+    return module.__name__, seeds, module.run_seeds(range(seeds))
 
 
 def test_here_they_are_compiled() -> None:
@@ -34,16 +37,17 @@ def test_here_they_are_compiled() -> None:
     ],
     ids=["plain", "checked", "generic"],
 )
-def test_another_form_gives_the_same(form: dict[str, str], digest: str) -> None:
+def test_another_form_gives_the_same(form: dict[str, str], digest: tuple[str, int, str]) -> None:
+    module, seeds, expected = digest
     done = subprocess.run(
-        [sys.executable, "-m", "tests.support.kernel_cases", str(SEEDS)],
+        [sys.executable, "-m", module, str(seeds)],
         cwd=ROOT,
         env={**os.environ, **form},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert (done.stdout.strip(), done.stderr[-2000:]) == (digest, "")
+    assert (done.stdout.strip(), done.stderr[-2000:]) == (expected, "")
 
 
 def test_without_numba_the_kernels_run_as_python() -> None:

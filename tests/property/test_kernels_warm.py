@@ -9,6 +9,9 @@ from pyspark_klog.warm import KERNEL_MODULES
 
 KERNELS = (
     "decode.decode_batches",
+    "down.convert_entries",
+    "down.convert_messages",
+    "down.convert_section",
     "encode.encode_rows",
     "partition.assign_partitions",
     "partition.order_by_partition",
@@ -36,7 +39,7 @@ def test_every_kernel_has_a_line_and_is_in_the_cache_afterwards() -> None:
     named = sorted(line.split(": ")[0] for line in lines if ": from the cache in " in line)
     assert named == [f"pyspark_klog.records.kernels.{name}" for name in KERNELS]
     assert any(line.startswith("kept in ") for line in lines)
-    assert lines[-1].startswith("6 kernels ready in ")
+    assert lines[-1].startswith(f"{len(KERNELS)} kernels ready in ")
 
 
 def test_every_module_that_has_kernels_is_warmed() -> None:

@@ -13,7 +13,8 @@ from pyspark_klog.records.batch import split_batches
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec, decompress
 from pyspark_klog.records.control import decode_end_transaction
-from pyspark_klog.records.convert import down_convert, up_convert
+from pyspark_klog.records.convert import up_convert
+from pyspark_klog.records.convert_down import down_convert
 from pyspark_klog.records.errors import CorruptRecords, RecordsError
 from pyspark_klog.records.record import Record
 from pyspark_klog.records.sets import entries, iterate

@@ -8,7 +8,8 @@ from pyspark_klog.records.batch import BatchView, split_batches
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.checksums import crc32, crc32c
 from pyspark_klog.records.compression import Codec, compress, decompress
-from pyspark_klog.records.convert import down_convert, up_convert
+from pyspark_klog.records.convert import up_convert
+from pyspark_klog.records.convert_down import down_convert
 from pyspark_klog.records.legacy_builder import LegacyBuilder
 from pyspark_klog.records.record import Header, Record, TimestampType
 from pyspark_klog.records.record_section import append_record, record_size

@@ -99,7 +99,7 @@ def test_outside_of_the_log(log: PartitionLog) -> None:
 
 def test_an_empty_log() -> None:
     log = open_log(MemoryFiles())
-    assert log.read(0, 100, min_one_batch=True) == (None, 0, 0)
+    assert log.read(0, 100, min_one_batch=True) == (None, 0, 0, None)
     assert log.offset_for_timestamp(0) is None
     assert log.offset_for_timestamp(-1) == (-1, 0, -1)
     assert log.offset_for_timestamp(-2) == (-1, 0, -1)

@@ -6,7 +6,8 @@ from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec, compress
 from pyspark_klog.records.control import ControlType, EndTransactionMarker, end_transaction_batch
-from pyspark_klog.records.convert import down_convert, overflow_message, up_convert
+from pyspark_klog.records.convert import up_convert
+from pyspark_klog.records.convert_down import down_convert, overflow_message
 from pyspark_klog.records.errors import (
     CorruptRecords,
     DecompressedTooLarge,

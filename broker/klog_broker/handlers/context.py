@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from klog_broker.config import BrokerConfig
     from klog_broker.coordinator.group.coordinator import GroupCoordinator
     from klog_broker.handlers.dispatcher import ServedApi
+    from klog_broker.handlers.fetch_convert import DownConversions
     from klog_broker.handlers.init_producer_id import ProducerIds
     from klog_broker.handlers.produce import ProducePipeline
     from klog_broker.log.log_manager import LogManager
@@ -113,6 +114,7 @@ class BrokerServices:
     metadata: MetadataStore
     produce: ProducePipeline
     producer_ids: ProducerIds
+    conversions: DownConversions
     groups: GroupCoordinator = field(init=False)
     """Set by app.py once the logs are loaded (group_service.start_groups)."""
     on_topic_deleted: list[Callable[[str], None]] = field(default_factory=list)

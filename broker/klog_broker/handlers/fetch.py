@@ -2,7 +2,8 @@
 
 A fetch is read at once; if there are fewer than ``min_bytes`` it waits under its partitions' keys
 until the high watermarks have moved far enough, or ``max_wait_ms`` has passed. If a look-up would
-have to wait for the disk, a helper thread warms it first while the fetch stays parked.
+have to wait for the disk, a helper thread warms it first while the fetch stays parked. For clients
+before version 4 what was read is converted down before it is sent (fetch_convert.py).
 
 There are no fetch sessions yet: every answer has session id 0, which tells a client to send whole
 fetches (KIP-227).
@@ -10,10 +11,12 @@ fetches (KIP-227).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from klog_broker.handlers.context import RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
+from klog_broker.handlers.fetch_convert import Converted
 from klog_broker.handlers.fetch_read import FetchReader, ReadPartition, requested_partitions
 from klog_broker.runtime.purgatory import DelayedOperation
 from pyspark_klog.errors import BrokerError, ErrorCode
@@ -117,7 +120,34 @@ class _DelayedFetch(DelayedOperation):
         return not self._partitions or total_bytes >= self._request.min_bytes
 
     def _answer(self) -> None:
+        """Sends what was read, converted before that if need be."""
+        magic = self._reader.converts_to
+        converted = [each for each in self._partitions if each.to_convert is not None]
+        if magic is None or not converted:
+            self._send()
+            return
+
+        def done(found: Sequence[Converted], error: BaseException | None) -> None:
+            broker = self._context.broker
+            if error is not None:
+                broker.bugs.report("conversion down", error)
+                found = [ErrorCode.UNKNOWN_SERVER_ERROR] * len(converted)
+            for each, records in zip(converted, found, strict=True):
+                if isinstance(records, ErrorCode):
+                    each.refuse(records)
+                else:
+                    each.answer.records = records
+            self._send()
+
+        sets = [each.to_convert for each in converted if each.to_convert is not None]
+        cancel = self._context.broker.conversions.begin(sets, magic, done)
+        self._context.reply.when_closed(cancel)
+
+    def _send(self) -> None:
         context = self._context
+        if not context.reply.is_open:
+            context.reply.skip()
+            return
         response = FetchResponse()
         topics = response.responses
         for each in self._partitions:

@@ -6,10 +6,13 @@ from uuid import UUID
 
 from klog_broker.config import topic_config
 from klog_broker.handlers.context import BrokerServices, RequestContext
+from klog_broker.handlers.fetch_convert import SetToConvert
 from klog_broker.handlers.partitions import check_leader_epoch, led_log, topic_by_id
-from klog_broker.log.errors import ColdRead, LogStorageError, OffsetOutOfRange
+from klog_broker.log.errors import ColdRead, DamagedLog, LogStorageError, OffsetOutOfRange
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.results import ReadInfo
+from klog_broker.log.segment import Segment
+from klog_broker.log.zstd_free import zstd_free_bytes
 from klog_broker.runtime.files import FileRegion as ReadRegion
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.fetch import (
@@ -19,11 +22,7 @@ from pyspark_klog.protocol.apis.fetch import (
     PartitionData,
 )
 from pyspark_klog.protocol.fields import FileRegion
-from pyspark_klog.records.compression import Codec
-from pyspark_klog.records.convert import down_convert, overflow_message
-from pyspark_klog.records.errors import RecordsError, UnsupportedCodec
-from pyspark_klog.records.layout import CODEC_MASK, LOG_OVERHEAD, LOG_OVERHEAD_BYTES
-from pyspark_klog.records.sets import entries
+from pyspark_klog.records.layout import LOG_OVERHEAD, LOG_OVERHEAD_BYTES, MAGIC_V0, MAGIC_V1
 
 READ_COMMITTED = 1
 # Who may read past the high watermark: Kafka's debugging consumer, not an ordinary one (-1).
@@ -34,6 +33,10 @@ _FIRST_VERSION_WITH_V1 = 2
 _FIRST_VERSION_WITH_V2 = 4
 _FIRST_VERSION_WITH_ZSTD = 10
 _LAST_VERSION_WITH_HARD_LIMIT = 2
+
+MAX_HEADERS = 1000
+"""So many batches of one response are looked at for zstd, where it may be, for a client that cannot
+read it; of the partitions behind them each has one more. What follows comes with its next fetch."""
 
 
 class ReadPartition:
@@ -49,6 +52,7 @@ class ReadPartition:
         "name",
         "request",
         "size_bytes",
+        "to_convert",
         "topic",
         "topic_id",
     )
@@ -72,6 +76,7 @@ class ReadPartition:
         self.size_bytes = 0
         self.ends_the_wait = False
         self.cold: ColdRead | None = None
+        self.to_convert: SetToConvert | None = None
 
     @property
     def has_moved(self) -> bool:
@@ -120,11 +125,20 @@ class FetchReader:
             self._replica_id = request.replica_state.replica_id
         self._max_bytes = min(request.max_bytes, broker.config["fetch.max.bytes"])
         self._is_committed = request.isolation_level == READ_COMMITTED
+        self._headers_left = 0
+
+    @property
+    def converts_to(self) -> int | None:
+        """The format that this client can read; None for all of them."""
+        if self._version >= _FIRST_VERSION_WITH_V2:
+            return None
+        return MAGIC_V1 if self._version >= _FIRST_VERSION_WITH_V1 else MAGIC_V0
 
     def read(self, partitions: list[ReadPartition], cold_at_once: int) -> list[ReadPartition]:
         """Fills in each partition's answer. Returns those whose look-up has to wait for the disk,
         ``cold_at_once`` at most; then the answers are incomplete, and it has to be read anew."""
         left_bytes = self._max_bytes
+        self._headers_left = MAX_HEADERS
         min_one_batch = self._version > _LAST_VERSION_WITH_HARD_LIMIT
         cold: list[ReadPartition] = []
         for each in partitions:
@@ -137,9 +151,7 @@ class FetchReader:
                 each.refuse(ErrorCode.OFFSET_OUT_OF_RANGE)
             except LogStorageError:
                 each.refuse(ErrorCode.KAFKA_STORAGE_ERROR)
-            except UnsupportedCodec:
-                each.refuse(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-            except RecordsError:
+            except DamagedLog:
                 each.refuse(ErrorCode.CORRUPT_MESSAGE)
             except OSError:
                 each.refuse(ErrorCode.KAFKA_STORAGE_ERROR)
@@ -181,9 +193,9 @@ class FetchReader:
         )
         self._describe(answer, log)
         region = self._region_to_send(each, info, max_bytes, min_one_batch)
-        if region is not None:
-            each.size_bytes = region.size
-            answer.records = self._records(each, log, region)
+        if region is not None and info.segment is not None:
+            headers = max(self._headers_left, 1)
+            self._headers_left -= self._fill(each, log, info.segment, region, headers)
 
     def _end_offset(self, log: PartitionLog) -> int | None:
         return log.log_end_offset if self._replica_id == _DEBUGGING_CONSUMER else None
@@ -228,32 +240,36 @@ class FetchReader:
         _, length = LOG_OVERHEAD.unpack(head)
         return region if LOG_OVERHEAD_BYTES + length <= region.size else None
 
-    def _records(
-        self, each: ReadPartition, log: PartitionLog, region: ReadRegion
-    ) -> FileRegion | bytes:
-        as_it_is = FileRegion(region.file, region.position, region.size)
-        if self._version >= _FIRST_VERSION_WITH_ZSTD:
-            return as_it_is
-        data = _bytes_of(each, region)
-        if self._version >= _FIRST_VERSION_WITH_V2:
-            for entry in entries(data, allow_partial=True):
-                if entry.attributes & CODEC_MASK == Codec.ZSTD:
+    def _fill(
+        self,
+        each: ReadPartition,
+        log: PartitionLog,
+        segment: Segment,
+        region: ReadRegion,
+        headers: int,
+    ) -> int:
+        """What of the region the client can read: at once, or once it is converted. Returns how
+        many headers were looked at to find out, of ``headers`` that may be."""
+        looked_at = 0
+        if self.converts_to is not None:
+            topic = self._broker.metadata.image.topics[each.name]
+            config = topic_config(self._broker.config, topic.configs)
+            if not config["message.downconversion.enable"]:
+                raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
+            each.to_convert = SetToConvert(
+                region, each.request.fetch_offset, log.config.max_decompressed_bytes
+            )
+        else:
+            if self._version < _FIRST_VERSION_WITH_ZSTD:
+                free_bytes, looked_at = zstd_free_bytes(
+                    segment, region, headers, may_block=each.may_block
+                )
+                if free_bytes == 0:
                     raise BrokerError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-            # Not what was looked at: it would stay in memory until the client has read it.
-            return as_it_is
-        topic = self._broker.metadata.image.topics[each.name]
-        config = topic_config(self._broker.config, topic.configs)
-        if not config["message.downconversion.enable"]:
-            raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
-        magic = 1 if self._version >= _FIRST_VERSION_WITH_V1 else 0
-        converted = down_convert(
-            data,
-            magic,
-            first_offset=each.request.fetch_offset,
-            allow_partial=True,
-            max_bytes=log.config.max_decompressed_bytes,
-        )
-        return converted.data or overflow_message(len(data))
+                region = region._replace(size=free_bytes)
+            each.answer.records = FileRegion(region.file, region.position, region.size)
+        each.size_bytes = region.size
+        return looked_at
 
 
 def _bytes_of(each: ReadPartition, region: ReadRegion) -> bytes:

@@ -7,7 +7,7 @@ DecompressedTooLarge (MESSAGE_TOO_LARGE).
 
 from collections.abc import Callable
 
-from pyspark_klog.errors import KlogError
+from pyspark_klog.errors import InvariantViolation, KlogError
 from pyspark_klog.records.errors import InvalidRecords
 
 
@@ -75,6 +75,10 @@ class InconsistentTopicId(LogError):
 
 class CorruptStorage(LogError):
     """A file of the log says what cannot be. Loading goes on without it if it can be rebuilt."""
+
+
+class DamagedLog(InvariantViolation):
+    """No batch lies where one must: the file was changed, or lost bytes (CORRUPT_MESSAGE)."""
 
 
 class ColdRead(Exception):

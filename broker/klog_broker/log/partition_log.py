@@ -264,7 +264,15 @@ class PartitionLog:
                     f"appended at offset {first_offset}, the log ends at {self.log_end_offset}"
                 )
             self._active.commit(
-                (AppendedBatch(row.size_bytes, first_offset, last_offset, row.max_timestamp_ms),)
+                (
+                    AppendedBatch(
+                        row.size_bytes,
+                        first_offset,
+                        last_offset,
+                        row.max_timestamp_ms,
+                        row.attributes,
+                    ),
+                )
             )
             self.log_end_offset = Offset(last_offset + 1)
             producer = producer_batch(row)
@@ -474,7 +482,7 @@ class PartitionLog:
         the look-up or an end of the region would have to wait for the disk.
         """
         self._check_online()
-        region = read_region(
+        found = read_region(
             self._view(),
             offset,
             max_bytes,
@@ -482,7 +490,8 @@ class PartitionLog:
             min_one_batch=min_one_batch,
             may_block=may_block,
         )
-        return ReadInfo(region, self.high_watermark, self.log_start_offset)
+        segment, region = found or (None, None)
+        return ReadInfo(region, self.high_watermark, self.log_start_offset, segment)
 
     def _view(self) -> LogView:
         return LogView(

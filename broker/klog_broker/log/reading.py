@@ -64,7 +64,7 @@ def read_region(
     end_offset: int,
     min_one_batch: bool,
     may_block: bool,
-) -> FileRegion | None:
+) -> tuple[Segment, FileRegion] | None:
     """The batches from the one that holds ``offset`` on, in one segment, before ``end_offset``.
 
     See PartitionLog.read, which this is.
@@ -91,7 +91,9 @@ def read_region(
                 limit = _position_of_end(segment, end_offset, may_block=may_block)
             wanted = max(max_bytes, place.size_bytes if min_one_batch else 0)
             size = min(limit - place.position, wanted)
-            return segment.region(place.position, size, may_block=may_block) if size > 0 else None
+            if size <= 0:
+                return None
+            return segment, segment.region(place.position, size, may_block=may_block)
         except ColdRead:
             size = max(max_bytes, 1)
             raise ColdRead(partial(segment.warm, offset, size)) from None
@@ -193,6 +195,7 @@ def _find_from(
         if place.last_offset < log_start_offset or not is_wanted(largest_ms):
             continue
         entry = entry_at(segment.look(place.position, place.size_bytes, may_block=may_block))
+        entry.check_crc()
         for record in entry.records():
             if is_wanted(record.timestamp_ms) and record.offset >= log_start_offset:
                 is_batch = isinstance(entry, BatchView)

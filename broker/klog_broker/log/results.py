@@ -1,9 +1,14 @@
 """What the log answers: plain values that handlers turn into responses."""
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
 
 from klog_broker.runtime.files import FileRegion
 from pyspark_klog.ids import LeaderEpoch, Offset
+
+if TYPE_CHECKING:
+    from klog_broker.log.segment import Segment
 
 # ListOffsets: timestamps that are questions of their own (KIP-32, 734, 405, 1005, 1023).
 LATEST_TIMESTAMP = -1
@@ -41,6 +46,7 @@ class ReadInfo(NamedTuple):
     region: FileRegion | None
     high_watermark: Offset
     log_start_offset: Offset
+    segment: Segment | None  # in which the region lies
 
 
 class TimestampOffset(NamedTuple):

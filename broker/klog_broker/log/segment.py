@@ -12,15 +12,17 @@ from struct import Struct
 from typing import NamedTuple
 
 from klog_broker.log.digests import IndexRow
-from klog_broker.log.errors import ColdRead, ShortWrite
+from klog_broker.log.errors import ColdRead, DamagedLog, ShortWrite
 from klog_broker.log.index_files import OffsetIndexFile, TimeIndexFile
 from klog_broker.log.log_config import INT64_MAX, INT64_MIN, LogConfig
 from klog_broker.log.planned import AppendRoom, PlannedAppend
 from klog_broker.runtime.files import File, FileRegion, Files
 from pyspark_klog.errors import InvariantViolation
 from pyspark_klog.ids import Offset
+from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.layout import (
     BATCH_HEADER_BYTES,
+    CODEC_MASK,
     LEGACY_TIMESTAMP_AT,
     LOG_OVERHEAD_BYTES,
     MAGIC_AT,
@@ -55,6 +57,7 @@ class AppendedBatch(NamedTuple):
     base_offset: Offset
     last_offset: Offset
     max_timestamp_ms: int
+    attributes: int
 
 
 class Segment:
@@ -73,6 +76,8 @@ class Segment:
         # The first batch's largest timestamp: what time to roll is reckoned from. None: not known.
         self.rolling_timestamp_ms: int | None = None
         self.index_interval_bytes = 0
+        # No batch of zstd begins before it; whether one does behind it has to be looked up.
+        self.zstd_free_end = 0
         self._bytes_since_index_entry = 0
         # The largest timestamp, and the last offset of its batch. None: as the time index ends.
         self._max_timestamp: TimeIndexEntry | None = None
@@ -288,7 +293,8 @@ class Segment:
         """What was written counts from now on: size and index entries, as in Kafka 4.3."""
         position = self.size_bytes
         positions = self._positions
-        for size_bytes, base_offset, last_offset, max_timestamp_ms in batches:
+        for size_bytes, base_offset, last_offset, max_timestamp_ms, attributes in batches:
+            self._note_codec(position, size_bytes, attributes)
             if position == 0:
                 self.rolling_timestamp_ms = max_timestamp_ms
             if max_timestamp_ms > self.max_timestamp.timestamp_ms:
@@ -306,6 +312,7 @@ class Segment:
         """As :meth:`commit`, for batches whose index entries the plan has made."""
         if self.size_bytes == 0:
             self.rolling_timestamp_ms = planned.first_timestamp_ms
+        self._note_codec(self.size_bytes, planned.size_bytes, Codec.NONE)
         positions = self._positions
         positions[planned.first_offset] = self.size_bytes
         while len(positions) > _REMEMBERED_POSITIONS:
@@ -324,6 +331,13 @@ class Segment:
             planned.max_timestamp_ms, Offset(planned.max_timestamp_offset)
         )
         self.size_bytes += planned.size_bytes
+
+    def _note_codec(self, position: int, size_bytes: int, attributes: int) -> None:
+        """Batches with these attributes were appended at ``position``: the size until now, less
+        than before where the log was truncated."""
+        if self.zstd_free_end >= position:
+            is_zstd = attributes & CODEC_MASK == Codec.ZSTD
+            self.zstd_free_end = position if is_zstd else position + size_bytes
 
     def _add_index_entries(self, last_offset: int, position: int) -> None:
         if not self.offset_index.is_full:
@@ -396,7 +410,7 @@ class Segment:
         self, position: int = 0, stop: int | None = None, *, may_block: bool = True
     ) -> Iterator[BatchPlace]:
         """Walk the headers from the batch that starts at ``position``, of those that start before
-        ``stop``. InvariantViolation at what can be none."""
+        ``stop``. DamagedLog at what can be none."""
         end = self.size_bytes
         stop = end if stop is None else stop
         window_at, window = position, b""
@@ -409,19 +423,20 @@ class Segment:
             if seen < _BATCH_START.size and (
                 seen < UP_TO_MAGIC_BYTES or window[at + MAGIC_AT] == MAGIC_V2
             ):
-                raise InvariantViolation(f"{self.log_file.path}: no batch at byte {position}")
-            if window[at + MAGIC_AT] == MAGIC_V2:
+                raise DamagedLog(f"{self.log_file.path}: no batch at byte {position}")
+            magic = window[at + MAGIC_AT]
+            if magic == MAGIC_V2:
                 base_offset, length, _, _, _, _, delta = _BATCH_START.unpack_from(window, at)
             else:
                 base_offset = int.from_bytes(window[at : at + 8], "big", signed=True)
                 length = int.from_bytes(window[at + 8 : at + 12], "big", signed=True)
                 delta = 0
             size_bytes = LOG_OVERHEAD_BYTES + length
-            if not LOG_OVERHEAD_BYTES < size_bytes <= end - position:
-                raise InvariantViolation(
-                    f"{self.log_file.path}: the batch at byte {position} has {size_bytes} bytes, "
-                    f"{end - position} are left; stop the broker and remove the clean shutdown "
-                    f"marker to have the log checked"
+            if not LOG_OVERHEAD_BYTES < size_bytes <= end - position or magic > MAGIC_V2:
+                raise DamagedLog(
+                    f"{self.log_file.path}: the batch at byte {position} has {size_bytes} bytes "
+                    f"and magic {magic}, {end - position} bytes are left; stop the broker and "
+                    f"remove the clean shutdown marker to have the log checked"
                 )
             yield BatchPlace(position, size_bytes, base_offset, base_offset + delta)
             position += size_bytes

@@ -36,6 +36,7 @@ _log = logging.getLogger("klog.kernels")
 
 _MODULE = "klog_broker.network.produce_kernel"
 _SOCKET_MODULE = "klog_broker.network.socket_kernel"
+_CONVERSION_MODULE = "pyspark_klog.records.kernels.down"
 # So many requests in one receive, or connections that begin with Produce in one turn, are a load
 # that is worth the kernel.
 _PIPELINED_REQUESTS = 4
@@ -204,6 +205,7 @@ def load_produce_kernel(is_stopping: Callable[[], bool]) -> Any | None:
     try:
         module = importlib.import_module(_MODULE)
         importlib.import_module(_SOCKET_MODULE)
+        importlib.import_module(_CONVERSION_MODULE)
         kernel_checks()  # so that the loop finds them made
         return module if module.IS_COMPILED else None
     finally:

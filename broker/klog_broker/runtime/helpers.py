@@ -1,7 +1,8 @@
 """Threads for the calls that block: fsync, read-ahead of cold pages, deleting of files.
 
-What runs there is system calls that release the GIL, never Python work: one CPU-bound Python thread
-beside the loop starves it. Their outcome comes back to the loop's thread through its queue.
+What runs there is system calls, kernels and codecs that release the GIL, never Python work for each
+record: one CPU-bound Python thread beside the loop starves it. Their outcome comes back to the
+loop's thread through its queue.
 """
 
 import threading

@@ -1,7 +1,8 @@
 """Records in arrays: the compiled functions behind arrow.py, the broker's validation and recovery.
 
 May import layout, errors and checksums of records/; numba only through jit.py, when a kernel loads.
-Start reading at jit.py, then records.py (one record), decode.py, encode.py, scan.py and walk.py.
+Start reading at jit.py, then records.py (one record), decode.py, encode.py, down.py, scan.py
+and walk.py.
 """
 
 from typing import TYPE_CHECKING, Any

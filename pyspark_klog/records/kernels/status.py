@@ -8,6 +8,7 @@ from pyspark_klog.records.errors import CorruptRecords, InvalidRecords, RecordsE
 OK = 0
 FULL = 1  # an output has no room for the next item: not an error, call again with more
 INCOMPLETE = 2  # the bytes end inside a batch: not an error for a Fetch response
+NOT_PLAIN = 3  # the next entry is compressed: not an error, it has to be inflated first
 
 BAD_LENGTH = 10
 BAD_MAGIC = 11
@@ -32,11 +33,15 @@ TIMESTAMP_NOT_IN_MICROSECONDS = 32
 OFFSET_DELTA_NOT_INDEX = 40
 MISSING_KEY = 41
 TIMESTAMP_NOT_ALLOWED = 42
-
 ROW_TOO_LARGE = 50
 ROW_BAD_PARTITION = 51
 ROW_NULL_HEADER_KEY = 52
 ROW_BAD_TIMESTAMP = 53
+
+OFFSETS_DO_NOT_RISE = 60
+NEGATIVE_TIMESTAMP = 61
+INNER_NOT_PLAIN = 62
+BAD_WRAPPER_OFFSET = 63
 
 
 class MalformedTimestamp(InvalidRecords):
@@ -79,6 +84,16 @@ MESSAGES: dict[int, tuple[type[RecordsError], str]] = {
     ),
     MISSING_KEY: (InvalidRecords, "the record has no key, which a compacted topic needs"),
     TIMESTAMP_NOT_ALLOWED: (InvalidRecords, "the timestamp is out of the range that is accepted"),
+    OFFSETS_DO_NOT_RISE: (InvalidRecords, "the offsets of the records do not rise"),
+    NEGATIVE_TIMESTAMP: (InvalidRecords, "a timestamp is negative: expected -1 (none) or more"),
+    INNER_NOT_PLAIN: (
+        InvalidRecords,
+        "the wrapper holds no message, one of another format, or another wrapper",
+    ),
+    BAD_WRAPPER_OFFSET: (
+        InvalidRecords,
+        "the wrapper's offset is less than the relative one of its last message",
+    ),
 }
 
 

@@ -1,0 +1,301 @@
+"""Conversion down, as Kafka 3.9 does it, for clients that fetch with versions before 4 and for
+brokers before 0.11: to v1 or v0.
+
+Records are written by kernels (kernels/down.py); Python is left with what is compressed, entry by
+entry. Nearly all runs without the GIL, so that a broker can do it beside its loop.
+"""
+
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any, NamedTuple
+
+from pyspark_klog.records import layout as at
+from pyspark_klog.records.batch import BatchView
+from pyspark_klog.records.checksums import crc32
+from pyspark_klog.records.compression import DEFAULT_MAX_DECOMPRESSED_BYTES, Codec, compress
+from pyspark_klog.records.errors import (
+    CorruptRecords,
+    DecompressedTooLarge,
+    RecordsError,
+    UnsupportedCodec,
+)
+from pyspark_klog.records.kernels import status
+from pyspark_klog.records.layout import Buffer
+from pyspark_klog.records.record import TimestampType
+from pyspark_klog.records.sets import Entry, entry_at
+
+# What an entry that is compressed costs besides its bytes, in bytes that could be written instead.
+_ENTRY_WORK_BYTES = 8 * 1024
+# The messages of one entry may take so many times what it may inflate to.
+_MOST_GROWTH = 2
+_UNBOUNDED = 1 << 62
+_NULL_KEY = at.INT32.pack(-1)
+_OVERFLOW_HEAD = Struct(">qi")
+
+
+class Converted(NamedTuple):
+    """What a conversion gave: a set, and how many records of it had to be written anew."""
+
+    data: bytes | memoryview
+    records_converted: int
+
+
+@dataclass(slots=True)
+class Work:
+    """What conversions may cost together, and have cost so far: bytes inflated and written."""
+
+    limit_bytes: int
+    done_bytes: int = 0
+
+    @property
+    def left_bytes(self) -> int:
+        return max(0, self.limit_bytes - self.done_bytes)
+
+
+def down_convert(
+    buffer: Buffer,
+    magic: int,
+    *,
+    first_offset: int = 0,
+    start: int = 0,
+    end: int | None = None,
+    allow_partial: bool = False,
+    max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
+) -> Converted:
+    """The entries of ``buffer[start:end]`` in formats no newer than ``magic`` (0 or 1).
+
+    Entries that are old enough are copied. Of the others the CRC is checked, control batches are
+    left out, headers and producer fields are lost, offsets, codec and timestamps stay (v0 has no
+    timestamps), and each becomes one wrapper or, uncompressed, a row of messages. ``first_offset``
+    is the offset that the client asked for: lesser ones of uncompressed entries are left out,
+    because old clients do not all skip them; of compressed ones they are kept.
+
+    Raises UnsupportedCodec at a zstd batch, also if nothing of it were left, CorruptRecords,
+    InvalidRecords or DecompressedTooLarge (``max_bytes`` bounds what each entry inflates to, and
+    twice as much the messages that are made of it).
+    """
+    end = len(buffer) if end is None else end
+    conversion = _Conversion(buffer, magic, first_offset, start, end, max_bytes, Work(_UNBOUNDED))
+    ending = conversion.run(_UNBOUNDED)
+    if ending.error is not None:
+        raise ending.error
+    if ending.is_cut_off and not allow_partial:
+        raise CorruptRecords(
+            f"the entry at byte {conversion.position} is cut off after "
+            f"{end - conversion.position} bytes"
+        )
+    found = conversion.converted()
+    return found._replace(data=bytes(found.data))
+
+
+def down_convert_some(
+    data: Buffer, magic: int, *, first_offset: int, max_bytes: int, work: Work
+) -> Converted | None:
+    """As :func:`down_convert`, for what was read for a Fetch, the last entry maybe cut off: so many
+    whole entries as make a set of about the size of ``data``, as Kafka has it, and as ``work``
+    allows. The first one comes however much work it is, if none has been done before; None if
+    there is none because of the work.
+
+    What comes before an entry that cannot be converted is given; raises if that one is the first.
+    Where nothing is left of what was converted (control batches), the set is the head of a larger
+    message.
+    """
+    conversion = _Conversion(data, magic, first_offset, 0, len(data), max_bytes, work)
+    ending = conversion.run(len(data))
+    if conversion.size_bytes:
+        return conversion.converted()
+    if ending.error is not None:
+        raise ending.error
+    if conversion.position < len(data) and not ending.is_cut_off:
+        return None
+    return Converted(overflow_message(len(data)), 0)
+
+
+def overflow_message(room_bytes: int) -> bytes:
+    """The head of a message that is larger than ``room_bytes``, the size of the reply's set.
+
+    Kafka sends it when conversion down left nothing of what was read (control batches): an old
+    client takes it for a message cut off by its fetch size, reports that, and does not fetch the
+    same offset forever in silence.
+    """
+    size = max(room_bytes + 1, at.BATCH_HEADER_BYTES)
+    return _OVERFLOW_HEAD.pack(-1, size)
+
+
+class _Ending(NamedTuple):
+    """Why a conversion came to its end: neither of both is what was asked for."""
+
+    error: RecordsError | None
+    is_cut_off: bool
+
+
+class _Conversion:
+    """Of one set: its entries in a row, from ``position`` on."""
+
+    def __init__(
+        self,
+        buffer: Buffer,
+        magic: int,
+        first_offset: int,
+        start: int,
+        end: int,
+        max_bytes: int,
+        work: Work,
+    ) -> None:
+        if magic not in (at.MAGIC_V0, at.MAGIC_V1):
+            raise ValueError(f"magic {magic}: conversion down goes to 0 or 1")
+        import numpy as np
+
+        from pyspark_klog.records.kernels import down
+
+        self.position = start
+        self.size_bytes = 0
+        self._np = np
+        self._down = down
+        self._buffer = buffer
+        self._source = self._array(buffer)
+        self._magic = magic
+        self._first_offset = first_offset
+        self._end = end
+        self._max_bytes = max_bytes
+        self._work = work
+        self._state = np.zeros(down.STATE_FIELDS, dtype=np.int64)
+        # Used again and again; what is not written to costs nothing.
+        self._out = self._empty(down.MOST_GROWTH * (end - start))
+        self._pieces: list[Any] = []
+
+    def run(self, stop_bytes: int) -> _Ending:
+        """Converts until the set has ``stop_bytes``, or the work is done."""
+        while True:
+            found = self._run_plain(stop_bytes)
+            if found in (status.OK, status.FULL, status.INCOMPLETE):
+                return _Ending(None, found == status.INCOMPLETE)
+            try:
+                if found != status.NOT_PLAIN:
+                    raise status.error_for(found, f"the entry at byte {self.position}")
+                entry = entry_at(self._buffer, self.position, self._end)
+                if not entry.is_control and not self._convert_compressed(entry):
+                    return _Ending(None, False)
+            except RecordsError as error:
+                return _Ending(error, False)
+            self.position += entry.size_bytes
+
+    def converted(self) -> Converted:
+        """What there is so far."""
+        data: bytes | memoryview = b""
+        if self._pieces:
+            # As ``b"".join``, without the GIL.
+            joined: Any = self._np.concatenate(self._pieces)
+            data = memoryview(joined)
+        return Converted(data, int(self._state[self._down.MESSAGES]))
+
+    def _run_plain(self, stop_bytes: int) -> int:
+        """Goes on as far as nothing has to be inflated: a status."""
+        stop_bytes = min(stop_bytes - self.size_bytes, self._work.left_bytes)
+        if self.position >= self._end:
+            return status.OK
+        if stop_bytes <= 0:
+            return status.FULL
+        down, state = self._down, self._state
+        found: int = down.convert_entries(
+            *(self._source, self.position, self._end, self._magic, self._first_offset),
+            *(stop_bytes, self._out, state),
+        )
+        self.position = int(state[down.POSITION])
+        written = int(state[down.OUT_END])
+        self._work.done_bytes += written
+        self._add(self._out[:written].copy())
+        return found
+
+    def _convert_compressed(self, entry: Entry) -> bool:
+        """The entry becomes a wrapper; False if too little work is left for it."""
+        if entry.attributes & at.CODEC_MASK == Codec.ZSTD:
+            raise UnsupportedCodec(
+                "a batch compressed with zstd cannot be converted down: record formats 0 and 1 "
+                "do not know zstd; fetch with version 10 or later"
+            )
+        work, max_bytes = self._work, self._max_bytes
+        if work.done_bytes:
+            max_bytes = min(max_bytes, work.left_bytes - _ENTRY_WORK_BYTES)
+            if max_bytes <= 0:
+                return False
+        entry.check_crc()
+        try:
+            messages, inflated_bytes = self._messages(entry, max_bytes)
+        except DecompressedTooLarge:
+            if max_bytes == self._max_bytes:
+                raise
+            # It was work all the same.
+            work.done_bytes = work.limit_bytes
+            return False
+        work.done_bytes += inflated_bytes + len(messages) + _ENTRY_WORK_BYTES
+        if len(messages):
+            self._add_wrapper(entry, messages)
+        return True
+
+    def _messages(self, entry: Entry, max_bytes: int) -> tuple[memoryview, int]:
+        """What the wrapper is to hold, and the size of what ``entry`` inflates to."""
+        if isinstance(entry, BatchView):
+            if not entry.record_count:
+                return memoryview(b""), 0
+            inflated = entry.records_section(max_bytes)
+            out, found = self._messages_of_batch(entry, inflated, max_bytes)
+        else:
+            inflated = entry.inflate(max_bytes)
+            out = self._empty(len(inflated))
+            found = self._down.convert_messages(
+                self._array(inflated), 0, len(inflated), entry.offset, out, self._state
+            )
+        if found != status.OK:
+            raise status.error_for(found, f"in the entry at byte {entry.position}")
+        return memoryview(out)[: int(self._state[self._down.OUT_END])], len(inflated)
+
+    def _messages_of_batch(self, batch: BatchView, inflated: Buffer, max_bytes: int) -> Any:
+        down, count = self._down, batch.record_count
+        if not 0 <= count <= len(inflated) // at.MIN_RECORD_BYTES:
+            return self._empty(0), status.BAD_COUNT
+        overhead = (down.V0_OVERHEAD_BYTES, down.V1_OVERHEAD_BYTES)[self._magic]
+        size_bytes = len(inflated) + count * (overhead - at.MIN_RECORD_BYTES)
+        if size_bytes > _MOST_GROWTH * max_bytes:
+            raise DecompressedTooLarge(
+                f"the {count} records of the batch at byte {batch.position} take {size_bytes} "
+                f"bytes in format {self._magic}, the limit is {_MOST_GROWTH * max_bytes}"
+            )
+        is_append_time = batch.timestamp_type is TimestampType.LOG_APPEND_TIME
+        out = self._empty(size_bytes)
+        return out, down.convert_section(
+            *(self._array(inflated), 0, len(inflated), count),
+            *(batch.base_offset, batch.base_timestamp_ms),
+            batch.max_timestamp_ms if is_append_time else at.NO_TIMESTAMP_MS,
+            *(self._magic, int(self._magic == at.MAGIC_V1), out, self._state),
+        )
+
+    def _add_wrapper(self, entry: Entry, messages: memoryview) -> None:
+        """``encode_message`` in pieces, since the value may be large."""
+        codec, state, down = entry.codec, self._state, self._down
+        value = compress(codec, messages, magic=self._magic)
+        attributes = int(codec)
+        fields = _NULL_KEY + at.INT32.pack(len(value))
+        if self._magic == at.MAGIC_V1:
+            if entry.timestamp_type is TimestampType.LOG_APPEND_TIME:
+                attributes |= at.TIMESTAMP_TYPE_BIT
+            fields = at.INT64.pack(int(state[down.MAX_TIMESTAMP_MS])) + fields
+        head = at.INT8.pack(self._magic) + at.INT8.pack(attributes) + fields
+        size = 4 + len(head) + len(value)
+        crc = at.UINT32.pack(crc32(value, crc32(head)))
+        overhead = at.LOG_OVERHEAD.pack(int(state[down.LAST_OFFSET]), size)
+        self._add(self._array(overhead + crc + head))
+        self._add(self._array(value))
+
+    def _add(self, piece: Any) -> None:
+        if len(piece):
+            self._pieces.append(piece)
+            self.size_bytes += len(piece)
+
+    def _array(self, data: Buffer) -> Any:
+        array = self._np.frombuffer(data, dtype=self._np.uint8)
+        array.flags.writeable = False
+        return array
+
+    def _empty(self, size_bytes: int) -> Any:
+        return self._np.empty(size_bytes, dtype=self._np.uint8)
