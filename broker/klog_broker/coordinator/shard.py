@@ -12,7 +12,7 @@ from klog_broker.log.errors import LogError, RecordBatchTooLarge, RecordTooLarge
 from klog_broker.log.partition_log import AppendOrigin, PartitionLog
 from klog_broker.runtime.clock import Clock
 from klog_broker.runtime.purgatory import DelayedOperation, Purgatory
-from pyspark_klog.errors import ErrorCode, InvariantViolation
+from pyspark_klog.errors import ErrorCode, InvariantViolation, KlogError
 from pyspark_klog.ids import LeaderEpoch, Offset
 from pyspark_klog.records.batch import split_batches
 from pyspark_klog.records.builder import BatchBuilder
@@ -47,6 +47,7 @@ class Shard(Generic[K, V]):
     ) -> None:
         self.log = log
         self.is_loaded = False
+        self.has_failed = False
         self._encode = encode
         self._decode = decode
         self._apply = apply
@@ -59,10 +60,19 @@ class Shard(Generic[K, V]):
         self._load_end = log.log_end_offset
 
     def load_slice(self, max_bytes: int = LOAD_SLICE_BYTES) -> bool:
-        """Replay up to ``max_bytes`` more; True once everything is applied. Raises LogError.
+        """Replay up to ``max_bytes`` more; True once everything is applied.
 
         The read may wait for the disk, as recovery at start does: a shard answers nobody before.
+        Raises KlogError or OSError where the log is damaged or its disk fails: then the shard has
+        failed for good, and answers nobody either.
         """
+        try:
+            return self._load_slice(max_bytes)
+        except (KlogError, OSError):
+            self.has_failed = True
+            raise
+
+    def _load_slice(self, max_bytes: int) -> bool:
         if self._position < self._load_end:
             found = self.log.read(
                 self._position, max_bytes, end_offset=self._load_end, min_one_batch=True

@@ -95,7 +95,7 @@ class _Finder:
             return self._create_topic()
         self.lead_all()
         if self._groups.find(group_id) is ErrorCode.NOT_COORDINATOR:
-            return _none(ErrorCode.COORDINATOR_NOT_AVAILABLE, "its partition is offline")
+            return _none(ErrorCode.COORDINATOR_NOT_AVAILABLE, "its partition is offline or damaged")
         endpoint = self._broker.advertised[context.listener]
         return Coordinator(
             ErrorCode.NONE, self._broker.broker_id, endpoint.host, endpoint.port, None

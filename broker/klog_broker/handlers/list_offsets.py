@@ -7,7 +7,7 @@ from collections import Counter
 from klog_broker.handlers.context import RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
 from klog_broker.handlers.partitions import check_leader_epoch, led_log
-from klog_broker.log.errors import ColdRead, LogStorageError
+from klog_broker.log.errors import ColdRead, DamagedLog, LogStorageError
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.results import (
     EARLIEST_LOCAL_TIMESTAMP,
@@ -26,6 +26,7 @@ from pyspark_klog.protocol.apis.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from pyspark_klog.protocol.keys import ApiKey
+from pyspark_klog.records.errors import RecordsError
 
 _DEBUGGING_CONSUMER = -2
 _FIRST_VERSION_WITH_EPOCH = 4
@@ -84,6 +85,8 @@ class _ListOffsets:
                 self._find(key, log, asked.timestamp, answer)
         except (LogStorageError, OSError):
             answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        except (DamagedLog, RecordsError):
+            answer.error_code = ErrorCode.CORRUPT_MESSAGE
         except BrokerError as error:
             answer.error_code = error.code
         except _Cold:

@@ -96,7 +96,7 @@ class GroupShards:
         if not num_partitions:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         shard = self._shards.get(partition_for_group(group_id, num_partitions))
-        if shard is None or shard.log.is_offline:
+        if shard is None or shard.log.is_offline or shard.has_failed:
             return ErrorCode.NOT_COORDINATOR
         return ErrorCode.NONE if shard.is_loaded else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
@@ -127,14 +127,20 @@ class GroupShards:
 
     def loading(self) -> list[int]:
         """The partitions that cannot be served yet."""
-        return [number for number, shard in self._shards.items() if not shard.is_loaded]
+        shards = self._shards.items()
+        return [number for number, each in shards if not each.is_loaded and not each.has_failed]
 
     def at(self, partition: int) -> tuple[GroupShard, GroupShardState]:
         return self._shards[partition], self._states[partition]
 
     def entries(self) -> list[GroupEntry]:
-        """Every group that is known so far."""
-        return [entry for state in self._states.values() for entry in state.groups.values()]
+        """Every group that is known so far; none of a partition that cannot be loaded."""
+        return [
+            entry
+            for number, state in self._states.items()
+            if not self._shards[number].has_failed
+            for entry in state.groups.values()
+        ]
 
     def _load(self, partition: int) -> None:
         shard = self._shards.get(partition)
@@ -142,8 +148,8 @@ class GroupShards:
             return
         try:
             done = shard.load_slice()
-        except KlogError as error:
-            # The shard stays unloaded, so nobody is served from half of a state.
+        except (KlogError, OSError) as error:
+            # Nobody is served from half of a state: as with Kafka, its groups have no coordinator.
             _log.error("load-failed partition=%s-%d reason=%s", CONSUMER_OFFSETS, partition, error)
             return
         if done:
