@@ -14,8 +14,8 @@ from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.sets import entries
 from tests.support.fake_network import FakeStream
 from tests.support.memory_files import MemoryFile
+from tests.support.produce_frames import frame
 from tests.support.produce_paths import NOW_MS, MemoryBroker, new_broker
-from tests.unit.test_produce_kernel import frame
 
 VERSION, KNOWS_ZSTD = 9, 12
 VALUE = bytes(20_000)

@@ -8,8 +8,8 @@ import pytest
 
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId
+from tests.support.produce_frames import answers, batch, frame
 from tests.support.produce_paths import MemoryBroker, new_broker
-from tests.unit.test_produce_kernel import answers, batch, frame
 
 
 def with_replicas(broker: MemoryBroker, name: str, replicas: int) -> None:
