@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from klog_broker.network import bounds
+from klog_broker.network.buffers import BufferPool
 from klog_broker.network.connection import Connection
 from klog_broker.network.replies import ReplySlot
 from klog_broker.network.server import NetworkLimits, Server
@@ -135,11 +136,56 @@ def test_an_announced_size_takes_no_memory_before_its_bytes_have_come(broker: Br
     stream = broker.connect()
     stream.inbox += frame(PRODUCE, b"x", size=100_000_000)
     broker.turns()
-    assert 0 < broker.server.buffers.lent_bytes <= 4 * bounds.RECEIVE_BYTES
+    assert 0 < broker.server.buffers.lent_bytes <= 4096
     stream.is_at_end = True
     broker.turns()
     assert stream.is_closed
     assert broker.server.buffers.lent_bytes == 0
+
+
+def test_a_large_frame_takes_no_more_than_twice_what_has_come(broker: Broker) -> None:
+    stream = broker.connect()
+    data = frame(PRODUCE, bytes(3_000_000))
+    for position in range(0, len(data), 50_000):
+        stream.inbox += data[position : position + 50_000]
+        broker.turns(1)
+        if position >= bounds.RECEIVE_BYTES:
+            assert broker.server.buffers.lent_bytes <= 2 * (position + 50_000)
+    broker.turns()
+    assert broker.bodies == [data[12:]]
+
+
+class CountingPool(BufferPool):
+    """How much is copied when a frame moves on from one buffer to the next."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.copied_bytes = 0
+
+    def give_back(self, buffer: bytearray) -> None:
+        self.copied_bytes += len(buffer)
+        super().give_back(buffer)
+
+
+@pytest.mark.parametrize("begun", [5, 70_000, 131_072])
+def test_a_frame_that_comes_quickly_is_copied_once_and_received_in_few_turns(
+    broker: Broker, begun: int
+) -> None:
+    pool = broker.server.buffers = CountingPool()
+    stream = broker.connect()
+    body = bytes(range(256)) * 16_000
+    data = frame(PRODUCE, body)
+    stream.inbox += data[:begun]
+    broker.turns()
+    stream.inbox += data[begun:]
+    turns = 0
+    while not broker.bodies:
+        broker.turns(1)
+        turns += 1
+    assert broker.bodies == [body]
+    # The last buffer of 4 MiB, and all before it together less than once as much.
+    assert pool.copied_bytes <= 2 * (1 << 22)
+    assert turns <= len(data) // bounds.LARGE_RECEIVE_BYTES + 2
 
 
 @pytest.mark.parametrize("size", [-1, 0, 7, 1001, 2**31 - 1, -(2**31)])

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from klog_broker.network.bounds import LARGE_RECEIVE_BYTES, RECEIVE_BYTES
+from klog_broker.network.bounds import LARGE_RECEIVE_BYTES
 from klog_broker.network.sockets import StreamSocket
 
 if TYPE_CHECKING:
     from klog_broker.network.server import Server
 
+# Smaller buffers are not worth a call of their own.
+_LEAST_BYTES = 4096
+
 
 class LargeFrame:
     """A frame of which a part is here, in a buffer that grows with what has really arrived.
 
-    Growing by doubling keeps what one peer can make the broker take to twice what it has sent.
+    Growing by doubling keeps what one peer can make the broker take to twice what it has sent, and
+    copies of a whole frame no more than its bytes once.
     """
 
     __slots__ = ("_buffer", "_frame_bytes", "_have", "_server")
@@ -23,8 +27,7 @@ class LargeFrame:
         self._server = server
         self._frame_bytes = frame_bytes
         self._have = len(begun)
-        at_first = max(len(begun), min(frame_bytes, 4 * RECEIVE_BYTES))
-        self._buffer = server.buffers.take(at_first)
+        self._buffer = server.buffers.take(max(len(begun), _LEAST_BYTES))
         self._buffer[: len(begun)] = begun
 
     @property
@@ -36,17 +39,32 @@ class LargeFrame:
         return memoryview(self._buffer)[4 : self._frame_bytes]
 
     def receive(self, stream: StreamSocket) -> int:
-        """Receives once, up to the frame's end. Returns the bytes received, 0 at the end."""
-        if self._have == len(self._buffer):
-            larger = self._server.buffers.take(min(self._frame_bytes, 2 * self._have))
-            larger[: self._have] = self._buffer
-            self._server.buffers.give_back(self._buffer)
-            self._buffer = larger
-        end = min(self._frame_bytes, len(self._buffer), self._have + LARGE_RECEIVE_BYTES)
-        with memoryview(self._buffer) as view:
-            count = stream.recv_into(view[self._have : end])
-        self._have += count
-        return count
+        """Receives up to the frame's end, or a turn's share of it: as often as what there was room
+        for has come. Returns the bytes received, 0 at the end."""
+        received = 0
+        while True:
+            if self._have == len(self._buffer):
+                self._grow()
+            left = LARGE_RECEIVE_BYTES - received
+            end = min(self._frame_bytes, len(self._buffer), self._have + left)
+            room = end - self._have
+            try:
+                with memoryview(self._buffer) as view:
+                    count = stream.recv_into(view[self._have : end])
+            except (BlockingIOError, InterruptedError):
+                if not received:
+                    raise
+                return received
+            self._have += count
+            received += count
+            if count < room or received == LARGE_RECEIVE_BYTES or self.is_complete:
+                return received
+
+    def _grow(self) -> None:
+        larger = self._server.buffers.take(min(self._frame_bytes, 2 * self._have))
+        larger[: self._have] = self._buffer
+        self._server.buffers.give_back(self._buffer)
+        self._buffer = larger
 
     def give_back(self) -> None:
         """The frame is dealt with."""
