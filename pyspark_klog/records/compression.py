@@ -41,6 +41,7 @@ _OUTPUT_STEP_BYTES = 256 * 1024
 # The largest window that zstd's own decoders accept unasked.
 _ZSTD_MAX_WINDOW_BYTES = 128 << 20
 _LZ4_DEFAULT_LEVEL = 9
+_LZ4_STEP_BYTES = 256 * 1024  # whole blocks
 
 # Levels that Kafka's settings allow (KIP-390); None in compress() is the codec's own default.
 LEVELS: dict[Codec, range] = {
@@ -91,12 +92,15 @@ def decompress(
     *,
     magic: int = MAGIC_V2,
     max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
+    max_parts: int | None = None,
 ) -> bytes | bytearray:
     """Inflate all of ``data``.
 
     Raises DecompressedTooLarge, naming ``max_bytes``, when it would give more; CorruptRecords when
     it is cut off, damaged or followed by something else; UnsupportedCodec for zstd before v2.
-    ``Codec.NONE`` gives a copy and has no bound: nothing grows.
+    ``Codec.NONE`` gives a copy and has no bound: nothing grows. ``max_parts`` bounds how many gzip
+    members, lz4 frames, or blocks of the others there may be (DecompressedTooLarge, too): each
+    costs a little Python, however few bytes it is.
     """
     check_codec_fits(codec, magic)
     with memoryview(data) as view:
@@ -104,17 +108,19 @@ def decompress(
             return bytes(view)
         try:
             if codec == Codec.GZIP:
-                return _decompress_gzip(view, max_bytes)
+                return _decompress_gzip(view, max_bytes, max_parts)
             if codec == Codec.SNAPPY:
-                return snappy.decompress_any(view, max_bytes)
+                return snappy.decompress_any(view, max_bytes, max_parts)
             if codec == Codec.LZ4:
-                frames = lz4_v0.with_right_checksums(view) if magic == MAGIC_V0 else view
-                return _decompress_lz4(memoryview(frames), max_bytes)
-            return _decompress_zstd(view, max_bytes)
+                if magic == MAGIC_V0:
+                    view = memoryview(lz4_v0.with_right_checksums(view, max_parts))
+                return _decompress_lz4(view, max_bytes, max_parts)
+            return _decompress_zstd(view, max_bytes, max_parts)
         except DecompressedTooLarge:
+            parts = "" if max_parts is None else f" in {max_parts} parts"
             raise DecompressedTooLarge(
                 f"{len(view)} bytes of {codec.name.lower()} hold more than the limit "
-                f"of {max_bytes} bytes; nothing beyond it was inflated"
+                f"of {max_bytes} bytes{parts}; nothing beyond it was inflated"
             ) from None
 
 
@@ -125,43 +131,64 @@ def check_codec_fits(codec: Codec, magic: int) -> None:
 
 
 def _compress_lz4(data: bytes | bytearray | memoryview, magic: int, level: int | None) -> bytes:
-    # Kafka takes its default, 9, to mean the fast compressor, and the other levels as they are.
-    frame = lz4.frame.compress(
-        data,
+    compressor = lz4.frame.LZ4FrameCompressor(
+        # Kafka takes its default, 9, to mean the fast compressor, and the other levels as they are.
         compression_level=0 if level in (None, _LZ4_DEFAULT_LEVEL) else level,
         block_size=lz4.frame.BLOCKSIZE_MAX64KB,
         block_linked=False,
         content_checksum=False,
-        store_size=False,
     )
+    frame = bytearray(compressor.begin())
+    # In steps, because room is taken for the worst case of what is given at once.
+    with memoryview(data) as view:
+        for start in range(0, len(view), _LZ4_STEP_BYTES):
+            frame += compressor.compress(view[start : start + _LZ4_STEP_BYTES])
+    frame += compressor.flush()
     return lz4_v0.with_wrong_checksum(frame) if magic == MAGIC_V0 else bytes(frame)
 
 
-def _decompress_gzip(data: memoryview, max_bytes: int) -> bytearray:
+def _check_parts(count: int, max_parts: int | None) -> None:
+    if max_parts is not None and count > max_parts:
+        raise DecompressedTooLarge
+
+
+def _decompress_gzip(data: memoryview, max_bytes: int, max_parts: int | None) -> bytearray:
     out = bytearray()
-    position = 0
+    position = parts = 0
     while position < len(data) or not position:
+        parts += 1
+        _check_parts(parts, max_parts)
         inflater = zlib.decompressobj(_GZIP_FORMAT)
         slice_bytes = _FIRST_SLICE_BYTES
+        piece: bytes | memoryview = b""
+        is_full = False  # the decoder may hold more output, though no more input
         while not inflater.eof:
-            if position >= len(data):
-                raise CorruptRecords(f"gzip: the {len(data)} bytes end inside a member")
-            piece = data[position : position + slice_bytes]
+            if not piece and not is_full:
+                if position >= len(data):
+                    raise CorruptRecords(f"gzip: the {len(data)} bytes end inside a member")
+                piece = data[position : position + slice_bytes]
+                position += len(piece)
+                slice_bytes = min(2 * slice_bytes, _SLICE_BYTES)
+            room_bytes = min(max_bytes - len(out) + 1, _OUTPUT_STEP_BYTES)
             try:
-                out += inflater.decompress(piece, max_bytes - len(out) + 1)
+                found = inflater.decompress(piece, room_bytes)
             except zlib.error as error:
                 raise CorruptRecords(f"gzip: {error}") from None
+            out += found
             if len(out) > max_bytes:
                 raise DecompressedTooLarge
-            position += len(piece) - len(inflater.unused_data)
-            slice_bytes = min(2 * slice_bytes, _SLICE_BYTES)
+            is_full = len(found) == room_bytes
+            piece = inflater.unconsumed_tail
+        position -= len(inflater.unused_data)
     return out
 
 
-def _decompress_lz4(data: memoryview, max_bytes: int) -> bytearray:
+def _decompress_lz4(data: memoryview, max_bytes: int, max_parts: int | None) -> bytearray:
     out = bytearray()
-    position = 0
+    position = parts = 0
     while position < len(data) or not position:
+        parts += 1
+        _check_parts(parts, max_parts)
         decoder = lz4.frame.LZ4FrameDecompressor()
         slice_bytes = _FIRST_SLICE_BYTES
         while not decoder.eof:
@@ -183,8 +210,8 @@ def _decompress_lz4(data: memoryview, max_bytes: int) -> bytearray:
     return out
 
 
-def _decompress_zstd(data: memoryview, max_bytes: int) -> bytearray:
-    zstd_frames.check_complete(data)
+def _decompress_zstd(data: memoryview, max_bytes: int, max_parts: int | None) -> bytearray:
+    zstd_frames.check_complete(data, max_parts)
     out = bytearray()
     decoder = zstandard.ZstdDecompressor(max_window_size=_ZSTD_MAX_WINDOW_BYTES)
     with decoder.stream_reader(data, read_across_frames=True) as reader:

@@ -7,7 +7,7 @@ readers want it; readers of v0 ignore that byte. From format v1 on the checksum 
 
 from struct import Struct
 
-from pyspark_klog.records.errors import CorruptRecords
+from pyspark_klog.records.errors import CorruptRecords, DecompressedTooLarge
 
 _FRAME_MAGIC = 0x184D2204
 _SKIPPABLE_MAGIC, _SKIPPABLE_MASK = 0x184D2A50, 0xFFFFFFF0
@@ -18,7 +18,7 @@ _BLOCK_CHECKSUM, _CONTENT_SIZE, _CONTENT_CHECKSUM, _DICTIONARY = 0x10, 0x08, 0x0
 _UNCOMPRESSED_BIT = 0x80000000
 
 
-def with_wrong_checksum(frame: bytes) -> bytes:
+def with_wrong_checksum(frame: bytes | bytearray) -> bytes:
     """One right LZ4 frame as format v0 wants it."""
     checksum_at = _checksum_position(frame, 0)
     out = bytearray(frame)
@@ -26,18 +26,25 @@ def with_wrong_checksum(frame: bytes) -> bytes:
     return bytes(out)
 
 
-def with_right_checksums(data: memoryview) -> bytearray:
-    """LZ4 frames with any header checksum as right ones; CorruptRecords if they are no frames."""
+def with_right_checksums(data: memoryview, max_parts: int | None = None) -> bytearray:
+    """LZ4 frames with any header checksum as right ones; CorruptRecords if they are no frames,
+    DecompressedTooLarge if they have more than ``max_parts`` blocks (a frame counts as one)."""
     out = bytearray(data)
-    position = 0
+    position = parts = 0
     while position < len(out):
+        parts += 1
+        if max_parts is not None and parts > max_parts:
+            raise DecompressedTooLarge(f"lz4: more than {max_parts} blocks")
         magic = _uint32(out, position)
         if magic & _SKIPPABLE_MASK == _SKIPPABLE_MAGIC:
             position += 8 + _uint32(out, position + 4)
             continue
         checksum_at = _checksum_position(out, position)
         out[checksum_at] = _checksum_byte(out[position + _MAGIC_BYTES : checksum_at])
-        position = _frame_end(out, checksum_at + 1, out[position + _MAGIC_BYTES])
+        flags = out[position + _MAGIC_BYTES]
+        left = None if max_parts is None else max_parts - parts
+        position, blocks = _frame_end(out, checksum_at + 1, flags, left)
+        parts += blocks
     return out
 
 
@@ -56,13 +63,19 @@ def _checksum_position(data: bytes | bytearray, start: int) -> int:
     return position
 
 
-def _frame_end(data: bytearray, position: int, flags: int) -> int:
-    """The end of a frame whose blocks begin at ``position``."""
+def _frame_end(
+    data: bytearray, position: int, flags: int, max_blocks: int | None
+) -> tuple[int, int]:
+    """The end of a frame whose blocks begin at ``position``, and how many they are."""
+    blocks = 0
     while True:
         size = _uint32(data, position) & ~_UNCOMPRESSED_BIT
         position += 4
         if size == 0:
-            return position + (4 if flags & _CONTENT_CHECKSUM else 0)
+            return position + (4 if flags & _CONTENT_CHECKSUM else 0), blocks
+        blocks += 1
+        if max_blocks is not None and blocks > max_blocks:
+            raise DecompressedTooLarge(f"lz4: more than {max_blocks} further blocks")
         # Past the end of the data the next look raises.
         position += size + (4 if flags & _BLOCK_CHECKSUM else 0)
 

@@ -32,13 +32,19 @@ def compress_xerial(data: bytes | bytearray | memoryview) -> bytes:
     return bytes(out)
 
 
-def decompress_any(data: memoryview, max_bytes: int) -> bytes | bytearray:
-    """Inflate either form; DecompressedTooLarge before ``max_bytes`` would be passed."""
+def decompress_any(
+    data: memoryview, max_bytes: int, max_parts: int | None = None
+) -> bytes | bytearray:
+    """Inflate either form; DecompressedTooLarge before ``max_bytes`` would be passed, or more than
+    ``max_parts`` blocks be looked at."""
     if len(data) < XERIAL_HEADER.size or data[: len(XERIAL_MAGIC)] != XERIAL_MAGIC:
         return _decompress_block(data, max_bytes)
     out = bytearray()
-    position = 0
+    position = parts = 0
     while position < len(data):
+        parts += 1
+        if max_parts is not None and parts > max_parts:
+            raise DecompressedTooLarge(f"snappy: more than {max_parts} blocks")
         # A header may come again where streams were put one after the other.
         if data[position : position + len(XERIAL_MAGIC)] == XERIAL_MAGIC:
             position += XERIAL_HEADER.size

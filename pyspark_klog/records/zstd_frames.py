@@ -2,7 +2,7 @@
 
 import zstandard
 
-from pyspark_klog.records.errors import CorruptRecords
+from pyspark_klog.records.errors import CorruptRecords, DecompressedTooLarge
 
 _SKIPPABLE_MAGIC, _SKIPPABLE_MASK = 0x184D2A50, 0xFFFFFFF0
 _BLOCK_HEADER_BYTES = 3
@@ -10,21 +10,28 @@ _CHECKSUM_BYTES = 4
 _RLE = 1
 
 
-def check_complete(data: memoryview) -> None:
-    """Raise CorruptRecords unless ``data`` is one or more whole frames; looks at lengths only."""
-    position = 0
+def check_complete(data: memoryview, max_parts: int | None = None) -> None:
+    """Raise CorruptRecords unless ``data`` is one or more whole frames; looks at lengths only.
+
+    DecompressedTooLarge if they have more than ``max_parts`` blocks, a frame counted as one, too.
+    """
+    position = parts = 0
     while position < len(data) or not position:
         if int.from_bytes(data[position : position + 4], "little") & _SKIPPABLE_MASK == (
             _SKIPPABLE_MAGIC
         ):
             position += 8 + int.from_bytes(data[position + 4 : position + 8], "little")
+            parts += 1
         else:
-            position = _frame_end(data, position)
+            position, parts = _frame_end(data, position, parts + 1, max_parts)
+        if max_parts is not None and parts > max_parts:
+            raise DecompressedTooLarge(f"zstd: more than {max_parts} blocks")
         if position > len(data):
             raise CorruptRecords(f"zstd: the {len(data)} bytes end inside a frame")
 
 
-def _frame_end(data: memoryview, start: int) -> int:
+def _frame_end(data: memoryview, start: int, parts: int, max_parts: int | None) -> tuple[int, int]:
+    """The end of the frame, or of as many blocks of it as may be; and how many parts there are."""
     header = data[start : start + 18]  # no header is longer
     try:
         position = start + zstandard.frame_header_size(header)
@@ -37,5 +44,8 @@ def _frame_end(data: memoryview, start: int) -> int:
         block = int.from_bytes(data[position : position + _BLOCK_HEADER_BYTES], "little")
         is_rle = block >> 1 & 3 == _RLE
         position += _BLOCK_HEADER_BYTES + (1 if is_rle else block >> 3)
+        parts += 1
         if block & 1:  # the last one
-            return position + (_CHECKSUM_BYTES if has_checksum else 0)
+            return position + (_CHECKSUM_BYTES if has_checksum else 0), parts
+        if max_parts is not None and parts > max_parts:
+            return position, parts

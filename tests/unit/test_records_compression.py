@@ -1,6 +1,7 @@
 """Codecs: what comes out, what is refused, and that no bomb takes more memory than its bound."""
 
 import gzip
+import random
 import struct
 import tracemalloc
 import zlib
@@ -55,6 +56,51 @@ def test_one_byte_over_the_bound_is_refused_and_the_bound_named(codec: Codec) ->
     limit = len(DATA) - 1
     with pytest.raises(DecompressedTooLarge, match=f"the limit of {limit} bytes"):
         decompress(codec, packed, max_bytes=limit)
+
+
+def in_parts(codec: Codec, parts: int) -> bytes:
+    """Nothing, in so many members, frames or blocks."""
+    if codec is Codec.SNAPPY:
+        return xerial(*[snappy_block(b"")] * (parts - 1))  # the stream's head is one
+    if codec is Codec.ZSTD:
+        # A frame whose blocks are raw and empty, the last one marked.
+        return bytes.fromhex("28b52ffd0040") + bytes(3) * (parts - 2) + b"\1\0\0"
+    return compress(codec, b"") * parts
+
+
+@every_codec
+def test_parts_have_a_bound_where_one_is_given(codec: Codec) -> None:
+    packed = in_parts(codec, 50)
+    assert decompress(codec, packed, max_bytes=0) == b""
+    assert decompress(codec, packed, max_bytes=0, max_parts=50) == b""
+    with pytest.raises(DecompressedTooLarge, match="in 49 parts"):
+        decompress(codec, packed, max_bytes=0, max_parts=49)
+
+
+def test_blocks_of_v0_lz4_frames_have_a_bound_too() -> None:
+    packed = compress(Codec.LZ4, bytes(300_000), magic=0)  # five blocks and a frame
+    assert decompress(Codec.LZ4, packed, magic=0, max_parts=6) == bytes(300_000)
+    for parts in (1, 5):
+        with pytest.raises(DecompressedTooLarge):
+            decompress(Codec.LZ4, packed, magic=0, max_parts=parts)
+    assert decompress(Codec.LZ4, packed * 3, magic=0, max_parts=18) == bytes(900_000)
+    with pytest.raises(DecompressedTooLarge):
+        decompress(Codec.LZ4, packed * 3, magic=0, max_parts=17)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_gzip_of_any_shape_comes_out_whole(seed: int) -> None:
+    """Output in steps, with input and without, on and off their borders."""
+    rng = random.Random(seed)
+    sizes = rng.choices([1, 1023, 65_536, 262_144, 262_145, 700_000], k=rng.randrange(1, 5))
+    data = b"".join(rng.randbytes(size) if rng.randrange(2) else bytes(size) for size in sizes)
+    packed = compress(Codec.GZIP, data, level=rng.choice([0, 1, 9]))
+    assert decompress(Codec.GZIP, packed) == data
+    assert decompress(Codec.GZIP, packed, max_bytes=len(data)) == data
+    with pytest.raises(DecompressedTooLarge):
+        decompress(Codec.GZIP, packed, max_bytes=len(data) - 1)
+    with pytest.raises(CorruptRecords):
+        decompress(Codec.GZIP, packed[:-1])
 
 
 @every_codec
