@@ -14,11 +14,13 @@ from pyspark_klog.records.kernels import cache
 KERNEL_MODULES = (
     "pyspark_klog.records.kernels.scan",
     "pyspark_klog.records.kernels.walk",
+    "pyspark_klog.records.kernels.rewrite",
+    "pyspark_klog.records.kernels.messages",
     "pyspark_klog.records.kernels.down",
     "klog_broker.network.produce_kernel",
     "klog_broker.network.socket_kernel",
 )
-_OF_RECORDS = 3
+_OF_RECORDS = 5
 
 
 def warm() -> None:

@@ -209,23 +209,50 @@ def _assemble(
     record_count: int,
     section: bytes,
 ) -> bytes:
-    length = BATCH_HEADER_BYTES - LOG_OVERHEAD_BYTES + len(section)
+    batch = bytearray(BATCH_HEADER_BYTES) + section
+    write_header(
+        batch,
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        attributes=attributes,
+        last_offset_delta=last_offset_delta,
+        timestamps_ms=timestamps_ms,
+        producer=producer,
+        record_count=record_count,
+    )
+    return bytes(batch)
+
+
+def write_header(
+    batch: bytearray | memoryview,
+    *,
+    base_offset: int,
+    leader_epoch: int,
+    attributes: int,
+    last_offset_delta: int,
+    timestamps_ms: tuple[int, int],
+    producer: tuple[int, int, int],
+    record_count: int,
+) -> None:
+    """Fill in the first 61 bytes of a batch whose records lie behind them, with its CRC.
+
+    ``timestamps_ms`` are the base and the largest, ``producer`` its id, epoch and base sequence.
+    """
+    length = len(batch) - LOG_OVERHEAD_BYTES
     if length > INT32_MAX:
         raise BatchTooLarge(f"a batch of {length} bytes, its length field ends at {INT32_MAX}")
-    batch = bytearray(
-        BATCH_HEADER.pack(
-            base_offset,
-            length,
-            leader_epoch,
-            MAGIC_V2,
-            0,
-            attributes,
-            last_offset_delta,
-            *timestamps_ms,
-            *producer,
-            record_count,
-        )
+    BATCH_HEADER.pack_into(
+        batch,
+        0,
+        base_offset,
+        length,
+        leader_epoch,
+        MAGIC_V2,
+        0,
+        attributes,
+        last_offset_delta,
+        *timestamps_ms,
+        *producer,
+        record_count,
     )
-    batch += section
     BatchView(batch).update_crc()
-    return bytes(batch)

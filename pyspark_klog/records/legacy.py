@@ -213,10 +213,15 @@ class LegacyView:
 
     def inflate(self, max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> bytes | bytearray:
         """The set in a wrapper, as ``decompress`` gives it; InvalidRecords if it is null."""
-        if not self._value[2]:
-            raise InvalidRecords(f"the wrapper at byte {self.position} has a null value")
-        with memoryview(self._buffer) as view, view[self._value[0] : self._value[1]] as value:
+        with self.value_view() as value:
             return decompress(self.codec, value, magic=self.magic, max_bytes=max_bytes)
+
+    def value_view(self) -> memoryview:
+        """Where a wrapper's compressed set lies; InvalidRecords if the value is null."""
+        start, end, is_there = self._value
+        if not is_there:
+            raise InvalidRecords(f"the wrapper at byte {self.position} has a null value")
+        return memoryview(self._buffer)[start:end]
 
     def _inner_messages(self, max_bytes: int) -> list["LegacyView"]:
         inner = list(split_messages(self.inflate(max_bytes)))

@@ -13,8 +13,12 @@ KERNELS = (
     "down.convert_messages",
     "down.convert_section",
     "encode.encode_rows",
+    "messages.look_at_messages",
+    "messages.write_messages",
     "partition.assign_partitions",
     "partition.order_by_partition",
+    "rewrite.look_at_records",
+    "rewrite.write_records",
     "scan.scan_batches",
     "walk.walk_records",
 )

@@ -1,24 +1,30 @@
 """What may be appended and how it is stored, as Kafka's LogValidator has it."""
 
+import tracemalloc
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
 
+from klog_broker.log import validation
 from klog_broker.log.checks import PlainChecks, RecordChecks, kernel_checks
 from klog_broker.log.errors import InvalidTimestamp, RecordsRefused, RecordTooLarge
 from klog_broker.log.log_config import LogConfig
-from klog_broker.log.validation import AppendOrigin, Validated, validate
+from klog_broker.log.loop_share import BATCH_WORK_BYTES, LoopShare, TooMuchForTheLoop
+from klog_broker.log.rewriting import MAX_RECORDS, NAMED_FAULTS
+from klog_broker.log.validation import AppendOrigin, Validated, prepare, validate
 from pyspark_klog.records import layout as at
 from pyspark_klog.records.batch import BatchView
-from pyspark_klog.records.builder import BatchBuilder
-from pyspark_klog.records.compression import Codec
+from pyspark_klog.records.builder import BatchBuilder, write_header
+from pyspark_klog.records.compression import Codec, compress
 from pyspark_klog.records.errors import (
     CorruptRecords,
     DecompressedTooLarge,
     InvalidRecords,
     UnsupportedCodec,
 )
+from pyspark_klog.records.legacy import encode_message
 from pyspark_klog.records.legacy_builder import LegacyBuilder
 from pyspark_klog.records.record import Header, TimestampType
 from tests.support.log_harness import batch
@@ -314,6 +320,164 @@ def test_mixed_formats_are_refused(check: Validator) -> None:
         check(legacy.build() + batch())
     with pytest.raises(InvalidRecords):
         check(batch() + legacy.build())
+
+
+# --- how much it may take ------------------------------------------------------------------------
+EMPTY_RECORD = bytes([12, 0, 0, 0, 1, 1, 0])
+
+
+def many_empty(count: int, attributes: int = 0, **header: int) -> bytes:
+    """A gzip batch of records that take seven bytes each, all with the offset delta 0."""
+    section = compress(Codec.GZIP, EMPTY_RECORD * count)
+    data = bytearray(at.BATCH_HEADER_BYTES) + section
+    write_header(
+        data,
+        base_offset=0,
+        leader_epoch=-1,
+        attributes=Codec.GZIP | attributes,
+        last_offset_delta=header.get("record_count", count) - 1,
+        timestamps_ms=(NOW_MS, NOW_MS),
+        producer=(-1, -1, -1),
+        record_count=header.get("record_count", count),
+    )
+    return bytes(data)
+
+
+def test_more_records_than_any_client_sends_are_refused_before_they_are_inflated(
+    check: Validator,
+) -> None:
+    with pytest.raises(DecompressedTooLarge, match=f"at most {MAX_RECORDS} are accepted"):
+        check(many_empty(1, record_count=MAX_RECORDS + 1))
+    with pytest.raises(CorruptRecords):
+        check(many_empty(1, record_count=MAX_RECORDS))
+
+
+def test_as_many_records_as_are_accepted_are_written_anew(
+    check: Validator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(validation, "MAX_RECORDS", 1_000)
+    assert check(many_empty(1_000)).row.last_offset == 1_999
+    with pytest.raises(DecompressedTooLarge):
+        check(many_empty(1_001))
+    for count in (1_000, 1_001):
+        old = encode_message(1, 0, NOW_MS, None, None) * count
+        packed = encode_message(1, 0, NOW_MS, None, compress(Codec.GZIP, old), Codec.GZIP)
+        for records in (old, packed):
+            if count == 1_000:
+                assert check(records).row.last_offset == 1_999
+                continue
+            with pytest.raises(DecompressedTooLarge, match="more records than are accepted"):
+                check(records)
+
+
+@pytest.mark.parametrize(
+    ("records", "config"),
+    [
+        (many_empty(300_000), {}),
+        (many_empty(300_000), {"message_timestamp_type": TimestampType.LOG_APPEND_TIME}),
+        (many_empty(300_000), {"compression": Codec.NONE, "max_message_bytes": 1 << 23}),
+        (many_empty(300_000), {"compression": Codec.ZSTD}),
+        (
+            many_empty(300_000, at.TIMESTAMP_TYPE_BIT),
+            {"compression": Codec.LZ4, "max_message_bytes": 1 << 22},
+        ),
+        (encode_message(1, 0, NOW_MS, None, bytes(8)) * 60_000, {"max_message_bytes": 1 << 22}),
+        (batch(1, value=bytes(3_000_000), codec=Codec.SNAPPY), {}),
+        (batch(1, value=bytes(3_000_000), codec=Codec.ZSTD), {"compression": Codec.GZIP}),
+    ],
+)
+def test_memory_stays_within_three_times_what_was_inflated(
+    records: bytes, config: dict[str, Any]
+) -> None:
+    check = Validator(kernel_checks())
+    check(batch(3))
+    inflated_bytes = max(len(records), 2_100_000 if len(records) < 10_000 else 3_000_000)
+    tracemalloc.start()
+    try:
+        before_bytes = tracemalloc.get_traced_memory()[0]
+        check(records, **config)
+        peak_bytes = tracemalloc.get_traced_memory()[1] - before_bytes
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes <= 3 * inflated_bytes + (1 << 16)
+
+
+@pytest.mark.parametrize(
+    ("records", "config"),
+    [
+        (batch(1, value=bytes(BATCH_WORK_BYTES), codec=Codec.GZIP), {}),
+        (batch(1, value=bytes(BATCH_WORK_BYTES), codec=Codec.SNAPPY), {}),
+        (many_empty(30_000), {}),
+        (batch(1, value=bytes(BATCH_WORK_BYTES // 8)), {"compression": Codec.ZSTD}),
+        (batch(3_000), {"compression": Codec.GZIP}),
+        (encode_message(1, 0, NOW_MS, None, bytes(40)) * 5_000, {"compression": Codec.LZ4}),
+    ],
+)
+def test_what_is_more_than_the_loop_s_share_is_left_as_it_was(
+    checks: RecordChecks, records: bytes, config: dict[str, Any]
+) -> None:
+    buffer = bytearray(records)
+
+    def prepared(share: LoopShare | None) -> Validated:
+        settings = LogConfig(**config)
+        return prepare(buffer, now_ms=NOW_MS, config=settings, checks=checks, share=share)
+
+    with pytest.raises(TooMuchForTheLoop):
+        prepared(LoopShare())
+    assert buffer == records
+    assert prepared(LoopShare(1 << 40, 1 << 40)) == prepared(None)
+
+
+def test_the_loop_s_share_is_of_a_batch_and_of_a_turn() -> None:
+    share = LoopShare(batch_bytes=10, turn_bytes=25)
+    taken = []
+    for turn in (1, 1, 1, 2):
+        share.begin_batch(turn)
+        taken.append(share.room_bytes)
+        share.take(share.room_bytes)
+        with pytest.raises(TooMuchForTheLoop):
+            share.take(1)
+    assert taken == [10, 10, 5, 10]
+
+
+def test_ordinary_batches_are_within_the_loop_s_share() -> None:
+    """What Java's producer sends by default, and ten times as much."""
+    share = LoopShare()
+    for turn, (codec, count) in enumerate(product(Codec, [130, 1_300])):
+        share.begin_batch(turn)
+        records = batch(count, codec=codec)
+        prepare(records, now_ms=NOW_MS, config=LogConfig(), checks=kernel_checks(), share=share)
+
+
+def test_of_many_faults_the_first_are_named_and_all_are_counted(check: Validator) -> None:
+    with pytest.raises(RecordsRefused, match="1500 records are not accepted") as refused:
+        check(batch(1_500, key=None), compact=True)
+    indexes = [fault.batch_index for fault in refused.value.record_errors]
+    assert indexes == list(range(NAMED_FAULTS))
+
+
+def test_a_timestamp_below_none_cannot_be_written_anew(check: Validator) -> None:
+    sent = patched(many_empty(2), at.BASE_TIMESTAMP_AT, -5, 8)
+    with pytest.raises(InvalidRecords, match="timestamp -5 ms: expected -1"):
+        check(sent)
+    old = encode_message(1, 0, -5, None, None)
+    with pytest.raises(InvalidRecords, match="timestamp -5 ms: expected -1"):
+        check(old)
+
+
+def test_records_that_are_written_anew_keep_their_times_and_headers(check: Validator) -> None:
+    builder = BatchBuilder(0, Codec.GZIP, producer_id=9, producer_epoch=1, base_sequence=7)
+    rows = [(b"a", None, 500), (None, b"2", 90), (b"", b"", 10**12)]
+    for number, (key, value, timestamp_ms) in enumerate(rows):
+        builder.append(key, value, timestamp_ms, [Header("h", b"x")] * number, offset=9 * number)
+    for target in Codec:
+        sent = patched(builder.build(), at.LAST_OFFSET_DELTA_AT, 2, 4)
+        view = BatchView(check(sent, compression=target).data)
+        view.check_crc()
+        assert (view.codec, view.max_timestamp_ms) == (target, 10**12)
+        assert (view.producer_id, view.producer_epoch, view.base_sequence) == (9, 1, 7)
+        found = [(r.offset, r.key, r.value, r.timestamp_ms, len(r.headers)) for r in view.records()]
+        assert found == [(1_000 + n, *row, n) for n, row in enumerate(rows)]
 
 
 def test_the_config_of_topics_maps_to_rules() -> None:

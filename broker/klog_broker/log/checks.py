@@ -8,6 +8,13 @@ from functools import cache
 from typing import Any, NamedTuple, Protocol
 
 from klog_broker.log.digests import BatchRow, Digest
+from klog_broker.log.rewriting import (
+    Allowed,
+    KernelRewriting,
+    Look,
+    PlainRewriting,
+    Wrapper,
+)
 from pyspark_klog.records import layout as at
 from pyspark_klog.records.checksums import crc32c
 from pyspark_klog.records.errors import CorruptRecords, InvalidRecords
@@ -48,7 +55,10 @@ class RecordNotAllowed(InvalidRecords):
 
 
 class RecordChecks(Protocol):
-    """See the functions' docstrings in :class:`PlainChecks`."""
+    """See the functions' docstrings in :class:`PlainChecks` and :class:`PlainRewriting`."""
+
+    work_per_record: int
+    """What looking at a record costs, in bytes that inflating could give meanwhile."""
 
     def scan(self, buffer: Buffer, start: int, end: int, *, check_crc: bool = True) -> Scan: ...
 
@@ -68,9 +78,41 @@ class RecordChecks(Protocol):
         key_required: bool,
     ) -> Walk: ...
 
+    def look_at_records(
+        self,
+        section: Buffer,
+        start: int,
+        end: int,
+        count: int,
+        base_timestamp_ms: int,
+        allowed: Allowed,
+        *,
+        claims_append_time: bool,
+    ) -> Look: ...
 
-class PlainChecks:
+    def write_records(
+        self,
+        section: Buffer,
+        start: int,
+        end: int,
+        found: Look,
+        *,
+        claims_append_time: bool,
+    ) -> bytearray | memoryview: ...
+
+    def look_at_messages(
+        self, buffer: Buffer, wrapper: Wrapper | None, allowed: Allowed, max_records: int
+    ) -> Look: ...
+
+    def write_messages(
+        self, buffer: Buffer, wrapper: Wrapper | None, found: Look
+    ) -> bytearray | memoryview: ...
+
+
+class PlainChecks(PlainRewriting):
     """In Python, batch by batch and record by record."""
+
+    work_per_record = 128
 
     def scan(self, buffer: Buffer, start: int, end: int, *, check_crc: bool = True) -> Scan:
         """Walk batches and messages, checking length, magic, CRC and counts of each.
@@ -224,10 +266,16 @@ def header_row(buffer: Buffer, position: int) -> BatchRow:
     )
 
 
-class KernelChecks:
-    """In compiled code. Making the first one imports numba, and compiles if its cache is cold."""
+class KernelChecks(KernelRewriting):
+    """In compiled code. Making the first one imports numba, and compiles if its cache is cold.
+
+    Scans are for one thread at a time; what validation needs is for any number.
+    """
+
+    work_per_record = 2
 
     def __init__(self) -> None:
+        super().__init__()
         import numpy as np
 
         from pyspark_klog.records.kernels import scan, status, walk
@@ -238,7 +286,6 @@ class KernelChecks:
         self._status = status
         self._table = np.zeros(_TABLE_ROWS * scan.TABLE_COLUMNS, dtype=np.int64)
         self._state = np.zeros(scan.STATE_FIELDS, dtype=np.int64)
-        self._result = np.zeros(walk.RESULT_FIELDS, dtype=np.int64)
 
     def scan(self, buffer: Buffer, start: int, end: int, *, check_crc: bool = True) -> Scan:
         """As :meth:`PlainChecks.scan`."""
@@ -281,7 +328,8 @@ class KernelChecks:
         """As :meth:`PlainChecks.walk`."""
         data = self._np.frombuffer(section, dtype=self._np.uint8)
         data.flags.writeable = False
-        walk, result = self._walk, self._result
+        walk = self._walk
+        result = self._np.empty(walk.RESULT_FIELDS, dtype=self._np.int64)
         status = walk.walk_records(
             data,
             start,

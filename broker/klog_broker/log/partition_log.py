@@ -13,6 +13,7 @@ from klog_broker.log.errors import LogStorageError, OffsetOutOfRange, RecordBatc
 from klog_broker.log.flushing import FlushCallback, Flusher, FlushPlan
 from klog_broker.log.loading import LoadedLog
 from klog_broker.log.log_config import INT64_MAX, INT64_MIN, LogConfig
+from klog_broker.log.loop_share import LoopShare
 from klog_broker.log.planned import PlanFacts, PlannedAppend
 from klog_broker.log.producer_state import ProducerBatch, ProducerEntry
 from klog_broker.log.reading import LogView, SegmentList, answer_timestamp, read_region
@@ -20,7 +21,7 @@ from klog_broker.log.recovery import producer_batch, restart_indexes
 from klog_broker.log.results import AppendInfo, EpochEndOffset, ReadInfo, TimestampOffset
 from klog_broker.log.retention import LogFacts, SegmentFacts, deletable_segments, why_deletable
 from klog_broker.log.segment import AppendedBatch, Segment
-from klog_broker.log.validation import AppendOrigin, Validated, validate
+from klog_broker.log.validation import AppendOrigin, Validated, place, prepare
 from klog_broker.runtime.helpers import Helpers
 from pyspark_klog.errors import InvariantViolation
 from pyspark_klog.ids import (
@@ -179,6 +180,7 @@ class PartitionLog:
         leader_epoch: LeaderEpoch,
         now_ms: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
+        share: LoopShare | None = None,
     ) -> AppendInfo:
         """Validate as Kafka does, give offsets, append. Takes one v2 batch, or a set of v0 and v1
         messages, which is converted up. ``leader_epoch`` counts if it is newer than the log's.
@@ -188,20 +190,43 @@ class PartitionLog:
         Nothing has changed when it raises: CorruptRecords, InvalidRecords (RecordsRefused and
         InvalidTimestamp with record_errors), UnsupportedCodec, DecompressedTooLarge,
         RecordTooLarge, RecordBatchTooLarge, InvalidProducerEpoch, OutOfOrderSequence,
-        LogStorageError.
+        LogStorageError. With a ``share`` also TooMuchForTheLoop: then run :meth:`preparation` in a
+        helper thread, and append what it returns with :meth:`append_prepared`.
         """
         self._check_online()
-        if leader_epoch > self._epochs.latest:
-            self.become_leader(leader_epoch)
-        planned = validate(
+        prepared = prepare(
             records,
-            first_offset=self.log_end_offset,
-            leader_epoch=self._epochs.latest,
             now_ms=now_ms,
             config=self.config,
             checks=self._checks(),
             origin=origin,
+            share=share,
         )
+        return self.append_prepared(
+            prepared, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin
+        )
+
+    def preparation(
+        self, records: bytes | bytearray | memoryview, now_ms: int
+    ) -> Callable[[], Validated]:
+        """What validates a client's records by the settings of now. Of the log it touches nothing,
+        and raises as :meth:`append_as_leader` does."""
+        config, checks = self.config, self._checks()
+        return lambda: prepare(records, now_ms=now_ms, config=config, checks=checks)
+
+    def append_prepared(
+        self,
+        prepared: Validated,
+        *,
+        leader_epoch: LeaderEpoch,
+        now_ms: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+    ) -> AppendInfo:
+        """Give offsets to what was validated, here or in a helper thread, and append it."""
+        self._check_online()
+        if leader_epoch > self._epochs.latest:
+            self.become_leader(leader_epoch)
+        planned = place(prepared, self.log_end_offset, self._epochs.latest, now_ms)
         row = planned.row
         if row.size_bytes > self.config.segment_bytes:
             raise RecordBatchTooLarge(

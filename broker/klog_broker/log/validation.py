@@ -3,12 +3,14 @@
 What is stored is always v2. An uncompressed or compressed v2 batch in the wanted codec is patched
 where it lies; everything else (older formats, another codec, a compressed batch whose offset deltas
 are not 0, 1, 2 ...) is written anew.
+
+``prepare`` does all that takes time, and needs nothing of the log: it can run in a helper thread.
+``place`` gives the batch its offsets.
 """
 
-from collections.abc import Iterable
-from enum import Enum
 from typing import NamedTuple
 
+from klog_broker.log.append_rules import COMPRESSING, AppendOrigin, Rules, refuse
 from klog_broker.log.checks import (
     NotInOrder,
     RecordChecks,
@@ -16,38 +18,33 @@ from klog_broker.log.checks import (
     header_row,
 )
 from klog_broker.log.digests import BatchRow
-from klog_broker.log.errors import (
-    InvalidTimestamp,
-    RecordError,
-    RecordsRefused,
-    RecordTooLarge,
-)
-from klog_broker.log.log_config import INT64_MAX, LogConfig
+from klog_broker.log.errors import RecordTooLarge
+from klog_broker.log.log_config import LogConfig
+from klog_broker.log.loop_share import LoopShare
+from klog_broker.log.rewriting import MAX_RECORDS, Look, Wrapper
 from pyspark_klog.records import layout as at
 from pyspark_klog.records.batch import BatchView, is_cut_off
-from pyspark_klog.records.builder import BatchBuilder
-from pyspark_klog.records.compression import Codec, codec_of, decompress
-from pyspark_klog.records.convert import up_convert
-from pyspark_klog.records.errors import CorruptRecords, InvalidRecords
-from pyspark_klog.records.record import Record, TimestampType
-from pyspark_klog.records.sets import entries, look
+from pyspark_klog.records.builder import write_header
+from pyspark_klog.records.compression import Codec, codec_of, compress
+from pyspark_klog.records.errors import (
+    CorruptRecords,
+    DecompressedTooLarge,
+    InvalidRecords,
+)
+from pyspark_klog.records.layout import Buffer
+from pyspark_klog.records.legacy import LegacyView
+from pyspark_klog.records.record import TimestampType
+from pyspark_klog.records.sets import look
 
-_INT64_MIN = -(2**63)
-# How many of a batch's faults the text of an exception names, as in Kafka.
-_NAMED_FAULTS = 3
+__all__ = ["AppendOrigin", "Validated", "place", "prepare", "validate"]
 
-
-class AppendOrigin(Enum):
-    """Who appends: decides what is checked (Kafka's AppendOrigin)."""
-
-    CLIENT = "client"  # everything is checked
-    COORDINATOR = "coordinator"  # control batches are allowed, sequences are not checked
+_LEAST_MESSAGE_BYTES = at.LOG_OVERHEAD_BYTES + at.MIN_MESSAGE_SIZE[0]
 
 
 class Validated(NamedTuple):
-    """A batch as it is to be written, with its offsets in place."""
+    """A batch as it is to be written, in a buffer that can be."""
 
-    data: bytes | bytearray | memoryview
+    data: bytearray | memoryview
     row: BatchRow
     log_append_time_ms: int  # -1 under create time
 
@@ -62,52 +59,52 @@ def validate(
     checks: RecordChecks,
     origin: AppendOrigin = AppendOrigin.CLIENT,
 ) -> Validated:
-    """Check ``records`` and give them offsets from ``first_offset`` on.
+    """As :func:`prepare` and then :func:`place`."""
+    prepared = prepare(records, now_ms=now_ms, config=config, checks=checks, origin=origin)
+    return place(prepared, first_offset, leader_epoch, now_ms)
+
+
+def prepare(
+    records: bytes | bytearray | memoryview,
+    *,
+    now_ms: int,
+    config: LogConfig,
+    checks: RecordChecks,
+    origin: AppendOrigin = AppendOrigin.CLIENT,
+    share: LoopShare | None = None,
+) -> Validated:
+    """Check ``records`` and make of them what is stored, with offsets from 0 on.
 
     Raises CorruptRecords, InvalidRecords (RecordsRefused and InvalidTimestamp name the records),
-    UnsupportedCodec, DecompressedTooLarge, RecordTooLarge. A writable buffer is patched in place,
-    from a read-only one a copy is made.
+    UnsupportedCodec, DecompressedTooLarge, RecordTooLarge; and with a ``share``
+    TooMuchForTheLoop, when it would take more than that: nothing has changed then. A writable
+    buffer is patched in place, from a read-only one a copy is made.
     """
-    rules = _Rules(first_offset, leader_epoch, now_ms, config, checks, origin)
+    rules = Rules(now_ms, config, checks, origin, share)
     if not len(records) or is_cut_off(records, 0, len(records)):
         raise InvalidRecords(
             f"{len(records)} bytes of records hold no whole batch; expected exactly one"
         )
     if look(records).magic == at.MAGIC_V2:
-        return _validate_batch(records, rules)
-    return _validate_legacy(records, rules)
+        return _prepare_batch(records, rules)
+    return _prepare_messages(records, rules)
 
 
-class _Rules(NamedTuple):
-    first_offset: int
-    leader_epoch: int
-    now_ms: int
-    config: LogConfig
-    checks: RecordChecks
-    origin: AppendOrigin
-
-    @property
-    def is_log_append_time(self) -> bool:
-        return self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
-
-    def timestamp_bounds_ms(self) -> tuple[int, int]:
-        """The earliest and the latest timestamp that a record may have; -1 is always allowed."""
-        if self.is_log_append_time:
-            return _INT64_MIN, INT64_MAX
-        config = self.config
-        earliest = self.now_ms - config.message_timestamp_before_max_ms
-        latest = self.now_ms + config.message_timestamp_after_max_ms
-        return max(earliest, _INT64_MIN), min(latest, INT64_MAX)
-
-    def target_codec(self, source: Codec, *, is_control: bool) -> Codec:
-        # Control records stay uncompressed: not every client inflates them.
-        if self.config.compression is None or (is_control and source is Codec.NONE):
-            return source
-        return self.config.compression
+def place(prepared: Validated, first_offset: int, leader_epoch: int, now_ms: int) -> Validated:
+    """Its offsets from ``first_offset`` on, and a later time of append if it has one."""
+    data, append_time_ms = prepared.data, prepared.log_append_time_ms
+    if append_time_ms not in (at.NO_TIMESTAMP_MS, now_ms):
+        # What was appended meanwhile has a later one, and they must not go back.
+        append_time_ms = now_ms
+        BatchView(data).set_max_timestamp(now_ms, TimestampType.LOG_APPEND_TIME)
+    # No CRC covers these.
+    at.INT64.pack_into(data, at.BASE_OFFSET_AT, first_offset)
+    at.INT32.pack_into(data, at.LEADER_EPOCH_AT, leader_epoch)
+    return Validated(data, header_row(data, 0), append_time_ms)
 
 
 # --- v2 ------------------------------------------------------------------------------------------
-def _validate_batch(records: bytes | bytearray | memoryview, rules: _Rules) -> Validated:
+def _prepare_batch(records: bytes | bytearray | memoryview, rules: Rules) -> Validated:
     batch = BatchView(records)
     row = header_row(records, 0)
     _check_only_one(records, batch)
@@ -121,51 +118,75 @@ def _validate_batch(records: bytes | bytearray | memoryview, rules: _Rules) -> V
     codec = codec_of(row.attributes)
     is_control = bool(row.attributes & at.CONTROL_BIT)
     target = rules.target_codec(codec, is_control=is_control)
-    max_bytes = rules.config.max_decompressed_bytes
     section: bytes | bytearray | memoryview
     if codec is Codec.NONE:
         section, start, end = records, at.RECORDS_AT, batch.size_bytes
     else:
+        _check_count(row.record_count)
         with (
             memoryview(records) as view,
             view[at.RECORDS_AT : batch.size_bytes] as compressed,
         ):
-            section = decompress(codec, compressed, max_bytes=max_bytes)
+            section = rules.inflate(codec, compressed, at.MAGIC_V2)
         start, end = 0, len(section)
-    in_place = target is codec
+    looking = min(row.record_count, (end - start) // at.MIN_RECORD_BYTES)
+    rules.spend(looking * rules.checks.work_per_record)
     # Each record of a batch that claims log append time has the batch's timestamp, not its own.
     claims_append_time = bool(row.attributes & at.TIMESTAMP_TYPE_BIT)
-    earliest_ms, latest_ms = rules.timestamp_bounds_ms()
-    if claims_append_time:
-        earliest_ms, latest_ms = _INT64_MIN, INT64_MAX
-    try:
-        walk = rules.checks.walk(
-            section,
-            start,
-            end,
-            row.record_count,
-            row.base_timestamp_ms,
-            earliest_ms,
-            latest_ms,
-            rules.config.compact and not is_control,
+    allowed = rules.allowed(is_control=is_control)
+    if target is codec and not claims_append_time:
+        try:
+            walk = rules.checks.walk(
+                section,
+                start,
+                end,
+                row.record_count,
+                row.base_timestamp_ms,
+                allowed.earliest_ms,
+                allowed.latest_ms,
+                allowed.key_required,
+            )
+            return _patch(records, batch.size_bytes, walk.max_timestamp_ms, rules)
+        except NotInOrder:
+            if codec is Codec.NONE:
+                raise
+            # Some old clients give the inner offsets wrong; Kafka writes their batches anew.
+        except RecordNotAllowed:
+            pass  # all such records are named below
+    rules.spend(2 * looking * rules.checks.work_per_record)
+    base_timestamp_ms = row.max_timestamp_ms if claims_append_time else row.base_timestamp_ms
+    found = rules.checks.look_at_records(
+        section,
+        start,
+        end,
+        row.record_count,
+        base_timestamp_ms,
+        allowed,
+        claims_append_time=claims_append_time,
+    )
+    refuse(found, allowed)
+    if codec is Codec.NONE and not found.in_order:
+        raise InvalidRecords("a record's offset delta is not its number in the batch")
+    if target is codec and found.in_order:
+        return _patch(records, batch.size_bytes, found.max_timestamp_ms, rules)
+    _check_timestamps(found)
+    if target is not Codec.NONE:
+        rules.spend(COMPRESSING * found.size_bytes)
+    data: bytearray | memoryview
+    if found.in_order and not claims_append_time:
+        with memoryview(section) as view, view[start:end] as unchanged:
+            data = _with_room(unchanged, target, rules)
+    else:
+        _check_plain_size(found, target, rules.config)
+        data = rules.checks.write_records(
+            section, start, end, found, claims_append_time=claims_append_time
         )
-        max_timestamp_ms = walk.max_timestamp_ms
-    except NotInOrder:
-        if codec is Codec.NONE:
-            raise
-        # Some old clients give the inner offsets wrong; Kafka stores their batches written anew.
-        in_place = False
-        max_timestamp_ms = row.max_timestamp_ms
-    except RecordNotAllowed:
-        _refuse(list(batch.records(max_bytes)), rules, claims_append_time=claims_append_time)
-        raise
-    if claims_append_time or not in_place:
-        kept = list(batch.records(max_bytes))
-        _refuse(kept, rules, claims_append_time=claims_append_time)
-        max_timestamp_ms = max(record.timestamp_ms for record in kept)
-        if not in_place:
-            return _rebuild(kept, row, target, rules)
-    return _patch(records, batch.size_bytes, max_timestamp_ms, rules)
+        del section
+        if target is not Codec.NONE:
+            data = _with_room(memoryview(data)[at.RECORDS_AT :], target, rules)
+    kept_bits = row.attributes & (at.TRANSACTIONAL_BIT | at.CONTROL_BIT)
+    producer = (row.producer_id, row.producer_epoch, row.base_sequence)
+    return _finish(data, target | kept_bits, base_timestamp_ms, found, producer, rules)
 
 
 def _check_only_one(records: bytes | bytearray | memoryview, batch: BatchView) -> None:
@@ -178,6 +199,14 @@ def _check_size(size_bytes: int, config: LogConfig) -> None:
     if size_bytes > config.max_message_bytes:
         raise RecordTooLarge(
             f"a batch of {size_bytes} bytes, max.message.bytes is {config.max_message_bytes}"
+        )
+
+
+def _check_count(record_count: int) -> None:
+    if record_count > MAX_RECORDS:
+        raise DecompressedTooLarge(
+            f"a compressed batch of {record_count} records, at most {MAX_RECORDS} are accepted; "
+            f"send smaller batches"
         )
 
 
@@ -203,7 +232,7 @@ def _check_header(row: BatchRow, origin: AppendOrigin) -> None:
 
 
 def _patch(
-    records: bytes | bytearray | memoryview, size_bytes: int, max_timestamp_ms: int, rules: _Rules
+    records: bytes | bytearray | memoryview, size_bytes: int, max_timestamp_ms: int, rules: Rules
 ) -> Validated:
     view = memoryview(records)[:size_bytes]
     data: bytearray | memoryview = bytearray(view) if view.readonly else view
@@ -213,106 +242,112 @@ def _patch(
         append_time_ms = max_timestamp_ms = rules.now_ms
     # A wrong largest timestamp is put right; the CRC is made anew only if something changes.
     batch.set_max_timestamp(max_timestamp_ms, rules.config.message_timestamp_type)
-    batch.set_base_offset(rules.first_offset)
-    batch.set_partition_leader_epoch(rules.leader_epoch)
     return Validated(data, header_row(data, 0), append_time_ms)
 
 
-def _rebuild(records: list[Record], row: BatchRow, codec: Codec, rules: _Rules) -> Validated:
-    append_time_ms = rules.now_ms if rules.is_log_append_time else None
-    builder = BatchBuilder(
-        rules.first_offset,
-        codec,
-        rules.config.message_timestamp_type,
-        producer_id=row.producer_id,
-        producer_epoch=row.producer_epoch,
-        base_sequence=row.base_sequence,
-        is_transactional=bool(row.attributes & at.TRANSACTIONAL_BIT),
-        is_control=bool(row.attributes & at.CONTROL_BIT),
-        partition_leader_epoch=rules.leader_epoch,
-        log_append_time_ms=append_time_ms,
-        compression_level=rules.config.compression_level if rules.config.compression else None,
-    )
-    for record in records:
-        timestamp_ms = record.timestamp_ms if append_time_ms is None else append_time_ms
-        builder.append(record.key, record.value, timestamp_ms, record.headers)
-    return _built(builder.build(), append_time_ms, rules)
+def _check_timestamps(found: Look) -> None:
+    if found.least_timestamp_ms < at.NO_TIMESTAMP_MS:
+        raise InvalidRecords(f"timestamp {found.least_timestamp_ms} ms: expected -1 (none) or more")
 
 
-def _built(data: bytes, append_time_ms: int | None, rules: _Rules) -> Validated:
+def _check_plain_size(found: Look, target: Codec, config: LogConfig) -> None:
+    """Before memory is taken for it."""
+    if target is Codec.NONE:
+        _check_size(at.BATCH_HEADER_BYTES + found.size_bytes, config)
+
+
+def _with_room(section: memoryview, codec: Codec, rules: Rules) -> bytearray:
+    """The records in ``codec``, behind the room of a header."""
+    config = rules.config
+    if codec is Codec.NONE:
+        _check_size(at.BATCH_HEADER_BYTES + len(section), config)
+        return bytearray(at.BATCH_HEADER_BYTES) + section
+    level = config.compression_level if config.compression else None
+    return bytearray(at.BATCH_HEADER_BYTES) + compress(codec, section, level=level)
+
+
+def _finish(
+    data: bytearray | memoryview,
+    attributes: int,
+    base_timestamp_ms: int,
+    found: Look,
+    producer: tuple[int, int, int],
+    rules: Rules,
+) -> Validated:
+    """The batch with its header, records in place."""
     # The size may have changed.
     _check_size(len(data), rules.config)
-    return Validated(data, header_row(data, 0), -1 if append_time_ms is None else append_time_ms)
+    append_time_ms = -1
+    max_timestamp_ms = found.max_timestamp_ms
+    if rules.is_log_append_time:
+        append_time_ms = max_timestamp_ms = rules.now_ms
+        attributes |= at.TIMESTAMP_TYPE_BIT
+    write_header(
+        data,
+        base_offset=0,
+        leader_epoch=at.NO_LEADER_EPOCH,
+        attributes=attributes,
+        last_offset_delta=found.record_count - 1,
+        timestamps_ms=(base_timestamp_ms, max_timestamp_ms),
+        producer=producer,
+        record_count=found.record_count,
+    )
+    return Validated(data, header_row(data, 0), append_time_ms)
 
 
 # --- v0 and v1 -----------------------------------------------------------------------------------
-def _validate_legacy(records: bytes | bytearray | memoryview, rules: _Rules) -> Validated:
+def _prepare_messages(records: bytes | bytearray | memoryview, rules: Rules) -> Validated:
     """Message sets of Produce 0 to 2: converted to one v2 batch."""
-    end = 0
-    kept: list[Record] = []
-    claims_append_time = False
-    source_codec = Codec.NONE
-    max_bytes = rules.config.max_decompressed_bytes
-    for entry in entries(records, allow_partial=True):
-        if isinstance(entry, BatchView):
-            raise InvalidRecords("batches of format 2 among messages of older formats")
-        _check_size(entry.size_bytes, rules.config)
-        entry.check_crc()
-        end = entry.position + entry.size_bytes
-        claims_append_time |= entry.timestamp_type is TimestampType.LOG_APPEND_TIME
-        source_codec = max(source_codec, entry.codec)
-        if kept and source_codec is not Codec.NONE:
-            # Said before it is inflated: what each may inflate to is bounded, their number is not.
-            raise InvalidRecords(
-                "a compressed message among others: a set holds one wrapper and nothing else, or "
-                "plain messages only"
-            )
-        kept += entry.records(max_bytes)
-    if not kept:
+    source, wrapper, messages = _messages_of(records, rules)
+    allowed = rules.allowed()
+    looking = len(messages) // _LEAST_MESSAGE_BYTES
+    rules.spend(2 * looking * rules.checks.work_per_record)
+    found = rules.checks.look_at_messages(messages, wrapper, allowed, MAX_RECORDS)
+    if not found.record_count:
         raise CorruptRecords("the set holds no record")
-    _refuse(kept, rules, claims_append_time=claims_append_time)
-    append_time_ms = rules.now_ms if rules.is_log_append_time else None
-    config = rules.config
-    converted = up_convert(
-        records,
-        end=end,
-        base_offset=rules.first_offset,
-        codec=rules.target_codec(source_codec, is_control=False),
-        log_append_time_ms=append_time_ms,
-        partition_leader_epoch=rules.leader_epoch,
-        compression_level=config.compression_level if config.compression else None,
-        max_bytes=max_bytes,
-    )
-    return _built(converted.data, append_time_ms, rules)
+    if wrapper is not None:
+        _check_wrapper(records, wrapper, found)
+    refuse(found, allowed)
+    _check_timestamps(found)
+    target = rules.target_codec(source, is_control=False)
+    if target is not Codec.NONE:
+        rules.spend(COMPRESSING * found.size_bytes)
+    _check_plain_size(found, target, rules.config)
+    data = rules.checks.write_messages(messages, wrapper, found)
+    del messages
+    if target is not Codec.NONE:
+        data = _with_room(memoryview(data)[at.RECORDS_AT :], target, rules)
+    nobody = (at.NO_PRODUCER_ID, at.NO_PRODUCER_EPOCH, at.NO_SEQUENCE)
+    return _finish(data, target, found.first_timestamp_ms, found, nobody, rules)
 
 
-# --- the records' own faults ---------------------------------------------------------------------
-def _refuse(records: Iterable[Record], rules: _Rules, *, claims_append_time: bool) -> None:
-    """Raise what is wrong with single records, if anything is: all of them are named (KIP-467)."""
-    earliest_ms, latest_ms = rules.timestamp_bounds_ms()
-    keys: list[RecordError] = []
-    timestamps: list[RecordError] = []
-    for number, record in enumerate(records):
-        timestamp_ms = record.timestamp_ms
-        if rules.config.compact and record.key is None and rules.origin is AppendOrigin.CLIENT:
-            keys.append(RecordError(number, "a compacted topic takes no record without a key"))
-        elif not rules.is_log_append_time and timestamp_ms != at.NO_TIMESTAMP_MS:
-            if not earliest_ms <= timestamp_ms <= latest_ms:
-                text = (
-                    f"timestamp {timestamp_ms} of record {number} is out of range, expected "
-                    f"{earliest_ms} to {latest_ms}"
-                )
-                timestamps.append(RecordError(number, text))
-        elif claims_append_time:
-            text = "a producer must not set the timestamp type to LogAppendTime"
-            timestamps.append(RecordError(number, text))
-    if not keys and not timestamps:
-        return
-    faults = tuple(sorted(keys + timestamps, key=lambda fault: fault.batch_index))
-    if not keys:
-        raise InvalidTimestamp(
-            f"{len(faults)} records have timestamps that are not accepted: {faults[0].message}",
-            faults,
+def _messages_of(
+    records: bytes | bytearray | memoryview, rules: Rules
+) -> tuple[Codec, Wrapper | None, Buffer]:
+    """The codec of what came, and the plain messages in it."""
+    first = LegacyView(records)
+    if not first.attributes & at.CODEC_MASK:
+        return Codec.NONE, None, records
+    _check_size(first.size_bytes, rules.config)
+    first.check_crc()
+    codec = first.codec
+    end = first.size_bytes
+    if end < len(records) and not is_cut_off(records, end, len(records)):
+        raise InvalidRecords(
+            "a compressed message among others: a set holds one wrapper and nothing else, or "
+            "plain messages only"
         )
-    named = "; ".join(f"record {f.batch_index}: {f.message}" for f in faults[:_NAMED_FAULTS])
-    raise RecordsRefused(f"{len(faults)} records are not accepted: {named}", faults)
+    claims_append_time = first.timestamp_type is TimestampType.LOG_APPEND_TIME
+    wrapper = Wrapper(first.magic, first.timestamp_ms if claims_append_time else None)
+    with first.value_view() as value:
+        return codec, wrapper, rules.inflate(codec, value, first.magic)
+
+
+def _check_wrapper(records: bytes | bytearray | memoryview, wrapper: Wrapper, found: Look) -> None:
+    """A v1 wrapper's offset is its last message's; librdkafka once sent 0, whatever it held."""
+    offset = look(records).offset
+    if wrapper.magic == at.MAGIC_V1 and offset != 0 and offset < found.last_offset:
+        raise InvalidRecords(
+            f"the wrapper has offset {offset}, less than the relative offset {found.last_offset} "
+            f"of its last message"
+        )

@@ -3,7 +3,12 @@
 A kernel returns one of these numbers and leaves a position; only its caller raises.
 """
 
-from pyspark_klog.records.errors import CorruptRecords, InvalidRecords, RecordsError
+from pyspark_klog.records.errors import (
+    CorruptRecords,
+    DecompressedTooLarge,
+    InvalidRecords,
+    RecordsError,
+)
 
 OK = 0
 FULL = 1  # an output has no room for the next item: not an error, call again with more
@@ -33,6 +38,16 @@ TIMESTAMP_NOT_IN_MICROSECONDS = 32
 OFFSET_DELTA_NOT_INDEX = 40
 MISSING_KEY = 41
 TIMESTAMP_NOT_ALLOWED = 42
+COMPRESSED_AMONG_OTHERS = 43
+MIXED_FORMATS = 44
+MESSAGE_TOO_LARGE = 45
+TOO_MANY_RECORDS = 46
+
+# What a look at a batch's records finds wrong with single ones: counted and noted, not returned.
+MISSES_KEY = 0
+TIMESTAMP_OUT_OF_RANGE = 1
+CLAIMS_APPEND_TIME = 2
+
 ROW_TOO_LARGE = 50
 ROW_BAD_PARTITION = 51
 ROW_NULL_HEADER_KEY = 52
@@ -94,6 +109,14 @@ MESSAGES: dict[int, tuple[type[RecordsError], str]] = {
         InvalidRecords,
         "the wrapper's offset is less than the relative one of its last message",
     ),
+    COMPRESSED_AMONG_OTHERS: (
+        InvalidRecords,
+        "a compressed message among others: a set holds one wrapper and nothing else, or plain "
+        "messages only",
+    ),
+    MIXED_FORMATS: (InvalidRecords, "it is of another format than what it lies in or between"),
+    MESSAGE_TOO_LARGE: (DecompressedTooLarge, "it is larger than what is accepted"),
+    TOO_MANY_RECORDS: (DecompressedTooLarge, "there are more records than are accepted"),
 }
 
 

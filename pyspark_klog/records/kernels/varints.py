@@ -4,6 +4,7 @@ from pyspark_klog.records.kernels.jit import Array, hot, inline
 from pyspark_klog.records.kernels.memory import byte_at
 
 _INT32_MASK = 0xFFFF_FFFF
+_LOW_57_BITS = (1 << 57) - 1
 
 
 @hot
@@ -96,4 +97,31 @@ def write_varint(out: Array, position: int, number: int) -> int:
         position += 1
         raw >>= 7
     out[position] = raw
+    return position + 1
+
+
+@inline
+def varlong_size(number: int) -> int:
+    """How many bytes :func:`write_varlong` takes; ``number`` is any of 64 bits."""
+    # The shift to the right must bring in zeros: what is left of a sign is masked off.
+    rest = ((number << 1) ^ (number >> 63)) >> 7 & _LOW_57_BITS
+    size = 1
+    while rest != 0:
+        rest >>= 7
+        size += 1
+    return size
+
+
+@inline
+def write_varlong(out: Array, position: int, number: int) -> int:
+    """Write ``number``, which is any of 64 bits; returns the position behind it."""
+    raw = (number << 1) ^ (number >> 63)
+    rest = raw >> 7 & _LOW_57_BITS
+    low = raw & 0x7F
+    while rest != 0:
+        out[position] = low | 0x80
+        position += 1
+        low = rest & 0x7F
+        rest >>= 7
+    out[position] = low
     return position + 1

@@ -1,0 +1,211 @@
+"""The records of a v2 batch written anew, numbered from 0: for a broker that stores them.
+
+One kernel looks and another writes, so that there is exactly the room that is needed: what is read
+and what is written together take at most three times the bytes that were read.
+"""
+
+from pyspark_klog.records.kernels.jit import Array, inline, kernel
+from pyspark_klog.records.kernels.memory import copy_bytes
+from pyspark_klog.records.kernels.records import add_wrapped, check_headers, read_record
+from pyspark_klog.records.kernels.status import (
+    BAD_COUNT,
+    BAD_SECTION_END,
+    CLAIMS_APPEND_TIME,
+    MISSES_KEY,
+    OK,
+    TIMESTAMP_OUT_OF_RANGE,
+)
+from pyspark_klog.records.kernels.varints import (
+    varint_size,
+    varlong_size,
+    write_varint,
+    write_varlong,
+)
+from pyspark_klog.records.layout import INT64_MAX, MIN_RECORD_BYTES, NO_TIMESTAMP_MS
+
+# What both looks (here and in messages.py) leave in ``result``.
+LOOK_POSITION = 0  # of the record that the status is about; the end if there is none
+LOOK_RECORD = 1  # that record's number; their count if there is none
+LOOK_SIZE_BYTES = 2  # of all records, written anew
+LOOK_IN_ORDER = 3  # whether each record's offset delta is its number
+LOOK_FIRST_TIMESTAMP_MS = 4
+LOOK_LEAST_TIMESTAMP_MS = 5
+LOOK_MAX_TIMESTAMP_MS = 6
+LOOK_KEY_FAULTS = 7
+LOOK_TIMESTAMP_FAULTS = 8
+LOOK_LAST_OFFSET = 9  # of a set of messages: the last one's, as it is stored
+LOOK_FIELDS = 10
+
+# A row of ``faults``: the record's number, what is wrong with it, and its timestamp.
+FAULT_COLUMNS = 3
+
+
+@inline
+def add_fault(faults: Array, found: int, record: int, kind: int, timestamp_ms: int) -> None:
+    """Note the fault that comes behind ``found`` others, if there is room left."""
+    to = found * FAULT_COLUMNS
+    if to < len(faults):
+        faults[to] = record
+        faults[to + 1] = kind
+        faults[to + 2] = timestamp_ms
+
+
+@inline
+def _body_size(
+    delta: int, index: int, key_bytes: int, value_bytes: int, headers: int, headers_bytes: int
+) -> int:
+    body = 1 + varlong_size(delta) + varint_size(index)
+    body += varint_size(key_bytes) + varint_size(value_bytes) + varint_size(headers)
+    if key_bytes > 0:
+        body += key_bytes
+    if value_bytes > 0:
+        body += value_bytes
+    return body + headers_bytes
+
+
+@inline
+def write_field(out: Array, position: int, buf: Array, start: int, count: int) -> int:
+    """Write bytes behind their length, -1 for null; returns the position behind them."""
+    position = write_varint(out, position, count)
+    if count <= 0:
+        return position
+    copy_bytes(out, position, buf, start, count)
+    return position + count
+
+
+@kernel("in8", *["i64"] * 9, "out64", "out64")
+def look_at_records(
+    buf: Array,
+    start: int,
+    end: int,
+    count: int,
+    base_timestamp_ms: int,
+    same_timestamp: int,
+    earliest_ms: int,
+    latest_ms: int,
+    refuse_claims: int,
+    key_required: int,
+    faults: Array,
+    result: Array,
+) -> int:
+    """Check that ``buf[start:end]`` is ``count`` well-formed records, whatever their offset deltas,
+    and say what :func:`write_records` would make of them.
+
+    With ``same_timestamp`` each record has the base timestamp, whatever its delta. A record lacks
+    its key if ``key_required``; its timestamp, if it has one, lies within ``earliest_ms`` and
+    ``latest_ms``; with ``refuse_claims`` none is accepted: what is wrong is counted in ``result``
+    (LOOK_FIELDS long) and the first of it is noted in ``faults``, FAULT_COLUMNS for each. Returns
+    OK or what keeps the bytes from being read.
+    """
+    at = start
+    index = 0
+    size = 0
+    in_order = 1
+    first_ms = NO_TIMESTAMP_MS
+    least_ms = INT64_MAX
+    max_ms = NO_TIMESTAMP_MS
+    key_faults = 0
+    timestamp_faults = 0
+    status = OK
+    if count < 0 or count > (end - start) // MIN_RECORD_BYTES:
+        status = BAD_COUNT
+    while status == OK and index < count:
+        (
+            status,
+            next_at,
+            delta,
+            offset_delta,
+            _,
+            key_bytes,
+            _,
+            value_bytes,
+            headers,
+            headers_at,
+        ) = read_record(buf, at, end)
+        if status != OK:
+            break
+        if headers != 0:
+            status = check_headers(buf, headers_at, next_at, headers)
+            if status != OK:
+                break
+        if offset_delta != index:
+            in_order = 0
+        if same_timestamp:
+            delta = 0
+        timestamp_ms = add_wrapped(base_timestamp_ms, delta)
+        if index == 0:
+            first_ms = timestamp_ms
+        if timestamp_ms < least_ms:
+            least_ms = timestamp_ms
+        if timestamp_ms > max_ms:
+            max_ms = timestamp_ms
+        if key_required and key_bytes < 0:
+            add_fault(faults, key_faults + timestamp_faults, index, MISSES_KEY, timestamp_ms)
+            key_faults += 1
+        elif refuse_claims:
+            found = key_faults + timestamp_faults
+            add_fault(faults, found, index, CLAIMS_APPEND_TIME, timestamp_ms)
+            timestamp_faults += 1
+        elif timestamp_ms != NO_TIMESTAMP_MS and (
+            timestamp_ms < earliest_ms or timestamp_ms > latest_ms
+        ):
+            found = key_faults + timestamp_faults
+            add_fault(faults, found, index, TIMESTAMP_OUT_OF_RANGE, timestamp_ms)
+            timestamp_faults += 1
+        body = _body_size(delta, index, key_bytes, value_bytes, headers, next_at - headers_at)
+        size += varint_size(body) + body
+        index += 1
+        at = next_at
+    if status == OK and at != end:
+        status = BAD_SECTION_END
+    result[LOOK_POSITION] = at
+    result[LOOK_RECORD] = index
+    result[LOOK_SIZE_BYTES] = size
+    result[LOOK_IN_ORDER] = in_order
+    result[LOOK_FIRST_TIMESTAMP_MS] = first_ms
+    result[LOOK_LEAST_TIMESTAMP_MS] = least_ms
+    result[LOOK_MAX_TIMESTAMP_MS] = max_ms
+    result[LOOK_KEY_FAULTS] = key_faults
+    result[LOOK_TIMESTAMP_FAULTS] = timestamp_faults
+    result[LOOK_LAST_OFFSET] = -1
+    return status
+
+
+@kernel("in8", "i64", "i64", "i64", "i64", "out8", "i64")
+def write_records(
+    buf: Array, start: int, end: int, count: int, same_timestamp: int, out: Array, out_at: int
+) -> int:
+    """Write the records of ``buf[start:end]``, which :func:`look_at_records` found to be good, at
+    ``out_at``, with offset deltas from 0 on. Timestamp deltas stay, or are 0 with
+    ``same_timestamp``; headers are copied as they are. Returns the position behind the last."""
+    at = start
+    to = out_at
+    for index in range(count):
+        (
+            _,
+            next_at,
+            delta,
+            _,
+            key_at,
+            key_bytes,
+            value_at,
+            value_bytes,
+            headers,
+            headers_at,
+        ) = read_record(buf, at, end)
+        if same_timestamp:
+            delta = 0
+        headers_bytes = next_at - headers_at
+        to = write_varint(
+            out, to, _body_size(delta, index, key_bytes, value_bytes, headers, headers_bytes)
+        )
+        out[to] = 0  # attributes
+        to = write_varlong(out, to + 1, delta)
+        to = write_varint(out, to, index)
+        to = write_field(out, to, buf, key_at, key_bytes)
+        to = write_field(out, to, buf, value_at, value_bytes)
+        to = write_varint(out, to, headers)
+        copy_bytes(out, to, buf, headers_at, headers_bytes)
+        to += headers_bytes
+        at = next_at
+    return to
