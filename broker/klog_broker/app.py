@@ -23,7 +23,7 @@ from klog_broker.handlers.fetch_convert import DownConversions
 from klog_broker.handlers.group_service import start_groups
 from klog_broker.handlers.init_producer_id import ProducerIds
 from klog_broker.handlers.planned_produce import ProduceTargets
-from klog_broker.handlers.produce import ProducePipeline
+from klog_broker.handlers.produce_pipeline import ProducePipeline
 from klog_broker.handlers.served import SERVED
 from klog_broker.handlers.topic_changes import settle
 from klog_broker.life import Life

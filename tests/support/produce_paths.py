@@ -91,7 +91,13 @@ class MemoryBroker:
     """A broker on a disk, a network and a clock in memory."""
 
     def __init__(
-        self, files: MemoryFiles, *, with_kernel: bool, at_once: bool = True, **settings: object
+        self,
+        files: MemoryFiles,
+        *,
+        with_kernel: bool,
+        at_once: bool = True,
+        make_helpers: Callable[[Loop], Any] = InlineHelpers,
+        **settings: object,
     ) -> None:
         """``at_once``: whether the network has calls for many streams. ``settings`` with
         underscores for dots."""
@@ -106,7 +112,7 @@ class MemoryBroker:
             files=files,
             network=self.network,
             poller=self.network.poller,
-            make_helpers=InlineHelpers,
+            make_helpers=make_helpers,
             load_kernel=(lambda _: produce_kernel) if with_kernel else None,
         )
         self.broker.start()
@@ -248,7 +254,6 @@ def topic_ids() -> dict[str, UUID]:
     return _prepared()[1]
 
 
-def new_broker(*, with_kernel: bool, at_once: bool = True, **settings: object) -> MemoryBroker:
+def new_broker(*, with_kernel: bool, **options: Any) -> MemoryBroker:
     """A broker that has the topics, all empty."""
-    files = _prepared()[0].killed()
-    return MemoryBroker(files, with_kernel=with_kernel, at_once=at_once, **settings)
+    return MemoryBroker(_prepared()[0].killed(), with_kernel=with_kernel, **options)

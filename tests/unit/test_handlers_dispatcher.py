@@ -35,6 +35,9 @@ class Slot:
     def when_closed(self, callback: object) -> None:
         pass
 
+    def hold(self) -> bool:
+        return False
+
     @property
     def error_code(self) -> int:
         assert self.parts is not None

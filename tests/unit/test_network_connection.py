@@ -613,3 +613,82 @@ def test_a_connection_that_goes_while_its_pages_are_read_is_forgotten(broker: Br
     broker.helpers.run_all()
     broker.turns()
     assert broker.server.connection_count == 0
+
+
+# -- requests that are held -------------------------------------------------------------------
+
+
+def test_nothing_is_parsed_behind_a_request_that_is_held(broker: Broker) -> None:
+    broker.answers = lambda request, slot: (
+        slot.hold() if request[8:] == b"held" else echo(request, slot)
+    )
+    stream = broker.connect()
+    stream.inbox += frame(PRODUCE, b"held")
+    broker.turns()
+    stream.inbox += frame(PRODUCE, b"behind")
+    broker.turns()
+    assert broker.bodies == [b"held"]
+    broker.slots[0].complete([b"!"])
+    broker.turns()
+    assert stream.sent == b"!<behind>"
+
+
+@pytest.mark.parametrize("begun", [4, 50_000, 131_072, 300_000])
+def test_a_large_frame_begins_when_nothing_is_held_any_more(broker: Broker, begun: int) -> None:
+    broker.answers = lambda _, slot: slot.hold() and None
+    stream = broker.connect()
+    data = frame(PRODUCE, b"z" * 400_000)
+    stream.inbox += frame(PRODUCE, b"held") + data[:begun]
+    broker.turns()
+    stream.inbox += data[begun:]
+    broker.turns()
+    assert broker.bodies == [b"held"]
+    assert broker.server.buffers.lent_bytes == 0
+    broker.answers = echo
+    broker.slots[0].skip()
+    broker.turns(20)
+    assert stream.sent == b"<" + b"z" * 400_000 + b">"
+    assert broker.server.buffers.lent_bytes == 0
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_a_large_frame_that_is_held_stays_until_it_is_answered(
+    broker: Broker, is_closed: bool
+) -> None:
+    held: list[tuple[memoryview, bool]] = []
+
+    def hold(request: memoryview, slot: ReplySlot, _: Connection) -> None:
+        broker.slots.append(slot)
+        held.append((request, slot.hold()))
+
+    broker.server.handle_frame = hold
+    stream, other = broker.connect(), broker.connect()
+    body = b"a" * 300_000
+    stream.inbox += frame(PRODUCE, body)
+    broker.turns()
+    if is_closed:
+        stream.is_broken = True
+        stream.inbox += b"x"
+        broker.turns()
+        assert stream.is_closed
+    # Another large frame must not be received over it.
+    other.inbox += frame(PRODUCE, b"b" * 300_000)
+    broker.turns()
+    (request, stays), (_, other_stays) = held
+    assert stays and other_stays
+    assert bytes(request[8:]) == body
+    for slot in broker.slots:
+        slot.skip()
+    broker.turns()
+    assert broker.server.buffers.lent_bytes == 0
+
+
+def test_a_small_request_that_is_held_is_copied_by_whoever_holds_it(broker: Broker) -> None:
+    stays: list[bool] = []
+    broker.answers = lambda _, slot: stays.append(slot.hold())
+    stream = broker.connect()
+    stream.inbox += frame(PRODUCE, b"small")
+    broker.turns()
+    broker.slots[0].skip()
+    assert not broker.slots[0].hold()
+    assert stays == [False]

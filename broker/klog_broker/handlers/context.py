@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from klog_broker.handlers.dispatcher import ServedApi
     from klog_broker.handlers.fetch_convert import DownConversions
     from klog_broker.handlers.init_producer_id import ProducerIds
-    from klog_broker.handlers.produce import ProducePipeline
+    from klog_broker.handlers.produce_pipeline import ProducePipeline
     from klog_broker.log.log_manager import LogManager
     from klog_broker.metadata.interface import MetadataStore
 
@@ -51,6 +51,10 @@ class Reply(Protocol):
 
     def when_closed(self, callback: Callable[[], None]) -> None:
         """Calls back if the connection goes before this request is answered."""
+
+    def hold(self) -> bool:
+        """Nothing more of the connection is parsed before this is answered. Returns whether the
+        request's bytes stay until then; otherwise they are gone after this turn, as ever."""
 
 
 class Endpoint(NamedTuple):

@@ -78,6 +78,8 @@ class ReplySlot(Protocol):
 
     def when_closed(self, callback: Callable[[], None]) -> None: ...
 
+    def hold(self) -> bool: ...
+
 
 class ConnectionInfo(Protocol):
     """What the network tells of a connection."""
@@ -244,3 +246,6 @@ class _Reply:
 
     def when_closed(self, callback: Callable[[], None]) -> None:
         self._slot.when_closed(callback)
+
+    def hold(self) -> bool:
+        return self._slot.hold()

@@ -57,6 +57,7 @@ class Connection:
         "_closing",
         "_end_of_stream",
         "_flush_scheduled",
+        "_held",
         "_interest",
         "_is_bulk",
         "_is_quiet",
@@ -111,6 +112,8 @@ class Connection:
         self._replies: deque[ReplySlot] = deque()
         self._queued_bytes = 0
         self._outstanding = 0
+        # Of these so many are held: what follows waits for them.
+        self._held = 0
         self._outgoing = OutgoingParts()
         self._reading_ahead = False
         self._flush_scheduled = False
@@ -214,7 +217,7 @@ class Connection:
         if not self.is_open:
             return
         self._move_rest()
-        if self._large is None and len(self._rest) >= 4 and not self._closing:
+        if self._large is None and len(self._rest) >= 4 and not (self._closing or self._held):
             size = _SIZE.unpack_from(self._rest)[0]
             if RECEIVE_BYTES <= size + 4 <= self._server.max_request_bytes + 4 and (
                 len(self._rest) < size + 4
@@ -400,13 +403,15 @@ class Connection:
         if stop is not None:
             return stop
         self._large = None
-        # The records are views of the buffer until the turn's appends are over.
-        self._server.loop.call_at_turn_end(large.give_back)
-        self._dispatch(frame, api_key)
+        self._dispatch(frame, api_key, large)
         return Stopped.NEEDS_BYTES
 
-    def _dispatch(self, frame: memoryview, api_key: int) -> None:
+    def _dispatch(self, frame: memoryview, api_key: int, large: LargeFrame | None = None) -> None:
         slot = ReplySlot(self, api_key)
+        if large is not None:
+            # The records are views of the buffer until the turn's appends are over.
+            slot.frame = large
+            self._server.loop.call_at_turn_end(slot.end_turn)
         self._replies.append(slot)
         self._outstanding += 1
         self._requests += 1
@@ -428,6 +433,8 @@ class Connection:
 
     def _stopped_by_replies(self) -> bool:
         """Whether no request whatever may be begun now."""
+        if self._held:
+            return True
         if len(self._replies) >= PENDING_REPLIES:
             return True
         if self._queued_bytes + self._outgoing.bytes_in_memory >= PENDING_REPLY_BYTES:
@@ -469,6 +476,11 @@ class Connection:
     def on_slot_filled(self, slot: ReplySlot) -> None:
         """See SlotOwner."""
         self._outstanding -= 1
+        if slot.keeps_frame:
+            self._server.loop.call_at_turn_end(slot.give_back_frame)
+        was_held = slot.is_held
+        if was_held:
+            self._held -= 1
         if not self.is_open:
             return
         self._queued_bytes += slot.size_bytes
@@ -476,15 +488,20 @@ class Connection:
             self._closing = True
         if self._replies and slot is self._replies[0]:
             self._schedule_flush()
-        self._schedule_resume()
+        # A frame that is not here whole may have waited for this, too.
+        self._schedule_resume(was_held and not self._held)
+
+    def on_slot_held(self) -> None:
+        """See SlotOwner."""
+        self._held += 1
 
     def _schedule_flush(self) -> None:
         if not self._flush_scheduled:
             self._flush_scheduled = True
             self._server.loop.call_at_send(self._flush)
 
-    def _schedule_resume(self) -> None:
-        stopped = self._stopped is Stopped.WAITS_FOR_REPLY
+    def _schedule_resume(self, was_held: bool = False) -> None:
+        stopped = was_held or self._stopped is Stopped.WAITS_FOR_REPLY
         if not self._resume_scheduled and (stopped or self._end_of_stream):
             self._resume_scheduled = True
             self._server.loop.call_at_append(self.resume)

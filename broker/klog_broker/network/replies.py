@@ -4,13 +4,18 @@ A slot is a request's place in its connection's queue. Slots are filled in any o
 from the head only. What has left the queue is a line of parts: byte strings and regions of files.
 """
 
+from __future__ import annotations
+
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from klog_broker.network.bounds import READ_AHEAD_BYTES, SEND_FILE_BYTES
 from klog_broker.network.sockets import StreamSocket
+
+if TYPE_CHECKING:
+    from klog_broker.network.large_frame import LargeFrame
 
 # sendmsg takes at most 1024 buffers (IOV_MAX).
 _PARTS_PER_SEND = 256
@@ -31,8 +36,11 @@ class SlotOwner(Protocol):
     @property
     def is_open(self) -> bool: ...
 
-    def on_slot_filled(self, slot: "ReplySlot") -> None:
+    def on_slot_filled(self, slot: ReplySlot) -> None:
         """One of the slots that this connection began is waiting no longer."""
+
+    def on_slot_held(self) -> None:
+        """Nothing more may be parsed until the slot is filled."""
 
 
 class ReplySlot:
@@ -43,6 +51,9 @@ class ReplySlot:
         "_when_closed",
         "api_key",
         "close_reason",
+        "frame",
+        "is_held",
+        "keeps_frame",
         "parts",
         "size_bytes",
         "state",
@@ -55,6 +66,10 @@ class ReplySlot:
         self.parts: list[Any] = []
         self.size_bytes = 0
         self.close_reason = ""
+        self.frame: LargeFrame | None = None
+        """The request's bytes, if they have a buffer of their own."""
+        self.is_held = False
+        self.keeps_frame = False
         self._when_closed: Callable[[], None] | None = None
 
     @property
@@ -81,6 +96,32 @@ class ReplySlot:
     def when_closed(self, callback: Callable[[], None]) -> None:
         """Calls back if the connection goes before this place is filled."""
         self._when_closed = callback
+
+    def hold(self) -> bool:
+        """Nothing more of the connection is parsed until the place is filled; returns whether the
+        request's bytes stay until then, also if the connection goes."""
+        if self.state is not SlotState.WAITING:
+            return False
+        if not self.is_held:
+            self.is_held = True
+            self._owner.on_slot_held()
+        return self.frame is not None
+
+    def end_turn(self) -> None:
+        """The turn that the request was parsed in is over: its buffer goes back now, or when the
+        place is filled."""
+        if self.frame is None:
+            return
+        if self.is_held and self.state is SlotState.WAITING:
+            self.keeps_frame = True
+        else:
+            self.give_back_frame()
+
+    def give_back_frame(self) -> None:
+        """Nobody looks at the request's bytes any more."""
+        if self.frame is not None:
+            frame, self.frame = self.frame, None
+            frame.give_back()
 
     def connection_closed(self) -> None:
         """The connection has gone."""

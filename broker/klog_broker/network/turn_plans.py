@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from klog_broker.log.checks import kernel_checks
 from klog_broker.network.bounds import LEAST_RECEIVE_BYTES, RECEIVE_BYTES
 from klog_broker.network.sockets import MAX_SOCKETS, NO_ROOM
+from klog_broker.runtime.switching import brisk_switching
 
 if TYPE_CHECKING:
     from klog_broker.network.connection import Connection
@@ -44,8 +45,6 @@ _READY_CONNECTIONS = 16
 # One request of this size, too: its records are checked by a kernel, or one by one in Python.
 _LARGE_REQUEST_BYTES = 32 * 1024
 _COMPILE_TIMEOUT_S = 300
-# While numba is imported beside the loop, the loop gets its turn this soon.
-_SWITCH_INTERVAL_S = 0.0005
 # Who comes while a child compiles waits for what it compiles.
 _compiling = threading.Lock()
 
@@ -200,16 +199,12 @@ def load_produce_kernel(is_stopping: Callable[[], bool]) -> Any | None:
     """
     if not compile_produce_kernel(is_stopping):
         return None
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(_SWITCH_INTERVAL_S)
-    try:
+    with brisk_switching():
         module = importlib.import_module(_MODULE)
         importlib.import_module(_SOCKET_MODULE)
         importlib.import_module(_CONVERSION_MODULE)
         kernel_checks()  # so that the loop finds them made
         return module if module.IS_COMPILED else None
-    finally:
-        sys.setswitchinterval(before)
 
 
 def compile_produce_kernel(is_stopping: Callable[[], bool]) -> bool:

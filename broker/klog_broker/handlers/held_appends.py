@@ -1,0 +1,105 @@
+"""Appends that are held while a helper thread validates them: inflating, compressing, rewriting.
+
+What a connection sends later waits behind what is held of it, whatever the partition, so that
+nothing overtakes; other connections go on. A connection with something held is parsed no further,
+so that it has one request here, or what one turn received; and only a few batches at a time are
+worked on, the connections taking turns, since each can take hundreds of MiB.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from klog_broker.log.partition_log import PartitionLog
+from klog_broker.log.validation import Validated
+from klog_broker.runtime.helpers import Helpers
+from klog_broker.runtime.switching import brisk_switching
+
+if TYPE_CHECKING:
+    from klog_broker.handlers.produce_pipeline import Append
+
+BATCHES_AT_ONCE = 2
+"""Batches that helper threads validate at the same time."""
+
+Prepared = Callable[[], Validated]
+"""Returns or raises what a helper came to."""
+
+
+class _Held(NamedTuple):
+    log: PartitionLog
+    append: Append
+
+
+class HeldAppends:
+    """Queues by connection. Loop thread only.
+
+    ``finish(log, append, prepared)`` appends what a helper has prepared; with None it tries in the
+    loop, and returns False if that cannot be.
+    """
+
+    def __init__(
+        self,
+        helpers: Helpers,
+        finish: Callable[[PartitionLog, Append, Prepared | None], bool],
+    ) -> None:
+        self._helpers = helpers
+        self._finish = finish
+        self._queues: dict[str, deque[_Held]] = {}
+        self._waiting: deque[str] = deque()
+        self._working = 0
+
+    def has(self, connection_id: str) -> bool:
+        """Whether something of the connection is held: then all that follows must be."""
+        return connection_id in self._queues
+
+    def hold(self, connection_id: str, log: PartitionLog, append: Append) -> None:
+        """Behind what is held of the connection."""
+        if not append.pending.context.reply.hold():
+            # Its buffer is used again after this turn.
+            append = append._replace(records=bytearray(append.records))
+        held = _Held(log, append)
+        queue = self._queues.get(connection_id)
+        if queue is not None:
+            queue.append(held)
+            return
+        self._queues[connection_id] = deque((held,))
+        self._waiting.append(connection_id)
+        self._start()
+
+    def _start(self) -> None:
+        while self._waiting and self._working < BATCHES_AT_ONCE:
+            self._working += 1
+            self._submit(self._waiting.popleft())
+
+    def _submit(self, connection_id: str) -> None:
+        log, append = self._queues[connection_id][0]
+        prepare = log.preparation(append.records, append.pending.context.broker.clock.now_ms())
+
+        def work() -> Validated:
+            with brisk_switching():
+                return prepare()
+
+        def done(result: Validated | None, error: BaseException | None) -> None:
+            def prepared() -> Validated:
+                if result is None:
+                    raise error or RuntimeError("a helper returned nothing")
+                return result
+
+            self._working -= 1
+            self._go_on(connection_id, prepared)
+            self._start()
+
+        self._helpers.submit(work, done)
+
+    def _go_on(self, connection_id: str, prepared: Prepared | None) -> None:
+        """Append what has been prepared, then what follows until one has to be prepared, too."""
+        queue = self._queues[connection_id]
+        while queue and self._finish(queue[0].log, queue[0].append, prepared):
+            queue.popleft().append.pending.appended()
+            prepared = None
+        if queue:
+            self._waiting.append(connection_id)
+        else:
+            del self._queues[connection_id]
