@@ -13,6 +13,7 @@ from kafka.structs import OffsetAndMetadata
 
 from tests.support.broker_process import BrokerProcess
 from tests.support.eventually import eventually
+from tests.support.group_member import joined_member
 
 RECORDS = 60
 
@@ -241,14 +242,13 @@ def test_a_member_that_dies_is_replaced_after_its_session(
         "session.timeout.ms": 6000,
         "heartbeat.interval.ms": 300,
     }
-    silent = KafkaConsumer(
+    silent = joined_member(
+        broker.bootstrap_servers,
         topic,
-        bootstrap_servers=broker.bootstrap_servers,
-        group_id="mortal",
+        "mortal",
         session_timeout_ms=6000,
         heartbeat_interval_ms=500,
     )
-    eventually(lambda: bool(silent.poll(100)) or bool(silent.assignment()), deadline_s=30)
     # It says nothing more, not even that it leaves.
     silent._client.close()
     heir = ConfluentConsumer(settings)

@@ -13,6 +13,7 @@ from pyspark.errors import PySparkException
 
 from pyspark_klog.spark.stream_reader import HAS_LIMITS
 from tests.support.eventually import eventually
+from tests.support.group_member import joined_member
 from tests.support.spark_topics import Topics, run
 
 if TYPE_CHECKING:
@@ -178,15 +179,7 @@ def test_a_group_follows_a_query_on_every_spark(
 def test_a_group_with_members_is_left_alone(topics: Topics, group: Group, tmp_path: Path) -> None:
     topic = topics.create(1)
     topics.put_numbers(topic, range(4))
-    member = KafkaConsumer(
-        topic, bootstrap_servers=topics.servers, group_id=group.name, enable_auto_commit=False
-    )
-
-    def joined() -> bool:
-        member.poll(100)
-        return bool(member.assignment())
-
-    eventually(joined, deadline_s=60, what="the member having joined")
+    member = joined_member(topics.servers, topic, group.name)
     try:
         frame = topics.stream(subscribe=topic, startingOffsets="earliest", commitGroupId=group.name)
         seen: list[int] = []
