@@ -23,6 +23,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     settings = {
         "num.partitions": 4,
         "group.initial.rebalance.delay.ms": 100,
+        "group.min.session.timeout.ms": 1_000,
         "offsets.topic.num.partitions": 5,
     }
     with BrokerProcess(tmp_path_factory.mktemp("clients") / "data", settings) as running:
@@ -58,8 +59,7 @@ def read_confluent(servers: str, topic: str, group: str, count: int) -> list[byt
     values: list[bytes] = []
 
     def enough() -> bool:
-        message = consumer.poll(0.2)
-        if message is not None:
+        for message in consumer.consume(count - len(values), timeout=0.2):
             assert message.error() is None, message.error()
             values.append(message.value())
         return len(values) == count
@@ -246,8 +246,8 @@ def test_a_member_that_dies_is_replaced_after_its_session(
         broker.bootstrap_servers,
         topic,
         "mortal",
-        session_timeout_ms=6000,
-        heartbeat_interval_ms=500,
+        session_timeout_ms=1_500,
+        heartbeat_interval_ms=300,
     )
     # It says nothing more, not even that it leaves.
     silent._client.close()
