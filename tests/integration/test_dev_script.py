@@ -376,6 +376,22 @@ def test_a_soak_runs_in_the_environment_of_the_tests(ready: Machine) -> None:
     assert ready.started() == ["python -m tests.soak connector --minutes 1"]
 
 
+def test_a_check_can_leave_the_unit_tests_to_test_as_ci_does(ready: Machine) -> None:
+    unit = "python -m pytest -q tests/unit"
+    ready.dev("check")
+    whole = ready.started()
+    assert unit in whole
+    left_out = ready.dev("check", "--without", "unit")
+    assert ready.started() == [line for line in whole if line != unit]
+    assert "unit tests, file map of the documents: left out" in left_out.stderr
+    for arguments in (("--without",), ("--without", "types"), ("tests/unit",)):
+        refused = ready.dev("check", *arguments)
+        assert "check takes --without unit, or nothing" in refused.stderr
+        assert ready.started() == []
+    ci = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
+    assert ci[-2:] == ["./dev check --without unit", "./dev test"]
+
+
 def test_it_is_plain_sh_by_the_shells_own_check() -> None:
     for script in ("dev", ".ci/run"):
         for shell in filter(None, (shutil.which("dash"), shutil.which("bash"), "/bin/sh")):

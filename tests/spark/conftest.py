@@ -6,6 +6,7 @@ import pytest
 
 from pyspark_klog import testing
 from tests.support.parity_fixtures import kafka_server, parity, spark, spark_broker
+from tests.support.spark_session import restore_session
 from tests.support.spark_topics import Topics
 
 __all__ = ["kafka_server", "parity", "spark", "spark_broker", "topics"]
@@ -16,3 +17,10 @@ def topics(spark_broker: testing.Broker) -> Iterator[Topics]:
     made = Topics(spark_broker.bootstrap_servers)
     yield made
     made.close()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def session_as_it_began() -> Iterator[None]:
+    """A file of tests finds no settings, views or queries of the file before it."""
+    yield
+    restore_session()

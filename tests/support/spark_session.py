@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 OVERRIDES: dict[str, str] = {}
 """Settings that a file of tests puts in before anybody asks for its session."""
+_first_settings: dict[str, str] = {}
 
 
 @functools.cache
@@ -56,6 +57,7 @@ def spark_session() -> "SparkSession":
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
+    _first_settings.update(session.conf.getAll)
 
     def end() -> None:
         session.stop()
@@ -63,3 +65,22 @@ def spark_session() -> "SparkSession":
 
     atexit.register(end)
     return session
+
+
+def restore_session() -> None:
+    """Leave this process's session, if it has one, as it began: files of tests share it."""
+    if not spark_session.cache_info().currsize:
+        return
+    session = spark_session()
+    for query in session.streams.active:
+        query.stop()
+    for table in session.catalog.listTables():
+        if table.isTemporary:
+            session.catalog.dropTempView(table.name)
+    session.catalog.clearCache()
+    settings = dict(session.conf.getAll)
+    for name in settings.keys() - _first_settings.keys():
+        session.conf.unset(name)
+    for name, value in _first_settings.items():
+        if settings.get(name) != value:
+            session.conf.set(name, value)

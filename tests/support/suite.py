@@ -1,33 +1,54 @@
 """A whole run of the tests: `./dev test` and `./dev peers` are this module.
 
-Spark keeps one session, one JVM and its registry of data sources for the life of a process, so
-every file of tests/spark and tests/peers gets a process of its own; everything else shares one.
+Spark keeps one JVM, one session and one registry of data sources for the life of a process, so the
+files of tests/spark run in the processes of `SPARK_GROUPS`, and each file of tests/peers in one of
+its own; all other folders share one. Two processes run at a time (`tests/support/suite_lanes.py`).
 `./dev peers parity` is one process for each release of Apache Kafka: its files share a server.
-`./dev test --spark 4.0` is one process, too; a whole `./dev test` ends with it, and counts it.
+`./dev test --spark 4.0` is one process, too; a whole `./dev test` runs and counts it.
 The last line, alone, is the count of the whole run: ``N passed, N failed``.
 """
 
 import os
-import re
-import subprocess
+import shutil
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from importlib import metadata
 from pathlib import Path
-from xml.etree import ElementTree
 
 from tests.support.peers import NEWEST_KAFKA, OLDEST_KAFKA, PARITY_VARIABLE
+from tests.support.suite_lanes import NO_TESTS_COLLECTED, Interrupted, Job, Lanes
+from tests.support.suite_reports import Counts, budgets, over_budget, slowest, times_of
 
 ROOT = Path(__file__).resolve().parents[2]
+
+SPARK_GROUPS = (
+    ("executors of their own", ("test_spark_local_cluster.py",)),
+    (
+        "jobs in processes of their own",
+        ("test_notebooks.py", "test_spark_conf.py", "test_spark_connect.py", "test_spark_soak.py"),
+    ),
+    ("parity of the source", ("test_parity_source_*.py",)),
+    ("parity of all else", ("test_parity_*.py",)),
+    ("the rest", ("test_*.py",)),
+)
+"""Names of processes, and patterns of the files that share each; a file goes to the first."""
+
 _ALONE = ("spark", "spark_oldest", "peers")
-_OLDEST = ("test", "--spark", "4.0")
 _OLDEST_MARK = "mark.oldest"
 _PARITY = "test_parity_"
-_NO_TESTS_COLLECTED = 5
 # Options of pytest whose next word is their value, also when it looks like a path.
 _WITH_VALUE = frozenset({"-k", "-m", "-p", "-c", "-o", "-W", "--deselect", "--ignore", "--rootdir"})
+_LANES = 2
+_JAVA_VARIABLE = "JDK_JAVA_OPTIONS"
+_SHORT_LIVED_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+"""For JVMs of a minute or two: measured, notebooks took 36 % less processor time."""
+_PAGE = "docs/testing.md"
+_REPORTS = ".dev/test-reports"
+_OLDEST_REPORTS = ".dev/test-reports-oldest"
+_OLDEST_FOLDER = "tests/spark_oldest"
 
 
 @dataclass(frozen=True)
@@ -37,25 +58,6 @@ class Run:
     name: str
     arguments: tuple[str, ...]
     environment: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True)
-class Counts:
-    """How the tests of a run, or of several, ended."""
-
-    passed: int = 0
-    failed: int = 0
-    skipped: int = 0
-
-    def __add__(self, other: "Counts") -> "Counts":
-        return Counts(
-            self.passed + other.passed, self.failed + other.failed, self.skipped + other.skipped
-        )
-
-    def line(self) -> str:
-        """The closing line that people and CI read."""
-        skipped = f", {self.skipped} skipped" if self.skipped else ""
-        return f"{self.passed} passed, {self.failed} failed{skipped}"
 
 
 def plan_oldest(arguments: Sequence[str], root: Path = ROOT) -> list[Run]:
@@ -102,11 +104,18 @@ def plan(arguments: Sequence[str], root: Path = ROOT, *, peers: bool = False) ->
         if folder.name not in _ALONE and any(folder.glob("test_*.py"))
     )
     runs = [Run("everything but Spark", (*shared, *options))] if shared else []
-    runs += [
-        Run(f"spark: {file.stem}", (str(file.relative_to(root)), *options))
-        for file in sorted((tests / "spark").glob("test_*.py"))
-    ]
+    groups: dict[str, list[str]] = {name: [] for name, _ in SPARK_GROUPS}
+    for file in sorted((tests / "spark").glob("test_*.py")):
+        groups[_group_of(file.name)].append(str(file.relative_to(root)))
+    runs += [Run(f"Spark: {name}", (*files, *options)) for name, files in groups.items() if files]
     return runs
+
+
+def _group_of(file: str) -> str:
+    for name, patterns in SPARK_GROUPS:
+        if any(fnmatch(file, pattern) for pattern in patterns):
+            return name
+    raise AssertionError(f"no process of SPARK_GROUPS takes {file}")
 
 
 def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -146,77 +155,78 @@ def _peer_files(names: Sequence[str], root: Path) -> list[Path]:
     return [there[name] for name in dict.fromkeys(wanted)]
 
 
-def counts_of(report: Path) -> Counts:
-    """What a JUnit report counts; a report that is not there is a run that died: one failure."""
-    try:
-        suites = list(ElementTree.parse(report).getroot().iter("testsuite"))
-    except (OSError, ElementTree.ParseError):
-        return Counts(failed=1)
-    total = Counts()
-    for suite in suites:
-        tests, skipped = int(suite.get("tests", 0)), int(suite.get("skipped", 0))
-        failed = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
-        total += Counts(passed=max(tests - failed - skipped, 0), failed=failed, skipped=skipped)
-    return total
+def _jobs(
+    runs: Sequence[Run], reports: Path, environment: tuple[tuple[str, str], ...]
+) -> list[Job]:
+    return [
+        Job(
+            run.name,
+            (sys.executable, "-m", "pytest", f"--junitxml={report}", *run.arguments),
+            report,
+            (*environment, *run.environment),
+        )
+        for number, run in enumerate(runs, 1)
+        for report in (reports / f"{number}.xml",)
+    ]
 
 
-def run_oldest(options: Sequence[str], root: Path = ROOT) -> Counts:
-    """Runs `./dev test --spark 4.0`, whose Python is another, and counts its last line."""
-    print(f"\n./dev {' '.join(_OLDEST)}", flush=True)
-    command = [str(root / "dev"), *_OLDEST, *options]
-    last = ""
-    with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            print(line, end="", flush=True)
-            last = line.strip() or last
-    found = re.fullmatch(r"(\d+) passed, (\d+) failed(?:, (\d+) skipped)?", last)
-    if found is None:
-        return Counts(failed=1)  # its set-up failed
-    passed, failed, skipped = (int(number or 0) for number in found.groups())
-    if process.returncode != 0 and not failed:
-        failed = 1
-    return Counts(passed, failed, skipped)
+def _oldest_job(options: Sequence[str], root: Path) -> Job:
+    """`./dev test --spark 4.0`, whose Python is another."""
+    command = (str(root / "dev"), "test", "--spark", "4.0", *options)
+    return Job("the oldest Spark", command, _emptied(root / _OLDEST_REPORTS) / "1.xml")
 
 
-def run_all(runs: Sequence[Run], reports: Path, *, stop_at_failure: bool = False) -> Counts:
-    """Runs the processes one after another (two Sparks at once would starve two cores)."""
-    reports.mkdir(parents=True, exist_ok=True)
-    total = Counts()
-    for number, run in enumerate(runs, 1):
-        report = reports / f"{number}.xml"
-        report.unlink(missing_ok=True)
-        print(f"\n[{number}/{len(runs)}] {run.name}", flush=True)
-        command = [sys.executable, "-m", "pytest", f"--junitxml={report}", *run.arguments]
-        environment = {**os.environ, **dict(run.environment)}
-        exit_code = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
-        counts = counts_of(report)
-        if exit_code not in (0, _NO_TESTS_COLLECTED) and counts.failed == 0:
-            counts += Counts(failed=1)  # a run that pytest itself calls failed is one
-        total += counts
-        if stop_at_failure and total.failed:
-            break
-    return total
+def _emptied(folder: Path) -> Path:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
 
 
-def main(arguments: Sequence[str]) -> int:
+def _say_times(jobs: Sequence[Job], root: Path, *, whole: bool) -> None:
+    times = []
+    for job in jobs:
+        is_oldest = job.report.parent == root / _OLDEST_REPORTS
+        times += times_of(job.report, _OLDEST_FOLDER if is_oldest else None)
+    print("\nThe slowest tests:")
+    print("\n".join(slowest(times)))
+    if whole:
+        for warning in over_budget(times, budgets((root / _PAGE).read_text(encoding="utf-8"))):
+            print(warning)
+
+
+def main(arguments: Sequence[str], root: Path = ROOT) -> int:
     """Plans, runs, prints the count; 0 if something ran and nothing failed."""
     peers, oldest = "--peers" in arguments, "--oldest" in arguments
     rest = [argument for argument in arguments if argument not in ("--peers", "--oldest")]
     try:
-        runs = plan_oldest(rest) if oldest else plan(rest, peers=peers)
+        runs = plan_oldest(rest, root) if oldest else plan(rest, root, peers=peers)
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
     began = time.monotonic()
     stop_at_failure = not {"-x", "--exitfirst"}.isdisjoint(rest)
-    reports = ROOT / ".dev" / ("test-reports-oldest" if oldest else "test-reports")
-    total = run_all(runs, reports, stop_at_failure=stop_at_failure)
+    reports = _emptied(root / (_OLDEST_REPORTS if oldest else _REPORTS))
+    is_set = peers or _JAVA_VARIABLE in os.environ  # Kafka's servers choose another collector
+    jobs = _jobs(runs, reports, () if is_set else ((_JAVA_VARIABLE, _SHORT_LIVED_JAVA),))
     is_whole = not (peers or oldest or _split(rest)[1])
-    if is_whole and not (stop_at_failure and total.failed):
-        total += run_oldest(rest)
-    print(f"\n{len(runs)} pytest processes in {time.monotonic() - began:.0f} s")
+    if is_whole:
+        jobs.append(_oldest_job(rest, root))
+    # Two of Apache Kafka with two Sparks would be too much for two cores.
+    lanes = Lanes(1 if peers else _LANES, reports, cwd=root, stop_at_failure=stop_at_failure)
+    try:
+        counts = lanes.run(jobs)
+    except Interrupted as interrupted:
+        print(interrupted, file=sys.stderr)
+        return 128 + interrupted.number
+    _say_times(jobs, root, whole=is_whole)
+    left_out = [job.name for job, each in zip(jobs, counts, strict=True) if each is None]
+    if left_out:
+        print(f"left out after the first failure: {', '.join(left_out)}")
+    total = sum((each for each in counts if each is not None), Counts())
+    print(f"\n{len(jobs)} processes in {time.monotonic() - began:.0f} s")
     print(total.line(), flush=True)
+    if total == Counts():
+        return NO_TESTS_COLLECTED
     return 0 if total.failed == 0 and total.passed > 0 else 1
 
 

@@ -1,11 +1,21 @@
-"""How `./dev test` splits a run into processes, and how it counts."""
+"""How `./dev test` splits a run into processes, how it counts, and how long folders may take."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-from tests.support.suite import Counts, counts_of, plan, plan_oldest, run_oldest
+from tests.support.documents import ROOT
+from tests.support.suite import SPARK_GROUPS, plan, plan_oldest
+from tests.support.suite_reports import (
+    Counts,
+    Timed,
+    budgets,
+    counts_of,
+    over_budget,
+    slowest,
+    times_of,
+)
 
 
 @pytest.fixture
@@ -26,13 +36,20 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_every_spark_file_has_a_process_of_its_own_and_peers_are_left_out(checkout: Path) -> None:
-    assert [run.arguments for run in plan(["-q"], checkout)] == [
-        ("tests/integration", "tests/unit", "-q"),
-        ("tests/spark/test_c.py", "-q"),
-        ("tests/spark/test_d.py", "-q"),
-        ("tests/spark/test_parity_x.py", "-q"),
+def test_spark_files_share_processes_and_peers_are_left_out(checkout: Path) -> None:
+    assert [(run.name, run.arguments) for run in plan(["-q"], checkout)] == [
+        ("everything but Spark", ("tests/integration", "tests/unit", "-q")),
+        ("Spark: parity of all else", ("tests/spark/test_parity_x.py", "-q")),
+        ("Spark: the rest", ("tests/spark/test_c.py", "tests/spark/test_d.py", "-q")),
     ]
+
+
+def test_every_spark_file_of_the_project_runs_once_in_few_processes() -> None:
+    runs = [run for run in plan([]) if run.name.startswith("Spark: ")]
+    assert [run.name for run in runs] == [f"Spark: {name}" for name, _ in SPARK_GROUPS]
+    files = sorted(file for run in runs for file in run.arguments)
+    there = sorted(file.relative_to(ROOT) for file in (ROOT / "tests/spark").glob("test_*.py"))
+    assert files == [str(file) for file in there]
 
 
 @pytest.mark.parametrize(
@@ -40,7 +57,7 @@ def test_every_spark_file_has_a_process_of_its_own_and_peers_are_left_out(checko
 )
 def test_options_and_their_values_go_to_every_process(checkout: Path, options: list[str]) -> None:
     runs = plan(options, checkout)
-    assert len(runs) == 4
+    assert len(runs) == 3
     assert all(run.arguments[-len(options) :] == tuple(options) for run in runs)
 
 
@@ -95,24 +112,6 @@ def test_on_the_oldest_spark_one_process_runs_what_is_marked(checkout: Path) -> 
     assert not any("spark_oldest" in word for run in plan([], checkout) for word in run.arguments)
 
 
-@pytest.mark.parametrize(
-    ("script", "counts"),
-    [
-        ("echo noise; echo '3 passed, 1 failed'; exit 1", Counts(3, 1)),
-        ("echo '3 passed, 0 failed, 2 skipped'; echo", Counts(3, 0, 2)),
-        ("echo '3 passed, 0 failed'; exit 1", Counts(3, 1)),
-        ("echo 'dev: pip failed' >&2; exit 1", Counts(failed=1)),
-    ],
-)
-def test_the_run_on_the_oldest_spark_is_counted_by_its_last_line(
-    tmp_path: Path, script: str, counts: Counts
-) -> None:
-    dev = tmp_path / "dev"
-    dev.write_text(f'#!/bin/sh\n[ "$*" = "test --spark 4.0 -x" ] || exit 9\n{script}\n')
-    dev.chmod(0o755)
-    assert run_oldest(["-x"], tmp_path) == counts
-
-
 def test_a_report_is_counted(tmp_path: Path) -> None:
     report = tmp_path / "report.xml"
     report.write_text(
@@ -131,3 +130,38 @@ def test_a_run_without_a_readable_report_is_a_failure(tmp_path: Path) -> None:
 
 def test_counts_add_up_to_the_line_that_ci_reads() -> None:
     assert (Counts(passed=2) + Counts(passed=1, failed=1)).line() == "3 passed, 1 failed"
+
+
+def test_the_slowest_tests_are_named_with_their_files(tmp_path: Path) -> None:
+    report = tmp_path / "report.xml"
+    cases = [
+        '<testcase classname="tests.unit.test_a" name="test_quick" time="0.1"/>',
+        '<testcase classname="tests.spark.test_b" name="test_slow[x.y]" time="12.34"/>',
+        '<testcase classname="tests.unit.test_a.TestIt" name="test_in" time="3"/>',
+    ]
+    report.write_text(f"<testsuites><testsuite>{''.join(cases)}</testsuite></testsuites>")
+    times = times_of(report)
+    assert slowest(times, 2) == [
+        "   12.3 s  tests/spark/test_b.py::test_slow[x.y]",
+        "    3.0 s  tests/unit/test_a.py::TestIt::test_in",
+    ]
+    assert [timed.folder for timed in times] == ["tests/unit", "tests/spark", "tests/unit"]
+    assert {timed.folder for timed in times_of(report, "tests/old")} == {"tests/old"}
+    assert times_of(tmp_path / "none.xml") == []
+
+
+def test_a_folder_over_its_budget_is_named() -> None:
+    times = [Timed(30.0, "a", "tests/unit"), Timed(31.0, "b", "tests/unit")]
+    times += [Timed(9.0, "c", "tests/golden"), Timed(1.0, "d", "tests/new")]
+    warnings = over_budget(times, {"tests/unit": 60, "tests/golden": 10})
+    assert [warning.split(" (")[0] for warning in warnings] == [
+        "warning: tests/new took 1 s of its 0 s",
+        "warning: tests/unit took 61 s of its 60 s",
+    ]
+
+
+def test_every_folder_has_a_budget_and_all_of_them_fit_two_cores() -> None:
+    allowed = budgets((ROOT / "docs" / "testing.md").read_text(encoding="utf-8"))
+    there = {f"tests/{file.parent.name}" for file in (ROOT / "tests").glob("*/test_*.py")}
+    assert set(allowed) == there - {"tests/peers"}
+    assert sum(allowed.values()) <= 2 * 15 * 60

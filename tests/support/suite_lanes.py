@@ -1,0 +1,179 @@
+"""Runs the processes of a whole run of tests, two at a time, and loses none of their failures."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from tests.support.suite_reports import Counts, counts_of
+
+NO_TESTS_COLLECTED = 5
+"""pytest's exit code for it; a whole run's, too, in which no test ran."""
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_END_WITHIN_S = 60.0
+"""So long a process has to end its brokers and its Spark after a signal, before it is killed."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A process to run, and the JUnit report that it writes."""
+
+    name: str
+    command: tuple[str, ...]
+    report: Path
+    environment: tuple[tuple[str, str], ...] = ()
+
+
+class Interrupted(Exception):
+    """A signal ended the run; none of its processes is left."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"ended by {signal.Signals(number).name}")
+        self.number = number
+
+
+class Lanes:
+    """Runs jobs, at most ``lanes`` at once and begun in their order.
+
+    A job that is alone has the terminal for itself, so that a debugger works. Otherwise the output
+    of each is kept in ``folder`` until it ends, and then printed whole; each leads a process group,
+    so that Ctrl-C reaches it once: from here. With ``stop_at_failure`` the first failure ends all.
+    """
+
+    def __init__(
+        self, lanes: int, folder: Path, *, cwd: Path | None = None, stop_at_failure: bool = False
+    ) -> None:
+        self._lanes = lanes
+        self._folder = folder
+        self._cwd = cwd
+        self._stop_at_failure = stop_at_failure
+        self._lock = threading.RLock()  # a signal may come while this thread holds it
+        self._running: list[subprocess.Popen[bytes]] = []
+        self._shown = False
+        self._grouped = True
+        self._stopped = False
+        self._signal = 0
+
+    def run(self, jobs: Sequence[Job]) -> list[Counts | None]:
+        """How the tests of each job ended; None for one that a failure kept from beginning.
+
+        A process that died, or whose report says less than its exit code, is a failure. Raises
+        Interrupted after SIGINT, SIGTERM or SIGHUP.
+        """
+        self._shown = 1 in (self._lanes, len(jobs))
+        self._grouped = not (self._shown and sys.stdin.isatty())
+        with self._signals(), ThreadPoolExecutor(self._lanes) as threads:
+            results = [
+                threads.submit(self._run_one, job, f"[{number}/{len(jobs)}] {job.name}", number)
+                for number, job in enumerate(jobs, 1)
+            ]
+            try:
+                counts = [each.result() for each in results]
+            except BaseException:  # a full disk, a closed pipe
+                self._stop()
+                raise
+        if self._signal:
+            raise Interrupted(self._signal)
+        return counts
+
+    def _run_one(self, job: Job, title: str, number: int) -> Counts | None:
+        log = self._folder / f"{number}.log"
+        with log.open("wb") as output:
+            process = self._begin(job, title, None if self._shown else output.fileno())
+            if process is None:
+                return None
+            began = time.monotonic()
+            exit_code = process.wait()
+        with self._lock:
+            self._running.remove(process)
+            counts = self._judge(job.report, exit_code)
+            if not self._shown:
+                text = log.read_text(encoding="utf-8", errors="replace")
+                print(f"\n{title}\n{text.rstrip()}")
+            took = f"{title}: {counts.line()}, in {time.monotonic() - began:.0f} s"
+            print(took, flush=True)
+            if self._stop_at_failure and counts.failed:
+                self._stop()
+        return counts
+
+    def _begin(self, job: Job, title: str, output: int | None) -> "subprocess.Popen[bytes] | None":
+        with self._lock:
+            if self._stopped:
+                return None
+            print(f"{title}: begins", flush=True)
+            job.report.unlink(missing_ok=True)
+            process = subprocess.Popen(
+                job.command,
+                cwd=self._cwd,
+                env={**os.environ, **dict(job.environment)},
+                stdin=None if self._shown else subprocess.DEVNULL,
+                stdout=output,
+                stderr=None if output is None else subprocess.STDOUT,
+                process_group=0 if self._grouped else None,
+            )
+            self._running.append(process)
+            return process
+
+    def _judge(self, report: Path, exit_code: int) -> Counts:
+        if self._stopped and not report.exists():
+            return Counts()
+        counts = counts_of(report)
+        if exit_code not in (0, NO_TESTS_COLLECTED) and not counts.failed and not self._stopped:
+            counts += Counts(failed=1)  # what the process itself calls failed is
+        return counts
+
+    def _stop(self, number: int = 0) -> None:
+        """Begin nothing more, and end what runs; a second signal kills it."""
+        with self._lock:
+            if self._signal:
+                self._kill()
+            self._signal = self._signal or number
+            if not self._stopped:
+                self._stopped = True
+                # At a terminal a single process has had SIGINT already.
+                if self._grouped or number != signal.SIGINT:
+                    self._send(signal.SIGINT)
+                killer = threading.Timer(_END_WITHIN_S, self._kill)
+                killer.daemon = True
+                killer.start()
+
+    def _kill(self) -> None:
+        with self._lock:
+            self._send(signal.SIGKILL)
+
+    def _send(self, number: int) -> None:
+        for process in self._running:
+            with suppress(ProcessLookupError):  # it has just ended
+                if process.returncode is not None:
+                    continue
+                if self._grouped:
+                    os.killpg(process.pid, number)
+                else:
+                    process.send_signal(number)
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """A signal ends the processes first, unless this one was started to ignore it (nohup).
+
+        A handler is there in any case: what is ignored here would be ignored by the processes.
+        """
+        ignored = [number for number in _SIGNALS if signal.getsignal(number) is signal.SIG_IGN]
+
+        def handle(number: int, _frame: FrameType | None) -> None:
+            if number not in ignored:
+                self._stop(number)
+
+        before = {number: signal.signal(number, handle) for number in _SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
