@@ -2,10 +2,14 @@
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.support.spark_session import restore_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.oldest
 
 
 def test_a_session_is_restored(spark: "SparkSession") -> None:

@@ -25,16 +25,16 @@ from tests.support.suite_reports import Counts, budgets, over_budget, slowest, t
 ROOT = Path(__file__).resolve().parents[2]
 
 SPARK_GROUPS = (
-    ("executors of their own", ("test_spark_local_cluster.py",)),
+    ("most files", ("test_*.py",)),
     (
         "jobs in processes of their own",
         ("test_notebooks.py", "test_spark_conf.py", "test_spark_connect.py", "test_spark_soak.py"),
     ),
+    ("parity", ("test_parity_*.py",)),
     ("parity of the source", ("test_parity_source_*.py",)),
-    ("parity of all else", ("test_parity_*.py",)),
-    ("the rest", ("test_*.py",)),
+    ("executors of their own", ("test_spark_local_cluster.py",)),
 )
-"""Names of processes, and patterns of the files that share each; a file goes to the first."""
+"""Processes in the order of their begin, the shortest last; a file goes to the last one it fits."""
 
 _ALONE = ("spark", "spark_oldest", "peers")
 _OLDEST_MARK = "mark.oldest"
@@ -112,10 +112,8 @@ def plan(arguments: Sequence[str], root: Path = ROOT, *, peers: bool = False) ->
 
 
 def _group_of(file: str) -> str:
-    for name, patterns in SPARK_GROUPS:
-        if any(fnmatch(file, pattern) for pattern in patterns):
-            return name
-    raise AssertionError(f"no process of SPARK_GROUPS takes {file}")
+    fits = [name for name, patterns in SPARK_GROUPS if any(fnmatch(file, p) for p in patterns)]
+    return fits[-1]
 
 
 def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -210,7 +208,7 @@ def main(arguments: Sequence[str], root: Path = ROOT) -> int:
     jobs = _jobs(runs, reports, () if is_set else ((_JAVA_VARIABLE, _SHORT_LIVED_JAVA),))
     is_whole = not (peers or oldest or _split(rest)[1])
     if is_whole:
-        jobs.append(_oldest_job(rest, root))
+        jobs.insert(1, _oldest_job(rest, root))  # early: its set-up may take minutes
     # Two of Apache Kafka with two Sparks would be too much for two cores.
     lanes = Lanes(1 if peers else _LANES, reports, cwd=root, stop_at_failure=stop_at_failure)
     try:
