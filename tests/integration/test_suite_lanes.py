@@ -77,9 +77,9 @@ def test_what_dies_counts_as_failed_and_the_others_go_on(tmp_path: Path) -> None
 
 
 WAITS = """exec {python} -c '
-import pathlib, signal
-pathlib.Path("{pid}").write_text(str(__import__("os").getpid()))
+import os, pathlib, signal
 try:
+    pathlib.Path("{pid}").write_text(str(os.getpid()))
     signal.pause()
 except KeyboardInterrupt:
     print("asked to end")
@@ -185,3 +185,9 @@ def test_a_whole_run_ends_with_the_slowest_tests_warnings_and_the_count(
     assert said[at + 5].startswith("warning: tests/spark_oldest took 8 s of its 0 s")
     assert said[at + 6].startswith("3 processes in ")
     assert said[at + 7 :] == ["4 passed, 1 failed, 1 skipped"]
+    kept = sorted((tmp_path / ".dev").rglob("*.*"))
+    assert {file.suffix for file in kept} == {".log", ".xml"}
+    # A named test beside a whole run takes nothing away from it.
+    assert main(["tests/unit/test_a.py::test_one"], tmp_path) == 0
+    assert lines_of(capfd.readouterr().out)[-1] == "1 passed, 0 failed"
+    assert sorted((tmp_path / ".dev").rglob("*.*")) == kept

@@ -11,8 +11,10 @@ The last line, alone, is the count of the whole run: ``N passed, N failed``.
 import os
 import shutil
 import sys
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from importlib import metadata
@@ -174,6 +176,16 @@ def _oldest_job(options: Sequence[str], root: Path) -> Job:
     return Job("the oldest Spark", command, _emptied(root / _OLDEST_REPORTS) / "1.xml")
 
 
+@contextmanager
+def _folder_of_reports(kept: Path | None) -> Iterator[Path]:
+    """A folder, emptied; without one a temporary one, so that runs disturb no whole run."""
+    if kept is not None:
+        yield _emptied(kept)
+    else:
+        with tempfile.TemporaryDirectory(prefix="klog-tests-") as folder:
+            yield Path(folder)
+
+
 def _emptied(folder: Path) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -201,22 +213,27 @@ def main(arguments: Sequence[str], root: Path = ROOT) -> int:
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
+    is_whole = not (peers or _split(rest)[1])
+    kept = root / (_OLDEST_REPORTS if oldest else _REPORTS) if is_whole else None
+    with _folder_of_reports(kept) as reports:
+        is_set = peers or _JAVA_VARIABLE in os.environ  # Kafka's servers choose another collector
+        jobs = _jobs(runs, reports, () if is_set else ((_JAVA_VARIABLE, _SHORT_LIVED_JAVA),))
+        if is_whole and not oldest:
+            jobs.insert(1, _oldest_job(rest, root))  # early: its set-up may take minutes
+        stop_at_failure = not {"-x", "--exitfirst"}.isdisjoint(rest)
+        # Two of Apache Kafka with two Sparks would be too much for two cores.
+        lanes = Lanes(1 if peers else _LANES, reports, cwd=root, stop_at_failure=stop_at_failure)
+        try:
+            return _run(jobs, lanes, root, whole=is_whole and not oldest)
+        except Interrupted as interrupted:
+            print(interrupted, file=sys.stderr)
+            return 128 + interrupted.number
+
+
+def _run(jobs: Sequence[Job], lanes: Lanes, root: Path, *, whole: bool) -> int:
     began = time.monotonic()
-    stop_at_failure = not {"-x", "--exitfirst"}.isdisjoint(rest)
-    reports = _emptied(root / (_OLDEST_REPORTS if oldest else _REPORTS))
-    is_set = peers or _JAVA_VARIABLE in os.environ  # Kafka's servers choose another collector
-    jobs = _jobs(runs, reports, () if is_set else ((_JAVA_VARIABLE, _SHORT_LIVED_JAVA),))
-    is_whole = not (peers or oldest or _split(rest)[1])
-    if is_whole:
-        jobs.insert(1, _oldest_job(rest, root))  # early: its set-up may take minutes
-    # Two of Apache Kafka with two Sparks would be too much for two cores.
-    lanes = Lanes(1 if peers else _LANES, reports, cwd=root, stop_at_failure=stop_at_failure)
-    try:
-        counts = lanes.run(jobs)
-    except Interrupted as interrupted:
-        print(interrupted, file=sys.stderr)
-        return 128 + interrupted.number
-    _say_times(jobs, root, whole=is_whole)
+    counts = lanes.run(jobs)
+    _say_times(jobs, root, whole=whole)
     left_out = [job.name for job, each in zip(jobs, counts, strict=True) if each is None]
     if left_out:
         print(f"left out after the first failure: {', '.join(left_out)}")
