@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from klog_broker.runtime.files import RealFile, RealFiles
+from klog_broker.runtime.files import RealFiles
+from klog_broker.runtime.open_files import RealFile
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.api_versions import ApiVersionsRequest
 from pyspark_klog.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest
@@ -29,7 +30,7 @@ class SlowFile(RealFile):
     __slots__ = ("_disk",)
 
     def __init__(self, disk: "SlowFiles", path: Path, flags: int) -> None:
-        super().__init__(path, flags)
+        super().__init__(path, flags, disk.open_files)
         self._disk = disk
 
     def sync(self) -> None:
@@ -41,6 +42,7 @@ class SlowFiles(RealFiles):
     """While its gate is closed, syncs below a directory whose name begins with ``name`` wait."""
 
     def __init__(self, name: str) -> None:
+        super().__init__()
         self._name = name
         self._gate = threading.Event()
         self._gate.set()

@@ -6,7 +6,10 @@ new, zeroed or garbage; a directory's changes up to some point.
 """
 
 import errno
+import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
@@ -168,9 +171,27 @@ class MemoryFile:
         self.path = path
         self._files = files
         self._inode = inode
+        self._holders = 0
 
-    def fileno(self) -> int:
-        return -1
+    def _use(self) -> None:
+        """As if the descriptor had always just been given back."""
+        if not self._holders:
+            self._files.open_descriptor()
+
+    def rest(self) -> None:
+        """It always does."""
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        self._use()
+        self._holders += 1
+        try:
+            yield
+        finally:
+            self._holders -= 1
+
+    def send_to(self, socket_descriptor: int, position: int, size: int) -> int:
+        return os.write(socket_descriptor, self.pread(size, position))
 
     def size(self) -> int:
         return len(self._inode.content)
@@ -179,24 +200,30 @@ class MemoryFile:
         return self._inode.modified_ms
 
     def pread(self, size: int, position: int) -> bytes:
+        self._use()
         self._files.wait_if_cold(self, position, size)
         return bytes(self._inode.content[position : position + size])
 
     def pread_now(self, size: int, position: int) -> bytes | None:
+        self._use()
         if not self._files.is_warm(self, position, size):
             return None
         return bytes(self._inode.content[position : position + size])
 
     def is_warm(self, position: int, size: int) -> bool:
+        self._use()
         return self._files.is_warm(self, position, size)
 
     def read_ahead(self, position: int, size: int) -> None:
+        self._use()
         self._files.wait_if_cold(self, position, size)
 
     def pwrite(self, data: bytes | bytearray | memoryview, position: int) -> int:
+        self._use()
         return self._files.write_inode(self._inode, bytes(data), position)
 
     def allocate(self, position: int, size: int) -> None:
+        self._use()
         self._files.step()
         if self._files.free_bytes is not None and self._files.free_bytes < size:
             raise OSError(errno.ENOSPC, "no space left on the memory disk")
@@ -206,6 +233,7 @@ class MemoryFile:
             self._inode.content += bytes(missing)
 
     def truncate(self, size: int) -> None:
+        self._use()
         self._files.step()
         if self._files.fail_truncates:
             raise OSError(errno.EIO, "truncate fails on the memory disk")
@@ -217,12 +245,29 @@ class MemoryFile:
             content += bytes(size - len(content))
 
     def map(self, size: int) -> MemoryMapping:
+        self._use()
         if size > len(self._inode.content):
             raise ValueError(f"a mapping of {size} bytes of {len(self._inode.content)}")
         return MemoryMapping(self._files, self._inode, size)
 
     def sync(self) -> None:
+        self._use()
         self._files.sync_inode(self._inode)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class MemoryDirectory:
+    """A directory that is held open."""
+
+    def __init__(self, files: "MemoryFiles", path: Path) -> None:
+        self._files = files
+        self._path = path
+
+    def sync(self) -> None:
+        with self._files.no_opens():
+            self._files.sync_dir(self._path)
 
     def close(self) -> None:
         """Nothing is held."""
@@ -252,6 +297,9 @@ class MemoryFiles:
         self.free_bytes: int | None = None
         self.short_write_bytes: int | None = None  # the next write stops after so many
         self.fail_truncates = False
+        self.opens = 0  # how often a descriptor was asked for
+        self.fail_open_at: int | None = None  # the one with this number, from 1
+        self.has_descriptors = True  # else all of them fail
         self.now_ms = 0
         # Cold pages: what is read waits for `thaw`, once `freeze` was called.
         self.is_frozen = False
@@ -296,6 +344,26 @@ class MemoryFiles:
             self.cold_waits.append(threading.current_thread().name)
             self.thaw.wait()
             file._inode.warm_pages |= set(pages)
+
+    # --- descriptors -----------------------------------------------------------------------------
+    def open_descriptor(self) -> None:
+        """Counts; fails with EMFILE where that is wanted."""
+        self.opens += 1
+        if not self.has_descriptors or self.opens == self.fail_open_at:
+            raise OSError(errno.EMFILE, "too many open files on the memory disk")
+
+    @contextmanager
+    def no_opens(self) -> Iterator[None]:
+        """What is done within it needs no descriptor."""
+        opens, fail_open_at, has = self.opens, self.fail_open_at, self.has_descriptors
+        self.fail_open_at, self.has_descriptors = None, True
+        try:
+            yield
+        finally:
+            self.opens, self.fail_open_at, self.has_descriptors = opens, fail_open_at, has
+
+    def give_back_unused(self) -> None:
+        """None are kept."""
 
     # --- bytes -----------------------------------------------------------------------------------
     def take(self, size: int) -> None:
@@ -344,6 +412,7 @@ class MemoryFiles:
         return node
 
     def open(self, path: Path, *, create: bool = False, writable: bool = True) -> MemoryFile:
+        self.open_descriptor()
         node = self._find(path)
         if node is None:
             if not create:
@@ -364,6 +433,7 @@ class MemoryFiles:
         return isinstance(self._find(path), _Directory)
 
     def list_dir(self, path: Path) -> list[str]:
+        self.open_descriptor()
         return sorted(self._directory(path).entries)
 
     def make_dirs(self, path: Path) -> None:
@@ -395,6 +465,7 @@ class MemoryFiles:
             self._directory(path.parent).change({path.name: None})
 
     def remove_tree(self, path: Path) -> None:
+        self.open_descriptor()
         self.step()
         if self._find(path) is not None:
             self._directory(path.parent).change({path.name: None})
@@ -406,7 +477,12 @@ class MemoryFiles:
     def write_atomically(self, path: Path, data: bytes) -> None:
         write_atomically(self, path, data)
 
+    def open_dir(self, path: Path) -> MemoryDirectory:
+        self.open_descriptor()
+        return MemoryDirectory(self, path)
+
     def sync_dir(self, path: Path) -> None:
+        self.open_descriptor()
         self.step()
         self.directory_syncs += 1
         self._directory(path).sync()

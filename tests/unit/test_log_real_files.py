@@ -40,7 +40,7 @@ def test_a_read_only_file_cannot_be_written(tmp_path: Path) -> None:
 def test_a_file_stays_open_as_long_as_somebody_holds_it(tmp_path: Path) -> None:
     file = FILES.open(tmp_path / "file", create=True)
     file.pwrite(b"abc", 0)
-    descriptor = file.fileno()
+    descriptor = file.get().number
     FILES.remove(tmp_path / "file")
     assert file.pread(3, 0) == b"abc"
     del file

@@ -39,6 +39,7 @@ class FailingFiles(RealFiles):
     """The machine's disk, whose next writes fail with the errors of a list (None: succeed)."""
 
     def __init__(self, *failures: int | None) -> None:
+        super().__init__()
         self.failures = list(failures)
 
     def write_atomically(self, path: Path, data: bytes) -> None:

@@ -6,9 +6,15 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from klog_broker.log.errors import LogDirectoryError, LogStorageError, ShortWrite
+from klog_broker.log.errors import (
+    LogDirectoryError,
+    LogStorageError,
+    OutOfDescriptors,
+    ShortWrite,
+)
 from klog_broker.runtime.clock import Clock
-from klog_broker.runtime.files import FileLock, FileLockHeld, Files
+from klog_broker.runtime.descriptors import is_exhausted, why
+from klog_broker.runtime.files import FileLock, FileLockHeld, Files, OpenDirectory
 from klog_broker.runtime.rate_limit import RateLimit
 from pyspark_klog.ids import Offset, TopicPartition
 from pyspark_klog.storage import names
@@ -37,6 +43,7 @@ class LogDirectory:
         self._clock = clock
         self._refusals = RateLimit()
         self._lock: FileLock | None = None
+        self._names: OpenDirectory | None = None
 
     @property
     def is_offline(self) -> bool:
@@ -53,9 +60,11 @@ class LogDirectory:
 
     def refuse(self, error: OSError, refused: object) -> LogStorageError:
         """The exception to raise for something that did not succeed and left nothing behind: a
-        disk without room refuses this one thing, after any other failure the directory is offline.
-        ``refused`` names the partition, or what else there was no room for.
+        disk without room, or a want of descriptors, refuses this one thing, after any other failure
+        the directory is offline. ``refused`` names the partition, or what else was not done.
         """
+        if is_exhausted(error):
+            return OutOfDescriptors(f"{self.path}: {why(error)}")
         if not isinstance(error, ShortWrite) and error.errno not in _NO_ROOM:
             return self.go_offline(error)
         # Clients try again at once, and all of them: that must not fill what room there is.
@@ -84,12 +93,15 @@ class LogDirectory:
         try:
             self._make()
             self._lock = self.files.lock(self.path / names.LOCK)
+            self._names = self.files.open_dir(self.path)
         except FileLockHeld:
             raise LogDirectoryError(
                 f"the data directory {self.path} is in use by another broker; stop that one, or "
                 f"give this one a directory of its own (log.dirs)"
             ) from None
         except OSError as error:
+            if is_exhausted(error):
+                raise
             raise LogDirectoryError(self.why_unusable(error)) from None
 
     def why_unusable(self, error: OSError) -> str:
@@ -107,8 +119,8 @@ class LogDirectory:
                 f"the data directory {self.path} cannot {verb}: this user has no right to "
                 f"{error.filename or place}; {expected}"
             )
-        why = error.strerror or error
-        return f"the data directory {self.path} cannot be used: {why}; {expected}"
+        text = error.strerror or error
+        return f"the data directory {self.path} cannot be used: {text}; {expected}"
 
     def _is_there(self, path: Path) -> bool:
         try:
@@ -129,7 +141,17 @@ class LogDirectory:
             self.files.sync_dir(made)
             made = made / self.path.relative_to(made).parts[0]
 
+    def sync_names(self) -> None:
+        """Make the names of the partitions' directories durable: that needs no new descriptor, so
+        that a deletion never wants for one. Blocks."""
+        if self._names is None:
+            raise LogStorageError(f"the data directory {self.path} is not in use")
+        self._names.sync()
+
     def release(self) -> None:
+        if self._names is not None:
+            self._names.close()
+            self._names = None
         if self._lock is not None:
             self._lock.release()
             self._lock = None
@@ -142,6 +164,8 @@ class LogDirectory:
         try:
             return decode_meta_properties(self.files.read_bytes(path))
         except OSError as error:
+            if is_exhausted(error):
+                raise
             raise LogDirectoryError(
                 f"{path} cannot be read: {error.strerror or error}; expected a file that this user "
                 f"can read"

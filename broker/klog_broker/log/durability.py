@@ -32,7 +32,7 @@ class Durability:
 
     def plan(self, active: Segment, end_offset: Offset, *, with_indexes: bool) -> FlushPlan | None:
         """All that is not synced, once; None if there is nothing. Its failure takes the directory
-        offline, so that nothing needs to be put back."""
+        offline; :meth:`put_back` is for what was not tried."""
         behind = self.recovery_point if with_indexes else self.flushed_offset
         if behind >= end_offset and not (self._files or self._directories):
             return None
@@ -46,6 +46,11 @@ class Durability:
         elif active.size_bytes:
             files.append(active.log_file)
         return FlushPlan(tuple(files), tuple(directories), end_offset, recovery_point)
+
+    def put_back(self, plan: FlushPlan) -> None:
+        """The plan could not be carried out for now: the next one takes its work along."""
+        self._files = [*plan.files, *self._files]
+        self._directories = [*plan.directories, *self._directories]
 
     def done(self, plan: FlushPlan) -> None:
         """The plan was carried out."""

@@ -65,6 +65,10 @@ class LogStorageError(LogError):
     """The disk refused, or the directory is offline (KAFKA_STORAGE_ERROR)."""
 
 
+class OutOfDescriptors(LogStorageError):
+    """A file could not be opened, for this process has too many open; nothing else is wrong."""
+
+
 class LogDirectoryError(LogError):
     """A data directory cannot be used: of another version, cluster or broker, or in use."""
 

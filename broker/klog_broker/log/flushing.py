@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from klog_broker.log.errors import LogStorageError
+from klog_broker.runtime.descriptors import is_exhausted
 from klog_broker.runtime.files import File, Files
 from klog_broker.runtime.helpers import Helpers
 from pyspark_klog.ids import Offset
@@ -64,17 +65,21 @@ class Flusher:
         *,
         plan: Callable[[bool], FlushPlan | None],
         on_flushed: Callable[[FlushPlan], None],
+        on_postponed: Callable[[FlushPlan], None],
         on_failed: Callable[[BaseException], LogStorageError],
     ) -> None:
         self._files = files
         self._helpers = helpers
         self._plan = plan
         self._on_flushed = on_flushed
+        self._on_postponed = on_postponed
         self._on_failed = on_failed
         self._waiters: deque[tuple[int, FlushCallback]] = deque()
         self._again = False
         self._again_with_indexes = False
         self._running: _Run | None = None
+        self.is_postponed = False
+        """The last flush wanted for a descriptor: begun again it takes up that one's work."""
 
     @property
     def is_running(self) -> bool:
@@ -95,6 +100,7 @@ class Flusher:
             self._again_with_indexes |= with_indexes
             return
         plan = self._plan(with_indexes)
+        self.is_postponed = False
         if plan is None:
             return
         run = self._running = _Run(self._files, plan)
@@ -111,7 +117,11 @@ class Flusher:
             plan = self._plan(True)
             if plan is not None:
                 run = _Run(self._files, plan)
-                run.perform()
+                try:
+                    run.perform()
+                except OSError as error:
+                    self._postpone_if_exhausted(run, error)
+                    raise
                 self._on_flushed(plan)
                 self.release(plan.flushed_offset)
         except OSError as error:
@@ -119,6 +129,8 @@ class Flusher:
 
     def _done(self, run: _Run, error: BaseException | None) -> None:
         self._running = None
+        if self._postpone_if_exhausted(run, error):
+            return
         if error is not None:
             self.fail(self._on_failed(error))
             return
@@ -128,6 +140,13 @@ class Flusher:
         with_indexes, self._again_with_indexes = self._again_with_indexes, False
         if again:
             self.start(with_indexes=with_indexes)
+
+    def _postpone_if_exhausted(self, run: _Run, error: BaseException | None) -> bool:
+        if not is_exhausted(error):
+            return False
+        self.is_postponed = True
+        self._on_postponed(run.plan)
+        return True
 
     def release(self, flushed_offset: int) -> None:
         """Tell the waiters whose offset has been reached."""

@@ -26,6 +26,8 @@ _LOGGER = logging.getLogger(__name__)
 _FIRST_ROUND_MS = 30_000
 # flush.ms of a topic counts even where log.flush.scheduler.interval.ms was left at "never".
 _FLUSH_CHECK_MS = 1_000
+# What nobody has used for so long gives descriptors and mappings back.
+_UNUSED_FILES_MS = 60_000
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,7 @@ class Housekeeping:
             (self._checkpoint_starts, settings.flush_start_offset_checkpoint_interval_ms),
             (self._checkpoint_watermarks, settings.high_watermark_checkpoint_interval_ms),
             (self._expire_producers, settings.producer_id_expiration_check_interval_ms),
+            (self._rest_unused, _UNUSED_FILES_MS),
         )
         self._periodic = [_Periodic(run, interval_ms, now_ms) for run, interval_ms in work]
 
@@ -143,6 +146,8 @@ class Housekeeping:
     def _flush_by_time(self) -> None:
         now_ms = self._clock.monotonic_ms()
         for log in self._online():
+            if log.awaits_flush:
+                log.start_flush()
             if not log.has_unflushed:
                 log.last_flush_ms = now_ms
             elif now_ms - log.last_flush_ms >= log.config.flush_ms:
@@ -153,6 +158,11 @@ class Housekeeping:
         now_ms = self._clock.now_ms()
         for log in self._online():
             log.expire_producers(now_ms, self._settings.producer_id_expiration_ms)
+
+    def _rest_unused(self) -> None:
+        self._files.give_back_unused()
+        for log in self._online():
+            log.close_unused_indexes()
 
     # --- checkpoints -----------------------------------------------------------------------------
     def _checkpoint_recovery_points(self) -> None:

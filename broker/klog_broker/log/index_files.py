@@ -1,4 +1,5 @@
 """The index files of a segment as the broker holds them: mapped, and growing while it is active.
+Mapped they need no descriptor but to change their size.
 
 An active index is preallocated to segment.index.bytes as a sparse file and cut to its rows when
 the segment is rolled or closed, as in Kafka. Room on the disk is taken a few pages ahead of the
@@ -41,6 +42,7 @@ class _MappedRows:
         self._allocated_bytes = self.rows * self._row_bytes
         self._mapping: Mapping | None = None
         self._map()
+        self._file.rest()
 
     def _map(self) -> None:
         if self.max_rows:
@@ -61,27 +63,32 @@ class _MappedRows:
             end = min(needed + _ALLOCATE_BYTES, self.max_rows * self._row_bytes)
             self._file.allocate(self._allocated_bytes, end - self._allocated_bytes)
             self._allocated_bytes = end
+            self._file.rest()
 
     def cut(self, rows: int) -> None:
         """Keep the first ``rows``; what is behind them takes no room and reads as zeros."""
         if rows == self.rows:
             return
-        self._unmap()
-        self._file.truncate(rows * self._row_bytes)
-        self._file.truncate(self.max_rows * self._row_bytes)
-        self._allocated_bytes = rows * self._row_bytes
-        self.rows = rows
-        self._map()
+        with self._file.held():
+            self._unmap()
+            self._file.truncate(rows * self._row_bytes)
+            self._file.truncate(self.max_rows * self._row_bytes)
+            self._allocated_bytes = rows * self._row_bytes
+            self.rows = rows
+            self._map()
+        self._file.rest()
 
     def trim(self) -> None:
         """Give back what is behind the last row."""
         if self.max_rows == self.rows and not self.misfit_bytes:
             return
-        self._unmap()
-        self._file.truncate(self.rows * self._row_bytes)
-        self.max_rows = self.rows
-        self.misfit_bytes = 0
-        self._map()
+        with self._file.held():
+            self._unmap()
+            self._file.truncate(self.rows * self._row_bytes)
+            self.max_rows = self.rows
+            self.misfit_bytes = 0
+            self._map()
+        self._file.rest()
 
     def sync(self) -> None:
         """Blocks; also runs in helper threads, on the file alone: the mapping may go meanwhile."""

@@ -160,6 +160,8 @@ class _Loader:
                 for file in segment.sync_files():
                     file.sync()
             self.files.sync_dir(self.directory)
+        for segment in self.segments:
+            segment.rest()
         return LoadedLog(
             tuple(self.segments),
             log_start,

@@ -22,6 +22,7 @@ from klog_broker.log.log_config import LogConfig
 from klog_broker.log.partition_changes import PartitionChanges
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.runtime.clock import Clock
+from klog_broker.runtime.descriptors import is_exhausted
 from klog_broker.runtime.files import Files
 from klog_broker.runtime.helpers import Helpers
 from pyspark_klog.ids import (
@@ -116,10 +117,10 @@ class LogManager:
         """Lock the directories and load every log in them, recovering those that were not closed.
 
         Blocks. Raises LogDirectoryError in one sentence where a directory is of another version,
-        cluster or broker, or in use. ``admit`` is called with what lies in them while nothing has
-        been opened or changed yet; what it raises comes out. After an unclean stop every log's
-        leader epoch is raised, durably, before this returns: use ``max(log.leader_epoch,
-        metadata's)``.
+        cluster or broker, or in use, OSError where a descriptor is wanting. ``admit`` is called
+        with what lies in them while nothing has been opened or changed yet; what it raises comes
+        out. After an unclean stop every log's leader epoch is raised, durably, before this returns:
+        use ``max(log.leader_epoch, metadata's)``.
         """
         config_of = config_of or (lambda _topic, _topic_id: self._default_config)
         try:
@@ -137,6 +138,8 @@ class LogManager:
                         directory.write_meta(MetaProperties(self.cluster_id, self._broker_id))
                     self._load_directory(folders, config_of)
                 except OSError as error:
+                    if is_exhausted(error):
+                        raise
                     directory.go_offline(error)
         except BaseException:
             self.release_locks()
@@ -171,6 +174,8 @@ class LogManager:
         except PermissionError as error:
             raise LogDirectoryError(directory.why_unusable(error)) from None
         except OSError as error:
+            if is_exhausted(error):
+                raise
             directory.go_offline(error)
             return None
 

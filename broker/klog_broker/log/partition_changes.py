@@ -79,11 +79,16 @@ class NewLog:
             if self.leader_epoch > loaded.epochs.latest:
                 loaded.epochs.note(self.leader_epoch, loaded.log_end_offset)
                 loaded.epochs.write()
-            files.sync_dir(self.directory.path)
+            self.directory.sync_names()
         except OSError:
             # What there is of it is empty; it would only be found, and kept, at the next start.
-            with suppress(OSError):
+            try:
                 files.remove_tree(path)
+            except OSError:
+                # Without a descriptor its files cannot be listed; the next start removes them.
+                with suppress(OSError):
+                    gone = names.deleted_directory_name(self.topic_partition, uuid4())
+                    files.rename(path, self.directory.path / gone)
             raise
         return loaded
 
@@ -99,7 +104,7 @@ class Removal:
     def run(self, files: Files) -> None:
         """Rename it, durably. Blocks. OSError if the disk fails."""
         files.rename(self.path, self.gone)
-        files.sync_dir(self.directory.path)
+        self.directory.sync_names()
 
 
 class PartitionChanges:

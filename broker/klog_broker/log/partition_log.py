@@ -22,6 +22,7 @@ from klog_broker.log.results import AppendInfo, EpochEndOffset, ReadInfo, Timest
 from klog_broker.log.retention import LogFacts, SegmentFacts, deletable_segments, why_deletable
 from klog_broker.log.segment import AppendedBatch, Segment
 from klog_broker.log.validation import AppendOrigin, Validated, place, prepare
+from klog_broker.runtime.descriptors import is_exhausted
 from klog_broker.runtime.helpers import Helpers
 from pyspark_klog.errors import InvariantViolation
 from pyspark_klog.ids import (
@@ -90,6 +91,7 @@ class PartitionLog:
             helpers,
             plan=self._plan_flush,
             on_flushed=self._flushed,
+            on_postponed=self._durability.put_back,
             on_failed=self._flush_failed,
         )
 
@@ -270,14 +272,16 @@ class PartitionLog:
 
     def _write_failed(self, error: OSError) -> LogStorageError:
         """Makes all as it was, if that can be; returns what is to be raised."""
-        self._cut_back()
+        if not is_exhausted(error):
+            self._cut_back()
         return self.log_directory.refuse(error, self.topic_partition)
 
     def _cut_back(self) -> None:
         try:
             self._active.cut_back()
         except OSError as error:
-            raise self.log_directory.go_offline(error) from error
+            if not is_exhausted(error):
+                raise self.log_directory.go_offline(error) from error
 
     def _commit(self, planned: Validated, now_ms: int) -> AppendInfo:
         """The bytes are complete: let them count."""
@@ -337,7 +341,10 @@ class PartitionLog:
             or config.compression not in (None, Codec.NONE)
         ):
             return None
-        room = self._active.append_room(config, now_ms=now_ms, jitter_ms=self._jitter_ms)
+        try:
+            room = self._active.append_room(config, now_ms=now_ms, jitter_ms=self._jitter_ms)
+        except OSError:
+            return None  # An append that is not planned says what is wrong.
         if room is None:
             return None
         return PlanFacts(
@@ -414,6 +421,7 @@ class PartitionLog:
             raise
         snapshot = self._snapshots.write(self._states, base_offset)
         self._durability.add([*old.sync_files(), *snapshot], self.path)
+        old.close_indexes()
         self._list = SegmentList((*self._list.segments, new))
         self._active = new
         self._jitter_ms = self._choose_jitter_ms()
@@ -463,6 +471,11 @@ class PartitionLog:
     def has_unflushed(self) -> bool:
         return self._durability.is_behind(self.log_end_offset)
 
+    @property
+    def awaits_flush(self) -> bool:
+        """Whether a flush that was begun has to be begun again: a descriptor was wanting."""
+        return self._flusher.is_postponed and not self.is_offline
+
     def _plan_flush(self, with_indexes: bool) -> FlushPlan | None:
         if self.is_offline:
             return None
@@ -476,6 +489,9 @@ class PartitionLog:
         if self._is_deleted and isinstance(error, FileNotFoundError):
             # Its directory has been renamed meanwhile: nothing of it is needed any more.
             return LogStorageError(f"{self.topic_partition} was deleted")
+        if is_exhausted(error):
+            assert isinstance(error, OSError)
+            return self.log_directory.refuse(error, self.topic_partition)
         return self.log_directory.go_offline(error)
 
     def _advance_high_watermark(self) -> None:
@@ -570,30 +586,32 @@ class PartitionLog:
     def apply_retention(self, now_ms: int) -> int:
         """Delete the segments that time, size or the log start allow; returns how many."""
         self._check_online()
-        segments = self._list.segments
-        facts = [
+        try:
+            facts = self._retention_facts(now_ms)
+            count = deletable_segments(facts)
+            if not count:
+                return 0
+            if count == len(self._list.segments):
+                self.roll(now_ms)
+        except OSError as error:
+            raise self.log_directory.refuse(error, self.topic_partition) from error
+        try:
+            self._delete_first(count, why_deletable(facts, count))
+        except OSError as error:
+            raise self.log_directory.go_offline(error) from error
+        return count
+
+    def _retention_facts(self, now_ms: int) -> LogFacts:
+        segments = [
             SegmentFacts(
                 segment.base_offset,
                 self._list.end_of(index, self.log_end_offset),
                 segment.size_bytes,
                 segment.retention_timestamp_ms,
             )
-            for index, segment in enumerate(segments)
+            for index, segment in enumerate(self._list.segments)
         ]
-        log = LogFacts(facts, self.log_start_offset, self.high_watermark, now_ms, self.config)
-        count = deletable_segments(log)
-        if not count:
-            return 0
-        try:
-            if count == len(segments):
-                self.roll(now_ms)
-        except OSError as error:
-            raise self.log_directory.refuse(error, self.topic_partition) from error
-        try:
-            self._delete_first(count, why_deletable(log, count))
-        except OSError as error:
-            raise self.log_directory.go_offline(error) from error
-        return count
+        return LogFacts(segments, self.log_start_offset, self.high_watermark, now_ms, self.config)
 
     def _delete_first(self, count: int, why: str) -> None:
         gone, kept = self._list.segments[:count], self._list.segments[count:]
@@ -629,6 +647,9 @@ class PartitionLog:
         try:
             self._truncate(Offset(offset))
         except OSError as error:
+            if is_exhausted(error):
+                # Half done: the next start finds out what is there.
+                raise self._go_offline(error) from error
             raise self.log_directory.go_offline(error) from error
 
     def _truncate(self, offset: Offset) -> None:
@@ -660,6 +681,11 @@ class PartitionLog:
     def expire_producers(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers that have written nothing for so long; returns how many."""
         return self._states.expire(now_ms, expiration_ms)
+
+    def close_unused_indexes(self) -> None:
+        """Those of closed segments: who reads there now and then opens them again."""
+        for segment in self._list.segments[:-1]:
+            segment.close_indexes()
 
     def close(self) -> None:
         """Flush and close, with a producer snapshot at the end. Blocks. OSError offline."""

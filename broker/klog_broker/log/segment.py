@@ -81,6 +81,8 @@ class Segment:
         self._bytes_since_index_entry = 0
         # The largest timestamp, and the last offset of its batch. None: as the time index ends.
         self._max_timestamp: TimeIndexEntry | None = None
+        # What a failed write left behind the last committed byte is still there.
+        self._is_uncut = False
         self._positions: dict[int, int] = {}
         self._offset_index: OffsetIndexFile | None = None
         self._time_index: TimeIndexFile | None = None
@@ -120,7 +122,7 @@ class Segment:
 
     def activate(self, config: LogConfig) -> None:
         """Make it the one that is appended to: preallocate."""
-        self._close_indexes()
+        self.close_indexes()
         self.index_interval_bytes = config.index_interval_bytes
         self._offset_index = OffsetIndexFile(
             self.files,
@@ -136,21 +138,35 @@ class Segment:
         self.is_active = True
 
     def deactivate(self) -> None:
-        """On roll and close: the time index gets its final entry, what was preallocated goes."""
-        self.time_index.maybe_append(*self.max_timestamp)
-        self.offset_index.trim()
-        self.time_index.trim()
-        if self.log_file.size() != self.size_bytes:
-            self.log_file.truncate(self.size_bytes)
+        """On roll and close: the time index gets its final entry, what was preallocated goes.
+
+        Nothing has changed if a descriptor is wanting.
+        """
+        offset_index, time_index = self.offset_index, self.time_index
+        with self.log_file.held(), offset_index.file.held(), time_index.file.held():
+            time_index.maybe_append(*self.max_timestamp)
+            offset_index.trim()
+            time_index.trim()
+            if self.log_file.size() != self.size_bytes:
+                self.log_file.truncate(self.size_bytes)
+        offset_index.file.rest()
+        time_index.file.rest()
         self._positions.clear()
         self.is_active = False
 
     def close(self) -> None:
         """Readers that hold a region keep the log file; everything else is given back."""
-        self._close_indexes()
+        self.close_indexes()
         self._positions.clear()
 
-    def _close_indexes(self) -> None:
+    def rest(self) -> None:
+        """Nobody is at it: it needs no descriptor."""
+        if not self.is_active:
+            self.close_indexes()
+        self.log_file.rest()
+
+    def close_indexes(self) -> None:
+        """They are opened again when they are needed."""
         for index in (self._offset_index, self._time_index):
             if index is not None:
                 index.close()
@@ -158,6 +174,10 @@ class Segment:
 
     def mark_deleted(self) -> list[Path]:
         """Rename the files to .deleted; returns the new names, to be removed later."""
+        files = {self._path(Suffix.LOG): self.log_file}
+        for index in (self._offset_index, self._time_index):
+            if index is not None:
+                files[index.file.path] = index.file
         self.close()
         renamed = []
         for suffix in (
@@ -172,6 +192,8 @@ class Segment:
                 new = path.with_name(path.name + DELETED_SUFFIX)
                 self.files.rename(path, new)
                 renamed.append(new)
+                if path in files:
+                    files[path].path = new
         return renamed
 
     def _path(self, suffix: Suffix) -> Path:
@@ -280,14 +302,19 @@ class Segment:
 
         OSError if not all could be written; then :meth:`cut_back` must be called.
         """
+        if self._is_uncut:
+            self.cut_back()
         self.reserve_index_rows(index_rows)
         written = self.log_file.pwrite(data, self.size_bytes)
         if written != len(data):
             raise ShortWrite(written, len(data))
 
     def cut_back(self) -> None:
-        """Take away what a failed :meth:`write` left behind the last committed byte."""
+        """Take away what a failed :meth:`write` left behind the last committed byte; if a
+        descriptor is wanting, then before the next one."""
+        self._is_uncut = True
         self.log_file.truncate(self.size_bytes)
+        self._is_uncut = False
 
     def commit(self, batches: Iterable[AppendedBatch]) -> None:
         """What was written counts from now on: size and index entries, as in Kafka 4.3."""
@@ -391,7 +418,7 @@ class Segment:
 
     def remove_indexes(self) -> None:
         """They are to be made anew."""
-        self._close_indexes()
+        self.close_indexes()
         for suffix in (Suffix.OFFSET_INDEX, Suffix.TIME_INDEX):
             self.files.remove(self._path(suffix))
 

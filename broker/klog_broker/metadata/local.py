@@ -32,6 +32,7 @@ from klog_broker.metadata.image import (
     new_id,
 )
 from klog_broker.metadata.interface import PRODUCER_ID_BLOCK_SIZE, ProducerIdBlock
+from klog_broker.runtime.descriptors import is_exhausted, why
 from klog_broker.runtime.files import Files
 from pyspark_klog.ids import BrokerId, LeaderEpoch, ProducerId, TopicId
 from pyspark_klog.records.checksums import crc32c
@@ -235,6 +236,8 @@ class LocalStore:
         except OSError as error:
             # A full disk may have room again later, and the next write is a whole new file. After
             # any other error nobody knows what the disk holds.
+            if is_exhausted(error):
+                raise StoreFailed(f"cannot write {self._path}: {why(error)}") from error
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 self._failure = error
             raise StoreFailed(f"cannot write {self._path}: {error}") from error

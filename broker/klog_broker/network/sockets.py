@@ -1,6 +1,5 @@
 """The network as a parameter: real sockets here, a router with a virtual clock in a simulation."""
 
-import os
 import socket
 import sys
 from collections.abc import Sequence
@@ -31,7 +30,7 @@ class StreamSocket(Protocol):
         """Sends byte strings one behind the other; returns how many bytes were taken."""
 
     def send_file(self, file: Any, position: int, size_bytes: int) -> int:
-        """Sends a piece of a file (``fileno``, ``pread``); 0 if the file is shorter than that."""
+        """Sends a piece of a file (``send_to``, ``pread``); 0 if the file is shorter than that."""
 
     def close(self) -> None: ...
 
@@ -105,9 +104,9 @@ class RealStreamSocket:
         return self._socket.fileno()
 
     def send_file(self, file: Any, position: int, size_bytes: int) -> int:
-        descriptor = file.fileno()
-        if self._sends_files and descriptor >= 0:
-            return os.sendfile(self._socket.fileno(), descriptor, position, size_bytes)
+        if self._sends_files:
+            sent: int = file.send_to(self._socket.fileno(), position, size_bytes)
+            return sent
         data = file.pread(size_bytes, position)
         return self._socket.send(data) if data else 0
 

@@ -9,19 +9,14 @@ removed) after `Files.sync_dir` of its directory. Nothing else is.
 
 import errno
 import fcntl
-import mmap
 import os
 import shutil
-import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from klog_broker.runtime.open_files import OpenFiles, RealFile
 from pyspark_klog.errors import KlogError
-
-# Read-ahead goes by pieces of this size, which are thrown away: the pages are what counts.
-_READ_AHEAD_BYTES = 1 << 20
-_NOWAIT = getattr(os, "RWF_NOWAIT", None)
-_ON_LINUX = sys.platform == "linux"
 
 
 class FileLockHeld(KlogError):
@@ -44,13 +39,24 @@ class Mapping(Protocol):
 
 
 class File(Protocol):
-    """An open file. It is closed by :meth:`close`, or when the last reference to it goes: a reader
-    that holds a region of a file which was deleted goes on reading."""
+    """A file that can be used until :meth:`close`, or until the last reference to it goes.
+
+    Its descriptor may be given back in between and is taken again, by the path, when it is needed:
+    each method but size, modified_ms and close can then raise OSError EMFILE, without any effect.
+    A file that was removed can be read as long as it has its descriptor.
+    """
 
     path: Path
+    """To be set by whoever gives it another name."""
 
-    def fileno(self) -> int:
-        """The descriptor for sendfile; -1 where there is none (then pread and send)."""
+    def rest(self) -> None:
+        """It will not be used for a while: give its descriptor back."""
+
+    def held(self) -> AbstractContextManager[None]:
+        """Within it the descriptor stays, and no method wants for one. OSError at its begin."""
+
+    def send_to(self, socket_descriptor: int, position: int, size: int) -> int:
+        """sendfile: returns how many bytes the socket took. Where the system has it."""
 
     def size(self) -> int: ...
 
@@ -92,14 +98,15 @@ class File(Protocol):
         """Make the bytes and the size durable. Blocks; for helper threads.
 
         After it failed nothing is known about the bytes since the last good one, and a second try
-        can succeed without having written them: never retry.
+        can succeed without having written them: never retry, unless it wanted for a descriptor.
+        A file that is gone needs no sync.
         """
 
     def close(self) -> None: ...
 
 
 class FileRegion(NamedTuple):
-    """``size`` bytes at ``position``: what sendfile takes. Keeps the file open while it lives."""
+    """``size`` bytes at ``position``, for a reader."""
 
     file: File
     position: int
@@ -110,6 +117,15 @@ class FileLock(Protocol):
     """A lock that is held until it is released or the process ends."""
 
     def release(self) -> None: ...
+
+
+class OpenDirectory(Protocol):
+    """A directory whose names can be made durable without a descriptor having to be found."""
+
+    def sync(self) -> None:
+        """Make the names in it durable. Blocks."""
+
+    def close(self) -> None: ...
 
 
 class Files(Protocol):
@@ -142,8 +158,11 @@ class Files(Protocol):
     def write_atomically(self, path: Path, data: bytes) -> None:
         """Put ``data`` in place of the file, durably: a crash leaves the old bytes or the new ones.
 
-        Temporary file, fsync, rename, fsync of the directory. Blocks.
+        Temporary file, fsync, rename, fsync of the directory. Blocks. Without a descriptor nothing
+        of that is done.
         """
+
+    def open_dir(self, path: Path) -> OpenDirectory: ...
 
     def sync_dir(self, path: Path) -> None:
         """Make the names in a directory durable. Blocks."""
@@ -151,139 +170,30 @@ class Files(Protocol):
     def lock(self, path: Path) -> FileLock:
         """Take the lock of this file, making it if need be; FileLockHeld if another has it."""
 
+    def give_back_unused(self) -> None:
+        """Let those files rest that were not used since the last call."""
+
 
 def write_atomically(files: Files, path: Path, data: bytes) -> None:
     """`Files.write_atomically` out of the other methods."""
     temporary = path.with_name(path.name + ".tmp")
-    file = files.open(temporary, create=True)
+    directory = files.open_dir(path.parent)
     try:
-        file.truncate(0)
-        written = file.pwrite(data, 0)
-        if written != len(data):
-            raise OSError(errno.ENOSPC, f"only {written} of {len(data)} bytes written", str(path))
-        file.sync()
+        file = files.open(temporary, create=True)
+        try:
+            with file.held():
+                file.truncate(0)
+                written = file.pwrite(data, 0)
+                if written != len(data):
+                    text = f"only {written} of {len(data)} bytes written"
+                    raise OSError(errno.ENOSPC, text, str(path))
+                file.sync()
+        finally:
+            file.close()
+        files.rename(temporary, path)
+        directory.sync()
     finally:
-        file.close()
-    files.rename(temporary, path)
-    files.sync_dir(path.parent)
-
-
-class RealMapping:
-    """mmap."""
-
-    def __init__(self, descriptor: int, size: int) -> None:
-        self._mmap = mmap.mmap(descriptor, size)
-        self.view = memoryview(self._mmap)
-
-    def sync(self) -> None:
-        self._mmap.flush()
-
-    def close(self) -> None:
-        self.view.release()
-        self._mmap.close()
-
-
-class RealFile:
-    """A descriptor, closed with the last reference at the latest."""
-
-    __slots__ = ("_descriptor", "path")
-
-    def __init__(self, path: Path, flags: int) -> None:
-        self._descriptor = -1
-        self.path = path
-        self._descriptor = os.open(path, flags | os.O_CLOEXEC, 0o644)
-
-    def __del__(self) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return f"RealFile({str(self.path)!r}, descriptor={self._descriptor})"
-
-    def fileno(self) -> int:
-        return self._descriptor
-
-    def size(self) -> int:
-        return os.fstat(self._descriptor).st_size
-
-    def modified_ms(self) -> int:
-        return os.fstat(self._descriptor).st_mtime_ns // 1_000_000
-
-    def pread(self, size: int, position: int) -> bytes:
-        data = os.pread(self._descriptor, size, position)
-        while 0 < len(data) < size:
-            more = os.pread(self._descriptor, size - len(data), position + len(data))
-            if not more:
-                break
-            data += more
-        return data
-
-    def pread_now(self, size: int, position: int) -> bytes | None:
-        if _NOWAIT is None:
-            return self.pread(size, position)
-        buffer = bytearray(size)
-        filled = 0
-        with memoryview(buffer) as view:
-            while filled < size:
-                try:
-                    count = os.preadv(self._descriptor, [view[filled:]], position + filled, _NOWAIT)
-                except BlockingIOError:
-                    return None
-                except OSError as error:
-                    if error.errno != errno.EOPNOTSUPP:
-                        raise
-                    return self.pread(size, position)
-                if count == 0:
-                    break
-                filled += count
-        return bytes(buffer) if filled == size else bytes(buffer[:filled])
-
-    def is_warm(self, position: int, size: int) -> bool:
-        if _NOWAIT is None or size <= 0:
-            return True
-        return (
-            self.pread_now(1, position) is not None
-            and self.pread_now(1, position + size - 1) is not None
-        )
-
-    def read_ahead(self, position: int, size: int) -> None:
-        end = position + size
-        while position < end:
-            wanted = min(end - position, _READ_AHEAD_BYTES)
-            count = len(os.pread(self._descriptor, wanted, position))
-            if count == 0:
-                return
-            position += count
-
-    def pwrite(self, data: bytes | bytearray | memoryview, position: int) -> int:
-        return os.pwrite(self._descriptor, data, position)
-
-    def allocate(self, position: int, size: int) -> None:
-        if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(self._descriptor, position, size)
-            return
-        # Without the call (macOS) zeros are written where the file has nothing else yet.
-        written = os.pwrite(self._descriptor, bytes(size), position)
-        if written != size:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
-
-    def truncate(self, size: int) -> None:
-        os.ftruncate(self._descriptor, size)
-
-    def map(self, size: int) -> RealMapping:
-        return RealMapping(self._descriptor, size)
-
-    def sync(self) -> None:
-        if _ON_LINUX:
-            os.fdatasync(self._descriptor)
-        elif hasattr(fcntl, "F_FULLFSYNC"):  # macOS: fsync alone stops at the drive's cache
-            fcntl.fcntl(self._descriptor, fcntl.F_FULLFSYNC)
-        else:
-            os.fsync(self._descriptor)
-
-    def close(self) -> None:
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
+        directory.close()
 
 
 class RealFileLock:
@@ -306,12 +216,34 @@ class RealFileLock:
             os.close(descriptor)
 
 
+class RealDirectory:
+    """A directory's descriptor."""
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def sync(self) -> None:
+        os.fsync(self._descriptor)
+
+    def close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
 class RealFiles:
     """The machine's disk."""
 
+    # Of the process, as the limit is.
+    open_files = OpenFiles()
+
+    def __init__(self, open_files: OpenFiles | None = None) -> None:
+        if open_files is not None:
+            self.open_files = open_files
+
     def open(self, path: Path, *, create: bool = False, writable: bool = True) -> RealFile:
         flags = os.O_RDWR if writable else os.O_RDONLY
-        return RealFile(path, flags | (os.O_CREAT if create else 0))
+        return RealFile(path, flags | (os.O_CREAT if create else 0), self.open_files)
 
     def exists(self, path: Path) -> bool:
         return path.exists()
@@ -320,7 +252,7 @@ class RealFiles:
         return path.is_dir()
 
     def list_dir(self, path: Path) -> list[str]:
-        return sorted(entry.name for entry in path.iterdir())
+        return sorted(self.open_files.call(lambda: [each.name for each in path.iterdir()]))
 
     def make_dirs(self, path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
@@ -333,22 +265,28 @@ class RealFiles:
 
     def remove_tree(self, path: Path) -> None:
         try:
-            shutil.rmtree(path)
+            self.open_files.call(lambda: shutil.rmtree(path))
         except FileNotFoundError:
             return
 
     def read_bytes(self, path: Path) -> bytes:
-        return path.read_bytes()
+        return self.open_files.call(path.read_bytes)
 
     def write_atomically(self, path: Path, data: bytes) -> None:
         write_atomically(self, path, data)
 
+    def open_dir(self, path: Path) -> RealDirectory:
+        return self.open_files.call(lambda: RealDirectory(path))
+
     def sync_dir(self, path: Path) -> None:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        directory = self.open_dir(path)
         try:
-            os.fsync(descriptor)
+            directory.sync()
         finally:
-            os.close(descriptor)
+            directory.close()
 
     def lock(self, path: Path) -> RealFileLock:
-        return RealFileLock(path)
+        return self.open_files.call(lambda: RealFileLock(path))
+
+    def give_back_unused(self) -> None:
+        self.open_files.give_back_unused()

@@ -1,0 +1,222 @@
+"""No descriptor left, at each of the opens in turn: what is refused, and that nothing else is."""
+
+import errno
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from klog_broker.log.errors import LogStorageError, OutOfDescriptors
+from klog_broker.log.log_manager import LogManager
+from klog_broker.log.partition_log import PartitionLog
+from klog_broker.runtime.clock import ManualClock
+from pyspark_klog.ids import LeaderEpoch
+from tests.support.log_harness import (
+    DATA,
+    PARTITION,
+    SMALL,
+    TOPIC_ID,
+    append,
+    batch,
+    open_log,
+    open_manager,
+    read_all,
+)
+from tests.support.memory_files import MemoryFiles
+
+CONFIG = replace(
+    SMALL, segment_bytes=2_000, index_interval_bytes=0, retention_ms=-1, file_delete_delay_ms=0
+)
+OTHER = PARTITION._replace(partition=1)
+HOUR_MS = 3_600_000
+
+
+class World:
+    """A log of a few segments, and what has been acknowledged of it."""
+
+    def __init__(self) -> None:
+        self.files = MemoryFiles()
+        self.clock = ManualClock()
+        self.offline: list[str] = []
+        self.manager = self._open()
+        self.log = self.manager.create(PARTITION, TOPIC_ID, CONFIG)
+        self.acknowledged: list[bytes] = []
+        for _ in range(12):
+            self.append()
+
+    def _open(self) -> LogManager:
+        manager = open_manager(self.files, config=CONFIG, clock=self.clock)
+        manager.on_directory_offline = lambda path, _: self.offline.append(str(path))
+        return manager
+
+    def append(self) -> None:
+        value = b"%d" % len(self.acknowledged) + b"v" * 300
+        append(self.log, batch(value=value, producer_id=1, base_sequence=len(self.acknowledged)))
+        self.acknowledged.append(value)
+
+    def flush(self) -> None:
+        errors: list[BaseException | None] = []
+        self.log.when_flushed(self.log.log_end_offset, errors.append)
+        self.clock.advance(1_000)
+        self.manager.run_due()
+        if not errors:
+            raise OutOfDescriptors("it waits for the next round")
+        assert errors == [None]
+
+    def append_and_flush_by_and_by(self) -> None:
+        self.append()
+        self.flush()
+
+    def housekeep(self) -> None:
+        self.clock.advance(HOUR_MS)
+        self.manager.run_due()
+
+    def create_other(self) -> None:
+        self.manager.create(OTHER, TOPIC_ID, CONFIG)
+
+    def retain(self) -> None:
+        self.log.update_config(replace(CONFIG, retention_ms=1))
+        self.log.apply_retention(self.clock.now_ms() + 10**9)
+
+    def delete(self) -> None:
+        self.manager.delete(PARTITION)
+
+    def check(self, log: PartitionLog) -> None:
+        assert [record.value for record in read_all(log)] == self.acknowledged
+
+
+def acts() -> dict[str, Callable[[World], None]]:
+    return {
+        "append": World.append,
+        "append and flush": World.append_and_flush_by_and_by,
+        "housekeep": World.housekeep,
+        "create": World.create_other,
+        "lead": lambda world: world.log.become_leader(LeaderEpoch(7)),
+        "retain": World.retain,
+        "read": lambda world: world.check(world.log),
+        "look up": lambda world: world.log.offset_for_timestamp(1_000) and None,
+        "close": lambda world: world.manager.close(),
+    }
+
+
+@pytest.mark.parametrize("name", list(acts()))
+def test_whatever_wants_for_a_descriptor_is_refused_and_works_again(name: str) -> None:
+    act = acts()[name]
+    number = refused = 0
+    while True:
+        number += 1
+        world = World()
+        while name.startswith("append") and world.log.segments[-1].size_bytes < 1_600:
+            world.append()
+        segments = len(world.log.segments)
+        world.files.fail_open_at = world.files.opens + number
+        try:
+            act(world)
+        except OutOfDescriptors as error:
+            refused += 1
+            if "it waits" not in str(error):
+                assert "`ulimit -n`" in str(error)
+        except OSError as error:  # a reader's, who answers KAFKA_STORAGE_ERROR
+            refused += 1
+            assert (error.errno, name in ("read", "look up")) == (errno.EMFILE, True)
+        over = world.files.opens < world.files.fail_open_at
+        world.files.fail_open_at = None
+        assert world.offline == []
+        assert not world.log.is_offline
+        if name == "retain":
+            assert len(world.log.segments) in (1, segments)
+            del world.acknowledged[: world.log.log_start_offset]
+        if name != "close":
+            if name != "retain":
+                act(world)
+                world.append()
+            world.check(world.log)
+            if name == "append and flush":
+                assert world.log.flushed_offset >= world.log.log_end_offset - 1
+        reopened = open_log(world.files.killed(), CONFIG)
+        world.check(reopened)
+        if over:
+            break
+    assert number > 1
+    assert refused or name in ("housekeep", "close")
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_start_that_runs_out_refuses_and_the_next_one_finds_everything(is_clean: bool) -> None:
+    number = 0
+    while True:
+        number += 1
+        world = World()
+        if is_clean:
+            world.manager.close()
+        files = world.files.killed()
+        files.fail_open_at = number
+        try:
+            manager = open_manager(files, config=CONFIG)
+        except OSError as error:
+            assert error.errno == errno.EMFILE
+            assert files.locks == set()
+        else:
+            assert files.opens < number
+            files.fail_open_at = None
+            log = manager.get(PARTITION)
+            assert log is not None
+            world.check(log)
+            break
+        files.fail_open_at = None
+        world.check(open_log(files, CONFIG))
+    assert number > 10
+
+
+def test_without_any_descriptor_an_append_goes_on_when_they_are_back() -> None:
+    world = World()
+    world.files.has_descriptors = False
+    for _ in range(3):
+        with pytest.raises(OutOfDescriptors, match="`ulimit -n`"):
+            world.append()
+        with pytest.raises(OutOfDescriptors, match="`ulimit -n`"):
+            world.create_other()
+    world.housekeep()
+    world.files.has_descriptors = True
+    world.append()
+    world.create_other()
+    world.check(world.log)
+    assert world.offline == []
+    # What is left of the refused creations is no log to a start, which removes it.
+    files = world.files.killed()
+    open_manager(files, config=CONFIG).run_due()
+    names = [name for name in files.list_dir(DATA) if name.startswith("topic-")]
+    assert names == ["topic-0", "topic-1"]
+
+
+def test_a_cut_back_that_wants_for_a_descriptor_is_made_up_for() -> None:
+    world = World()
+    log = world.log
+    size_bytes = log.segments[-1].size_bytes
+    file = log.segments[-1].log_file
+    world.files.short_write_bytes = 250
+    truncate = file.truncate
+
+    def exhausted(size: int) -> None:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    file.truncate = exhausted  # type: ignore[method-assign]
+    with pytest.raises(LogStorageError, match="only 250 of"):
+        world.append()
+    assert file.size() == size_bytes + 250
+    file.truncate = truncate  # type: ignore[method-assign]
+    append(log, batch(value=b"", key=None, producer_id=2, base_sequence=0))
+    world.acknowledged.append(b"")
+    assert file.size() == log.segments[-1].size_bytes < size_bytes + 250
+    assert world.offline == []
+    world.check(open_log(world.files.killed(), CONFIG))
+
+
+def test_a_deletion_wants_for_no_descriptor() -> None:
+    world = World()
+    world.files.has_descriptors = False
+    world.delete()
+    assert world.manager.get(PARTITION) is None
+    world.files.has_descriptors = True
+    assert not world.files.exists(DATA / "topic-0")
+    assert world.offline == []

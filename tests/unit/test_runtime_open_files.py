@@ -1,0 +1,207 @@
+"""Files of which only some have a descriptor, and descriptors that are all taken."""
+
+import errno
+import os
+import resource
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from klog_broker.runtime import descriptors
+from klog_broker.runtime.files import RealFiles
+from klog_broker.runtime.open_files import OpenFiles
+
+
+def files_of(most: int) -> RealFiles:
+    return RealFiles(OpenFiles(lambda: most))
+
+
+def open_descriptors() -> int:
+    # One is the listing's own.
+    return len(list(Path("/dev/fd").iterdir())) - 1
+
+
+@contextmanager
+def soft_limit(count: int) -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@contextmanager
+def no_descriptor_left() -> Iterator[None]:
+    """The next open of this process fails."""
+    taken = [os.open("/dev/null", os.O_RDONLY) for _ in range(8)]
+    try:
+        with soft_limit(max(taken) + 1):
+            yield
+    finally:
+        for number in taken:
+            os.close(number)
+
+
+def test_more_files_than_descriptors_are_written_synced_and_read(tmp_path: Path) -> None:
+    files = files_of(3)
+    before = open_descriptors()
+    opened = [files.open(tmp_path / f"{number}", create=True) for number in range(20)]
+    for turn in range(3):
+        for number, file in enumerate(opened):
+            assert file.pwrite(b"%4d" % number, 4 * turn) == 4
+    assert open_descriptors() - before == 3
+    for file in opened:
+        file.sync()
+    assert open_descriptors() - before == 3
+    for number, file in enumerate(opened):
+        assert file.pread(100, 0) == file.pread_now(100, 0) == 3 * (b"%4d" % number)
+        assert file.size() == 12
+    del file
+    opened.clear()
+    assert open_descriptors() == before
+
+
+def test_a_mapping_and_a_resting_file_hold_no_descriptor(tmp_path: Path) -> None:
+    before = open_descriptors()
+    file = RealFiles().open(tmp_path / "file", create=True)
+    file.truncate(10_000)
+    mapping = file.map(10_000)
+    file.rest()
+    assert open_descriptors() == before
+    mapping.view[9_000:9_003] = b"abc"
+    file.sync()
+    assert open_descriptors() == before
+    assert (tmp_path / "file").read_bytes()[9_000:9_003] == b"abc"
+    mapping.close()
+    with pytest.raises(ValueError, match="is shorter than 10001 bytes"):
+        file.map(10_001)
+
+
+def test_without_a_descriptor_others_are_given_back_first(tmp_path: Path) -> None:
+    files = files_of(100)
+    resting = [files.open(tmp_path / f"{number}", create=True) for number in range(4)]
+    with no_descriptor_left():
+        # The directory and the temporary file: two of the four are given back.
+        files.write_atomically(tmp_path / "checkpoint", b"text")
+        assert files.list_dir(tmp_path) == ["0", "1", "2", "3", "checkpoint"]
+        for file in resting:
+            file.pwrite(b"x", 0)
+    assert (tmp_path / "checkpoint").read_bytes() == b"text"
+
+
+def test_when_all_are_taken_nothing_has_happened(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = files_of(100)
+    written = files.open(tmp_path / "written", create=True)
+    written.pwrite(b"before", 0)
+    written.rest()
+    files.write_atomically(tmp_path / "checkpoint", b"old")
+    with no_descriptor_left():
+        for _ in range(3):
+            with pytest.raises(OSError, match=os.strerror(errno.EMFILE)) as caught:
+                written.pwrite(b"after!", 0)
+            assert descriptors.is_exhausted(caught.value)
+            assert "`ulimit -n`" in descriptors.why(caught.value)
+        with pytest.raises(OSError, match=os.strerror(errno.EMFILE)):
+            files.write_atomically(tmp_path / "checkpoint", b"new")
+        with pytest.raises(OSError, match=os.strerror(errno.EMFILE)):
+            files.open(tmp_path / "new", create=True)
+        # What was written before can be made durable, and is.
+        written.sync()
+        assert (written.size(), files.exists(tmp_path / "new")) == (6, False)
+    assert files.list_dir(tmp_path) == ["checkpoint", "written"]
+    assert files.read_bytes(tmp_path / "checkpoint") == b"old"
+    assert written.pread(10, 0) == b"before"
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == 1
+    assert "`ulimit -n`" in lines[0]
+
+
+def test_what_is_held_stays_open(tmp_path: Path) -> None:
+    files = files_of(2)
+    held = files.open(tmp_path / "held", create=True)
+    with held.held():
+        others = [files.open(tmp_path / f"{number}", create=True) for number in range(5)]
+        held.rest()
+        with no_descriptor_left():
+            held.truncate(5)
+            held.map(5).close()
+    assert [file.size() for file in (held, *others)] == [5, 0, 0, 0, 0, 0]
+
+
+def test_another_file_in_its_place_is_not_taken_for_it(tmp_path: Path) -> None:
+    file = RealFiles().open(tmp_path / "file", create=True)
+    file.rest()
+    (tmp_path / "other").write_bytes(b"other")
+    (tmp_path / "other").replace(tmp_path / "file")
+    with pytest.raises(OSError, match="another file was put in its place"):
+        file.pwrite(b"x", 0)
+    assert (tmp_path / "file").read_bytes() == b"other"
+
+
+def test_a_file_is_found_under_its_new_name_and_one_that_is_gone_needs_no_sync(
+    tmp_path: Path,
+) -> None:
+    file = RealFiles().open(tmp_path / "file", create=True)
+    file.rest()
+    file.path = tmp_path / "renamed"
+    (tmp_path / "file").rename(file.path)
+    assert file.pwrite(b"x", 0) == 1
+    file.sync()
+    file.rest()
+    file.path.unlink()
+    file.sync()
+    with pytest.raises(FileNotFoundError):
+        file.pread(1, 0)
+
+
+def test_what_nobody_used_since_the_last_time_is_given_back(tmp_path: Path) -> None:
+    files = files_of(100)
+    before = open_descriptors()
+    idle, used = (files.open(tmp_path / name, create=True) for name in ("idle", "used"))
+    files.give_back_unused()
+    assert open_descriptors() - before == 2
+    used.pwrite(b"x", 0)
+    files.give_back_unused()
+    assert open_descriptors() - before == 1
+    assert idle.pread(1, 0) == b""
+    assert used.pread(1, 0) == b"x"
+
+
+def test_threads_share_files_that_are_given_back_all_the_time(tmp_path: Path) -> None:
+    files = files_of(1)
+    opened = [files.open(tmp_path / f"{number}", create=True) for number in range(4)]
+    failures: list[BaseException] = []
+
+    def work(first: int) -> None:
+        try:
+            for turn in range(500):
+                for number in (first, first + 1):
+                    opened[number].pwrite(b"%d:%4d" % (number, turn), 0)
+                    opened[number - first].sync()
+                    assert opened[number].pread(6, 0) == b"%d:%4d" % (number, turn)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(first,)) for first in (0, 2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+
+
+def test_the_soft_limit_is_raised_to_the_hard_one() -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with soft_limit(1024):
+        assert descriptors.limit() == 1024
+        assert descriptors.for_files() + descriptors.for_connections() + 64 == 1024
+        raised = descriptors.raise_limit()
+        assert raised == descriptors.limit() == resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        assert raised == hard or hard == resource.RLIM_INFINITY
+        assert descriptors.raise_limit() == raised
