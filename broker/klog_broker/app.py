@@ -45,6 +45,7 @@ from klog_broker.network.turn_plans import (
     compile_produce_kernel,
     load_produce_kernel,
 )
+from klog_broker.runtime import descriptors
 from klog_broker.runtime.clock import Clock, SystemClock
 from klog_broker.runtime.files import Files, RealFiles
 from klog_broker.runtime.helpers import Helpers, HelperThreads
@@ -66,6 +67,8 @@ class ExitCode(IntEnum):
     """How the broker's process ends; docs/operations.md has the table."""
 
     OK = 0
+    REFUSED = 1
+    """This process may have too few file descriptors."""
     REFUSED_DIRECTORY = 3
     """A data directory is held by another broker, or of another version, cluster or broker, or has
     data of topics that the metadata does not know."""
@@ -134,6 +137,23 @@ class Broker:
 
     def start(self) -> None:
         """Loads the logs and opens the listeners. Blocks. CannotStart says why it cannot be."""
+        try:
+            self._start()
+        except (OSError, KlogError) as error:
+            cause = error if isinstance(error, OSError) else error.__cause__
+            if not isinstance(cause, OSError) or not descriptors.is_exhausted(cause):
+                raise
+            if hasattr(self, "server"):
+                self.close(cleanly=False)
+            else:
+                self._release()
+            raise CannotStart(
+                ExitCode.REFUSED,
+                f"{descriptors.why(cause)}; a broker needs {descriptors.LEAST_DESCRIPTORS} at least"
+                f" and more for more connections; nothing was changed",
+            ) from error
+
+    def _start(self) -> None:
         config = self.config
         self._life.starting(config)
         broker_id = BrokerId(config["broker.id"])
@@ -239,6 +259,8 @@ class Broker:
             try:
                 port = self.server.listen(listener.name, listener.host, listener.port)
             except OSError as error:
+                if descriptors.is_exhausted(error):
+                    raise
                 self.close()
                 raise CannotStart(ExitCode.REFUSED_ADDRESS, _why_not(listener, error)) from error
             self.ports[listener.name] = port
@@ -354,7 +376,7 @@ def _limits(config: BrokerConfig) -> NetworkLimits:
     return NetworkLimits(
         max_request_bytes=config["socket.request.max.bytes"],
         max_idle_ms=config["connections.max.idle.ms"],
-        max_connections=config["max.connections"],
+        max_connections=min(config["max.connections"], descriptors.for_connections()),
         max_connections_per_ip=config["max.connections.per.ip"],
         max_connections_per_ip_overrides=parse_per_ip_overrides(
             config["max.connections.per.ip.overrides"]
@@ -404,11 +426,32 @@ def _stop_when_stdin_ends(broker: Broker) -> None:
     threading.Thread(target=wait, name="klog-stdin", daemon=True).start()
 
 
+def _has_descriptors() -> bool:
+    """Takes as many as this process can have, and says how many that are."""
+    count = descriptors.raise_limit()
+    if count < descriptors.LEAST_DESCRIPTORS:
+        sys.stderr.write(
+            f"klog: this process may have {count} file descriptors, a broker needs"
+            f" {descriptors.LEAST_DESCRIPTORS} at least: start it with a higher `ulimit -n`"
+            f" (LimitNOFILE of a systemd unit)\n"
+        )
+        return False
+    _log.info(
+        "descriptors=%d (ulimit -n) connections=%d open_files=%d",
+        count,
+        descriptors.for_connections(),
+        descriptors.for_files(),
+    )
+    return True
+
+
 def run(config: BrokerConfig, *, until_stdin_ends: bool = False, adopt: bool = False) -> int:
     """Runs a broker in this process until SIGTERM or SIGINT; returns the exit code.
 
     Prints `klog ready on HOST:PORT` to stdout once it serves, a sentence to stderr if it cannot.
     """
+    if not _has_descriptors():
+        return ExitCode.REFUSED
     # A broker of somebody's own, as tests start hundreds, is to cost no more than it is used for.
     compile_kernel = None if until_stdin_ends else compile_produce_kernel
     broker = Broker(

@@ -3,18 +3,27 @@
 from collections.abc import Iterator
 from errno import EIO
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
 from klog_broker.app import Broker, CannotStart, ExitCode
 from klog_broker.config import BrokerConfig
 from pyspark_klog.errors import ErrorCode
+from pyspark_klog.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest
+from pyspark_klog.protocol.apis.find_coordinator import FindCoordinatorRequest
 from pyspark_klog.protocol.apis.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
 from pyspark_klog.protocol.apis.metadata import MetadataRequest
+from pyspark_klog.protocol.apis.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from pyspark_klog.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from pyspark_klog.protocol.apis.produce import ProduceRequest
 from tests.support.broker_thread import BrokerThread
 from tests.support.eventually import eventually
@@ -168,6 +177,112 @@ def test_a_full_disk_refuses_and_goes_on_when_there_is_room(
     files.free_bytes = None
     assert produced(client, "t", batch(b"after")) == 1
     assert [record.value for record in read_all(client, "t")] == [b"before", b"after"]
+
+
+def test_without_a_descriptor_a_topic_is_made_whole_or_not_at_all(
+    broker: BrokerThread, files: MemoryFiles, client: RawClient
+) -> None:
+    """Each open of a creation fails in turn; the client is told what to do, and can try again."""
+    refused, is_made = 0, False
+    while not is_made:
+        topic = CreatableTopic(name="topic", num_partitions=2, replication_factor=1)
+        files.fail_open_at = files.opens + refused + 1
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=20_000)
+        answer = client.call(request, 7).topics[0]
+        is_made = files.opens < files.fail_open_at
+        files.fail_open_at = None
+        if not is_made:
+            refused += 1
+            assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            assert "`ulimit -n`" in answer.error_message
+            assert client.call(MetadataRequest(topics=None), 9).topics == []
+            assert {"topic-0", "topic-1"}.isdisjoint(files.list_dir(Path("/data")))
+    assert answer.error_code == 0
+    assert refused > 10
+    for partition in range(2):
+        assert produced(client, "topic", batch(b"a"), partition=partition) == 0
+    files.has_descriptors = False
+    refusal = produce(client, "topic", batch(b"b"))
+    assert refusal.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert "`ulimit -n`" in str(refusal.error_message)
+    read = first_partition(client.call(fetch_request("topic"), 12))
+    assert read.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    files.has_descriptors = True
+    assert produced(client, "topic", batch(b"b")) == 1
+    assert [record.value for record in read_all(client, "topic")] == [b"a", b"b"]
+    assert broker.stop() == ExitCode.OK
+
+
+def test_a_start_without_descriptors_refuses_in_one_sentence_and_harms_nothing(
+    files: MemoryFiles,
+) -> None:
+    with BrokerThread(Path("/data"), SETTINGS, files=files) as running, running.client() as client:
+        create_topic(client, "topic", partitions=2)
+        assert produced(client, "topic", batch(b"a")) == 0
+    refused, has_started = 0, False
+    while not has_started:
+        disk = files.killed()
+        disk.fail_open_at = refused + 1
+        try:
+            again = BrokerThread(Path("/data"), SETTINGS, files=disk)
+        except CannotStart as error:
+            refused += 1
+            assert error.exit_code == ExitCode.REFUSED
+            assert "`ulimit -n`" in str(error)
+            assert "a broker needs 128 at least" in str(error)
+            assert disk.locks == set()
+            files = disk
+            continue
+        has_started = disk.opens < disk.fail_open_at
+        with again, again.client() as client:
+            disk.fail_open_at = None
+            assert [record.value for record in read_all(client, "topic")] == [b"a"]
+    assert refused > 10
+
+
+def test_groups_that_could_not_be_read_for_want_of_a_descriptor_are_read_later(
+    files: MemoryFiles,
+) -> None:
+    settings = SETTINGS | {"offsets.topic.num.partitions": 1}
+    coordinator = FindCoordinatorRequest(key="group")
+    partitions = [OffsetCommitRequestPartition(partition_index=0, committed_offset=7)]
+    commit = OffsetCommitRequest(
+        group_id="group",
+        generation_id_or_member_epoch=-1,
+        member_id="",
+        topics=[OffsetCommitRequestTopic(name="topic", partitions=partitions)],
+    )
+    ask = OffsetFetchRequest(
+        group_id="group",
+        topics=[OffsetFetchRequestTopic(name="topic", partition_indexes=[0])],
+    )
+    with BrokerThread(Path("/data"), settings, files=files) as old, old.client() as client:
+        create_topic(client, "topic")
+        eventually(lambda: client.call(coordinator, 2).error_code == 0, what="the coordinator")
+        assert client.call(commit, 6).topics[0].partitions[0].error_code == 0
+    disk = files.killed()
+    overrides = {name: str(value) for name, value in settings.items()}
+    overrides["listeners"] = "PLAINTEXT://127.0.0.1:0"
+    broker = Broker(BrokerConfig.load(None, overrides, data=Path("/data")), files=disk)
+    broker.start()
+    disk.has_descriptors = False
+    opens = disk.opens
+
+    def is_tried() -> bool:
+        broker.loop.run_turn(0)
+        return disk.opens > opens
+
+    eventually(is_tried, what="the first try")
+    disk.has_descriptors = True
+    thread = Thread(target=broker.serve_forever)
+    thread.start()
+    try:
+        with RawClient(broker.address) as client:
+            eventually(lambda: client.call(ask, 7).error_code == 0, what="the group")
+            assert client.call(ask, 7).topics[0].partitions[0].committed_offset == 7
+    finally:
+        broker.stop()
+        thread.join(60)
 
 
 def test_a_short_write_is_cut_back(

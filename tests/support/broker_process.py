@@ -9,9 +9,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 _READY = "klog ready on "
+_LIMITED = (
+    "import os, resource, sys; count = int(sys.argv[1]);"
+    " resource.setrlimit(resource.RLIMIT_NOFILE, (count, count));"
+    " os.execv(sys.argv[2], sys.argv[2:])"
+)
 KEEPS_RECORDS = {"log.retention.hours": -1}
 """For brokers of tests, whose records carry fixed times of long ago: the first round of retention,
 30 s after the start, would delete them, as Kafka's would."""
+
+
+def with_descriptors(count: int, command: list[str]) -> list[str]:
+    """The command under `ulimit -n COUNT`, soft and hard."""
+    return [sys.executable, "-c", _LIMITED, str(count), *command]
 
 
 class BrokerProcess:
@@ -24,18 +34,22 @@ class BrokerProcess:
         port: int = 0,
         deadline_s: float = 60,
         options: Sequence[str] = (),
+        descriptors: int | None = None,
     ) -> None:
         command = [sys.executable, "-P", "-m", "klog_broker", "--port", str(port), *options]
         if "log.dirs" not in (settings or {}):
             command += ["--data", str(data)]
         for name, value in (KEEPS_RECORDS | dict(settings or {})).items():
             command += ["--set", f"{name}={value}"]
+        # A broker ends with the test run that started it, also if that one is killed.
+        command.append("--until-stdin-ends")
+        if descriptors is not None:
+            command = with_descriptors(descriptors, command)
         data.parent.mkdir(parents=True, exist_ok=True)
         self.log_path = data.parent / f"{data.name}.stderr"
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                # A broker ends with the test run that started it, also if that one is killed.
-                [*command, "--until-stdin-ends"],
+                command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

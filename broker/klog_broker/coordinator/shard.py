@@ -8,9 +8,10 @@ everything that the state was made of. Loading is replaying ``apply``, a slice a
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-from klog_broker.log.errors import LogError, RecordBatchTooLarge, RecordTooLarge
+from klog_broker.log.errors import LogError, OutOfDescriptors, RecordBatchTooLarge, RecordTooLarge
 from klog_broker.log.partition_log import AppendOrigin, PartitionLog
 from klog_broker.runtime.clock import Clock
+from klog_broker.runtime.descriptors import is_exhausted
 from klog_broker.runtime.purgatory import DelayedOperation, Purgatory
 from pyspark_klog.errors import ErrorCode, InvariantViolation, KlogError
 from pyspark_klog.ids import LeaderEpoch, Offset
@@ -64,12 +65,12 @@ class Shard(Generic[K, V]):
 
         The read may wait for the disk, as recovery at start does: a shard answers nobody before.
         Raises KlogError or OSError where the log is damaged or its disk fails: then the shard has
-        failed for good, and answers nobody either.
+        failed for good, and answers nobody either, unless only a descriptor was wanting.
         """
         try:
             return self._load_slice(max_bytes)
-        except (KlogError, OSError):
-            self.has_failed = True
+        except (KlogError, OSError) as error:
+            self.has_failed = not wants_descriptor(error)
             raise
 
     def _load_slice(self, max_bytes: int) -> bool:
@@ -150,6 +151,11 @@ class _WaitForHighWatermark(DelayedOperation):
 
     def on_expire(self, _now_ms: int) -> None:
         self._callback(ErrorCode.REQUEST_TIMED_OUT)
+
+
+def wants_descriptor(error: Exception) -> bool:
+    """Whether loading failed only because no file descriptor was left: it can be tried again."""
+    return isinstance(error, OutOfDescriptors) or is_exhausted(error)
 
 
 def append_error(error: LogError) -> ErrorCode:

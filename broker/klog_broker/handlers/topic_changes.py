@@ -7,6 +7,7 @@ then ``done`` is called in the loop. What a crash leaves in between is finished 
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from klog_broker.config import TopicConfig, topic_config
@@ -150,10 +151,12 @@ def create_topics(
                 outcomes.append(as_broker_error(result))
                 continue
             warn_of_settings(result.name, topic_config(broker.config, result.configs))
-            outcome = yield from make_logs(broker, result)
-            if isinstance(outcome, Topic):
-                _tell("created", outcome)
-            outcomes.append(outcome)
+            made = yield from make_logs(broker, result)
+            if isinstance(made, Topic):
+                _tell("created", made)
+            elif made.code is ErrorCode.KAFKA_STORAGE_ERROR:
+                yield partial(_take_back, broker, result)
+            outcomes.append(made)
         done(outcomes)
 
     def stored(results: list[Topic | KlogError] | None, error: BaseException | None) -> None:
@@ -163,6 +166,18 @@ def create_topics(
             run_steps(follow(results))
 
     broker.helpers.submit(store, stored)
+
+
+def _take_back(broker: BrokerServices, topic: Topic, go_on: Callable[[], None]) -> None:
+    """Delete a topic whose logs could not all be made; where that cannot be done either, the next
+    start makes them."""
+
+    def done(error: BrokerError | None) -> None:
+        if error is not None:
+            _log.warning("topic=%s is not complete, nor deleted: %s", topic.name, error.text)
+        go_on()
+
+    delete_topic(broker, topic.topic_id, done)
 
 
 def add_partitions(

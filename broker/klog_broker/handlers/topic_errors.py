@@ -2,7 +2,7 @@
 
 import logging
 
-from klog_broker.log.errors import InconsistentTopicId, LogStorageError
+from klog_broker.log.errors import InconsistentTopicId, LogStorageError, OutOfDescriptors
 from klog_broker.metadata.errors import (
     InvalidTopicName,
     PartitionsChanged,
@@ -21,6 +21,7 @@ _CODES: dict[type[BaseException | None], ErrorCode] = {
     UnknownTopic: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     StoreFailed: ErrorCode.KAFKA_STORAGE_ERROR,
     LogStorageError: ErrorCode.KAFKA_STORAGE_ERROR,
+    OutOfDescriptors: ErrorCode.KAFKA_STORAGE_ERROR,
     InconsistentTopicId: ErrorCode.INCONSISTENT_TOPIC_ID,
 }
 

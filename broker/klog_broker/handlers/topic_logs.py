@@ -11,7 +11,7 @@ from functools import partial
 from klog_broker.config import topic_config
 from klog_broker.handlers.context import BrokerServices
 from klog_broker.handlers.topic_errors import as_broker_error
-from klog_broker.log.errors import InconsistentTopicId, LogStorageError
+from klog_broker.log.errors import InconsistentTopicId, LogStorageError, OutOfDescriptors
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.metadata.errors import UnknownTopic
@@ -116,7 +116,7 @@ def set_logs_aside(
 
 def make_logs_now(broker: BrokerServices, topic: Topic) -> dict[int, BrokerError]:
     """As :func:`make_logs`, here and now: at the start. Blocks. Returns why partitions are not
-    served, by their numbers."""
+    served, by their numbers. OutOfDescriptors goes through."""
     failures: dict[int, BrokerError] = {}
     for number, topic_partition in enumerate(topic.topic_partitions()):
         state = topic.partitions[number]
@@ -128,6 +128,8 @@ def make_logs_now(broker: BrokerServices, topic: Topic) -> dict[int, BrokerError
             config = topic_log_config(broker, topic)
             log = broker.logs.create(topic_partition, topic.topic_id, config)
             log.become_leader(LeaderEpoch(max(state.leader_epoch, log.leader_epoch)))
+        except OutOfDescriptors:
+            raise
         except (LogStorageError, InconsistentTopicId) as error:
             failures[number] = as_broker_error(error)
     return failures
@@ -144,6 +146,8 @@ def set_logs_aside_now(broker: BrokerServices, topic: Topic) -> BrokerError | No
             continue
         try:
             broker.logs.delete(topic_partition)
+        except OutOfDescriptors:
+            raise
         except LogStorageError as error:
             return as_broker_error(error)
         broker.purgatory.check(topic_partition)

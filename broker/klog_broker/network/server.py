@@ -19,6 +19,7 @@ from klog_broker.network.connection import Connection
 from klog_broker.network.replies import ReplySlot
 from klog_broker.network.sockets import ListeningSocket, Network, StreamSocket
 from klog_broker.network.turn_plans import TurnPlans
+from klog_broker.runtime.descriptors import is_exhausted, why
 from klog_broker.runtime.helpers import Helpers
 from klog_broker.runtime.loop import Loop
 from klog_broker.runtime.poller import READABLE
@@ -161,11 +162,17 @@ class Server:
         """At max.connections new ones wait in the backlog until another one closes."""
         if len(self._connections) < self._limits.max_connections:
             return True
+        self._warn(
+            self._accept_failures,
+            f"{len(self._connections)} connections are open, as many as max.connections and"
+            " `ulimit -n` allow: others wait until one closes",
+        )
         self._set_accepting(False)
         return False
 
     def _rest_after(self, error: OSError) -> None:
-        self._warn(self._accept_failures, f"cannot accept connections for now: {error}")
+        reason = why(error) if is_exhausted(error) else error
+        self._warn(self._accept_failures, f"cannot accept connections for now: {reason}")
         self._set_accepting(False)
         self.loop.call_later(ACCEPT_PAUSE_MS, lambda: self._set_accepting(True))
 

@@ -280,7 +280,8 @@ class RealFile:
     def pread_now(self, size: int, position: int) -> bytes | None:
         if _NOWAIT is None:
             return self.pread(size, position)
-        descriptor = self.get()
+        self.is_used = True
+        descriptor = self.descriptor or self._open()
         buffer = bytearray(size)
         filled = 0
         with memoryview(buffer) as view:
@@ -319,13 +320,18 @@ class RealFile:
             position += count
 
     def send_to(self, socket_descriptor: int, position: int, size: int) -> int:
-        descriptor = self.get()
+        self.is_used = True
+        descriptor = self.descriptor or self._open()
         return os.sendfile(socket_descriptor, descriptor.number, position, size)
 
     def pwrite(self, data: bytes | bytearray | memoryview, position: int) -> int:
-        descriptor = self.get()
+        # As get and _wrote, without their calls: every append comes here.
+        self.is_used = True
+        descriptor = self.descriptor or self._open()
         written = os.pwrite(descriptor.number, data, position)
-        self._wrote(descriptor)
+        self._is_unsynced = True
+        if self.descriptor is not descriptor:
+            self._wrote(descriptor)
         return written
 
     def allocate(self, position: int, size: int) -> None:

@@ -11,7 +11,7 @@ from klog_broker.coordinator.group.state import (
     decode_record,
     encode_record,
 )
-from klog_broker.coordinator.shard import Shard
+from klog_broker.coordinator.shard import Shard, wants_descriptor
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.runtime.clock import Clock
 from klog_broker.runtime.loop import Loop
@@ -23,6 +23,8 @@ from pyspark_klog.state_records.consumer_offsets import Key, Value
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 _log = logging.getLogger("klog.group")
+# A shard that could not be read for want of a descriptor is read again after this.
+_NO_DESCRIPTOR_PAUSE_MS = 1_000
 
 GroupShard = Shard[Key, Value]
 
@@ -149,6 +151,9 @@ class GroupShards:
         try:
             done = shard.load_slice()
         except (KlogError, OSError) as error:
+            if wants_descriptor(error):
+                self._loop.call_later(_NO_DESCRIPTOR_PAUSE_MS, lambda: self._load(partition))
+                return
             # Nobody is served from half of a state: as with Kafka, its groups have no coordinator.
             _log.error("load-failed partition=%s-%d reason=%s", CONSUMER_OFFSETS, partition, error)
             return
