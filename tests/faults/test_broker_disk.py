@@ -245,13 +245,18 @@ def test_groups_that_could_not_be_read_for_want_of_a_descriptor_are_read_later(
 ) -> None:
     settings = SETTINGS | {"offsets.topic.num.partitions": 1}
     coordinator = FindCoordinatorRequest(key="group")
-    partitions = [OffsetCommitRequestPartition(partition_index=0, committed_offset=7)]
-    commit = OffsetCommitRequest(
-        group_id="group",
-        generation_id_or_member_epoch=-1,
-        member_id="",
-        topics=[OffsetCommitRequestTopic(name="topic", partitions=partitions)],
-    )
+
+    def commit(offset: int) -> OffsetCommitRequest:
+        row = OffsetCommitRequestPartition(
+            partition_index=0, committed_offset=offset, committed_metadata="m" * 4000
+        )
+        return OffsetCommitRequest(
+            group_id="group",
+            generation_id_or_member_epoch=-1,
+            member_id="",
+            topics=[OffsetCommitRequestTopic(name="topic", partitions=[row])],
+        )
+
     ask = OffsetFetchRequest(
         group_id="group",
         topics=[OffsetFetchRequestTopic(name="topic", partition_indexes=[0])],
@@ -259,7 +264,9 @@ def test_groups_that_could_not_be_read_for_want_of_a_descriptor_are_read_later(
     with BrokerThread(Path("/data"), settings, files=files) as old, old.client() as client:
         create_topic(client, "topic")
         eventually(lambda: client.call(coordinator, 2).error_code == 0, what="the coordinator")
-        assert client.call(commit, 6).topics[0].partitions[0].error_code == 0
+        # More than is read in the turn of the start.
+        for offset in range(80):
+            assert client.call(commit(offset), 6).topics[0].partitions[0].error_code == 0
     disk = files.killed()
     overrides = {name: str(value) for name, value in settings.items()}
     overrides["listeners"] = "PLAINTEXT://127.0.0.1:0"
@@ -279,7 +286,7 @@ def test_groups_that_could_not_be_read_for_want_of_a_descriptor_are_read_later(
     try:
         with RawClient(broker.address) as client:
             eventually(lambda: client.call(ask, 7).error_code == 0, what="the group")
-            assert client.call(ask, 7).topics[0].partitions[0].committed_offset == 7
+            assert client.call(ask, 7).topics[0].partitions[0].committed_offset == 79
     finally:
         broker.stop()
         thread.join(60)

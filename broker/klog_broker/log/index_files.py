@@ -79,16 +79,14 @@ class _MappedRows:
         self._file.rest()
 
     def trim(self) -> None:
-        """Give back what is behind the last row."""
+        """Give back what is behind the last row. The file must be held."""
         if self.max_rows == self.rows and not self.misfit_bytes:
             return
-        with self._file.held():
-            self._unmap()
-            self._file.truncate(self.rows * self._row_bytes)
-            self.max_rows = self.rows
-            self.misfit_bytes = 0
-            self._map()
-        self._file.rest()
+        self._unmap()
+        self._file.truncate(self.rows * self._row_bytes)
+        self.max_rows = self.rows
+        self.misfit_bytes = 0
+        self._map()
 
     def sync(self) -> None:
         """Blocks; also runs in helper threads, on the file alone: the mapping may go meanwhile."""
