@@ -224,7 +224,10 @@ def told(broker: BrokerProcess) -> list[str]:
     """What it has written from INFO on, without times and what changes from run to run."""
     lines = [_LINE.fullmatch(line) for line in broker.log().splitlines(keepends=True)]
     assert None not in lines, broker.log()
-    changing = r"\b(took_ms|pid|id|cluster_id|cut_at)=\S+|127.0.0.1:\d+"
+    changing = (
+        r"\b(took_ms|pid|id|cluster_id|cut_at|descriptors|connections(?==\d+ open)|open_files)=\S+"
+        r"|127.0.0.1:\d+"
+    )
     return [
         re.sub(changing, lambda found: found[1] or "ADDRESS", line[3])
         for line in lines
@@ -242,6 +245,7 @@ def test_it_tells_its_life(tmp_path: Path) -> None:
         broker.kill()
     serving = "serving cluster_id listeners=PLAINTEXT://ADDRESS advertised=PLAINTEXT://ADDRESS"
     assert told(broker) == [
+        "descriptors (ulimit -n) connections open_files",
         f"starting version={__version__} broker_id=0 log_dirs={data} pid",
         f"log_dir={data} loaded logs=0 recovered=0 cut=0 cut_bytes=0 took_ms",
         f"{serving} topics=0 partitions=0 took_ms",
@@ -257,6 +261,7 @@ def test_it_tells_its_life(tmp_path: Path) -> None:
         broker.send_signal(signal.SIGTERM)
         assert broker.wait() == 0
     assert told(broker) == [
+        "descriptors (ulimit -n) connections open_files",
         f"starting version={__version__} broker_id=0 log_dirs={data} pid",
         f"log={data}/kept-0/{0:020}.log cut_at cut_bytes=40 next_offset=0",
         f"log_dir={data} loaded logs=2 recovered=2 cut=1 cut_bytes=40 took_ms",

@@ -22,7 +22,7 @@ from klog_broker.log.adoption import (
     sync_folder,
     transactions_refused,
 )
-from klog_broker.log.errors import LogDirectoryError, LogStorageError
+from klog_broker.log.errors import LogDirectoryError, LogStorageError, OutOfDescriptors
 from klog_broker.log.found import FoundFolders
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.log_manager import LogManager
@@ -37,6 +37,7 @@ from klog_broker.metadata.image import (
     new_id,
 )
 from klog_broker.metadata.local import LocalStore
+from klog_broker.runtime.descriptors import is_exhausted
 from klog_broker.runtime.files import Files
 from pyspark_klog.ids import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId, TopicPartition
 
@@ -96,6 +97,8 @@ class Adoption:
         try:
             check_whole(self._files, unknown)
         except OSError as error:
+            if is_exhausted(error):
+                raise
             raise LogDirectoryError(
                 f"nothing was adopted, a file cannot be read: {error}"
             ) from None
@@ -150,6 +153,8 @@ class Adoption:
             logs.sync_recovery_points()
             self._metadata.adopt(topics, _highest_producer_id(adopted))
         except (OSError, LogStorageError, StoreFailed) as error:
+            if is_exhausted(error) or isinstance(error, OutOfDescriptors):
+                raise
             raise LogDirectoryError(
                 f"nothing was adopted: {error}; start with --adopt again once that is in order"
             ) from error

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from klog_broker.log.checks import PlainChecks, RecordChecks, kernel_checks
 from klog_broker.log.directory import LogDirectory
-from klog_broker.log.errors import LogDirectoryError, LogStorageError
+from klog_broker.log.errors import LogDirectoryError, LogStorageError, OutOfDescriptors
 from klog_broker.log.found import FoundFolders, check_once, find_folders, folders_of_topics
 from klog_broker.log.housekeeping import (
     ALL_CHECKPOINTS,
@@ -22,7 +22,7 @@ from klog_broker.log.log_config import LogConfig
 from klog_broker.log.partition_changes import PartitionChanges
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.runtime.clock import Clock
-from klog_broker.runtime.descriptors import is_exhausted
+from klog_broker.runtime.descriptors import is_exhausted, why
 from klog_broker.runtime.files import Files
 from klog_broker.runtime.helpers import Helpers
 from pyspark_klog.ids import (
@@ -258,6 +258,8 @@ class LogManager:
         try:
             return folders_of_topics(self._files, online, topics)
         except OSError as error:
+            if is_exhausted(error):
+                raise OutOfDescriptors(why(error)) from error
             raise LogStorageError(f"the data directories cannot be read: {error}") from error
 
     def lies_there(self, path: Path) -> bool:

@@ -372,6 +372,8 @@ def _read(files: Files, path: Path) -> bytes | None:
     try:
         return files.read_bytes(path) if files.exists(path) else None
     except OSError as error:
+        if is_exhausted(error):
+            raise
         raise StoreRefused(
             f"{path} cannot be read: {error.strerror or error}; expected a file that this user can"
             " read"
