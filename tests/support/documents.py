@@ -18,7 +18,8 @@ def project_files() -> list[str]:
     found = []
     for folder, folders, files in os.walk(ROOT):
         folders[:] = [name for name in folders if not _is_ignored(f"{name}/", [*ignored, ".git/"])]
-        found += [Path(folder, name) for name in files if not _is_ignored(name, ignored)]
+        # In a worktree of git .git is a file.
+        found += [Path(folder, name) for name in files if not _is_ignored(name, [*ignored, ".git"])]
     return sorted(file.relative_to(ROOT).as_posix() for file in found)
 
 
