@@ -1,11 +1,13 @@
 """Columns to batches and back, for any columns: nothing lost, nothing changed, in order."""
 
 import random
+from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pyspark_klog.records.arrow import COLUMN_TYPES, decode_to_arrow, encode_from_arrow
@@ -14,6 +16,7 @@ from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.partitioner import partition_for_key
 from tests.support.kernel_cases import (
     ALL_COLUMNS,
+    Row,
     damage_anything,
     outcome_of,
     random_columns,
@@ -121,15 +124,26 @@ def test_any_sizes_and_ranges_give_the_same_rows(
 
 
 @given(seed=st.integers(0, 2**32))
+@example(seed=36812864)
 def test_damaged_bytes_are_refused_or_give_what_the_iterators_give(seed: int) -> None:
     rng = random.Random(seed)
     damaged = damage_anything(rng, random_set(rng))
     by_kernel = outcome_of(lambda: rows_by_kernel(damaged))
     by_iterator = outcome_of(lambda: rows_by_iterator(damaged, allow_partial=True))
-    if by_iterator[0] == "rows":
+    if by_iterator[0] == "error":
+        assert by_kernel[0] == "error"
+    elif are_rising(by_iterator[1]):
         assert by_kernel == by_iterator
     else:
-        assert by_kernel[0] == "error"
+        # No CRC covers base offsets. A batch whose offsets were passed already is not given again.
+        assert by_kernel[0] == "rows"
+        assert are_rising(by_kernel[1])
+        left = iter(by_iterator[1])
+        assert all(row in left for row in by_kernel[1])
+
+
+def are_rising(rows: Sequence[Row]) -> bool:
+    return all(before[0] < after[0] for before, after in pairwise(rows))
 
 
 @pytest.mark.parametrize("limit_rows", [1, 7])
