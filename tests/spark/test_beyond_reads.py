@@ -231,6 +231,8 @@ def test_segment_files_are_cut_as_well(archive: Archive, pushing: None) -> None:
         )
 
     # What is known to be committed gets into the files every few seconds.
+    checkpoint = Path(archive.data, "replication-offset-checkpoint")
+    eventually(checkpoint.exists, deadline_s=60, what="the first of them")
     total = 2 * HOURS * VALUES_OF_AN_HOUR
     eventually(lambda: frame().count() == total, deadline_s=60, what="the whole topic in files")
     pruned = frame().where(f"{_hour(3)} and partition = 1").select("partition", "offset")
