@@ -7,11 +7,21 @@ Errors: bytes that do not fit raise `MalformedRequest`, a version that klog does
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeVar
 
-from pyspark_klog.protocol.decoders import Decoder, make_decoder
-from pyspark_klog.protocol.encoders import Encoder, make_encoder
+from pyspark_klog.protocol.decoders import (
+    BoundedDecoder,
+    Decoder,
+    make_bounded_decoder,
+    make_decoder,
+)
+from pyspark_klog.protocol.encoders import (
+    Encoder,
+    StepEncoder,
+    make_encoder,
+    make_step_encoder,
+)
 from pyspark_klog.protocol.errors import (
     MalformedRequest,
     ProtocolError,
@@ -26,6 +36,7 @@ from pyspark_klog.protocol.wire import Buffer, SegmentedBuffer
 M = TypeVar("M", bound=Message)
 
 _TOO_SHORT = (IndexError, struct.error)
+_MISFITS = (struct.error, AttributeError, TypeError, ValueError, OverflowError)
 
 
 class Codec(NamedTuple):
@@ -39,6 +50,8 @@ HandWriter = Callable[[int, Codec], Codec]
 
 _made: dict[tuple[type[Message], int], Codec] = {}
 _handwritten: dict[type[Message], HandWriter] = {}
+_bounded: dict[tuple[type[Message], int], BoundedDecoder] = {}
+_step_encoders: dict[tuple[type[Message], int], StepEncoder] = {}
 
 
 def use_handwritten(cls: type[Message], write: HandWriter) -> None:
@@ -76,14 +89,34 @@ def codec_of(cls: type[Message], version: int) -> Codec:
     return codec
 
 
-def decode_message(cls: type[M], version: int, buffer: Buffer, position: int = 0) -> tuple[M, int]:
+def _bounded_decoder_of(cls: type[Message], version: int) -> BoundedDecoder:
+    decoder = _bounded.get((cls, version))
+    if decoder is None:
+        decoder = make_bounded_decoder(cls, version, cls.is_flexible(version))
+        _bounded[cls, version] = decoder
+    return decoder
+
+
+def decode_message(
+    cls: type[M],
+    version: int,
+    buffer: Buffer,
+    position: int = 0,
+    max_elements: int | None = None,
+) -> tuple[M, int]:
     """Read one message: (message, position behind it). Bytes that follow are the caller's.
 
-    Record sets are views of ``buffer`` and live as long as it does; all else is copied.
+    Record sets are views of ``buffer`` and live as long as it does; all else is copied. With
+    ``max_elements`` a message whose arrays and tagged fields have more of them is refused before
+    they are made.
     """
     decode = codec_of(cls, version).decode
     try:
-        message: tuple[M, int] = decode(buffer, position)
+        message: tuple[M, int]
+        if max_elements is None:
+            message = decode(buffer, position)
+        else:
+            message = _bounded_decoder_of(cls, version)(buffer, position, max_elements)
     except _TOO_SHORT:
         raise MalformedRequest(
             f"{cls.__name__} v{version}: its {len(buffer) - position} bytes end too early"
@@ -107,11 +140,28 @@ def encode_into(message: Message, version: int, out: bytearray) -> None:
         encode(message, out)
     except ProtocolError:
         raise
-    except (struct.error, AttributeError, TypeError, ValueError, OverflowError) as error:
-        found = misfit(message, version)
-        raise UnencodableMessage(
-            found or f"{type(message).__name__} v{version}: {error}"
-        ) from error
+    except _MISFITS as error:
+        raise _unencodable(message, version, error) from error
+
+
+def encode_in_steps(message: Message, version: int, out: bytearray) -> Iterator[None]:
+    """As ``encode_into``, an array's element a step: for who has other things to do meanwhile."""
+    cls = type(message)
+    encode = _step_encoders.get((cls, version))
+    if encode is None:
+        encode = make_step_encoder(cls, version, cls.is_flexible(version))
+        _step_encoders[cls, version] = encode
+    try:
+        yield from encode(message, out)
+    except ProtocolError:
+        raise
+    except _MISFITS as error:
+        raise _unencodable(message, version, error) from error
+
+
+def _unencodable(message: Message, version: int, error: Exception) -> UnencodableMessage:
+    found = misfit(message, version)
+    return UnencodableMessage(found or f"{type(message).__name__} v{version}: {error}")
 
 
 def encode_message(message: Message, version: int) -> bytes:

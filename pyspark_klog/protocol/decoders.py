@@ -29,6 +29,8 @@ FIXED = {
 
 Decoder = Callable[[Any, int], tuple[Any, int]]
 
+BoundedDecoder = Callable[[Any, int, int], tuple[Any, int]]
+
 
 def min_size(row: Field, version: int, flexible: bool) -> int:
     """The fewest bytes that a value of this row can take, not counting being tagged."""
@@ -61,12 +63,24 @@ def make_decoder(cls: type[Struct], version: int, flexible: bool) -> Decoder:
     return decoder
 
 
+def make_bounded_decoder(cls: type[Struct], version: int, flexible: bool) -> BoundedDecoder:
+    """A function (buffer, position, most elements) -> (message, position behind it).
+
+    Elements of all arrays and tagged fields are counted together, each before it is made.
+    """
+    source, names = _DecoderSource(version, flexible, counts=True).write(cls)
+    exec(compile(source, f"<{cls.__name__} v{version} bounded decoder>", "exec"), names)
+    decoder: BoundedDecoder = names["decode"]
+    return decoder
+
+
 class _DecoderSource:
     """Collects lines. ``pending`` are fixed-size reads that wait to share one struct."""
 
-    def __init__(self, version: int, flexible: bool) -> None:
+    def __init__(self, version: int, flexible: bool, *, counts: bool = False) -> None:
         self.version = version
         self.flexible = flexible
+        self.counts = counts
         self.lines: list[str] = []
         self.indent = 1
         self.pending: list[tuple[str, str]] = []
@@ -82,6 +96,7 @@ class _DecoderSource:
             "bad_length": wire.bad_length,
             "bad_count": wire.bad_count,
             "bad_size": wire.bad_size,
+            "too_many": wire.too_many,
         }
 
     def write(self, cls: type[Struct]) -> tuple[str, dict[str, Any]]:
@@ -90,7 +105,9 @@ class _DecoderSource:
         self.line(f"return {root}, p")
         body = "\n".join(self.lines)
         view = " view = memoryview(buf)\n" if "view[" in body else ""
-        return f"def decode(buf, p):\n end = len(buf)\n{view}{body}\n", self.names
+        arguments = "buf, p, most" if self.counts else "buf, p"
+        left = " left = most\n" if self.counts else ""
+        return f"def decode({arguments}):\n end = len(buf)\n{left}{view}{body}\n", self.names
 
     # -- lines
 
@@ -247,6 +264,7 @@ class _DecoderSource:
             self.indent += 1
         else:
             self.line(f" bad_count({where!r}, {count}, end - p)")
+        self.count(count)
         if element.kind in FIXED and element.kind != "uuid":
             code = FIXED[element.kind]
             self.line(f"{target} = [*unpack_from(f'>{{{count}}}{code}', buf, p)]")
@@ -255,6 +273,12 @@ class _DecoderSource:
             self.loop(element, count, target, where)
         if row.nullable_in(self.version):
             self.indent -= 1
+
+    def count(self, count: str) -> None:
+        """So many elements more."""
+        if self.counts:
+            self.line(f"left -= {count}")
+            self.line("if left < 0: too_many(most)")
 
     def loop(self, element: Field, count: str, target: str, where: str) -> None:
         items, item = self.name("a"), self.name("v")
@@ -282,6 +306,7 @@ class _DecoderSource:
         tag, size, stop, unknown = (self.name(prefix) for prefix in ("t", "s", "e", "x"))
         self.line(f"if {count} > 127: {count}, p = long_uvarint(buf, p, {count})")
         self.line(f"if {count} * 2 > end - p: bad_count({where + ' tags'!r}, {count}, end - p)")
+        self.count(count)
         self.line(f"{unknown} = {{}}")
         self.line(f"for _ in range({count}):")
         self.indent += 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from pyspark_klog.protocol import wire
@@ -14,12 +14,22 @@ from pyspark_klog.protocol.message import Struct, slot_name
 
 Encoder = Callable[[Any, bytearray], None]
 
+StepEncoder = Callable[[Any, bytearray], Iterator[None]]
+
 
 def make_encoder(cls: type[Struct], version: int, flexible: bool) -> Encoder:
     """A function (message, bytearray) -> None that appends the message's bytes."""
     source, names = _EncoderSource(version, flexible).write(cls)
     exec(compile(source, f"<{cls.__name__} v{version} encoder>", "exec"), names)
     encoder: Encoder = names["encode"]
+    return encoder
+
+
+def make_step_encoder(cls: type[Struct], version: int, flexible: bool) -> StepEncoder:
+    """A generator that appends the message's bytes and yields behind each element of an array."""
+    source, names = _EncoderSource(version, flexible, in_steps=True).write(cls)
+    exec(compile(source, f"<{cls.__name__} v{version} encoder in steps>", "exec"), names)
+    encoder: StepEncoder = names["encode"]
     return encoder
 
 
@@ -33,9 +43,10 @@ def _unsupported(where: str, value: object, version: int) -> None:
 class _EncoderSource:
     """Collects lines. ``pending`` are fixed-size writes that wait to share one struct."""
 
-    def __init__(self, version: int, flexible: bool) -> None:
+    def __init__(self, version: int, flexible: bool, *, in_steps: bool = False) -> None:
         self.version = version
         self.flexible = flexible
+        self.in_steps = in_steps
         self.lines: list[str] = []
         self.indent = 1
         self.pending: list[tuple[str, str]] = []
@@ -54,7 +65,9 @@ class _EncoderSource:
         self.struct(cls, "m", cls.__name__)
         self.flush()
         body = "\n".join(self.lines)
-        return f"def encode(m, out):\n{body}\n return None\n", self.names
+        # An empty loop makes a generator of it, whatever arrays it has.
+        first = " yield from ()\n" if self.in_steps else ""
+        return f"def encode(m, out):\n{first}{body}\n return None\n", self.names
 
     # -- lines
 
@@ -205,7 +218,7 @@ class _EncoderSource:
         else:
             self.value(element, item, f"{where}[]")
         self.flush()
-        self.line("pass")
+        self.line("yield" if self.in_steps else "pass")
         self.indent -= 1
 
     def tags(self, source: str, tagged: list[tuple[int, str, Field]], where: str) -> None:

@@ -11,12 +11,12 @@ the answer of a broker that does not know the version it asked in.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from typing import NamedTuple
 
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol import registry
-from pyspark_klog.protocol.codec import decode_message, encode_into
+from pyspark_klog.protocol.codec import decode_message, encode_in_steps, encode_into
 from pyspark_klog.protocol.errors import MalformedRequest, UnencodableMessage
 from pyspark_klog.protocol.fields import FileRegion
 from pyspark_klog.protocol.keys import ApiKey
@@ -28,6 +28,7 @@ from pyspark_klog.protocol.wire import (
     bad_length,
     put_tags,
     read_uvarint,
+    too_many,
 )
 
 _SIZE = struct.Struct(">i")
@@ -38,6 +39,9 @@ _REQUEST = struct.Struct(">hhih")
 assert _REQUEST.size == 10
 
 NO_CLIENT_ID_LENGTH = -1
+
+MAX_HEADER_TAGS = 1000
+"""Tagged fields of a header; Kafka has defined none so far."""
 
 
 class RequestHeader(NamedTuple):
@@ -171,6 +175,16 @@ def encode_response_parts(
     return _finish_parts(out)
 
 
+def encode_response_in_steps(
+    correlation_id: int, message: Response, api_version: int
+) -> Generator[None, None, list[Buffer | FileRegion]]:
+    """As ``encode_response_parts``, an array's element a step; returns the parts."""
+    out = _room_for_size()
+    _put_response_header(correlation_id, message, api_version, out)
+    yield from encode_in_steps(message, api_version, out)
+    return _finish_parts(out)
+
+
 def _room_for_size() -> SegmentedBuffer:
     out = SegmentedBuffer()
     out += b"\0\0\0\0"
@@ -200,10 +214,16 @@ def _put_request(header: RequestHeader, message: Request, out: bytearray) -> Non
 
 
 def _put_response(correlation_id: int, message: Response, api_version: int, out: bytearray) -> None:
+    _put_response_header(correlation_id, message, api_version, out)
+    encode_into(message, api_version, out)
+
+
+def _put_response_header(
+    correlation_id: int, message: Response, api_version: int, out: bytearray
+) -> None:
     out += _SIZE.pack(correlation_id)
     if response_header_version(message.api_key, api_version) == 1:
         out.append(0)
-    encode_into(message, api_version, out)
 
 
 def _decode_tags(buffer: Buffer, position: int) -> tuple[Mapping[int, bytes], int]:
@@ -212,6 +232,8 @@ def _decode_tags(buffer: Buffer, position: int) -> tuple[Mapping[int, bytes], in
         return NO_TAGS, position
     if count * 2 > len(buffer) - position:
         bad_count("tags", count, len(buffer) - position)
+    if count > MAX_HEADER_TAGS:
+        too_many(MAX_HEADER_TAGS)
     tags: dict[int, bytes] = {}
     for _ in range(count):
         tag, position = read_uvarint(buffer, position)

@@ -124,6 +124,13 @@ def bad_count(field: str, count: int, remaining: int) -> NoReturn:
     raise MalformedRequest(f"{field}: found a count of {count}, with {remaining} bytes left")
 
 
+def too_many(most: int) -> NoReturn:
+    """Refuse a message with more elements than the reader takes."""
+    raise MalformedRequest(
+        f"found more than {most} elements in its arrays and tagged fields, expected at most that"
+    )
+
+
 def bad_size(field: str, declared: int, used: int) -> NoReturn:
     """Refuse a tagged field that is not as long as its size says."""
     raise MalformedRequest(f"{field}: its tagged size is {declared}, its value took {used} bytes")

@@ -31,6 +31,7 @@ from pyspark_klog.protocol.apis.produce import (
 from pyspark_klog.protocol.apis.sasl_authenticate import SaslAuthenticateRequest
 from pyspark_klog.protocol.codec import (
     decode_message,
+    encode_in_steps,
     encode_into,
     encode_message,
     encode_segments,
@@ -327,3 +328,50 @@ def test_arrays_of_elements_without_bytes_are_never_declared() -> None:
 
     with pytest.raises(Exception, match="elements of no bytes"):
         decode_message(Bomb, 0, b"\x7f\xff\xff\xff")
+
+
+class TestManyElements:
+    """Decoding with a bound, and encoding in steps, beside the plain ways."""
+
+    REQUEST = MetadataRequest(
+        topics=[MetadataRequestTopic(name=f"t{number}") for number in range(5)],
+        unknown_tagged_fields={7: b"x", 8: b"y"},
+    )
+
+    def test_elements_and_tagged_fields_are_counted_together(self) -> None:
+        data = encode_message(self.REQUEST, 9)
+        assert decode_message(MetadataRequest, 9, data, max_elements=7) == (self.REQUEST, len(data))
+        with pytest.raises(MalformedRequest, match=r"MetadataRequest v9: .*more than 6 elements"):
+            decode_message(MetadataRequest, 9, data, max_elements=6)
+
+    def test_elements_within_elements_count_too(self) -> None:
+        partitions = [FetchPartition(partition=number) for number in range(3)]
+        request = FetchRequest(topics=[FetchTopic(topic=t, partitions=partitions) for t in "ab"])
+        data = encode_message(request, 11)
+        assert decode_message(FetchRequest, 11, data, max_elements=8)[0] == request
+        with pytest.raises(MalformedRequest, match="more than 7 elements"):
+            decode_message(FetchRequest, 11, data, max_elements=7)
+
+    def test_null_counts_as_nothing(self) -> None:
+        request = MetadataRequest(topics=None)
+        data = encode_message(request, 9)
+        assert decode_message(MetadataRequest, 9, data, max_elements=0)[0] == request
+
+    def test_an_array_is_encoded_element_by_element(self) -> None:
+        for version in (4, 9):
+            request = MetadataRequest(topics=self.REQUEST.topics)
+            out = bytearray()
+            sizes = [len(out) for _ in encode_in_steps(request, version, out)]
+            assert len(sizes) == 5
+            assert sizes == sorted(set(sizes))
+            assert out == encode_message(request, version)
+
+    def test_a_message_without_arrays_takes_no_step(self) -> None:
+        request, out = FindCoordinatorRequest(key="g"), bytearray()
+        assert not list(encode_in_steps(request, 3, out))
+        assert out == encode_message(request, 3)
+
+    def test_what_cannot_be_encoded_is_named_in_steps_too(self) -> None:
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=5)])  # type: ignore[arg-type]
+        with pytest.raises(UnencodableMessage, match="name"):
+            list(encode_in_steps(request, 9, bytearray()))
