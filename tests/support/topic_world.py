@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
+from types import GeneratorType, SimpleNamespace
 from typing import Any
 
 from klog_broker.config import BrokerConfig, Listener
@@ -203,14 +203,24 @@ class World:
             data = encode_message(response, version)
             sent.append(decode_message(type(response), version, data)[0])
 
+        def send_all(steps: Any) -> None:
+            try:
+                while True:
+                    next(steps)
+            except StopIteration as end:
+                if end.value is not None:
+                    send(end.value)
+
         context = SimpleNamespace(
             broker=self.broker,
             api_version=version,
             listener="P",
-            reply=SimpleNamespace(send=send),
+            reply=SimpleNamespace(send=send, send_in_slices=send_all),
         )
         response = module.HANDLER.handle(received, context)
-        if response is not None:
+        if isinstance(response, GeneratorType):
+            send_all(response)
+        elif response is not None:
             send(response)
         return sent
 

@@ -6,12 +6,15 @@ from typing import Any
 import pytest
 
 from klog_broker.handlers.bugs import BugReports
-from klog_broker.handlers.context import RequestContext
+from klog_broker.handlers.context import AnswerSteps, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler, Dispatcher, top_level_error
+from klog_broker.runtime.clock import ManualClock
+from klog_broker.runtime.loop import Loop
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
 from pyspark_klog.protocol.headers import RequestHeader, decode_response, encode_request
 from pyspark_klog.protocol.keys import ApiKey
+from tests.support.fake_network import ScriptedPoller
 
 
 class Slot:
@@ -58,6 +61,7 @@ class Services:
 
     def __init__(self) -> None:
         self.served: tuple[object, ...] = ()
+        self.loop = Loop(ManualClock(0), ScriptedPoller())
         self.bugs = BugReports()
         self.counters: dict[str, int] = {}
 
@@ -162,3 +166,45 @@ def test_an_api_is_registered_once_and_within_its_versions() -> None:
         dispatcher.register(ApiHandler(ApiKey.HEARTBEAT, lambda *_: None, error))
     with pytest.raises(ValueError, match="cannot be served"):
         dispatcher.register(ApiHandler(ApiKey.LIST_GROUPS, lambda *_: None, error, max_version=99))
+
+
+@pytest.mark.parametrize("steps_before", [0, 100])
+def test_an_answer_in_steps_is_as_good_as_one_at_once(steps_before: int) -> None:
+    def handle(*_: object) -> AnswerSteps:
+        for _ in range(steps_before):
+            yield 1
+        return HeartbeatResponse(error_code=9)
+
+    dispatcher, services = served(handle)
+    assert ask(dispatcher).error_code == 9
+    assert services.bugs.total == 0
+
+
+@pytest.mark.parametrize("steps_before", [0, 100])
+def test_what_goes_wrong_in_a_step_is_answered(steps_before: int) -> None:
+    def handle(*_: object) -> AnswerSteps:
+        for _ in range(steps_before):
+            yield 1
+        raise failure
+
+    dispatcher, services = served(handle)
+    failure: Exception = BrokerError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    assert ask(dispatcher).error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+    assert services.bugs.total == 0
+    failure = ZeroDivisionError()
+    assert ask(dispatcher).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert services.bugs.counts == {"HEARTBEAT": 1}
+
+
+@pytest.mark.parametrize("steps_before", [0, 100])
+def test_an_answer_in_steps_that_cannot_be_encoded_closes(steps_before: int) -> None:
+    def handle(*_: object) -> AnswerSteps:
+        for _ in range(steps_before):
+            yield 1
+        return HeartbeatResponse(error_code=1 << 40)
+
+    dispatcher, services = served(handle)
+    slot = ask(dispatcher)
+    assert slot.parts is None
+    assert "cannot be encoded" in slot.closed
+    assert services.bugs.total == 1

@@ -54,7 +54,7 @@ def test_names_that_kafka_refuses(name: str, expected: str) -> None:
 
 
 def test_names_that_differ_only_in_dots_and_underscores_collide() -> None:
-    image = EMPTY.with_topic(topic("a.b_c", 1)).with_topic(topic("plain", 2))
+    image = EMPTY.with_topics([topic("a.b_c", 1), topic("plain", 2)])
     with pytest.raises(InvalidTopicName, match=r"from the existing topic a\.b_c only in"):
         check_no_collision("a_b.c", image)
     for name in ("a.b_c", "a.b.d", "plain"):
@@ -70,7 +70,7 @@ def test_new_ids_are_not_kafkas_own_and_do_not_look_like_options() -> None:
 
 def test_topics_are_found_by_name_and_by_id() -> None:
     first, second = topic("a", 1, partitions=2), topic("b", 2)
-    image = EMPTY.with_topic(first).with_topic(second)
+    image = EMPTY.with_topics([first]).with_topics([second])
     assert image.topic("a") is first
     assert image.topic_by_id(second.topic_id) is second
     assert image.topic("c") is None
@@ -83,7 +83,7 @@ def test_topics_are_found_by_name_and_by_id() -> None:
 
 
 def test_an_image_never_changes_and_its_version_rises() -> None:
-    first = EMPTY.with_topic(topic("a", 1))
+    first = EMPTY.with_topics([topic("a", 1)])
     second = first.with_deletion_begun(topic("a", 1))
     third = second.with_deletion_finished(TopicId(UUID(int=1001)))
     assert [image.version for image in (EMPTY, first, second, third)] == [0, 1, 2, 3]

@@ -19,7 +19,7 @@ from klog_broker.metadata.errors import (
     UnknownTopic,
 )
 from klog_broker.metadata.image import Broker
-from klog_broker.metadata.interface import MetadataStore
+from klog_broker.metadata.interface import MetadataStore, NewTopic
 from klog_broker.metadata.local import FILE_NAME, LocalStore
 from klog_broker.runtime.files import RealFiles
 from pyspark_klog.ids import BrokerId
@@ -350,3 +350,45 @@ def test_every_state_is_there_again(
         assert found.topics == store.image.topics
         assert found.topics_by_id == store.image.topics_by_id
         assert found.deleting == store.image.deleting
+
+
+class CountingFiles(FailingFiles):
+    writes = 0
+
+    def write_atomically(self, path: Path, data: bytes) -> None:
+        self.writes += 1
+        super().write_atomically(path, data)
+
+
+def new_topics(*names: str) -> list[NewTopic]:
+    return [NewTopic(name, ALONE, {"retention.ms": "5"}) for name in names]
+
+
+def test_several_topics_are_one_write_and_each_has_its_own_result(tmp_path: Path) -> None:
+    files = CountingFiles()
+    store = begun(tmp_path, files)
+    store.create_topic("there", ALONE, {})
+    before = files.writes
+    results = store.create_topics(new_topics("a.b", "there", "?", "a_b", "c", "c"))
+    assert files.writes == before + 1
+    kinds = [type(each).__name__ for each in results]
+    wrong = "InvalidTopicName"
+    assert kinds == ["Topic", "TopicExists", wrong, wrong, "Topic", "TopicExists"]
+    assert set(again(tmp_path).image.topics) == {"there", "a.b", "c"}
+    assert again(tmp_path).image.topics["c"] == results[4]
+
+
+def test_several_topics_of_which_none_can_be_are_no_write(tmp_path: Path) -> None:
+    files = CountingFiles()
+    store = begun(tmp_path, files)
+    before = files.writes
+    assert [type(each) for each in store.create_topics(new_topics("?"))] == [InvalidTopicName]
+    assert files.writes == before
+
+
+def test_several_topics_that_cannot_be_written_are_none(tmp_path: Path) -> None:
+    store = begun(tmp_path, FailingFiles(None, errno.ENOSPC))
+    results = store.create_topics(new_topics("a", "?", "b"))
+    assert [type(each) for each in results] == [StoreFailed, InvalidTopicName, StoreFailed]
+    assert not store.image.topics
+    assert not again(tmp_path).image.topics

@@ -2,12 +2,14 @@
 
 A handler returns its response, or returns None and answers later through ``context.reply``: exactly
 once, by ``send``, ``skip`` or ``close``. What it waits for meanwhile it puts into the purgatory.
+An answer that can become long is a generator of steps (``AnswerSteps``), which the dispatcher takes
+in slices.
 A request's records are views of the receive buffer and are gone after the turn's append phase.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -42,6 +44,10 @@ class Reply(Protocol):
 
     def send(self, response: Response) -> None:
         """Answers. The response leaves when all earlier ones of the connection have left."""
+
+    def send_in_slices(self, steps: AnswerSteps) -> None:
+        """Answers with what the steps lead to, if that is not None, other work in between. If the
+        connection goes, the rest of the steps is not taken."""
 
     def skip(self) -> None:
         """The client expects no answer (Produce with acks=0)."""
@@ -142,8 +148,13 @@ class BrokerServices:
         self.counters[name] = self.counters.get(name, 0) + by
 
 
-Handle = Callable[[Any, RequestContext], Response | None]
-"""(request, context) -> the response, or None if it comes later through ``context.reply``."""
+AnswerSteps = Generator[int, None, Response | None]
+"""A response in steps, each with its cost in elements (runtime/slices.py): of answers that grow
+with the request or with what the broker holds."""
+
+Handle = Callable[[Any, RequestContext], Response | AnswerSteps | None]
+"""(request, context) -> the response, at once or in steps, or None if it comes later through
+``context.reply``."""
 
 ErrorResponse = Callable[[Any, ErrorCode], Response | None]
 """(request, code) -> a response that says ``code`` wherever this API says how it went. None closes

@@ -3,12 +3,14 @@
 from collections import Counter
 from functools import partial
 
-from klog_broker.handlers.context import BrokerServices, RequestContext
+from klog_broker.handlers.context import AnswerSteps, BrokerServices, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
 from klog_broker.handlers.topic_changes import (
+    MAX_PARTITIONS_PER_REQUEST,
     MorePartitions,
     add_partitions,
     plan_more_partitions,
+    too_many_partitions,
 )
 from klog_broker.metadata.image import Topic
 from pyspark_klog.errors import BrokerError, ErrorCode
@@ -20,16 +22,18 @@ from pyspark_klog.protocol.apis.create_partitions import (
 )
 from pyspark_klog.protocol.keys import ApiKey
 
+# In elements: a change is handed to a helper, and answered.
+_CHANGE = 10
 
-def handle(
-    request: CreatePartitionsRequest, context: RequestContext
-) -> CreatePartitionsResponse | None:
+
+def handle(request: CreatePartitionsRequest, context: RequestContext) -> AnswerSteps:
     """Every topic succeeds or fails by itself; a name that stands there twice fails once."""
     broker = context.broker
     times = Counter(topic.name for topic in request.topics)
     results = {name: CreatePartitionsTopicResult(name=name) for name in times}
     planned: dict[str, MorePartitions] = {}
     for topic in request.topics:
+        yield 2
         try:
             if times[topic.name] > 1:
                 text = f"topic {topic.name} stands {times[topic.name]} times in the request"
@@ -37,6 +41,11 @@ def handle(
             planned[topic.name] = _plan(broker, topic)
         except BrokerError as error:
             _put(results[topic.name], error)
+    total = sum(len(more.assignment) for more in planned.values())
+    if total > MAX_PARTITIONS_PER_REQUEST:
+        for name in planned:
+            _put(results[name], too_many_partitions(total))
+        planned = {}
     response = CreatePartitionsResponse(results=list(results.values()))
     if request.validate_only or not planned:
         return response
@@ -51,6 +60,7 @@ def handle(
             context.reply.send(response)
 
     for name, more in planned.items():
+        yield _CHANGE
         add_partitions(broker, name, more, partial(done, name))
     return None
 

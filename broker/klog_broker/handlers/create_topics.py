@@ -1,19 +1,21 @@
 """CreateTopics (key 19): topics by number of partitions and replicas, or by assignment by hand."""
 
 from collections import Counter
+from collections.abc import Generator
 from uuid import UUID
 
 from klog_broker.config import topic_config
 from klog_broker.handlers.config_entries import topic_entries
-from klog_broker.handlers.context import BrokerServices, RequestContext
+from klog_broker.handlers.context import AnswerSteps, BrokerServices, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
 from klog_broker.handlers.topic_changes import (
     MAX_PARTITIONS_PER_REQUEST,
-    NewTopic,
     create_topics,
     plan_new_topic,
+    too_many_partitions,
 )
 from klog_broker.metadata.image import Topic
+from klog_broker.metadata.interface import NewTopic
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.create_topics import (
     CreatableTopic,
@@ -27,13 +29,21 @@ from pyspark_klog.protocol.keys import ApiKey
 _NO_ID = UUID(int=0)
 
 
-def handle(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse | None:
+# In elements: a topic is checked with its settings; all settings of a topic are told.
+_PLANNED = 10
+_SETTINGS = 60
+
+_Told = dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]]
+
+
+def handle(request: CreateTopicsRequest, context: RequestContext) -> AnswerSteps:
     """Every topic succeeds or fails by itself; a name that stands there twice fails once."""
     broker = context.broker
     results: dict[str, CreatableTopicResult] = {}
     planned: list[NewTopic] = []
     times = Counter(topic.name for topic in request.topics)
     for topic in request.topics:
+        yield _PLANNED
         try:
             if times[topic.name] > 1:
                 text = f"topic {topic.name} stands {times[topic.name]} times in the request"
@@ -43,24 +53,25 @@ def handle(request: CreateTopicsRequest, context: RequestContext) -> CreateTopic
             results[topic.name] = _failed(topic.name, error)
     total = sum(len(new.assignment) for new in planned)
     if total > MAX_PARTITIONS_PER_REQUEST:
-        too_many = BrokerError(
-            ErrorCode.POLICY_VIOLATION,
-            f"the request asks for {total} partitions; at most {MAX_PARTITIONS_PER_REQUEST} are"
-            " created by one request",
-        )
+        too_many = too_many_partitions(total)
         results.update((new.name, _failed(new.name, too_many)) for new in planned)
         planned = []
+    told: _Told = {}
     if request.validate_only or not planned:
-        results.update((new.name, _created(broker, new, _NO_ID)) for new in planned)
+        for new in planned:
+            results[new.name] = yield from _created(broker, new, _NO_ID, told)
         return _response(times, results)
 
     def done(outcomes: list[Topic | BrokerError]) -> None:
+        context.reply.send_in_slices(answer(outcomes))
+
+    def answer(outcomes: list[Topic | BrokerError]) -> AnswerSteps:
         for new, outcome in zip(planned, outcomes, strict=True):
             if isinstance(outcome, BrokerError):
                 results[new.name] = _failed(new.name, outcome)
             else:
-                results[new.name] = _created(broker, new, outcome.topic_id)
-        context.reply.send(_response(times, results))
+                results[new.name] = yield from _created(broker, new, outcome.topic_id, told)
+        return _response(times, results)
 
     create_topics(broker, planned, done)
     return None
@@ -96,9 +107,15 @@ def _failed(name: str, error: BrokerError) -> CreatableTopicResult:
     )
 
 
-def _created(broker: BrokerServices, new: NewTopic, topic_id: UUID) -> CreatableTopicResult:
-    """A topic that was made, or (without an id) one that could be."""
-    entries = topic_entries(topic_config(broker.config, new.configs), broker.config)
+def _created(
+    broker: BrokerServices, new: NewTopic, topic_id: UUID, told: _Told
+) -> Generator[int, None, CreatableTopicResult]:
+    """A topic that was made, or (without an id) one that could be. What was ``told`` of settings
+    is told again of topics that were given the same."""
+    given = tuple(sorted(new.configs.items()))
+    yield 1 if given in told else _SETTINGS
+    if given not in told:
+        told[given] = _settings(broker, new)
     return CreatableTopicResult(
         name=new.name,
         topic_id=topic_id,
@@ -106,17 +123,22 @@ def _created(broker: BrokerServices, new: NewTopic, topic_id: UUID) -> Creatable
         error_message=None,
         num_partitions=len(new.assignment),
         replication_factor=len(new.assignment[0]),
-        configs=[
-            CreatableTopicConfigs(
-                name=entry.setting.name,
-                value=entry.value,
-                read_only=entry.read_only,
-                config_source=entry.source,
-                is_sensitive=entry.setting.is_secret,
-            )
-            for entry in entries
-        ],
+        configs=told[given],
     )
+
+
+def _settings(broker: BrokerServices, new: NewTopic) -> list[CreatableTopicConfigs]:
+    entries = topic_entries(topic_config(broker.config, new.configs), broker.config)
+    return [
+        CreatableTopicConfigs(
+            name=entry.setting.name,
+            value=entry.value,
+            read_only=entry.read_only,
+            config_source=entry.source,
+            is_sensitive=entry.setting.is_secret,
+        )
+        for entry in entries
+    ]
 
 
 def _response(

@@ -4,7 +4,7 @@ from collections import Counter
 from functools import partial
 from uuid import UUID
 
-from klog_broker.handlers.context import RequestContext
+from klog_broker.handlers.context import AnswerSteps, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
 from klog_broker.handlers.topic_changes import delete_topic
 from klog_broker.metadata.image import Topic
@@ -24,7 +24,11 @@ _FIRST_VERSION_WITH_IDS = 6
 _FIRST_VERSION_WITH_TOPIC_DELETION_DISABLED = 3
 
 
-def handle(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse | None:
+# In elements: a deletion is handed to a helper, and answered.
+_DELETION = 10
+
+
+def handle(request: DeleteTopicsRequest, context: RequestContext) -> AnswerSteps:
     """Every topic succeeds or fails by itself; one that stands there twice fails once."""
     asked = _asked(request, context.api_version)
     results: list[DeletableTopicResult] = []
@@ -32,6 +36,7 @@ def handle(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopic
     times = Counter((each.name, each.topic_id) for each in asked)
     # A later one of the same name and id takes the earlier one's place in the dict.
     for key, each in {(each.name, each.topic_id): each for each in asked}.items():
+        yield 2
         try:
             if times[key] > 1:
                 raise BrokerError(ErrorCode.INVALID_REQUEST, "the topic stands there twice")
@@ -59,6 +64,7 @@ def handle(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopic
             context.reply.send(response)
 
     for topic_id, result in found.items():
+        yield _DELETION
         delete_topic(context.broker, TopicId(topic_id), partial(done, result))
     return None
 

@@ -1,5 +1,8 @@
 """DescribeConfigs (key 32): the settings of topics and of this broker."""
 
+from collections.abc import Generator, Mapping
+from typing import Any
+
 from klog_broker.config import topic_config
 from klog_broker.handlers.config_entries import (
     ConfigEntry,
@@ -8,7 +11,7 @@ from klog_broker.handlers.config_entries import (
     broker_entries,
     topic_entries,
 )
-from klog_broker.handlers.context import BrokerServices, RequestContext
+from klog_broker.handlers.context import AnswerSteps, BrokerServices, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
 from klog_broker.metadata.errors import InvalidTopicName
 from klog_broker.metadata.image import check_topic_name
@@ -23,13 +26,22 @@ from pyspark_klog.protocol.apis.describe_configs import (
 )
 from pyspark_klog.protocol.keys import ApiKey
 
+# In elements: all settings of a topic are found and told, and those of a broker.
+_SETTINGS = {ResourceType.TOPIC: 60, ResourceType.BROKER: 500}
 
-def handle(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
+# An empty name asks for the settings that were given to all brokers while they ran.
+_ALL_BROKERS = ""
+
+_Told = dict[tuple[Any, ...], list[DescribeConfigsResourceResult]]
+
+
+def handle(request: DescribeConfigsRequest, context: RequestContext) -> AnswerSteps:
     """Every resource succeeds or fails by itself. A null list of names asks for all.
 
     One that stands there twice is answered once: the answer is much longer than the question.
     """
     results = []
+    told: _Told = {}
     for asked in _each_once(request.resources):
         result = DescribeConfigsResult(
             resource_type=asked.resource_type,
@@ -37,19 +49,34 @@ def handle(request: DescribeConfigsRequest, context: RequestContext) -> Describe
             error_message=None,
         )
         try:
-            entries = _entries(context.broker, asked)
+            result.configs = yield from _configs(request, asked, context, told)
         except BrokerError as error:
             result.error_code, result.error_message = error.code, error.text
-        else:
-            keys = asked.configuration_keys
-            names = None if keys is None else set(keys)
-            result.configs = [
-                _described(entry, request, context.api_version)
-                for entry in entries
-                if names is None or entry.setting.name in names
-            ]
         results.append(result)
     return DescribeConfigsResponse(results=results)
+
+
+def _configs(
+    request: DescribeConfigsRequest,
+    asked: DescribeConfigsResource,
+    context: RequestContext,
+    told: _Told,
+) -> Generator[int, None, list[DescribeConfigsResourceResult]]:
+    """What was ``told`` is told again of topics with the same settings: most have none."""
+    yield 1
+    keys = asked.configuration_keys
+    given = _given(context.broker, asked)
+    name = "" if asked.resource_type == ResourceType.TOPIC else asked.resource_name
+    key = (asked.resource_type, name, given, None if keys is None else tuple(keys))
+    if key not in told:
+        yield _SETTINGS[ResourceType(asked.resource_type)]
+        names = None if keys is None else set(keys)
+        told[key] = [
+            _described(entry, request, context.api_version)
+            for entry in _entries(context.broker, asked, dict(given or ()))
+            if names is None or entry.setting.name in names
+        ]
+    return told[key]
 
 
 def _each_once(resources: list[DescribeConfigsResource]) -> list[DescribeConfigsResource]:
@@ -65,7 +92,10 @@ def _each_once(resources: list[DescribeConfigsResource]) -> list[DescribeConfigs
     return list(found.values())
 
 
-def _entries(broker: BrokerServices, asked: DescribeConfigsResource) -> list[ConfigEntry]:
+def _given(
+    broker: BrokerServices, asked: DescribeConfigsResource
+) -> tuple[tuple[str, str], ...] | None:
+    """The settings that a topic was given; None of a broker, or of all of them."""
     name = asked.resource_name
     match asked.resource_type:
         case ResourceType.TOPIC:
@@ -77,18 +107,23 @@ def _entries(broker: BrokerServices, asked: DescribeConfigsResource) -> list[Con
             if topic is None:
                 text = f"there is no topic {name}"
                 raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
-            return topic_entries(topic_config(broker.config, topic.configs), broker.config)
+            return tuple(sorted(topic.configs.items()))
         case ResourceType.BROKER:
-            # An empty name asks for the settings that were given to all brokers while they ran.
-            if name == "":
-                return []
-            if name != str(broker.broker_id):
+            if name not in (_ALL_BROKERS, str(broker.broker_id)):
                 text = f"this is broker {broker.broker_id}, and it does not know broker {name!r}"
                 raise BrokerError(ErrorCode.INVALID_REQUEST, text)
-            return broker_entries(broker.config)
+            return None
         case other:
             text = f"resource type {other} is not served: 2 (topic) and 4 (broker) are"
             raise BrokerError(ErrorCode.INVALID_REQUEST, text)
+
+
+def _entries(
+    broker: BrokerServices, asked: DescribeConfigsResource, given: Mapping[str, str]
+) -> list[ConfigEntry]:
+    if asked.resource_type == ResourceType.TOPIC:
+        return topic_entries(topic_config(broker.config, given), broker.config)
+    return [] if asked.resource_name == _ALL_BROKERS else broker_entries(broker.config)
 
 
 def _described(

@@ -1,8 +1,10 @@
 """DescribeGroups: the members of groups, and what each of them was assigned."""
 
+from collections.abc import Generator
+
 from klog_broker.coordinator.group.group import Group
 from klog_broker.coordinator.group.states import GroupState
-from klog_broker.handlers.context import RequestContext
+from klog_broker.handlers.context import AnswerSteps, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.describe_groups import (
@@ -14,30 +16,34 @@ from pyspark_klog.protocol.apis.describe_groups import (
 from pyspark_klog.protocol.keys import ApiKey
 
 
-def handle(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
+def handle(request: DescribeGroupsRequest, context: RequestContext) -> AnswerSteps:
     """A group that nobody knows is Dead, without an error. One that is named twice is described
     once: it can be much longer than its name."""
     groups = []
     for group_id in dict.fromkeys(request.groups):
+        yield 1
         error, group = context.broker.groups.describe(group_id)
         if error is not ErrorCode.NONE:
             groups.append(DescribedGroup(group_id=group_id, error_code=error))
         elif group is None:
             groups.append(DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value))
         else:
-            groups.append(_described(group))
+            groups.append((yield from _described(group)))
     return DescribeGroupsResponse(groups=groups)
 
 
-def _described(group: Group) -> DescribedGroup:
+def _described(group: Group) -> Generator[int, None, DescribedGroup]:
     """Subscriptions and assignments belong to a generation: they are shown while it is stable."""
     protocol = group.protocol_name if group.state is GroupState.STABLE else None
-    return DescribedGroup(
+    described = DescribedGroup(
         group_id=group.group_id,
         group_state=group.state.value,
         protocol_type=group.protocol_type or "",
         protocol_data=protocol or "",
-        members=[
+    )
+    for member in list(group.members.values()):
+        yield 1
+        described.members.append(
             DescribedGroupMember(
                 member_id=member.member_id,
                 group_instance_id=member.group_instance_id,
@@ -46,9 +52,8 @@ def _described(group: Group) -> DescribedGroup:
                 member_metadata=b"" if protocol is None else member.metadata_for(protocol),
                 member_assignment=b"" if protocol is None else member.assignment,
             )
-            for member in group.members.values()
-        ],
-    )
+        )
+    return described
 
 
 def _error(request: DescribeGroupsRequest, code: ErrorCode) -> DescribeGroupsResponse:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from klog_broker.handlers.bugs import BugReports
-from klog_broker.handlers.context import BrokerServices, ErrorResponse, Handle, RequestContext
+from klog_broker.handlers.context import (
+    AnswerSteps,
+    BrokerServices,
+    ErrorResponse,
+    Handle,
+    RequestContext,
+)
+from klog_broker.runtime.slices import SLICE_ELEMENTS, Slices, Steps
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol import registry
 from pyspark_klog.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
@@ -16,10 +23,28 @@ from pyspark_klog.protocol.errors import MalformedRequest
 from pyspark_klog.protocol.headers import (
     RequestHeader,
     decode_request_header,
+    encode_response_in_steps,
     encode_response_parts,
 )
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.protocol.message import Request, Response
+
+MAX_REQUEST_ELEMENTS = 30_000
+"""Elements of all arrays and tagged fields of one request together. Clients of a broker with 10,000
+topics of a partition each need 20,000; decoding as many takes some 10 ms."""
+
+UNCOUNTED_BYTES = 8 * 1024
+"""A request that is no longer is decoded without counting: it has not room for more elements than
+are handled at once."""
+
+UNCOUNTED_DATA_BYTES = 128 * 1024
+"""The same for Produce and Fetch, which have decoders of their own and longer elements."""
+
+_DATA_APIS = frozenset((ApiKey.PRODUCE, ApiKey.FETCH))
+
+# An answer that took less is encoded in one go; that is quicker.
+_FEW_ELEMENTS = 16
+_ENCODED_ELEMENTS_A_STEP = 8
 
 
 def top_level_error(api_key: ApiKey) -> ErrorResponse:
@@ -99,6 +124,7 @@ class Dispatcher:
 
     def __init__(self, broker: BrokerServices, handlers: Iterable[ApiHandler] = ()) -> None:
         self._broker = broker
+        self.slices = Slices(broker.loop)
         self._handlers: dict[int, ApiHandler] = {}
         self._ranges: dict[int, tuple[int, int]] = {}
         for handler in handlers:
@@ -118,6 +144,10 @@ class Dispatcher:
         self._broker.served = tuple(
             ServedApi(key, *self._ranges[key]) for key in sorted(self._handlers)
         )
+
+    @property
+    def bugs(self) -> BugReports:
+        return self._broker.bugs
 
     @property
     def pipelined_apis(self) -> frozenset[int]:
@@ -144,9 +174,21 @@ class Dispatcher:
                 context = self._context(header, slot, connection)
                 context.reply.send(self._all_ranges())
                 return
-            request, _ = decode_message(
-                registry.request_class(header.api_key), version, frame, position
-            )
+            message_class = registry.request_class(header.api_key)
+            if len(frame) <= UNCOUNTED_BYTES or (
+                len(frame) <= UNCOUNTED_DATA_BYTES and header.api_key in _DATA_APIS
+            ):
+                request, _ = decode_message(message_class, version, frame, position)
+            else:
+                request, _ = decode_message(
+                    message_class, version, frame, position, MAX_REQUEST_ELEMENTS
+                )
+                if header.api_key not in _DATA_APIS:
+                    context = self._context(header, slot, connection)
+                    steps = self._handle_later(handler, request, context)
+                    steps = self._guarded(handler, request, context, steps)
+                    context.reply.send_in_slices(steps)
+                    return
         except MalformedRequest as error:
             self._broker.count("requests-malformed")
             slot.close(str(error))
@@ -166,19 +208,51 @@ class Dispatcher:
     def handle(self, handler: ApiHandler, request: Request, context: RequestContext) -> None:
         """Runs a handler; whatever it raises is answered."""
         try:
-            response = handler.handle(request, context)
-            if response is not None:
-                context.reply.send(response)
+            answer = handler.handle(request, context)
+            if answer is None:
+                return
+            if not isinstance(answer, Response):
+                steps = answer
+                is_over, answer = _first_steps(steps)
+                if not is_over:
+                    steps = self._guarded(handler, request, context, steps)
+                    context.reply.send_in_slices(steps)
+                if answer is None:
+                    return
+            context.reply.send(answer)
         except BrokerError as error:
             _send_error(handler, request, context, error)
         except Exception as error:
             self._answer_bug(handler, request, context, error)
 
+    @staticmethod
+    def _handle_later(
+        handler: ApiHandler, request: Request, context: RequestContext
+    ) -> AnswerSteps:
+        """Decoding a long request has taken its share of this turn."""
+        yield SLICE_ELEMENTS
+        answer = handler.handle(request, context)
+        if answer is None or isinstance(answer, Response):
+            return answer
+        return (yield from answer)
+
+    def _guarded(
+        self, handler: ApiHandler, request: Request, context: RequestContext, steps: AnswerSteps
+    ) -> AnswerSteps:
+        """As ``handle`` does, in slices."""
+        try:
+            return (yield from steps)
+        except BrokerError as error:
+            _send_error(handler, request, context, error)
+        except Exception as error:
+            self._answer_bug(handler, request, context, error)
+        return None
+
     def _answer_bug(
         self, handler: ApiHandler, request: Request, context: RequestContext, error: Exception
     ) -> None:
         """The handler is wrong, not the request."""
-        self._broker.bugs.report(handler.api_key.name, error)
+        self.bugs.report(handler.api_key.name, error)
         reply = context.reply
         if not (isinstance(reply, _Reply) and reply.is_used):
             unknown = BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -192,7 +266,7 @@ class Dispatcher:
             connection.client_address,
             connection.connection_id,
             connection.listener,
-            _Reply(slot, header, self._broker.bugs),
+            _Reply(slot, header, self),
             self._broker,
         )
 
@@ -210,12 +284,12 @@ def _send_error(
 class _Reply:
     """Encodes an answer into its slot."""
 
-    __slots__ = ("_bugs", "_header", "_slot", "is_used")
+    __slots__ = ("_dispatcher", "_header", "_slot", "is_used")
 
-    def __init__(self, slot: ReplySlot, header: RequestHeader, bugs: BugReports) -> None:
+    def __init__(self, slot: ReplySlot, header: RequestHeader, dispatcher: Dispatcher) -> None:
         self._slot = slot
         self._header = header
-        self._bugs = bugs
+        self._dispatcher = dispatcher
         self.is_used = False
 
     @property
@@ -231,10 +305,43 @@ class _Reply:
                 parts = encode_response_parts(header.correlation_id, response, header.api_version)
             except Exception as error:
                 # Often out of the purgatory, where nobody is left to catch it.
-                self._bugs.report(f"{type(response).__name__} v{header.api_version}", error)
-                self._slot.close("an internal error: the answer cannot be encoded")
+                self._close_for_bug(response, error)
                 return
         self._slot.complete(parts)
+
+    def send_in_slices(self, steps: AnswerSteps) -> None:
+        try:
+            is_over, response = _first_steps(steps)
+        except Exception as error:
+            self._close_for_bug(None, error)
+            return
+        if not is_over:
+            self._dispatcher.slices.run(self._work(steps), lambda: self._slot.is_open)
+        elif response is not None:
+            self.send(response)
+
+    def _work(self, steps: AnswerSteps) -> Steps:
+        """Takes the steps and, if they lead to an answer, encodes it in further ones."""
+        response: Response | None = None
+        try:
+            response = yield from steps
+            if response is None:
+                return
+            self.is_used = True
+            header = self._header
+            parts = yield from _thinned(
+                encode_response_in_steps(header.correlation_id, response, header.api_version)
+            )
+        except Exception as error:
+            self._close_for_bug(response, error)
+            return
+        self._slot.complete(parts)
+
+    def _close_for_bug(self, response: Response | None, error: Exception) -> None:
+        self.is_used = True
+        name = "an answer" if response is None else type(response).__name__
+        self._dispatcher.bugs.report(f"{name} v{self._header.api_version}", error)
+        self._slot.close("an internal error: the answer cannot be encoded")
 
     def skip(self) -> None:
         self.is_used = True
@@ -249,3 +356,26 @@ class _Reply:
 
     def hold(self) -> bool:
         return self._slot.hold()
+
+
+def _first_steps(steps: AnswerSteps) -> tuple[bool, Response | None]:
+    """Takes a few steps: whether they were all, and what they have led to."""
+    spent = 0
+    try:
+        while spent < _FEW_ELEMENTS:
+            spent += next(steps)
+    except StopIteration as end:
+        return True, end.value
+    return False, None
+
+
+def _thinned(steps: Iterator[None]) -> Generator[int, None, list[Any]]:
+    """An element is encoded sooner than it is found: several are one."""
+    try:
+        while True:
+            for _ in range(_ENCODED_ELEMENTS_A_STEP):
+                next(steps)
+            yield 1
+    except StopIteration as end:
+        parts: list[Any] = end.value
+        return parts

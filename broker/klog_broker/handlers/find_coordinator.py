@@ -6,7 +6,7 @@ are refused here, for good.
 
 from typing import Any
 
-from klog_broker.handlers.context import Coordinator, RequestContext
+from klog_broker.handlers.context import AnswerSteps, Coordinator, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
 from klog_broker.handlers.transactions import NO_TRANSACTIONS
 from klog_broker.metadata.image import NO_BROKER
@@ -16,6 +16,9 @@ from pyspark_klog.protocol.keys import ApiKey
 
 GROUP = 0
 TRANSACTION = 1
+
+# In elements: each look at the partitions of __consumer_offsets.
+_KEY = 5
 
 
 def _refused(code: ErrorCode, text: str | None = None) -> Coordinator:
@@ -33,12 +36,12 @@ def _find(key_type: int, key: str, context: RequestContext) -> Coordinator:
     return find(key, context)
 
 
-def handle(
-    request: api.FindCoordinatorRequest, context: RequestContext
-) -> api.FindCoordinatorResponse:
+def handle(request: api.FindCoordinatorRequest, context: RequestContext) -> AnswerSteps:
     if context.api_version >= 4:
-        keys = request.coordinator_keys
-        answers = [_entry(key, _find(request.key_type, key, context)) for key in keys]
+        answers = []
+        for key in request.coordinator_keys:
+            yield _KEY
+            answers.append(_entry(key, _find(request.key_type, key, context)))
         return api.FindCoordinatorResponse(coordinators=answers)
     found = _find(request.key_type, request.key, context)
     return api.FindCoordinatorResponse(

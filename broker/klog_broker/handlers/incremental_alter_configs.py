@@ -12,7 +12,7 @@ from functools import partial
 from klog_broker.config import TOPIC_SETTINGS, render, topic_config
 from klog_broker.config_types import SettingType, nearest
 from klog_broker.handlers.config_entries import ResourceType
-from klog_broker.handlers.context import BrokerServices, RequestContext
+from klog_broker.handlers.context import AnswerSteps, BrokerServices, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
 from klog_broker.handlers.topic_changes import change_topic_configs, checked_topic_config
 from klog_broker.metadata.errors import InvalidTopicName
@@ -37,15 +37,22 @@ class Operation(IntEnum):
     SUBTRACT = 3
 
 
-def handle(
-    request: IncrementalAlterConfigsRequest, context: RequestContext
-) -> IncrementalAlterConfigsResponse | None:
+MAX_CHANGES_PER_TOPIC = 1000
+"""Changes of one topic in one request: a topic has some 40 settings."""
+
+# In elements: a topic's settings are checked; a change of them is handed to a helper, and answered.
+_CHECKED = 20
+_CHANGE = 20
+
+
+def handle(request: IncrementalAlterConfigsRequest, context: RequestContext) -> AnswerSteps:
     """Every resource succeeds or fails as a whole, by itself."""
     broker = context.broker
     times = Counter((each.resource_type, each.resource_name) for each in request.resources)
     results: list[AlterConfigsResourceResponse] = []
     planned: list[tuple[AlterConfigsResourceResponse, AlterConfigsResource]] = []
     for asked in request.resources:
+        yield _CHECKED
         result = _result(asked)
         results.append(result)
         try:
@@ -70,6 +77,7 @@ def handle(
             context.reply.send(response)
 
     for result, asked in planned:
+        yield _CHANGE
         # Made again from what is there when it is stored: another client may change it meanwhile.
         change = partial(_changed, broker, asked)
         change_topic_configs(broker, asked.resource_name, change, partial(done, result))
@@ -94,6 +102,12 @@ def _topic(broker: BrokerServices, asked: AlterConfigsResource) -> Topic:
     if topic is None:
         text = f"there is no topic {asked.resource_name}"
         raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+    if len(asked.configs) > MAX_CHANGES_PER_TOPIC:
+        text = (
+            f"{len(asked.configs)} settings are changed; one topic takes at most"
+            f" {MAX_CHANGES_PER_TOPIC} changes in a request"
+        )
+        raise BrokerError(ErrorCode.INVALID_REQUEST, text)
     twice = [name for name, times in Counter(c.name for c in asked.configs).items() if times > 1]
     if twice:
         text = f"these settings stand there twice: {', '.join(twice)}"

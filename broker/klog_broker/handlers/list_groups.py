@@ -1,6 +1,6 @@
 """ListGroups: the groups that this broker coordinates, by state if asked."""
 
-from klog_broker.handlers.context import RequestContext
+from klog_broker.handlers.context import AnswerSteps, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler, top_level_error
 from pyspark_klog.protocol.apis.list_groups import (
     ListedGroup,
@@ -10,22 +10,22 @@ from pyspark_klog.protocol.apis.list_groups import (
 from pyspark_klog.protocol.keys import ApiKey
 
 
-def handle(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
+def handle(request: ListGroupsRequest, context: RequestContext) -> AnswerSteps:
     """State names are compared without regard to case (KIP-518, as Kafka does since 3.8)."""
     error, groups = context.broker.groups.groups()
     states = {state.lower() for state in request.states_filter}
-    return ListGroupsResponse(
-        error_code=error,
-        groups=[
-            ListedGroup(
-                group_id=group.group_id,
-                protocol_type=group.protocol_type or "",
-                group_state=group.state.value,
+    response = ListGroupsResponse(error_code=error)
+    for group in groups:
+        yield 1
+        if not states or group.state.value.lower() in states:
+            response.groups.append(
+                ListedGroup(
+                    group_id=group.group_id,
+                    protocol_type=group.protocol_type or "",
+                    group_state=group.state.value,
+                )
             )
-            for group in groups
-            if not states or group.state.value.lower() in states
-        ],
-    )
+    return response
 
 
 HANDLER = ApiHandler(ApiKey.LIST_GROUPS, handle, top_level_error(ApiKey.LIST_GROUPS), max_version=4)

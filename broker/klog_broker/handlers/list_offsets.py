@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from klog_broker.handlers.context import RequestContext
+from klog_broker.handlers.context import AnswerSteps, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
 from klog_broker.handlers.partitions import check_leader_epoch, led_log
 from klog_broker.log.errors import ColdRead, DamagedLog, LogStorageError
@@ -31,6 +31,9 @@ from pyspark_klog.records.errors import RecordsError
 _DEBUGGING_CONSUMER = -2
 _FIRST_VERSION_WITH_EPOCH = 4
 
+# An offset by time takes a search in the index, and records to be read.
+_LOOK_UP = 20
+
 # The timestamps with a meaning of their own, and the version that brought each.
 _SINCE = {
     LATEST_TIMESTAMP: 0,
@@ -55,21 +58,26 @@ class _ListOffsets:
             for each in topic.partitions
         )
 
-    def run(self) -> None:
+    def run(self) -> AnswerSteps:
         """Answers, or lets a helper warm the first cold look-up and comes back."""
         response = ListOffsetsResponse()
         try:
             for topic in self._request.topics:
-                answers = [self._answer(topic.name, each) for each in topic.partitions]
-                response.topics.append(
-                    ListOffsetsTopicResponse(name=topic.name, partitions=answers)
-                )
+                yield 1
+                found = ListOffsetsTopicResponse(name=topic.name)
+                response.topics.append(found)
+                for each in topic.partitions:
+                    yield 1 if each.timestamp < 0 else _LOOK_UP
+                    found.partitions.append(self._answer(topic.name, each))
         except _Cold as waits:
             self._warmed.add(waits.key)
             self._context.broker.count("cold-look-ups")
-            self._context.broker.helpers.submit(waits.read.warm, lambda *_: self.run())
-            return
-        self._context.reply.send(response)
+            self._context.broker.helpers.submit(waits.read.warm, lambda *_: self._run_again())
+            return None
+        return response
+
+    def _run_again(self) -> None:
+        self._context.reply.send_in_slices(self.run())
 
     def _answer(self, topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
         answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
@@ -162,8 +170,8 @@ class _Cold(Exception):
         self.read = read
 
 
-def handle(request: ListOffsetsRequest, context: RequestContext) -> None:
-    _ListOffsets(request, context).run()
+def handle(request: ListOffsetsRequest, context: RequestContext) -> AnswerSteps:
+    return _ListOffsets(request, context).run()
 
 
 def error_response(request: ListOffsetsRequest, code: ErrorCode) -> ListOffsetsResponse:

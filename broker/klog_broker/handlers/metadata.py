@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from klog_broker.handlers.context import BrokerServices, RequestContext
+from collections.abc import Iterable
+
+from klog_broker.handlers.context import AnswerSteps, BrokerServices, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
 from klog_broker.handlers.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from klog_broker.handlers.topic_changes import (
     MAX_PARTITIONS_PER_REQUEST,
-    NewTopic,
     create_topics,
     plan_new_topic,
 )
@@ -19,6 +20,7 @@ from klog_broker.metadata.image import (
     Topic,
     check_topic_name,
 )
+from klog_broker.metadata.interface import NewTopic
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import NO_TOPIC_ID, TopicPartition
 from pyspark_klog.protocol.apis.metadata import (
@@ -31,15 +33,25 @@ from pyspark_klog.protocol.apis.metadata import (
 )
 from pyspark_klog.protocol.keys import ApiKey
 
+# In elements: a topic to be created is checked with its settings.
+_PLANNED = 10
 
-def handle(request: MetadataRequest, context: RequestContext) -> MetadataResponse | None:
+_PARTITIONS_A_STEP = 50
+
+
+def handle(request: MetadataRequest, context: RequestContext) -> AnswerSteps:
     missing = _topics_to_create(request, context)
-    if not missing:
-        return _describe(request, context, {})
+    if missing:
+        return _create(request, context, missing)
+    return _describe(request, context, {})
+
+
+def _create(request: MetadataRequest, context: RequestContext, missing: list[str]) -> AnswerSteps:
     planned: list[NewTopic] = []
     refused: dict[str, ErrorCode] = {}
     room = MAX_PARTITIONS_PER_REQUEST
     for name in missing:
+        yield _PLANNED
         try:
             new = plan_new_topic(context.broker, name)
         except BrokerError as error:
@@ -56,10 +68,10 @@ def handle(request: MetadataRequest, context: RequestContext) -> MetadataRespons
             # Another client may have been faster: then it is there, and that is what was wanted.
             if isinstance(result, BrokerError) and result.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 refused[new.name] = result.code
-        context.reply.send(_describe(request, context, refused))
+        context.reply.send_in_slices(_describe(request, context, refused))
 
     if not planned:
-        return _describe(request, context, refused)
+        return (yield from _describe(request, context, refused))
     create_topics(context.broker, planned, created)
     return None
 
@@ -78,22 +90,36 @@ def _topics_to_create(request: MetadataRequest, context: RequestContext) -> list
 
 def _describe(
     request: MetadataRequest, context: RequestContext, refused: dict[str, ErrorCode]
-) -> MetadataResponse:
+) -> AnswerSteps:
+    """Of topics that come and go between two steps some may be in the answer and some not."""
     image = context.broker.metadata.image
     with_operations = request.include_topic_authorized_operations
     response = MetadataResponse(
         brokers=_brokers(context), cluster_id=image.cluster_id, controller_id=image.controller_id
     )
-    asks_for_all = request.topics is None or (context.api_version == 0 and not request.topics)
-    if asks_for_all:
-        response.topics = [
-            _topic(context.broker, topic, with_operations) for topic in image.topics.values()
-        ]
+    wanted: Iterable[Topic | MetadataRequestTopic]
+    if request.topics is None or (context.api_version == 0 and not request.topics):
+        wanted = image.topics.values()
     else:
         # Each once, as in Kafka: a topic's answer can be much longer than its name.
-        once = {(asked.name, asked.topic_id): asked for asked in request.topics or ()}
-        for asked in once.values():
-            response.topics.append(_one(asked, context, refused, with_operations))
+        wanted = {(asked.name, asked.topic_id): asked for asked in request.topics}.values()
+    topic: Topic | None
+    for each in wanted:
+        if isinstance(each, Topic):
+            topic, answer = each, _topic(each, with_operations)
+        else:
+            topic, answer = _one(each, context, refused, with_operations)
+        response.topics.append(answer)
+        yield 1
+        if topic is not None:
+            for first in range(0, len(topic.partitions), _PARTITIONS_A_STEP):
+                if first:
+                    yield _PARTITIONS_A_STEP
+                some = topic.partitions[first : first + _PARTITIONS_A_STEP]
+                answer.partitions += [
+                    _partition(context.broker, topic.name, number, state)
+                    for number, state in enumerate(some, first)
+                ]
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
     return response
@@ -121,19 +147,21 @@ def _one(
     context: RequestContext,
     refused: dict[str, ErrorCode],
     with_operations: bool,
-) -> MetadataResponseTopic:
+) -> tuple[Topic | None, MetadataResponseTopic]:
+    """The topic, if there is one, and what is answered besides its partitions."""
     image = context.broker.metadata.image
     # Names were nullable from version 10 on to be asked by id, but not in answers before 12.
     no_name = None if context.api_version >= 12 else ""
     if asked.name is None and asked.topic_id == NO_TOPIC_ID:
-        return MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=no_name)
+        return None, MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=no_name)
     if asked.name is None:
         topic = image.topic_by_id(asked.topic_id)
         if topic is None:
-            return MetadataResponseTopic(
+            unknown = MetadataResponseTopic(
                 error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=no_name, topic_id=asked.topic_id
             )
-        return _topic(context.broker, topic, with_operations)
+            return None, unknown
+        return topic, _topic(topic, with_operations)
     topic = image.topic(asked.name)
     if topic is None:
         code = refused.get(asked.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -141,20 +169,17 @@ def _one(
             check_topic_name(asked.name)
         except InvalidTopicName:
             code = ErrorCode.INVALID_TOPIC_EXCEPTION
-        return MetadataResponseTopic(
+        unknown = MetadataResponseTopic(
             error_code=code, name=asked.name, is_internal=asked.name in INTERNAL_TOPICS
         )
-    return _topic(context.broker, topic, with_operations)
+        return None, unknown
+    return topic, _topic(topic, with_operations)
 
 
-def _topic(broker: BrokerServices, topic: Topic, with_operations: bool) -> MetadataResponseTopic:
+def _topic(topic: Topic, with_operations: bool) -> MetadataResponseTopic:
     answer = MetadataResponseTopic(
         name=topic.name, topic_id=topic.topic_id, is_internal=topic.is_internal
     )
-    answer.partitions = [
-        _partition(broker, topic.name, number, state)
-        for number, state in enumerate(topic.partitions)
-    ]
     if with_operations:
         answer.topic_authorized_operations = TOPIC_OPERATIONS
     return answer

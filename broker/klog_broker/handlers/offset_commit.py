@@ -1,7 +1,7 @@
 """OffsetCommit: note how far a group has read, in __consumer_offsets."""
 
 from klog_broker.coordinator.group.coordinator import Commit, MemberName
-from klog_broker.handlers.context import RequestContext
+from klog_broker.handlers.context import AnswerSteps, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
@@ -13,20 +13,46 @@ from pyspark_klog.protocol.apis.offset_commit import (
 )
 from pyspark_klog.protocol.keys import ApiKey
 
+COMMITS_AT_ONCE = 200
+"""Partitions of one request that are appended in one turn, as one batch."""
 
-def handle(request: OffsetCommitRequest, context: RequestContext) -> None:
+# In elements: a commit is made, encoded, appended and applied.
+_COMMIT = 5
+
+
+def handle(request: OffsetCommitRequest, context: RequestContext) -> AnswerSteps:
     """Answered when the records are visible; each partition has its own result."""
     image = context.broker.metadata.image
     expire_ms = -1
     if request.retention_time_ms >= 0:
         expire_ms = context.broker.clock.now_ms() + request.retention_time_ms
-    unknown: dict[TopicPartition, ErrorCode] = {}
+    results: dict[TopicPartition, ErrorCode] = {}
     commits: list[Commit] = []
+    waiting = 1
+
+    def commit() -> None:
+        """Who commits is looked at each time: members can go between two slices."""
+        context.broker.groups.commit(
+            request.group_id,
+            MemberName(request.member_id, request.group_instance_id),
+            request.generation_id_or_member_epoch,
+            commits,
+            answer,
+        )
+
+    def answer(committed: dict[TopicPartition, ErrorCode]) -> None:
+        nonlocal waiting
+        results.update(committed)
+        waiting -= 1
+        if waiting == 0:
+            context.reply.send_in_slices(_response(request, results))
+
     for topic in request.topics:
         for each in topic.partitions:
             partition = TopicPartition(topic.name, each.partition_index)
+            yield 1
             if image.partition(*partition) is None:
-                unknown[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                results[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 continue
             commits.append(
                 Commit(
@@ -38,30 +64,41 @@ def handle(request: OffsetCommitRequest, context: RequestContext) -> None:
                     expire_ms=expire_ms,
                 )
             )
-
-    def answer(results: dict[TopicPartition, ErrorCode]) -> None:
-        context.reply.send(_response(request, results | unknown))
-
-    context.broker.groups.commit(
-        request.group_id,
-        MemberName(request.member_id, request.group_instance_id),
-        request.generation_id_or_member_epoch,
-        commits,
-        answer,
-    )
+            if len(commits) == COMMITS_AT_ONCE:
+                waiting += 1
+                commit()
+                commits = []
+                yield COMMITS_AT_ONCE * _COMMIT
+    commit()
+    return None
 
 
 def _response(
     request: OffsetCommitRequest, results: dict[TopicPartition, ErrorCode]
-) -> OffsetCommitResponse:
+) -> AnswerSteps:
+    response = OffsetCommitResponse()
+    for topic in request.topics:
+        told = OffsetCommitResponseTopic(name=topic.name)
+        response.topics.append(told)
+        for each in topic.partitions:
+            yield 1
+            told.partitions.append(
+                OffsetCommitResponsePartition(
+                    partition_index=each.partition_index,
+                    error_code=results[TopicPartition(topic.name, each.partition_index)],
+                )
+            )
+    return response
+
+
+def _error(request: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitResponse:
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(
                 name=topic.name,
                 partitions=[
                     OffsetCommitResponsePartition(
-                        partition_index=each.partition_index,
-                        error_code=results[TopicPartition(topic.name, each.partition_index)],
+                        partition_index=each.partition_index, error_code=code
                     )
                     for each in topic.partitions
                 ],
@@ -69,15 +106,6 @@ def _response(
             for topic in request.topics
         ]
     )
-
-
-def _error(request: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitResponse:
-    partitions = (
-        TopicPartition(topic.name, each.partition_index)
-        for topic in request.topics
-        for each in topic.partitions
-    )
-    return _response(request, dict.fromkeys(partitions, code))
 
 
 HANDLER = ApiHandler(ApiKey.OFFSET_COMMIT, handle, _error, max_version=7)

@@ -1,7 +1,7 @@
 """OffsetFetch: where a group has read to."""
 
 from klog_broker.coordinator.group.offsets import CommittedOffset
-from klog_broker.handlers.context import RequestContext
+from klog_broker.handlers.context import AnswerSteps, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
@@ -16,7 +16,7 @@ from pyspark_klog.protocol.keys import ApiKey
 TOP_LEVEL_ERROR_SINCE = 2
 
 
-def handle(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
+def handle(request: OffsetFetchRequest, context: RequestContext) -> AnswerSteps:
     """A partition without a commit has offset -1 and no error."""
     error, committed = context.broker.groups.committed(request.group_id)
     if error is not ErrorCode.NONE:
@@ -26,17 +26,16 @@ def handle(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchR
         wanted = {}
         for topic, partition in sorted(committed):
             wanted.setdefault(topic, []).append(partition)
-    return OffsetFetchResponse(
-        topics=[
-            OffsetFetchResponseTopic(
-                name=topic,
-                partitions=[
-                    _partition(p, committed.get(TopicPartition(topic, p))) for p in partitions
-                ],
-            )
-            for topic, partitions in wanted.items()
-        ]
-    )
+    response = OffsetFetchResponse()
+    for topic, partitions in wanted.items():
+        yield 1
+        found = OffsetFetchResponseTopic(name=topic)
+        response.topics.append(found)
+        for number in partitions:
+            yield 1
+            committed_offset = committed.get(TopicPartition(topic, number))
+            found.partitions.append(_partition(number, committed_offset))
+    return response
 
 
 def _wanted(request: OffsetFetchRequest) -> dict[str, list[int]] | None:

@@ -1,6 +1,6 @@
 """OffsetForLeaderEpoch: where a leader epoch ended, for whoever has to cut back (KIP-320)."""
 
-from klog_broker.handlers.context import RequestContext
+from klog_broker.handlers.context import AnswerSteps, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
 from klog_broker.handlers.partitions import check_leader_epoch, led_log
 from klog_broker.log.errors import LogStorageError
@@ -15,18 +15,16 @@ from pyspark_klog.protocol.apis.offset_for_leader_epoch import (
 from pyspark_klog.protocol.keys import ApiKey
 
 
-def handle(
-    request: OffsetForLeaderEpochRequest, context: RequestContext
-) -> OffsetForLeaderEpochResponse:
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=[_end_of(context, topic.topic, each) for each in topic.partitions],
-            )
-            for topic in request.topics
-        ]
-    )
+def handle(request: OffsetForLeaderEpochRequest, context: RequestContext) -> AnswerSteps:
+    response = OffsetForLeaderEpochResponse()
+    for topic in request.topics:
+        yield 1
+        found = OffsetForLeaderTopicResult(topic=topic.topic)
+        response.topics.append(found)
+        for each in topic.partitions:
+            yield 1
+            found.partitions.append(_end_of(context, topic.topic, each))
+    return response
 
 
 def _end_of(context: RequestContext, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:

@@ -31,6 +31,7 @@ from klog_broker.metadata.image import (
     check_no_collision,
     check_topic_name,
 )
+from klog_broker.metadata.interface import NewTopic
 from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
 from pyspark_klog.ids import BrokerId, TopicId
 from pyspark_klog.storage.text_files import encode_topic_id
@@ -41,14 +42,6 @@ _log = logging.getLogger("klog.topics")
 MAX_PARTITIONS_PER_REQUEST = 10_000
 
 Assignment = tuple[tuple[BrokerId, ...], ...]
-
-
-class NewTopic(NamedTuple):
-    """A topic that may be created: everything about it has been checked."""
-
-    name: str
-    assignment: Assignment
-    configs: dict[str, str]
 
 
 class MorePartitions(NamedTuple):
@@ -105,7 +98,7 @@ def plan_more_partitions(
         )
     added = count - current
     if added > MAX_PARTITIONS_PER_REQUEST:
-        raise _too_many(added)
+        raise too_many_partitions(added)
     if assignment is None:
         factor = len(topic.partitions[0].replicas)
         return MorePartitions(current, _even_assignment(broker, added, factor))
@@ -134,15 +127,16 @@ def create_topics(
     """Create the topics one after the other; `done` gets a topic or an error for each of them."""
 
     def store() -> list[Topic | KlogError]:
-        results: list[Topic | KlogError] = []
         strangers = Strangers(broker, [new.name for new in planned])
-        for new in planned:
+        refused: dict[int, KlogError] = {}
+        for number, new in enumerate(planned):
             try:
                 strangers.check(new.name)
-                results.append(broker.metadata.create_topic(new.name, new.assignment, new.configs))
             except KlogError as error:
-                results.append(error)
-        return results
+                refused[number] = error
+        wanted = [new for number, new in enumerate(planned) if number not in refused]
+        created = iter(broker.metadata.create_topics(wanted))
+        return [refused[n] if n in refused else next(created) for n in range(len(planned))]
 
     def follow(results: list[Topic | KlogError]) -> Iterator[Step]:
         outcomes: list[Topic | BrokerError] = []
@@ -326,7 +320,7 @@ def _even_assignment(
             " broker's default",
         )
     if partitions > MAX_PARTITIONS_PER_REQUEST:
-        raise _too_many(partitions)
+        raise too_many_partitions(partitions)
     brokers = tuple(sorted(broker.metadata.image.brokers))
     if not 1 <= factor <= len(brokers):
         raise BrokerError(
@@ -343,7 +337,7 @@ def _manual_assignment(
 ) -> Assignment:
     numbers = sorted(assignment)
     if len(numbers) > MAX_PARTITIONS_PER_REQUEST:
-        raise _too_many(len(numbers))
+        raise too_many_partitions(len(numbers))
     if numbers != list(range(first_partition, first_partition + len(numbers))):
         raise BrokerError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -368,9 +362,10 @@ def _manual_assignment(
     return tuple(tuple(BrokerId(each) for each in assignment[number]) for number in numbers)
 
 
-def _too_many(partitions: int) -> BrokerError:
+def too_many_partitions(partitions: int) -> BrokerError:
+    """For a request that asks for more than one may create."""
     return BrokerError(
         ErrorCode.POLICY_VIOLATION,
-        f"{partitions} partitions are asked for at once; at most {MAX_PARTITIONS_PER_REQUEST} are"
+        f"the request asks for {partitions} partitions; at most {MAX_PARTITIONS_PER_REQUEST} are"
         " created by one request",
     )

@@ -2,7 +2,7 @@
 
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -88,6 +88,15 @@ class MetadataImage:
     topics: Mapping[str, Topic] = field(default_factory=_empty)
     topics_by_id: Mapping[TopicId, Topic] = field(default_factory=_empty)
     deleting: Mapping[TopicId, Topic] = field(default_factory=_empty)
+    _plain: Mapping[str, str] | None = field(default=None, init=False, compare=False, repr=False)
+
+    def names_by_plain_name(self) -> Mapping[str, str]:
+        """Of topics with ``.`` or ``_`` in their names; found out when it is first asked for."""
+        if self._plain is None:
+            found = {plain_name(name): name for name in self.topics if "." in name or "_" in name}
+            object.__setattr__(self, "_plain", found)
+            return found
+        return self._plain
 
     def topic(self, name: str) -> Topic | None:
         """The topic of that name, or None."""
@@ -104,13 +113,16 @@ class MetadataImage:
             return None
         return found.partitions[partition]
 
-    def with_topic(self, topic: Topic) -> "MetadataImage":
-        """The next image, with `topic` added or in place of the one with its id."""
+    def with_topics(self, topics: Iterable[Topic]) -> "MetadataImage":
+        """The next image, with each of `topics` added or in place of the one with its id."""
+        by_name, by_id = dict(self.topics), dict(self.topics_by_id)
+        for topic in topics:
+            by_name[topic.name] = by_id[topic.topic_id] = topic
         return replace(
             self,
             version=self.version + 1,
-            topics=MappingProxyType({**self.topics, topic.name: topic}),
-            topics_by_id=MappingProxyType({**self.topics_by_id, topic.topic_id: topic}),
+            topics=MappingProxyType(by_name),
+            topics_by_id=MappingProxyType(by_id),
         )
 
     def with_deletion_begun(self, topic: Topic) -> "MetadataImage":
@@ -160,15 +172,23 @@ def check_no_collision(name: str, image: MetadataImage) -> None:
 
     Kafka refuses those, since its metrics' names do not tell the two characters apart.
     """
-    if "." not in name and "_" not in name:
-        return
-    plain = name.replace(".", "_")
-    for other in image.topics:
-        if other != name and other.replace(".", "_") == plain:
-            raise InvalidTopicName(
-                f"topic {name} differs from the existing topic {other} only in '.' and '_', which"
-                " metrics' names do not tell apart"
-            )
+    if "." in name or "_" in name:
+        other = image.names_by_plain_name().get(plain_name(name), name)
+        if other != name:
+            raise collision(name, other)
+
+
+def plain_name(name: str) -> str:
+    """What metrics' names leave of a topic's name."""
+    return name.replace(".", "_")
+
+
+def collision(name: str, other: str) -> InvalidTopicName:
+    """For a name whose plain name is another topic's."""
+    return InvalidTopicName(
+        f"topic {name} differs from the existing topic {other} only in '.' and '_', which"
+        " metrics' names do not tell apart"
+    )
 
 
 def new_id() -> UUID:

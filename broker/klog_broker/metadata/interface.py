@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from klog_broker.metadata.image import Broker, MetadataImage, Topic
+from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import BrokerId, ProducerId, TopicId
 
 PRODUCER_ID_BLOCK_SIZE = 1000
@@ -19,6 +20,14 @@ class ProducerIdBlock(NamedTuple):
 
     first: ProducerId
     end: ProducerId
+
+
+class NewTopic(NamedTuple):
+    """A topic to be created: the replicas of each partition, and the settings given for it."""
+
+    name: str
+    assignment: tuple[tuple[BrokerId, ...], ...]
+    configs: dict[str, str]
 
 
 class MetadataStore(Protocol):
@@ -43,6 +52,9 @@ class MetadataStore(Protocol):
         The first replica leads. InvalidTopicName (also for one that differs from another topic's
         in ``.`` and ``_`` only), or TopicExists (also while a topic of that name is being deleted).
         """
+
+    def create_topics(self, topics: Sequence[NewTopic]) -> list[Topic | KlogError]:
+        """As ``create_topic``, with one write for all: of each the topic, or its error."""
 
     def create_partitions(
         self, name: str, first_partition: int, assignment: Sequence[Sequence[BrokerId]]

@@ -29,11 +29,14 @@ from klog_broker.metadata.image import (
     Topic,
     check_no_collision,
     check_topic_name,
+    collision,
     new_id,
+    plain_name,
 )
-from klog_broker.metadata.interface import PRODUCER_ID_BLOCK_SIZE, ProducerIdBlock
+from klog_broker.metadata.interface import PRODUCER_ID_BLOCK_SIZE, NewTopic, ProducerIdBlock
 from klog_broker.runtime.descriptors import is_exhausted, why
 from klog_broker.runtime.files import Files
+from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import BrokerId, LeaderEpoch, ProducerId, TopicId
 from pyspark_klog.records.checksums import crc32c
 from pyspark_klog.storage.errors import StorageFormatError
@@ -122,9 +125,7 @@ class LocalStore:
         """Add or replace the topics, all of them or none, and hand out no producer id up to
         `after`. Blocks; durable when it returns. StoreFailed."""
         with self._lock:
-            image = self._state.image
-            for topic in topics:
-                image = image.with_topic(topic)
+            image = self._state.image.with_topics(topics)
             # The rest of its block and the next one may be somebody's, too.
             first = (after // PRODUCER_ID_BLOCK_SIZE + 2) * PRODUCER_ID_BLOCK_SIZE
             producer_id = ProducerId(max(self._state.next_producer_id, first))
@@ -146,22 +147,55 @@ class LocalStore:
         topic_id: TopicId | None = None,
     ) -> Topic:
         """See MetadataStore."""
-        check_topic_name(name)
         with self._lock:
-            image = self._state.image
-            if name in image.topics:
-                raise TopicExists(f"topic {name} already exists")
-            if any(topic.name == name for topic in image.deleting.values()):
-                raise TopicExists(f"topic {name} is still being deleted")
-            check_no_collision(name, image)
-            topic = Topic(
-                name,
-                topic_id if topic_id is not None else TopicId(new_id()),
-                _first_states(assignment),
-                MappingProxyType(dict(configs)),
-            )
-            self._commit(image.with_topic(topic))
+            topic = self._new_topic(name, assignment, configs, topic_id)
+            self._commit(self._state.image.with_topics([topic]))
             return topic
+
+    def create_topics(self, topics: Sequence[NewTopic]) -> list[Topic | KlogError]:
+        """See MetadataStore."""
+        results: list[Topic | KlogError] = []
+        created: dict[str, Topic] = {}
+        with self._lock:
+            for new in topics:
+                plain = plain_name(new.name)
+                try:
+                    if plain in created:
+                        raise _exists_or_collides(new.name, created[plain])
+                    topic = self._new_topic(new.name, new.assignment, new.configs, None)
+                except KlogError as error:
+                    results.append(error)
+                else:
+                    created[plain] = topic
+                    results.append(topic)
+            if created:
+                try:
+                    self._commit(self._state.image.with_topics(created.values()))
+                except StoreFailed as error:
+                    return [error if isinstance(each, Topic) else each for each in results]
+        return results
+
+    def _new_topic(
+        self,
+        name: str,
+        assignment: Sequence[Sequence[BrokerId]],
+        configs: Mapping[str, str],
+        topic_id: TopicId | None,
+    ) -> Topic:
+        """A topic that may be added to the image."""
+        check_topic_name(name)
+        image = self._state.image
+        if name in image.topics:
+            raise TopicExists(f"topic {name} already exists")
+        if any(topic.name == name for topic in image.deleting.values()):
+            raise TopicExists(f"topic {name} is still being deleted")
+        check_no_collision(name, image)
+        return Topic(
+            name,
+            topic_id if topic_id is not None else TopicId(new_id()),
+            _first_states(assignment),
+            MappingProxyType(dict(configs)),
+        )
 
     def create_partitions(
         self, name: str, first_partition: int, assignment: Sequence[Sequence[BrokerId]]
@@ -219,7 +253,7 @@ class LocalStore:
         return topic
 
     def _replace_topic(self, topic: Topic) -> Topic:
-        self._commit(self._state.image.with_topic(topic))
+        self._commit(self._state.image.with_topics([topic]))
         return topic
 
     def _commit(self, image: MetadataImage) -> None:
@@ -265,6 +299,13 @@ class LocalStore:
         self._lines = lines
         body = b"".join(parts)
         return body + _json_line({"crc32c": f"{crc32c(body):08x}"})
+
+
+def _exists_or_collides(name: str, other: Topic) -> KlogError:
+    """For a name that another topic of the same request has, or nearly has."""
+    if other.name == name:
+        return TopicExists(f"topic {name} already exists")
+    return collision(name, other.name)
 
 
 def _json_line(fields: Mapping[str, Any]) -> bytes:

@@ -45,6 +45,9 @@ __all__ = [
     "MemberName",
 ]
 
+MAX_PROTOCOLS = 100
+"""Assignors that a member may offer. Those of all members are compared with every join."""
+
 _log = logging.getLogger("klog.group")
 Answer = Callable[[Reply], None]
 
@@ -142,6 +145,8 @@ class GroupCoordinator:
         bounds = (settings.min_session_timeout_ms, settings.max_session_timeout_ms)
         if error is ErrorCode.NONE and not bounds[0] <= request.session_timeout_ms <= bounds[1]:
             error = ErrorCode.INVALID_SESSION_TIMEOUT
+        if error is ErrorCode.NONE and len(request.protocols) > MAX_PROTOCOLS:
+            error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if error is ErrorCode.NONE and request.member_id and self._shards.entry(group_id) is None:
             error = ErrorCode.UNKNOWN_MEMBER_ID
         if error is not ErrorCode.NONE:
