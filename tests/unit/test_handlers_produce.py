@@ -18,7 +18,7 @@ def with_replicas(broker: MemoryBroker, name: str, replicas: int) -> None:
     image = services.metadata.image
     (state,) = image.topics[name].partitions
     state = replace(state, replicas=tuple(BrokerId(number) for number in range(replicas)))
-    image = image.with_topic(replace(image.topics[name], partitions=(state,)))
+    image = image.with_topics([replace(image.topics[name], partitions=(state,))])
     services.metadata = SimpleNamespace(image=image)
 
 

@@ -24,6 +24,8 @@ from pyspark_klog.protocol.apis.heartbeat import HeartbeatRequest
 from pyspark_klog.protocol.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from pyspark_klog.protocol.headers import RequestHeader, encode_request
 from pyspark_klog.protocol.message import Request
+from pyspark_klog.records.builder import BatchBuilder
+from pyspark_klog.records.compression import Codec
 from tests.support.fake_network import FakeStream
 from tests.support.produce_paths import MemoryBroker, answer_of, new_broker
 
@@ -375,3 +377,46 @@ def test_topics_made_by_one_request_are_stored_by_one_write() -> None:
     assert broker.broker.services.metadata.image.version == before + 1
     assert broker.call(create([f"made-{n}" for n in range(50)]), 5).topics[49].error_code == 0
     assert broker.broker.services.metadata.image.version == before + 2
+
+
+def put_records(
+    broker: MemoryBroker, partition: int, timestamps_ms: list[int], codec: Codec
+) -> None:
+    builder = BatchBuilder(codec=codec)
+    for timestamp_ms in timestamps_ms:
+        builder.append(None, b"", timestamp_ms)
+    data = produces.PartitionProduceData(index=partition, records=builder.build())
+    topic = produces.TopicProduceData(name="plain", partition_data=[data])
+    request = produces.ProduceRequest(acks=1, timeout_ms=1000, topic_data=[topic])
+    (answer,) = broker.call(request, 7).responses
+    assert answer.partition_responses[0].error_code == ErrorCode.NONE
+
+
+def test_a_look_up_by_time_in_much_is_made_beside_the_loop() -> None:
+    broker = new_broker(with_kernel=False)
+    put_records(broker, 0, [100, 200, 300], Codec.GZIP)
+    put_records(broker, 1, list(range(1001)), Codec.NONE)
+    put_records(broker, 2, [100, 200, 300], Codec.NONE)
+    request = offsets.ListOffsetsRequest(
+        replica_id=-1,
+        topics=[
+            offsets.ListOffsetsTopic(
+                name="plain",
+                partitions=[
+                    offsets.ListOffsetsPartition(partition_index=number, timestamp=150)
+                    for number in range(3)
+                ],
+            )
+        ],
+    )
+    stream = broker.connect()
+    broker.helpers.hold()
+    put(stream, request, 7)
+    broker.turns()
+    assert not stream.sent
+    broker.helpers.release()
+    broker.turns()
+    (topic,) = answer_of(stream, request, 7).topics
+    found = [(each.partition_index, each.offset, each.timestamp) for each in topic.partitions]
+    assert found == [(0, 1, 200), (1, 150, 150), (2, 1, 200)]
+    assert broker.broker.services.counters["cold-look-ups"] == 2

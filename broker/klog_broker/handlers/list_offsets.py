@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterator
 
 from klog_broker.handlers.context import AnswerSteps, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
 from klog_broker.handlers.partitions import check_leader_epoch, led_log
-from klog_broker.log.errors import ColdRead, DamagedLog, LogStorageError
+from klog_broker.log.errors import ColdRead, DamagedLog, LogStorageError, LongLookUp
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.results import (
     EARLIEST_LOCAL_TIMESTAMP,
@@ -16,6 +17,7 @@ from klog_broker.log.results import (
     LATEST_TIERED_TIMESTAMP,
     LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
+    TimestampOffset,
 )
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.list_offsets import (
@@ -46,12 +48,16 @@ _SINCE = {
 
 
 class _ListOffsets:
-    """One request, read as often as it takes until no look-up has to wait for the disk."""
+    """One request, gone on with whenever a helper has done what a look-up waited for."""
 
     def __init__(self, request: ListOffsetsRequest, context: RequestContext) -> None:
         self._request = request
         self._context = context
+        self._response = ListOffsetsResponse()
+        self._left = self._each()
+        self._held: tuple[ListOffsetsTopicResponse, ListOffsetsPartition | None] | None = None
         self._warmed: set[tuple[str, int]] = set()
+        self._found: dict[tuple[str, int], TimestampOffset] = {}
         self._counts = Counter(
             (topic.name, each.partition_index)
             for topic in request.topics
@@ -59,25 +65,40 @@ class _ListOffsets:
         )
 
     def run(self) -> AnswerSteps:
-        """Answers, or lets a helper warm the first cold look-up and comes back."""
-        response = ListOffsetsResponse()
-        try:
-            for topic in self._request.topics:
+        """Answers, or gives a helper what a look-up waits for and comes back."""
+        while (row := self._held or next(self._left, None)) is not None:
+            self._held = None
+            topic, asked = row
+            if asked is None:
                 yield 1
-                found = ListOffsetsTopicResponse(name=topic.name)
-                response.topics.append(found)
-                for each in topic.partitions:
-                    yield 1 if each.timestamp < 0 else _LOOK_UP
-                    found.partitions.append(self._answer(topic.name, each))
-        except _Cold as waits:
-            self._warmed.add(waits.key)
-            self._context.broker.count("cold-look-ups")
-            self._context.broker.helpers.submit(waits.read.warm, lambda *_: self._run_again())
-            return None
-        return response
+                continue
+            yield 1 if asked.timestamp < 0 else _LOOK_UP
+            try:
+                topic.partitions.append(self._answer(topic.name, asked))
+            except _Waits as waits:
+                self._held = row
+                self._give_to_a_helper(waits)
+                return None
+        return self._response
 
-    def _run_again(self) -> None:
-        self._context.reply.send_in_slices(self.run())
+    def _each(self) -> Iterator[tuple[ListOffsetsTopicResponse, ListOffsetsPartition | None]]:
+        """What is asked about each topic, and where its answers go; a None comes first."""
+        for topic in self._request.topics:
+            answers = ListOffsetsTopicResponse(name=topic.name)
+            self._response.topics.append(answers)
+            yield answers, None
+            for asked in topic.partitions:
+                yield answers, asked
+
+    def _give_to_a_helper(self, waits: _Waits) -> None:
+        def done(found: object, _: BaseException | None) -> None:
+            if isinstance(found, TimestampOffset):
+                self._found[waits.key] = found
+            self._warmed.add(waits.key)
+            self._context.reply.send_in_slices(self.run())
+
+        self._context.broker.count("cold-look-ups")
+        self._context.broker.helpers.submit(waits.work, done)
 
     def _answer(self, topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
         answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
@@ -97,7 +118,7 @@ class _ListOffsets:
             answer.error_code = ErrorCode.CORRUPT_MESSAGE
         except BrokerError as error:
             answer.error_code = error.code
-        except _Cold:
+        except _Waits:
             raise
         except Exception as error:
             self._context.broker.bugs.report(f"offsets of {topic}-{asked.partition_index}", error)
@@ -120,10 +141,14 @@ class _ListOffsets:
             if version >= _FIRST_VERSION_WITH_EPOCH:
                 answer.leader_epoch = log.leader_epoch
             return
+        found = self._found.get(key)
         try:
-            found = log.offset_for_timestamp(timestamp, may_block=key in self._warmed)
+            if found is None:
+                found = log.offset_for_timestamp(timestamp, may_block=key in self._warmed)
         except ColdRead as read:
-            raise _Cold(key, read) from None
+            raise _Waits(key, read.warm) from None
+        except LongLookUp as long:
+            raise _Waits(key, long.search) from None
         if found is None:
             return
         if timestamp >= 0 or timestamp == MAX_TIMESTAMP:
@@ -162,12 +187,12 @@ class _ListOffsets:
         return log.high_watermark
 
 
-class _Cold(Exception):
-    """A look-up has to wait for the disk."""
+class _Waits(Exception):
+    """A look-up has to wait for a helper."""
 
-    def __init__(self, key: tuple[str, int], read: ColdRead) -> None:
+    def __init__(self, key: tuple[str, int], work: Callable[[], object]) -> None:
         self.key = key
-        self.read = read
+        self.work = work
 
 
 def handle(request: ListOffsetsRequest, context: RequestContext) -> AnswerSteps:

@@ -97,6 +97,18 @@ class ColdRead(Exception):
         self.warm = warm
 
 
+class LongLookUp(Exception):
+    """Not a fault: to answer, records have to be inflated or many of them looked at.
+
+    Run ``search`` in a helper thread: it returns the TimestampOffset, or None if the batch has no
+    such record after all; then ask again with ``may_block=True``. Raised only where that is False.
+    """
+
+    def __init__(self, search: Callable[[], object]) -> None:
+        super().__init__("records have to be looked at")
+        self.search = search
+
+
 class ShortWrite(OSError):
     """Fewer bytes were written than given: the disk is full. Stays within this room."""
 

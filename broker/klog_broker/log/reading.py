@@ -6,7 +6,7 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
-from klog_broker.log.errors import ColdRead, OffsetOutOfRange
+from klog_broker.log.errors import ColdRead, LongLookUp, OffsetOutOfRange
 from klog_broker.log.leader_epochs import LeaderEpochs
 from klog_broker.log.results import (
     EARLIEST_LOCAL_TIMESTAMP,
@@ -22,9 +22,13 @@ from klog_broker.runtime.files import FileRegion
 from pyspark_klog.errors import InvariantViolation
 from pyspark_klog.ids import LeaderEpoch, Offset, TopicPartition
 from pyspark_klog.records.batch import BatchView
+from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.errors import RecordsError
 from pyspark_klog.records.layout import NO_LEADER_EPOCH
-from pyspark_klog.records.sets import entry_at
+from pyspark_klog.records.sets import Entry, entry_at
+
+RECORDS_LOOKED_AT_IN_THE_LOOP = 1000
+"""A look-up by time in a batch of more records, or in a compressed one, is a helper thread's."""
 
 
 class SegmentList:
@@ -194,15 +198,32 @@ def _find_from(
         largest_ms = segment.max_timestamp_at(place, may_block=may_block)
         if place.last_offset < log_start_offset or not is_wanted(largest_ms):
             continue
-        entry = entry_at(segment.look(place.position, place.size_bytes, may_block=may_block))
-        entry.check_crc()
-        for record in entry.records():
-            if is_wanted(record.timestamp_ms) and record.offset >= log_start_offset:
-                is_batch = isinstance(entry, BatchView)
-                epoch = entry.partition_leader_epoch if is_batch else NO_LEADER_EPOCH
-                return TimestampOffset(
-                    record.timestamp_ms, Offset(record.offset), LeaderEpoch(epoch)
-                )
+        data = segment.look(place.position, place.size_bytes, may_block=may_block)
+        entry = entry_at(data)
+        if not may_block and _is_long(entry):
+            # Of bytes of its own: the file can be closed while a helper searches.
+            entry = entry_at(bytes(data))
+            raise LongLookUp(partial(_first_wanted, entry, is_wanted, log_start_offset))
+        found = _first_wanted(entry, is_wanted, log_start_offset)
+        if found is not None:
+            return found
+    return None
+
+
+def _is_long(entry: Entry) -> bool:
+    if isinstance(entry, BatchView):
+        return entry.codec is not Codec.NONE or entry.record_count > RECORDS_LOOKED_AT_IN_THE_LOOP
+    return entry.codec is not Codec.NONE
+
+
+def _first_wanted(
+    entry: Entry, is_wanted: Callable[[int], bool], log_start_offset: int
+) -> TimestampOffset | None:
+    entry.check_crc()
+    epoch = entry.partition_leader_epoch if isinstance(entry, BatchView) else NO_LEADER_EPOCH
+    for record in entry.records():
+        if is_wanted(record.timestamp_ms) and record.offset >= log_start_offset:
+            return TimestampOffset(record.timestamp_ms, Offset(record.offset), LeaderEpoch(epoch))
     return None
 
 
