@@ -71,6 +71,20 @@ def test_an_id_that_nobody_uses_is_forgotten() -> None:
     assert sim.joined("a").error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
+def test_many_ids_that_nobody_uses_are_forgotten_by_few_looks() -> None:
+    sim = Sim()
+    for _ in range(150):
+        sim.join("a", requires_id=True)
+        sim.now_ms += 1
+    looks = 0
+    while (deadline := sim.machine.next_deadline_ms()) is not None:
+        sim.now_ms = max(sim.now_ms, deadline)
+        sim.run(sim.machine.on_deadline(sim.now_ms))
+        looks += 1
+    assert looks == 3
+    assert sim.now_ms <= 1_000 + 150 + SESSION_MS + 100
+
+
 def test_a_joiner_rebalances_the_group_and_followers_learn_it_by_heartbeat(pair: Sim) -> None:
     pair.join("c")
     assert pair.machine.heartbeat("client-2", 1, pair.now_ms) == ErrorCode.REBALANCE_IN_PROGRESS

@@ -1,9 +1,12 @@
 """How long committed offsets are kept (KIP-211), on a broker whose clock is the test's."""
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
+from klog_broker.coordinator.group.commits import TOMBSTONES_AT_ONCE
+from klog_broker.metadata.interface import NewTopic
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.find_coordinator import FindCoordinatorRequest
 from pyspark_klog.protocol.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -151,3 +154,35 @@ def test_a_member_of_a_group_that_is_gone_may_not_commit(groups: Groups) -> None
     groups.leave(**member)
     assert groups.commit("plain", **member) != [0]
     assert groups.kept() == set()
+
+
+def test_many_offsets_are_forgotten_in_several_turns() -> None:
+    groups = Groups()
+    count = 8 * TOMBSTONES_AT_ONCE + 1
+    groups.broker.broker.services.metadata.create_topics(
+        [NewTopic("wide", ((groups.broker.broker.services.broker_id,),) * count, {})]
+    )
+    rows = [
+        OffsetCommitRequestPartition(partition_index=n, committed_offset=1) for n in range(count)
+    ]
+    topic = OffsetCommitRequestTopic(name="wide", partitions=rows)
+    groups.broker.call(OffsetCommitRequest(group_id="many", topics=[topic]), 7)
+
+    def kept() -> int:
+        request = OffsetFetchRequest(group_id="many", topics=None)
+        topics = groups.broker.call(request, 5).topics
+        return sum(len(topic.partitions) for topic in topics)
+
+    offsets_log = groups.broker.log("__consumer_offsets")
+    groups.wait(BEFORE_MS)
+    assert kept() == count
+    before = offsets_log.log_end_offset
+    written = []
+    groups.broker.clock.advance(AFTER_MS)
+    for _ in range(10):
+        groups.broker.broker.loop.run_turn(0)
+        written.append(offsets_log.log_end_offset)
+    assert max(b - a for a, b in pairwise([before, *written])) <= 4 * TOMBSTONES_AT_ONCE
+    # And one for the group, which has none left.
+    assert written[-1] - before == count + 1
+    assert kept() == 0

@@ -410,11 +410,11 @@ def test_a_look_up_by_time_in_much_is_made_beside_the_loop() -> None:
         ],
     )
     stream = broker.connect()
-    broker.helpers.hold()
+    broker.helpers.hold = True
     put(stream, request, 7)
     broker.turns()
     assert not stream.sent
-    broker.helpers.release()
+    broker.helpers.let_go()
     broker.turns()
     (topic,) = answer_of(stream, request, 7).topics
     found = [(each.partition_index, each.offset, each.timestamp) for each in topic.partitions]

@@ -11,11 +11,18 @@ from klog_broker.coordinator.shard import append_error
 from klog_broker.log.errors import LogError
 from klog_broker.runtime.clock import Clock
 from klog_broker.runtime.rate_limit import RateLimit
+from klog_broker.runtime.slices import Steps
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.state_records.offset_commit import OffsetCommitKey, OffsetCommitValue
 
 _log = logging.getLogger("klog.group")
+
+TOMBSTONES_AT_ONCE = 500
+"""Offsets of a group that are forgotten in one turn, as one batch."""
+
+# Offsets that are looked at while one is answered about.
+_SEEN_AN_ELEMENT = 50
 
 CommitAnswer = Callable[[dict[TopicPartition, ErrorCode]], None]
 
@@ -89,13 +96,25 @@ class OffsetCommits:
             latest = {p: found for p in book if (found := book.get(p)) is not None}
         return state.unseen.visible(group_id, latest)
 
-    def expire(self) -> None:
+    def expire(self) -> Steps:
         """Forget what has served its time."""
-        now_ms = self._clock.now_ms()
-        for shard, state in self._shards.loaded():
+        for shard, state in list(self._shards.loaded()):
             for entry in list(state.groups.values()):
-                records = state.expire(entry, now_ms, self._retention_ms)
-                self._bury(shard, state, entry, records)
+                yield 1 + len(entry.offsets) // _SEEN_AN_ELEMENT
+                yield from self._expire_group(shard, state, entry)
+
+    def _expire_group(self, shard: GroupShard, state: GroupShardState, entry: GroupEntry) -> Steps:
+        """A part of its offsets a step: those of which it still holds when their turn comes."""
+        now_ms = self._clock.now_ms()
+        over = entry.offsets.expired(entry.group, now_ms, self._retention_ms)
+        for first in range(0, max(len(over), 1), TOMBSTONES_AT_ONCE):
+            some = over[first : first + TOMBSTONES_AT_ONCE]
+            if first:
+                yield len(some)
+            if state.groups.get(entry.group.group_id) is not entry:
+                return
+            records = state.expire(entry, now_ms, self._retention_ms, some)
+            self._bury(shard, state, entry, records)
 
     def forget_topic(self, topic: str) -> None:
         """The topic was deleted: so are the offsets committed in it."""

@@ -29,6 +29,7 @@ from klog_broker.runtime.clock import Clock
 from klog_broker.runtime.loop import Loop
 from klog_broker.runtime.purgatory import Purgatory
 from klog_broker.runtime.rate_limit import RateLimit
+from klog_broker.runtime.slices import Slices, Steps
 from klog_broker.runtime.wheel import Timer
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import LeaderEpoch, TopicPartition
@@ -113,6 +114,7 @@ class GroupCoordinator:
             retention_ms=settings.retention_ms,
             on_buried=self._on_buried,
         )
+        self._slices = Slices(loop)
         self._timers: dict[str, tuple[int, Timer]] = {}
         self._loop.call_later(settings.retention_check_interval_ms, self._expire_offsets)
 
@@ -314,8 +316,11 @@ class GroupCoordinator:
             self._run(entry, entry.machine.on_deadline(self._loop.now_ms()))
 
     def _expire_offsets(self) -> None:
-        self._commits.expire()
-        self._loop.call_later(self._settings.retention_check_interval_ms, self._expire_offsets)
+        def steps() -> Steps:
+            yield from self._commits.expire()
+            self._loop.call_later(self._settings.retention_check_interval_ms, self._expire_offsets)
+
+        self._slices.run(steps(), lambda: True)
 
     def _on_buried(self, state: GroupShardState, entry: GroupEntry) -> None:
         if entry.group.group_id not in state.groups:

@@ -25,6 +25,7 @@ from pyspark_klog.protocol.apis.join_group import JoinGroupRequest
 from pyspark_klog.protocol.apis.sync_group import SyncGroupRequest, SyncGroupResponse
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
+_PENDING_PAUSE_MS = 100  # between two looks for ids that nobody has joined with in time
 
 __all__ = ["NEW_MEMBER_JOIN_TIMEOUT_MS", "GroupMachine", "GroupSettings", "Joiner"]
 
@@ -60,6 +61,9 @@ class GroupMachine:
         self._new_member_id = new_member_id
         self._rebalance = Rebalance(group, settings)
         self._replacement: _Replacement | None = None
+        self._pending_deadline_ms = 0
+        """No id that was handed out is forgotten earlier: they can be too many to be looked
+        through with each request."""
 
     # Requests
 
@@ -88,7 +92,10 @@ class GroupMachine:
             self._take_place(old, request, joiner, protocols, waiter, effects, now_ms)
         elif not member_id and joiner.requires_member_id and request.group_instance_id is None:
             member_id = self._new_member_id(joiner.client_id)
-            group.pending[member_id] = now_ms + request.session_timeout_ms
+            deadline_ms = now_ms + request.session_timeout_ms
+            earliest_ms = self._pending_deadline_ms if group.pending else deadline_ms
+            self._pending_deadline_ms = min(deadline_ms, earliest_ms)
+            group.pending[member_id] = deadline_ms
             effects.answer(waiter, join_refused(ErrorCode.MEMBER_ID_REQUIRED, member_id))
         else:
             self._add(request, joiner, protocols, waiter, effects, now_ms)
@@ -197,7 +204,9 @@ class GroupMachine:
 
     def next_deadline_ms(self) -> int | None:
         """When ``on_deadline`` has something to do; None if only a request can change anything."""
-        deadlines = [*self._rebalance.deadlines_ms(), *self.group.pending.values()]
+        deadlines = self._rebalance.deadlines_ms()
+        if self.group.pending:
+            deadlines.append(self._pending_deadline_ms)
         sessions = (member.deadline_ms() for member in self.group.members.values())
         return min((*deadlines, *(d for d in sessions if d is not None)), default=None)
 
@@ -206,8 +215,11 @@ class GroupMachine:
         group = self.group
         if group.state is GroupState.DEAD:
             return effects
-        for member_id in [m for m, deadline in group.pending.items() if deadline <= now_ms]:
-            del group.pending[member_id]
+        if group.pending and self._pending_deadline_ms <= now_ms:
+            for member_id in [m for m, deadline in group.pending.items() if deadline <= now_ms]:
+                del group.pending[member_id]
+            earliest_ms = min(group.pending.values(), default=now_ms)
+            self._pending_deadline_ms = max(earliest_ms, now_ms + _PENDING_PAUSE_MS)
         for member in [m for m in group.members.values() if is_over(m.deadline_ms(), now_ms)]:
             if member.member_id in group.members:
                 self._rebalance.remove(member.member_id, effects, now_ms)

@@ -1,6 +1,6 @@
 """The committed offsets of one group: pure data and rules, changed only by ``apply``."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from klog_broker.coordinator.group.group import Group
@@ -52,8 +52,17 @@ class OffsetBook:
             expire_ms=value.expire_timestamp,
         )
 
-    def expired(self, group: Group, now_ms: int, retention_ms: int) -> list[TopicPartition]:
-        """Partitions whose offset has served its time (KIP-211).
+    def __len__(self) -> int:
+        return len(self._committed)
+
+    def expired(
+        self,
+        group: Group,
+        now_ms: int,
+        retention_ms: int,
+        among: Iterable[TopicPartition] | None = None,
+    ) -> list[TopicPartition]:
+        """Partitions whose offset has served its time (KIP-211), of all or ``among`` some.
 
         The clock of a group that had members starts when the last of them left, that of offsets
         committed without a group at their commit. Consumers in a stable group lose what they have
@@ -63,18 +72,27 @@ class OffsetBook:
         had_members = group.protocol_type is not None and group.state_changed_ms >= 0
         if group.state is GroupState.EMPTY:
             since_ms = group.state_changed_ms if had_members else NEVER_MS
-            return self._over(now_ms, retention_ms, since_ms)
+            return self._over(now_ms, retention_ms, since_ms, among)
         if group.state is not GroupState.STABLE:
             return []
-        over = self._over(now_ms, retention_ms, NEVER_MS)
+        over = self._over(now_ms, retention_ms, NEVER_MS, among)
         # Looked at only now: most groups have nothing that old.
         topics = subscribed_topics(group) if over else None
         return [] if topics is None else [p for p in over if p.topic not in topics]
 
-    def _over(self, now_ms: int, retention_ms: int, since_ms: int) -> list[TopicPartition]:
+    def _over(
+        self,
+        now_ms: int,
+        retention_ms: int,
+        since_ms: int,
+        among: Iterable[TopicPartition] | None,
+    ) -> list[TopicPartition]:
         """Offsets committed, and kept since ``since_ms``, for longer than they are kept."""
         result = []
-        for partition, committed in self._committed.items():
+        for partition in self._committed if among is None else among:
+            committed = self._committed.get(partition)
+            if committed is None:
+                continue
             if committed.expire_ms >= 0:
                 is_over = now_ms >= committed.expire_ms
             else:

@@ -76,10 +76,13 @@ class GroupShardState:
         elif key.group in self.groups and not self.groups[key.group].offsets:
             del self.groups[key.group]
 
-    def expire(self, entry: GroupEntry, now_ms: int, retention_ms: int) -> Records:
-        """Decide: tombstones for offsets past their time; for the group too if it has none left."""
+    def expire(
+        self, entry: GroupEntry, now_ms: int, retention_ms: int, among: list[TopicPartition]
+    ) -> Records:
+        """Decide: tombstones for offsets ``among`` some that are past their time; for the group too
+        if it has none left."""
         group_id = entry.group.group_id
-        gone = entry.offsets.expired(entry.group, now_ms, retention_ms)
+        gone = entry.offsets.expired(entry.group, now_ms, retention_ms, among)
         return self._tombstones(entry, group_id, gone)
 
     def forget_topic(self, entry: GroupEntry, topic: str) -> Records:
@@ -89,7 +92,7 @@ class GroupShardState:
 
     def _tombstones(self, entry: GroupEntry, group_id: str, gone: list[TopicPartition]) -> Records:
         records: Records = [(commit_key(group_id, partition), None) for partition in gone]
-        keeps_offsets = len(gone) < sum(1 for _ in entry.offsets)
+        keeps_offsets = len(gone) < len(entry.offsets)
         is_empty = entry.group.state is GroupState.EMPTY and not entry.group.pending
         if is_empty and not keeps_offsets:
             records.append((GroupMetadataKey(group=group_id), None))
