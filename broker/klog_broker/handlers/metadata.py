@@ -112,14 +112,10 @@ def _describe(
         response.topics.append(answer)
         yield 1
         if topic is not None:
-            for first in range(0, len(topic.partitions), _PARTITIONS_A_STEP):
-                if first:
+            for number, state in enumerate(topic.partitions):
+                if number % _PARTITIONS_A_STEP == _PARTITIONS_A_STEP - 1:
                     yield _PARTITIONS_A_STEP
-                some = topic.partitions[first : first + _PARTITIONS_A_STEP]
-                answer.partitions += [
-                    _partition(context.broker, topic.name, number, state)
-                    for number, state in enumerate(some, first)
-                ]
+                answer.partitions.append(_partition(context.broker, topic.name, number, state))
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
     return response
