@@ -64,7 +64,7 @@ class TestBroker:
             configs.append(config)
             return 5
 
-        monkeypatch.setitem(sys.modules, "klog_broker.app", SimpleNamespace(run=run))
+        monkeypatch.setitem(sys.modules, "klog_broker.process", SimpleNamespace(run=run))
         return configs
 
     def test_the_options_reach_the_broker_and_its_exit_code_the_caller(

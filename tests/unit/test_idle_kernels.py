@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from klog_broker import app
+from klog_broker import app, process
 from klog_broker.config import BrokerConfig
 from klog_broker.network.idle_kernels import IdleKernels
 from klog_broker.network.server import NetworkLimits, Server
@@ -118,8 +118,8 @@ def test_a_broker_that_somebody_started_for_itself_does_not_warm_up(
         given.append(borders["compile_kernel"])
         raise app.CannotStart(app.ExitCode.BUG, "it is not to run")
 
-    monkeypatch.setattr(app, "Broker", refuse)
+    monkeypatch.setattr(process, "Broker", refuse)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     with pytest.raises(app.CannotStart):
-        app.run(BrokerConfig.load(), until_stdin_ends=until_stdin_ends)
+        process.run(BrokerConfig.load(), until_stdin_ends=until_stdin_ends)
     assert given == [None if until_stdin_ends else compile_produce_kernel]

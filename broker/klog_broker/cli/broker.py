@@ -89,7 +89,7 @@ def _run(config: BrokerConfig, log_level: str, until_stdin_ends: bool, adopt: bo
     for warning in config.warnings:
         logging.getLogger("klog.config").warning("%s", warning)
     # Late: it brings in the whole broker, and --print-config does not need it.
-    from klog_broker.app import run
+    from klog_broker.process import run
 
     return run(config, until_stdin_ends=until_stdin_ends, adopt=adopt)
 

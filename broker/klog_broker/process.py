@@ -1,0 +1,78 @@
+"""A broker as a process of its own: descriptors, signals, what it prints, how it ends."""
+
+import gc
+import logging
+import os
+import signal
+import sys
+import threading
+from contextlib import suppress
+
+from klog_broker.app import Broker, CannotStart, ExitCode
+from klog_broker.config import BrokerConfig
+from klog_broker.network.turn_plans import compile_produce_kernel, load_produce_kernel
+from klog_broker.runtime import descriptors
+
+_log = logging.getLogger("klog.process")
+
+
+def _stop_when_stdin_ends(broker: Broker) -> None:
+    """In a thread, which is asleep until then: it works whatever stdin is, and during the start."""
+
+    def wait() -> None:
+        # Not sys.stdin: its lock would be held when the interpreter ends.
+        with suppress(OSError):
+            while os.read(0, 4096):
+                pass
+        broker.stop("stdin ended")
+
+    threading.Thread(target=wait, name="klog-stdin", daemon=True).start()
+
+
+def _has_descriptors() -> bool:
+    """Takes as many as this process can have, and says how many that are."""
+    count = descriptors.raise_limit()
+    if count < descriptors.LEAST_DESCRIPTORS:
+        sys.stderr.write(
+            f"klog: this process may have {count} file descriptors, a broker needs"
+            f" {descriptors.LEAST_DESCRIPTORS} at least: start it with a higher `ulimit -n`"
+            f" (LimitNOFILE of a systemd unit)\n"
+        )
+        return False
+    _log.info(
+        "descriptors=%d (ulimit -n) connections=%d open_files=%d",
+        count,
+        descriptors.for_connections(),
+        descriptors.for_files(),
+    )
+    return True
+
+
+def run(config: BrokerConfig, *, until_stdin_ends: bool = False, adopt: bool = False) -> int:
+    """Runs a broker in this process until SIGTERM or SIGINT; returns the exit code.
+
+    Prints `klog ready on HOST:PORT` to stdout once it serves, a sentence to stderr if it cannot.
+    """
+    if not _has_descriptors():
+        return ExitCode.REFUSED
+    # A broker of somebody's own, as tests start hundreds, is to cost no more than it is used for.
+    compile_kernel = None if until_stdin_ends else compile_produce_kernel
+    broker = Broker(
+        config, load_kernel=load_produce_kernel, compile_kernel=compile_kernel, adopt=adopt
+    )
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, _: broker.stop(signal.Signals(number).name))
+    if until_stdin_ends:
+        _stop_when_stdin_ends(broker)
+    try:
+        broker.start()
+    except CannotStart as error:
+        sys.stderr.write(f"klog: {error}\n")
+        return error.exit_code
+    # Whatever lives by now lives as long as the process: not worth looking at again and again.
+    gc.collect()
+    gc.freeze()
+    host, port = broker.address
+    sys.stdout.write(f"klog ready on {host}:{port}\n")
+    sys.stdout.flush()
+    return broker.serve_forever()
