@@ -25,7 +25,7 @@ from klog_broker.log.errors import LogDirectoryError
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.log_manager import LogManager, LogManagerSettings
 from klog_broker.log.partition_log import PartitionLog
-from klog_broker.metadata.errors import StoreRefused
+from klog_broker.metadata.errors import StoreFailed, StoreRefused
 from klog_broker.metadata.image import Broker as BrokerRegistration
 from klog_broker.metadata.local import LocalStore
 from klog_broker.network.idle_kernels import IdleKernels
@@ -133,17 +133,22 @@ class Broker:
             self._start()
         except (OSError, KlogError) as error:
             cause = error if isinstance(error, OSError) else error.__cause__
-            if not isinstance(cause, OSError) or not descriptors.is_exhausted(cause):
+            if isinstance(cause, OSError) and descriptors.is_exhausted(cause):
+                refusal = CannotStart(
+                    ExitCode.REFUSED,
+                    f"{descriptors.why(cause)}; a broker needs {descriptors.LEAST_DESCRIPTORS} at"
+                    f" least and more for more connections; nothing was changed",
+                )
+            elif isinstance(error, StoreFailed):
+                text = f"{error}; start the broker again once the disk is in order"
+                refusal = CannotStart(ExitCode.REFUSED_DIRECTORY, text)
+            else:
                 raise
             if hasattr(self, "server"):
                 self.close(cleanly=False)
             else:
                 self._release()
-            raise CannotStart(
-                ExitCode.REFUSED,
-                f"{descriptors.why(cause)}; a broker needs {descriptors.LEAST_DESCRIPTORS} at least"
-                f" and more for more connections; nothing was changed",
-            ) from error
+            raise refusal from error
 
     def _start(self) -> None:
         config = self.config

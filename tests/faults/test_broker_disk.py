@@ -163,6 +163,23 @@ def test_a_reader_that_leaves_during_its_cold_read(
     assert len(read_all(client, "cold")) == 1
 
 
+def test_a_first_start_on_a_full_disk_refuses_in_one_sentence() -> None:
+    has_started, refused = False, set()
+    for free_bytes in range(0, 1_000, 20):
+        files = MemoryFiles()
+        files.free_bytes = free_bytes
+        try:
+            BrokerThread(Path("/data"), files=files).stop()
+            has_started = True
+        except CannotStart as error:
+            assert not has_started
+            refused.add(error.exit_code)
+            assert "\n" not in str(error)
+            assert str(error).endswith("start the broker again once the disk is in order")
+    assert has_started
+    assert refused == {ExitCode.DISKS_LOST, ExitCode.REFUSED_DIRECTORY}
+
+
 def test_a_full_disk_refuses_and_goes_on_when_there_is_room(
     broker: BrokerThread, files: MemoryFiles, client: RawClient
 ) -> None:
