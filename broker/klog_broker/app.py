@@ -31,7 +31,6 @@ from klog_broker.metadata.local import LocalStore
 from klog_broker.network.idle_kernels import IdleKernels
 from klog_broker.network.produce_plan import ProducePlanner
 from klog_broker.network.server import NetworkLimits, Server
-from klog_broker.network.sockets import Network, RealNetwork
 from klog_broker.network.turn_plans import (
     CompileKernel,
     LoadKernel,
@@ -44,6 +43,7 @@ from klog_broker.runtime.helpers import Helpers, HelperThreads
 from klog_broker.runtime.loop import Loop
 from klog_broker.runtime.poller import Poller, default_poller
 from klog_broker.runtime.purgatory import Purgatory
+from klog_broker.runtime.sockets import Network, RealNetwork
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import BrokerId, TopicId
 

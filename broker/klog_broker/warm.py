@@ -18,7 +18,7 @@ KERNEL_MODULES = (
     "pyspark_klog.records.kernels.messages",
     "pyspark_klog.records.kernels.down",
     "klog_broker.network.produce_kernel",
-    "klog_broker.network.socket_kernel",
+    "klog_broker.runtime.socket_kernel",
 )
 _OF_RECORDS = 5
 

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from klog_broker.network.sockets import NO_ROOM, SocketCalls
 from klog_broker.runtime.poller import BROKEN, READABLE, WRITABLE
+from klog_broker.runtime.sockets import NO_ROOM, SocketCalls
 
 
 class ScriptedPoller:
@@ -163,7 +163,7 @@ class FakeNetwork:
 
 
 class FakeSocketCalls:
-    """What network/socket_kernel.py does, on streams in memory."""
+    """What runtime/socket_kernel.py does, on streams in memory."""
 
     def __init__(self, network: FakeNetwork, arena: memoryview, replies: memoryview) -> None:
         self._network = network

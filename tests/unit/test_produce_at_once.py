@@ -5,7 +5,7 @@ from itertools import chain
 import pytest
 
 from klog_broker.network import bounds
-from klog_broker.network.sockets import MAX_SOCKETS
+from klog_broker.runtime.sockets import MAX_SOCKETS
 from pyspark_klog.errors import InvariantViolation
 from pyspark_klog.protocol.apis.metadata import MetadataRequest
 from pyspark_klog.protocol.headers import RequestHeader, encode_request

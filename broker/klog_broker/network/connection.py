@@ -24,8 +24,8 @@ from klog_broker.network.bounds import (
 )
 from klog_broker.network.large_frame import LargeFrame
 from klog_broker.network.replies import OutgoingParts, ReplySlot, Sent, SlotState
-from klog_broker.network.sockets import StreamSocket
 from klog_broker.runtime.poller import BROKEN, READABLE, WRITABLE
+from klog_broker.runtime.sockets import StreamSocket
 from pyspark_klog.protocol.keys import ApiKey
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from klog_broker.network.bounds import LARGE_RECEIVE_BYTES
-from klog_broker.network.sockets import StreamSocket
+from klog_broker.runtime.sockets import StreamSocket
 
 if TYPE_CHECKING:
     from klog_broker.network.server import Server

@@ -25,8 +25,8 @@ from klog_broker.log.planned import (
 )
 from klog_broker.log.producer_state import ProducerBatch
 from klog_broker.network.buffers import ReceiveArena
-from klog_broker.network.sockets import SocketCalls
 from klog_broker.runtime.clock import Clock
+from klog_broker.runtime.sockets import SocketCalls
 from pyspark_klog.ids import Offset
 
 if TYPE_CHECKING:

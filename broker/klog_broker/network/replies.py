@@ -12,7 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
 from klog_broker.network.bounds import READ_AHEAD_BYTES, SEND_FILE_BYTES
-from klog_broker.network.sockets import StreamSocket
+from klog_broker.runtime.sockets import StreamSocket
 
 if TYPE_CHECKING:
     from klog_broker.network.large_frame import LargeFrame

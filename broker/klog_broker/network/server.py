@@ -17,13 +17,13 @@ from klog_broker.network.bounds import (
 from klog_broker.network.buffers import BufferPool, ReceiveArena
 from klog_broker.network.connection import Connection
 from klog_broker.network.replies import ReplySlot
-from klog_broker.network.sockets import ListeningSocket, Network, StreamSocket
 from klog_broker.network.turn_plans import TurnPlans
 from klog_broker.runtime.descriptors import is_exhausted, why
 from klog_broker.runtime.helpers import Helpers
 from klog_broker.runtime.loop import Loop
 from klog_broker.runtime.poller import READABLE
 from klog_broker.runtime.rate_limit import RateLimit
+from klog_broker.runtime.sockets import ListeningSocket, Network, StreamSocket
 from klog_broker.runtime.wheel import Timer
 
 _log = logging.getLogger("klog.network")

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from klog_broker.log.checks import kernel_checks
 from klog_broker.network.bounds import LEAST_RECEIVE_BYTES, RECEIVE_BYTES
-from klog_broker.network.sockets import MAX_SOCKETS, NO_ROOM
+from klog_broker.runtime.sockets import MAX_SOCKETS, NO_ROOM
 from klog_broker.runtime.switching import brisk_switching
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("klog.kernels")
 
 _MODULE = "klog_broker.network.produce_kernel"
-_SOCKET_MODULE = "klog_broker.network.socket_kernel"
+_SOCKET_MODULE = "klog_broker.runtime.socket_kernel"
 _CONVERSION_MODULE = "pyspark_klog.records.kernels.down"
 # So many requests in one receive, or connections that begin with Produce in one turn, are a load
 # that is worth the kernel.
@@ -216,8 +216,7 @@ def compile_produce_kernel(is_stopping: Callable[[], bool]) -> bool:
         return False
     from pyspark_klog.records.kernels import cache
 
-    folder = Path(__file__).parent
-    sources = [str(folder / f"{name.rpartition('.')[2]}.py") for name in (_MODULE, _SOCKET_MODULE)]
+    sources = [_source(name) for name in (_MODULE, _SOCKET_MODULE)]
     with _compiling:
         if all(map(cache.is_warm, sources)):
             return True
@@ -231,6 +230,11 @@ def compile_produce_kernel(is_stopping: Callable[[], bool]) -> bool:
             return True
     _log.warning("kernels could not be compiled, status=%s", status)
     return False
+
+
+def _source(module: str) -> str:
+    """The file of one of this package's modules, which is not imported for that."""
+    return str(Path(__file__).parents[2].joinpath(*module.split(".")).with_suffix(".py"))
 
 
 def _compile(is_stopping: Callable[[], bool]) -> int | None:

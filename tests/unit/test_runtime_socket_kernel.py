@@ -6,8 +6,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from klog_broker.network import socket_kernel
-from klog_broker.network.sockets import MAX_SOCKETS, NO_ROOM, RealNetwork
+from klog_broker.runtime import socket_kernel
+from klog_broker.runtime.sockets import MAX_SOCKETS, NO_ROOM, RealNetwork
 
 _ARENA_BYTES = 64 * 1024
 _REPLIES = bytes(range(256)) * 4096

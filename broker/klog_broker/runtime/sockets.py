@@ -165,7 +165,7 @@ class RealNetwork:
 
     def socket_calls(self, arena: memoryview, replies: memoryview) -> SocketCalls | None:
         # Imports numba, as whoever asks has done.
-        from klog_broker.network.socket_kernel import IS_COMPILED, SocketKernel
+        from klog_broker.runtime.socket_kernel import IS_COMPILED, SocketKernel
 
         return SocketKernel(arena, replies) if IS_COMPILED else None
 
