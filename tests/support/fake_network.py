@@ -58,9 +58,13 @@ class FakeStream:
         self.is_at_end = False
         self.is_broken = False
         self.is_closed = False
+        self.failed_connect: OSError | None = None
 
     def fileno(self) -> int:
         return self._fd
+
+    def connect_error(self) -> OSError | None:
+        return self.failed_connect
 
     def recv_into(self, buffer: memoryview) -> int:
         assert not self.is_closed
@@ -153,12 +157,18 @@ class FakeNetwork:
         self.listeners.append(listener)
         return listener
 
-    def connect(self, address: str = "10.0.0.1") -> FakeStream:
+    def connect(self, host: str, port: int, from_address: str | None = None) -> FakeStream:
+        return self._stream(host)
+
+    def arrive(self, address: str = "10.0.0.1") -> FakeStream:
         """A connection that waits at the first listener."""
-        self._next_fd += 1
-        stream = FakeStream(self._next_fd, address)
-        self.streams[self._next_fd] = stream
+        stream = self._stream(address)
         self.listeners[0].waiting.append(stream)
+        return stream
+
+    def _stream(self, address: str) -> FakeStream:
+        self._next_fd += 1
+        stream = self.streams[self._next_fd] = FakeStream(self._next_fd, address)
         return stream
 
 

@@ -123,7 +123,7 @@ class MemoryBroker:
         self.turns()
 
     def connect(self) -> FakeStream:
-        stream = self.network.connect()
+        stream = self.network.arrive()
         self.turns()
         return stream
 

@@ -58,7 +58,7 @@ class World:
 
 def test_kernels_are_compiled_at_once_and_loaded_once_somebody_has_produced() -> None:
     world = World()
-    stream = world.network.connect("10.0.0.1")
+    stream = world.network.arrive("10.0.0.1")
     stream.inbox += METADATA
     world.pass_ms(60_000)
     assert world.happened == ["compile"]
@@ -71,7 +71,7 @@ def test_kernels_are_compiled_at_once_and_loaded_once_somebody_has_produced() ->
 
 def test_a_client_that_has_gone_counts_too() -> None:
     world = World()
-    stream = world.network.connect("10.0.0.1")
+    stream = world.network.arrive("10.0.0.1")
     stream.inbox += PRODUCE
     stream.is_at_end = True
     world.pass_ms(3_000)
@@ -81,7 +81,7 @@ def test_a_client_that_has_gone_counts_too() -> None:
 
 def test_nothing_is_loaded_while_a_client_is_served() -> None:
     world = World()
-    stream = world.network.connect("10.0.0.1")
+    stream = world.network.arrive("10.0.0.1")
     for _ in range(100):
         stream.inbox += PRODUCE
         world.pass_ms(200)
@@ -95,14 +95,14 @@ def test_a_load_that_was_worth_it_before_is_not_repeated() -> None:
     world = World()
     assert world.server.plans is not None
     world.server.plans.load()
-    world.network.connect("10.0.0.1").inbox += PRODUCE
+    world.network.arrive("10.0.0.1").inbox += PRODUCE
     world.pass_ms(10_000)
     assert sorted(world.happened) == ["compile", "load"]
 
 
 def test_what_cannot_be_compiled_is_left_to_the_first_load() -> None:
     world = World(can_compile=False)
-    world.network.connect("10.0.0.1").inbox += PRODUCE
+    world.network.arrive("10.0.0.1").inbox += PRODUCE
     world.pass_ms(10_000)
     assert world.happened == ["compile"]
 

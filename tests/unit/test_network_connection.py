@@ -81,7 +81,7 @@ class Broker:
             self.answers(bytes(request), slot)
 
     def connect(self, address: str = "10.0.0.1") -> FakeStream:
-        stream = self.network.connect(address)
+        stream = self.network.arrive(address)
         self.turns()
         return stream
 
@@ -381,7 +381,7 @@ def test_beyond_max_connections_per_ip_new_ones_are_closed() -> None:
 def test_want_of_descriptors_makes_the_listener_rest(broker: Broker) -> None:
     listener = broker.network.listeners[0]
     listener.waiting.append(OSError(24, "Too many open files"))
-    stream = broker.network.connect()
+    stream = broker.network.arrive()
     broker.turns()
     assert listener.waiting == [stream]
     broker.clock.advance(bounds.ACCEPT_PAUSE_MS)

@@ -1,8 +1,11 @@
 """The network as a parameter: real sockets here, a router with a virtual clock in a simulation."""
 
+import errno
+import os
 import socket
 import sys
 from collections.abc import Sequence
+from ipaddress import ip_address
 from typing import Any, Protocol
 
 _CAN_SEND_FILE = sys.platform == "linux"
@@ -15,13 +18,20 @@ NO_ROOM = -2
 
 
 class StreamSocket(Protocol):
-    """A connected, non-blocking stream. Errors are OSError; BlockingIOError means "not now"."""
+    """A non-blocking stream, connected or, from ``Network.connect``, about to be.
+
+    Errors are OSError; BlockingIOError means "not now".
+    """
 
     is_plain: bool
     """Whether what goes through the descriptor are the stream's own bytes, for SocketCalls."""
 
     def fileno(self) -> int:
         """What the poller knows the socket by."""
+
+    def connect_error(self) -> OSError | None:
+        """How the connect that ``Network.connect`` began has ended: None if well. To be asked
+        once, when the poller has first called the stream WRITABLE; before that it says nothing."""
 
     def recv_into(self, buffer: memoryview) -> int:
         """Bytes received; 0 at the end of the stream."""
@@ -71,7 +81,7 @@ class SocketCalls(Protocol):
 
 
 class Network(Protocol):
-    """Makes listeners."""
+    """Makes listeners, and connections to others."""
 
     def socket_calls(self, arena: memoryview, replies: memoryview) -> SocketCalls | None:
         """Calls that receive into ``arena`` and send from ``replies``; None where there are none.
@@ -79,6 +89,15 @@ class Network(Protocol):
 
     def listen(self, host: str, port: int, backlog: int) -> ListeningSocket:
         """Listens on host (empty: every address) and port (0: a free one). OSError if taken."""
+
+    def connect(self, host: str, port: int, from_address: str | None = None) -> StreamSocket:
+        """Begins to connect, without waiting. The outcome is there once the poller says WRITABLE:
+        see ``StreamSocket.connect_error``; nobody but the caller limits the time until then.
+
+        ``host`` and ``from_address`` (the end here; None: the system's choice) are IPv4 or IPv6
+        addresses. A name raises ValueError: looking it up blocks, which is a helper's work.
+        OSError for what the system refuses at once, such as an address that is not this machine's.
+        """
 
 
 class RealStreamSocket:
@@ -102,6 +121,11 @@ class RealStreamSocket:
 
     def fileno(self) -> int:
         return self._socket.fileno()
+
+    def connect_error(self) -> OSError | None:
+        number = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        # OSError makes the subclass of that number, such as ConnectionRefusedError.
+        return OSError(number, os.strerror(number)) if number else None
 
     def send_file(self, file: Any, position: int, size_bytes: int) -> int:
         if self._sends_files:
@@ -197,3 +221,20 @@ class RealNetwork:
             listening.close()
             raise
         return RealListeningSocket(listening, host, self._sends_files)
+
+    def connect(self, host: str, port: int, from_address: str | None = None) -> RealStreamSocket:
+        version = ip_address(host).version
+        connecting = socket.socket(
+            socket.AF_INET6 if version == 6 else socket.AF_INET, socket.SOCK_STREAM
+        )
+        try:
+            stream = RealStreamSocket(connecting, (host, port), self._sends_files)
+            if from_address is not None:
+                connecting.bind((str(ip_address(from_address)), 0))
+            number = connecting.connect_ex((host, port))
+            if number not in (0, errno.EINPROGRESS):
+                raise OSError(number, os.strerror(number))
+        except BaseException:
+            connecting.close()
+            raise
+        return stream
