@@ -1,7 +1,7 @@
 """The names that klog gives to numbers: one type for each meaning (see docs/architecture)."""
 
 from typing import NamedTuple, NewType
-from uuid import UUID
+from uuid import UUID as UUID  # the type, for whoever must not make ids up
 
 Offset = NewType("Offset", int)
 LeaderEpoch = NewType("LeaderEpoch", int)

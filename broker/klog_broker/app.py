@@ -37,6 +37,7 @@ from klog_broker.network.turn_plans import (
     TurnPlans,
 )
 from klog_broker.runtime import descriptors
+from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.clock import Clock, SystemClock
 from klog_broker.runtime.files import Files, RealFiles
 from klog_broker.runtime.helpers import Helpers, HelperThreads
@@ -95,6 +96,7 @@ class Broker:
         config: BrokerConfig,
         *,
         clock: Clock | None = None,
+        chance: Chance | None = None,
         files: Files | None = None,
         network: Network | None = None,
         poller: Poller | None = None,
@@ -108,6 +110,7 @@ class Broker:
         self.ports: dict[str, int] = {}
         """By listener name, once started."""
         self._clock = clock or SystemClock()
+        self._chance = chance or Chance()
         self._files = files or RealFiles()
         self._network = network or _real_network(config)
         self.loop = Loop(self._clock, poller or default_poller())
@@ -174,6 +177,7 @@ class Broker:
             broker_id=broker_id,
             cluster_id=metadata.image.cluster_id,
             clock=self._clock,
+            chance=self._chance,
             loop=self.loop,
             purgatory=Purgatory(self.loop),
             helpers=self._helpers,
@@ -223,11 +227,14 @@ class Broker:
 
     def _load(self, broker_id: BrokerId) -> tuple[LocalStore, LogManager]:
         directories = self.config.log_dirs
-        metadata = LocalStore.open(self._files, directories[0], broker_id, others=directories[1:])
+        metadata = LocalStore.open(
+            self._files, directories[0], broker_id, others=directories[1:], chance=self._chance
+        )
         logs = LogManager(
             directories,
             files=self._files,
             clock=self._clock,
+            chance=self._chance,
             helpers=self._helpers,
             broker_id=broker_id,
             cluster_id=metadata.image.cluster_id,
@@ -242,7 +249,9 @@ class Broker:
             overrides = {} if topic is None else topic.configs
             return LogConfig.from_topic_config(topic_config(self.config, overrides))
 
-        adoption = Adoption(self._files, metadata, self.config, broker_id, is_wanted=self._adopt)
+        adoption = Adoption(
+            self._files, metadata, self.config, broker_id, self._chance, is_wanted=self._adopt
+        )
         logs.load(adoption.loading(config_of), adoption.check)
         try:
             adoption.finish(logs, config_of)

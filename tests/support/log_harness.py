@@ -3,7 +3,6 @@
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from random import Random
 from typing import Any
 from uuid import UUID
 
@@ -11,6 +10,7 @@ from klog_broker.log.checks import RecordChecks
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.log_manager import LogManager, LogManagerSettings
 from klog_broker.log.partition_log import PartitionLog
+from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.clock import ManualClock
 from klog_broker.runtime.files import Files
 from pyspark_klog.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
@@ -111,7 +111,7 @@ def open_manager(
     directory: Path = DATA,
     settings: LogManagerSettings | None = None,
     checks: RecordChecks | None = None,
-    random: Random | None = None,
+    chance: Chance | None = None,
 ) -> LogManager:
     """A loaded manager over one data directory."""
     manager = LogManager(
@@ -123,7 +123,7 @@ def open_manager(
         cluster_id=CLUSTER,
         settings=settings,
         default_config=config,
-        random=random or Random(0),
+        chance=chance or Chance(0),
     )
     if checks is not None:
         manager.checks = checks

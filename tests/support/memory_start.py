@@ -8,6 +8,7 @@ from klog_broker.app import Broker
 from klog_broker.config import BrokerConfig
 from klog_broker.handlers.topic_logs import make_logs_now
 from klog_broker.log.partition_log import PartitionLog
+from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.clock import ManualClock
 from klog_broker.runtime.files import Files
 from klog_broker.runtime.loop import Loop
@@ -26,7 +27,12 @@ def _helpers(_loop: Loop) -> InlineHelpers:
 
 
 def start(
-    files: Files, *, adopt: bool = False, data: Sequence[Path] = (DATA,), **settings: object
+    files: Files,
+    *,
+    adopt: bool = False,
+    data: Sequence[Path] = (DATA,),
+    chance: Chance | None = None,
+    **settings: object,
 ) -> Broker:
     """A broker that has started; CannotStart comes out. ``settings`` with underscores for dots."""
     network = FakeNetwork()
@@ -36,6 +42,7 @@ def start(
     broker = Broker(
         BrokerConfig.load(None, overrides),
         clock=ManualClock(NOW_MS),
+        chance=chance,
         files=files,
         network=network,
         poller=network.poller,

@@ -10,6 +10,7 @@ import pytest
 from klog_broker.log.errors import InconsistentTopicId, LogStorageError
 from klog_broker.log.log_manager import LogManager
 from klog_broker.log.partition_log import PartitionLog
+from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.clock import ManualClock
 from pyspark_klog.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
 from tests.support.log_harness import (
@@ -171,7 +172,7 @@ def test_what_is_being_made_counts_where_it_is_made() -> None:
         broker_id=BrokerId(0),
         cluster_id=CLUSTER,
         default_config=SMALL,
-        random=Random(0),
+        chance=Chance(0),
     )
     manager.load()
     for number in range(6):

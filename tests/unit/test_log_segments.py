@@ -1,7 +1,6 @@
 """Segments: when they roll, what their indexes hold, what is preallocated and trimmed."""
 
 from dataclasses import replace
-from random import Random
 
 import pytest
 
@@ -9,6 +8,7 @@ from klog_broker.log.errors import RecordBatchTooLarge
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.segment import Segment
+from klog_broker.runtime.chance import Chance
 from pyspark_klog.records.builder import BatchBuilder
 from tests.support.log_harness import (
     PARTITION,
@@ -80,7 +80,7 @@ def test_age_survives_a_restart() -> None:
 def test_jitter_makes_segments_roll_early_and_not_all_at_once() -> None:
     sizes = set()
     for seed in range(20):
-        manager = open_manager(MemoryFiles(), random=Random(seed))
+        manager = open_manager(MemoryFiles(), chance=Chance(seed))
         config = replace(SMALL, segment_ms=1_000, segment_jitter_ms=500)
         log = manager.create(PARTITION, TOPIC_ID, config)
         while len(log.segments) == 1:

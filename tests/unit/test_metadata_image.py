@@ -17,6 +17,7 @@ from klog_broker.metadata.image import (
     check_topic_name,
     new_id,
 )
+from klog_broker.runtime.chance import Chance
 from pyspark_klog.ids import BrokerId, TopicId, TopicPartition
 from pyspark_klog.storage.text_files import encode_topic_id
 
@@ -62,7 +63,8 @@ def test_names_that_differ_only_in_dots_and_underscores_collide() -> None:
 
 
 def test_new_ids_are_not_kafkas_own_and_do_not_look_like_options() -> None:
-    ids = {new_id() for _ in range(2000)}
+    chance = Chance(1)
+    ids = {new_id(chance) for _ in range(2000)}
     assert len(ids) == 2000
     assert not ids & RESERVED_IDS
     assert not any(encode_topic_id(each).startswith("-") for each in ids)

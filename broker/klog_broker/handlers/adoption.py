@@ -37,6 +37,7 @@ from klog_broker.metadata.image import (
     new_id,
 )
 from klog_broker.metadata.local import LocalStore
+from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.descriptors import is_exhausted
 from klog_broker.runtime.files import Files
 from pyspark_klog.ids import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId, TopicPartition
@@ -63,6 +64,7 @@ class Adoption:
         metadata: LocalStore,
         config: BrokerConfig,
         broker_id: BrokerId,
+        chance: Chance,
         *,
         is_wanted: bool,
     ) -> None:
@@ -70,6 +72,7 @@ class Adoption:
         self._metadata = metadata
         self._config = config
         self._broker_id = broker_id
+        self._chance = chance
         self._is_wanted = is_wanted
         self._topics: list[AdoptedTopic] = []
         self._names: set[str] = set()
@@ -171,7 +174,7 @@ class Adoption:
         new = tuple(self._state(logs.get(each)) for each in plan.new_partitions())
         if known is not None:
             return replace(known, partitions=(*known.partitions, *new))
-        topic_id = plan.topic_id if plan.topic_id != NO_TOPIC_ID else TopicId(new_id())
+        topic_id = plan.topic_id if plan.topic_id != NO_TOPIC_ID else TopicId(new_id(self._chance))
         return Topic(plan.name, topic_id, new, self._configs(plan.name))
 
     def _state(self, log: PartitionLog | None) -> PartitionState:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from klog_broker.handlers.bugs import BugReports
+from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.clock import Clock
 from klog_broker.runtime.helpers import Helpers
 from klog_broker.runtime.loop import Loop
@@ -117,6 +118,7 @@ class BrokerServices:
     broker_id: BrokerId
     cluster_id: str
     clock: Clock
+    chance: Chance
     loop: Loop
     purgatory: Purgatory
     helpers: Helpers

@@ -1,8 +1,5 @@
 """The group coordinator's place in the broker: its settings, its topic, and who asks for it."""
 
-from collections.abc import Callable
-from uuid import uuid4
-
 from klog_broker.config import BrokerConfig
 from klog_broker.coordinator.group.coordinator import (
     CONSUMER_OFFSETS,
@@ -46,9 +43,7 @@ def offsets_topic_configs(config: BrokerConfig) -> dict[str, str]:
     }
 
 
-def start_groups(
-    broker: BrokerServices, new_id: Callable[[], str] = lambda: str(uuid4())
-) -> GroupCoordinator:
+def start_groups(broker: BrokerServices) -> GroupCoordinator:
     """The coordinator, loading what ``__consumer_offsets`` holds already."""
 
     def leader_epoch(partition: TopicPartition) -> LeaderEpoch:
@@ -64,7 +59,7 @@ def start_groups(
         loop=broker.loop,
         purgatory=broker.purgatory,
         clock=broker.clock,
-        new_member_id=lambda client_id: f"{client_id}-{new_id()}",
+        new_member_id=lambda client_id: f"{client_id}-{broker.chance.uuid()}",
         num_partitions=num_partitions,
         leader_epoch=leader_epoch,
     )

@@ -4,8 +4,6 @@ import logging
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from random import Random
-from uuid import uuid4
 
 from klog_broker.log.checks import PlainChecks, RecordChecks, kernel_checks
 from klog_broker.log.directory import LogDirectory
@@ -21,6 +19,7 @@ from klog_broker.log.loading import LoadedLog, LoadingTally, load_log
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.partition_changes import PartitionChanges
 from klog_broker.log.partition_log import PartitionLog
+from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.clock import Clock
 from klog_broker.runtime.descriptors import is_exhausted, why
 from klog_broker.runtime.files import Files
@@ -51,7 +50,7 @@ class LogManager:
         cluster_id: str | None = None,
         settings: LogManagerSettings | None = None,
         default_config: LogConfig | None = None,
-        random: Random | None = None,
+        chance: Chance | None = None,
     ) -> None:
         # Called when a directory goes offline; when none is left the process has to end.
         self.on_directory_offline: Callable[[Path, BaseException], None] | None = None
@@ -64,7 +63,7 @@ class LogManager:
         self._broker_id = broker_id
         self._cluster_id = cluster_id
         self._default_config = default_config or LogConfig()
-        self._random = random or Random()
+        self._chance = chance or Chance()
         self._directories = [LogDirectory(files, path, clock) for path in directories]
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._is_clean = True
@@ -76,6 +75,7 @@ class LogManager:
             self._directories,
             files=files,
             clock=clock,
+            chance=self._chance,
             helpers=helpers,
             checks=lambda: self.checks,
             add=self._add,
@@ -165,7 +165,7 @@ class LogManager:
                     f"this broker to {self._cluster_id}; set log.dirs to this cluster's directory"
                 )
         if self._cluster_id is None:
-            self._cluster_id = urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")
+            self._cluster_id = urlsafe_b64encode(self._chance.uuid().bytes).decode().rstrip("=")
         return [directory for directory, meta in metas.items() if meta is None]
 
     def _find_folders(self, directory: LogDirectory) -> FoundFolders | None:
@@ -227,7 +227,7 @@ class LogManager:
             helpers=self._helpers,
             checks=lambda: self.checks,
             remove_later=self._housekeeping.remove_later,
-            random=self._random,
+            chance=self._chance,
         )
         log.on_change = self._log_changed
         log.last_flush_ms = self._clock.monotonic_ms()

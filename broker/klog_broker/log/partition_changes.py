@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from uuid import uuid4
 
 from klog_broker.log.checks import RecordChecks
 from klog_broker.log.directory import LogDirectory
@@ -17,6 +16,7 @@ from klog_broker.log.errors import InconsistentTopicId, LogStorageError
 from klog_broker.log.loading import LoadedLog, load_log
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.partition_log import PartitionLog
+from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.clock import Clock
 from klog_broker.runtime.files import Files
 from klog_broker.runtime.helpers import Helpers
@@ -43,6 +43,8 @@ class NewLog:
     directory: LogDirectory
     checks: RecordChecks
     now_ms: int
+    gone: Path
+    """Where its files are put if they can be neither finished nor removed."""
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
     """The epoch that begins with it; none if it is -1."""
 
@@ -87,8 +89,7 @@ class NewLog:
             except OSError:
                 # Without a descriptor its files cannot be listed; the next start removes them.
                 with suppress(OSError):
-                    gone = names.deleted_directory_name(self.topic_partition, uuid4())
-                    files.rename(path, self.directory.path / gone)
+                    files.rename(path, self.gone)
             raise
         return loaded
 
@@ -117,6 +118,7 @@ class PartitionChanges:
         *,
         files: Files,
         clock: Clock,
+        chance: Chance,
         helpers: Helpers,
         checks: Callable[[], RecordChecks],
         add: AddLog,
@@ -126,6 +128,7 @@ class PartitionChanges:
         self._directories = directories
         self._files = files
         self._clock = clock
+        self._chance = chance
         self._helpers = helpers
         self._checks = checks
         self._add = add
@@ -202,13 +205,15 @@ class PartitionChanges:
         config: LogConfig,
         leader_epoch: LeaderEpoch,
     ) -> NewLog:
+        directory = self._emptiest_directory()
         return NewLog(
             topic_partition,
             topic_id,
             config,
-            self._emptiest_directory(),
+            directory,
             self._checks(),
             self._clock.now_ms(),
+            self._path_when_gone(directory, topic_partition),
             leader_epoch,
         )
 
@@ -309,5 +314,9 @@ class PartitionChanges:
         log.abandon()
         if directory.is_offline:
             raise directory.storage_error()
-        gone = names.deleted_directory_name(log.topic_partition, uuid4())
-        return Removal(directory, log.path, directory.path / gone)
+        gone = self._path_when_gone(directory, log.topic_partition)
+        return Removal(directory, log.path, gone)
+
+    def _path_when_gone(self, directory: LogDirectory, topic_partition: TopicPartition) -> Path:
+        name = names.deleted_directory_name(topic_partition, self._chance.uuid())
+        return directory.path / name

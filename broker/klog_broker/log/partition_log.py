@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from random import Random
 
 from klog_broker.log.checks import RecordChecks
 from klog_broker.log.digests import BatchRow
@@ -22,6 +21,7 @@ from klog_broker.log.results import AppendInfo, EpochEndOffset, ReadInfo, Timest
 from klog_broker.log.retention import LogFacts, SegmentFacts, deletable_segments, why_deletable
 from klog_broker.log.segment import AppendedBatch, Segment
 from klog_broker.log.validation import AppendOrigin, Validated, place, prepare
+from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.descriptors import is_exhausted
 from klog_broker.runtime.helpers import Helpers
 from pyspark_klog.errors import InvariantViolation
@@ -59,7 +59,7 @@ class PartitionLog:
         helpers: Helpers,
         checks: Callable[[], RecordChecks],
         remove_later: Callable[[list[Path], int], None],
-        random: Random,
+        chance: Chance,
     ) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
@@ -76,7 +76,7 @@ class PartitionLog:
         self._files = log_directory.files
         self._checks = checks
         self._remove_later = remove_later
-        self._random = random
+        self._chance = chance
         self._list = SegmentList(loaded.segments)
         self._active = loaded.segments[-1]
         self._epochs = loaded.epochs
@@ -159,7 +159,7 @@ class PartitionLog:
     def _choose_jitter_ms(self) -> int:
         # Spreads the rolls of partitions that were created together.
         limit = min(self.config.segment_jitter_ms, self.config.segment_ms)
-        return self._random.randrange(limit) if limit > 0 else 0
+        return self._chance.below(limit)
 
     # --- appending: plan, write, commit ----------------------------------------------------------
     def become_leader(self, leader_epoch: LeaderEpoch) -> None:

@@ -1,16 +1,15 @@
 """A snapshot of the metadata: immutable, so any thread may read it while the next one is made."""
 
 import re
-import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
-from uuid import UUID
 
 from klog_broker.config import Listener
 from klog_broker.metadata.errors import InvalidTopicName
-from pyspark_klog.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
+from klog_broker.runtime.chance import Chance
+from pyspark_klog.ids import UUID, BrokerId, LeaderEpoch, TopicId, TopicPartition
 from pyspark_klog.storage.text_files import encode_topic_id
 
 NO_BROKER = BrokerId(-1)
@@ -191,12 +190,12 @@ def collision(name: str, other: str) -> InvalidTopicName:
     )
 
 
-def new_id() -> UUID:
+def new_id(chance: Chance) -> UUID:
     """A random id that Kafka does not keep for itself, and whose text does not look like an option.
 
     A text that begins with ``-`` would be taken for an option by command line tools.
     """
     while True:
-        found = uuid.uuid4()
+        found = chance.uuid()
         if found not in RESERVED_IDS and not encode_topic_id(found).startswith("-"):
             return found

@@ -34,6 +34,7 @@ from klog_broker.metadata.image import (
     plain_name,
 )
 from klog_broker.metadata.interface import PRODUCER_ID_BLOCK_SIZE, NewTopic, ProducerIdBlock
+from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.descriptors import is_exhausted, why
 from klog_broker.runtime.files import Files
 from pyspark_klog.errors import KlogError
@@ -71,12 +72,15 @@ class _Line(NamedTuple):
 class LocalStore:
     """A `MetadataStore` in a file. Only one process may have it: the data directory's lock."""
 
-    def __init__(self, files: Files, path: Path, state: _State, *, is_new: bool) -> None:
+    def __init__(
+        self, files: Files, path: Path, state: _State, *, is_new: bool, chance: Chance
+    ) -> None:
         """Use `open`."""
         self._files = files
         self._path = path
         self._state = state
         self._is_new = is_new
+        self._chance = chance
         self._lock = threading.Lock()
         self._failure: OSError | None = None
         # Each topic's line is kept, by id and whether the topic is being deleted, so that a change
@@ -91,6 +95,7 @@ class LocalStore:
         broker_id: BrokerId,
         cluster_id: str | None = None,
         others: Sequence[Path] = (),
+        chance: Chance | None = None,
     ) -> "LocalStore":
         """Read the store in `directory`. Writes nothing: `register_broker` begins a new file.
 
@@ -101,15 +106,18 @@ class LocalStore:
         anything.
         """
         path = directory / FILE_NAME
+        chance = chance or Chance()
         data = _read(files, path)
         if data is not None:
             state = _decode(data, path)
             _check_owner(state, path, broker_id, cluster_id)
-            return cls(files, path, state, is_new=False)
+            return cls(files, path, state, is_new=False, chance=chance)
         clusters = (_cluster_of(files, each) for each in (directory, *others))
         cluster_id = cluster_id or next((each for each in clusters if each), None)
-        image = MetadataImage(cluster_id or encode_topic_id(new_id()), controller_id=broker_id)
-        return cls(files, path, _State(image, broker_id, ProducerId(0)), is_new=True)
+        image = MetadataImage(
+            cluster_id or encode_topic_id(new_id(chance)), controller_id=broker_id
+        )
+        return cls(files, path, _State(image, broker_id, ProducerId(0)), is_new=True, chance=chance)
 
     @property
     def image(self) -> MetadataImage:
@@ -192,7 +200,7 @@ class LocalStore:
         check_no_collision(name, image)
         return Topic(
             name,
-            topic_id if topic_id is not None else TopicId(new_id()),
+            topic_id if topic_id is not None else TopicId(new_id(self._chance)),
             _first_states(assignment),
             MappingProxyType(dict(configs)),
         )
