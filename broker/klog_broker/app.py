@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
 from klog_broker.config import BrokerConfig, Listener, parse_per_ip_overrides, topic_config
-from klog_broker.handlers.adoption import Adoption
+from klog_broker.handlers.adoption import AdoptingStore, Adoption
 from klog_broker.handlers.context import BrokerServices, Endpoint
 from klog_broker.handlers.dispatcher import ApiHandler, Dispatcher
 from klog_broker.handlers.fetch_convert import DownConversions
@@ -27,6 +27,7 @@ from klog_broker.log.log_manager import LogManager, LogManagerSettings
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.metadata.errors import StoreFailed, StoreRefused
 from klog_broker.metadata.image import Broker as BrokerRegistration
+from klog_broker.metadata.interface import MetadataStore
 from klog_broker.metadata.local import LocalStore
 from klog_broker.network.idle_kernels import IdleKernels
 from klog_broker.network.produce_plan import ProducePlanner
@@ -81,6 +82,18 @@ class CannotStart(KlogError):
         self.exit_code = exit_code
 
 
+def open_local_store(
+    files: Files, directories: Sequence[Path], broker_id: BrokerId, chance: Chance
+) -> LocalStore:
+    """The metadata of a broker that runs alone, in its first data directory."""
+    return LocalStore.open(files, directories[0], broker_id, others=directories[1:], chance=chance)
+
+
+OpenStore = Callable[[Files, Sequence[Path], BrokerId, Chance], AdoptingStore]
+"""Opens the metadata store: with the disk and the data directories, which are not locked yet, so it
+changes nothing. Blocks. StoreRefused in a sentence."""
+
+
 class Broker:
     """A broker. What it runs on can be given; by default it is this machine.
 
@@ -98,6 +111,7 @@ class Broker:
         clock: Clock | None = None,
         chance: Chance | None = None,
         files: Files | None = None,
+        open_store: OpenStore = open_local_store,
         network: Network | None = None,
         poller: Poller | None = None,
         make_helpers: Callable[[Loop], Helpers] | None = None,
@@ -112,6 +126,7 @@ class Broker:
         self._clock = clock or SystemClock()
         self._chance = chance or Chance()
         self._files = files or RealFiles()
+        self._open_store = open_store
         self._network = network or _real_network(config)
         self.loop = Loop(self._clock, poller or default_poller())
         make = make_helpers or (lambda loop: HelperThreads(loop, _HELPER_THREADS, "klog-helper"))
@@ -225,11 +240,9 @@ class Broker:
             self._network.socket_calls,
         )
 
-    def _load(self, broker_id: BrokerId) -> tuple[LocalStore, LogManager]:
+    def _load(self, broker_id: BrokerId) -> tuple[MetadataStore, LogManager]:
         directories = self.config.log_dirs
-        metadata = LocalStore.open(
-            self._files, directories[0], broker_id, others=directories[1:], chance=self._chance
-        )
+        metadata = self._open_store(self._files, directories, broker_id, self._chance)
         logs = LogManager(
             directories,
             files=self._files,

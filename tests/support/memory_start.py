@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from uuid import UUID
 
-from klog_broker.app import Broker
+from klog_broker.app import Broker, OpenStore, open_local_store
 from klog_broker.config import BrokerConfig
 from klog_broker.handlers.topic_logs import make_logs_now
 from klog_broker.log.partition_log import PartitionLog
@@ -32,6 +32,7 @@ def start(
     adopt: bool = False,
     data: Sequence[Path] = (DATA,),
     chance: Chance | None = None,
+    open_store: OpenStore = open_local_store,
     **settings: object,
 ) -> Broker:
     """A broker that has started; CannotStart comes out. ``settings`` with underscores for dots."""
@@ -44,6 +45,7 @@ def start(
         clock=ManualClock(NOW_MS),
         chance=chance,
         files=files,
+        open_store=open_store,
         network=network,
         poller=network.poller,
         make_helpers=_helpers,

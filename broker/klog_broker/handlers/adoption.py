@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 from klog_broker.config import BrokerConfig
 from klog_broker.handlers.group_service import offsets_topic_configs
@@ -36,13 +37,26 @@ from klog_broker.metadata.image import (
     check_topic_name,
     new_id,
 )
-from klog_broker.metadata.local import LocalStore
+from klog_broker.metadata.interface import MetadataStore
 from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.descriptors import is_exhausted
 from klog_broker.runtime.files import Files
 from pyspark_klog.ids import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId, TopicPartition
 
 _log = logging.getLogger("klog.topics")
+
+
+class AdoptingStore(MetadataStore, Protocol):
+    """A store that can take in topics whose folders were there before it knew of them."""
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing has been kept yet."""
+
+    def adopt(self, topics: Sequence[Topic], after: int) -> None:
+        """Add or replace the topics, all of them or none, and hand out no producer id up to
+        `after`. Blocks; durable when it returns. StoreFailed."""
+
 
 ConfigOf = Callable[[str, TopicId], LogConfig]
 
@@ -61,7 +75,7 @@ class Adoption:
     def __init__(
         self,
         files: Files,
-        metadata: LocalStore,
+        metadata: AdoptingStore,
         config: BrokerConfig,
         broker_id: BrokerId,
         chance: Chance,
