@@ -25,6 +25,8 @@ from pyspark_klog.records.record_section import read_records
 from pyspark_klog.records.sets import look
 
 _TABLE_ROWS = 16_384
+# No batch or message is shorter than this (v0 without key and value): so many rows can be needed.
+_LEAST_ENTRY_BYTES = 26
 _PLAIN_ROWS = 4_096
 # A v0 or v1 wrapper's count is not known from outside.
 UNKNOWN_COUNT = -1
@@ -269,7 +271,8 @@ def header_row(buffer: Buffer, position: int) -> BatchRow:
 class KernelChecks(KernelRewriting):
     """In compiled code. Making the first one imports numba, and compiles if its cache is cold.
 
-    Scans are for one thread at a time; what validation needs is for any number.
+    No state, so that any thread of any broker in the process may use it, in the midst of another's
+    scan too.
     """
 
     work_per_record = 2
@@ -284,8 +287,6 @@ class KernelChecks(KernelRewriting):
         self._scan = scan
         self._walk = walk
         self._status = status
-        self._table = np.zeros(_TABLE_ROWS * scan.TABLE_COLUMNS, dtype=np.int64)
-        self._state = np.zeros(scan.STATE_FIELDS, dtype=np.int64)
 
     def scan(self, buffer: Buffer, start: int, end: int, *, check_crc: bool = True) -> Scan:
         """As :meth:`PlainChecks.scan`."""
@@ -304,15 +305,16 @@ class KernelChecks(KernelRewriting):
     def _table_of(
         self, buffer: Buffer, start: int, end: int, check_crc: bool
     ) -> tuple[Any, int, bool]:
-        scan = self._scan
-        data = self._np.frombuffer(buffer, dtype=self._np.uint8)
+        np, scan = self._np, self._scan
+        data = np.frombuffer(buffer, dtype=np.uint8)
         data.flags.writeable = False
-        status = scan.scan_batches(
-            data, start, end, int(check_crc), end - start, self._table, self._state
-        )
-        found = int(self._state[scan.STATE_BATCHES])
-        table = self._table[: found * scan.TABLE_COLUMNS].reshape(found, scan.TABLE_COLUMNS)
-        return table, int(self._state[scan.STATE_POSITION]), status == self._status.FULL
+        rows = min(_TABLE_ROWS, (end - start) // _LEAST_ENTRY_BYTES + 1)
+        table = np.empty(rows * scan.TABLE_COLUMNS, dtype=np.int64)
+        state = np.empty(scan.STATE_FIELDS, dtype=np.int64)
+        status = scan.scan_batches(data, start, end, int(check_crc), end - start, table, state)
+        found = int(state[scan.STATE_BATCHES])
+        used = table[: found * scan.TABLE_COLUMNS].reshape(found, scan.TABLE_COLUMNS)
+        return used, int(state[scan.STATE_POSITION]), status == self._status.FULL
 
     def walk(
         self,
@@ -357,5 +359,5 @@ class KernelChecks(KernelRewriting):
 
 @cache
 def kernel_checks() -> RecordChecks:
-    """The compiled ones, made once. Call it in the loop only when the kernels' cache is warm."""
+    """The compiled ones, made once for all brokers: they keep nothing. Call it in the loop only when the kernels' cache is warm."""
     return KernelChecks()
