@@ -57,8 +57,9 @@ class OffsetCommits:
         self._retention_ms = retention_ms
         self._on_buried = on_buried
         self._not_expired = RateLimit()
-        self._deleted_topics: dict[int, set[str]] = {}
-        """By partition that still loads: topics whose offsets are to be forgotten afterwards."""
+        self._deleted_topics: dict[int, dict[str, None]] = {}
+        """By partition that still loads: topics whose offsets are to be forgotten afterwards, in
+        the order of their deletion."""
 
     def commit(self, group_id: str, commits: list[Commit], answer: CommitAnswer) -> None:
         """Append what a group that was found may commit; answer once it is visible."""
@@ -119,14 +120,14 @@ class OffsetCommits:
     def forget_topic(self, topic: str) -> None:
         """The topic was deleted: so are the offsets committed in it."""
         for partition in self._shards.loading():
-            self._deleted_topics.setdefault(partition, set()).add(topic)
+            self._deleted_topics.setdefault(partition, {})[topic] = None
         for shard, state in self._shards.loaded():
-            self._forget_topics(shard, state, {topic})
+            self._forget_topics(shard, state, [topic])
 
     def loaded(self, partition: int) -> None:
         """What was deleted meanwhile is forgotten now."""
         shard, state = self._shards.at(partition)
-        self._forget_topics(shard, state, self._deleted_topics.pop(partition, set()))
+        self._forget_topics(shard, state, self._deleted_topics.pop(partition, {}))
 
     def _forget_topics(
         self, shard: GroupShard, state: GroupShardState, topics: Iterable[str]
