@@ -2,12 +2,11 @@
 
 from dataclasses import dataclass, field, replace
 from typing import Self
-from uuid import UUID
 
 from pyspark_klog.client.addresses import Address
 from pyspark_klog.client.errors import error_code
 from pyspark_klog.errors import ErrorCode
-from pyspark_klog.ids import NO_TOPIC_ID, TopicPartition
+from pyspark_klog.ids import NO_TOPIC_ID, UUID, TopicPartition
 from pyspark_klog.protocol.apis.metadata import (
     MetadataResponse,
     MetadataResponsePartition,

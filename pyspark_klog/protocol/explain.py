@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
-from uuid import UUID
 
+from pyspark_klog.ids import UUID
 from pyspark_klog.protocol.fields import Field, FileRegion
 from pyspark_klog.protocol.message import Message, Struct
 

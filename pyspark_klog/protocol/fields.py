@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
-from uuid import UUID
+
+from pyspark_klog.ids import UUID
 
 if TYPE_CHECKING:
     from pyspark_klog.protocol.message import Struct

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, ClassVar, dataclass_transform
-from uuid import UUID
 
+from pyspark_klog.ids import UUID
 from pyspark_klog.protocol.fields import UNSET, Field
 from pyspark_klog.protocol.keys import ApiKey
 

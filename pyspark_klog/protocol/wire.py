@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import NoReturn, TypeAlias
-from uuid import UUID
 
+from pyspark_klog.ids import UUID
 from pyspark_klog.protocol.errors import MalformedRequest, UnencodableMessage
 from pyspark_klog.protocol.fields import FileRegion
 

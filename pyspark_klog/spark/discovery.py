@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeVar
-from uuid import UUID
 
 from pyspark_klog.client.blocking import BlockingClient
 from pyspark_klog.client.consumer.offsets import EARLIEST as EARLIEST_TIME
@@ -17,7 +16,7 @@ from pyspark_klog.client.errors import (
     is_retriable,
 )
 from pyspark_klog.errors import ErrorCode, KlogError
-from pyspark_klog.ids import NO_TOPIC_ID, TopicPartition
+from pyspark_klog.ids import NO_TOPIC_ID, UUID, TopicPartition
 from pyspark_klog.spark.java_regex import compile_java
 from pyspark_klog.spark.offsets import Offsets
 from pyspark_klog.spark.options import SourceOptions

@@ -2,11 +2,10 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
-from uuid import UUID
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from pyspark_klog.ids import NO_TOPIC_ID, TopicPartition
+from pyspark_klog.ids import NO_TOPIC_ID, UUID, TopicPartition
 from pyspark_klog.spark.errors import OffsetError
 from pyspark_klog.spark.failures import one_line, one_line_in_rows
 from pyspark_klog.spark.offsets import Offsets

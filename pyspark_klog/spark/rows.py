@@ -4,7 +4,6 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from uuid import UUID
 
 from pyspark.sql.types import (
     ArrayType,
@@ -17,7 +16,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pyspark_klog.ids import NO_TOPIC_ID
+from pyspark_klog.ids import NO_TOPIC_ID, UUID
 from pyspark_klog.spark.clients import check_numba, client_for, freeze_once
 from pyspark_klog.spark.errors import DataLost, SchemaError
 from pyspark_klog.spark.options import SourceOptions

@@ -7,13 +7,12 @@ import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from pyspark_klog.client.errors import TopicMissing
 from pyspark_klog.errors import KlogError
-from pyspark_klog.ids import TopicPartition
+from pyspark_klog.ids import UUID, TopicPartition
 from pyspark_klog.spark.clients import exit_on_sigterm
 from pyspark_klog.spark.errors import DataLost
 from pyspark_klog.spark.failures import one_line, one_line_in_rows

@@ -1,7 +1,6 @@
 """A committed offset: the record that OffsetCommit leaves in __consumer_offsets."""
 
-from uuid import UUID
-
+from pyspark_klog.ids import UUID
 from pyspark_klog.protocol.fields import int32, int64, string, uuid
 from pyspark_klog.protocol.message import Message
 

@@ -2,9 +2,8 @@
 
 import re
 from enum import StrEnum
-from uuid import UUID
 
-from pyspark_klog.ids import Offset, TopicPartition
+from pyspark_klog.ids import UUID, Offset, TopicPartition
 from pyspark_klog.storage.errors import StorageFormatError
 
 OFFSET_DIGITS = 20

@@ -8,9 +8,8 @@ import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TypeVar
-from uuid import UUID
 
-from pyspark_klog.ids import LeaderEpoch, Offset, TopicId, TopicPartition
+from pyspark_klog.ids import UUID, LeaderEpoch, Offset, TopicId, TopicPartition
 from pyspark_klog.storage.errors import StorageFormatError
 
 VERSION = 0

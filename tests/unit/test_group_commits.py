@@ -120,9 +120,7 @@ def test_topics_deleted_while_a_shard_loads_are_forgotten_in_that_order() -> Non
         return []
 
     state = SimpleNamespace(groups={"g": None}, forget_topic=forget_topic)
-    shards: Any = SimpleNamespace(
-        loading=lambda: [0], loaded=lambda: [], at=lambda _: (None, state)
-    )
+    shards: Any = SimpleNamespace(loading=lambda: [0], loaded=list, at=lambda _: (None, state))
     commits = OffsetCommits(
         shards, ManualClock(), metadata_max_bytes=0, retention_ms=0, on_buried=lambda *_: None
     )

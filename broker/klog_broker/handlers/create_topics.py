@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Generator
-from uuid import UUID
 
 from klog_broker.config import topic_config
 from klog_broker.handlers.config_entries import topic_entries
@@ -17,6 +16,7 @@ from klog_broker.handlers.topic_changes import (
 from klog_broker.metadata.image import Topic
 from klog_broker.metadata.interface import NewTopic
 from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.ids import UUID
 from pyspark_klog.protocol.apis.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,

@@ -2,14 +2,13 @@
 
 from collections import Counter
 from functools import partial
-from uuid import UUID
 
 from klog_broker.handlers.context import AnswerSteps, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
 from klog_broker.handlers.topic_changes import delete_topic
 from klog_broker.metadata.image import Topic
 from pyspark_klog.errors import BrokerError, ErrorCode
-from pyspark_klog.ids import TopicId
+from pyspark_klog.ids import UUID, TopicId
 from pyspark_klog.protocol.apis.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,

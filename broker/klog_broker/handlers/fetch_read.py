@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from uuid import UUID
-
 from klog_broker.config import topic_config
 from klog_broker.handlers.context import BrokerServices, RequestContext
 from klog_broker.handlers.fetch_convert import SetToConvert
@@ -15,6 +13,7 @@ from klog_broker.log.segment import Segment
 from klog_broker.log.zstd_free import zstd_free_bytes
 from klog_broker.runtime.files import FileRegion as ReadRegion
 from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.ids import UUID
 from pyspark_klog.protocol.apis.fetch import (
     EpochEndOffset,
     FetchPartition,

@@ -1,12 +1,10 @@
 """Which log a request means, and whether this broker may serve it: shared by the data APIs."""
 
-from uuid import UUID
-
 from klog_broker.handlers.context import BrokerServices
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.metadata.image import Topic
 from pyspark_klog.errors import BrokerError, ErrorCode
-from pyspark_klog.ids import TopicPartition
+from pyspark_klog.ids import UUID, TopicPartition
 
 
 def topic_by_id(broker: BrokerServices, topic_id: UUID) -> Topic:

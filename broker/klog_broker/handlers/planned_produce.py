@@ -1,13 +1,12 @@
 """Which partitions may be written to by a plan: what the handler of Produce asks of them first."""
 
-from uuid import UUID
-
 from klog_broker.handlers.context import BrokerServices
 from klog_broker.handlers.partitions import led_log, topic_by_id
 from klog_broker.handlers.produce import min_in_sync_replicas
 from klog_broker.log.planned import PlanTarget
 from klog_broker.metadata.image import INTERNAL_TOPICS
 from pyspark_klog.errors import BrokerError
+from pyspark_klog.ids import UUID
 
 
 class ProduceTargets:

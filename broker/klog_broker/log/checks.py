@@ -359,5 +359,6 @@ class KernelChecks(KernelRewriting):
 
 @cache
 def kernel_checks() -> RecordChecks:
-    """The compiled ones, made once for all brokers: they keep nothing. Call it in the loop only when the kernels' cache is warm."""
+    """The compiled ones, made once for all brokers: they keep nothing. Call it in the loop only
+    when the kernels' cache is warm."""
     return KernelChecks()

@@ -7,7 +7,6 @@ change or go are followed, a lost connection is made anew; what is read does not
 import contextlib
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
-from uuid import UUID
 
 from pyspark_klog.client.blocking import BlockingClient
 from pyspark_klog.client.connection import Call
@@ -24,7 +23,7 @@ from pyspark_klog.client.errors import (
 )
 from pyspark_klog.client.trouble import Trouble
 from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
-from pyspark_klog.ids import NO_TOPIC_ID, TopicPartition
+from pyspark_klog.ids import NO_TOPIC_ID, UUID, TopicPartition
 from pyspark_klog.protocol.apis.fetch import (
     FetchPartition,
     FetchRequest,

@@ -15,11 +15,10 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from itertools import islice
 from typing import NamedTuple
-from uuid import UUID
 
 from pyspark_klog.client.errors import DeliveryFailed
 from pyspark_klog.errors import ErrorCode
-from pyspark_klog.ids import NO_SEQUENCE, NO_TOPIC_ID, TopicPartition
+from pyspark_klog.ids import NO_SEQUENCE, NO_TOPIC_ID, UUID, TopicPartition
 
 _SEQUENCE_MASK = 2**31 - 1
 

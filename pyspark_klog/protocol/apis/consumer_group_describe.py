@@ -1,7 +1,6 @@
 """ConsumerGroupDescribe: members and assignments of the newer groups (KIP-848)."""
 
-from uuid import UUID
-
+from pyspark_klog.ids import UUID
 from pyspark_klog.protocol.fields import (
     UNKNOWN_OPERATIONS,
     array,

@@ -1,7 +1,6 @@
 """ConsumerGroupHeartbeat: the one request of the newer group protocol (KIP-848)."""
 
-from uuid import UUID
-
+from pyspark_klog.ids import UUID
 from pyspark_klog.protocol.fields import array, int16, int32, string, struct, uuid
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.protocol.message import Request, Response, Struct

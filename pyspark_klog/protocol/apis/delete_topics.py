@@ -1,7 +1,6 @@
 """DeleteTopics: topics to delete, by name, from version 6 on by id as well."""
 
-from uuid import UUID
-
+from pyspark_klog.ids import UUID
 from pyspark_klog.protocol.fields import array, int16, int32, string, uuid
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.protocol.message import Request, Response, Struct

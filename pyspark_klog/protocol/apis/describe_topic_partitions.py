@@ -1,7 +1,6 @@
 """DescribeTopicPartitions: topics' partitions, page by page (KIP-966)."""
 
-from uuid import UUID
-
+from pyspark_klog.ids import UUID
 from pyspark_klog.protocol.fields import (
     UNKNOWN_OPERATIONS,
     array,

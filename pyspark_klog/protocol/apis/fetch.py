@@ -1,9 +1,9 @@
 """Fetch: record sets from offsets on, with long polls (KIP-74) and sessions (KIP-227)."""
 
 import struct as layouts
-from uuid import UUID
 
 from pyspark_klog.errors import InvariantViolation
+from pyspark_klog.ids import UUID
 from pyspark_klog.protocol.codec import Codec, use_handwritten
 from pyspark_klog.protocol.decoders import Decoder
 from pyspark_klog.protocol.fields import (

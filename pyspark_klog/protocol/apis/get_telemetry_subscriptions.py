@@ -1,7 +1,6 @@
 """GetTelemetrySubscriptions: the metrics that a broker asks a client for (KIP-714)."""
 
-from uuid import UUID
-
+from pyspark_klog.ids import UUID
 from pyspark_klog.protocol.fields import array, boolean, int8, int16, int32, string, uuid
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.protocol.message import Request, Response

@@ -1,7 +1,6 @@
 """Metadata: brokers, the controller, and topics with their partitions' leaders."""
 
-from uuid import UUID
-
+from pyspark_klog.ids import UUID
 from pyspark_klog.protocol.fields import (
     UNKNOWN_OPERATIONS,
     array,

@@ -1,7 +1,6 @@
 """OffsetCommit: a group's positions, to be kept by its coordinator."""
 
-from uuid import UUID
-
+from pyspark_klog.ids import UUID
 from pyspark_klog.protocol.fields import array, int16, int32, int64, string, uuid
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.protocol.message import Request, Response, Struct

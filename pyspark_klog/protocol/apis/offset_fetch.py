@@ -1,7 +1,6 @@
 """OffsetFetch: the positions that groups committed; from version 8 on several groups at once."""
 
-from uuid import UUID
-
+from pyspark_klog.ids import UUID
 from pyspark_klog.protocol.fields import array, boolean, int16, int32, int64, string, uuid
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.protocol.message import Request, Response, Struct

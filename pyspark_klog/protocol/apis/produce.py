@@ -1,8 +1,8 @@
 """Produce: record sets to append, by topic and partition."""
 
 import struct as layouts
-from uuid import UUID
 
+from pyspark_klog.ids import UUID
 from pyspark_klog.protocol.codec import Codec, use_handwritten
 from pyspark_klog.protocol.decoders import Decoder
 from pyspark_klog.protocol.errors import MalformedRequest

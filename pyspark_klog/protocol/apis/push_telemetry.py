@@ -1,7 +1,6 @@
 """PushTelemetry: a client's metrics, in OTLP (KIP-714)."""
 
-from uuid import UUID
-
+from pyspark_klog.ids import UUID
 from pyspark_klog.protocol.fields import binary, boolean, int8, int16, int32, uuid
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.protocol.message import Request, Response
