@@ -5,7 +5,6 @@ change nothing here), config_refused.py (those that refuse the start). Values co
 defaults, then a properties file, then ``--set``.
 """
 
-import socket
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -35,6 +34,7 @@ from klog_broker.config_types import (
     nearest,
     render,
 )
+from klog_broker.runtime.machine import host_name
 
 __all__ = [
     "SETTINGS",
@@ -227,8 +227,7 @@ class BrokerConfig(Mapping[str, Any]):
             advertised = parse_listeners("advertised.listeners", text, protocols, controllers)
         else:
             advertised = tuple(
-                listener._replace(host=listener.host or socket.gethostname())
-                for listener in listeners
+                listener._replace(host=listener.host or host_name()) for listener in listeners
             )
         check_advertised(advertised, listeners)
         return listeners, advertised

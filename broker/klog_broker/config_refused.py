@@ -4,11 +4,11 @@ Whoever sets one relies on it: that not everybody may do everything, that a poli
 broker joins a cluster and does not begin one of its own. An empty value sets nothing.
 """
 
-import socket
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from klog_broker.config_listeners import ALL_INTERFACES, addresses, listener_names
+from klog_broker.runtime.machine import host_name
 
 _NO_ACCESS_CONTROL = (
     "klog has no access control yet and would let everybody do everything; take the line out if"
@@ -97,5 +97,5 @@ def _is_same_host(host: str, listener_host: str) -> bool:
     """Without asking a name service: whose it is must not hang on the network."""
     loopback = {"localhost", "127.0.0.1", "::1"}
     if listener_host in ALL_INTERFACES:
-        return host in loopback or host == socket.gethostname().lower()
+        return host in loopback or host == host_name().lower()
     return host == listener_host or {host, listener_host} <= loopback

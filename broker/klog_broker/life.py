@@ -1,11 +1,11 @@
 """What a broker tells of its own life, at INFO: an event a line, its facts as key=value."""
 
 import logging
-import os
 
 from klog_broker.config import BrokerConfig
 from klog_broker.handlers.context import BrokerServices
 from klog_broker.runtime.clock import Clock
+from klog_broker.runtime.machine import process_id
 from pyspark_klog._version import __version__
 
 _log = logging.getLogger("klog.life")
@@ -27,7 +27,7 @@ class Life:
             __version__,
             config["broker.id"],
             ",".join(map(str, config.log_dirs)),
-            os.getpid(),
+            process_id(),
         )
 
     def serving(self, services: BrokerServices, ports: dict[str, int]) -> None:

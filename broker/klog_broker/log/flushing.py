@@ -4,7 +4,6 @@ The loop plans a sync (which files, up to which offset), a helper thread does it
 outcome. What is appended meanwhile goes with the next one, so that one sync serves many replies.
 """
 
-import threading
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +13,7 @@ from klog_broker.log.errors import LogStorageError
 from klog_broker.runtime.descriptors import is_exhausted
 from klog_broker.runtime.files import File, Files
 from klog_broker.runtime.helpers import Helpers
+from klog_broker.runtime.locks import make_lock
 from pyspark_klog.ids import Offset
 
 FlushCallback = Callable[[BaseException | None], None]
@@ -35,7 +35,7 @@ class _Run:
     def __init__(self, files: Files, plan: FlushPlan) -> None:
         self.plan = plan
         self._files = files
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self._is_over = False
         self._error: BaseException | None = None
 

@@ -8,7 +8,6 @@ example.
 
 import errno
 import json
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -37,6 +36,7 @@ from klog_broker.metadata.interface import PRODUCER_ID_BLOCK_SIZE, NewTopic, Pro
 from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.descriptors import is_exhausted, why
 from klog_broker.runtime.files import Files
+from klog_broker.runtime.locks import make_lock
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import BrokerId, LeaderEpoch, ProducerId, TopicId
 from pyspark_klog.records.checksums import crc32c
@@ -81,7 +81,7 @@ class LocalStore:
         self._state = state
         self._is_new = is_new
         self._chance = chance
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self._failure: OSError | None = None
         # Each topic's line is kept, by id and whether the topic is being deleted, so that a change
         # encodes one topic and not all of them.

@@ -13,18 +13,13 @@ otherwise, in whatever way, is handed to the connection, which goes on as if it 
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import logging
-import os
-import subprocess
-import sys
-import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from klog_broker.log.checks import kernel_checks
 from klog_broker.network.bounds import LEAST_RECEIVE_BYTES, RECEIVE_BYTES
+from klog_broker.runtime.compiling import fill_cache
 from klog_broker.runtime.sockets import MAX_SOCKETS, NO_ROOM
 from klog_broker.runtime.switching import brisk_switching
 
@@ -44,9 +39,6 @@ _PIPELINED_REQUESTS = 4
 _READY_CONNECTIONS = 16
 # One request of this size, too: its records are checked by a kernel, or one by one in Python.
 _LARGE_REQUEST_BYTES = 32 * 1024
-_COMPILE_TIMEOUT_S = 300
-# Who comes while a child compiles waits for what it compiles.
-_compiling = threading.Lock()
 
 
 LoadKernel = Callable[[Callable[[], bool]], Any | None]
@@ -209,44 +201,4 @@ def load_produce_kernel(is_stopping: Callable[[], bool]) -> Any | None:
 
 def compile_produce_kernel(is_stopping: Callable[[], bool]) -> bool:
     """Whether the kernels are in their cache, put there by a child process if they were not."""
-    if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
-        return False
-    if importlib.util.find_spec("numba") is None:
-        _log.info("numba is not installed: requests are served without kernels, more slowly")
-        return False
-    from pyspark_klog.records.kernels import cache
-
-    sources = [_source(name) for name in (_MODULE, _SOCKET_MODULE)]
-    with _compiling:
-        if all(map(cache.is_warm, sources)):
-            return True
-        if is_stopping():
-            return False
-        _log.info("kernels are compiled by a child process, once: python -m klog_broker.warm")
-        status = _compile(is_stopping)
-        if is_stopping():
-            return False
-        if status == 0 and all(map(cache.is_warm, sources)):
-            return True
-    _log.warning("kernels could not be compiled, status=%s", status)
-    return False
-
-
-def _source(module: str) -> str:
-    """The file of one of this package's modules, which is not imported for that."""
-    return str(Path(__file__).parents[2].joinpath(*module.split(".")).with_suffix(".py"))
-
-
-def _compile(is_stopping: Callable[[], bool]) -> int | None:
-    """The exit status of the child that compiles; None if it was not let finish."""
-    command = [sys.executable, "-P", "-m", "klog_broker.warm"]
-    quiet = subprocess.DEVNULL
-    with subprocess.Popen(command, stdin=quiet, stdout=quiet) as child:
-        for _ in range(_COMPILE_TIMEOUT_S * 10):
-            try:
-                return child.wait(0.1)
-            except subprocess.TimeoutExpired:
-                if is_stopping():
-                    break
-        child.kill()
-    return None
+    return fill_cache((_MODULE, _SOCKET_MODULE), is_stopping)
