@@ -4,14 +4,13 @@ One `BlockingClient` belongs to one thread. It keeps one connection to each brok
 is first needed; `poll` moves bytes on all of them. Nothing here knows what a request means.
 """
 
-import random as random_module
 import selectors
 import socket
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
+from pyspark_klog.client import chance, clock
 from pyspark_klog.client.addresses import Address, read_addresses
 from pyspark_klog.client.connection import MAX_REPLY_BYTES, Call, State
 from pyspark_klog.client.errors import (
@@ -52,11 +51,6 @@ Build = Callable[[int], Request]
 """Makes a request for the version that was chosen."""
 
 
-def monotonic_ms() -> int:
-    """Milliseconds of a clock that never goes back."""
-    return time.monotonic_ns() // 1_000_000
-
-
 class BlockingClient:
     """Connections to one cluster. ``now_ms``, ``sleep`` and ``random`` can be replaced in tests."""
 
@@ -64,9 +58,9 @@ class BlockingClient:
         self,
         settings: ClientSettings | Mapping[str, Value],
         *,
-        now_ms: Callable[[], int] = monotonic_ms,
-        sleep: Callable[[float], None] = time.sleep,
-        random: Callable[[], float] = random_module.random,
+        now_ms: Callable[[], int] = clock.monotonic_ms,
+        sleep: Callable[[float], None] = clock.sleep,
+        random: Callable[[], float] = chance.fraction,
     ) -> None:
         self.settings = (
             settings if isinstance(settings, ClientSettings) else ClientSettings(settings)

@@ -18,7 +18,7 @@ from pyspark_klog.records.record_section import read_records, wrap_int64
 
 
 class BatchView:
-    """One v2 batch at ``position`` of a buffer (bytes, bytearray, memoryview or mmap).
+    """One v2 batch at ``position`` of a buffer (bytes, bytearray or memoryview).
 
     Making one checks that the whole batch lies before ``end`` and is of format v2 (CorruptRecords);
     its CRC and records are checked only on demand. Fields are read when asked for, so a patch is

@@ -5,12 +5,11 @@ format: offset, size and magic lie at the same place in v0, v1 and v2, so a read
 apart.
 """
 
-from mmap import mmap
 from struct import Struct
 from typing import TypeAlias
 
 # What records are read from. Slices are taken through a memoryview, so none of these is copied.
-Buffer: TypeAlias = bytes | bytearray | memoryview | mmap
+Buffer: TypeAlias = bytes | bytearray | memoryview
 
 INT8 = Struct(">b")
 INT16 = Struct(">h")

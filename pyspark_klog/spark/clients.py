@@ -7,7 +7,6 @@ that a task has made serves the next one. A forked worker begins with nothing.
 import gc
 import os
 import signal
-import socket
 import sys
 import threading
 from types import FrameType
@@ -103,8 +102,10 @@ def check_numba(allow_slow: bool) -> None:
     :raises PackageMissing: if numba is not installed and the option allowSlow is not set
     """
     if not allow_slow and not _is_installed("numba"):
+        import platform
+
         raise PackageMissing(
-            f"numba is not installed in this Python, {sys.executable} on {socket.gethostname()}, "
+            f"numba is not installed in this Python, {sys.executable} on {platform.node()}, "
             f"and klog reads and writes records with it: install it on every executor, "
             f"as by pip install pyspark-klog, {_OTHER_PYTHON}, or set option allowSlow=true, which "
             f"is orders of magnitude slower"

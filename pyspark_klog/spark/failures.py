@@ -64,7 +64,12 @@ def one_line_in_rows(method: Callable[P, Iterator[R]]) -> Callable[P, Iterator[R
     return wrapper
 
 
-def _raise_alone(error: KlogError) -> NoReturn:
+def hide_tracebacks() -> None:
+    """From now on errors of this process are shown by Spark without their tracebacks."""
     os.environ[HIDE_TRACEBACK] = "1"
+
+
+def _raise_alone(error: KlogError) -> NoReturn:
+    hide_tracebacks()
     error.__cause__ = None
     raise error

@@ -6,10 +6,10 @@ monitors: a query goes on from its checkpoint, and what happens here never fails
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from pyspark_klog.client import clock
 from pyspark_klog.client.settings import ClientSettings
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.spark.offsets import Offsets
@@ -57,7 +57,7 @@ class GroupCommitter:
         group_id: str,
         *,
         commit: Callable[["BlockingClient", str, Offsets], None] = commit_with,
-        now_s: Callable[[], float] = time.monotonic,
+        now_s: Callable[[], float] = clock.monotonic_s,
         again_after_s: float = AGAIN_AFTER_S,
     ) -> None:
         self._settings = settings

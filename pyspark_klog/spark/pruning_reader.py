@@ -4,7 +4,6 @@ Spark refuses a reader with pushFilters while spark.sql.python.filterPushdown.en
 keeps what it planned for one ``load()``: hence the option. docs/backfills.md says how to use it.
 """
 
-import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ from pyspark.sql.datasource import DataSourceReader
 
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.errors import OptionError
-from pyspark_klog.spark.failures import HIDE_TRACEBACK, one_line
+from pyspark_klog.spark.failures import hide_tracebacks, one_line
 from pyspark_klog.spark.offsets import Offsets
 from pyspark_klog.spark.options import SourceOptions
 from pyspark_klog.spark.pruning import Condition, cut, prune_by
@@ -56,7 +55,7 @@ class _Prunes(BatchReader):
         super().__init__(options)
         self._conditions: list[Condition] = []
         # Spark's own error that pushdown is off would come next, and says all in its one line.
-        os.environ[HIDE_TRACEBACK] = "1"
+        hide_tracebacks()
 
     @one_line
     def pushFilters(self, filters: "list[Filter]") -> "Iterable[Filter]":  # noqa: N802

@@ -5,12 +5,12 @@ may be at work on them: whatever has gone between two steps is looked for again.
 """
 
 import logging
-import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from pyspark_klog.client import clock
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.errors import OffsetError, OptionError
 from pyspark_klog.spark.offsets import Offsets
@@ -239,10 +239,10 @@ class SegmentDiscovery:
 def check_directory(path: Path) -> None:
     """:raises OptionError: if ``path`` cannot be a data directory, as this machine sees it"""
     if not path.is_dir():
-        import socket
+        import platform
 
         raise OptionError(
-            f"path {path} is no directory on {socket.gethostname()}; expected a broker's data "
+            f"path {path} is no directory on {platform.node()}; expected a broker's data "
             "directory (log.dirs) that the driver and every executor see under that path"
         )
     if (path / names.PARTITION_METADATA).exists() or any(
@@ -268,7 +268,7 @@ def settled(files: PartitionFiles, search: Callable[[Listing], T]) -> T:
     is_gone = False
     for number in range(ATTEMPTS):
         if number:
-            time.sleep(PAUSE_S)
+            clock.sleep(PAUSE_S)
         try:
             is_gone = True
             listing = files.listing()

@@ -1,7 +1,5 @@
 """The sink's columns: what they must be, and their way from Arrow to a topic's batches."""
 
-import random
-import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -15,6 +13,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from pyspark_klog.client import chance
+from pyspark_klog.client.clock import epoch_ms
 from pyspark_klog.client.errors import TopicMissing
 from pyspark_klog.client.producer.partitioning import Unplaced, partitioner_for
 from pyspark_klog.errors import BrokerError, ErrorCode
@@ -117,7 +117,7 @@ class SinkRows:
                 for topic, rows in self._by_topic(producer, batch):
                     self._write_rows(producer, topic, rows)
                 if self._letters is not None:
-                    self._letters.write_waiting(producer, _now_ms())
+                    self._letters.write_waiting(producer, epoch_ms())
                 count += batch.num_rows
             if producer is not None:
                 self._end(producer)
@@ -130,7 +130,7 @@ class SinkRows:
     def _end(self, producer: "Producer") -> None:
         """The task's last step: what was added is on its topics when it returns."""
         producer.flush()
-        while self._letters is not None and self._letters.write_waiting(producer, _now_ms()):
+        while self._letters is not None and self._letters.write_waiting(producer, epoch_ms()):
             producer.flush()
 
     def _by_topic(
@@ -226,7 +226,7 @@ class SinkRows:
             partition=partition,
             partition_count=partition_count,
             sticky_partition=sticky,
-            now_ms=_now_ms(),
+            now_ms=epoch_ms(),
             max_batch_bytes=max(max_batch_bytes, _LEAST_BATCH_BYTES),
             codec=Codec[self._settings.text("compression.type").upper()],
             level=self._level,
@@ -252,7 +252,7 @@ class SinkRows:
     def _next_sticky(self, topic: str, partition_count: int) -> int:
         """Another partition for each batch of rows without keys, beginning anywhere (KIP-480)."""
         last = self._sticky.get(topic)
-        chosen = random.randrange(partition_count) if last is None else (last + 1) % partition_count
+        chosen = chance.below(partition_count) if last is None else (last + 1) % partition_count
         self._sticky[topic] = chosen
         return chosen
 
@@ -264,7 +264,7 @@ class SinkRows:
         """
         if self._letters is None:
             raise SchemaError(refusal.error)
-        self._letters.write(producer, rows, refusal, _now_ms())
+        self._letters.write(producer, rows, refusal, epoch_ms())
 
     def _refuse_rejected(
         self,
@@ -377,10 +377,6 @@ def _has_unknown_partition(
     import pyarrow.compute as pc
 
     return bool(pc.max(given).as_py() >= partition_count)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def _level(options: SourceOptions) -> int | None:

@@ -172,12 +172,11 @@ if HAS_LIMITS:
             behind = {p: offset for p, offset in position.items() if p not in lag_ms}
             if not behind:
                 return lag_ms
-            from time import time
-
+            from pyspark_klog.client.clock import epoch_ms
             from pyspark_klog.spark.samples import ONE_BATCH, take_samples
 
             assert self._client is not None
-            now_ms = int(time() * 1000)
+            now_ms = epoch_ms()
             for partition, sample in take_samples(self._client, behind, ONE_BATCH).items():
                 if sample.timestamp_ms is not None and sample.timestamp_ms >= 0:
                     lag_ms[partition] = max(now_ms - sample.timestamp_ms, 0)

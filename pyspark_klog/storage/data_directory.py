@@ -1,6 +1,5 @@
 """A broker's data directory: which partitions it has, and what its checkpoints say of them."""
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,14 +15,13 @@ def partitions_in(path: Path) -> frozenset[TopicPartition]:
     :raises OSError: if it cannot be listed
     """
     found = set()
-    with os.scandir(path) as entries:
-        for entry in entries:
-            if not entry.is_dir():
-                continue
-            try:
-                found.add(names.parse_partition_directory_name(entry.name))
-            except StorageFormatError:
-                continue
+    for entry in path.iterdir():
+        try:
+            partition = names.parse_partition_directory_name(entry.name)
+        except StorageFormatError:
+            continue
+        if entry.is_dir():
+            found.add(partition)
     return frozenset(found)
 
 

@@ -1,9 +1,9 @@
 """TLS and SASL of one client's connections: what `blocking.py` keeps beside them."""
 
-import secrets
 import selectors
 import socket
 
+from pyspark_klog.client import chance
 from pyspark_klog.client.addresses import Address
 from pyspark_klog.client.connection import Connection
 from pyspark_klog.client.errors import SettingError
@@ -19,8 +19,6 @@ from pyspark_klog.client.security.tls import Tls
 from pyspark_klog.client.security.tls_link import TlsLink
 from pyspark_klog.client.security.tokens import TokenSource
 from pyspark_klog.client.sockets import Link
-
-_NONCE_BYTES = 24
 
 
 class Security:
@@ -72,7 +70,7 @@ class Security:
 def _by_password(mechanism: str, username: str, password: Secret) -> Mechanism:
     if mechanism == Plain.name:
         return Plain(username, password)
-    return Scram(mechanism, username, password, secrets.token_urlsafe(_NONCE_BYTES))
+    return Scram(mechanism, username, password, chance.secret_text())
 
 
 def _ask_for_password(login: PasswordFunction) -> tuple[str, Secret]:

@@ -3,10 +3,10 @@
 PKCS12 needs the package cryptography, which is imported when such a file is met.
 """
 
-import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from pyspark_klog.client import chance
 from pyspark_klog.client.errors import SettingError
 from pyspark_klog.client.security.pem import certificates_of, key_of
 from pyspark_klog.client.security.secret import Secret
@@ -149,7 +149,7 @@ def _pkcs12_key(store: Store, content: bytes) -> OwnKey:
             f"{store.name}.location {store.location} has no private key with a certificate; is it "
             "a truststore?"
         )
-    password = secrets.token_urlsafe(24)
+    password = chance.secret_text()
     key = found.key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,

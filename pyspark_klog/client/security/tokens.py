@@ -5,10 +5,10 @@ A token is asked for when a connection needs one and the one at hand is due for 
 
 import logging
 import math
-import time
 from collections.abc import Callable
 from pathlib import Path
 
+from pyspark_klog.client import clock
 from pyspark_klog.client.errors import SettingError
 from pyspark_klog.client.security.errors import AuthenticationFailed
 from pyspark_klog.client.security.oauthbearer import (
@@ -30,11 +30,6 @@ from pyspark_klog.errors import KlogError
 _log = logging.getLogger(__name__)
 
 _MAX_TOKEN_BYTES = 1 << 20
-
-
-def epoch_ms() -> int:
-    """Milliseconds of the epoch."""
-    return time.time_ns() // 1_000_000
 
 
 def renew_at_ms(token: Token, since_ms: int, renewal: Renewal) -> int:
@@ -61,8 +56,8 @@ class TokenSource:
         login: TokenLogin,
         renewal: Renewal,
         *,
-        now_ms: Callable[[], int] = epoch_ms,
-        sleep: Callable[[float], None] = time.sleep,
+        now_ms: Callable[[], int] = clock.epoch_ms,
+        sleep: Callable[[float], None] = clock.sleep,
     ) -> None:
         self._login = login
         self._renewal = renewal
