@@ -102,6 +102,22 @@ def test_timers_run_when_they_are_due_and_set_how_long_to_wait(
     assert loop.next_wake_ms() is None
 
 
+def test_a_timer_that_another_one_of_its_turn_cancels_is_not_run(
+    loop: Loop, clock: ManualClock
+) -> None:
+    happened: list[str] = []
+
+    def first() -> None:
+        happened.append("first")
+        second.cancel()
+
+    loop.call_later(10, first)
+    second = loop.call_later(10, lambda: happened.append("second"))
+    clock.advance(10)
+    loop.run_turn()
+    assert happened == ["first"]
+
+
 def test_call_soon_runs_in_the_next_turn_and_that_one_does_not_wait(
     loop: Loop, poller: ScriptedPoller
 ) -> None:

@@ -13,6 +13,10 @@ from collections.abc import Callable
 TimerAction = Callable[[], None]
 
 
+def _nothing() -> None:
+    """What a cancelled timer does."""
+
+
 class Timer:
     """A started timer: ``cancel`` it, or it is handed out once when its time has come."""
 
@@ -29,7 +33,9 @@ class Timer:
         return self._bucket is not None
 
     def cancel(self) -> None:
-        """Takes the timer out of the wheel. Once expired or cancelled this does nothing."""
+        """Takes the timer out of the wheel. One that has expired and that was not run yet (another
+        timer of the same turn cancels it) then does nothing."""
+        self.action = _nothing
         bucket = self._bucket
         if bucket is not None:
             del bucket.timers[self]
