@@ -156,12 +156,23 @@ class MemoryMapping:
         self._inode = inode
         self._files = files
         self.view = memoryview(inode.content)[:size]
+        self._is_open = True
+        files.open_mappings += 1
 
     def sync(self) -> None:
         self._files.sync_inode(self._inode)
 
     def close(self) -> None:
         self.view.release()
+        self._gone()
+
+    def _gone(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            self._files.open_mappings -= 1
+
+    def __del__(self) -> None:
+        self._gone()
 
 
 class MemoryFile:
@@ -293,6 +304,7 @@ class MemoryFiles:
         self.steps = 0
         self.crash_at_step: int | None = None
         self.is_crashed = False
+        self.open_mappings = 0
         self.fail_sync_at: int | None = None  # the sync with this number, from 1
         self.free_bytes: int | None = None
         self.short_write_bytes: int | None = None  # the next write stops after so many

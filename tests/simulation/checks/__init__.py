@@ -1,0 +1,1 @@
+"""What must hold, whatever the seed does: one family of promises a file."""

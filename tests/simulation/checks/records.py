@@ -1,0 +1,190 @@
+"""Nothing that was promised is lost, nothing is doubled, out of order, changed or made up."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark_klog.ids import TopicPartition
+from tests.simulation.machine import Death, Machine, Watcher
+from tests.simulation.plan import TopicPlan
+from tests.simulation.world import Violation
+from tests.support.log_harness import read_all
+
+LOST = "nothing acknowledged is lost"
+CHANGED = "a record stays what it is"
+DOUBLED = "nothing is doubled"
+ORDER = "a producer's records stay in order"
+
+
+@dataclass
+class _Partition:
+    is_flushed: bool
+    seen: dict[int, bytes] = field(default_factory=dict)
+    """By offset: from acknowledgements, deliveries, and looks into the log."""
+    promised_end: int = 0
+    """Everything before has been acknowledged, or lies before what was or was delivered."""
+    flushed_claim: int = 0
+    """What the broker took for durable when it died."""
+    end_at_death: int = 0
+
+
+@dataclass(frozen=True)
+class _Sent:
+    partition: TopicPartition
+    producer: str
+    number: int
+    is_idempotent: bool
+
+
+class Records(Watcher):
+    """All that is known of the topics' records."""
+
+    def __init__(self, topics: Iterable[TopicPlan]) -> None:
+        self._partitions = {
+            TopicPartition(topic.name, number): _Partition(topic.is_flushed)
+            for topic in topics
+            for number in range(topic.partitions)
+        }
+        self._sent: dict[bytes, _Sent] = {}
+        self._attempts: Counter[bytes] = Counter()
+        self._acknowledged: set[bytes] = set()
+        self._forgiven: set[bytes] = set()
+        self.acknowledged = 0
+        self.delivered = 0
+        self.lost_as_allowed = 0
+        self.power_cuts = 0
+
+    # --- what clients tell -----------------------------------------------------------------------
+    def is_sending(
+        self, partition: TopicPartition, producer: str, numbers: Sequence[int], idempotent: bool
+    ) -> None:
+        """These records go out, perhaps once more."""
+        for number in numbers:
+            value = value_of(producer, number)
+            self._sent[value] = _Sent(partition, producer, number, idempotent)
+            self._attempts[value] += 1
+
+    def was_acknowledged(
+        self, partition: TopicPartition, offset: int, producer: str, numbers: Sequence[int]
+    ) -> None:
+        """These records have their places, for good."""
+        known = self._partitions[partition]
+        for index, number in enumerate(numbers):
+            value = value_of(producer, number)
+            self._see(partition, known, offset + index, value, "acknowledged")
+            self._acknowledged.add(value)
+        known.promised_end = max(known.promised_end, offset + len(numbers))
+        self.acknowledged += len(numbers)
+
+    def was_delivered(self, partition: TopicPartition, offset: int, value: bytes) -> None:
+        """A consumer has read this record."""
+        known = self._partitions[partition]
+        self._see(partition, known, offset, value, "delivered")
+        known.promised_end = max(known.promised_end, offset + 1)
+        self.delivered += 1
+
+    def _see(
+        self, partition: TopicPartition, known: _Partition, offset: int, value: bytes, how: str
+    ) -> None:
+        value = _name(value)
+        before = known.seen.setdefault(offset, value)
+        if before != value:
+            raise Violation(
+                CHANGED, f"{partition} offset {offset} was {before!r}, now {value!r} is {how}"
+            )
+        sent = self._sent.get(value)
+        if sent is None or sent.partition != partition:
+            raise Violation(CHANGED, f"{partition} offset {offset}: nobody sent {value!r} there")
+
+    # --- what the machine tells ------------------------------------------------------------------
+    def on_death(self, machine: Machine, death: Death) -> None:
+        self.power_cuts += death is Death.POWER
+        for log in machine.logs():
+            known = self._partitions.get(log.topic_partition)
+            if known is not None:
+                known.flushed_claim = log.flushed_offset
+                known.end_at_death = log.log_end_offset
+
+    def on_start(self, machine: Machine) -> None:
+        deaths = machine.deaths_before_start
+        if deaths:
+            self.look(machine, deaths)
+
+    def look(self, machine: Machine, deaths: Sequence[Death] = ()) -> None:
+        """Compares what lies in the logs with what is known."""
+        logs = {log.topic_partition: log for log in machine.logs()}
+        for partition, known in self._partitions.items():
+            log = logs.get(partition)
+            if log is None:
+                if known.seen:
+                    raise Violation(LOST, f"{partition} is gone")
+                continue
+            if log.is_offline:
+                continue
+            found = {each.offset: _name(each.value) for each in _content(log)}
+            end, start = int(log.log_end_offset), int(log.log_start_offset)
+            if sorted(found) != list(range(start, end)):
+                raise Violation(LOST, f"{partition} has gaps between {start} and {end}")
+            self._check_end(partition, known, end, deaths)
+            for offset, value in found.items():
+                self._see(partition, known, offset, value, "in the log")
+            for offset, value in known.seen.items():
+                if offset >= start and offset < known.promised_end and offset not in found:
+                    raise Violation(LOST, f"{partition} offset {offset}: {value!r} is gone")
+            known.seen = {**{o: v for o, v in known.seen.items() if o < start}, **found}
+
+    def _check_end(
+        self, partition: TopicPartition, known: _Partition, end: int, deaths: Sequence[Death]
+    ) -> None:
+        text = f"{partition} ends at {end} after {', '.join(each.value for each in deaths)}"
+        has_lost_power = Death.POWER in deaths
+        if has_lost_power and end < known.flushed_claim:
+            raise Violation(LOST, f"{text}; the broker had flushed {known.flushed_claim}")
+        if end >= known.promised_end:
+            pass
+        elif known.is_flushed or not has_lost_power:
+            raise Violation(LOST, f"{text}; {known.promised_end} were acknowledged or read")
+        else:
+            self.lost_as_allowed += known.promised_end - end
+            self._forgiven |= {v for o, v in known.seen.items() if o >= end}
+            known.promised_end = end
+        if Death.CLEAN in deaths and len(deaths) == 1 and end != known.end_at_death:
+            raise Violation(LOST, f"{text}; it had ended at {known.end_at_death}")
+        known.seen = {o: v for o, v in known.seen.items() if o < end}
+
+    # --- the end ---------------------------------------------------------------------------------
+    def finish(self, machine: Machine) -> None:
+        """Everything was sent, acknowledged, and lies in the logs."""
+        self.look(machine)
+        count: Counter[bytes] = Counter()
+        for partition, known in self._partitions.items():
+            last: dict[str, int] = {}
+            for offset in sorted(known.seen):
+                value = known.seen[offset]
+                count[value] += 1
+                sent = self._sent[value]
+                if sent.is_idempotent and sent.number < last.get(sent.producer, -1):
+                    raise Violation(ORDER, f"{partition} has {value!r} at {offset}, too late")
+                last[sent.producer] = sent.number
+        for value, sent in self._sent.items():
+            most = 1 if sent.is_idempotent else self._attempts[value]
+            if count[value] > most:
+                raise Violation(DOUBLED, f"{value!r} is {count[value]} times in {sent.partition}")
+            if value in self._acknowledged and not count[value] and value not in self._forgiven:
+                raise Violation(LOST, f"{value!r} is not in {sent.partition}")
+
+
+def value_of(producer: str, number: int) -> bytes:
+    """What a record says; padding may follow."""
+    return f"{producer}:{number};".encode()
+
+
+def _name(value: bytes) -> bytes:
+    return value[: value.index(b";") + 1]
+
+
+def _content(log: Any) -> list[Any]:
+    return read_all(log, end_offset=log.log_end_offset)

@@ -1,0 +1,46 @@
+"""When nobody asks for anything, everything is as it was: memory, timers, waiters, open files."""
+
+from tests.simulation.machine import Machine, Watcher
+from tests.simulation.world import Violation
+
+REST = "everything returns to where it was"
+
+
+def figures(machine: Machine) -> dict[str, int]:
+    """What must be the same before and after clients came; all but timers are 0 then."""
+    broker, network, helpers = machine.broker, machine.network, machine.helpers
+    assert broker is not None and helpers is not None
+    server = broker.server
+    return {
+        "connections": server.connection_count,
+        "streams": len(network.streams),
+        "descriptors": len(network.poller.interest) - 1,
+        "parked requests": broker.services.purgatory.waiting,
+        "lent bytes": server.buffers.lent_bytes,
+        "arena bytes": server.arena.used_bytes,
+        "work in helpers": helpers.waiting,
+        "flush waiters": sum(log._flusher.waiting for log in machine.logs()),
+    }
+
+
+class Rest(Watcher):
+    """After a clean end nothing is held."""
+
+    def on_clean_end(self, machine: Machine) -> None:
+        network, files = machine.network, machine.files
+        if machine.has_disk_trouble:
+            return  # It could not close all, and said so: the next start recovers.
+        held = {
+            "registered descriptors": len(network.poller.interest),
+            "open streams": len(network.streams),
+            "locks": len(files.locks),
+            "mappings": files.open_mappings,
+        }
+        check_zero(held)
+
+
+def check_zero(held: dict[str, int]) -> None:
+    """Violation if something is left."""
+    left = {name: count for name, count in held.items() if count}
+    if left:
+        raise Violation(REST, str(left))

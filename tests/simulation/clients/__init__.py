@@ -1,0 +1,1 @@
+"""Scripted clients: state machines on the real client's connection, one kind a file."""

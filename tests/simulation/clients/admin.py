@@ -1,0 +1,86 @@
+"""An administrator: makes the run's topics, and goes on making and deleting others."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.protocol.apis.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from pyspark_klog.protocol.apis.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from tests.simulation.clients.base import Client, Lost, Script, check_code
+from tests.simulation.plan import TopicPlan
+from tests.simulation.world import Violation
+
+TOPICS = "a topic that was made is there, one that was deleted is not"
+
+
+class Admin(Client):
+    """Makes ``topics``; then, if it ``goes_on``, one after the other of its own until the end."""
+
+    def __init__(
+        self, *given: Any, topics: tuple[TopicPlan, ...], goes_on: bool, **named: Any
+    ) -> None:
+        super().__init__(*given, **named)
+        self._wanted = list(topics)
+        self._goes_on = goes_on
+        self._count = 0
+
+    def script(self) -> Script:
+        while self._wanted:
+            yield from self._create(self._wanted[0])
+            del self._wanted[0]
+        while self._goes_on and not self.must_end:
+            self._count += 1
+            topic = TopicPlan(f"own-{self._count}", self.world.between(1, 3), False)
+            yield from self._create(topic)
+            yield from self.sleep(self.world.between(0, 500))
+            yield from self._delete(topic.name)
+            yield from self.sleep(self.world.between(0, 500))
+
+    def _create(self, topic: TopicPlan) -> Generator[Any, Any, None]:
+        configs = [CreatableTopicConfig(name=name, value=v) for name, v in topic.configs.items()]
+        wanted = CreatableTopic(
+            name=topic.name,
+            num_partitions=topic.partitions,
+            replication_factor=1,
+            configs=configs,
+        )
+        request = CreateTopicsRequest(topics=[wanted], timeout_ms=3_000)
+        yield from self._until_done(
+            request, CreateTopicsResponse, "topics", ErrorCode.TOPIC_ALREADY_EXISTS
+        )
+
+    def _delete(self, name: str) -> Generator[Any, Any, None]:
+        request = DeleteTopicsRequest(topic_names=[name], timeout_ms=3_000)
+        yield from self._until_done(
+            request, DeleteTopicsResponse, "responses", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        )
+
+    def _until_done(
+        self, request: Any, reply_class: Any, rows: str, done_before: ErrorCode
+    ) -> Generator[Any, Any, None]:
+        """Again and again, whatever breaks; ``done_before`` is fine once it was tried."""
+        was_tried = False
+        while True:
+            try:
+                yield from self.connect()
+                reply = yield from self.ask(request, reply_class, high=5, waits_ms=3_000)
+            except Lost:
+                was_tried = True
+                continue
+            code = check_code(
+                self, getattr(reply, rows)[0].error_code, done_before, ErrorCode.REQUEST_TIMED_OUT
+            )
+            self.note(f"{type(request).__name__} {code.name}")
+            if code is done_before and not was_tried:
+                raise Violation(TOPICS, f"{self.name} was told {code.name} at the first try")
+            if code in (ErrorCode.NONE, done_before):
+                return
+            was_tried = True
+            yield from self.sleep(self.world.between(10, 200))

@@ -1,0 +1,273 @@
+"""A client: the real client's connection over a link of the simulated network, and a script.
+
+A script is a generator. It sends requests with ``send``, and yields what it waits for: a time
+(milliseconds from now, at most) or None; it is gone on with when something happened to its
+connection, or at that time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pyspark_klog.client.connection import Call, Connection, State
+from pyspark_klog.client.errors import ConnectionFailed, RequestTimedOut
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.protocol.message import Request, Response
+from tests.simulation.network import Link
+from tests.simulation.world import Event, Violation, World
+
+if TYPE_CHECKING:
+    from tests.simulation.history import History
+    from tests.simulation.machine import Machine
+
+R = TypeVar("R", bound=Response)
+Script = Generator[int | None, None, None]
+
+ANSWERED_WITHIN_MS = 6_000
+"""Beyond what a request itself may wait for: an answer that comes later is a wait without end."""
+
+
+class Lost(Exception):
+    """The connection is gone, and with it every answer that was waited for."""
+
+
+class Client:
+    """One connection at a time. Override ``script``."""
+
+    def __init__(
+        self, world: World, machine: Machine, history: History, number: int, kind: str
+    ) -> None:
+        self.world = world
+        self.machine = machine
+        self.history = history
+        self.name = f"{kind}{number}"
+        self.is_over = False
+        self.must_end = False
+        """No more faults come: finish what is to be finished, then end."""
+        self.dials = 0
+        self._address = f"10.0.0.{number + 10}"
+        self._link: Link | None = None
+        self._connection: Connection | None = None
+        self._timer: Event | None = None
+        self._deadline: Event | None = None
+        self._is_running = False
+        self._script = self._guarded()
+
+    def begin(self) -> None:
+        """Runs the script as far as it goes."""
+        self._go_on()
+
+    def script(self) -> Script:
+        """What the client does; Lost may come out of every wait, and begins it anew."""
+        raise NotImplementedError
+        yield
+
+    def note(self, text: str) -> None:
+        self.world.note(f"{self.name} {text}")
+
+    # --- for scripts -----------------------------------------------------------------------------
+    @property
+    def in_flight(self) -> int:
+        return 0 if self._connection is None else self._connection.in_flight
+
+    def connect(self) -> Script:
+        """Until there is a connection that is ready."""
+        while not self.is_connected:
+            if self._connection is None:
+                self._dial()
+            yield None
+            if self._connection is None:
+                yield from self.sleep(self.world.between(10, 200))
+
+    @property
+    def is_connected(self) -> bool:
+        return self._connection is not None and self._connection.state is State.READY
+
+    def sleep(self, for_ms: int) -> Script:
+        """So long, whatever happens."""
+        until_ms = self.world.now_ms + for_ms
+        while self.world.now_ms < until_ms:
+            yield until_ms - self.world.now_ms
+
+    def send(
+        self,
+        request: Request,
+        reply_class: type[R],
+        *,
+        low: int = 0,
+        high: int | None = None,
+        waits_ms: int = 0,
+        expects_reply: bool = True,
+    ) -> Call[R]:
+        """Sends; ``waits_ms`` is how long the request allows the broker to take."""
+        connection = self._connection
+        if connection is None or connection.state is not State.READY:
+            raise Lost
+        version = connection.version(reply_class.api_key, low, high)
+        call = connection.send(
+            request,
+            reply_class,
+            version,
+            self.world.now_ms,
+            timeout_ms=waits_ms,
+            expects_reply=expects_reply,
+        )
+        self._pump()
+        return call
+
+    def ask(self, request: Request, reply_class: type[R], **options: Any) -> Generator[Any, Any, R]:
+        """Sends and waits for the answer; Lost if there is none."""
+        call = self.send(request, reply_class, **options)
+        while not call.is_done:
+            yield None
+        if call.error is not None:
+            raise Lost
+        return call.result()
+
+    def hang_up(self) -> None:
+        """Closes the connection."""
+        if self._link is not None:
+            self._link.close()
+        self._lose("closed by the client")
+
+    # --- what the link says ----------------------------------------------------------------------
+    def connected(self) -> None:
+        assert self._connection is not None
+        self._connection.connected(self.world.now_ms)
+        self._pump()
+        self._go_on()
+
+    def received(self, data: bytes) -> None:
+        connection = self._connection
+        if connection is None:
+            return
+        position = 0
+        while position < len(data):
+            buffer = connection.receive_buffer()
+            count = min(len(buffer), len(data) - position)
+            buffer[:count] = data[position : position + count]
+            buffer.release()
+            position += count
+            connection.received(count)
+        if connection.state is State.CLOSED:
+            raise Violation("answers can be read", f"{self.name}: {connection.error}")
+        self._pump()
+        self._go_on()
+
+    def closed(self, why: str) -> None:
+        self._lose(why)
+        self._go_on()
+
+    # --- inside ----------------------------------------------------------------------------------
+    def _dial(self) -> None:
+        self.dials += 1
+        self._connection = Connection(
+            "the broker",
+            client_id=self.name,
+            request_timeout_ms=ANSWERED_WITHIN_MS,
+            max_reply_bytes=1 << 24,
+        )
+        port = 40_000 + self.dials
+        peer = _Peer(self)
+        name = f"{self.name}/{self.dials}"
+        self._link = self.machine.network.dial(name, (self._address, port), peer)
+        peer.link = self._link
+
+    def _pump(self) -> None:
+        connection, link = self._connection, self._link
+        assert connection is not None and link is not None
+        while (data := connection.to_send()) is not None:
+            piece = bytes(data)
+            connection.sent(len(piece))
+            link.send(piece)
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+        due_ms = connection.next_deadline_ms()
+        if due_ms is not None:
+            self._deadline = self.world.after(due_ms - self.world.now_ms, self._late)
+
+    def _late(self) -> None:
+        connection, link = self._connection, self._link
+        if connection is None or link is None:
+            return
+        connection.on_deadline(self.world.now_ms)
+        if connection.state is not State.CLOSED:
+            self._pump()
+            return
+        assert isinstance(connection.error, RequestTimedOut)
+        if not link.was_stalled:
+            raise Violation("every wait ends", f"{self.name}: {connection.error}")
+        link.close()
+        self._lose("late")
+        self._go_on()
+
+    def _lose(self, why: str) -> None:
+        connection, self._connection, self._link = self._connection, None, None
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+        if connection is not None:
+            connection.lost(ConnectionFailed(why))
+
+    def _guarded(self) -> Script:
+        while True:
+            try:
+                yield from self.script()
+                break
+            except Lost:
+                continue
+        if self._link is not None:
+            self._link.close()
+            self._lose("the end")
+
+    def _go_on(self) -> None:
+        if self.is_over or self._is_running:
+            return
+        self._is_running = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        try:
+            wait_ms = next(self._script)
+        except StopIteration:
+            self.is_over = True
+            self.note("is over")
+            return
+        finally:
+            self._is_running = False
+        if wait_ms is not None:
+            self._timer = self.world.after(max(wait_ms, 0), self._go_on)
+
+
+class _Peer:
+    """What a link tells; once the client has given the link up, nobody."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self.link: Link | None = None
+
+    @property
+    def _counts(self) -> bool:
+        return self.link is not None and self._client._link is self.link
+
+    def connected(self) -> None:
+        if self._counts:
+            self._client.connected()
+
+    def received(self, data: bytes) -> None:
+        if self._counts:
+            self._client.received(data)
+
+    def closed(self, why: str) -> None:
+        if self._counts:
+            self._client.closed(why)
+
+
+def check_code(client: Client, number: int, *allowed: ErrorCode) -> ErrorCode:
+    """An answer's error code, which must be one of those that can be expected."""
+    code = ErrorCode(number)
+    if code is ErrorCode.NONE or code in allowed or code is ErrorCode.KAFKA_STORAGE_ERROR:
+        return code
+    raise Violation("errors are expected ones", f"{client.name} was told {code.name}")

@@ -1,0 +1,257 @@
+"""A member of a group: joins, shares out, heartbeats, commits, leaves; now and then it is late."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.protocol.apis.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from pyspark_klog.protocol.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
+from pyspark_klog.protocol.apis.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from pyspark_klog.protocol.apis.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+)
+from pyspark_klog.protocol.apis.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from pyspark_klog.protocol.apis.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+    OffsetFetchResponse,
+)
+from pyspark_klog.protocol.apis.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
+from tests.simulation.clients.base import Client, Script, check_code
+
+GROUP = "group"
+SESSION_MS = 3_000
+REBALANCE_MS = 4_000
+_RETRIED = (
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_COORDINATOR,
+)
+_FENCED = (
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.REBALANCE_IN_PROGRESS,
+)
+
+
+class Member(Client):
+    """Its "work" is to move its partitions' offsets on and to commit them."""
+
+    def __init__(self, *given: Any, partitions: list[TopicPartition], **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._all = partitions
+        self._member_id = ""
+        self._generation = -1
+        self._owned: list[TopicPartition] = []
+        self._positions: dict[TopicPartition, int] = {}
+
+    def script(self) -> Script:
+        yield from self.connect()
+        yield from self._find_coordinator()
+        while not self.must_end:
+            if (yield from self._join()) and (yield from self._fetch_offsets()):
+                yield from self._work()
+        if self._member_id and self.world.chance(0.7):
+            yield from self._leave()
+
+    # --- into the group --------------------------------------------------------------------------
+    def _find_coordinator(self) -> Generator[Any, Any, None]:
+        while True:
+            request = FindCoordinatorRequest(key=GROUP)
+            reply = yield from self.ask(request, FindCoordinatorResponse, high=3)
+            if check_code(self, reply.error_code, *_RETRIED) is ErrorCode.NONE:
+                return
+            yield from self.sleep(self.world.between(10, 200))
+
+    def _join(self) -> Generator[Any, Any, bool]:
+        request = JoinGroupRequest(
+            group_id=GROUP,
+            session_timeout_ms=SESSION_MS,
+            rebalance_timeout_ms=REBALANCE_MS,
+            member_id=self._member_id,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=self.name.encode())],
+        )
+        asked_ms = self.world.now_ms
+        reply = yield from self.ask(
+            request, JoinGroupResponse, low=2, high=9, waits_ms=REBALANCE_MS + SESSION_MS
+        )
+        code = check_code(self, reply.error_code, ErrorCode.MEMBER_ID_REQUIRED, *_RETRIED, *_FENCED)
+        if code is ErrorCode.MEMBER_ID_REQUIRED:
+            self._member_id = reply.member_id
+            return False
+        if code is not ErrorCode.NONE:
+            yield from self._step_back(code)
+            return False
+        self._member_id, self._generation = reply.member_id, reply.generation_id
+        self.note(
+            f"joined generation={reply.generation_id} leads={reply.leader == reply.member_id}"
+        )
+        self.history.groups.was_joined(
+            reply.member_id, reply.generation_id, asked_ms, self.world.now_ms
+        )
+        return (yield from self._sync(reply))
+
+    def _sync(self, joined: JoinGroupResponse) -> Generator[Any, Any, bool]:
+        members = [each.member_id for each in joined.members]
+        assignments = [
+            SyncGroupRequestAssignment(
+                member_id=member,
+                assignment=bytes(n for n in range(len(self._all)) if n % len(members) == index),
+            )
+            for index, member in enumerate(members)
+        ]
+        request = SyncGroupRequest(
+            group_id=GROUP,
+            generation_id=self._generation,
+            member_id=self._member_id,
+            protocol_type="consumer",
+            protocol_name="range",
+            assignments=assignments if joined.leader == self._member_id else [],
+        )
+        if self.world.chance(0.1):
+            yield from self.sleep(self.world.between(0, REBALANCE_MS))
+        reply = yield from self.ask(request, SyncGroupResponse, waits_ms=REBALANCE_MS + SESSION_MS)
+        code = check_code(self, reply.error_code, *_RETRIED, *_FENCED)
+        if code is not ErrorCode.NONE:
+            yield from self._step_back(code)
+            return False
+        self._owned = [self._all[number] for number in reply.assignment]
+        self.note(f"owns {list(reply.assignment)} generation={self._generation}")
+        self.history.groups.was_assigned(
+            self._member_id, self._generation, self._owned, self.world.now_ms
+        )
+        return True
+
+    def _step_back(self, code: ErrorCode) -> Script:
+        """After an error: who is not known joins as somebody new."""
+        if code is ErrorCode.UNKNOWN_MEMBER_ID:
+            self._member_id = ""
+        if code in _RETRIED:
+            yield from self._find_coordinator()
+        yield from self.sleep(self.world.between(1, 100))
+
+    # --- at work ---------------------------------------------------------------------------------
+    def _fetch_offsets(self) -> Generator[Any, Any, bool]:
+        self._positions = {}
+        if not self._owned:
+            return True
+        asked: dict[str, OffsetFetchRequestTopic] = {}
+        for each in self._owned:
+            wanted = asked.setdefault(each.topic, OffsetFetchRequestTopic(name=each.topic))
+            wanted.partition_indexes.append(each.partition)
+        request = OffsetFetchRequest(group_id=GROUP, topics=list(asked.values()))
+        asked_ms = self.world.now_ms
+        reply = yield from self.ask(request, OffsetFetchResponse, low=1, high=7)
+        code = check_code(self, reply.error_code, *_RETRIED)
+        if code is not ErrorCode.NONE:
+            yield from self._step_back(code)
+            return False
+        for topic in reply.topics:
+            for row in topic.partitions:
+                if check_code(self, row.error_code, *_RETRIED) is not ErrorCode.NONE:
+                    return False
+                partition = TopicPartition(topic.name, row.partition_index)
+                self.history.groups.was_fetched(partition, row.committed_offset, asked_ms)
+                self._positions[partition] = max(row.committed_offset, 0)
+        return True
+
+    def _work(self) -> Generator[Any, Any, None]:
+        """Until the group moves on, or the member has enough of it."""
+        world = self.world
+        while not self.must_end:
+            yield from self.sleep(world.between(50, 900))
+            if world.chance(0.04):
+                yield from self.sleep(SESSION_MS + world.between(0, 1_000))  # it is taken for dead
+            if world.chance(0.04):
+                yield from self._leave()
+                return
+            code = yield from self._commit()
+            if code in _RETRIED:
+                yield from self._step_back(code)
+                return
+            if code is ErrorCode.NONE or world.chance(0.5):
+                code = yield from self._heartbeat()
+            if code is ErrorCode.REBALANCE_IN_PROGRESS and world.chance(0.3):
+                continue  # it takes its time, and goes on as if it did not know
+            if code is not ErrorCode.NONE:
+                yield from self._step_back(code)
+                return
+
+    def _heartbeat(self) -> Generator[Any, Any, ErrorCode]:
+        request = HeartbeatRequest(
+            group_id=GROUP, generation_id=self._generation, member_id=self._member_id
+        )
+        reply = yield from self.ask(request, HeartbeatResponse)
+        return check_code(self, reply.error_code, *_RETRIED, *_FENCED)
+
+    def _commit(self) -> Generator[Any, Any, ErrorCode]:
+        if not self._positions:
+            return ErrorCode.NONE
+        world, groups = self.world, self.history.groups
+        commits = {}
+        rows: dict[str, OffsetCommitRequestTopic] = {}
+        for partition in self._positions:
+            self._positions[partition] += world.between(1, 9)
+            offset = self._positions[partition]
+            commits[partition] = groups.is_committing(
+                partition, offset, self._generation, world.now_ms
+            )
+            row = rows.setdefault(partition.topic, OffsetCommitRequestTopic(name=partition.topic))
+            row.partitions.append(
+                OffsetCommitRequestPartition(
+                    partition_index=partition.partition, committed_offset=offset
+                )
+            )
+        request = OffsetCommitRequest(
+            group_id=GROUP,
+            generation_id_or_member_epoch=self._generation,
+            member_id=self._member_id,
+            topics=list(rows.values()),
+        )
+        reply = yield from self.ask(request, OffsetCommitResponse, low=2, high=9, waits_ms=5_000)
+        worst = ErrorCode.NONE
+        answers = [
+            (TopicPartition(topic.name, each.partition_index), each.error_code)
+            for topic in reply.topics
+            for each in topic.partitions
+        ]
+        for partition, number in answers:
+            code = check_code(self, number, *_RETRIED, *_FENCED)
+            commit = commits[partition]
+            self.note(f"commit {partition} {commit.offset} {code.name}")
+            if code is ErrorCode.NONE:
+                groups.was_committed(commit, world.now_ms)
+            elif code in _FENCED:
+                groups.was_refused(partition, commit)
+            worst = worst if code is ErrorCode.NONE else code
+        return worst
+
+    def _leave(self) -> Generator[Any, Any, None]:
+        request = LeaveGroupRequest(
+            group_id=GROUP, members=[MemberIdentity(member_id=self._member_id)]
+        )
+        reply = yield from self.ask(request, LeaveGroupResponse, low=3)
+        check_code(self, reply.error_code, *_RETRIED, *_FENCED)
+        self._member_id = ""

@@ -1,0 +1,208 @@
+"""Producers: the real one's core with its sequences and retries, idempotent or not, any acks."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from pyspark_klog.client.connection import Call
+from pyspark_klog.client.producer.core import Batch, Identity, ProducerCore, Verdict
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.protocol.apis.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from pyspark_klog.protocol.apis.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from pyspark_klog.records.batch import BatchView
+from pyspark_klog.records.builder import BatchBuilder
+from pyspark_klog.records.compression import Codec
+from tests.simulation.checks.records import value_of
+from tests.simulation.clients.base import Client, Lost, Script, check_code
+from tests.simulation.world import START_MS, Violation
+
+TIMEOUT_MS = 3_000
+_MOST_RECORDS = 2_000
+_EXPECTED = (
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+)
+_NAMED = 12  # from version 13 on topics go by id
+
+
+class Producer(Client):
+    """Writes numbered records to partitions of its own choice, and notes what is acknowledged."""
+
+    def __init__(
+        self, *given: Any, partitions: list[TopicPartition], idempotent: bool, **named: Any
+    ) -> None:
+        super().__init__(*given, **named)
+        world = self.world
+        self._partitions = partitions
+        self._idempotent = idempotent
+        self._acks = -1 if idempotent else world.random.choice((0, 1, -1))
+        self._codec = world.random.choice((Codec.NONE, Codec.NONE, Codec.NONE, Codec.GZIP))
+        self._pause_ms = world.random.choice((10, 60, 200))
+        self._version = world.random.choice((None, None, 3, 7, 9))
+        self._core = ProducerCore(
+            idempotent=idempotent,
+            max_in_flight=5 if idempotent else 1,
+            max_request_bytes=100_000,
+            max_attempts=1_000,
+        )
+        self._numbers: dict[int, list[int]] = {}
+        """By the identity of a batch's object: which records it holds."""
+        self._next = 0
+        self._calls: list[tuple[Call[ProduceResponse], list[Batch]]] = []
+
+    def script(self) -> Script:
+        self._take_back()
+        yield from self.connect()
+        while not (self.must_end and self._core.is_idle):
+            if self._wants_more():
+                self._make_batches()
+            if self._core.needs_identity:
+                yield from self._find_identity()
+            self._send()
+            until_ms = self.world.now_ms + self.world.between(1, self._pause_ms)
+            yield max(until_ms - self.world.now_ms, 1)
+            self._take_answers()
+
+    # --- records ---------------------------------------------------------------------------------
+    def _wants_more(self) -> bool:
+        is_behind = self._core.pending_bytes >= 20_000
+        return not (self.must_end or is_behind or self._next >= _MOST_RECORDS)
+
+    def _make_batches(self) -> None:
+        world = self.world
+        for _ in range(world.between(1, 3)):
+            partition = world.random.choice(self._partitions)
+            builder = BatchBuilder(codec=self._codec)
+            numbers = list(range(self._next, self._next + world.between(1, 5)))
+            self._next = numbers[-1] + 1
+            for number in numbers:
+                padding = b"x" * world.between(0, 120)
+                builder.append(None, value_of(self.name, number) + padding, START_MS)
+            batch = Batch(partition, bytearray(builder.build()), len(numbers), world.now_ms)
+            self._numbers[id(batch)] = numbers
+            self._core.add(batch)
+
+    def _find_identity(self) -> Generator[Any, Any, None]:
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
+        reply = yield from self.ask(request, InitProducerIdResponse)
+        code = check_code(self, reply.error_code)
+        if code is not ErrorCode.NONE:
+            yield from self.sleep(100)
+            return
+        if reply.producer_id in self.history.producer_ids:
+            raise Violation("a producer id is given once", f"{reply.producer_id} again")
+        self.history.producer_ids.add(reply.producer_id)
+        self.note(f"identity {reply.producer_id}")
+        self._core.take_identity(Identity(reply.producer_id, reply.producer_epoch))
+
+    # --- requests --------------------------------------------------------------------------------
+    def _send(self) -> None:
+        core, now_ms = self._core, self.world.now_ms
+        while self.in_flight < (5 if self._idempotent else 1):
+            batches = core.take(core.ready(now_ms), now_ms)
+            if not batches:
+                return
+            request = ProduceRequest(acks=self._acks, timeout_ms=TIMEOUT_MS)
+            topics: dict[str, TopicProduceData] = {}
+            for batch in batches:
+                topic = batch.partition.topic
+                row = topics.get(topic)
+                if row is None:
+                    row = topics[topic] = TopicProduceData(name=topic)
+                    request.topic_data.append(row)
+                data = PartitionProduceData(
+                    index=batch.partition.partition, records=self._bytes_of(batch)
+                )
+                row.partition_data.append(data)
+                numbers = self._numbers[id(batch)]
+                self.history.records.is_sending(
+                    batch.partition, self.name, numbers, self._idempotent
+                )
+            call = self.send(
+                request,
+                ProduceResponse,
+                low=3,
+                high=min(self._version or _NAMED, _NAMED),
+                waits_ms=TIMEOUT_MS,
+                expects_reply=self._acks != 0,
+            )
+            self._calls.append((call, batches))
+
+    def _bytes_of(self, batch: Batch) -> bytes:
+        if self._idempotent:
+            identity = batch.identity
+            BatchView(batch.data).set_producer_state(
+                identity.producer_id,
+                identity.producer_epoch,
+                batch.sequence,
+                is_transactional=False,
+            )
+        return bytes(batch.data)
+
+    # --- answers ---------------------------------------------------------------------------------
+    def _take_answers(self) -> None:
+        waiting, is_lost = [], False
+        for call, batches in self._calls:
+            if not call.is_done:
+                waiting.append((call, batches))
+            elif call.error is not None:
+                is_lost = True
+                self._lose_batches(batches)
+            elif not call.expects_reply:
+                for batch in batches:
+                    self._core.written(batch, -1)
+            else:
+                self._take_reply(call.result(), batches)
+        self._calls = waiting
+        if is_lost or not self.is_connected:
+            raise Lost
+
+    def _take_reply(self, reply: ProduceResponse, batches: list[Batch]) -> None:
+        rows: dict[TopicPartition, PartitionProduceResponse] = {}
+        for topic in reply.responses:
+            for row in topic.partition_responses:
+                rows[TopicPartition(topic.name, row.index)] = row
+        for batch in batches:
+            row = rows[batch.partition]
+            code = check_code(self, row.error_code, *_EXPECTED)
+            verdict = self._core.verdict(batch, code)
+            numbers = self._numbers[id(batch)]
+            self.note(f"{batch.partition} {numbers[0]} {code.name} at {row.base_offset}")
+            if verdict is Verdict.WRITTEN:
+                self._core.written(batch, row.base_offset)
+                self.history.records.was_acknowledged(
+                    batch.partition, row.base_offset, self.name, numbers
+                )
+            elif verdict is Verdict.NEW_IDENTITY:
+                self._core.begin_anew(batch)
+            elif verdict is Verdict.RETRY:
+                self._core.retry(batch, self.world.now_ms + self.world.between(1, 100))
+            else:
+                raise Violation("errors are expected ones", f"{self.name}: {code.name}")
+
+    def _lose_batches(self, batches: list[Batch]) -> None:
+        for batch in batches:
+            self._core.retry(batch, self.world.now_ms + self.world.between(1, 100))
+
+    def _take_back(self) -> None:
+        """What the last connection left without an answer."""
+        for call, batches in self._calls:
+            if call.reply is not None and call.expects_reply:
+                self._take_reply(call.result(), batches)
+            else:
+                self._lose_batches(batches)
+        self._calls = []

@@ -1,0 +1,113 @@
+"""What goes wrong, and when: drawn from the seed while time passes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.simulation.machine import Death, Machine
+from tests.simulation.world import World
+
+_CRASH_STEPS = 40
+_FULL_MS = 2_000
+
+
+class Faults:
+    """A fault now and then, until ``stop``."""
+
+    def __init__(self, world: World, machine: Machine) -> None:
+        self._world = world
+        self._machine = machine
+        self._is_over = False
+        self._mean_ms = world.random.choice((600, 1_500, 4_000))
+        kinds: list[tuple[int, Callable[[], None]]] = [
+            (4, self._reset),
+            (3, self._stall),
+            (2, self._kill),
+            (2, self._cut_power),
+            (2, self._crash_inside),
+            (1, self._stop),
+            (1, self._full_disk),
+            (1, self._slow_disk),
+            (1, self._short_write),
+            (1, self._no_descriptors),
+        ]
+        # Each run has its own few kinds of them, so that they also come alone.
+        count = world.between(1, len(kinds))
+        chosen = world.random.sample(kinds, count)
+        self._kinds = [kind for weight, kind in chosen for _ in range(weight)]
+
+    def begin(self) -> None:
+        """From now on."""
+        self._plan_next()
+
+    def stop(self) -> None:
+        """No more of them; those that last end."""
+        self._is_over = True
+        self._heal()
+
+    def _plan_next(self) -> None:
+        wait_ms = min(int(self._world.random.expovariate(1 / self._mean_ms)), 5 * self._mean_ms)
+        self._world.after(wait_ms, self._next)
+
+    def _next(self) -> None:
+        if self._is_over:
+            return
+        if self._machine.broker is not None:
+            kind = self._world.random.choice(self._kinds)
+            self._world.note(f"fault {kind.__name__.strip('_')}")
+            kind()
+        self._plan_next()
+
+    def _heal(self) -> None:
+        files, helpers = self._machine.files, self._machine.helpers
+        files.free_bytes = None
+        files.crash_at_step = None
+        files.short_write_bytes = None
+        files.has_descriptors = True
+        if helpers is not None:
+            helpers.slowness = 1
+
+    # --- the network -----------------------------------------------------------------------------
+    def _reset(self) -> None:
+        links = self._machine.network.open_links()
+        if links:
+            self._world.random.choice(links).break_off()
+
+    def _stall(self) -> None:
+        for_ms = self._world.random.choice((50, 500, 3_000, 12_000))
+        links = self._machine.network.open_links()
+        if links and self._world.chance(0.7):
+            links = [self._world.random.choice(links)]
+        for link in links:
+            link.stall(for_ms)
+
+    # --- the machine -----------------------------------------------------------------------------
+    def _kill(self) -> None:
+        self._machine.kill()
+
+    def _cut_power(self) -> None:
+        self._machine.cut_power()
+
+    def _crash_inside(self) -> None:
+        death = self._world.random.choice((Death.KILL, Death.POWER))
+        self._machine.crash_in(self._world.between(1, _CRASH_STEPS), death)
+
+    def _stop(self) -> None:
+        self._machine.stop()
+
+    # --- the disk --------------------------------------------------------------------------------
+    def _full_disk(self) -> None:
+        self._machine.files.free_bytes = self._world.between(0, 3_000)
+        self._world.after(self._world.between(0, _FULL_MS), self._heal)
+
+    def _slow_disk(self) -> None:
+        assert self._machine.helpers is not None
+        self._machine.helpers.slowness = self._world.random.choice((10, 60))
+        self._world.after(self._world.between(0, _FULL_MS), self._heal)
+
+    def _short_write(self) -> None:
+        self._machine.files.short_write_bytes = self._world.between(0, 200)
+
+    def _no_descriptors(self) -> None:
+        self._machine.files.has_descriptors = False
+        self._world.after(self._world.between(0, _FULL_MS), self._heal)

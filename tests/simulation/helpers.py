@@ -1,0 +1,84 @@
+"""Helper threads without threads: work has its effect, and is over, when the seed says."""
+
+from collections.abc import Callable
+from typing import Any
+
+from klog_broker.runtime.loop import Loop
+from tests.simulation.world import World
+
+Work = Callable[[], Any]
+OnDone = Callable[[Any, BaseException | None], None]
+
+
+class SeededHelpers:
+    """Work takes effect at one moment of its time, and work submitted later may overtake it.
+
+    What is raised as a BaseException alone (the disk's power cut) goes to ``on_crash``: the machine
+    is gone, and so is whoever waits.
+    """
+
+    def __init__(self, world: World, loop: Loop, on_crash: Callable[[BaseException], None]) -> None:
+        self._world = world
+        self._loop = loop
+        self._on_crash = on_crash
+        self._open: dict[int, Callable[[], None]] = {}
+        self._count = 0
+        self._is_closed = False
+        self.slowness = 1
+        """By how much longer everything takes: a slow disk."""
+
+    @property
+    def waiting(self) -> int:
+        """How much work is not over."""
+        return len(self._open)
+
+    def submit(self, work: Work, on_done: OnDone) -> None:
+        if self._is_closed:
+            return
+        self._count += 1
+        number = self._count
+        world = self._world
+        before_ms = world.between(0, 4) * self.slowness
+        after_ms = world.between(0, 6) * self.slowness
+        if world.chance(0.05):
+            after_ms += world.between(0, 300)
+
+        def take_effect() -> None:
+            try:
+                outcome = self._outcome(work)
+            except BaseException as crash:
+                self._on_crash(crash)
+                return
+
+            def be_over() -> None:
+                if self._open.pop(number, None) is not None:
+                    self._loop.post(lambda: on_done(*outcome))
+
+            self._open[number] = be_over
+            world.after(after_ms, lambda: self._go_on(number, be_over))
+
+        self._open[number] = take_effect
+        world.after(before_ms, lambda: self._go_on(number, take_effect))
+
+    def _go_on(self, number: int, step: Callable[[], None]) -> None:
+        if self._open.get(number) is step:
+            step()
+
+    @staticmethod
+    def _outcome(work: Work) -> tuple[Any, BaseException | None]:
+        try:
+            return work(), None
+        except Exception as error:
+            return None, error
+
+    def close(self) -> None:
+        """What was submitted is finished here and now."""
+        self._is_closed = True
+        while self._open:
+            number = next(iter(self._open))
+            self._open[number]()
+
+    def vanish(self) -> None:
+        """The process is gone: nothing of it is finished."""
+        self._is_closed = True
+        self._open.clear()

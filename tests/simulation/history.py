@@ -1,0 +1,21 @@
+"""What clients and machine have told, by family of promises."""
+
+from tests.simulation.checks.groups import Groups
+from tests.simulation.checks.marks import Marks
+from tests.simulation.checks.records import Records
+from tests.simulation.checks.rest import Rest
+from tests.simulation.machine import Watcher
+from tests.simulation.plan import Plan
+
+
+class History:
+    """Clients tell ``records`` and ``groups``; the machine tells all of them."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.records = Records(plan.topics)
+        self.groups = Groups(plan.flushes_all)
+        self.producer_ids: set[int] = set()
+
+    @property
+    def watchers(self) -> list[Watcher]:
+        return [self.records, self.groups, Marks(), Rest()]

@@ -1,0 +1,279 @@
+"""The machine that the broker runs on: it starts, is killed, loses its power, ends well."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from klog_broker.app import Broker, CannotStart, ExitCode
+from klog_broker.config import BrokerConfig
+from klog_broker.network import produce_kernel
+from klog_broker.runtime.chance import Chance
+from klog_broker.runtime.loop import Loop
+from tests.simulation.helpers import SeededHelpers
+from tests.simulation.network import LONGEST_DELAY_MS, SimNetwork
+from tests.simulation.world import Event, Violation, World
+from tests.support.memory_files import Crashed, MemoryFiles
+
+DATA = Path("/data")
+_IDLE_TURNS = 200
+"""Turns in a row in which something was ready and nothing came of it."""
+
+
+class Death(Enum):
+    """How a life of the broker ends."""
+
+    KILL = "kill -9"
+    POWER = "power cut"
+    CLEAN = "clean stop"
+    DISK = "disk lost"
+
+
+class SimBroker(Broker):
+    """The real one; the machine sees that it wants to stop, as ``serve_forever`` would."""
+
+    wants_to_stop = False
+
+    def stop(self, reason: str = "stop() was called") -> None:
+        self.wants_to_stop = True
+        super().stop(reason)
+
+
+class Watcher:
+    """Is told of what happens to the machine. All of it does nothing here."""
+
+    def on_start(self, machine: Machine) -> None:
+        """The broker serves, and nobody has talked to it yet."""
+
+    def on_turn(self, machine: Machine) -> None:
+        """A turn of the loop is over."""
+
+    def on_death(self, machine: Machine, death: Death) -> None:
+        """The broker is about to be gone; its objects can still be looked at."""
+
+    def on_clean_end(self, machine: Machine) -> None:
+        """The broker has closed everything; its objects can still be looked at."""
+
+
+class Machine:
+    """Broker after broker on one disk. ``broker`` is None between two of them."""
+
+    def __init__(
+        self,
+        world: World,
+        settings: Mapping[str, str],
+        watchers: list[Watcher],
+        *,
+        with_kernel: bool,
+        has_socket_calls: bool,
+        has_cold_pages: bool,
+    ) -> None:
+        self.world = world
+        self.files = MemoryFiles()
+        self.watchers = watchers
+        self.broker: SimBroker | None = None
+        self.network = SimNetwork(world, has_socket_calls=has_socket_calls)
+        self.helpers: SeededHelpers | None = None
+        self.lives = 0
+        self.deaths_before_start: list[Death] = []
+        """Since the last broker that served."""
+        self.restart_after_ms: Callable[[], int] = lambda: world.between(2 * LONGEST_DELAY_MS, 1500)
+        self.on_crash_mode = Death.KILL
+        """What happens when the disk's ``crash_at_step`` comes."""
+        self.exit_codes = {ExitCode.OK}
+        """With which the broker may end by itself."""
+        self._settings = settings
+        self._with_kernel = with_kernel
+        self._has_socket_calls = has_socket_calls
+        self._has_cold_pages = has_cold_pages
+        self._chance = Chance(world.random.getrandbits(64))
+        self._turn_event: Event | None = None
+        self._idle_turns = 0
+        self._turns_of_ms = (0, 0)
+
+    # --- its life --------------------------------------------------------------------------------
+    def start(self) -> None:
+        """Starts a broker; if the disk crashes meanwhile, the next one soon."""
+        world = self.world
+        self.lives += 1
+        world.note(f"machine starts life={self.lives}")
+        if self._has_cold_pages:
+            self.files.freeze()
+            self.files.thaw.set()
+        self.files.now_ms = world.clock.now_ms()
+        network = self.network = SimNetwork(world, has_socket_calls=self._has_socket_calls)
+        helpers: list[SeededHelpers] = []
+
+        def make_helpers(loop: Loop) -> SeededHelpers:
+            helpers.append(SeededHelpers(world, loop, self._crashed))
+            return helpers[0]
+
+        broker = SimBroker(
+            BrokerConfig.load(None, self._settings, data=DATA),
+            clock=world.clock,
+            files=self.files,
+            network=network,
+            poller=network.poller,
+            make_helpers=make_helpers,
+            chance=self._chance,
+            load_kernel=(lambda _: produce_kernel) if self._with_kernel else None,
+        )
+        self.helpers = helpers[0]
+        try:
+            broker.start()
+        except Crashed:
+            helpers[0].vanish()
+            self._after_crash(self.on_crash_mode)
+            return
+        except CannotStart as refusal:
+            world.note(f"machine cannot start: {refusal}")
+            if not self.has_disk_trouble:
+                raise Violation("a broker starts", str(refusal)) from refusal
+            self._after_crash(Death.KILL)
+            return
+        self.broker = broker
+        if broker.server.plans is not None and world.chance(0.8):
+            broker.server.plans.load()
+        network.on_wake = self._want_turn
+        self._idle_turns = 0
+        for watcher in self.watchers:
+            watcher.on_start(self)
+        self.deaths_before_start.clear()
+        world.note(f"machine serves life={self.lives}")
+        self._want_turn()
+
+    def kill(self) -> None:
+        """SIGKILL: what was written stays, synced or not."""
+        self._die(Death.KILL)
+
+    def cut_power(self) -> None:
+        """What was not synced may be lost, or torn."""
+        self._die(Death.POWER)
+
+    def crash_in(self, steps: int, death: Death) -> None:
+        """The same, but in the middle of what the broker does then: at a change of the disk."""
+        self.on_crash_mode = death
+        self.files.crash_at_step = self.files.steps + steps
+
+    def stop(self) -> None:
+        """SIGTERM."""
+        if self.broker is not None:
+            self.world.note("machine stops")
+            self.broker.stop("the simulation")
+            self._end()
+
+    @property
+    def has_disk_trouble(self) -> bool:
+        """Whether the disk is full, or no descriptor is left."""
+        return self.files.free_bytes is not None or not self.files.has_descriptors
+
+    # --- turns -----------------------------------------------------------------------------------
+    def _want_turn(self, delay_ms: int = 0) -> None:
+        due_ms = self.world.now_ms + delay_ms
+        event = self._turn_event
+        if event is not None and event.due_ms <= due_ms:
+            return
+        if event is not None:
+            event.cancel()
+        self._turn_event = self.world.after(delay_ms, self._turn)
+
+    def _turn(self) -> None:
+        self._turn_event = None
+        broker, network, world = self.broker, self.network, self.world
+        if broker is None:
+            return
+        self.files.now_ms = world.clock.now_ms()
+        moves = network.moves
+        had_ready = bool(network.poller.ready())
+        self._note_progress(had_ready, moves)
+        try:
+            broker.loop.run_turn(0)
+        except Crashed as crash:
+            self._crashed(crash)
+            return
+        except Exception as error:
+            raise Violation("no bug ends the loop", repr(error)) from error
+        is_idle = had_ready and network.moves == moves
+        self._idle_turns = self._idle_turns + 1 if is_idle else 0
+        for watcher in self.watchers:
+            watcher.on_turn(self)
+        if broker.wants_to_stop:
+            self._end()
+            return
+        wake_ms = broker.loop.next_wake_ms()
+        if wake_ms is not None:
+            self._want_turn(max(wake_ms - world.clock.monotonic_ms(), 0))
+        if network.poller.ready():
+            self._want_turn(world.between(0, 1))
+
+    def _note_progress(self, had_ready: bool, moves: int) -> None:
+        now_ms = self.world.now_ms
+        at_ms, count = self._turns_of_ms
+        self._turns_of_ms = (now_ms, count + 1 if at_ms == now_ms else 1)
+        if self._idle_turns > _IDLE_TURNS or self._turns_of_ms[1] > 5_000:
+            raise Violation("the loop sleeps", "turn follows turn, and nothing comes of them")
+
+    # --- ends ------------------------------------------------------------------------------------
+    def _crashed(self, crash: BaseException) -> None:
+        if not isinstance(crash, Crashed):
+            raise crash
+        if self.broker is not None:
+            self._die(self.on_crash_mode)
+
+    def _die(self, death: Death) -> None:
+        broker = self.broker
+        if broker is None:
+            return
+        for watcher in self.watchers:
+            watcher.on_death(self, death)
+        self.broker = None
+        assert self.helpers is not None
+        self.helpers.vanish()
+        self._after_crash(death)
+
+    def _after_crash(self, death: Death) -> None:
+        world = self.world
+        self._gone(death)
+        old = self.files
+        self.files = old.crash(world.random) if death is Death.POWER else old.killed()
+        world.after(self.restart_after_ms(), self.start)
+
+    def _end(self) -> None:
+        """The loop has been told to stop: what ``serve_forever`` does then."""
+        broker = self.broker
+        assert broker is not None
+        try:
+            exit_code = broker.serve_forever()
+        except Crashed as crash:
+            self._crashed(crash)
+            return
+        self.world.note(f"machine ends exit_code={exit_code.name}")
+        if exit_code not in self.exit_codes:
+            raise Violation("no bug ends the loop", f"the broker ended with {exit_code!r}")
+        death = Death.CLEAN if exit_code is ExitCode.OK else Death.DISK
+        for watcher in self.watchers:
+            watcher.on_death(self, death)
+            if death is Death.CLEAN:
+                watcher.on_clean_end(self)
+        self.broker = None
+        self._gone(death)
+        self.files = self.files.killed()
+        self.world.after(self.restart_after_ms(), self.start)
+
+    def _gone(self, death: Death) -> None:
+        self.world.note(f"machine is gone: {death.value}")
+        self.deaths_before_start.append(death)
+        self.network.die()
+        self.network.on_wake = lambda: None
+        if self._turn_event is not None:
+            self._turn_event.cancel()
+            self._turn_event = None
+
+    # --- a look inside ---------------------------------------------------------------------------
+    def logs(self) -> list[Any]:
+        """The logs of the broker that runs, in an order that no id decides on."""
+        assert self.broker is not None
+        logs = self.broker.services.logs.logs()
+        return sorted(logs, key=lambda log: log.topic_partition)

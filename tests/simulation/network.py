@@ -1,0 +1,349 @@
+"""A network in memory: connections that are slow, come in pieces, stand still, and break.
+
+Bytes of one direction of a connection stay in order; everything else may overtake everything else.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+from zlib import crc32
+
+from klog_broker.runtime.sockets import SocketCalls
+from tests.simulation.poller import SimPoller
+from tests.simulation.world import World
+from tests.support.fake_network import FakeSocketCalls
+
+LONGEST_DELAY_MS = 120
+
+
+class Peer(Protocol):
+    """The client's side of a connection hears of it through this."""
+
+    def connected(self) -> None: ...
+
+    def received(self, data: bytes) -> None: ...
+
+    def closed(self, why: str) -> None: ...
+
+
+class _Pipe:
+    """One direction: pieces under way, then perhaps the end of the stream (None)."""
+
+    def __init__(
+        self, link: "Link", world: World, deliver: Callable[[bytes | None], None], name: str
+    ) -> None:
+        self._link = link
+        self._world = world
+        self._deliver = deliver
+        self._name = name
+        self._pieces: deque[bytes | None] = deque()
+        self._last_due_ms = 0
+        self.bytes_under_way = 0
+
+    def put(self, data: bytes | None) -> None:
+        world = self._world
+        self._pieces.append(data)
+        if data:
+            self.bytes_under_way += len(data)
+        due_ms = max(self._last_due_ms, world.now_ms + self._link.network.delay_ms())
+        self._last_due_ms = due_ms
+        world.after(due_ms - world.now_ms, self._arrive)
+
+    def _arrive(self) -> None:
+        world, link = self._world, self._link
+        if not self._pieces:
+            return
+        if link.stalled_until_ms > world.now_ms:
+            world.after(link.stalled_until_ms - world.now_ms, self._arrive)
+            return
+        data = self._pieces.popleft()
+        if data is None:
+            world.note(f"{link.name} {self._name} end")
+        else:
+            self.bytes_under_way -= len(data)
+            world.note(f"{link.name} {self._name} {len(data)} {crc32(data):08x}")
+        self._deliver(data)
+
+    def drop(self) -> None:
+        """What is under way gets lost."""
+        self._pieces.clear()
+        self.bytes_under_way = 0
+
+
+class Stream:
+    """The broker's side."""
+
+    def __init__(self, link: "Link", fd: int, address: tuple[str, int]) -> None:
+        self._link = link
+        self._fd = fd
+        self._address = address
+        self.is_plain = True
+        self.inbox = bytearray()
+        self.is_at_end = False
+        self.is_broken = False
+        self.is_closed = False
+
+    def fileno(self) -> int:
+        return self._fd
+
+    @property
+    def room_bytes(self) -> int:
+        return max(self._link.window_bytes - self._link.to_client.bytes_under_way, 0)
+
+    def recv_into(self, buffer: memoryview) -> int:
+        assert not self.is_closed
+        self._link.network.moves += 1
+        if self.is_broken:
+            raise ConnectionResetError("reset by peer")
+        if not self.inbox:
+            if self.is_at_end:
+                return 0
+            raise BlockingIOError
+        count = min(len(buffer), len(self.inbox))
+        buffer[:count] = self.inbox[:count]
+        del self.inbox[:count]
+        return count
+
+    def _take(self, data: bytes) -> int:
+        assert not self.is_closed
+        if self.is_broken:
+            raise BrokenPipeError("broken pipe")
+        count = min(len(data), self.room_bytes)
+        if data and not count:
+            raise BlockingIOError
+        self._link.network.moves += 1
+        self._link.to_client.put(data[:count])
+        return count
+
+    def send(self, parts: list[Any]) -> int:
+        return self._take(b"".join(parts))
+
+    def send_file(self, file: Any, position: int, size_bytes: int) -> int:
+        data = file.pread(size_bytes, position)
+        return self._take(data) if data else 0
+
+    def connect_error(self) -> OSError | None:
+        return None
+
+    def close(self) -> None:
+        if not self.is_closed:
+            self.is_closed = True
+            self._link.broker_closed()
+
+    def remote_address(self) -> tuple[str, int]:
+        return self._address
+
+    def local_address(self) -> tuple[str, int]:
+        return "10.0.0.9", 9092
+
+
+class Link:
+    """A connection, as the client holds it."""
+
+    def __init__(self, network: "SimNetwork", name: str, peer: Peer) -> None:
+        world = network.world
+        self.network = network
+        self.name = name
+        self.peer = peer
+        self.stream: Stream | None = None
+        self.stalled_until_ms = 0
+        self.was_stalled = False
+        self.is_open = True
+        self.window_bytes = world.random.choice((1 << 20, 1 << 20, 1 << 20, 5000, 700))
+        self.to_broker = _Pipe(self, world, self._at_broker, ">")
+        self.to_client = _Pipe(self, world, self._at_client, "<")
+
+    # --- the client ------------------------------------------------------------------------------
+    def send(self, data: bytes) -> None:
+        """In one piece, or cut where the seed likes."""
+        world = self.network.world
+        while len(data) > 1 and world.chance(0.15):
+            cut = world.between(1, len(data) - 1)
+            self.to_broker.put(data[:cut])
+            data = data[cut:]
+        self.to_broker.put(data)
+
+    def close(self) -> None:
+        """What was sent may still arrive, or is lost."""
+        if not self.is_open:
+            return
+        self.is_open = False
+        self.to_client.drop()
+        if self.network.world.chance(0.5):
+            self.to_broker.put(None)
+        else:
+            self.break_off()
+
+    # --- the network -----------------------------------------------------------------------------
+    def stall(self, for_ms: int) -> None:
+        """Nothing arrives for so long."""
+        self.stalled_until_ms = max(self.stalled_until_ms, self.network.world.now_ms + for_ms)
+        self.was_stalled = True
+
+    def break_off(self) -> None:
+        """A reset: what is under way is lost, both sides learn of it, each at its time."""
+        network = self.network
+        self.to_broker.drop()
+        self.to_client.drop()
+        stream = self.stream
+        if stream is not None and not stream.is_closed:
+
+            def reset() -> None:
+                stream.is_broken = True
+                network.wake()
+
+            network.world.after(network.delay_ms(), reset)
+        if self.is_open:
+            self.is_open = False
+            network.world.note(f"{self.name} reset")
+            network.world.after(network.delay_ms(), lambda: self.peer.closed("reset"))
+
+    def _at_broker(self, data: bytes | None) -> None:
+        stream = self.stream
+        if stream is None or stream.is_closed:
+            if self.is_open:
+                self.break_off()
+            return
+        if data is None:
+            stream.is_at_end = True
+        else:
+            stream.inbox += data
+        self.network.wake()
+
+    def _at_client(self, data: bytes | None) -> None:
+        if not self.is_open:
+            return
+        if data is None:
+            self.is_open = False
+            self.peer.closed("closed by the broker")
+            return
+        self.peer.received(data)
+        self.network.wake()  # there is room again
+
+    # --- the broker ------------------------------------------------------------------------------
+    def broker_closed(self) -> None:
+        stream = self.stream
+        assert stream is not None
+        self.network.forget(stream)
+        if not self.is_open:
+            return
+        if stream.inbox or stream.is_broken:
+            self.break_off()
+        else:
+            self.to_client.put(None)
+
+
+class Listener:
+    """Connections that wait to be accepted."""
+
+    def __init__(self, fd: int, address: tuple[str, int]) -> None:
+        self._fd = fd
+        self._address = address
+        self.waiting: deque[Stream] = deque()
+        self.is_closed = False
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def accept(self) -> Stream:
+        if not self.waiting:
+            raise BlockingIOError
+        return self.waiting.popleft()
+
+    def address(self) -> tuple[str, int]:
+        return self._address
+
+    def close(self) -> None:
+        self.is_closed = True
+        for stream in self.waiting:
+            stream.close()
+
+
+class SimNetwork:
+    """The Network of one life of the broker, and the way to it for clients."""
+
+    def __init__(self, world: World, *, has_socket_calls: bool) -> None:
+        self.world = world
+        self.on_wake: Callable[[], None] = lambda: None
+        self.poller = SimPoller(self)
+        self.listener: Listener | None = None
+        self.streams: dict[int, Stream] = {}
+        self.links: dict[Link, None] = {}
+        self.moves = 0
+        """Calls that got or gave something: a turn without any was for nothing."""
+        self.received_at_once = 0
+        self.sent_at_once = 0
+        self._has_socket_calls = has_socket_calls
+        self._next_fd = 10
+        self._is_gone = False
+
+    def delay_ms(self) -> int:
+        """How long a piece takes."""
+        slow = self.world.chance(0.1)
+        return self.world.between(0, LONGEST_DELAY_MS if slow else 3)
+
+    def wake(self) -> None:
+        """The broker may have something to do."""
+        self.on_wake()
+
+    # --- for the broker --------------------------------------------------------------------------
+    def socket_calls(self, arena: memoryview, replies: memoryview) -> SocketCalls | None:
+        return FakeSocketCalls(self, arena, replies) if self._has_socket_calls else None
+
+    def listen(self, host: str, port: int, backlog: int) -> Listener:
+        self._next_fd += 1
+        self.listener = Listener(self._next_fd, (host, port or 9092))
+        return self.listener
+
+    def connect(self, host: str, port: int, from_address: str | None = None) -> Stream:
+        raise ConnectionRefusedError("a lone broker connects to nobody")
+
+    def forget(self, stream: Stream) -> None:
+        self.streams.pop(stream.fileno(), None)
+
+    # --- for clients -----------------------------------------------------------------------------
+    def dial(self, name: str, address: tuple[str, int], peer: Peer) -> Link:
+        """Connects; the peer hears of it later, either way."""
+        link = Link(self, name, peer)
+        self.links[link] = None
+
+        def reach() -> None:
+            listener = self.listener
+            if not link.is_open:
+                return
+            if self._is_gone or listener is None or listener.is_closed:
+                link.is_open = False
+                self.world.after(self.delay_ms(), lambda: peer.closed("refused"))
+                return
+            self._next_fd += 1
+            link.stream = Stream(link, self._next_fd, address)
+            self.streams[self._next_fd] = link.stream
+            listener.waiting.append(link.stream)
+            self.wake()
+            self.world.after(self.delay_ms(), be_connected)
+
+        def be_connected() -> None:
+            if link.is_open:
+                peer.connected()
+
+        self.world.after(self.delay_ms(), reach)
+        return link
+
+    def open_links(self) -> list[Link]:
+        """Those that neither side has closed; the others are forgotten."""
+        self.links = {link: None for link in self.links if link.is_open}
+        return list(self.links)
+
+    def die(self) -> None:
+        """The broker's process is gone."""
+        self._is_gone = True
+        for link in self.open_links():
+            is_stalled = link.stalled_until_ms > self.world.now_ms
+            if self.world.chance(0.5) and link.stream is not None and not is_stalled:
+                # What it had sent still arrives, before the next broker starts; then the end.
+                link.to_broker.drop()
+                link.to_client.put(None)
+                link.stream.is_closed = True
+            else:
+                link.break_off()
+        self.streams.clear()

@@ -1,0 +1,98 @@
+"""What a seed chooses before anything happens: settings, topics, how long, and who takes part."""
+
+from dataclasses import dataclass, field
+
+from tests.simulation.world import World
+
+CHAOS_MS = (6_000, 16_000)
+
+
+@dataclass(frozen=True)
+class TopicPlan:
+    """A topic. ``is_flushed``: what is acknowledged survives a power cut."""
+
+    name: str
+    partitions: int
+    is_flushed: bool
+    configs: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One run."""
+
+    chaos_ms: int
+    topics: tuple[TopicPlan, ...]
+    flushes_all: bool
+    with_kernel: bool
+    has_socket_calls: bool
+    has_cold_pages: bool
+    idempotent_producers: int
+    plain_producers: int
+    consumers: int
+    members: int
+    has_admin: bool
+    settings: dict[str, str]
+
+    def line(self) -> str:
+        """For the trace and for whoever reads a summary."""
+        topics = ", ".join(
+            f"{each.name}({each.partitions}{' flushed' if each.is_flushed else ''})"
+            for each in self.topics
+        )
+        return (
+            f"chaos_ms={self.chaos_ms} topics={topics} kernel={self.with_kernel} "
+            f"at_once={self.has_socket_calls} cold={self.has_cold_pages} "
+            f"idempotent={self.idempotent_producers} plain={self.plain_producers} "
+            f"consumers={self.consumers} members={self.members} admin={self.has_admin}"
+        )
+
+
+def make_plan(world: World) -> Plan:
+    """Of everything a little, and never everything at once."""
+    chance, between = world.chance, world.between
+    flushes_all = chance(0.3)
+    topics = []
+    for number in range(between(1, 3)):
+        is_flushed = flushes_all or chance(0.4)
+        configs = {"flush.messages": "1"} if is_flushed else {}
+        if chance(0.5):
+            configs["segment.bytes"] = str(between(1_500, 6_000))
+        if chance(0.3):
+            configs["index.interval.bytes"] = "0"
+        if not is_flushed and chance(0.4):
+            configs["flush.ms"] = str(between(100, 2_000))
+        topics.append(TopicPlan(f"t{number}", between(1, 3), is_flushed, configs))
+    settings = {
+        "listeners": "PLAINTEXT://127.0.0.1:9092",
+        "auto.create.topics.enable": "false",
+        "log.index.size.max.bytes": "1200",
+        "offsets.topic.num.partitions": str(between(1, 3)),
+        "offsets.topic.segment.bytes": str(between(2_000, 20_000)),
+        "group.initial.rebalance.delay.ms": str(between(0, 300)),
+        "group.min.session.timeout.ms": "500",
+        "log.retention.check.interval.ms": "5000",
+        "log.flush.scheduler.interval.ms": "500",
+        "log.flush.offset.checkpoint.interval.ms": str(between(1_000, 8_000)),
+        "log.segment.delete.delay.ms": "1000",
+        "replica.high.watermark.checkpoint.interval.ms": "2000",
+    }
+    if flushes_all:
+        settings["log.flush.interval.messages"] = "1"
+    idempotent, plain = between(0, 2), between(0, 1)
+    if idempotent + plain == 0:
+        idempotent = 1
+    return Plan(
+        chaos_ms=between(*CHAOS_MS),
+        topics=tuple(topics),
+        flushes_all=flushes_all,
+        with_kernel=chance(0.6),
+        has_socket_calls=chance(0.6),
+        has_cold_pages=chance(0.3),
+        idempotent_producers=idempotent,
+        plain_producers=plain,
+        consumers=between(0, 1),
+        members=world.random.choice((0, 0, 2, 3)),
+        has_admin=chance(0.3),
+        settings=settings,
+    )

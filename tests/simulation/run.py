@@ -1,0 +1,172 @@
+"""One seed from begin to end: topics, chaos, healing, rest, and what the logs hold then."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pyspark_klog.ids import TopicPartition
+from tests.simulation.checks.rest import check_zero, figures
+from tests.simulation.clients.admin import Admin
+from tests.simulation.clients.base import Client
+from tests.simulation.clients.consumer import Consumer
+from tests.simulation.clients.member import Member
+from tests.simulation.clients.producer import Producer
+from tests.simulation.faults import Faults
+from tests.simulation.history import History
+from tests.simulation.machine import Machine
+from tests.simulation.plan import make_plan
+from tests.simulation.world import Violation, World
+
+C = TypeVar("C", bound=Client)
+
+END_WITHIN_MS = 90_000
+"""Of virtual time, after the last fault: whoever is not over by then waits for ever."""
+REST_MS = 20_000
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a seed. ``check`` and ``failure`` are empty if all promises were kept."""
+
+    seed: int
+    trace_hash: str
+    check: str
+    failure: str
+    summary: str
+    lines: list[str]
+
+
+def run_seed(seed: int) -> Result:
+    """Runs it. Bugs of the simulation itself come out as they are."""
+    simulation = Simulation(seed)
+    check = failure = ""
+    try:
+        simulation.run()
+    except Violation as violation:
+        check, failure = violation.check, str(violation)
+        simulation.world.note(f"VIOLATION {violation}")
+    world = simulation.world
+    return Result(seed, world.trace_hash, check, failure, simulation.summary(), world.lines)
+
+
+class Simulation:
+    """The parts of one run."""
+
+    def __init__(self, seed: int) -> None:
+        world = self.world = World(seed)
+        plan = self.plan = make_plan(world)
+        world.note(f"seed {seed}: {plan.line()}")
+        self.history = History(plan)
+        self.machine = Machine(
+            world,
+            plan.settings,
+            self.history.watchers,
+            with_kernel=plan.with_kernel,
+            has_socket_calls=plan.has_socket_calls,
+            has_cold_pages=plan.has_cold_pages,
+        )
+        self._count = 0
+        self.clients: list[Client] = []
+
+    def run(self) -> None:
+        """Violation if a promise is broken."""
+        world, machine = self.world, self.machine
+        machine.start()
+        self._set_up()
+        for client in self._make_clients():
+            world.after(world.between(0, 500), client.begin)
+        faults = Faults(world, machine)
+        faults.begin()
+        world.run(world.now_ms + self.plan.chaos_ms)
+        world.note("no more faults")
+        faults.stop()
+        for client in self.clients:
+            client.must_end = True
+        self._run_until_over(self.clients)
+        self._audit()
+        self._rest()
+        self._end()
+
+    def _set_up(self) -> None:
+        admin = self._new(Admin, topics=self.plan.topics, goes_on=False)
+        self.world.after(0, admin.begin)
+        self._run_until_over([admin])
+
+    def _new(self, kind: type[C], **named: Any) -> C:
+        self._count += 1
+        name = kind.__name__.lower()
+        client = kind(self.world, self.machine, self.history, self._count, name, **named)
+        self.clients.append(client)
+        return client
+
+    def _make_clients(self) -> list[Client]:
+        plan = self.plan
+        partitions = self._partitions()
+        before = len(self.clients)
+        for number in range(plan.idempotent_producers + plan.plain_producers):
+            is_idempotent = number < plan.idempotent_producers
+            self._new(Producer, partitions=partitions, idempotent=is_idempotent)
+        for _ in range(plan.consumers):
+            self._new(Consumer, partitions=partitions)
+        for _ in range(plan.members):
+            self._new(Member, partitions=partitions)
+        if plan.has_admin:
+            self._new(Admin, topics=(), goes_on=True)
+        return self.clients[before:]
+
+    def _partitions(self) -> list[TopicPartition]:
+        return [
+            TopicPartition(topic.name, number)
+            for topic in self.plan.topics
+            for number in range(topic.partitions)
+        ]
+
+    def _run_until_over(self, clients: list[Client]) -> None:
+        def is_over() -> bool:
+            return all(client.is_over for client in clients)
+
+        self.world.run(self.world.now_ms + END_WITHIN_MS, is_over)
+        if not is_over():
+            left = ", ".join(client.name for client in clients if not client.is_over)
+            raise Violation("every wait ends", f"{left} cannot come to an end")
+
+    # --- afterwards ------------------------------------------------------------------------------
+    def _audit(self) -> None:
+        """What the logs hold, seen from inside and through Fetch."""
+        world, machine = self.world, self.machine
+        world.run(world.now_ms + END_WITHIN_MS, lambda: machine.broker is not None)
+        self.history.records.finish(machine)
+        ends = {log.topic_partition: int(log.high_watermark) for log in machine.logs()}
+        partitions = self._partitions()
+        auditor = self._new(
+            Consumer, partitions=partitions, reads_to={each: ends[each] for each in partitions}
+        )
+        world.after(0, auditor.begin)
+        self._run_until_over([auditor])
+
+    def _rest(self) -> None:
+        """Everybody is gone."""
+        world = self.world
+        world.run(world.now_ms + REST_MS)
+        deadline_ms = world.now_ms + 2_000
+        world.run(deadline_ms, lambda: not any(figures(self.machine).values()))
+        check_zero(figures(self.machine))
+
+    def _end(self) -> None:
+        """A clean stop, and a start that finds all of it."""
+        world, machine = self.world, self.machine
+        machine.stop()
+        world.run(world.now_ms + END_WITHIN_MS, lambda: machine.broker is not None)
+        self.history.records.finish(machine)
+        machine.stop()
+
+    def summary(self) -> str:
+        """One line."""
+        records, groups = self.history.records, self.history.groups
+        return (
+            f"{self.world.now_ms / 1000:.0f} s, {self.machine.lives} lives, "
+            f"{records.acknowledged} acknowledged, {records.delivered} delivered, "
+            f"{records.lost_as_allowed} lost as allowed, {groups.generations} generations, "
+            f"{groups.commits} commits, {len(self.world.lines)} lines"
+        )

@@ -1,0 +1,89 @@
+"""Virtual time: what happens next, in an order that the seed chooses, and a trace of all of it."""
+
+import heapq
+from collections.abc import Callable
+from hashlib import blake2b
+from random import Random
+
+from klog_broker.runtime.clock import ManualClock
+
+START_MS = 1_700_000_000_000
+Action = Callable[[], None]
+
+
+class Violation(Exception):
+    """A promise was broken. ``check`` names the promise."""
+
+    def __init__(self, check: str, text: str) -> None:
+        super().__init__(f"{check}: {text}")
+        self.check = check
+
+
+class Event:
+    """Something that is going to happen, unless it is cancelled."""
+
+    __slots__ = ("action", "due_ms", "is_cancelled")
+
+    def __init__(self, due_ms: int, action: Action) -> None:
+        self.due_ms = due_ms
+        self.action = action
+        self.is_cancelled = False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+
+class World:
+    """The clock and what is going to happen. Events of one millisecond come in any order."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.clock = ManualClock(START_MS)
+        self.lines: list[str] = []
+        self._queue: list[tuple[int, float, int, Event]] = []
+        self._count = 0
+        self._hash = blake2b(digest_size=16)
+
+    @property
+    def now_ms(self) -> int:
+        """Milliseconds since the beginning."""
+        return self.clock.monotonic_ms() - START_MS
+
+    def after(self, delay_ms: int, action: Action) -> Event:
+        """Runs ``action`` in so many milliseconds."""
+        event = Event(self.now_ms + delay_ms, action)
+        self._count += 1
+        heapq.heappush(self._queue, (event.due_ms, self.random.random(), self._count, event))
+        return event
+
+    def run(self, until_ms: int, is_over: Callable[[], bool] = lambda: False) -> None:
+        """Lets time pass up to ``until_ms``, or until it is over."""
+        while not is_over():
+            if not self._queue or self._queue[0][0] > until_ms:
+                self.clock.advance(max(until_ms - self.now_ms, 0))
+                return
+            due_ms, _, _, event = heapq.heappop(self._queue)
+            if event.is_cancelled:
+                continue
+            if due_ms > self.now_ms:
+                self.clock.advance(due_ms - self.now_ms)
+            event.action()
+
+    def note(self, text: str) -> None:
+        """A line of the trace."""
+        line = f"{self.now_ms:>6} {text}"
+        self.lines.append(line)
+        self._hash.update(line.encode())
+
+    @property
+    def trace_hash(self) -> str:
+        """Two runs with the same hash have done the same, byte by byte."""
+        return self._hash.hexdigest()
+
+    def chance(self, probability: float) -> bool:
+        """Whether something of this probability happens."""
+        return self.random.random() < probability
+
+    def between(self, low: int, high: int) -> int:
+        """From ``low`` to ``high``, both included."""
+        return self.random.randint(low, high)
