@@ -16,6 +16,7 @@ from klog_broker.handlers.dispatcher import ApiHandler, Dispatcher
 from klog_broker.handlers.fetch_convert import DownConversions
 from klog_broker.handlers.group_service import start_groups
 from klog_broker.handlers.init_producer_id import ProducerIds
+from klog_broker.handlers.lone_leader import LoneLeader
 from klog_broker.handlers.planned_produce import ProduceTargets
 from klog_broker.handlers.produce_pipeline import ProducePipeline
 from klog_broker.handlers.served import SERVED
@@ -255,7 +256,7 @@ class Broker:
             default_config=LogConfig.from_topic_config(topic_config(self.config, {})),
         )
         logs.on_directory_offline = self._on_directory_offline
-        logs.on_log_change = self._on_log_change
+        logs.listener = LoneLeader(self._on_log_change)
 
         def config_of(name: str, _topic_id: TopicId) -> LogConfig:
             topic = metadata.image.topic(name)

@@ -346,16 +346,16 @@ def test_a_start_that_loses_the_last_directory_does_not_say_that_it_serves(
 ) -> None:
     with BrokerThread(Path("/data"), SETTINGS, files=files) as thread, thread.client() as client:
         create_topic(client, "t")
-    # As after a crash: the leader epochs are raised.
+    # As after a crash: what is found is synced.
     files.remove(Path("/data/.kafka_cleanshutdown"))
-    write = MemoryFiles.write_atomically
+    sync_dir = MemoryFiles.sync_dir
 
-    def fail(self: MemoryFiles, path: Path, data: bytes) -> None:
-        if path.name == "leader-epoch-checkpoint":
+    def fail(self: MemoryFiles, path: Path) -> None:
+        if path.name == "t-0":
             raise OSError(EIO, "input/output error", str(path))
-        write(self, path, data)
+        sync_dir(self, path)
 
-    monkeypatch.setattr(MemoryFiles, "write_atomically", fail)
+    monkeypatch.setattr(MemoryFiles, "sync_dir", fail)
     config = BrokerConfig.load(None, {"listeners": "PLAINTEXT://127.0.0.1:0"}, data=Path("/data"))
     with pytest.raises(CannotStart, match=r"no data directory can be used.*: /data;") as refused:
         Broker(config, files=files).start()

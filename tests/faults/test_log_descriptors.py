@@ -82,6 +82,10 @@ class World:
     def delete(self) -> None:
         self.manager.delete(PARTITION)
 
+    def lead_and_flush(self) -> None:
+        self.log.begin_epoch(LeaderEpoch(7))
+        self.log.flush()
+
     def sizes(self) -> dict[str, int]:
         path = self.log.path
         names = [str(name) for name in self.files.list_dir(path)]
@@ -97,7 +101,7 @@ def acts() -> dict[str, Callable[[World], None]]:
         "append and flush": World.append_and_flush_by_and_by,
         "housekeep": World.housekeep,
         "create": World.create_other,
-        "lead": lambda world: world.log.become_leader(LeaderEpoch(7)),
+        "lead and flush": World.lead_and_flush,
         "retain": World.retain,
         "read": lambda world: world.check(world.log),
         "look up": lambda world: world.log.offset_for_timestamp(1_000) and None,

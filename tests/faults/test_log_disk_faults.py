@@ -143,7 +143,7 @@ def test_an_index_without_room_on_the_disk_refuses_the_append() -> None:
     assert len(read_all(log)) == appended + 1
 
 
-def test_a_full_disk_refuses_new_partitions_and_epochs_and_the_directory_stays() -> None:
+def test_a_full_disk_refuses_new_partitions_and_the_epochs_file_and_the_directory_stays() -> None:
     files = MemoryFiles()
     manager = open_manager(files, config=CONFIG)
     log = manager.create(PARTITION, TOPIC_ID, CONFIG)
@@ -154,11 +154,15 @@ def test_a_full_disk_refuses_new_partitions_and_epochs_and_the_directory_stays()
         manager.create(other, TOPIC_ID, CONFIG)
     assert manager.get(other) is None
     assert not files.exists(DATA / "topic-1")
+    log.begin_epoch(LeaderEpoch(5))
+    before = log.recovery_point
     with pytest.raises(LogStorageError, match="make room on the disk"):
-        log.become_leader(LeaderEpoch(5))
-    assert log.leader_epoch == 0
+        log.flush()
+    # The records are synced; what recovery trusts must not pass an epoch that no file names.
+    assert (log.flushed_offset, log.recovery_point) == (log.log_end_offset, before)
     files.free_bytes = None
-    log.become_leader(LeaderEpoch(5))
+    log.flush()
+    assert log.recovery_point == log.log_end_offset
     assert manager.create(other, TOPIC_ID, CONFIG).log_end_offset == 0
     assert append(log).first_offset == 1
     manager.close()

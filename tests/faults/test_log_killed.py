@@ -16,15 +16,14 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_acknowledged_appends_survive_kill_9(tmp_path: Path) -> None:
     random = Random(1)
     acknowledged: dict[int, int] = {}
-    for round_number in range(ROUNDS):
+    for _ in range(ROUNDS):
         first_sequence = max(acknowledged, default=-COUNT) + COUNT
         _append_and_kill(tmp_path, first_sequence, random.randint(1, 300), acknowledged)
         manager = open_manager(RealFiles(), config=CHILD_CONFIG, directory=tmp_path)
         log = manager.get(PARTITION)
         assert log is not None
         assert not manager.is_clean_start
-        # Each look is an unclean start of its own, and so is each child's.
-        assert log.leader_epoch == 2 * round_number + 1
+        assert log.was_unclean
         records = read_all(log)
         assert [record.offset for record in records] == list(range(log.log_end_offset))
         assert [record.timestamp_ms for record in records] == list(range(len(records)))

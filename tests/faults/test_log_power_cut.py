@@ -14,10 +14,10 @@ from klog_broker.log.log_manager import LogManagerSettings
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.runtime.clock import ManualClock
 from tests.support.log_harness import (
-    EPOCH,
     PARTITION,
     TOPIC_ID,
     ManualHelpers,
+    append,
     batch,
     open_manager,
     read_all,
@@ -50,7 +50,6 @@ class Run:
     next_sequence: int = 0
     in_flight: list[Sent] = field(default_factory=list)
     acknowledged: dict[int, int] = field(default_factory=dict)  # number: offset
-    highest_epoch: int = -1
 
     def __post_init__(self) -> None:
         self.config = LogConfig(
@@ -116,8 +115,7 @@ class Run:
             timestamp_ms=sent.base_sequence,
             value=b"%d" % sent.base_sequence,
         )
-        info = log.append_as_leader(records, leader_epoch=EPOCH, now_ms=self.clock.now_ms())
-        self.highest_epoch = max(self.highest_epoch, log.leader_epoch)
+        info = append(log, records, self.clock.now_ms())
 
         def answered(error: BaseException | None) -> None:
             assert error is None

@@ -28,6 +28,28 @@ SMALL = LogConfig(segment_bytes=16_384, segment_index_bytes=4_096, index_interva
 EPOCH = LeaderEpoch(0)
 
 
+class Alone:
+    """Hosts logs as a broker of one does: what is acknowledged is seen. ``on_change`` is told of
+    logs that somebody may wait for."""
+
+    def __init__(self) -> None:
+        self.on_change: Callable[[PartitionLog], object] = lambda _: None
+
+    def log_end_grew(self, log: PartitionLog) -> None:
+        if not log.config.replies_wait_for_flush:
+            log.set_high_watermark(log.log_end_offset)
+
+    def log_flushed(self, log: PartitionLog) -> None:
+        if log.config.replies_wait_for_flush:
+            log.set_high_watermark(log.flushed_offset)
+
+    def high_watermark_grew(self, log: PartitionLog) -> None:
+        self.on_change(log)
+
+    def log_went_offline(self, log: PartitionLog) -> None:
+        self.on_change(log)
+
+
 class InlineHelpers:
     """Works at once, in the caller's thread."""
 
@@ -113,7 +135,7 @@ def open_manager(
     checks: RecordChecks | None = None,
     chance: Chance | None = None,
 ) -> LogManager:
-    """A loaded manager over one data directory."""
+    """A loaded manager over one data directory; of what it has loaded all may be seen."""
     manager = LogManager(
         [directory],
         files=files,
@@ -127,7 +149,10 @@ def open_manager(
     )
     if checks is not None:
         manager.checks = checks
+    manager.listener = Alone()
     manager.load()
+    for log in manager.logs():
+        log.set_high_watermark(log.log_end_offset)
     return manager
 
 
@@ -138,9 +163,18 @@ def open_log(files: Files, config: LogConfig = SMALL, **options: Any) -> Partiti
 
 
 def append(log: PartitionLog, records: bytes | None = None, now_ms: int = 5_000) -> Any:
-    """Append as a client does; returns the AppendInfo."""
+    """Append as a client does, in the log's newest epoch; returns the AppendInfo."""
+    return append_in(log, max(EPOCH, log.leader_epoch), records, now_ms)
+
+
+def append_in(
+    log: PartitionLog, epoch: int, records: bytes | None = None, now_ms: int = 5_000
+) -> Any:
+    """The same in an epoch which begins now, if it has not."""
+    leader_epoch = LeaderEpoch(epoch)
+    log.begin_epoch(leader_epoch)
     return log.append_as_leader(
-        batch() if records is None else records, leader_epoch=EPOCH, now_ms=now_ms
+        batch() if records is None else records, leader_epoch=leader_epoch, now_ms=now_ms
     )
 
 

@@ -32,9 +32,15 @@ class FakeLog:
     config: LogConfig
     leader_epoch: int = -1
     is_offline: bool = False
+    was_unclean: bool = False
+    log_end_offset: int = 0
+    flushed_offset: int = 0
 
-    def become_leader(self, epoch: int) -> None:
+    def begin_epoch(self, epoch: int) -> None:
         self.leader_epoch = epoch
+
+    def set_high_watermark(self, offset: int) -> None:
+        pass
 
     def update_config(self, config: LogConfig) -> None:
         self.config = config
@@ -84,7 +90,6 @@ class FakeChanges:
         partition: TopicPartition,
         topic_id: TopicId,
         config: LogConfig,
-        leader_epoch: int,
         done: Callable[[FakeLog | None, BaseException | None], None],
     ) -> None:
         def make() -> None:
@@ -93,7 +98,6 @@ class FakeChanges:
             except LogStorageError as error:
                 done(None, error)
                 return
-            log.become_leader(max(leader_epoch, log.leader_epoch))
             done(log, None)
 
         self._loop.post(make)

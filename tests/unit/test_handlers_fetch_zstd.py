@@ -7,7 +7,6 @@ import pytest
 
 from klog_broker.handlers import fetch_read
 from pyspark_klog.errors import ErrorCode
-from pyspark_klog.ids import LeaderEpoch
 from pyspark_klog.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
@@ -68,9 +67,8 @@ def batch(codec: Codec, value: bytes = VALUE) -> bytes:
 
 def append(broker: MemoryBroker, *codecs: Codec) -> None:
     for codec in codecs:
-        broker.log("plain").append_as_leader(
-            batch(codec), leader_epoch=LeaderEpoch(0), now_ms=NOW_MS
-        )
+        log = broker.log("plain")
+        log.append_as_leader(batch(codec), leader_epoch=log.leader_epoch, now_ms=NOW_MS)
 
 
 def fetch(broker: MemoryBroker, offset: int = 0, version: int = VERSION) -> PartitionData:

@@ -12,7 +12,7 @@ from klog_broker.log.log_manager import LogManager
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.clock import ManualClock
-from pyspark_klog.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
+from pyspark_klog.ids import BrokerId, TopicId, TopicPartition
 from tests.support.log_harness import (
     CLUSTER,
     DATA,
@@ -26,7 +26,6 @@ from tests.support.log_harness import (
 from tests.support.memory_files import MemoryFiles
 
 OTHER_ID = TopicId(UUID(int=99))
-EPOCH = LeaderEpoch(3)
 
 
 class World:
@@ -48,7 +47,7 @@ class World:
             if error is not None:
                 self.errors.append(error)
 
-        self.manager.changes.create_beside(partition, topic_id, SMALL, EPOCH, done)
+        self.manager.changes.create_beside(partition, topic_id, SMALL, done)
 
     def delete(self, topic_id: TopicId = TOPIC_ID) -> None:
         def done(error: BaseException | None) -> None:
@@ -63,18 +62,17 @@ class World:
         return [name for name in self.files.list_dir(DATA) if name.startswith("topic")]
 
 
-def test_a_log_is_there_when_the_helper_has_made_it_and_durable_with_its_epoch() -> None:
+def test_a_log_is_there_when_the_helper_has_made_it_and_durable() -> None:
     world = World()
     world.create()
     assert (world.names(), world.manager.get(PARTITION)) == ([], None)
     world.helpers.run_all()
     (log,) = world.made
     assert world.manager.get(PARTITION) is log
-    assert (log.leader_epoch, log.topic_id, log.high_watermark) == (EPOCH, TOPIC_ID, 0)
+    assert (log.leader_epoch, log.topic_id, log.high_watermark) == (-1, TOPIC_ID, 0)
     again = open_manager(world.files.crash(Random(1))).get(PARTITION)
     assert again is not None
-    # One more: the crash counts as an unclean stop.
-    assert (again.topic_id, again.leader_epoch) == (TOPIC_ID, EPOCH + 1)
+    assert (again.topic_id, again.was_unclean) == (TOPIC_ID, True)
 
 
 def test_who_asks_for_it_meanwhile_gets_the_same_log() -> None:
@@ -177,7 +175,7 @@ def test_what_is_being_made_counts_where_it_is_made() -> None:
     manager.load()
     for number in range(6):
         partition = TopicPartition("topic", number)
-        manager.changes.create_beside(partition, TOPIC_ID, SMALL, EPOCH, lambda *_: None)
+        manager.changes.create_beside(partition, TOPIC_ID, SMALL, lambda *_: None)
     helpers.run_all()
     places = [log.path.parent for log in manager.logs()]
     assert [places.count(directory) for directory in directories] == [3, 3]

@@ -1,7 +1,7 @@
 """Data directories: whose they are, their lock, partitions that come and go."""
 
 from dataclasses import replace
-from errno import EACCES, ENOSPC
+from errno import EACCES, EIO, ENOSPC
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -378,7 +378,7 @@ def test_partitions_are_spread_over_the_directories() -> None:
     again = manager_of(files.killed(), DATA / "1", DATA / "2", DATA / "3")
     again.load()
     assert again.is_clean_start
-    assert all(len(read_all(log)) == 1 for log in again.logs())
+    assert all(len(read_all(log, log.log_end_offset)) == 1 for log in again.logs())
     assert len(list(again.logs())) == 9
 
 
@@ -399,17 +399,17 @@ def test_what_may_lie_in_a_directory_that_is_offline_is_neither_made_anew_nor_fo
     logs = list(manager.logs())
     for log in logs:
         append(log)
-    # The start after a crash finds no room in one of them.
+    # The start after a crash finds that one of them fails.
     files = files.killed()
     with monkeypatch.context() as patch:
-        write = MemoryFiles.write_atomically
+        sync_dir = MemoryFiles.sync_dir
 
-        def refuse(self: MemoryFiles, path: Path, data: bytes) -> None:
+        def refuse(self: MemoryFiles, path: Path) -> None:
             if second in path.parents:
-                raise OSError(ENOSPC, "no space left", str(path))
-            write(self, path, data)
+                raise OSError(EIO, "input/output error", str(path))
+            sync_dir(self, path)
 
-        patch.setattr(MemoryFiles, "write_atomically", refuse)
+        patch.setattr(MemoryFiles, "sync_dir", refuse)
         broker.logs = manager = manager_of(files, first, second)
         manager.load()
         not_made = make_logs_now(broker, topic)

@@ -18,6 +18,7 @@ from tests.support.log_harness import (
     PARTITION,
     SMALL,
     TOPIC_ID,
+    Alone,
     ManualHelpers,
     append,
     batch,
@@ -41,7 +42,7 @@ class World:
             self.files, config=config, helpers=self.helpers, clock=self.clock, settings=settings
         )
         self.log: PartitionLog = self.manager.create(PARTITION, TOPIC_ID, config)
-        self.log.become_leader(EPOCH)  # which is synced at once
+        self.log.begin_epoch(EPOCH)
         self.offline: list[str] = []
         self.manager.on_directory_offline = lambda path, _: self.offline.append(str(path))
         self.told: list[tuple[int, BaseException | None]] = []
@@ -65,7 +66,8 @@ class World:
 def test_a_reply_waits_for_the_sync_and_so_do_readers() -> None:
     world = World()
     grown: list[int] = []
-    world.manager.on_log_change = lambda log: grown.append(log.high_watermark)
+    listener = world.log.listener = Alone()
+    listener.on_change = lambda log: grown.append(log.high_watermark)
     info = world.send()
     assert info.required_flush_offset == 1
     assert (world.log.log_end_offset, world.log.high_watermark) == (1, 0)
@@ -203,7 +205,75 @@ def test_the_setting_can_change_while_it_runs() -> None:
     assert world.send().required_flush_offset == 2
     assert world.log.high_watermark == 1
     world.log.update_config(SMALL)
-    assert world.log.high_watermark == 2
+    assert world.log.high_watermark == 1, "the host reckons it anew"
+    world.send()
+    assert world.log.high_watermark == 3
+
+
+def test_a_setting_that_asks_for_flushes_counts_for_what_is_there() -> None:
+    world = World(SMALL)
+    world.send()
+    world.log.update_config(SYNCED)
+    world.helpers.run_all()
+    assert (world.syncs, world.log.flushed_offset) == (1, 1)
+
+
+def test_the_watermark_goes_to_the_end_at_most_and_never_back() -> None:
+    world = World()
+    grown: list[int] = []
+    listener = world.log.listener = Alone()
+    listener.on_change = lambda log: grown.append(log.high_watermark)
+    for _ in range(4):
+        world.send()
+    for offset in (2, 1, 2, 99, 0):
+        world.log.set_high_watermark(offset)
+    assert (world.log.high_watermark, grown) == (4, [2, 4])
+
+
+@pytest.mark.parametrize(("noted", "expected"), [(None, 2), (1, 2), (3, 3), (9, 5)])
+def test_a_log_starts_with_the_watermark_that_was_noted_within_its_bounds(
+    noted: int | None, expected: int
+) -> None:
+    world = World(SMALL)
+    for _ in range(5):
+        world.send()
+    world.log.delete_records_before(2)
+    world.manager.close()
+    files = world.files.killed()
+    files.remove(DATA / "replication-offset-checkpoint")
+    if noted is not None:
+        text = b"0\n1\ntopic 0 %d\n" % noted
+        files.write_atomically(DATA / "replication-offset-checkpoint", text)
+    manager = LogManager(
+        [DATA],
+        files=files,
+        clock=ManualClock(),
+        helpers=ManualHelpers(),
+        broker_id=BrokerId(0),
+    )
+    manager.load()
+    log = manager.get(PARTITION)
+    assert log is not None
+    assert (log.high_watermark, log.log_start_offset, log.log_end_offset) == (expected, 2, 5)
+
+
+def test_each_commit_is_told_once_and_each_flush() -> None:
+    world = World(SMALL)
+    told: list[str] = []
+
+    class Listener(Alone):
+        def log_end_grew(self, log: PartitionLog) -> None:
+            told.append(f"end {log.log_end_offset}")
+
+        def log_flushed(self, log: PartitionLog) -> None:
+            told.append(f"flushed {log.flushed_offset}")
+
+    world.log.listener = Listener()
+    world.send(batch(3))
+    world.send(batch(2))
+    world.log.flush()
+    world.log.flush()
+    assert told == ["end 3", "end 5", "flushed 5"]
 
 
 # --- checkpoints ---------------------------------------------------------------------------------

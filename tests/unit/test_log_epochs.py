@@ -1,8 +1,14 @@
-"""Leader epochs: noted before their first record, and where each one ended."""
+"""Leader epochs: when they begin, where each one ended, what a crash leaves of them."""
+
+from random import Random
 
 import pytest
 
+from klog_broker.log.errors import StaleLeaderEpoch
 from klog_broker.log.leader_epochs import LeaderEpochs
+from klog_broker.log.log_manager import LogManager
+from klog_broker.log.partition_log import PartitionLog
+from pyspark_klog.errors import InvariantViolation
 from pyspark_klog.ids import LeaderEpoch
 from tests.support.log_harness import (
     DATA,
@@ -10,6 +16,7 @@ from tests.support.log_harness import (
     SMALL,
     TOPIC_ID,
     append,
+    append_in,
     batch,
     open_log,
     open_manager,
@@ -17,24 +24,80 @@ from tests.support.log_harness import (
 from tests.support.memory_files import MemoryFiles
 
 
-def test_an_epoch_is_durable_before_its_first_record() -> None:
+def epochs_file(files: MemoryFiles, log: PartitionLog) -> bytes | None:
+    path = log.path / "leader-epoch-checkpoint"
+    return files.read_bytes(path) if files.exists(path) else None
+
+
+def found(manager: LogManager) -> PartitionLog:
+    log = manager.get(PARTITION)
+    assert log is not None
+    return log
+
+
+def test_an_epoch_begins_in_memory_and_is_written_when_the_recovery_point_passes_it() -> None:
     files = MemoryFiles()
     log = open_log(files)
-    log.append_as_leader(batch(), leader_epoch=LeaderEpoch(4), now_ms=1)
-    path = log.path / "leader-epoch-checkpoint"
-    assert files.read_bytes(path) == b"0\n1\n4 0\n"
-    log.append_as_leader(batch(2), leader_epoch=LeaderEpoch(4), now_ms=1)
-    log.become_leader(LeaderEpoch(6))
-    log.become_leader(LeaderEpoch(5))
-    assert files.read_bytes(path) == b"0\n2\n4 0\n6 3\n"
-    assert log.leader_epoch == 6
+    syncs = files.syncs
+    append_in(log, 4)
+    assert files.syncs == syncs
+    assert epochs_file(files, log) is None
+    log.start_flush()
+    # The records are synced. The recovery point stays, so that the batch is looked at again.
+    assert (log.flushed_offset, log.recovery_point, epochs_file(files, log)) == (1, 0, None)
+    log.start_flush(with_indexes=True)
+    assert (log.recovery_point, epochs_file(files, log)) == (1, b"0\n1\n4 0\n")
+    append_in(log, 4, batch(2))
+    log.begin_epoch(LeaderEpoch(6))
+    assert (log.leader_epoch, log.latest_epoch) == (6, 6)
+    log.flush()
+    assert epochs_file(files, log) == b"0\n2\n4 0\n6 3\n"
+    writes = files.directory_syncs
+    append_in(log, 6)
+    log.flush()
+    assert files.directory_syncs == writes, "the file is written only for what is new"
+
+
+def test_a_roll_writes_the_epochs_that_the_recovery_point_passes() -> None:
+    files = MemoryFiles()
+    log = open_log(files)
+    append_in(log, 4)
+    log.roll(1)
+    assert (log.recovery_point, epochs_file(files, log)) == (1, b"0\n1\n4 0\n")
+
+
+def test_a_close_writes_an_epoch_without_records() -> None:
+    files = MemoryFiles()
+    manager = open_manager(files)
+    log = manager.create(PARTITION, TOPIC_ID, SMALL)
+    append_in(log, 4)
+    log.flush()
+    log.begin_epoch(LeaderEpoch(5))
+    manager.close()
+    again = open_manager(files.killed())
+    assert (again.is_clean_start, found(again).leader_epoch) == (True, 5)
+
+
+def test_an_older_epoch_is_refused_and_one_that_has_not_begun_is_a_bug() -> None:
+    log = open_log(MemoryFiles())
+    append_in(log, 4)
+    log.begin_epoch(LeaderEpoch(4))
+    for refused in (
+        lambda: log.begin_epoch(LeaderEpoch(3)),
+        lambda: log.append_as_leader(batch(), leader_epoch=LeaderEpoch(3), now_ms=1),
+    ):
+        with pytest.raises(StaleLeaderEpoch, match="leader epoch 4, 3 is over"):
+            refused()
+    with pytest.raises(InvariantViolation, match="5 has not begun"):
+        log.append_as_leader(batch(), leader_epoch=LeaderEpoch(5), now_ms=1)
+    assert (log.log_end_offset, log.is_offline) == (1, False)
 
 
 def test_where_an_epoch_ended() -> None:
     log = open_log(MemoryFiles())
     assert log.end_offset_for_epoch(0) == (-1, -1)
     for epoch, count in ((2, 3), (5, 4), (9, 1)):
-        log.append_as_leader(batch(count), leader_epoch=LeaderEpoch(epoch), now_ms=1)
+        append_in(log, epoch, batch(count))
     assert log.end_offset_for_epoch(2) == (2, 3)
     assert log.end_offset_for_epoch(4) == (2, 3)
     assert log.end_offset_for_epoch(5) == (5, 7)
@@ -47,7 +110,7 @@ def test_where_an_epoch_ended() -> None:
 def test_deleted_records_take_their_epochs_along() -> None:
     log = open_log(MemoryFiles())
     for epoch in (0, 1, 2):
-        log.append_as_leader(batch(10), leader_epoch=LeaderEpoch(epoch), now_ms=1)
+        append_in(log, epoch, batch(10))
     log.delete_records_before(15)
     assert log.end_offset_for_epoch(1) == (1, 20)
     assert log.end_offset_for_epoch(0) == (0, 15)
@@ -55,33 +118,58 @@ def test_deleted_records_take_their_epochs_along() -> None:
     assert earliest == (-1, 15, 1)
 
 
-def test_an_unclean_start_raises_the_epoch_durably_and_a_clean_one_does_not() -> None:
+def test_loading_says_whether_the_stop_was_unclean_and_raises_no_epoch() -> None:
     files = MemoryFiles()
     manager = open_manager(files)
     append(manager.create(PARTITION, TOPIC_ID, SMALL))
     manager.close()
     files = files.killed()
     manager = open_manager(files)
-    log = manager.get(PARTITION)
-    assert log is not None
-    assert (log.leader_epoch, manager.is_clean_start) == (0, True)
+    log = found(manager)
+    assert (log.leader_epoch, log.was_unclean, manager.is_clean_start) == (0, False, True)
     files = files.killed()
+    syncs = files.directory_syncs
     manager = open_manager(files)
-    log = manager.get(PARTITION)
-    assert log is not None
-    assert (log.leader_epoch, manager.is_clean_start) == (1, False)
-    assert files.read_bytes(log.path / "leader-epoch-checkpoint") == b"0\n2\n0 0\n1 1\n"
-    # What the metadata says may be behind the log: the log's own epoch counts.
-    info = log.append_as_leader(batch(), leader_epoch=LeaderEpoch(0), now_ms=1)
-    region = log.read(info.first_offset, 1_000).region
-    assert region is not None
-    assert region.file.pread(16, region.position)[12:16] == b"\x00\x00\x00\x01"
+    log = found(manager)
+    assert (log.leader_epoch, log.was_unclean, manager.is_clean_start) == (0, True, False)
+    # The marker's and the log's names, and its own parent's: no file is written for the epoch.
+    assert files.directory_syncs - syncs == 3
 
 
-def test_a_log_that_never_had_an_epoch_gets_none() -> None:
+def test_a_log_that_never_had_an_epoch_has_none() -> None:
     files = MemoryFiles()
     open_log(files)
     assert open_log(files.killed()).leader_epoch == -1
+
+
+def test_epochs_behind_the_recovery_point_are_found_in_the_batches() -> None:
+    files = MemoryFiles()
+    log = open_log(files)
+    append_in(log, 2, batch(3))
+    append_in(log, 5, batch(3))
+    assert epochs_file(files, log) is None
+    log = open_log(files.killed())
+    assert (log.leader_epoch, log.latest_epoch) == (5, 5)
+    assert log.end_offset_for_epoch(2) == (2, 3)
+    # The file still lacks them, so the next start must look at them, too.
+    assert (log.log_end_offset, log.flushed_offset, log.recovery_point) == (6, 6, 0)
+    log.flush()
+    assert (log.recovery_point, log.end_offset_for_epoch(2)) == (6, (2, 3))
+
+
+def test_the_batches_count_where_the_file_says_otherwise_of_what_is_recovered() -> None:
+    """A file from before the log was cut and went on in an older epoch than it names."""
+    files = MemoryFiles()
+    log = open_log(files)
+    append_in(log, 2, batch(3))
+    log.flush()
+    log.log_directory.write_checkpoint("recovery-point-offset-checkpoint", {PARTITION: 3})
+    append_in(log, 4, batch(3))
+    files.write_atomically(log.path / "leader-epoch-checkpoint", b"0\n2\n2 0\n9 5\n")
+    log = open_log(files.killed())
+    assert (log.latest_epoch, log.leader_epoch) == (4, 9)
+    assert log.end_offset_for_epoch(2) == (2, 3)
+    assert log.end_offset_for_epoch(9) == (-1, -1)
 
 
 @pytest.mark.parametrize("damage", [b"", b"0\n9\n", b"0\n2\n0 10\n1 5\n"])
@@ -90,13 +178,13 @@ def test_a_damaged_file_is_made_anew_from_the_log(damage: bytes) -> None:
     manager = open_manager(files)
     log = manager.create(PARTITION, TOPIC_ID, SMALL)
     for epoch in (3, 3, 8):
-        log.append_as_leader(batch(2), leader_epoch=LeaderEpoch(epoch), now_ms=1)
+        append_in(log, epoch, batch(2))
     manager.close()
     files = files.killed()
     files.write_atomically(log.path / "leader-epoch-checkpoint", damage)
     log = open_log(files)
     assert log.end_offset_for_epoch(3) == (3, 4)
-    assert files.read_bytes(log.path / "leader-epoch-checkpoint") == b"0\n2\n3 0\n8 4\n"
+    assert epochs_file(files, log) == b"0\n2\n3 0\n8 4\n"
 
 
 def test_a_damaged_file_is_made_anew_from_all_of_the_log_after_a_crash() -> None:
@@ -104,34 +192,39 @@ def test_a_damaged_file_is_made_anew_from_all_of_the_log_after_a_crash() -> None
     log = open_log(files)
     for epoch in (0, 3):
         for _ in range(8):
-            log.append_as_leader(batch(), leader_epoch=LeaderEpoch(epoch), now_ms=1)
+            append_in(log, epoch)
     log.flush()
     log.log_directory.write_checkpoint("recovery-point-offset-checkpoint", {PARTITION: 12})
     files.write_atomically(log.path / "leader-epoch-checkpoint", b"")
     files = files.killed()
-    open_log(files)
-    assert files.read_bytes(log.path / "leader-epoch-checkpoint") == b"0\n3\n0 0\n3 8\n4 16\n"
+    log = open_log(files)
+    assert epochs_file(files, log) == b"0\n2\n0 0\n3 8\n"
+    assert log.leader_epoch == 3
 
 
-def test_an_epoch_of_which_all_is_lost_is_not_used_again() -> None:
+def test_an_epoch_of_which_all_is_lost_is_told_until_a_newer_one_is_written() -> None:
     files = MemoryFiles()
     log = open_log(files)
     for _ in range(10):
         append(log)
-    files = files.killed()
-    log = open_log(files)
-    assert log.leader_epoch == 1
-    append(log)
-    # A reader has seen the record of epoch 1 at offset 10; now the log is cut before it.
+    log.begin_epoch(LeaderEpoch(7))
+    log.flush()
+    # A reader has seen a record of epoch 7 at offset 10; now the log is cut before it.
     segment = log.segments[-1]
     place = segment.find(5)
     assert place is not None
     segment.log_file.pwrite(b"\xff" * 20, place.position)
-    files = files.killed()
-    log = open_log(files)
-    assert log.log_end_offset == 5
-    assert log.end_offset_for_epoch(1) == (0, 5)
-    assert files.read_bytes(log.path / "leader-epoch-checkpoint") == b"0\n2\n0 0\n2 5\n"
+    for seed in range(3):
+        # However often it dies before somebody leads it.
+        files = files.crash(Random(seed))
+        log = open_log(files)
+        assert (log.log_end_offset, log.latest_epoch, log.leader_epoch) == (5, 0, 7)
+        with pytest.raises(StaleLeaderEpoch):
+            log.begin_epoch(LeaderEpoch(6))
+    append_in(log, 8)
+    log.flush()
+    assert epochs_file(files, log) == b"0\n2\n0 0\n8 5\n"
+    assert log.end_offset_for_epoch(7) == (0, 5)
 
 
 def test_entries_that_contradict_a_new_one_go() -> None:

@@ -103,7 +103,7 @@ def test_a_log_that_belies_the_marker_is_recovered() -> None:
     last.pwrite(b"nonsense that is no batch at all", last.size())
     log = open_log(files, CONFIG)
     assert log.log_end_offset == end_offset
-    assert log.leader_epoch == 1
+    assert log.was_unclean
 
 
 # --- unclean -------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ import pytest
 from klog_broker.log.errors import ColdRead, OffsetOutOfRange
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.runtime.files import RealFiles
-from pyspark_klog.ids import LeaderEpoch
 from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
@@ -20,6 +19,7 @@ from tests.support.log_harness import (
     TOPIC_ID,
     ManualHelpers,
     append,
+    append_in,
     batch,
     open_log,
     open_manager,
@@ -162,7 +162,7 @@ def test_timestamps_that_go_back_and_forth(codec: Codec) -> None:
 
 
 def test_the_special_timestamps(log: PartitionLog) -> None:
-    log.append_as_leader(batch(timestamp_ms=3), leader_epoch=LeaderEpoch(2), now_ms=0)
+    append_in(log, 2, batch(timestamp_ms=3), now_ms=0)
     log.delete_records_before(13)
     assert log.offset_for_timestamp(-1) == (-1, 201, 2)
     assert log.offset_for_timestamp(-2) == (-1, 13, 0)

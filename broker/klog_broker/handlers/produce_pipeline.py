@@ -21,6 +21,7 @@ from klog_broker.log.errors import (
     RecordBatchTooLarge,
     RecordsRefused,
     RecordTooLarge,
+    StaleLeaderEpoch,
     UnsupportedForMessageFormat,
 )
 from klog_broker.log.loop_share import LoopShare, TooMuchForTheLoop
@@ -54,6 +55,7 @@ _CODES: tuple[tuple[type[KlogError], ErrorCode], ...] = (
     (RecordBatchTooLarge, ErrorCode.RECORD_LIST_TOO_LARGE),
     (InvalidProducerEpoch, ErrorCode.INVALID_PRODUCER_EPOCH),
     (OutOfOrderSequence, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
+    (StaleLeaderEpoch, ErrorCode.NOT_LEADER_OR_FOLLOWER),
     (UnsupportedForMessageFormat, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
     (LogStorageError, ErrorCode.KAFKA_STORAGE_ERROR),
     (InvariantViolation, ErrorCode.KAFKA_STORAGE_ERROR),

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from klog_broker.config import TopicConfig, topic_config
 from klog_broker.config_types import ConfigError
 from klog_broker.handlers.context import BrokerServices
+from klog_broker.handlers.lone_leader import advance
 from klog_broker.handlers.topic_errors import as_broker_error
 from klog_broker.handlers.topic_logs import (
     Step,
@@ -228,6 +229,7 @@ def change_topic_configs(
                 log = broker.logs.get(topic_partition)
                 if log is not None:
                     log.update_config(log_config)
+                    advance(log)
         done(None)
 
     broker.helpers.submit(lambda: broker.metadata.update_topic_configs(name, change), stored)

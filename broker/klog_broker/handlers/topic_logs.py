@@ -10,6 +10,7 @@ from functools import partial
 
 from klog_broker.config import topic_config
 from klog_broker.handlers.context import BrokerServices
+from klog_broker.handlers.lone_leader import lead, lead_found
 from klog_broker.handlers.topic_errors import as_broker_error
 from klog_broker.log.errors import InconsistentTopicId, LogStorageError, OutOfDescriptors
 from klog_broker.log.log_config import LogConfig
@@ -17,7 +18,7 @@ from klog_broker.log.partition_log import PartitionLog
 from klog_broker.metadata.errors import UnknownTopic
 from klog_broker.metadata.image import Topic
 from pyspark_klog.errors import BrokerError
-from pyspark_klog.ids import LeaderEpoch, TopicPartition
+from pyspark_klog.ids import TopicPartition
 
 _log = logging.getLogger("klog.topics")
 
@@ -66,11 +67,15 @@ def make_logs(
             if log is not None and current is not None and current.configs != topic.configs:
                 # The settings have changed while it was made.
                 log.update_config(topic_log_config(broker, current))
+            try:
+                if log is not None:
+                    lead(log, topic.partitions[partition.partition].leader_epoch)
+            except LogStorageError as failure:
+                errors.append(failure)
             go_on()
 
-        epoch = topic.partitions[partition.partition].leader_epoch
         config = topic_log_config(broker, topic)
-        broker.logs.changes.create_beside(partition, topic.topic_id, config, epoch, done)
+        broker.logs.changes.create_beside(partition, topic.topic_id, config, done)
 
     leaves_older = _why_incomplete(broker, created) is not None
     for number, topic_partition in enumerate(created.topic_partitions()):
@@ -127,7 +132,7 @@ def make_logs_now(broker: BrokerServices, topic: Topic) -> dict[int, BrokerError
                 broker.logs.check_complete()
             config = topic_log_config(broker, topic)
             log = broker.logs.create(topic_partition, topic.topic_id, config)
-            log.become_leader(LeaderEpoch(max(state.leader_epoch, log.leader_epoch)))
+            lead_found(log, state.leader_epoch)
         except OutOfDescriptors:
             raise
         except (LogStorageError, InconsistentTopicId) as error:

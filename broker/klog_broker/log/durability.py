@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from klog_broker.log.flushing import FlushPlan
+from klog_broker.log.leader_epochs import UnsavedEpochs
 from klog_broker.log.segment import Segment
 from klog_broker.runtime.files import File
 from pyspark_klog.ids import Offset
@@ -13,9 +14,9 @@ class Durability:
     """``flushed_offset``: records before it survive a power cut. ``recovery_point``: their index
     entries, too, so that a start after a crash need not look at them."""
 
-    def __init__(self, end_offset: Offset) -> None:
+    def __init__(self, end_offset: Offset, recovery_point: Offset) -> None:
         self.flushed_offset = end_offset
-        self.recovery_point = end_offset
+        self.recovery_point = recovery_point
         # Besides the active segment's: files, and directories with new names in them.
         self._files: list[File] = []
         self._directories: list[Path] = []
@@ -30,12 +31,22 @@ class Durability:
         """Whether there is something that a flush would make durable."""
         return self.flushed_offset < end_offset or bool(self._files)
 
-    def plan(self, active: Segment, end_offset: Offset, *, with_indexes: bool) -> FlushPlan | None:
-        """All that is not synced, once; None if there is nothing. Its failure takes the directory
-        offline; :meth:`put_back` is for what was not tried."""
+    def plan(
+        self,
+        active: Segment,
+        end_offset: Offset,
+        epochs: UnsavedEpochs | None,
+        *,
+        with_indexes: bool,
+    ) -> FlushPlan | None:
+        """All that is not synced, once; None if there is nothing. ``epochs`` goes along if the
+        recovery point moves, and ``with_indexes``. Its failure takes the directory offline;
+        :meth:`put_back` is for what was not tried."""
         behind = self.recovery_point if with_indexes else self.flushed_offset
         if behind >= end_offset and not (self._files or self._directories):
-            return None
+            if not with_indexes or epochs is None:
+                return None
+            return FlushPlan((), (), end_offset, end_offset, epochs)
         files, self._files = self._files, []
         directories, self._directories = self._directories, []
         # What lies before the active segment is synced with its indexes when it is rolled.
@@ -45,7 +56,9 @@ class Durability:
             recovery_point = end_offset
         elif active.size_bytes:
             files.append(active.log_file)
-        return FlushPlan(tuple(files), tuple(directories), end_offset, recovery_point)
+        if not with_indexes and recovery_point == self.recovery_point:
+            epochs = None
+        return FlushPlan(tuple(files), tuple(directories), end_offset, recovery_point, epochs)
 
     def put_back(self, plan: FlushPlan) -> None:
         """The plan could not be carried out for now: the next one takes its work along."""

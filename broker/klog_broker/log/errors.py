@@ -61,6 +61,10 @@ class OutOfOrderSequence(LogError):
     (OUT_OF_ORDER_SEQUENCE_NUMBER)."""
 
 
+class StaleLeaderEpoch(LogError):
+    """The leader epoch is older than the newest one that the log knows (NOT_LEADER_OR_FOLLOWER)."""
+
+
 class LogStorageError(LogError):
     """The disk refused, or the directory is offline (KAFKA_STORAGE_ERROR)."""
 

@@ -4,12 +4,15 @@ The loop plans a sync (which files, up to which offset), a helper thread does it
 outcome. What is appended meanwhile goes with the next one, so that one sync serves many replies.
 """
 
+from __future__ import annotations
+
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 from klog_broker.log.errors import LogStorageError
+from klog_broker.log.leader_epochs import UnsavedEpochs
 from klog_broker.runtime.descriptors import is_exhausted
 from klog_broker.runtime.files import File, Files
 from klog_broker.runtime.helpers import Helpers
@@ -26,6 +29,12 @@ class FlushPlan(NamedTuple):
     directories: tuple[Path, ...]
     flushed_offset: Offset
     recovery_point: Offset
+    epochs: UnsavedEpochs | None = None
+    """To be written behind the syncs: the recovery point must not pass an epoch's start before."""
+
+    def without_epochs(self) -> FlushPlan:
+        """What holds if the epochs could not be written."""
+        return self._replace(recovery_point=Offset(0), epochs=None)
 
 
 class _Run:
@@ -38,6 +47,8 @@ class _Run:
         self._lock = make_lock()
         self._is_over = False
         self._error: BaseException | None = None
+        self.epochs_error: OSError | None = None
+        """Why the epochs could not be written, once it is over."""
 
     def perform(self) -> None:
         """Sync all of it, or wait until another thread has. Blocks; raises what that raised."""
@@ -49,10 +60,18 @@ class _Run:
                         file.sync()
                     for directory in self.plan.directories:
                         self._files.sync_dir(directory)
+                    self._write_epochs()
                 except BaseException as error:
                     self._error = error
             if self._error is not None:
                 raise self._error
+
+    def _write_epochs(self) -> None:
+        if self.plan.epochs is not None:
+            try:
+                self.plan.epochs.write()
+            except OSError as error:
+                self.epochs_error = error
 
 
 class Flusher:
@@ -67,6 +86,7 @@ class Flusher:
         on_flushed: Callable[[FlushPlan], None],
         on_postponed: Callable[[FlushPlan], None],
         on_failed: Callable[[BaseException], LogStorageError],
+        on_refused: Callable[[OSError], LogStorageError],
     ) -> None:
         self._files = files
         self._helpers = helpers
@@ -74,6 +94,7 @@ class Flusher:
         self._on_flushed = on_flushed
         self._on_postponed = on_postponed
         self._on_failed = on_failed
+        self._on_refused = on_refused
         self._waiters: deque[tuple[int, FlushCallback]] = deque()
         self._again = False
         self._again_with_indexes = False
@@ -109,7 +130,7 @@ class Flusher:
     def flush_now(self) -> None:
         """Sync all that has been appended, indexes too, after what is under way. Blocks.
 
-        Raises the LogStorageError of a failure.
+        Raises the LogStorageError of a failure, also if only the epochs could not be written.
         """
         try:
             if self._running is not None:
@@ -122,10 +143,21 @@ class Flusher:
                 except OSError as error:
                     self._postpone_if_exhausted(run, error)
                     raise
-                self._on_flushed(plan)
-                self.release(plan.flushed_offset)
+                refusal = self._take(run)
+                if refusal is not None:
+                    raise refusal from run.epochs_error
         except OSError as error:
             raise self._on_failed(error) from error
+
+    def _take(self, run: _Run) -> LogStorageError | None:
+        """The records are synced: let that count. Returns why the epochs are not written."""
+        plan, refusal = run.plan, None
+        if run.epochs_error is not None:
+            refusal = self._on_refused(run.epochs_error)
+            plan = plan.without_epochs()
+        self._on_flushed(plan)
+        self.release(plan.flushed_offset)
+        return refusal
 
     def _done(self, run: _Run, error: BaseException | None) -> None:
         self._running = None
@@ -134,8 +166,7 @@ class Flusher:
         if error is not None:
             self.fail(self._on_failed(error))
             return
-        self._on_flushed(run.plan)
-        self.release(run.plan.flushed_offset)
+        self._take(run)
         again, self._again = self._again or bool(self._waiters), False
         with_indexes, self._again_with_indexes = self._again_with_indexes, False
         if again:

@@ -186,7 +186,7 @@ class Housekeeping:
             if not left:
                 done()
 
-        for name in _READ_AT_START:
+        for name in ALL_CHECKPOINTS:
             for directory in self._directories:
                 if not directory.is_offline:
                     left += 1
@@ -196,7 +196,7 @@ class Housekeeping:
 
     def forget_deleted_now(self) -> None:
         """As :meth:`forget_deleted`, here and now: at the start. Blocks."""
-        for name in _READ_AT_START:
+        for name in ALL_CHECKPOINTS:
             for directory in self._directories:
                 if not directory.is_offline:
                     try:
@@ -313,4 +313,3 @@ _OFFSETS: dict[str, Callable[[PartitionLog], int | None]] = {
     names.HIGH_WATERMARK_CHECKPOINT: lambda log: log.high_watermark,
 }
 ALL_CHECKPOINTS = tuple(_OFFSETS)
-_READ_AT_START = (names.RECOVERY_POINT_CHECKPOINT, names.LOG_START_OFFSET_CHECKPOINT)

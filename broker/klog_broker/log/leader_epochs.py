@@ -1,8 +1,11 @@
 """Which leader epoch each part of the log was written in, and where each one ended (KIP-101).
 
-Kept in leader-epoch-checkpoint. An epoch is durable before the first record of it is appended.
+Kept in leader-epoch-checkpoint. The file is written with each flush that moves the recovery point,
+and at the close: what it does not name yet begins at or after the recovery point, where recovery
+finds epochs again from the batches' headers (docs/decisions/0023).
 """
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from klog_broker.runtime.files import Files
@@ -18,6 +21,19 @@ from pyspark_klog.storage.text_files import (
 _UNDEFINED = (NO_LEADER_EPOCH, Offset(-1))
 
 
+@dataclass(frozen=True, slots=True)
+class UnsavedEpochs:
+    """What the file is to say; any thread may write it."""
+
+    files: Files
+    path: Path
+    entries: tuple[EpochStart, ...]
+
+    def write(self) -> None:
+        """Make the file say so, durably. Blocks. OSError."""
+        self.files.write_atomically(self.path, encode_leader_epochs(self.entries))
+
+
 class LeaderEpochs:
     """The epochs and their start offsets; both rise."""
 
@@ -25,11 +41,14 @@ class LeaderEpochs:
         self._files = files
         self._path = directory / LEADER_EPOCH_CHECKPOINT
         self._entries: tuple[EpochStart, ...] = ()
+        # What the file says; None: nothing that can be read.
+        self._saved: tuple[EpochStart, ...] | None = ()
 
     def load(self) -> bool:
         """Read the file; False if it is damaged: then the epochs are to be made from the log."""
         if not self._files.exists(self._path):
             return True
+        self._saved = None
         try:
             entries = decode_leader_epochs(self._files.read_bytes(self._path))
         except StorageFormatError:
@@ -39,12 +58,27 @@ class LeaderEpochs:
             if rising and entry.start_offset < rising[-1].start_offset:
                 return False
             rising.append(entry)
-        self._entries = tuple(rising)
+        self._entries = self._saved = tuple(rising)
         return True
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether the file does not say yet what is known."""
+        return self._entries != self._saved
+
+    def unsaved(self) -> UnsavedEpochs:
+        """What is known now, to be written; then comes :meth:`saved`."""
+        return UnsavedEpochs(self._files, self._path, self._entries)
+
+    def saved(self, written: UnsavedEpochs) -> None:
+        """The file says that."""
+        self._saved = written.entries
 
     def write(self) -> None:
         """Make the file say what is known, durably. Blocks."""
-        self._files.write_atomically(self._path, encode_leader_epochs(self._entries))
+        written = self.unsaved()
+        written.write()
+        self.saved(written)
 
     @property
     def entries(self) -> tuple[EpochStart, ...]:
@@ -56,7 +90,7 @@ class LeaderEpochs:
         return self._entries[-1].epoch if self._entries else NO_LEADER_EPOCH
 
     def note(self, epoch: int, start_offset: int) -> bool:
-        """The epoch begins at the offset; whether that was news. Does not write the file.
+        """The epoch begins at the offset; whether that was news.
 
         Entries that contradict it (as new or newer, or starting at or after it) go.
         """
@@ -67,9 +101,9 @@ class LeaderEpochs:
         self._entries = (*kept, EpochStart(LeaderEpoch(epoch), Offset(start_offset)))
         return True
 
-    def put_back(self, entries: tuple[EpochStart, ...]) -> None:
-        """Forget what was noted: it could not be written."""
-        self._entries = entries
+    def clear(self) -> None:
+        """Forget all of them."""
+        self._entries = ()
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[LeaderEpoch, Offset]:
         """The newest epoch not above ``epoch`` and where it ends; (-1, -1) for an unknown one."""
@@ -94,9 +128,10 @@ class LeaderEpochs:
     def truncate_from_end(self, end_offset: int) -> bool:
         """Forget epochs that begin at or after ``end_offset``; whether there were any."""
         kept = tuple(e for e in self._entries if e.start_offset < end_offset)
-        changed = len(kept) != len(self._entries)
+        if len(kept) == len(self._entries):
+            return False
         self._entries = kept
-        return changed
+        return True
 
     def truncate_from_start(self, start_offset: int) -> bool:
         """The log now begins at ``start_offset``: forget epochs that ended before it."""

@@ -22,7 +22,7 @@ from klog_broker.runtime.clock import Clock
 from klog_broker.runtime.files import Files
 from klog_broker.runtime.rate_limit import RateLimit
 from pyspark_klog.errors import InvariantViolation
-from pyspark_klog.ids import Offset
+from pyspark_klog.ids import LeaderEpoch, Offset
 from pyspark_klog.storage.names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -38,16 +38,22 @@ _INDEX_SUFFIXES = (Suffix.OFFSET_INDEX, Suffix.TIME_INDEX, Suffix.TRANSACTION_IN
 
 @dataclass
 class LoadedLog:
-    """What a PartitionLog begins with. All of it is durable."""
+    """What a PartitionLog begins with. All of it is durable, but for the epochs that begin at or
+    after the recovery point."""
 
     segments: tuple[Segment, ...]
     log_start_offset: Offset
     log_end_offset: Offset
+    high_watermark: Offset
+    recovery_point: Offset
     epochs: LeaderEpochs
+    newest_epoch: LeaderEpoch
+    """The newest that was ever noted, also one that began behind the end; -1 if none."""
     states: ProducerStates
     snapshots: ProducerSnapshots
-    is_recovered: bool
-    """Whether it was looked through, because it had not been closed properly."""
+    was_unclean: bool
+    """Whether it was looked through, because it had not been closed properly: records after the end
+    may have been seen and lost, so that what is appended must get a newer epoch."""
     cut_bytes: int
     """What was lost of it then."""
 
@@ -69,7 +75,7 @@ class LoadingTally:
     def add(self, loaded: LoadedLog) -> None:
         """One more."""
         self._logs += 1
-        self._recovered += loaded.is_recovered
+        self._recovered += loaded.was_unclean
         self._cut += loaded.cut_bytes > 0
         self._cut_bytes += loaded.cut_bytes
         if self._progress.allows(self._clock.monotonic_ms()):
@@ -97,15 +103,16 @@ def load_log(
     is_clean: bool,
     recovery_point: int,
     log_start_offset: int,
+    high_watermark: int,
     now_ms: int,
 ) -> LoadedLog:
     """Load the log; unless it was closed properly, check what lies past the recovery point.
 
-    An unclean log's leader epoch is raised durably. Blocks. OSError if the disk fails.
+    The offsets are those of the checkpoints, 0 where there is none. Blocks. OSError if the disk
+    fails.
     """
-    return _Loader(files, directory, config, checks, log_start_offset, now_ms).load(
-        is_clean, recovery_point
-    )
+    loader = _Loader(files, directory, config, checks, log_start_offset, now_ms)
+    return loader.load(is_clean, recovery_point, high_watermark)
 
 
 class _Loader:
@@ -131,9 +138,10 @@ class _Loader:
         self.must_sync = False
         self.cut_bytes = 0
 
-    def load(self, is_clean: bool, recovery_point: int) -> LoadedLog:
+    def load(self, is_clean: bool, recovery_point: int, high_watermark: int) -> LoadedLog:
         self._open_segments()
         epochs_are_good = self.epochs.load()
+        newest_epoch = self.epochs.latest
         end_offset = self._end_of_clean_log() if is_clean else None
         if end_offset is None:
             is_clean = False
@@ -142,17 +150,12 @@ class _Loader:
         log_start = Offset(max(self.checkpointed_start, self.segments[0].base_offset))
         if not epochs_are_good:
             # All of them: recovery has noted those of the part that it looked at.
-            self.epochs.put_back(())
+            self.epochs.clear()
             self._epochs_from_log()
-        newest_epoch = self.epochs.latest
+        newest_epoch = max(newest_epoch, self.epochs.latest)
         self.epochs.truncate_from_start(log_start)
-        changed = self.epochs.truncate_from_end(end_offset + 1) or not epochs_are_good
-        if not is_clean and newest_epoch >= 0:
-            # Records after the end may have been seen and lost, of an epoch, too, that began behind
-            # it: what is written from now on must not be taken for them.
-            self.epochs.note(newest_epoch + 1, end_offset)
-            changed = True
-        if changed:
+        self.epochs.truncate_from_end(end_offset + 1)
+        if not epochs_are_good:
             self.epochs.write()
         states, snapshots = self._load_producers(log_start, end_offset)
         if self.must_sync:
@@ -166,11 +169,18 @@ class _Loader:
             tuple(self.segments),
             log_start,
             end_offset,
-            self.epochs,
-            states,
-            snapshots,
-            not is_clean,
-            self.cut_bytes,
+            high_watermark=Offset(min(max(high_watermark, log_start), end_offset)),
+            # The file names an epoch of which nothing is left until a newer one is durable
+            # elsewhere; so it is not written here, and what it lacks is found again.
+            recovery_point=(
+                Offset(min(recovery_point, end_offset)) if self.epochs.is_dirty else end_offset
+            ),
+            epochs=self.epochs,
+            newest_epoch=newest_epoch,
+            states=states,
+            snapshots=snapshots,
+            was_unclean=not is_clean,
+            cut_bytes=self.cut_bytes,
         )
 
     def _open_segments(self) -> None:
@@ -225,6 +235,9 @@ class _Loader:
     # --- not closed properly ---------------------------------------------------------------------
     def _recover(self, recovery_point: int) -> Offset:
         self.must_sync = True
+        # What the file says of the part that is looked at may be of records that were cut, or that
+        # others took the place of; the batches say what is so.
+        self.epochs.truncate_from_end(recovery_point)
         suspects = [s for s in self.segments if s.base_offset >= recovery_point]
         if sum(s.size_bytes for s in suspects or self.segments[-1:]) > _MUCH_TO_SCAN_BYTES:
             # Worth the time that loading them takes.

@@ -15,6 +15,7 @@ from klog_broker.log.housekeeping import (
     LogManagerSettings,
     checkpoint,
 )
+from klog_broker.log.listener import LogListener
 from klog_broker.log.loading import LoadedLog, LoadingTally, load_log
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.partition_changes import PartitionChanges
@@ -54,8 +55,8 @@ class LogManager:
     ) -> None:
         # Called when a directory goes offline; when none is left the process has to end.
         self.on_directory_offline: Callable[[Path, BaseException], None] | None = None
-        # Called with a log whose high watermark has grown or that has gone offline.
-        self.on_log_change: Callable[[PartitionLog], None] | None = None
+        # Given to each log that is loaded or made.
+        self.listener: LogListener | None = None
         self.checks: RecordChecks = PlainChecks()
         self._files = files
         self._clock = clock
@@ -119,8 +120,7 @@ class LogManager:
         Blocks. Raises LogDirectoryError in one sentence where a directory is of another version,
         cluster or broker, or in use, OSError where a descriptor is wanting. ``admit`` is called
         with what lies in them while nothing has been opened or changed yet; what it raises comes
-        out. After an unclean stop every log's leader epoch is raised, durably, before this returns:
-        use ``max(log.leader_epoch, metadata's)``.
+        out. No leader epoch is raised: who leads a log that ``was_unclean`` has to see to that.
         """
         config_of = config_of or (lambda _topic, _topic_id: self._default_config)
         try:
@@ -186,6 +186,7 @@ class LogManager:
         is_clean = directory.take_clean_marker()
         recovery_points = directory.read_checkpoint(names.RECOVERY_POINT_CHECKPOINT)
         starts = directory.read_checkpoint(names.LOG_START_OFFSET_CHECKPOINT)
+        watermarks = directory.read_checkpoint(names.HIGH_WATERMARK_CHECKPOINT)
         tally = LoadingTally(directory.path, self._clock)
         if not is_clean:
             # Names that the last broker made, and was killed before it synced them.
@@ -202,6 +203,7 @@ class LogManager:
                 is_clean=is_clean,
                 recovery_point=recovery_points.get(topic_partition, 0),
                 log_start_offset=starts.get(topic_partition, 0),
+                high_watermark=watermarks.get(topic_partition, 0),
                 now_ms=self._clock.now_ms(),
             )
             self._add(directory, path, topic_partition, topic_id, loaded, config)
@@ -229,13 +231,9 @@ class LogManager:
             remove_later=self._housekeeping.remove_later,
             chance=self._chance,
         )
-        log.on_change = self._log_changed
+        log.listener = self.listener
         log.last_flush_ms = self._clock.monotonic_ms()
         return log
-
-    def _log_changed(self, log: PartitionLog) -> None:
-        if self.on_log_change is not None:
-            self.on_log_change(log)
 
     # --- coming and going of partitions ----------------------------------------------------------
     def create(

@@ -21,9 +21,7 @@ from klog_broker.runtime.clock import Clock
 from klog_broker.runtime.files import Files
 from klog_broker.runtime.helpers import Helpers
 from pyspark_klog.ids import (
-    NO_LEADER_EPOCH,
     NO_TOPIC_ID,
-    LeaderEpoch,
     TopicId,
     TopicPartition,
 )
@@ -45,8 +43,6 @@ class NewLog:
     now_ms: int
     gone: Path
     """Where its files are put if they can be neither finished nor removed."""
-    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
-    """The epoch that begins with it; none if it is -1."""
 
     @property
     def path(self) -> Path:
@@ -76,11 +72,9 @@ class NewLog:
                 is_clean=True,
                 recovery_point=0,
                 log_start_offset=0,
+                high_watermark=0,
                 now_ms=self.now_ms,
             )
-            if self.leader_epoch > loaded.epochs.latest:
-                loaded.epochs.note(self.leader_epoch, loaded.log_end_offset)
-                loaded.epochs.write()
             self.directory.sync_names()
         except OSError:
             # What there is of it is empty; it would only be found, and kept, at the next start.
@@ -148,7 +142,7 @@ class PartitionChanges:
         if log is not None:
             self._check_topic_id(log, topic_id)
             return log
-        new = self._new_log(topic_partition, topic_id, config, NO_LEADER_EPOCH)
+        new = self._new_log(topic_partition, topic_id, config)
         try:
             loaded = new.run(self._files)
         except OSError as error:
@@ -160,25 +154,23 @@ class PartitionChanges:
         topic_partition: TopicPartition,
         topic_id: TopicId,
         config: LogConfig,
-        leader_epoch: LeaderEpoch,
         done: Callable[[PartitionLog | None, BaseException | None], None],
     ) -> None:
-        """As :meth:`create` and the log's ``become_leader``, with all that blocks in a helper.
+        """As :meth:`create`, with all that blocks in a helper.
 
         ``done(log, error)`` is called once, in the loop; at once if there is nothing to make.
         """
         if topic_partition in self._changing:
             self._changing[topic_partition].append(
-                partial(self.create_beside, topic_partition, topic_id, config, leader_epoch, done)
+                partial(self.create_beside, topic_partition, topic_id, config, done)
             )
             return
         try:
             if topic_partition in self._logs:
                 log = self.create(topic_partition, topic_id, config)
-                log.become_leader(LeaderEpoch(max(leader_epoch, log.leader_epoch)))
                 done(log, None)
                 return
-            new = self._new_log(topic_partition, topic_id, config, leader_epoch)
+            new = self._new_log(topic_partition, topic_id, config)
         except (LogStorageError, InconsistentTopicId) as error:
             done(None, error)
             return
@@ -203,7 +195,6 @@ class PartitionChanges:
         topic_partition: TopicPartition,
         topic_id: TopicId,
         config: LogConfig,
-        leader_epoch: LeaderEpoch,
     ) -> NewLog:
         directory = self._emptiest_directory()
         return NewLog(
@@ -214,7 +205,6 @@ class PartitionChanges:
             self._checks(),
             self._clock.now_ms(),
             self._path_when_gone(directory, topic_partition),
-            leader_epoch,
         )
 
     def _adopt(self, new: NewLog, loaded: LoadedLog) -> PartitionLog:

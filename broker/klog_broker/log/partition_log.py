@@ -8,8 +8,14 @@ from klog_broker.log.checks import RecordChecks
 from klog_broker.log.digests import BatchRow
 from klog_broker.log.directory import LogDirectory
 from klog_broker.log.durability import Durability
-from klog_broker.log.errors import LogStorageError, OffsetOutOfRange, RecordBatchTooLarge
+from klog_broker.log.errors import (
+    LogStorageError,
+    OffsetOutOfRange,
+    RecordBatchTooLarge,
+    StaleLeaderEpoch,
+)
 from klog_broker.log.flushing import FlushCallback, Flusher, FlushPlan
+from klog_broker.log.listener import LogListener
 from klog_broker.log.loading import LoadedLog
 from klog_broker.log.log_config import INT64_MAX, INT64_MIN, LogConfig
 from klog_broker.log.loop_share import LoopShare
@@ -68,11 +74,12 @@ class PartitionLog:
         self.log_directory = log_directory
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.log_end_offset
-        self.high_watermark = loaded.log_end_offset
+        self.was_unclean = loaded.was_unclean
+        """Whether loading had to recover it after an unclean stop: records of its newest epoch may
+        have been seen and lost, so that who leads it must do so in a newer one."""
         self.last_flush_ms = 0
-        # Called with the log when its high watermark has grown or it has gone offline: fetches and
-        # acks=-1 wait for either.
-        self.on_change: Callable[[PartitionLog], None] | None = None
+        self.listener: LogListener | None = None
+        self._high_watermark = loaded.high_watermark
         self._files = log_directory.files
         self._checks = checks
         self._remove_later = remove_later
@@ -80,12 +87,13 @@ class PartitionLog:
         self._list = SegmentList(loaded.segments)
         self._active = loaded.segments[-1]
         self._epochs = loaded.epochs
+        self._newest_epoch = loaded.newest_epoch
         self._states = loaded.states
         self._snapshots = loaded.snapshots
         self._error: BaseException | None = None
         self._is_deleted = False
         self._jitter_ms = self._choose_jitter_ms()
-        self._durability = Durability(loaded.log_end_offset)
+        self._durability = Durability(loaded.log_end_offset, loaded.recovery_point)
         self._flusher = Flusher(
             self._files,
             helpers,
@@ -93,6 +101,7 @@ class PartitionLog:
             on_flushed=self._flushed,
             on_postponed=self._durability.put_back,
             on_failed=self._flush_failed,
+            on_refused=lambda error: log_directory.refuse(error, topic_partition),
         )
 
     def __repr__(self) -> str:
@@ -104,8 +113,19 @@ class PartitionLog:
     # --- what it is ------------------------------------------------------------------------------
     @property
     def leader_epoch(self) -> LeaderEpoch:
-        """The newest epoch that the log knows, durably; -1 if none."""
+        """The newest epoch that was ever noted for the log, also one of which loading or truncation
+        has left nothing; -1 if none. Appends must not come in an older one."""
+        return self._newest_epoch
+
+    @property
+    def latest_epoch(self) -> LeaderEpoch:
+        """The newest epoch of what the log holds now; -1 if none."""
         return self._epochs.latest
+
+    @property
+    def high_watermark(self) -> Offset:
+        """Up to here readers see: as far as the host of the log has said."""
+        return self._high_watermark
 
     @property
     def is_offline(self) -> bool:
@@ -138,23 +158,24 @@ class PartitionLog:
             _LOGGER.error("log=%s offline=%r", self.path, error, exc_info=error)
         storage_error = LogStorageError(f"{self.topic_partition} is offline after: {error}")
         self._flusher.fail(storage_error)
-        self._tell_of_change()
+        self._tell_offline()
         return storage_error
 
     def directory_went_offline(self) -> None:
         """Tell those who wait. Called by the LogManager."""
         self._flusher.fail(self.log_directory.storage_error())
-        self._tell_of_change()
+        self._tell_offline()
 
-    def _tell_of_change(self) -> None:
-        if self.on_change is not None:
-            self.on_change(self)
+    def _tell_offline(self) -> None:
+        if self.listener is not None:
+            self.listener.log_went_offline(self)
 
     def update_config(self, config: LogConfig) -> None:
-        """Counts from the next append or check on."""
+        """Counts from the next append or check on. The high watermark stays: whoever hosts the log
+        reckons it anew."""
         self.config = config
         self._jitter_ms = self._choose_jitter_ms()
-        self._advance_high_watermark()
+        self._flush_if_due()
 
     def _choose_jitter_ms(self) -> int:
         # Spreads the rolls of partitions that were created together.
@@ -162,18 +183,25 @@ class PartitionLog:
         return self._chance.below(limit)
 
     # --- appending: plan, write, commit ----------------------------------------------------------
-    def become_leader(self, leader_epoch: LeaderEpoch) -> None:
-        """Note durably that a new epoch begins at the log's end, if it is newer. Blocks (fsync)."""
+    def begin_epoch(self, leader_epoch: LeaderEpoch) -> None:
+        """A leader's epoch begins at the log's end, if it has not begun. StaleLeaderEpoch if it is
+        older than the newest one.
+
+        Noted in memory, and on the disk with the next flush that moves the recovery point: before,
+        it must be durable where leaders are chosen, or another leader could get the same one.
+        """
+        self._check_epoch(leader_epoch)
+        if leader_epoch > self._epochs.latest:
+            self._epochs.note(leader_epoch, self.log_end_offset)
+            self._newest_epoch = leader_epoch
+
+    def _check_epoch(self, leader_epoch: LeaderEpoch) -> None:
         self._check_online()
-        if leader_epoch <= self._epochs.latest:
-            return
-        before = self._epochs.entries
-        self._epochs.note(leader_epoch, self.log_end_offset)
-        try:
-            self._epochs.write()
-        except OSError as error:
-            self._epochs.put_back(before)
-            raise self.log_directory.refuse(error, self.topic_partition) from error
+        if leader_epoch < self._newest_epoch:
+            raise StaleLeaderEpoch(
+                f"{self.topic_partition} knows of leader epoch {self._newest_epoch}, "
+                f"{leader_epoch} is over"
+            )
 
     def append_as_leader(
         self,
@@ -185,15 +213,16 @@ class PartitionLog:
         share: LoopShare | None = None,
     ) -> AppendInfo:
         """Validate as Kafka does, give offsets, append. Takes one v2 batch, or a set of v0 and v1
-        messages, which is converted up. ``leader_epoch`` counts if it is newer than the log's.
+        messages, which is converted up. The epoch must have begun (:meth:`begin_epoch`).
 
         A writable buffer is patched in place and kept by nobody; a read-only one is copied.
 
         Nothing has changed when it raises: CorruptRecords, InvalidRecords (RecordsRefused and
         InvalidTimestamp with record_errors), UnsupportedCodec, DecompressedTooLarge,
         RecordTooLarge, RecordBatchTooLarge, InvalidProducerEpoch, OutOfOrderSequence,
-        LogStorageError. With a ``share`` also TooMuchForTheLoop: then run :meth:`preparation` in a
-        helper thread, and append what it returns with :meth:`append_prepared`.
+        StaleLeaderEpoch, LogStorageError. With a ``share`` also TooMuchForTheLoop: then run
+        :meth:`preparation` in a helper thread, and append what it returns with
+        :meth:`append_prepared`.
         """
         self._check_online()
         prepared = prepare(
@@ -225,10 +254,12 @@ class PartitionLog:
         origin: AppendOrigin = AppendOrigin.CLIENT,
     ) -> AppendInfo:
         """Give offsets to what was validated, here or in a helper thread, and append it."""
-        self._check_online()
+        self._check_epoch(leader_epoch)
         if leader_epoch > self._epochs.latest:
-            self.become_leader(leader_epoch)
-        planned = place(prepared, self.log_end_offset, self._epochs.latest, now_ms)
+            raise InvariantViolation(
+                f"{self.topic_partition}: leader epoch {leader_epoch} has not begun"
+            )
+        planned = place(prepared, self.log_end_offset, leader_epoch, now_ms)
         row = planned.row
         if row.size_bytes > self.config.segment_bytes:
             raise RecordBatchTooLarge(
@@ -325,9 +356,22 @@ class PartitionLog:
         return info
 
     def _count_appended(self) -> None:
-        if self.log_end_offset - self.flushed_offset >= self.config.flush_messages:
+        self._flush_if_due()
+        if self.listener is not None:
+            self.listener.log_end_grew(self)
+
+    def _flush_if_due(self) -> None:
+        unflushed = self.log_end_offset - self._durability.flushed_offset
+        if unflushed >= self.config.flush_messages:
             self._flusher.start()
-        self._advance_high_watermark()
+
+    def set_high_watermark(self, offset: int) -> None:
+        """Readers see up to there from now on; not past the log's end, never less than before."""
+        reached = min(offset, self.log_end_offset)
+        if reached > self._high_watermark:
+            self._high_watermark = Offset(reached)
+            if self.listener is not None:
+                self.listener.high_watermark_grew(self)
 
     # --- appending what the produce kernel has planned -------------------------------------------
     def plan_facts(self, now_ms: int) -> PlanFacts | None:
@@ -479,11 +523,18 @@ class PartitionLog:
     def _plan_flush(self, with_indexes: bool) -> FlushPlan | None:
         if self.is_offline:
             return None
-        return self._durability.plan(self._active, self.log_end_offset, with_indexes=with_indexes)
+        epochs = self._epochs.unsaved() if self._epochs.is_dirty else None
+        return self._durability.plan(
+            self._active, self.log_end_offset, epochs, with_indexes=with_indexes
+        )
 
     def _flushed(self, plan: FlushPlan) -> None:
+        before = self._durability.flushed_offset
         self._durability.done(plan)
-        self._advance_high_watermark()
+        if plan.epochs is not None:
+            self._epochs.saved(plan.epochs)
+        if self._durability.flushed_offset > before and self.listener is not None:
+            self.listener.log_flushed(self)
 
     def _flush_failed(self, error: BaseException) -> LogStorageError:
         if self._is_deleted and isinstance(error, FileNotFoundError):
@@ -493,16 +544,6 @@ class PartitionLog:
             assert isinstance(error, OSError)
             return self.log_directory.refuse(error, self.topic_partition)
         return self.log_directory.go_offline(error)
-
-    def _advance_high_watermark(self) -> None:
-        """Readers see what is acknowledged: all, or what is synced if replies wait for that."""
-        if self.config.replies_wait_for_flush:
-            reached = self.flushed_offset
-        else:
-            reached = self.log_end_offset
-        if reached > self.high_watermark:
-            self.high_watermark = reached
-            self._tell_of_change()
 
     # --- reading ---------------------------------------------------------------------------------
     def read(
@@ -669,7 +710,7 @@ class PartitionLog:
         self._active = last
         self.log_end_offset = offset
         self._durability.truncate(offset)
-        self.high_watermark = min(self.high_watermark, offset)
+        self._high_watermark = min(self._high_watermark, offset)
         if self._epochs.truncate_from_end(offset):
             self._epochs.write()
         self._snapshots.load(self._states, kept, self.log_start_offset, offset, self._checks())
