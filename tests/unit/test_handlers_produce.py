@@ -36,3 +36,20 @@ def test_acks_all_asks_for_no_more_replicas_than_there_are(
     assert [each.error_code for each in answers(stream)] == [code]
     assert broker.log("two-in-sync").log_end_offset == (0 if code else 1)
     assert broker.planned == (1 if with_kernel and not code else 0)
+
+
+def test_a_reply_that_waits_for_the_watermark_starts_no_sync() -> None:
+    broker = new_broker(with_kernel=False)
+    log = broker.log("plain")
+    # As if followers had yet to fetch: nobody raises the watermark.
+    listener, log.listener = log.listener, None
+    syncs = broker.files.syncs
+    stream = broker.connect()
+    stream.inbox += frame(batch(b"a"), acks=-1)
+    broker.turns()
+    assert (log.log_end_offset, log.flushed_offset, broker.files.syncs) == (1, 0, syncs)
+    assert answers(stream) == []
+    log.listener = listener
+    log.set_high_watermark(1)
+    broker.broker.loop.run_turn(0)
+    assert [each.error_code for each in answers(stream)] == [0]

@@ -8,7 +8,6 @@ watermark has passed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 from klog_broker.handlers.context import BrokerServices, RequestContext
@@ -27,9 +26,8 @@ from klog_broker.log.errors import (
 from klog_broker.log.loop_share import LoopShare, TooMuchForTheLoop
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.results import AppendInfo
-from klog_broker.runtime.purgatory import DelayedOperation, Purgatory
+from klog_broker.runtime.purgatory import DelayedOperation
 from pyspark_klog.errors import ErrorCode, InvariantViolation, KlogError
-from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceResponse,
@@ -103,13 +101,9 @@ class PendingProduce(DelayedOperation):
         if not self._waiting:
             self._answer()
             return
+        # A log that holds replies back for a flush has begun one; no other is flushed for a reply.
         keys = [each.log.topic_partition for each in self._waiting]
-        purgatory = self.context.broker.purgatory
-        if purgatory.watch(self, keys, self.request.timeout_ms):
-            return
-        for each in self._waiting:
-            key = each.log.topic_partition
-            each.log.when_flushed(each.required_offset, _check_on_failure(purgatory, key))
+        self.context.broker.purgatory.watch(self, keys, self.request.timeout_ms)
 
     def try_complete(self, _now_ms: int) -> bool:
         still_waiting: list[_Waiting] = []
@@ -143,18 +137,6 @@ class PendingProduce(DelayedOperation):
                     reply.close(f"Produce with acks=0 to {name}: {partition.error_message}")
                     return
         reply.skip()
-
-
-def _check_on_failure(
-    purgatory: Purgatory, key: TopicPartition
-) -> Callable[[BaseException | None], None]:
-    """A flush that succeeds moves the high watermark, and that is watched; one that fails not."""
-
-    def flushed(error: BaseException | None) -> None:
-        if error is not None:
-            purgatory.check(key)
-
-    return flushed
 
 
 class ProducePipeline:

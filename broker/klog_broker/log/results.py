@@ -22,8 +22,8 @@ EARLIEST_PENDING_UPLOAD_TIMESTAMP = -6
 class AppendInfo(NamedTuple):
     """What an append came to, for the reply to the producer.
 
-    The reply may leave when ``log.flushed_offset >= required_flush_offset`` (None: at once); a
-    waiter added by ``log.when_flushed`` is told.
+    The reply may leave when ``log.flushed_offset >= required_flush_offset`` (None: at once). The
+    flush for it has begun.
     """
 
     first_offset: Offset
