@@ -15,11 +15,12 @@ from klog_broker.log.errors import (
     StaleLeaderEpoch,
 )
 from klog_broker.log.flushing import FlushCallback, Flusher, FlushPlan
+from klog_broker.log.following import Followed, fits, follow, halves
 from klog_broker.log.listener import LogListener
 from klog_broker.log.loading import LoadedLog
 from klog_broker.log.log_config import INT64_MAX, INT64_MIN, LogConfig
 from klog_broker.log.loop_share import LoopShare
-from klog_broker.log.planned import PlanFacts, PlannedAppend
+from klog_broker.log.planned import AppendRoom, PlanFacts, PlannedAppend
 from klog_broker.log.producer_state import ProducerBatch, ProducerEntry
 from klog_broker.log.reading import LogView, SegmentList, answer_timestamp, read_region
 from klog_broker.log.recovery import producer_batch, restart_indexes
@@ -429,15 +430,101 @@ class PartitionLog:
                     f"planned for offset {planned.first_offset}, the log ends at "
                     f"{self.log_end_offset}"
                 )
-            self._active.commit_planned(planned)
-            self.log_end_offset = Offset(planned.end_offset)
-            for producer_id, producer_epoch, batches in planned.producers:
-                for batch in batches:
-                    self._states.apply(producer_id, producer_epoch, batch, now_ms)
-            self._states.end_offset = self.log_end_offset
+            self._apply_planned(planned, now_ms)
         except Exception as error:
             raise self._go_offline(error) from error
         self._count_appended()
+
+    def _apply_planned(
+        self, planned: PlannedAppend, now_ms: int, codec: Codec = Codec.NONE
+    ) -> None:
+        self._active.commit_planned(planned, codec)
+        self.log_end_offset = Offset(planned.end_offset)
+        for producer_id, producer_epoch, batches in planned.producers:
+            for batch in batches:
+                self._states.apply(producer_id, producer_epoch, batch, now_ms)
+        self._states.end_offset = self.log_end_offset
+
+    # --- appending what a leader holds -----------------------------------------------------------
+    def append_as_follower(
+        self, records: memoryview, *, leader_epoch: LeaderEpoch, now_ms: int
+    ) -> None:
+        """Append batches as the leader of ``leader_epoch`` sent them: offsets, epochs, bytes. They
+        may begin behind the log's end (a cleaned leader has gaps); one that is cut off at the end
+        of ``records`` is left off.
+
+        Rolls where the leader rolled, if the settings are the same. Nothing has changed when it
+        raises CorruptRecords, OffsetOutOfRange or StaleLeaderEpoch; LogStorageError may leave
+        whole batches before a new segment's.
+        """
+        self._check_online()
+        followed = self._follow(records, leader_epoch, now_ms, check_crc=True)
+        if followed is not None:
+            data = records[: followed.planned.size_bytes]
+            self._append_followed(data, leader_epoch, now_ms, followed)
+            self._count_appended()
+
+    def _follow(
+        self, data: memoryview, leader_epoch: LeaderEpoch, now_ms: int, *, check_crc: bool
+    ) -> Followed | None:
+        return follow(
+            data,
+            self._room(now_ms),
+            log_end_offset=self.log_end_offset,
+            latest_epoch=self._epochs.latest,
+            leader_epoch=leader_epoch,
+            checks=self._checks(),
+            check_crc=check_crc,
+        )
+
+    def _room(self, now_ms: int) -> AppendRoom:
+        """What the active segment has room for; a new one's, if it is to be rolled."""
+        try:
+            room = self._active.append_room(self.config, now_ms=now_ms, jitter_ms=self._jitter_ms)
+            if room is None:
+                self.roll(now_ms)
+                room = self._active.append_room(
+                    self.config, now_ms=now_ms, jitter_ms=self._jitter_ms
+                )
+        except OSError as error:
+            raise self._write_failed(error) from error
+        if room is None:
+            raise InvariantViolation(f"{self.topic_partition}: a new segment has no room")
+        return room
+
+    def _append_followed(
+        self, data: memoryview, leader_epoch: LeaderEpoch, now_ms: int, followed: Followed | None
+    ) -> None:
+        """``data`` is whole batches that were checked, and ``followed`` what they come to now."""
+        room = self._room(now_ms)
+        if followed is None:
+            followed = self._follow(data, leader_epoch, now_ms, check_crc=False)
+            assert followed is not None
+        parts = None if fits(followed, room) else halves(data, self._checks())
+        if parts is not None:
+            # Somewhere within them a new segment begins, where the leader's does.
+            for part in parts:
+                self._append_followed(part, leader_epoch, now_ms, None)
+            return
+        try:
+            if not fits(followed, room) and self._roll_for(data, now_ms):
+                self._append_followed(data, leader_epoch, now_ms, None)
+                return
+            self._active.write(data, len(followed.planned.index_entries) or 1)
+        except OSError as error:
+            raise self._write_failed(error) from error
+        try:
+            self._apply_planned(followed.planned, now_ms, followed.codec)
+            for epoch, start_offset in followed.epochs:
+                self._epochs.note(epoch, start_offset)
+            self._newest_epoch = max(self._newest_epoch, self._epochs.latest)
+        except Exception as error:
+            raise self._go_offline(error) from error
+
+    def _roll_for(self, data: memoryview, now_ms: int) -> bool:
+        active = self._active
+        self._maybe_roll(self._checks().scan(data, 0, len(data), check_crc=False).rows[0], now_ms)
+        return self._active is not active
 
     def _maybe_roll(self, row: BatchRow, now_ms: int) -> None:
         if self._active.should_roll(

@@ -335,11 +335,11 @@ class Segment:
             del positions[next(iter(positions))]
         self.size_bytes = position
 
-    def commit_planned(self, planned: PlannedAppend) -> None:
+    def commit_planned(self, planned: PlannedAppend, codec: Codec = Codec.NONE) -> None:
         """As :meth:`commit`, for batches whose index entries the plan has made."""
         if self.size_bytes == 0:
             self.rolling_timestamp_ms = planned.first_timestamp_ms
-        self._note_codec(self.size_bytes, planned.size_bytes, Codec.NONE)
+        self._note_codec(self.size_bytes, planned.size_bytes, codec)
         positions = self._positions
         positions[planned.first_offset] = self.size_bytes
         while len(positions) > _REMEMBERED_POSITIONS:

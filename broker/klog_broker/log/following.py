@@ -1,0 +1,172 @@
+"""Reading what a leader sent to its follower: the same batches, offsets and epochs, as they are.
+
+A follower checks what recovery checks, and takes from the batches what recovery takes; their
+records are not looked at again, for the leader has done that.
+"""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from klog_broker.log.checks import RecordChecks
+from klog_broker.log.digests import BatchRow, Digest
+from klog_broker.log.errors import OffsetOutOfRange, StaleLeaderEpoch
+from klog_broker.log.planned import AppendRoom, PlannedAppend, PlannedProducer
+from klog_broker.log.recovery import producer_batch
+from pyspark_klog.records.compression import Codec
+from pyspark_klog.records.errors import CorruptRecords
+from pyspark_klog.records.layout import CODEC_MASK, LOG_OVERHEAD_BYTES, MAGIC_V2
+from pyspark_klog.storage.indexes import MAX_RELATIVE_OFFSET
+
+
+class Followed(NamedTuple):
+    """Whole batches that may be appended, and what they come to in the active segment."""
+
+    planned: PlannedAppend
+    epochs: list[tuple[int, int]]  # those that begin in them, with their start offsets
+    codec: Codec  # zstd if any of them is
+    last_offset: int
+
+
+class _FollowerDigest(Digest):
+    """Besides what recovery wants to know: whether the epochs may come after those of the log."""
+
+    first_row: BatchRow | None = None
+    has_zstd = False
+    newest_epoch = -1
+    has_falling_epochs = False
+
+    def add_rows(self, rows: Iterable[BatchRow], shift: int) -> None:
+        """As :meth:`Digest.add_rows`."""
+        for row in rows:
+            self._note(row, row.leader_epoch)
+            if row.magic == MAGIC_V2 and row.leader_epoch < self.latest_epoch:
+                self.has_falling_epochs = True
+            self.has_zstd |= row.attributes & CODEC_MASK == Codec.ZSTD
+            super().add_rows((row,), shift)
+
+    def add_table(self, table: Any, shift: int) -> None:
+        """As :meth:`Digest.add_table`."""
+        import numpy as np
+
+        if not len(table):
+            return
+        columns = {name: table[:, number] for number, name in enumerate(BatchRow._fields)}
+        epochs = columns["leader_epoch"][columns["magic"] == MAGIC_V2]
+        if len(epochs):
+            before = np.concatenate(([self.latest_epoch], epochs[:-1]))
+            self.has_falling_epochs |= bool((epochs < before).any())
+        self._note(BatchRow(*table[0].tolist()), int(columns["leader_epoch"].max()))
+        self.has_zstd |= bool(((columns["attributes"] & CODEC_MASK) == Codec.ZSTD).any())
+        super().add_table(table, shift)
+
+    def _note(self, row: BatchRow, newest_epoch: int) -> None:
+        if self.first_row is None:
+            self.first_row = row
+        self.newest_epoch = max(self.newest_epoch, newest_epoch)
+
+
+def follow(
+    data: memoryview,
+    room: AppendRoom,
+    *,
+    log_end_offset: int,
+    latest_epoch: int,
+    leader_epoch: int,
+    checks: RecordChecks,
+    check_crc: bool = True,
+) -> Followed | None:
+    """The whole batches at the start of ``data``, to be appended where ``room`` begins; None if
+    there is none. What is cut off at the end of ``data`` is left off.
+
+    CorruptRecords where no good batch lies, or offsets or epochs fall; OffsetOutOfRange where they
+    begin before the log's end, or so far behind it that no segment can hold both; StaleLeaderEpoch
+    for a batch newer than ``leader_epoch``: it was sent by a later leader (KAFKA-18723).
+    """
+    digest = _FollowerDigest(
+        position=room.size_bytes,
+        end_offset=log_end_offset,
+        index_interval_bytes=room.index_interval_bytes,
+        last_indexed_position=room.size_bytes - room.bytes_since_index_entry,
+        max_timestamp_ms=room.max_timestamp_ms,
+        max_timestamp_offset=room.max_timestamp_offset,
+        latest_epoch=latest_epoch,
+    )
+    checks.scan_into(digest, data, room.size_bytes, check_crc=check_crc)
+    size_bytes = digest.end_position - room.size_bytes
+    first = digest.first_row
+    if digest.is_cut:
+        _refuse_offsets(first, log_end_offset)
+    if not _is_cut_off(data, size_bytes):
+        raise CorruptRecords(f"at byte {size_bytes} of what the leader sent is no good batch")
+    if first is None:
+        return None
+    if digest.newest_epoch > leader_epoch:
+        raise StaleLeaderEpoch(
+            f"a batch of leader epoch {digest.newest_epoch} was fetched from the leader of epoch "
+            f"{leader_epoch}"
+        )
+    if digest.has_falling_epochs:
+        raise CorruptRecords("the leader epochs of what the leader sent fall")
+    if digest.end_offset - log_end_offset > MAX_RELATIVE_OFFSET:
+        raise OffsetOutOfRange(
+            f"what the leader sent ends at {digest.end_offset}, the log at {log_end_offset}: too "
+            f"far for one segment"
+        )
+    producers = (producer_batch(row) for row in digest.take_producer_rows())
+    planned = PlannedAppend(
+        first.base_offset,
+        digest.end_offset,
+        size_bytes,
+        first.max_timestamp_ms,
+        digest.end_position - digest.last_indexed_position,
+        digest.max_timestamp_ms,
+        digest.max_timestamp_offset,
+        digest.take_index_rows(),
+        [
+            PlannedProducer(head.producer_id, head.producer_epoch, (batch,))
+            for head, batch in filter(None, producers)
+        ],
+    )
+    codec = Codec.ZSTD if digest.has_zstd else Codec.NONE
+    return Followed(planned, digest.epochs, codec, digest.end_offset - 1)
+
+
+def fits(followed: Followed, room: AppendRoom) -> bool:
+    """Whether no batch of them would have rolled the segment."""
+    planned = followed.planned
+    timestamp_limit_ms = room.timestamp_limit_ms
+    if not room.size_bytes:
+        first_ms = planned.first_timestamp_ms
+        timestamp_limit_ms = first_ms + room.longest_ms if first_ms >= 0 else room.untimed_limit_ms
+    return (
+        room.size_bytes + planned.size_bytes <= room.segment_bytes
+        and followed.last_offset <= room.last_offset_limit
+        and planned.max_timestamp_ms <= timestamp_limit_ms
+        and len(planned.index_entries) < room.index_rows
+    )
+
+
+def halves(data: memoryview, checks: RecordChecks) -> tuple[memoryview, memoryview] | None:
+    """The batches, which are good, in two parts; None if there is only one."""
+    rows = checks.scan(data, 0, len(data), check_crc=False).rows
+    if len(rows) < 2:
+        return None
+    middle = rows[len(rows) // 2].position
+    return data[:middle], data[middle:]
+
+
+def _refuse_offsets(first: BatchRow | None, log_end_offset: int) -> None:
+    if first is not None and first.base_offset < log_end_offset:
+        raise OffsetOutOfRange(
+            f"what the leader sent begins at {first.base_offset}, the log ends at {log_end_offset}"
+        )
+    raise CorruptRecords("the offsets of what the leader sent fall")
+
+
+def _is_cut_off(data: memoryview, position: int) -> bool:
+    """Whether what is left from ``position`` on can be the start of a batch."""
+    left = len(data) - position
+    if left < LOG_OVERHEAD_BYTES:
+        return True
+    length = int.from_bytes(data[position + 8 : position + 12], "big", signed=True)
+    return length > left - LOG_OVERHEAD_BYTES
