@@ -601,6 +601,21 @@ def test_a_region_past_the_end_of_its_file_closes_the_connection(broker: Broker)
     assert stream.is_closed
 
 
+def test_a_file_that_is_cut_while_it_is_sent_closes_the_connection(broker: Broker) -> None:
+    """Its log was truncated: what is left of the region is neither padded nor left out."""
+    file = FakeFile(b"d" * 5_000)
+    stream = broker.connect()
+    stream.room_bytes = 1_000
+    broker.answers = lambda _, slot: slot.complete([Region(file, 0, 5_000), b"next"])
+    stream.inbox += frame(FETCH)
+    broker.turns(1)
+    file.data = file.data[:3_000]
+    while not stream.is_closed and stream.room_bytes == 0:
+        stream.room_bytes = 1_500
+        broker.turns(5)
+    assert (stream.is_closed, bytes(stream.sent)) == (True, b"d" * 3_000)
+
+
 def test_a_connection_that_goes_while_its_pages_are_read_is_forgotten(broker: Broker) -> None:
     file = FakeFile(b"d" * 100, warm=False)
     stream = broker.connect()
