@@ -12,7 +12,7 @@ from klog_broker.log.partition_log import PartitionLog
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.sets import iterate
-from tests.support.log_harness import PARTITION, TOPIC_ID, append, open_manager, read_all
+from tests.support.log_harness import PARTITION, TOPIC_ID, append, open_manager, read_all, truncate
 from tests.support.memory_files import MemoryFiles
 
 
@@ -91,7 +91,7 @@ class Model:
             ]
             target = max((b for b in bounds if b <= offset), default=0)
             if target < before and target >= self.start:
-                self.log.truncate_to(target)
+                truncate(self.log, target)
                 del self.timestamps[target:]
 
     def check(self) -> None:

@@ -178,6 +178,15 @@ def append_in(
     )
 
 
+def truncate(log: PartitionLog, offset: int) -> None:
+    """Cut the log; its helpers work at once."""
+    outcomes: list[BaseException | None] = []
+    log.truncate_beside(offset, outcomes.append)
+    (error,) = outcomes
+    if error is not None:
+        raise error
+
+
 def read_all(log: PartitionLog, end_offset: int | None = None) -> list[Record]:
     """Every record that a consumer sees (or up to ``end_offset``), CRCs checked."""
     records: list[Record] = []

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from klog_broker.log.errors import StaleLeaderEpoch
+from klog_broker.log.errors import LogStorageError, StaleLeaderEpoch
 from klog_broker.log.leader_epochs import LeaderEpochs
 from klog_broker.log.log_manager import LogManager
 from klog_broker.log.partition_log import PartitionLog
@@ -15,11 +15,14 @@ from tests.support.log_harness import (
     PARTITION,
     SMALL,
     TOPIC_ID,
+    ManualHelpers,
     append,
     append_in,
     batch,
     open_log,
     open_manager,
+    read_all,
+    truncate,
 )
 from tests.support.memory_files import MemoryFiles
 
@@ -247,3 +250,65 @@ def test_entries_that_contradict_a_new_one_go() -> None:
     assert not other.truncate_from_end(20)
     assert other.entries == ((1, 0),)
     assert other.epoch_of(100) == 1
+
+
+def test_a_truncation_cuts_the_epochs_behind_the_end_too() -> None:
+    """KAFKA-10706: a follower that noted an epoch without a record would go on naming it."""
+    log = open_log(MemoryFiles())
+    append_in(log, 2, batch(3))
+    log.begin_epoch(LeaderEpoch(5))
+    truncate(log, 3)
+    assert (log.latest_epoch, log.leader_epoch) == (2, 5)
+    assert log.end_offset_for_epoch(2) == (2, 3)
+    append_in(log, 6, batch(2))
+    truncate(log, 4)
+    assert (log.latest_epoch, log.log_end_offset, log.high_watermark) == (6, 4, 4)
+    truncate(log, 2)
+    assert (log.latest_epoch, log.log_end_offset) == (2, 2)
+
+
+def test_a_log_that_is_being_cut_refuses_to_be_used_and_syncs_nothing_in_the_loop() -> None:
+    files, helpers = MemoryFiles(), ManualHelpers()
+    log = open_log(files, helpers=helpers)
+    for _ in range(10):
+        append_in(log, 2)
+    log.start_flush()  # which says that ten are synced once they are cut
+    outcomes: list[BaseException | None] = []
+    syncs = files.syncs
+    log.truncate_beside(4, outcomes.append)
+    assert (log.log_end_offset, log.high_watermark, files.syncs) == (4, 4, syncs)
+    for use in (
+        lambda: append_in(log, 2),
+        lambda: log.read(0, 100),
+        lambda: log.begin_epoch(LeaderEpoch(9)),
+        lambda: log.apply_retention(0),
+    ):
+        with pytest.raises(LogStorageError, match="is being cut"):
+            use()
+    assert not log.is_offline
+    helpers.run_all()
+    assert outcomes == [None]
+    assert (log.flushed_offset, log.log_end_offset) == (0, 4)
+    assert files.read_bytes(DATA / "recovery-point-offset-checkpoint") == b"0\n1\ntopic 0 0\n"
+    append_in(log, 3)
+    assert log.end_offset_for_epoch(2) == (2, 4)
+    assert [record.offset for record in read_all(log)] == list(range(5))
+
+
+def test_what_follows_a_cut_is_looked_at_after_a_crash() -> None:
+    """Its recovery point was behind it, and a crash must not trust what lies there now."""
+    files = MemoryFiles()
+    manager = open_manager(files)
+    log = manager.create(PARTITION, TOPIC_ID, SMALL)
+    for _ in range(10):
+        append_in(log, 2)
+    log.flush()
+    manager.sync_recovery_points()
+    truncate(log, 4)
+    for _ in range(6):
+        append_in(log, 3)
+    place = log.segments[-1].find(7)
+    assert place is not None
+    log.segments[-1].log_file.pwrite(b"\xff" * 20, place.position)
+    log = open_log(files.killed())
+    assert (log.log_end_offset, log.end_offset_for_epoch(2)) == (7, (2, 4))

@@ -31,6 +31,7 @@ from tests.support.log_harness import (
     open_log,
     open_manager,
     read_all,
+    truncate,
 )
 from tests.support.memory_files import MemoryFiles
 
@@ -268,7 +269,7 @@ def test_a_truncated_log_is_as_if_it_had_ended_there(offset: int) -> None:
     log = manager.create(PARTITION, TOPIC_ID, CONFIG)
     for number in range(9):
         append(log, batch(timestamp_ms=1_000 * number, producer_id=1, base_sequence=number))
-    log.truncate_to(offset)
+    truncate(log, offset)
     assert log.log_end_offset == log.high_watermark == log.flushed_offset == offset
     assert [record.offset for record in read_all(log)] == list(range(offset))
     # The producer goes on where the log now ends, and its earlier batches are still known.
@@ -286,6 +287,6 @@ def test_truncating_before_the_start_is_refused_and_past_the_end_nothing() -> No
     log = filled(MemoryFiles())
     log.delete_records_before(5)
     with pytest.raises(OffsetOutOfRange):
-        log.truncate_to(4)
-    log.truncate_to(9)
+        truncate(log, 4)
+    truncate(log, 9)
     assert log.log_end_offset == 9

@@ -17,6 +17,8 @@ class Durability:
     def __init__(self, end_offset: Offset, recovery_point: Offset) -> None:
         self.flushed_offset = end_offset
         self.recovery_point = recovery_point
+        # A plan from before the log was cut says nothing of what it is now.
+        self._cuts = 0
         # Besides the active segment's: files, and directories with new names in them.
         self._files: list[File] = []
         self._directories: list[Path] = []
@@ -46,7 +48,7 @@ class Durability:
         if behind >= end_offset and not (self._files or self._directories):
             if not with_indexes or epochs is None:
                 return None
-            return FlushPlan((), (), end_offset, end_offset, epochs)
+            return FlushPlan((), (), end_offset, end_offset, self._cuts, epochs)
         files, self._files = self._files, []
         directories, self._directories = self._directories, []
         # What lies before the active segment is synced with its indexes when it is rolled.
@@ -58,19 +60,25 @@ class Durability:
             files.append(active.log_file)
         if not with_indexes and recovery_point == self.recovery_point:
             epochs = None
-        return FlushPlan(tuple(files), tuple(directories), end_offset, recovery_point, epochs)
+        return FlushPlan(
+            tuple(files), tuple(directories), end_offset, recovery_point, self._cuts, epochs
+        )
 
     def put_back(self, plan: FlushPlan) -> None:
         """The plan could not be carried out for now: the next one takes its work along."""
         self._files = [*plan.files, *self._files]
         self._directories = [*plan.directories, *self._directories]
 
-    def done(self, plan: FlushPlan) -> None:
-        """The plan was carried out."""
+    def done(self, plan: FlushPlan) -> bool:
+        """The plan was carried out; False if it says nothing of the log any more."""
+        if plan.cuts != self._cuts:
+            return False
         self.flushed_offset = max(self.flushed_offset, plan.flushed_offset)
         self.recovery_point = max(self.recovery_point, plan.recovery_point)
+        return True
 
     def truncate(self, end_offset: Offset) -> None:
         """The log ends there now."""
+        self._cuts += 1
         self.flushed_offset = min(self.flushed_offset, end_offset)
         self.recovery_point = min(self.recovery_point, end_offset)

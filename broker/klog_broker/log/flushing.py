@@ -29,6 +29,8 @@ class FlushPlan(NamedTuple):
     directories: tuple[Path, ...]
     flushed_offset: Offset
     recovery_point: Offset
+    cuts: int
+    """How often the log had been cut when this was planned."""
     epochs: UnsavedEpochs | None = None
     """To be written behind the syncs: the recovery point must not pass an epoch's start before."""
 
@@ -148,6 +150,10 @@ class Flusher:
                     raise refusal from run.epochs_error
         except OSError as error:
             raise self._on_failed(error) from error
+
+    def wait_for_run(self) -> Callable[[], None]:
+        """What waits, in a helper thread, for the sync that is under way. Blocks; OSError."""
+        return self._running.perform if self._running is not None else lambda: None
 
     def _take(self, run: _Run) -> LogStorageError | None:
         """The records are synced: let that count. Returns why the epochs are not written."""

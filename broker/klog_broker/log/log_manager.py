@@ -230,6 +230,7 @@ class LogManager:
             checks=lambda: self.checks,
             remove_later=self._housekeeping.remove_later,
             chance=self._chance,
+            renew_checkpoints=self._housekeeping.forget_deleted,
         )
         log.listener = self.listener
         log.last_flush_ms = self._clock.monotonic_ms()

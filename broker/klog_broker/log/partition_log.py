@@ -67,6 +67,7 @@ class PartitionLog:
         checks: Callable[[], RecordChecks],
         remove_later: Callable[[list[Path], int], None],
         chance: Chance,
+        renew_checkpoints: Callable[[Callable[[], None]], None],
     ) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
@@ -85,6 +86,8 @@ class PartitionLog:
         self._checks = checks
         self._remove_later = remove_later
         self._chance = chance
+        self._renew_checkpoints = renew_checkpoints
+        self._helpers = helpers
         self._list = SegmentList(loaded.segments)
         self._active = loaded.segments[-1]
         self._epochs = loaded.epochs
@@ -93,6 +96,7 @@ class PartitionLog:
         self._snapshots = loaded.snapshots
         self._error: BaseException | None = None
         self._is_deleted = False
+        self._is_being_cut = False
         self._jitter_ms = self._choose_jitter_ms()
         self._durability = Durability(loaded.log_end_offset, loaded.recovery_point)
         self._flusher = Flusher(
@@ -151,6 +155,8 @@ class PartitionLog:
             raise LogStorageError(f"{self.topic_partition} is offline after: {self._error}")
         if self.log_directory.is_offline:
             raise self.log_directory.storage_error()
+        if self._is_being_cut:
+            raise LogStorageError(f"{self.topic_partition} is being cut")
 
     def _go_offline(self, error: BaseException) -> LogStorageError:
         """This partition alone: what it would do next could not be trusted."""
@@ -381,6 +387,7 @@ class PartitionLog:
         config = self.config
         if (
             self.is_offline
+            or self._is_being_cut
             or config.replies_wait_for_flush
             or config.message_timestamp_type is not TimestampType.CREATE_TIME
             or config.compression not in (None, Codec.NONE)
@@ -608,7 +615,7 @@ class PartitionLog:
         return self._flusher.is_postponed and not self.is_offline
 
     def _plan_flush(self, with_indexes: bool) -> FlushPlan | None:
-        if self.is_offline:
+        if self.is_offline or self._is_being_cut:
             return None
         epochs = self._epochs.unsaved() if self._epochs.is_dirty else None
         return self._durability.plan(
@@ -617,8 +624,7 @@ class PartitionLog:
 
     def _flushed(self, plan: FlushPlan) -> None:
         before = self._durability.flushed_offset
-        self._durability.done(plan)
-        if plan.epochs is not None:
+        if self._durability.done(plan) and plan.epochs is not None:
             self._epochs.saved(plan.epochs)
         if self._durability.flushed_offset > before and self.listener is not None:
             self.listener.log_flushed(self)
@@ -758,29 +764,55 @@ class PartitionLog:
         )
         self._remove_later(renamed, self.config.file_delete_delay_ms)
 
-    def truncate_to(self, offset: int) -> None:
-        """Drop the batches that hold ``offset`` or later ones; the log then ends at ``offset``.
+    def truncate_beside(self, offset: int, done: Callable[[BaseException | None], None]) -> None:
+        """Drop the batches that hold ``offset`` or later ones, and the epochs that begin behind
+        what is left (KAFKA-10706: also where the log ends before ``offset``).
 
-        Blocks. For a log that must follow another one's course. Raises OffsetOutOfRange before the
-        log's start.
+        The log ends at ``offset`` as soon as this returns, and refuses to be used (LogStorageError)
+        until ``done(error)`` is called, in the loop; at once if no batch has to go. For a log that
+        must follow another one's course. OffsetOutOfRange before the log's start.
         """
         self._check_online()
         if offset >= self.log_end_offset:
+            self._epochs.truncate_from_end(offset)
+            done(None)
             return
         if offset < self.log_start_offset:
             raise OffsetOutOfRange(
                 f"{self.topic_partition} cannot end at {offset}, it starts at "
                 f"{self.log_start_offset}"
             )
-        try:
-            self._truncate(Offset(offset))
-        except OSError as error:
-            if is_exhausted(error):
+        end_offset = self.log_end_offset = Offset(offset)
+        self._is_being_cut = True
+        self._durability.truncate(end_offset)
+        self._high_watermark = min(self._high_watermark, end_offset)
+        self._epochs.truncate_from_end(offset)
+        is_synced, epochs = self._flusher.wait_for_run(), self._epochs.unsaved()
+
+        def work() -> None:
+            is_synced()
+            self._truncate(end_offset)
+            epochs.write()
+
+        def cut(_: None, error: BaseException | None) -> None:
+            if error is None:
+                self._epochs.saved(epochs)
+                # What is appended must not lie before a recovery point that was noted earlier.
+                self._renew_checkpoints(renewed)
+            elif isinstance(error, OSError) and not is_exhausted(error):
+                done(self.log_directory.go_offline(error))
+            else:
                 # Half done: the next start finds out what is there.
-                raise self._go_offline(error) from error
-            raise self.log_directory.go_offline(error) from error
+                done(self._go_offline(error))
+
+        def renewed() -> None:
+            self._is_being_cut = False
+            done(None)
+
+        self._helpers.submit(work, cut)
 
     def _truncate(self, offset: Offset) -> None:
+        """The files' part; nobody else is at the log."""
         index = self._list.index_for(offset)
         kept, gone = self._list.segments[: index + 1], self._list.segments[index + 1 :]
         for segment in gone:
@@ -795,11 +827,6 @@ class PartitionLog:
         restart_indexes(last, position)
         self._list = SegmentList(kept)
         self._active = last
-        self.log_end_offset = offset
-        self._durability.truncate(offset)
-        self._high_watermark = min(self._high_watermark, offset)
-        if self._epochs.truncate_from_end(offset):
-            self._epochs.write()
         self._snapshots.load(self._states, kept, self.log_start_offset, offset, self._checks())
         for file in last.sync_files():
             file.sync()
@@ -808,12 +835,13 @@ class PartitionLog:
     # --- housekeeping ----------------------------------------------------------------------------
     def expire_producers(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers that have written nothing for so long; returns how many."""
-        return self._states.expire(now_ms, expiration_ms)
+        return 0 if self._is_being_cut else self._states.expire(now_ms, expiration_ms)
 
     def close_unused_indexes(self) -> None:
         """Those of closed segments: who reads there now and then opens them again."""
-        for segment in self._list.segments[:-1]:
-            segment.close_indexes()
+        if not self._is_being_cut:
+            for segment in self._list.segments[:-1]:
+                segment.close_indexes()
 
     def close(self) -> None:
         """Flush and close, with a producer snapshot at the end. Blocks. OSError offline."""
