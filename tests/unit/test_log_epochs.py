@@ -252,12 +252,13 @@ def test_entries_that_contradict_a_new_one_go() -> None:
     assert other.epoch_of(100) == 1
 
 
-def test_a_truncation_cuts_the_epochs_behind_the_end_too() -> None:
+@pytest.mark.parametrize("offset", [3, 4, 1000])
+def test_a_truncation_cuts_the_epochs_behind_the_end_too(offset: int) -> None:
     """KAFKA-10706: a follower that noted an epoch without a record would go on naming it."""
     log = open_log(MemoryFiles())
     append_in(log, 2, batch(3))
     log.begin_epoch(LeaderEpoch(5))
-    truncate(log, 3)
+    truncate(log, offset)
     assert (log.latest_epoch, log.leader_epoch) == (2, 5)
     assert log.end_offset_for_epoch(2) == (2, 3)
     append_in(log, 6, batch(2))

@@ -766,7 +766,7 @@ class PartitionLog:
 
     def truncate_beside(self, offset: int, done: Callable[[BaseException | None], None]) -> None:
         """Drop the batches that hold ``offset`` or later ones, and the epochs that begin behind
-        what is left (KAFKA-10706: also where the log ends before ``offset``).
+        what is left (KAFKA-10706: also where the log ends before ``offset``, and at its end).
 
         The log ends at ``offset`` as soon as this returns, and refuses to be used (LogStorageError)
         until ``done(error)`` is called, in the loop; at once if no batch has to go. For a log that
@@ -774,7 +774,7 @@ class PartitionLog:
         """
         self._check_online()
         if offset >= self.log_end_offset:
-            self._epochs.truncate_from_end(offset)
+            self._epochs.truncate_from_end(self.log_end_offset)
             done(None)
             return
         if offset < self.log_start_offset:
