@@ -6,6 +6,7 @@ import errno
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ from klog_broker.handlers.lone_leader import LoneLeader
 from klog_broker.handlers.planned_produce import ProduceTargets
 from klog_broker.handlers.produce_pipeline import ProducePipeline
 from klog_broker.handlers.served import SERVED
-from klog_broker.handlers.topic_changes import settle
+from klog_broker.handlers.topic_changes import image_changed
+from klog_broker.handlers.topic_logs import LogOrders
 from klog_broker.life import Life
 from klog_broker.log.errors import LogDirectoryError
 from klog_broker.log.log_config import LogConfig
@@ -28,7 +30,6 @@ from klog_broker.log.log_manager import LogManager, LogManagerSettings
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.metadata.errors import StoreFailed, StoreRefused
 from klog_broker.metadata.image import Broker as BrokerRegistration
-from klog_broker.metadata.interface import MetadataStore
 from klog_broker.metadata.local import LocalStore
 from klog_broker.network.idle_kernels import IdleKernels
 from klog_broker.network.produce_plan import ProducePlanner
@@ -200,7 +201,7 @@ class Broker:
             logs=logs,
             metadata=metadata,
             produce=ProducePipeline(),
-            producer_ids=ProducerIds(metadata, self._helpers),
+            producer_ids=ProducerIds(metadata),
             conversions=DownConversions(self.loop, self._helpers, self._prepare_kernels),
         )
         dispatcher = Dispatcher(self.services, self._handlers)
@@ -215,7 +216,7 @@ class Broker:
         deleted = [topic.name for topic in metadata.image.deleting.values()]
         if self._load_kernel is not None:
             self.server.plans = TurnPlans(self.server, self._load_kernel, self._make_planner)
-        settle(self.services)
+        self._lead(metadata)
         self._listen()
         self.services.groups = start_groups(self.services)
         for name in deleted:
@@ -224,6 +225,15 @@ class Broker:
         if self.server.plans is not None and self._compile_kernel is not None:
             IdleKernels(self.server, self.server.plans, self._compile_kernel).begin()
         self._life.serving(self.services, self.ports)
+
+    def _lead(self, metadata: AdoptingStore) -> None:
+        """Every partition has its log and leads it, before anybody can ask for it."""
+        orders = LogOrders(self.services)
+        on_image = partial(image_changed, self.services)
+        metadata.start(self.loop, self._helpers, on_image=on_image, apply=orders.apply)
+        # Who leads a log that was found raises its epoch, for now.
+        metadata.elect({})
+        orders.is_starting = False
 
     def _prepare_kernels(self) -> None:
         """In a helper thread: compiled by a child process, if need be, and loaded."""
@@ -241,7 +251,7 @@ class Broker:
             self._network.socket_calls,
         )
 
-    def _load(self, broker_id: BrokerId) -> tuple[MetadataStore, LogManager]:
+    def _load(self, broker_id: BrokerId) -> tuple[AdoptingStore, LogManager]:
         directories = self.config.log_dirs
         metadata = self._open_store(self._files, directories, broker_id, self._chance)
         logs = LogManager(

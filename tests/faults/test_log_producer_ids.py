@@ -4,8 +4,7 @@ from random import Random
 
 import pytest
 
-from klog_broker.metadata.local import LocalStore
-from pyspark_klog.ids import BrokerId
+from tests.support.local_store import BlockingStore
 from tests.support.log_harness import DATA
 from tests.support.memory_files import Crashed, MemoryFiles
 
@@ -21,7 +20,7 @@ def test_a_block_of_ids_is_durable_before_its_first_id_is_handed_out(seed: int) 
     for _ in range(6):
         files.crash_at_step = files.steps + random.randint(1, 25)
         try:
-            store = LocalStore.open(files, DATA, BrokerId(0))
+            store = BlockingStore(files, DATA)
             for _ in range(random.randint(1, 8)):
                 block = store.allocate_producer_ids()
                 assert block.first < block.end

@@ -10,17 +10,16 @@ from random import Random
 
 import pytest
 
-from klog_broker.config import Listener
-from klog_broker.metadata.image import Broker, MetadataImage
+from klog_broker.metadata.image import MetadataImage
 from klog_broker.metadata.local import LocalStore
 from klog_broker.runtime.files import RealFiles
 from pyspark_klog.ids import BrokerId
+from tests.support.local_store import BlockingStore
 from tests.support.memory_files import Crashed, MemoryFiles
 
 DATA = Path("/klog/data")
 ONE = BrokerId(1)
 ALONE = ((ONE,),)
-BROKER = Broker(ONE, (Listener("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092),))
 Facts = tuple[frozenset[str], frozenset[str], int]
 
 
@@ -33,18 +32,18 @@ def facts(image: MetadataImage, next_producer_id: int) -> Facts:
     return topics, frozenset(str(topic_id) for topic_id in image.deleting), next_producer_id
 
 
-def changes(store: LocalStore) -> list[Callable[[], object]]:
+def changes(store: BlockingStore) -> list[Callable[[], object]]:
     """Each kind of change, in an order in which each of them changes something."""
 
     return [
-        lambda: store.register_broker(BROKER),
+        store.begin,
         lambda: store.create_topic("a", ALONE * 2, {"retention.ms": "5"}),
         lambda: store.create_topic("b", ALONE, {}),
         store.allocate_producer_ids,
         lambda: store.create_partitions("a", 2, ALONE),
         lambda: store.update_topic_configs("a", lambda _: {"segment.bytes": "100"}),
         lambda: store.begin_topic_deletion(store.image.topics["b"].topic_id),
-        lambda: store.finish_topic_deletion(next(iter(store.image.deleting))),
+        store.finish_deletions,
         lambda: store.create_topic("b", ALONE, {}),
         store.allocate_producer_ids,
     ]
@@ -53,7 +52,7 @@ def changes(store: LocalStore) -> list[Callable[[], object]]:
 def run(files: MemoryFiles) -> list[Facts]:
     """Make all the changes, until the crash if there is one: what was acknowledged."""
     acknowledged: list[Facts] = []
-    store = LocalStore.open(files, DATA, ONE)
+    store = BlockingStore(files, DATA)
     next_producer_id = 0
     try:
         for change in changes(store):
@@ -91,9 +90,8 @@ def test_every_step_of_every_write(is_power_cut: bool) -> None:
             files.crash_at_step = step
             acknowledged = run(files)
             after = files.crash(Random(seed)) if is_power_cut else files.killed()
-            store = LocalStore.open(after, DATA, ONE)
-            store.register_broker(BROKER)
-            found = facts(store.image, store.allocate_producer_ids().first)
+            image = LocalStore.open(after, DATA, ONE).image
+            found = facts(image, BlockingStore(after, DATA).begin().allocate_producer_ids().first)
             last = acknowledged[-1] if acknowledged else (frozenset(), frozenset(), 0)
             assert _is_last_or_next(found, last), (step, seed)
 
@@ -116,13 +114,9 @@ def _is_last_or_next(found: Facts, last: Facts) -> bool:
 CHILD = """
 import sys
 from pathlib import Path
-from random import Random
-from klog_broker.config import Listener
-from klog_broker.metadata.image import Broker
-from klog_broker.metadata.local import LocalStore
 from klog_broker.runtime.files import RealFiles
-store = LocalStore.open(RealFiles(), Path(sys.argv[1]), 1)
-store.register_broker(Broker(1, (Listener("P", "PLAINTEXT", "h", 1),)))
+from tests.support.local_store import BlockingStore
+store = BlockingStore(RealFiles(), Path(sys.argv[1])).begin()
 number = len(store.image.topics)
 while True:
     number += 1
@@ -158,6 +152,6 @@ def test_a_process_that_is_killed(tmp_path: Path, lines: int) -> None:
         for name, topic_id in known.items():
             assert str(store.image.topics[name].topic_id) == topic_id
         assert len(store.image.topics) <= len(known) + 1
-        end_now = store.allocate_producer_ids()
+        end_now = BlockingStore(RealFiles(), tmp_path).allocate_producer_ids()
         assert end_now.first >= end
         end = end_now.end

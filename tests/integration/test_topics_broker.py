@@ -9,7 +9,8 @@ from uuid import UUID
 
 import pytest
 
-from klog_broker.metadata.local import FILE_NAME, LocalStore
+from klog_broker.metadata.local import LocalStore
+from klog_broker.metadata.local_file import FILE_NAME
 from klog_broker.runtime.files import RealFiles
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId
@@ -42,6 +43,7 @@ from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.storage.text_files import encode_topic_id
 from tests.support.broker_process import BrokerProcess
 from tests.support.eventually import eventually
+from tests.support.local_store import BlockingStore
 from tests.support.raw_client import RawClient
 
 NO_ID = UUID(int=0)
@@ -213,7 +215,7 @@ def test_a_deletion_that_a_crash_cut_short_is_finished_at_the_start(tmp_path: Pa
         create(client, "a", 2)
         create(client, "b")
     broker.kill()
-    store = LocalStore.open(RealFiles(), data, BrokerId(0))
+    store = BlockingStore(RealFiles(), data, 0)
     store.begin_topic_deletion(store.image.topics["a"].topic_id)
     with BrokerProcess(data) as broker, RawClient(broker.address) as client:
         assert described(client, "a").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -226,7 +228,7 @@ def test_a_deletion_that_a_crash_cut_short_is_finished_at_the_start(tmp_path: Pa
 def test_a_creation_that_a_crash_cut_short_is_finished_at_the_start(tmp_path: Path) -> None:
     data = tmp_path / "data"
     BrokerProcess(data).kill()
-    store = LocalStore.open(RealFiles(), data, BrokerId(0))
+    store = BlockingStore(RealFiles(), data, 0)
     store.create_topic("a", ((BrokerId(0),),) * 2, {"max.message.bytes": "2000"})
     with BrokerProcess(data) as broker, RawClient(broker.address) as client:
         assert directories(data, "a") == ["a-0", "a-1"]

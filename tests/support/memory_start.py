@@ -1,13 +1,16 @@
 """Starts of a whole broker on a disk in memory, without a network, thread or second process."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 from uuid import UUID
 
 from klog_broker.app import Broker, OpenStore, open_local_store
 from klog_broker.config import BrokerConfig
-from klog_broker.handlers.topic_logs import make_logs_now
 from klog_broker.log.partition_log import PartitionLog
+from klog_broker.metadata.image import PartitionState, Topic
+from klog_broker.metadata.interface import NewTopic
+from klog_broker.metadata.local import LocalStore
 from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.clock import ManualClock
 from klog_broker.runtime.files import Files
@@ -17,6 +20,8 @@ from pyspark_klog.storage.text_files import encode_partition_metadata
 from tests.support.fake_network import FakeNetwork
 from tests.support.log_harness import DATA, InlineHelpers, append
 from tests.support.memory_files import MemoryFiles
+
+T = TypeVar("T")
 
 NOW_MS = 1_700_000_000_000
 ALONE = ((BrokerId(0),),)
@@ -55,16 +60,38 @@ def start(
     return broker
 
 
+def asked(broker: Broker, ask: Callable[[Callable[[T], None]], None]) -> T:
+    """What is handed to ``done`` within some turns of the broker."""
+    outcomes: list[T] = []
+    ask(outcomes.append)
+    for _ in range(1000):
+        if outcomes:
+            break
+        broker.loop.run_turn(0)
+    return outcomes[0]
+
+
 def make_topic(
     broker: Broker, name: str, partitions: int = 1, topic_id: UUID | None = None
 ) -> TopicId:
     """A topic with a record in each partition: its name and number."""
     given = None if topic_id is None else TopicId(topic_id)
-    topic = broker.services.metadata.create_topic(name, ALONE * partitions, {}, given)
-    assert make_logs_now(broker.services, topic) == {}
+    new = NewTopic(name, ALONE * partitions, {}, given)
+    (topic,) = asked(broker, lambda done: broker.services.metadata.create_topics([new], done))
+    assert isinstance(topic, Topic)
     for each in topic.topic_partitions():
         append(log_of(broker, name, each.partition), now_ms=NOW_MS)
     return topic.topic_id
+
+
+def know_topics(broker: Broker, names: Sequence[str], partitions: int = 1) -> None:
+    """Topics that are in the metadata alone: they have no logs."""
+    store = broker.services.metadata
+    assert isinstance(store, LocalStore)
+    replicas = (broker.services.broker_id,)
+    states = (PartitionState(replicas, replicas, replicas[0]),) * partitions
+    chance = Chance()
+    store.adopt([Topic(name, TopicId(chance.uuid()), states) for name in names], after=-1)
 
 
 def log_of(broker: Broker, name: str, partition: int = 0) -> PartitionLog:

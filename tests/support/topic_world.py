@@ -11,6 +11,8 @@ from typing import Any
 
 from klog_broker.config import BrokerConfig, Listener
 from klog_broker.handlers import create_topics
+from klog_broker.handlers.topic_changes import image_changed
+from klog_broker.handlers.topic_logs import LogOrders
 from klog_broker.log.errors import LogStorageError
 from klog_broker.log.log_config import LogConfig
 from klog_broker.metadata.image import Broker
@@ -24,6 +26,7 @@ from pyspark_klog.protocol.apis.create_topics import (
     CreateTopicsRequest,
 )
 from pyspark_klog.protocol.codec import decode_message, encode_message
+from tests.support.local_store import SteppedLoop
 
 
 @dataclass
@@ -128,6 +131,10 @@ class ImmediateHelpers:
         self.is_held = False
         self._waiting: list[Callable[[], None]] = []
 
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
     def submit(self, work: Callable[[], Any], on_done: Callable[[Any, Any], None]) -> None:
         self._waiting.append(partial(self._run, work, on_done))
         if not self.is_held:
@@ -148,24 +155,6 @@ class ImmediateHelpers:
             on_done(result, None)
 
 
-class SteppedLoop:
-    """Runs what is posted at once; while it is held, one action a turn."""
-
-    def __init__(self) -> None:
-        self.is_held = False
-        self._posted: list[Callable[[], None]] = []
-
-    def post(self, action: Callable[[], None]) -> None:
-        self._posted.append(action)
-        if not self.is_held:
-            self.run()
-
-    def run(self, turns: int = -1) -> None:
-        while self._posted and turns != 0:
-            self._posted.pop(0)()
-            turns -= 1
-
-
 class World:
     """A broker without a network."""
 
@@ -174,7 +163,6 @@ class World:
         self.directory = directory
         self.broker_id = BrokerId(broker_id)
         self.store = LocalStore.open(RealFiles(), directory, self.broker_id)
-        self.store.register_broker(Broker(self.broker_id, (Listener("P", "PLAINTEXT", "h", 1),)))
         self.helpers = ImmediateHelpers()
         self.loop = SteppedLoop()
         self.logs = FakeLogs()
@@ -191,6 +179,18 @@ class World:
             purgatory=SimpleNamespace(check=self.checked.append),
             on_topic_deleted=[self.deleted.append],
         )
+        self.orders = LogOrders(self.broker)
+        self.start_broker()
+        self.store.register_broker(Broker(self.broker_id, (Listener("P", "PLAINTEXT", "h", 1),)))
+
+    def start_broker(self) -> None:
+        """As a broker starts, with the store and the logs that there are."""
+        loop: Any = self.loop
+        on_image = partial(image_changed, self.broker)
+        self.orders.is_starting = True
+        self.store.start(loop, self.helpers, on_image=on_image, apply=self.orders.apply)
+        self.store.elect({})
+        self.orders.is_starting = False
 
     def ask(self, module: Any, request: Any, version: int | None = None) -> Any:
         """The response, as a client of that version sees it."""

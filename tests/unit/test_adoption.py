@@ -18,13 +18,16 @@ from klog_broker.handlers.topic_changes import (
     plan_new_topic,
 )
 from klog_broker.metadata.image import CONSUMER_OFFSETS, Topic
+from klog_broker.metadata.interface import ProducerIdBlock
 from pyspark_klog.errors import BrokerError, ErrorCode
-from pyspark_klog.ids import Offset
+from pyspark_klog.ids import Offset, TopicId
 from pyspark_klog.storage.producer_snapshot import ProducerSnapshotEntry, encode_producer_snapshot
+from tests.support.local_store import BlockingStore
 from tests.support.log_harness import CLUSTER, DATA, append, batch, read_all
 from tests.support.memory_files import Crashed, MemoryFiles
 from tests.support.memory_start import (
     ALONE,
+    asked,
     copy_folder,
     log_of,
     make_topic,
@@ -129,7 +132,9 @@ def test_nobody_gets_the_id_of_a_producer_that_the_logs_remember() -> None:
     broker.close()
     files = files.killed()
     files.remove(META)
-    block = start(files, adopt=True).services.metadata.allocate_producer_ids()
+    broker = start(files, adopt=True)
+    block = asked(broker, broker.services.metadata.allocate_producer_ids)
+    assert isinstance(block, ProducerIdBlock)
     # Neither one of 4,000 to 4,999 nor one of the block after it.
     assert (block.first, block.end) == (6_000, 7_000)
 
@@ -196,9 +201,8 @@ def all_of(*changes: Change) -> Change:
 
 def deletion_begun(files: MemoryFiles) -> None:
     """The broker was killed when it had begun to delete `known`."""
-    broker = start(files)
-    broker.services.metadata.begin_topic_deletion(ID)  # type: ignore[arg-type]
-    broker.services.logs.release_locks()
+    store = BlockingStore(files, DATA, 0)
+    store.begin_topic_deletion(TopicId(ID))
 
 
 def file(path: str, data: bytes = b"x") -> Change:
@@ -524,9 +528,9 @@ def test_a_full_disk_adopts_nothing(name: str, monkeypatch: pytest.MonkeyPatch) 
 
 # --- folders that appear while the broker runs ---------------------------------------------------
 def created(broker: Broker, name: str) -> Topic | BrokerError:
-    outcomes: list[Topic | BrokerError] = []
-    create_topics(broker.services, [plan_new_topic(broker.services, name)], outcomes.extend)
-    return outcomes[0]
+    planned = [plan_new_topic(broker.services, name)]
+    (outcome,) = asked(broker, lambda done: create_topics(broker.services, planned, done))
+    return outcome
 
 
 @pytest.mark.parametrize("folder", ["b-0", "b-7"])
@@ -554,14 +558,17 @@ def test_nor_do_new_partitions() -> None:
     broker = start(files)
     make_topic(broker, "b", 1, OTHER)
     brought("b-1")(files)
-    outcomes: list[Topic | BrokerError] = []
-    add_partitions(broker.services, "b", MorePartitions(1, ALONE), outcomes.append)
-    assert isinstance(outcomes[0], BrokerError)
-    assert outcomes[0].code is ErrorCode.INCONSISTENT_TOPIC_ID
+
+    def grown() -> Topic | BrokerError:
+        more = MorePartitions(1, ALONE)
+        return asked(broker, lambda done: add_partitions(broker.services, "b", more, done))
+
+    refused = grown()
+    assert isinstance(refused, BrokerError)
+    assert refused.code is ErrorCode.INCONSISTENT_TOPIC_ID
     assert len(broker.services.metadata.image.topics["b"].partitions) == 1
     files.remove_tree(DATA / "b-1")
-    add_partitions(broker.services, "b", MorePartitions(1, ALONE), outcomes.append)
-    assert isinstance(outcomes[1], Topic)
+    assert isinstance(grown(), Topic)
 
 
 def test_the_name_of_kafkas_own_metadata_is_no_topics() -> None:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from klog_broker.app import ExitCode as BrokerExitCode
 from klog_broker.cli.errors import ExitCode
-from klog_broker.metadata.local import FILE_NAME, VERSION, LocalStore
+from klog_broker.metadata.local import LocalStore
+from klog_broker.metadata.local_file import FILE_NAME, VERSION
 from klog_broker.network import bounds
 from klog_broker.runtime.files import RealFiles
 from pyspark_klog.ids import BrokerId

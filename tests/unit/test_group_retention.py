@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from klog_broker.coordinator.group.commits import TOMBSTONES_AT_ONCE
-from klog_broker.metadata.interface import NewTopic
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.find_coordinator import FindCoordinatorRequest
 from pyspark_klog.protocol.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -18,6 +17,7 @@ from pyspark_klog.protocol.apis.offset_commit import (
 )
 from pyspark_klog.protocol.apis.offset_fetch import OffsetFetchRequest
 from pyspark_klog.protocol.apis.sync_group import SyncGroupRequest
+from tests.support.memory_start import know_topics
 from tests.support.produce_paths import MemoryBroker, new_broker
 
 READS_PLAIN = b"\0\0" + b"\0\0\0\1" + b"\0\5plain" + b"\xff\xff\xff\xff"
@@ -159,9 +159,7 @@ def test_a_member_of_a_group_that_is_gone_may_not_commit(groups: Groups) -> None
 def test_many_offsets_are_forgotten_in_several_turns() -> None:
     groups = Groups()
     count = 8 * TOMBSTONES_AT_ONCE + 1
-    groups.broker.broker.services.metadata.create_topics(
-        [NewTopic("wide", ((groups.broker.broker.services.broker_id,),) * count, {})]
-    )
+    know_topics(groups.broker.broker, ["wide"], partitions=count)
     rows = [
         OffsetCommitRequestPartition(partition_index=n, committed_offset=1) for n in range(count)
     ]

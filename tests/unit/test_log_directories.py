@@ -11,17 +11,14 @@ from uuid import UUID, uuid4
 import pytest
 
 from klog_broker.config import BrokerConfig
-from klog_broker.handlers.topic_logs import (
-    make_logs_now,
-    set_logs_aside,
-    set_logs_aside_now,
-)
+from klog_broker.handlers.topic_logs import LogOrders
 from klog_broker.log.errors import InconsistentTopicId, LogDirectoryError, LogStorageError
 from klog_broker.log.log_manager import LogManager
-from klog_broker.metadata.image import PartitionState, Topic
+from klog_broker.metadata.changes import partition_orders, stop_orders
+from klog_broker.metadata.image import MetadataImage, PartitionState, Topic
+from klog_broker.metadata.orders import Order, OrderResults
 from klog_broker.runtime.clock import ManualClock
 from klog_broker.runtime.files import Files, RealFiles
-from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import NO_TOPIC_ID, BrokerId, TopicId, TopicPartition
 from tests.support.log_harness import (
     CLUSTER,
@@ -394,8 +391,18 @@ def test_what_may_lie_in_a_directory_that_is_offline_is_neither_made_anew_nor_fo
     replicas = (BrokerId(0),)
     states = tuple(PartitionState(replicas, replicas, replicas[0]) for _ in range(4))
     topic = Topic("topic", TOPIC_ID, states)
-    broker: Any = SimpleNamespace(broker_id=0, config=BrokerConfig.load(), logs=manager)
-    assert make_logs_now(broker, topic) == {}
+    metadata = SimpleNamespace(image=MetadataImage("cluster").with_topics([topic]))
+    config = BrokerConfig.load()
+    broker: Any = SimpleNamespace(broker_id=0, config=config, logs=manager, metadata=metadata)
+
+    def ordered(orders: list[Order], *, at_start: bool = True) -> OrderResults:
+        carrier = LogOrders(broker)
+        carrier.is_starting = at_start
+        results: list[OrderResults] = []
+        carrier.apply(orders, results.append)
+        return results[0]
+
+    assert ordered(partition_orders(topic, is_new=True)) == {}
     logs = list(manager.logs())
     for log in logs:
         append(log)
@@ -412,17 +419,16 @@ def test_what_may_lie_in_a_directory_that_is_offline_is_neither_made_anew_nor_fo
         patch.setattr(MemoryFiles, "sync_dir", refuse)
         broker.logs = manager = manager_of(files, first, second)
         manager.load()
-        not_made = make_logs_now(broker, topic)
-        failures = [*not_made.values(), set_logs_aside_now(broker, topic)]
-        with pytest.raises(StopIteration) as end:
-            next(set_logs_aside(broker, topic))
-    for failure in (*failures, end.value.value):
-        assert failure is not None
-        assert failure.code is ErrorCode.KAFKA_STORAGE_ERROR
+        not_made = ordered(partition_orders(topic, is_new=False))
+        lost = [order for order in stop_orders(topic) if order.topic_partition in not_made]
+        not_stopped = [ordered(lost), ordered(lost, at_start=False)]
+    for failures in (not_made, *not_stopped):
+        assert set(failures) == set(not_made)
+        assert all(isinstance(failure, LogStorageError) for failure in failures.values())
     assert {log.path.parent for log in logs} == {first, second}
     # What is said not to be served is that, and nothing else is.
     assert set(not_made) == {
-        log.topic_partition.partition for log in logs if manager.get(log.topic_partition) is None
+        log.topic_partition for log in logs if manager.get(log.topic_partition) is None
     }
     assert 0 < len(not_made) < 4
     for log in logs:

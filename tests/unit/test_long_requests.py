@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from klog_broker.handlers.dispatcher import MAX_REQUEST_ELEMENTS
-from klog_broker.metadata.interface import NewTopic
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis import create_partitions as more_partitions
 from pyspark_klog.protocol.apis import create_topics, delete_topics, describe_groups
@@ -27,6 +26,7 @@ from pyspark_klog.protocol.message import Request
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
 from tests.support.fake_network import FakeStream
+from tests.support.memory_start import know_topics
 from tests.support.produce_paths import MemoryBroker, answer_of, new_broker
 
 MANY = 10_000
@@ -40,9 +40,7 @@ def broker() -> MemoryBroker:
     )
     for _ in range(2):
         broker.call(FindCoordinatorRequest(key="g"), 3)
-    metadata = broker.broker.services.metadata
-    one = broker.broker.services.broker_id
-    metadata.create_topics([NewTopic(f"many-{n}", ((one,),), {}) for n in range(MANY)])
+    know_topics(broker.broker, [f"many-{number}" for number in range(MANY)])
     return broker
 
 
@@ -201,9 +199,7 @@ def test_metadata_of_many_topics_is_right(broker: MemoryBroker) -> None:
 
 
 def test_one_topic_of_many_partitions_is_described_whole(broker: MemoryBroker) -> None:
-    one = broker.broker.services.broker_id
-    wide = NewTopic("wide", ((one,),) * MANY, {})
-    broker.broker.services.metadata.create_topics([wide])
+    know_topics(broker.broker, ["wide"], partitions=MANY)
     (topic,) = broker.call(describe_topics(["wide"]), 9).topics
     assert [p.partition_index for p in topic.partitions] == list(range(MANY))
 

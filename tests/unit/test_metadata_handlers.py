@@ -3,8 +3,6 @@
 The metadata store is real, on a temporary file; logs and the network are stand-ins.
 """
 
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -20,7 +18,6 @@ from klog_broker.handlers import (
     incremental_alter_configs,
     metadata,
 )
-from klog_broker.handlers.topic_changes import settle
 from klog_broker.log.errors import LogStorageError
 from klog_broker.log.log_config import LogConfig
 from klog_broker.runtime.files import RealFiles
@@ -257,7 +254,7 @@ class TestDeleteTopics:
         assert world.store.image.topic("a") is None
         assert len(world.image_again().deleting) == 1
         world.logs.is_full = False
-        settle(world.broker)
+        world.start_broker()
         assert not world.image_again().deleting
         assert not world.logs.logs
 
@@ -265,16 +262,18 @@ class TestDeleteTopics:
 def test_a_start_makes_the_logs_that_a_crash_left_out(world: World) -> None:
     world.create(new("a", 2))
     world.logs.logs.clear()
-    settle(world.broker)
+    world.start_broker()
     assert len(world.logs.logs) == 2
 
 
 def test_a_start_does_not_touch_the_logs_of_a_newer_topic(world: World) -> None:
     (made,) = world.create(new("a"))
-    world.store.begin_topic_deletion(TopicId(made.topic_id))
+    world.loop.is_held = True
+    world.store.delete_topic(TopicId(made.topic_id), lambda _: None)
+    world.loop.run(1)
     other = FakeLog(TopicId(UUID(int=9)), LogConfig())
     world.logs.logs[TopicPartition("a", 0)] = other
-    settle(world.broker)
+    world.start_broker()
     assert world.logs.logs == {TopicPartition("a", 0): other}
     assert not world.image_again().deleting
 
@@ -314,6 +313,18 @@ class TestCreatePartitions:
         (result,) = self.grow(world, ("a", 4))
         assert result.error_code == 0
         assert sorted(partition.partition for partition in world.logs.logs) == [0, 2, 3]
+
+    def test_what_could_not_be_made_is_made_when_there_is_room(self, world: World) -> None:
+        world.create(new("a", 1))
+        world.logs.is_full = True
+        (result,) = self.grow(world, ("a", 3))
+        assert result.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        world.loop.run_timers()
+        assert len(world.logs.logs) == 1
+        world.logs.is_full = False
+        world.loop.run_timers()
+        assert len(world.logs.logs) == 3
+        assert world.loop.timers == []
 
     def test_by_hand(self, world: World) -> None:
         world.create(new("a", 1))
@@ -678,26 +689,23 @@ class TestTwoAtOnce:
             "min.compaction.lag.ms": "100",
         }
 
-    def test_changes_whose_outcomes_change_places(
-        self, world: World, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """Two helper threads store one after the other, and the second is back first."""
-        outcomes: list[Callable[[], None]] = []
+    def test_a_change_that_comes_while_another_one_is_written(self, world: World) -> None:
+        """It is made of what the first one left, and written after it."""
 
-        def submit(work: Callable[[], Any], on_done: Callable[[Any, Any], None]) -> None:
-            outcomes.append(partial(on_done, work(), None))
-
-        monkeypatch.setattr(world.helpers, "submit", submit)
-        for value in ("5", "6"):
-            config = AlterableConfig(name="retention.ms", config_operation=SET, value=value)
+        def alter(name: str, value: str) -> Any:
+            config = AlterableConfig(name=name, config_operation=SET, value=value)
             resource = AlterConfigsResource(
                 resource_type=TOPIC, resource_name="a", configs=[config]
             )
             request = IncrementalAlterConfigsRequest(resources=[resource])
-            world.start(incremental_alter_configs, request)
-        for outcome in reversed(outcomes):
-            outcome()
-        assert world.store.image.topics["a"].configs == {"retention.ms": "6"}
+            return world.start(incremental_alter_configs, request)
+
+        answers = [alter("retention.ms", "5"), alter("retention.ms", "6"), alter("flush.ms", "7")]
+        assert world.helpers.waiting == 1
+        assert world.store.image.topics["a"].configs == {}
+        world.helpers.release()
+        assert [answer[0].responses[0].error_code for answer in answers] == [0, 0, 0]
+        assert world.store.image.topics["a"].configs == {"retention.ms": "6", "flush.ms": "7"}
         assert {log.config.retention_ms for log in world.logs.logs.values()} == {6}
 
     def test_deletions(self, world: World) -> None:
@@ -714,7 +722,7 @@ class TestTwoAtOnce:
         world.helpers.release()
         world.loop.is_held = True
         creation = world.start(create_topics, CreateTopicsRequest(topics=[new("b", 5)]))
-        world.loop.run(turns=1)
+        world.loop.run(turns=2)
         made = [partition for partition in world.logs.logs if partition.topic == "b"]
         assert 0 < len(made) < 5
         deletion = world.start(delete_topics, DeleteTopicsRequest(topic_names=["b"]), 5)

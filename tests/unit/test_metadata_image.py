@@ -1,8 +1,11 @@
 """Names, ids and the immutable snapshot."""
 
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from klog_broker.config import Listener
 from klog_broker.metadata.errors import InvalidTopicName
@@ -10,15 +13,17 @@ from klog_broker.metadata.image import (
     NO_BROKER,
     RESERVED_IDS,
     Broker,
+    ImageDraft,
     MetadataImage,
     PartitionState,
     Topic,
     check_no_collision,
     check_topic_name,
     new_id,
+    plain_name,
 )
 from klog_broker.runtime.chance import Chance
-from pyspark_klog.ids import BrokerId, TopicId, TopicPartition
+from pyspark_klog.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
 from pyspark_klog.storage.text_files import encode_topic_id
 
 EMPTY = MetadataImage("cluster")
@@ -86,8 +91,12 @@ def test_topics_are_found_by_name_and_by_id() -> None:
 
 def test_an_image_never_changes_and_its_version_rises() -> None:
     first = EMPTY.with_topics([topic("a", 1)])
-    second = first.with_deletion_begun(topic("a", 1))
-    third = second.with_deletion_finished(TopicId(UUID(int=1001)))
+    draft = ImageDraft(first)
+    draft.begin_deletion(topic("a", 1))
+    second = draft.image()
+    draft = ImageDraft(second)
+    draft.finish_deletion(TopicId(UUID(int=1001)))
+    third = draft.image()
     assert [image.version for image in (EMPTY, first, second, third)] == [0, 1, 2, 3]
     assert first.topic("a") is not None
     assert second.topic("a") is None
@@ -96,6 +105,81 @@ def test_an_image_never_changes_and_its_version_rises() -> None:
     assert not third.deleting
     with pytest.raises(TypeError):
         first.topics["b"] = topic("b")  # type: ignore[index]
+
+
+NAMES = ["a.b", "a_c", "d", "e.f"]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["put", "grow", "set", "begin", "finish"]), st.integers(0, 3)),
+        max_size=12,
+    )
+)
+def test_many_changes_of_one_draft_are_the_same_as_a_draft_for_each(
+    steps: list[tuple[str, int]],
+) -> None:
+    base = EMPTY.with_topics([topic("d", 90)])
+    before = (dict(base.topics), dict(base.topics_by_id), dict(base.deleting))
+    image, draft = base, ImageDraft(base)
+    for number, (step, which) in enumerate(steps):
+        name = NAMES[which]
+        there = draft.topics.get(name)
+        going = next((t for t in draft.deleting.values() if t.name == name), None)
+        assert draft.is_being_deleted(name) == (going is not None)
+        single = ImageDraft(image)
+        for each in (draft, single):
+            if step == "put" and there is None:
+                each.put(topic(name, number))
+            elif step == "set" and there is not None:
+                each.put(replace(there, configs={"n": str(number)}))
+            elif step == "grow" and there is not None:
+                state = replace(there.partitions[0], partition_epoch=number)
+                each.put_partitions({TopicPartition(name, 0): state})
+            elif step == "begin" and there is not None:
+                each.begin_deletion(there)
+            elif step == "finish" and going is not None:
+                each.finish_deletion(going.topic_id)
+        image = single.image()
+        dotted = {plain_name(each): each for each in draft.topics if each != "d"}
+        assert draft.names_by_plain_name() == dotted
+    whole = draft.image()
+    assert whole.topics == image.topics
+    assert whole.topics_by_id == image.topics_by_id
+    assert whole.deleting == image.deleting
+    assert whole.names_by_plain_name() == image.names_by_plain_name()
+    assert (dict(base.topics), dict(base.topics_by_id), dict(base.deleting)) == before
+
+
+def test_a_draft_names_the_topics_that_came_went_or_have_other_settings() -> None:
+    draft = ImageDraft(EMPTY.with_topics([topic("a", 1), topic("b", 2), topic("c", 3)]))
+    assert not draft.is_changed
+    draft.put_partitions({TopicPartition("a", 0): PartitionState((ONE,), (), ONE)})
+    assert draft.is_changed
+    draft.put(topic("d", 4))
+    draft.put(replace(topic("b", 2), configs={"retention.ms": "5"}))
+    draft.begin_deletion(topic("c", 3))
+    assert draft.changed_names == ("d", "b", "c")
+
+
+def test_what_does_not_change_is_shared() -> None:
+    base = EMPTY.with_topics([topic("a", 1)])
+    draft = ImageDraft(base)
+    draft.put(topic("b", 2))
+    image = draft.image()
+    assert image.deleting is base.deleting
+    assert image.topics["a"] is base.topics["a"]
+
+
+def test_partitions_take_other_states_in_one_image() -> None:
+    base = EMPTY.with_topics([topic("a", 1, 3), topic("b", 2)])
+    state = PartitionState((ONE,), (), NO_BROKER, LeaderEpoch(4), 5)
+    changed = base.with_partitions({TopicPartition("a", 1): state, TopicPartition("b", 0): state})
+    assert [each == state for each in changed.topics["a"].partitions] == [False, True, False]
+    assert changed.partition("b", 0) == state
+    assert changed.topic_by_id(base.topics["a"].topic_id) == changed.topics["a"]
+    assert changed.version == base.version + 1
 
 
 def test_brokers_have_an_address_for_each_listener() -> None:

@@ -2,14 +2,13 @@
 
 import errno
 import json
-import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from klog_broker.config import Listener
 from klog_broker.metadata.errors import (
     InvalidTopicName,
     PartitionsChanged,
@@ -18,21 +17,22 @@ from klog_broker.metadata.errors import (
     TopicExists,
     UnknownTopic,
 )
-from klog_broker.metadata.image import Broker
 from klog_broker.metadata.interface import MetadataStore, NewTopic
-from klog_broker.metadata.local import FILE_NAME, LocalStore
+from klog_broker.metadata.local import LocalStore
+from klog_broker.metadata.local_file import FILE_NAME
+from klog_broker.metadata.orders import StopOrder
 from klog_broker.runtime.files import RealFiles
-from pyspark_klog.ids import BrokerId
+from pyspark_klog.ids import BrokerId, TopicPartition
 from pyspark_klog.records.checksums import crc32c
 from pyspark_klog.storage.text_files import (
     MetaProperties,
     decode_topic_id,
     encode_meta_properties,
 )
+from tests.support.local_store import BlockingStore
 
 ONE = BrokerId(1)
 ALONE = ((ONE,),)
-BROKER = Broker(ONE, (Listener("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092),))
 
 
 class FailingFiles(RealFiles):
@@ -49,29 +49,33 @@ class FailingFiles(RealFiles):
         super().write_atomically(path, data)
 
 
-def begun(directory: Path, files: RealFiles | None = None) -> LocalStore:
-    store = LocalStore.open(files or RealFiles(), directory, ONE)
-    store.register_broker(BROKER)
-    return store
+def begun(directory: Path, files: RealFiles | None = None) -> BlockingStore:
+    return BlockingStore(files or RealFiles(), directory).begin()
 
 
 def again(directory: Path) -> LocalStore:
     return LocalStore.open(RealFiles(), directory, ONE)
 
 
+def restarted(directory: Path, **more: Any) -> BlockingStore:
+    return BlockingStore(RealFiles(), directory, **more)
+
+
 def test_a_store_is_one(tmp_path: Path) -> None:
-    store: MetadataStore = begun(tmp_path)
-    assert store.image.brokers[ONE] is BROKER
+    store: MetadataStore = begun(tmp_path).store
+    assert store.image.brokers[ONE].broker_id == ONE
     assert store.image.controller_id == ONE
 
 
 def test_opening_writes_nothing_and_registering_begins_the_file(tmp_path: Path) -> None:
     store = LocalStore.open(RealFiles(), tmp_path, ONE)
     assert list(tmp_path.iterdir()) == []
-    store.register_broker(BROKER)
+    assert store.is_new
+    begun(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [FILE_NAME]
-    assert again(tmp_path).image.cluster_id == store.image.cluster_id
-    assert decode_topic_id(store.image.cluster_id)
+    cluster_id = again(tmp_path).image.cluster_id
+    assert decode_topic_id(cluster_id)
+    assert again(tmp_path).image.cluster_id == cluster_id
 
 
 def test_a_new_store_takes_the_cluster_that_its_directory_has(tmp_path: Path) -> None:
@@ -99,8 +103,7 @@ def test_all_of_a_topic_is_there_again(tmp_path: Path) -> None:
 def test_a_topic_created_anew_has_another_id_and_the_old_one_is_unknown(tmp_path: Path) -> None:
     store = begun(tmp_path)
     old = store.create_topic("a", ALONE, {})
-    store.begin_topic_deletion(old.topic_id)
-    store.finish_topic_deletion(old.topic_id)
+    store.delete_topic(old.topic_id)
     new = store.create_topic("a", ALONE, {})
     assert new.topic_id != old.topic_id
     image = again(tmp_path).image
@@ -121,19 +124,24 @@ def test_a_name_can_be_taken_once(tmp_path: Path) -> None:
     store.begin_topic_deletion(topic.topic_id)
     with pytest.raises(TopicExists, match="topic a is still being deleted"):
         store.create_topic("a", ALONE, {})
-    with pytest.raises(TopicExists, match="still being deleted"):
-        again(tmp_path).create_topic("a", ALONE, {})
+    store.finish_deletions()
+    store.create_topic("a", ALONE, {})
 
 
-def test_a_deletion_is_two_steps_and_the_first_is_remembered(tmp_path: Path) -> None:
+def test_a_deletion_is_two_steps_and_a_start_does_the_second(tmp_path: Path) -> None:
     store = begun(tmp_path)
     topic = store.create_topic("a", ALONE * 2, {})
     store.begin_topic_deletion(topic.topic_id)
-    restarted = again(tmp_path)
-    assert restarted.image.topic("a") is None
-    assert restarted.image.deleting == {topic.topic_id: topic}
-    restarted.finish_topic_deletion(topic.topic_id)
-    restarted.finish_topic_deletion(topic.topic_id)
+    image = again(tmp_path).image
+    assert image.topic("a") is None
+    assert image.deleting == {topic.topic_id: topic}
+    later = restarted(tmp_path)
+    (orders,) = later.orders.given
+    assert [(type(order), order.topic_partition) for order in orders] == [
+        (StopOrder, TopicPartition("a", 0)),
+        (StopOrder, TopicPartition("a", 1)),
+    ]
+    assert not later.image.deleting
     assert not again(tmp_path).image.deleting
 
 
@@ -194,22 +202,8 @@ def test_what_an_update_raises_comes_out_and_nothing_is_changed(tmp_path: Path) 
 def test_producer_ids_are_handed_out_once_also_after_a_restart(tmp_path: Path) -> None:
     store = begun(tmp_path)
     blocks = [store.allocate_producer_ids(), store.allocate_producer_ids()]
-    blocks.append(again(tmp_path).allocate_producer_ids())
+    blocks.append(restarted(tmp_path).allocate_producer_ids())
     assert [tuple(block) for block in blocks] == [(0, 1000), (1000, 2000), (2000, 3000)]
-
-
-def test_many_threads_at_once(tmp_path: Path) -> None:
-    store = begun(tmp_path)
-    names = [f"t{number}" for number in range(24)]
-    threads = [
-        threading.Thread(target=lambda part=part: [store.create_topic(n, ALONE, {}) for n in part])
-        for part in (names[0::3], names[1::3], names[2::3])
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(again(tmp_path).image.topics) == sorted(names)
 
 
 def test_a_full_disk_changes_nothing_and_may_pass(tmp_path: Path) -> None:
@@ -338,8 +332,7 @@ def test_every_state_is_there_again(
         elif step == "ids":
             store.allocate_producer_ids()
         elif step == "finish":
-            for topic_id in list(store.image.deleting):
-                store.finish_topic_deletion(topic_id)
+            store.finish_deletions()
         elif topics and step == "delete":
             store.begin_topic_deletion(topics[0].topic_id)
         elif topics and step == "grow":

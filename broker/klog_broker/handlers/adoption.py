@@ -3,11 +3,11 @@
 Taking them in can be cut short anywhere and repeated. Until the topics are written down, all at
 once, a start without ``--adopt`` refuses the folders as before, and what has been done in them is
 what any start after a kill does. What is left after it (ids for folders without one, a new leader
-epoch for each) `settle` does at every start.
+epoch for each) every start does when its replicas are given their roles.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -28,6 +28,7 @@ from klog_broker.log.found import FoundFolders
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.log_manager import LogManager
 from klog_broker.log.partition_log import PartitionLog
+from klog_broker.metadata.election import FoundLog
 from klog_broker.metadata.errors import InvalidTopicName, StoreFailed
 from klog_broker.metadata.image import (
     CONSUMER_OFFSETS,
@@ -47,7 +48,7 @@ _log = logging.getLogger("klog.topics")
 
 
 class AdoptingStore(MetadataStore, Protocol):
-    """A store that can take in topics whose folders were there before it knew of them."""
+    """What a broker's start wants of its store besides: it knows the logs before it serves."""
 
     @property
     def is_new(self) -> bool:
@@ -56,6 +57,10 @@ class AdoptingStore(MetadataStore, Protocol):
     def adopt(self, topics: Sequence[Topic], after: int) -> None:
         """Add or replace the topics, all of them or none, and hand out no producer id up to
         `after`. Blocks; durable when it returns. StoreFailed."""
+
+    def elect(self, found: Mapping[TopicPartition, FoundLog]) -> None:
+        """Give every replica of this broker its role, given the logs that were loaded. Blocks, and
+        the orders have to be answered at once. StoreFailed."""
 
 
 ConfigOf = Callable[[str, TopicId], LogConfig]

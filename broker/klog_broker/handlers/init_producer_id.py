@@ -10,7 +10,6 @@ from klog_broker.handlers.context import RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
 from klog_broker.handlers.transactions import NO_TRANSACTIONS
 from klog_broker.metadata.interface import MetadataStore, ProducerIdBlock
-from klog_broker.runtime.helpers import Helpers
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerId
 from pyspark_klog.protocol.apis.init_producer_id import (
@@ -26,9 +25,8 @@ class ProducerIds:
     """Hands out producer ids, each once. The end of a block is on disk before its first id goes
     out; what a crash leaves of a block is never used."""
 
-    def __init__(self, metadata: MetadataStore, helpers: Helpers) -> None:
+    def __init__(self, metadata: MetadataStore) -> None:
         self._metadata = metadata
-        self._helpers = helpers
         self._next = 0
         self._end = 0
         self._waiting: deque[GotProducerId] = deque()
@@ -51,11 +49,11 @@ class ProducerIds:
     def _allocate(self) -> None:
         if not self._is_allocating:
             self._is_allocating = True
-            self._helpers.submit(self._metadata.allocate_producer_ids, self._allocated)
+            self._metadata.allocate_producer_ids(self._allocated)
 
-    def _allocated(self, block: ProducerIdBlock | None, _error: BaseException | None) -> None:
+    def _allocated(self, block: ProducerIdBlock | Exception) -> None:
         self._is_allocating = False
-        if block is None:
+        if isinstance(block, Exception):
             waiting, self._waiting = self._waiting, deque()
             for got in waiting:
                 got(None)

@@ -1,33 +1,24 @@
 """Changes to topics, for the handlers that make them: plan (checks, no effect), then change.
 
-A plan is made in the loop from the current image and raises BrokerError with a sentence. A change
-is first made durable in the metadata store, in a helper thread; then the logs follow (topic_logs);
-then ``done`` is called in the loop. What a crash leaves in between is finished by `settle`.
+A plan is made from the current image and raises BrokerError with a sentence. A change is asked of
+the metadata store, which makes it durable and has the logs follow; then ``done`` is called.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from klog_broker.config import TopicConfig, topic_config
 from klog_broker.config_types import ConfigError
 from klog_broker.handlers.context import BrokerServices
 from klog_broker.handlers.lone_leader import advance
+from klog_broker.handlers.strangers import Strangers
 from klog_broker.handlers.topic_errors import as_broker_error
-from klog_broker.handlers.topic_logs import (
-    Step,
-    Strangers,
-    make_logs,
-    make_logs_now,
-    run_steps,
-    set_logs_aside,
-    set_logs_aside_now,
-    topic_log_config,
-)
+from klog_broker.log.log_config import LogConfig
 from klog_broker.metadata.errors import InvalidTopicName
 from klog_broker.metadata.image import (
     CLUSTER_METADATA,
+    MetadataImage,
     Topic,
     check_no_collision,
     check_topic_name,
@@ -35,7 +26,6 @@ from klog_broker.metadata.image import (
 from klog_broker.metadata.interface import NewTopic
 from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
 from pyspark_klog.ids import BrokerId, TopicId
-from pyspark_klog.storage.text_files import encode_topic_id
 
 _log = logging.getLogger("klog.topics")
 
@@ -125,54 +115,47 @@ def create_topics(
     planned: Sequence[NewTopic],
     done: Callable[[list[Topic | BrokerError]], None],
 ) -> None:
-    """Create the topics one after the other; `done` gets a topic or an error for each of them."""
+    """Create the topics; `done` gets a topic or an error for each of them."""
+    refused: dict[int, BrokerError] = {}
 
-    def store() -> list[Topic | KlogError]:
+    def find_strangers() -> list[KlogError | None]:
         strangers = Strangers(broker, [new.name for new in planned])
-        refused: dict[int, KlogError] = {}
-        for number, new in enumerate(planned):
-            try:
-                strangers.check(new.name)
-            except KlogError as error:
-                refused[number] = error
-        wanted = [new for number, new in enumerate(planned) if number not in refused]
-        created = iter(broker.metadata.create_topics(wanted))
-        return [refused[n] if n in refused else next(created) for n in range(len(planned))]
+        return [_refusal(strangers, new.name) for new in planned]
 
-    def follow(results: list[Topic | KlogError]) -> Iterator[Step]:
-        outcomes: list[Topic | BrokerError] = []
-        for result in results:
-            if isinstance(result, KlogError):
-                outcomes.append(as_broker_error(result))
-                continue
-            warn_of_settings(result.name, topic_config(broker.config, result.configs))
-            made = yield from make_logs(broker, result)
-            if isinstance(made, Topic):
-                _tell("created", made)
-            elif made.code is ErrorCode.KAFKA_STORAGE_ERROR:
-                yield partial(_take_back, broker, result)
-            outcomes.append(made)
-        done(outcomes)
-
-    def stored(results: list[Topic | KlogError] | None, error: BaseException | None) -> None:
-        if results is None:
+    def found(refusals: list[KlogError | None] | None, error: BaseException | None) -> None:
+        if refusals is None:
             done([as_broker_error(error) for _ in planned])
-        else:
-            run_steps(follow(results))
+            return
+        refused.update(
+            (number, as_broker_error(refusal))
+            for number, refusal in enumerate(refusals)
+            if refusal is not None
+        )
+        wanted = [new for number, new in enumerate(planned) if number not in refused]
+        broker.metadata.create_topics(wanted, created)
 
-    broker.helpers.submit(store, stored)
+    def created(outcomes: list[Topic | Exception]) -> None:
+        answers = iter(outcomes)
+        done(
+            [
+                refused[number] if number in refused else _answer(next(answers))
+                for number in range(len(planned))
+            ]
+        )
+
+    broker.helpers.submit(find_strangers, found)
 
 
-def _take_back(broker: BrokerServices, topic: Topic, go_on: Callable[[], None]) -> None:
-    """Delete a topic whose logs could not all be made; where that cannot be done either, the next
-    start makes them."""
+def _refusal(strangers: Strangers, name: str, first_new: int = 0) -> KlogError | None:
+    try:
+        strangers.check(name, first_new)
+    except KlogError as error:
+        return error
+    return None
 
-    def done(error: BrokerError | None) -> None:
-        if error is not None:
-            _log.warning("topic=%s is not complete, nor deleted: %s", topic.name, error.text)
-        go_on()
 
-    delete_topic(broker, topic.topic_id, done)
+def _answer(outcome: Topic | Exception) -> Topic | BrokerError:
+    return as_broker_error(outcome) if isinstance(outcome, Exception) else outcome
 
 
 def add_partitions(
@@ -183,23 +166,21 @@ def add_partitions(
 ) -> None:
     """Add partitions to a topic; `done` gets the topic as it is then, or an error."""
 
-    def follow(topic: Topic) -> Iterator[Step]:
-        outcome = yield from make_logs(broker, topic, more.first_partition)
-        if isinstance(outcome, Topic):
-            _tell("extended", outcome)
-        done(outcome)
-
-    def stored(topic: Topic | None, error: BaseException | None) -> None:
-        if topic is None:
-            done(as_broker_error(error))
-        else:
-            run_steps(follow(topic))
-
-    def store() -> Topic:
+    def find_strangers() -> None:
         Strangers(broker, [name]).check(name, more.first_partition)
-        return broker.metadata.create_partitions(name, more.first_partition, more.assignment)
 
-    broker.helpers.submit(store, stored)
+    def found(_: None, error: BaseException | None) -> None:
+        if error is not None:
+            done(as_broker_error(error))
+            return
+        broker.metadata.create_partitions(
+            name,
+            more.first_partition,
+            more.assignment,
+            lambda outcome: done(_answer(outcome)),
+        )
+
+    broker.helpers.submit(find_strangers, found)
 
 
 def change_topic_configs(
@@ -211,94 +192,51 @@ def change_topic_configs(
     """Change a topic's settings and tell its logs; `done` gets the error.
 
     `change` makes the new settings out of those that are there, and raises BrokerError if they
-    cannot be. It is called in a helper thread.
+    cannot be.
     """
-
-    def stored(topic: Topic | None, error: BaseException | None) -> None:
-        if topic is None:
-            done(as_broker_error(error))
-            return
-        _tell("altered", topic)
-        warn_of_settings(topic.name, topic_config(broker.config, topic.configs))
-        # What counts is what is stored now: a later change may be here already, and the topic may
-        # have been deleted, and made anew.
-        current = broker.metadata.image.topic_by_id(topic.topic_id)
-        if current is not None:
-            log_config = topic_log_config(broker, current)
-            for topic_partition in current.topic_partitions():
-                log = broker.logs.get(topic_partition)
-                if log is not None:
-                    log.update_config(log_config)
-                    advance(log)
-        done(None)
-
-    broker.helpers.submit(lambda: broker.metadata.update_topic_configs(name, change), stored)
+    broker.metadata.update_topic_configs(name, change, lambda outcome: done(_error(outcome)))
 
 
 def delete_topic(
     broker: BrokerServices, topic_id: TopicId, done: Callable[[BrokerError | None], None]
 ) -> None:
-    """Delete a topic in two durable steps with the setting aside of its logs in between."""
-
-    def set_aside(topic: Topic) -> Iterator[Step]:
-        failure = yield from set_logs_aside(broker, topic)
-        if failure is not None:
-            # The first step stands: the next start finishes what this one cannot.
-            done(failure)
-            return
-        broker.helpers.submit(
-            lambda: broker.metadata.finish_topic_deletion(topic_id),
-            lambda _, error: deleted(topic, error),
-        )
-
-    def deleted(topic: Topic, error: BaseException | None) -> None:
-        if error is None:
-            _tell("deleted", topic)
-        done(None if error is None else as_broker_error(error))
-
-    def stored(topic: Topic | None, error: BaseException | None) -> None:
-        if topic is None:
-            done(as_broker_error(error))
-        else:
-            run_steps(set_aside(topic))
-
-    broker.helpers.submit(lambda: broker.metadata.begin_topic_deletion(topic_id), stored)
+    """Delete a topic; `done` gets the error."""
+    broker.metadata.delete_topic(topic_id, lambda outcome: done(_error(outcome)))
 
 
-def settle(broker: BrokerServices) -> None:
-    """At the start, when the logs are loaded: finish what a crash cut short. Blocks.
+def _error(outcome: Topic | Exception) -> BrokerError | None:
+    return as_broker_error(outcome) if isinstance(outcome, Exception) else None
 
-    Deletions that had begun are finished, and every partition has its log and leads it.
+
+def image_changed(broker: BrokerServices, image: MetadataImage, names: Sequence[str]) -> None:
+    """Tell everybody whose work depends on them of topics that came, went or have other settings.
+
+    What the metadata store calls with each new image.
     """
-    for topic in list(broker.metadata.image.deleting.values()):
-        failure = set_logs_aside_now(broker, topic)
-        if failure is None:
-            broker.metadata.finish_topic_deletion(topic.topic_id)
-            _tell("deleted", topic)
-        else:
-            _log.error("topic=%s deletion is not finished: %s", topic.name, failure.text)
-    for topic in broker.metadata.image.topics.values():
-        warn_of_settings(topic.name, topic_config(broker.config, topic.configs))
-        failures = make_logs_now(broker, topic)
-        if failures:
-            partitions = ",".join(str(number) for number in failures)
-            _log.error(
-                "topic=%s partitions=%s are not served: %s",
-                topic.name,
-                partitions,
-                next(iter(failures.values())).text,
-            )
-
-
-def _tell(event: str, topic: Topic) -> None:
-    _log.info(
-        "topic=%s %s id=%s partitions=%d configs=%s",
-        topic.name,
-        event,
-        encode_topic_id(topic.topic_id),
-        len(topic.partitions),
-        dict(topic.configs),
-    )
+    known: dict[tuple[tuple[str, str], ...], TopicConfig] = {}
+    for name in names:
+        topic = image.topic(name)
+        if topic is None:
+            for tell in broker.on_topic_deleted:
+                tell(name)
+            continue
+        logs = [
+            log
+            for log in map(broker.logs.get, topic.topic_partitions())
+            if log is not None and log.topic_id == topic.topic_id
+        ]
+        if not logs and not topic.configs:
+            continue
+        # Topics that come together have the same settings, mostly, and reading them takes long.
+        key = tuple(topic.configs.items())
+        if key not in known:
+            known[key] = topic_config(broker.config, topic.configs)
+        warn_of_settings(name, known[key])
+        if logs:
+            log_config = LogConfig.from_topic_config(known[key])
+            for log in logs:
+                log.update_config(log_config)
+                advance(log)
 
 
 def warn_of_settings(name: str, config: TopicConfig) -> None:

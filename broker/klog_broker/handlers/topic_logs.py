@@ -1,210 +1,171 @@
-"""How the logs follow a change of topics: partition after partition, the disk's part in helpers.
-
-``make_logs`` and ``set_logs_aside`` are generators of steps for ``run_steps``. A step begins
-something and takes what is to be called when it is over.
+"""Orders carried out on the logs, until replicas have a room of their own: make and lead, or set
+aside, partition after partition, the disk's part in helpers.
 """
 
-import logging
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from klog_broker.config import topic_config
 from klog_broker.handlers.context import BrokerServices
 from klog_broker.handlers.lone_leader import lead, lead_found
-from klog_broker.handlers.topic_errors import as_broker_error
 from klog_broker.log.errors import InconsistentTopicId, LogStorageError, OutOfDescriptors
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.metadata.errors import UnknownTopic
 from klog_broker.metadata.image import Topic
-from pyspark_klog.errors import BrokerError
+from klog_broker.metadata.orders import Order, OrderResults, PartitionOrder
+from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import TopicPartition
 
-_log = logging.getLogger("klog.topics")
+_Step = Callable[[Callable[[], None]], None]
+_Results = dict[TopicPartition, KlogError]
 
-Step = Callable[[Callable[[], None]], None]
 
+class LogOrders:
+    """Carries out orders, one sequence of them after the other."""
 
-def run_steps(steps: Iterator[Step]) -> None:
-    """Run the steps one after the other; the generator's own end is the last thing that happens.
+    def __init__(self, broker: BrokerServices) -> None:
+        self._broker = broker
+        self._waiting: deque[Iterator[_Step]] = deque()
+        self.is_starting = True
+        """Everything is done here and now, and OutOfDescriptors goes through."""
 
-    A step that is over before it returns does not make the stack deeper.
-    """
-    is_running = False
-    is_over = True
-
-    def go_on() -> None:
-        nonlocal is_running, is_over
-        is_over = True
-        if is_running:
+    def apply(self, orders: Sequence[Order], done: Callable[[OrderResults], None]) -> None:
+        """As `ApplyOrders` says."""
+        if self.is_starting:
+            self._apply_now(orders, done)
             return
+        self._waiting.append(self._steps(orders, done))
+        if len(self._waiting) == 1:
+            self._go_on()
+
+    def _apply_now(self, orders: Sequence[Order], done: Callable[[OrderResults], None]) -> None:
+        results: _Results = {}
+        for order in orders:
+            try:
+                if isinstance(order, PartitionOrder):
+                    self._make_now(order)
+                else:
+                    self._set_aside_now(order.topic_partition, order)
+            except OutOfDescriptors:
+                raise
+            except (LogStorageError, InconsistentTopicId, UnknownTopic) as error:
+                results[order.topic_partition] = error
+        if any(not isinstance(order, PartitionOrder) for order in orders):
+            self._broker.logs.forget_deleted_now()
+        done(results)
+
+    def _make_now(self, order: PartitionOrder) -> None:
+        if self._broker.logs.get(order.topic_partition) is None and not order.is_new:
+            self._broker.logs.check_complete()
+        config = self._config(order)
+        log = self._broker.logs.create(order.topic_partition, order.topic_id, config)
+        lead_found(log, order.leader_epoch)
+
+    def _set_aside_now(self, topic_partition: TopicPartition, order: Order) -> None:
+        log = self._broker.logs.get(topic_partition)
+        if log is None:
+            self._broker.logs.check_complete()
+        elif log.topic_id == order.topic_id:
+            self._broker.logs.delete(topic_partition)
+            self._broker.purgatory.check(topic_partition)
+
+    def _go_on(self) -> None:
+        """Take steps. One that is over before it returns does not make the stack deeper."""
         is_running = True
-        while is_over:
-            step = next(steps, None)
+        is_over = True
+
+        def over() -> None:
+            nonlocal is_over
+            is_over = True
+            if not is_running:
+                self._go_on()
+
+        while is_over and self._waiting:
+            step = next(self._waiting[0], None)
             if step is None:
-                break
+                self._waiting.popleft()
+                continue
             is_over = False
-            step(go_on)
+            step(over)
         is_running = False
 
-    go_on()
+    def _steps(
+        self, orders: Sequence[Order], done: Callable[[OrderResults], None]
+    ) -> Iterator[_Step]:
+        results: _Results = {}
+        deletes = False
+        for order in orders:
+            deletes = deletes or not isinstance(order, PartitionOrder)
+            try:
+                step = self._step(order, results)
+            except (LogStorageError, UnknownTopic) as error:
+                results[order.topic_partition] = error
+            else:
+                if step is not None:
+                    yield step
+        if deletes:
+            yield self._broker.logs.forget_deleted
+        done(results)
 
+    def _step(self, order: Order, results: _Results) -> _Step | None:
+        log = self._broker.logs.get(order.topic_partition)
+        if log is None and not (isinstance(order, PartitionOrder) and order.is_new):
+            # It may lie in a directory that is offline: it would come back with that.
+            self._broker.logs.check_complete()
+        if isinstance(order, PartitionOrder):
+            return partial(self._make, order, self._config(order), results)
+        return None if log is None else partial(self._set_aside, order, results)
 
-def make_logs(
-    broker: BrokerServices, created: Topic, first_new: int = 0
-) -> Generator[Step, None, Topic | BrokerError]:
-    """Make the logs that the topic lacks and lead them; returns the topic, or the first error.
-
-    The partitions before ``first_new`` are older: their logs may lie where they cannot be seen now.
-    """
-    errors: list[BaseException] = []
-
-    def make(partition: TopicPartition, topic: Topic, go_on: Callable[[], None]) -> None:
+    def _make(
+        self,
+        order: PartitionOrder,
+        config: LogConfig,
+        results: _Results,
+        go_on: Callable[[], None],
+    ) -> None:
         def done(log: PartitionLog | None, error: BaseException | None) -> None:
-            if error is not None:
-                errors.append(error)
-            current = broker.metadata.image.topic_by_id(created.topic_id)
-            if log is not None and current is not None and current.configs != topic.configs:
-                # The settings have changed while it was made.
-                log.update_config(topic_log_config(broker, current))
+            self._note(order, error, results)
+            topic = self._topic(order)
+            if log is not None and topic is not None:
+                # The settings may have changed while it was made.
+                changed = topic_log_config(self._broker, topic)
+                if changed != config:
+                    log.update_config(changed)
             try:
                 if log is not None:
-                    lead(log, topic.partitions[partition.partition].leader_epoch)
+                    lead(log, order.leader_epoch)
             except LogStorageError as failure:
-                errors.append(failure)
+                self._note(order, failure, results)
             go_on()
 
-        config = topic_log_config(broker, topic)
-        broker.logs.changes.create_beside(partition, topic.topic_id, config, done)
+        self._broker.logs.changes.create_beside(order.topic_partition, order.topic_id, config, done)
 
-    leaves_older = _why_incomplete(broker, created) is not None
-    for number, topic_partition in enumerate(created.topic_partitions()):
-        # The topic may have been deleted, or given other settings, since the last step.
-        topic = broker.metadata.image.topic_by_id(created.topic_id)
-        if topic is None:
-            return as_broker_error(UnknownTopic(f"topic {created.name} has been deleted"))
-        if number < first_new and leaves_older:
-            continue
-        if broker.broker_id in topic.partitions[number].replicas:
-            yield partial(make, topic_partition, topic)
-        if errors:
-            return as_broker_error(errors[0])
-    return created
-
-
-def set_logs_aside(
-    broker: BrokerServices, topic: Topic
-) -> Generator[Step, None, BrokerError | None]:
-    """Rename the directories of the topic's logs; who waits for their data is told."""
-    errors: list[BaseException] = []
-
-    def set_aside(partition: TopicPartition, go_on: Callable[[], None]) -> None:
+    def _set_aside(self, order: Order, results: _Results, go_on: Callable[[], None]) -> None:
         def done(error: BaseException | None) -> None:
-            if error is not None:
-                errors.append(error)
+            self._note(order, error, results)
             go_on()
 
-        broker.logs.changes.delete_beside(partition, topic.topic_id, done)
-        broker.purgatory.check(partition)
+        self._broker.logs.changes.delete_beside(order.topic_partition, order.topic_id, done)
+        self._broker.purgatory.check(order.topic_partition)
 
-    failure = _why_incomplete(broker, topic)
-    if failure is not None:
-        return failure
-    for topic_partition in topic.topic_partitions():
-        yield partial(set_aside, topic_partition)
-        if errors:
-            return as_broker_error(errors[0])
-    yield broker.logs.forget_deleted
-    _tell_of_deletion(broker, topic)
-    return None
+    def _note(self, order: Order, error: BaseException | None, results: _Results) -> None:
+        if isinstance(error, KlogError):
+            results[order.topic_partition] = error
+        elif error is not None:
+            results[order.topic_partition] = KlogError(f"a bug: {error!r}")
 
+    def _topic(self, order: Order) -> Topic | None:
+        return self._broker.metadata.image.topic_by_id(order.topic_id)
 
-def make_logs_now(broker: BrokerServices, topic: Topic) -> dict[int, BrokerError]:
-    """As :func:`make_logs`, here and now: at the start. Blocks. Returns why partitions are not
-    served, by their numbers. OutOfDescriptors goes through."""
-    failures: dict[int, BrokerError] = {}
-    for number, topic_partition in enumerate(topic.topic_partitions()):
-        state = topic.partitions[number]
-        if broker.broker_id not in state.replicas:
-            continue
-        try:
-            if broker.logs.get(topic_partition) is None:
-                broker.logs.check_complete()
-            config = topic_log_config(broker, topic)
-            log = broker.logs.create(topic_partition, topic.topic_id, config)
-            lead_found(log, state.leader_epoch)
-        except OutOfDescriptors:
-            raise
-        except (LogStorageError, InconsistentTopicId) as error:
-            failures[number] = as_broker_error(error)
-    return failures
-
-
-def set_logs_aside_now(broker: BrokerServices, topic: Topic) -> BrokerError | None:
-    """As :func:`set_logs_aside`, here and now: at the start. Blocks."""
-    failure = _why_incomplete(broker, topic)
-    if failure is not None:
-        return failure
-    for topic_partition in topic.topic_partitions():
-        log = broker.logs.get(topic_partition)
-        if log is None or log.topic_id != topic.topic_id:
-            continue
-        try:
-            broker.logs.delete(topic_partition)
-        except OutOfDescriptors:
-            raise
-        except LogStorageError as error:
-            return as_broker_error(error)
-        broker.purgatory.check(topic_partition)
-    broker.logs.forget_deleted_now()
-    _tell_of_deletion(broker, topic)
-    return None
-
-
-class Strangers:
-    """Folders that lie under the names of topics which are to be made: what is in them must not
-    become the new topics'. Blocks: for helper threads."""
-
-    def __init__(self, broker: BrokerServices, names: Iterable[str]) -> None:
-        self._broker = broker
-        self._folders = broker.logs.folders_of(names)
-
-    def check(self, name: str, first_new: int = 0) -> None:
-        """InconsistentTopicId if there is one for a partition from `first_new` on."""
-        image = self._broker.metadata.image
-        known = image.topic(name)
-        if (len(known.partitions) if known is not None else 0) != first_new or any(
-            topic.name == name for topic in image.deleting.values()
-        ):
-            return  # somebody was faster, or the name is still taken: the store refuses it
-        for number, path in self._folders.get(name, ()):
-            # Of a topic that was being deleted it may be gone by now.
-            if number >= first_new and self._broker.logs.lies_there(path):
-                text = (
-                    f"{path} lies in the data directory and is not of this topic; move it away, or"
-                    " start the broker once with --adopt to take it in"
-                )
-                if self._broker.folder_warnings.allows(self._broker.clock.monotonic_ms()):
-                    _log.warning("topic=%s cannot be made: %s", name, text)
-                raise InconsistentTopicId(text)
+    def _config(self, order: Order) -> LogConfig:
+        topic = self._topic(order)
+        if topic is None:
+            raise UnknownTopic(f"topic {order.topic_partition.topic} has been deleted")
+        return topic_log_config(self._broker, topic)
 
 
 def topic_log_config(broker: BrokerServices, topic: Topic) -> LogConfig:
     """What a topic's logs are to do."""
     return LogConfig.from_topic_config(topic_config(broker.config, topic.configs))
-
-
-def _why_incomplete(broker: BrokerServices, topic: Topic) -> BrokerError | None:
-    """If logs of the topic may lie in a directory that is offline: they would come back with it."""
-    if all(broker.logs.get(each) is not None for each in topic.topic_partitions()):
-        return None
-    try:
-        broker.logs.check_complete()
-    except LogStorageError as error:
-        return as_broker_error(error)
-    return None
-
-
-def _tell_of_deletion(broker: BrokerServices, topic: Topic) -> None:
-    for tell in broker.on_topic_deleted:
-        tell(topic.name)

@@ -4,13 +4,15 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from klog_broker.config import Listener
 from klog_broker.metadata.errors import InvalidTopicName
 from klog_broker.runtime.chance import Chance
 from pyspark_klog.ids import UUID, BrokerId, LeaderEpoch, TopicId, TopicPartition
 from pyspark_klog.storage.text_files import encode_topic_id
+
+K = TypeVar("K")
 
 NO_BROKER = BrokerId(-1)
 FIRST_LEADER_EPOCH = LeaderEpoch(0)
@@ -46,12 +48,17 @@ class Broker:
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """Who holds a partition and who leads it. `leader` is NO_BROKER while nobody can."""
+    """Who holds a partition and who leads it. `leader` is NO_BROKER while nobody can.
+
+    The partition epoch rises with every change of the state, the leader epoch with every new leader
+    and whenever a leader begins anew.
+    """
 
     replicas: tuple[BrokerId, ...]
     in_sync: tuple[BrokerId, ...]
     leader: BrokerId
     leader_epoch: LeaderEpoch = FIRST_LEADER_EPOCH
+    partition_epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +99,7 @@ class MetadataImage:
     def names_by_plain_name(self) -> Mapping[str, str]:
         """Of topics with ``.`` or ``_`` in their names; found out when it is first asked for."""
         if self._plain is None:
-            found = {plain_name(name): name for name in self.topics if "." in name or "_" in name}
+            found = _by_plain_name(self.topics)
             object.__setattr__(self, "_plain", found)
             return found
         return self._plain
@@ -114,29 +121,16 @@ class MetadataImage:
 
     def with_topics(self, topics: Iterable[Topic]) -> "MetadataImage":
         """The next image, with each of `topics` added or in place of the one with its id."""
-        by_name, by_id = dict(self.topics), dict(self.topics_by_id)
+        draft = ImageDraft(self)
         for topic in topics:
-            by_name[topic.name] = by_id[topic.topic_id] = topic
-        return replace(
-            self,
-            version=self.version + 1,
-            topics=MappingProxyType(by_name),
-            topics_by_id=MappingProxyType(by_id),
-        )
+            draft.put(topic)
+        return draft.image()
 
-    def with_deletion_begun(self, topic: Topic) -> "MetadataImage":
-        """The next image, with `topic` among those that are being deleted."""
-        return replace(
-            self,
-            version=self.version + 1,
-            topics=MappingProxyType({k: v for k, v in self.topics.items() if k != topic.name}),
-            topics_by_id=_without(self.topics_by_id, topic.topic_id),
-            deleting=MappingProxyType({**self.deleting, topic.topic_id: topic}),
-        )
-
-    def with_deletion_finished(self, topic_id: TopicId) -> "MetadataImage":
-        """The next image, without any trace of that topic."""
-        return replace(self, version=self.version + 1, deleting=_without(self.deleting, topic_id))
+    def with_partitions(self, states: Mapping[TopicPartition, PartitionState]) -> "MetadataImage":
+        """The next image, with these states in place of those that the partitions have."""
+        draft = ImageDraft(self)
+        draft.put_partitions(states)
+        return draft.image()
 
     def with_broker(self, broker: Broker) -> "MetadataImage":
         """The next image, with `broker` registered."""
@@ -144,8 +138,121 @@ class MetadataImage:
         return replace(self, version=self.version + 1, brokers=brokers)
 
 
-def _without(topics: Mapping[TopicId, Topic], topic_id: TopicId) -> Mapping[TopicId, Topic]:
-    return MappingProxyType({key: topic for key, topic in topics.items() if key != topic_id})
+def _copy(mapping: Mapping[K, Topic]) -> dict[K, Topic]:
+    # Whole, without asking each key for its hash: ten times as fast for ids.
+    return mapping.copy() if isinstance(mapping, MappingProxyType) else dict(mapping)
+
+
+class ImageDraft:
+    """Changes to an image, any number of them, from which one new image is made.
+
+    What a change does not touch is shared with the old image, and what it touches is copied once
+    for all of them: thousands of changes cost one copy.
+    """
+
+    def __init__(self, base: MetadataImage) -> None:
+        self._base = base
+        self._topics: dict[str, Topic] | None = None
+        self._by_id: dict[TopicId, Topic] = {}
+        self._deleting: dict[TopicId, Topic] | None = None
+        self._deleting_names: set[str] | None = None
+        self._plain: dict[str, str] | None = None
+        self._changed: dict[str, None] = {}
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether the image will be another one."""
+        return self._topics is not None or self._deleting is not None
+
+    @property
+    def changed_names(self) -> tuple[str, ...]:
+        """The names of topics that came, went or have other settings."""
+        return tuple(self._changed)
+
+    @property
+    def topics(self) -> Mapping[str, Topic]:
+        """As they are by now."""
+        return self._base.topics if self._topics is None else self._topics
+
+    @property
+    def topics_by_id(self) -> Mapping[TopicId, Topic]:
+        """As they are by now."""
+        return self._base.topics_by_id if self._topics is None else self._by_id
+
+    @property
+    def deleting(self) -> Mapping[TopicId, Topic]:
+        """As they are by now."""
+        return self._base.deleting if self._deleting is None else self._deleting
+
+    def names_by_plain_name(self) -> Mapping[str, str]:
+        """As an image's, as they are by now."""
+        if self._topics is None:
+            return self._base.names_by_plain_name()
+        if self._plain is None:
+            self._plain = _by_plain_name(self._topics)
+        return self._plain
+
+    def is_being_deleted(self, name: str) -> bool:
+        """Whether a topic of that name is."""
+        if self._deleting_names is None:
+            self._deleting_names = {topic.name for topic in self.deleting.values()}
+        return name in self._deleting_names
+
+    def put(self, topic: Topic) -> None:
+        """Add a topic, or put it in place of the one with its id."""
+        topics = self._own_topics()
+        known = self._by_id.get(topic.topic_id)
+        if known is None or known.configs != topic.configs:
+            self._changed[topic.name] = None
+        if known is None and self._plain is not None:
+            self._plain.update(_by_plain_name((topic.name,)))
+        topics[topic.name] = self._by_id[topic.topic_id] = topic
+
+    def put_partitions(self, states: Mapping[TopicPartition, PartitionState]) -> None:
+        """Give partitions of topics that are there other states."""
+        by_topic: dict[str, dict[int, PartitionState]] = {}
+        for (name, partition), state in states.items():
+            by_topic.setdefault(name, {})[partition] = state
+        for name, changed in by_topic.items():
+            topic = self.topics[name]
+            partitions = list(topic.partitions)
+            for partition, state in changed.items():
+                partitions[partition] = state
+            self.put(replace(topic, partitions=tuple(partitions)))
+
+    def begin_deletion(self, topic: Topic) -> None:
+        """Take a topic out of those that clients see."""
+        topics = self._own_topics()
+        del topics[topic.name], self._by_id[topic.topic_id]
+        self._plain = None
+        self._changed[topic.name] = None
+        self._own_deleting()[topic.topic_id] = topic
+        self._deleting_names = None
+
+    def finish_deletion(self, topic_id: TopicId) -> None:
+        """Forget a topic whose deletion has begun."""
+        del self._own_deleting()[topic_id]
+        self._deleting_names = None
+
+    def image(self) -> MetadataImage:
+        """The next image. The draft is used up."""
+        changed: dict[str, Any] = {"version": self._base.version + 1}
+        if self._topics is not None:
+            changed["topics"] = MappingProxyType(self._topics)
+            changed["topics_by_id"] = MappingProxyType(self._by_id)
+        if self._deleting is not None:
+            changed["deleting"] = MappingProxyType(self._deleting)
+        return replace(self._base, **changed)
+
+    def _own_topics(self) -> dict[str, Topic]:
+        if self._topics is None:
+            self._topics, self._by_id = _copy(self._base.topics), _copy(self._base.topics_by_id)
+        return self._topics
+
+    def _own_deleting(self) -> dict[TopicId, Topic]:
+        if self._deleting is None:
+            self._deleting = _copy(self._base.deleting)
+        return self._deleting
 
 
 def check_topic_name(name: str) -> None:
@@ -166,7 +273,7 @@ def check_topic_name(name: str) -> None:
         )
 
 
-def check_no_collision(name: str, image: MetadataImage) -> None:
+def check_no_collision(name: str, image: MetadataImage | ImageDraft) -> None:
     """Raise InvalidTopicName if a topic's name differs from `name` in ``.`` and ``_`` only.
 
     Kafka refuses those, since its metrics' names do not tell the two characters apart.
@@ -175,6 +282,10 @@ def check_no_collision(name: str, image: MetadataImage) -> None:
         other = image.names_by_plain_name().get(plain_name(name), name)
         if other != name:
             raise collision(name, other)
+
+
+def _by_plain_name(names: Iterable[str]) -> dict[str, str]:
+    return {plain_name(name): name for name in names if "." in name or "_" in name}
 
 
 def plain_name(name: str) -> str:

@@ -1,91 +1,76 @@
-"""The metadata of a broker that runs alone, in one file of its first data directory.
+"""The metadata of a broker that runs alone: the store of a controller that is always elected.
 
-The whole state is written with every change (temporary file, fsync, rename, fsync of the
-directory), so a crash leaves the old state or the new one. The file is lines of JSON: a header, one
-line for each topic, and a last line with the CRC-32C of all before it. docs/operations.md has an
-example.
+Changes wait in a queue. Those that wait when nothing is being written are planned, in slices, and
+go to the disk in one write; then the image is shown; then the orders that follow are carried out,
+while the next changes are written. The queue holds one request of each connection at most: until
+that is answered the connection asks for nothing else.
 """
 
-import errno
-import json
+import logging
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from klog_broker.metadata.errors import (
-    PartitionsChanged,
-    StoreFailed,
-    StoreRefused,
-    TopicExists,
-    UnknownTopic,
+from klog_broker.metadata import changes
+from klog_broker.metadata.changes import Change, Draft
+from klog_broker.metadata.election import FoundLog, elected
+from klog_broker.metadata.image import Broker, MetadataImage, Topic, new_id
+from klog_broker.metadata.interface import (
+    PRODUCER_ID_BLOCK_SIZE,
+    Done,
+    NewTopic,
+    OnImage,
+    ProducerIdBlock,
 )
-from klog_broker.metadata.image import (
-    Broker,
-    MetadataImage,
-    PartitionState,
-    Topic,
-    check_no_collision,
-    check_topic_name,
-    collision,
-    new_id,
-    plain_name,
-)
-from klog_broker.metadata.interface import PRODUCER_ID_BLOCK_SIZE, NewTopic, ProducerIdBlock
+from klog_broker.metadata.local_file import MetadataFile, StoredState, cluster_of
+from klog_broker.metadata.orders import ApplyOrders, Order, OrderResults, PartitionOrder
 from klog_broker.runtime.chance import Chance
-from klog_broker.runtime.descriptors import is_exhausted, why
 from klog_broker.runtime.files import Files
-from klog_broker.runtime.locks import make_lock
-from pyspark_klog.errors import KlogError
-from pyspark_klog.ids import BrokerId, LeaderEpoch, ProducerId, TopicId
-from pyspark_klog.records.checksums import crc32c
-from pyspark_klog.storage.errors import StorageFormatError
-from pyspark_klog.storage.names import META_PROPERTIES
-from pyspark_klog.storage.text_files import (
-    decode_meta_properties,
-    decode_topic_id,
-    encode_topic_id,
-)
+from klog_broker.runtime.helpers import Helpers
+from klog_broker.runtime.loop import Loop
+from klog_broker.runtime.slices import Slices, Steps
+from pyspark_klog.ids import BrokerId, ProducerId, TopicId, TopicPartition
+from pyspark_klog.storage.text_files import encode_topic_id
 
-FILE_NAME = "klog-metadata"
-FORMAT = "klog-metadata"
-VERSION = 1
+_log = logging.getLogger("klog.topics")
+
+CHANGES_PER_WRITE = 256
+# A partition without its log, for want of room on the disk for example, is ordered again.
+RETRY_MS = 10_000
+RETRIED_AT_ONCE = 100
 
 
-@dataclass(frozen=True)
-class _State:
-    """What one file holds."""
-
-    image: MetadataImage
-    broker_id: BrokerId
-    next_producer_id: ProducerId
-
-
-class _Line(NamedTuple):
-    """What was written for a topic."""
-
-    topic: Topic
-    data: bytes
+class _Planned(NamedTuple):
+    change: Change
+    orders: Sequence[Order]
 
 
 class LocalStore:
-    """A `MetadataStore` in a file. Only one process may have it: the data directory's lock."""
+    """A `MetadataStore` in a file. Only one process may have it: the data directory's lock.
+
+    ``open``, perhaps ``adopt``, ``start``, ``elect``, ``register_broker``; then it takes changes.
+    """
 
     def __init__(
-        self, files: Files, path: Path, state: _State, *, is_new: bool, chance: Chance
+        self, file: MetadataFile, state: StoredState, *, is_new: bool, chance: Chance
     ) -> None:
         """Use `open`."""
-        self._files = files
-        self._path = path
+        self._file = file
         self._state = state
         self._is_new = is_new
         self._chance = chance
-        self._lock = make_lock()
-        self._failure: OSError | None = None
-        # Each topic's line is kept, by id and whether the topic is being deleted, so that a change
-        # encodes one topic and not all of them.
-        self._lines: dict[tuple[TopicId, bool], _Line] = {}
+        self._queue: deque[Change] = deque()
+        self._is_changing = False
+        self._unmade: dict[TopicPartition, TopicId] = {}
+        self._is_retrying = False
+        self._loop: Loop
+        self._helpers: Helpers
+        self._slices: Slices
+        self._on_image: OnImage
+        self._apply: ApplyOrders
 
     @classmethod
     def open(
@@ -105,19 +90,17 @@ class LocalStore:
         or of another broker or cluster. The caller holds the directory's lock before it changes
         anything.
         """
-        path = directory / FILE_NAME
         chance = chance or Chance()
-        data = _read(files, path)
-        if data is not None:
-            state = _decode(data, path)
-            _check_owner(state, path, broker_id, cluster_id)
-            return cls(files, path, state, is_new=False, chance=chance)
-        clusters = (_cluster_of(files, each) for each in (directory, *others))
+        file = MetadataFile(files, directory)
+        state = file.read(broker_id, cluster_id)
+        if state is not None:
+            return cls(file, state, is_new=False, chance=chance)
+        clusters = (cluster_of(files, each) for each in (directory, *others))
         cluster_id = cluster_id or next((each for each in clusters if each), None)
         image = MetadataImage(
             cluster_id or encode_topic_id(new_id(chance)), controller_id=broker_id
         )
-        return cls(files, path, _State(image, broker_id, ProducerId(0)), is_new=True, chance=chance)
+        return cls(file, StoredState(image, broker_id, ProducerId(0)), is_new=True, chance=chance)
 
     @property
     def image(self) -> MetadataImage:
@@ -129,318 +112,257 @@ class LocalStore:
         """Whether there is no file yet."""
         return self._is_new
 
+    # --- at the start ----------------------------------------------------------------------------
     def adopt(self, topics: Sequence[Topic], after: int) -> None:
         """Add or replace the topics, all of them or none, and hand out no producer id up to
         `after`. Blocks; durable when it returns. StoreFailed."""
-        with self._lock:
-            image = self._state.image.with_topics(topics)
-            # The rest of its block and the next one may be somebody's, too.
-            first = (after // PRODUCER_ID_BLOCK_SIZE + 2) * PRODUCER_ID_BLOCK_SIZE
-            producer_id = ProducerId(max(self._state.next_producer_id, first))
-            self._write(replace(self._state, image=image, next_producer_id=producer_id))
+        image = self._state.image.with_topics(topics)
+        # The rest of its block and the next one may be somebody's, too.
+        first = (after // PRODUCER_ID_BLOCK_SIZE + 2) * PRODUCER_ID_BLOCK_SIZE
+        producer_id = ProducerId(max(self._state.next_producer_id, first))
+        self._write(replace(self._state, image=image, next_producer_id=producer_id))
+
+    def start(self, loop: Loop, helpers: Helpers, *, on_image: OnImage, apply: ApplyOrders) -> None:
+        """See MetadataStore."""
+        self._loop = loop
+        self._helpers = helpers
+        self._slices = Slices(loop)
+        self._on_image = on_image
+        self._apply = apply
+
+    def elect(self, found: Mapping[TopicPartition, FoundLog]) -> None:
+        """Lead every partition, given the logs that were loaded: show the image, give the orders.
+
+        Epochs that have to rise are durable before, in one write. Deletions that had begun are
+        finished. Blocks, and ``apply`` has to answer before it returns. StoreFailed.
+        """
+        draft = Draft(self._state)
+        draft.image.put_partitions(elected(self.image, found))
+        if draft.is_changed:
+            self._write(draft.state())
+        topics, deleting = self.image.topics.values(), self.image.deleting.values()
+        self._on_image(self.image, [topic.name for topic in (*deleting, *topics)])
+        orders: list[Order] = []
+        for topic in deleting:
+            orders += changes.stop_orders(topic)
+        for topic in topics:
+            orders += changes.partition_orders(topic, is_new=False)
+        if orders or deleting:
+            self._apply(orders, self._elected)
+
+    def _elected(self, results: OrderResults) -> None:
+        draft = Draft(self._state)
+        for topic in self.image.deleting.values():
+            error = changes.first_failure(topic, results)
+            if error is None:
+                draft.image.finish_deletion(topic.topic_id)
+                changes.tell("deleted", topic)
+            else:
+                _log.error("topic=%s deletion is not finished: %s", topic.name, error)
+        if draft.is_changed:
+            self._write(draft.state())
+            self._on_image(self.image, ())
+        for topic in self.image.topics.values() if results else ():
+            failed = [each for each in topic.topic_partitions() if each in results]
+            if failed:
+                _log.error(
+                    "topic=%s partitions=%s are not served: %s",
+                    topic.name,
+                    ",".join(str(each.partition) for each in failed),
+                    results[failed[0]],
+                )
+                self._order_again(dict.fromkeys(failed, topic.topic_id))
 
     def register_broker(self, broker: Broker) -> None:
-        """Make this broker's addresses known. They are not kept in the file."""
-        with self._lock:
-            state = replace(self._state, image=self._state.image.with_broker(broker))
-            if self._is_new:
-                self._write(state)
-            self._state = state
+        """Make this broker's addresses known. They are not kept in the file, but a new file is
+        begun. Blocks, at the start. StoreFailed."""
+        state = replace(self._state, image=self.image.with_broker(broker))
+        if self._is_new:
+            self._write(state)
+        self._state = state
+        self._on_image(self.image, ())
 
-    def create_topic(
-        self,
-        name: str,
-        assignment: Sequence[Sequence[BrokerId]],
-        configs: Mapping[str, str],
-        topic_id: TopicId | None = None,
-    ) -> Topic:
+    # --- changes ---------------------------------------------------------------------------------
+    def create_topics(
+        self, topics: Sequence[NewTopic], done: Callable[[list[Topic | Exception]], None]
+    ) -> None:
         """See MetadataStore."""
-        with self._lock:
-            topic = self._new_topic(name, assignment, configs, topic_id)
-            self._commit(self._state.image.with_topics([topic]))
-            return topic
-
-    def create_topics(self, topics: Sequence[NewTopic]) -> list[Topic | KlogError]:
-        """See MetadataStore."""
-        results: list[Topic | KlogError] = []
-        created: dict[str, Topic] = {}
-        with self._lock:
-            for new in topics:
-                plain = plain_name(new.name)
-                try:
-                    if plain in created:
-                        raise _exists_or_collides(new.name, created[plain])
-                    topic = self._new_topic(new.name, new.assignment, new.configs, None)
-                except KlogError as error:
-                    results.append(error)
-                else:
-                    created[plain] = topic
-                    results.append(topic)
-            if created:
-                try:
-                    self._commit(self._state.image.with_topics(created.values()))
-                except StoreFailed as error:
-                    return [error if isinstance(each, Topic) else each for each in results]
-        return results
-
-    def _new_topic(
-        self,
-        name: str,
-        assignment: Sequence[Sequence[BrokerId]],
-        configs: Mapping[str, str],
-        topic_id: TopicId | None,
-    ) -> Topic:
-        """A topic that may be added to the image."""
-        check_topic_name(name)
-        image = self._state.image
-        if name in image.topics:
-            raise TopicExists(f"topic {name} already exists")
-        if any(topic.name == name for topic in image.deleting.values()):
-            raise TopicExists(f"topic {name} is still being deleted")
-        check_no_collision(name, image)
-        return Topic(
-            name,
-            topic_id if topic_id is not None else TopicId(new_id(self._chance)),
-            _first_states(assignment),
-            MappingProxyType(dict(configs)),
-        )
+        self._ask(changes.CreateTopics(topics, self._new_topic_id, self._take_back, done))
 
     def create_partitions(
-        self, name: str, first_partition: int, assignment: Sequence[Sequence[BrokerId]]
-    ) -> Topic:
+        self,
+        name: str,
+        first_partition: int,
+        assignment: Sequence[Sequence[BrokerId]],
+        done: Done[Topic],
+    ) -> None:
         """See MetadataStore."""
-        with self._lock:
-            topic = self._find(name)
-            if len(topic.partitions) != first_partition:
-                raise PartitionsChanged(
-                    f"topic {name} has {len(topic.partitions)} partitions by now, not"
-                    f" {first_partition}"
-                )
-            partitions = (*topic.partitions, *_first_states(assignment))
-            return self._replace_topic(replace(topic, partitions=partitions))
+        self._ask(changes.CreatePartitions(name, first_partition, assignment, done))
 
     def update_topic_configs(
-        self, name: str, update: Callable[[Mapping[str, str]], Mapping[str, str]]
-    ) -> Topic:
+        self,
+        name: str,
+        update: Callable[[Mapping[str, str]], Mapping[str, str]],
+        done: Done[Topic],
+    ) -> None:
         """See MetadataStore."""
-        with self._lock:
-            topic = self._find(name)
-            configs = MappingProxyType(dict(update(topic.configs)))
-            return self._replace_topic(replace(topic, configs=configs))
+        self._ask(changes.UpdateTopicConfigs(name, update, done))
 
-    def begin_topic_deletion(self, topic_id: TopicId) -> Topic:
+    def delete_topic(self, topic_id: TopicId, done: Done[Topic]) -> None:
         """See MetadataStore."""
-        with self._lock:
-            topic = self._state.image.topic_by_id(topic_id)
-            if topic is None:
-                raise UnknownTopic(f"there is no topic with the id {encode_topic_id(topic_id)}")
-            self._commit(self._state.image.with_deletion_begun(topic))
-            return topic
+        self._ask(changes.DeleteTopic(topic_id, self._finish_deletion, done))
 
-    def finish_topic_deletion(self, topic_id: TopicId) -> None:
+    def allocate_producer_ids(self, done: Done[ProducerIdBlock]) -> None:
         """See MetadataStore."""
-        with self._lock:
-            if topic_id in self._state.image.deleting:
-                self._commit(self._state.image.with_deletion_finished(topic_id))
-
-    def allocate_producer_ids(self) -> ProducerIdBlock:
-        """See MetadataStore."""
-        with self._lock:
-            first = self._state.next_producer_id
-            end = ProducerId(first + PRODUCER_ID_BLOCK_SIZE)
-            self._write(replace(self._state, next_producer_id=end))
-            return ProducerIdBlock(first, end)
+        self._ask(changes.AllocateProducerIds(done))
 
     def close(self) -> None:
         """Nothing is open between two writes."""
 
-    def _find(self, name: str) -> Topic:
-        topic = self._state.image.topic(name)
-        if topic is None:
-            raise UnknownTopic(f"there is no topic {name}")
-        return topic
+    def _new_topic_id(self) -> TopicId:
+        return TopicId(new_id(self._chance))
 
-    def _replace_topic(self, topic: Topic) -> Topic:
-        self._commit(self._state.image.with_topics([topic]))
-        return topic
+    def _finish_deletion(self, topic: Topic, done: Done[Topic]) -> None:
+        self._ask(changes.FinishDeletion(topic, done))
 
-    def _commit(self, image: MetadataImage) -> None:
-        self._write(replace(self._state, image=image))
+    def _take_back(self, topic: Topic, over: Callable[[], None]) -> None:
+        """Delete a topic that could not be made; where that cannot be done either, its partitions
+        are ordered again."""
+        if self.image.topic_by_id(topic.topic_id) is None:
+            over()  # somebody has deleted it
+            return
 
-    def _write(self, state: _State) -> None:
-        if self._failure is not None:
-            raise StoreFailed(
-                f"{self._path} takes no changes since a write of it failed ({self._failure});"
-                " look at the disk and start the broker again"
-            )
-        try:
-            self._files.write_atomically(self._path, self._encode(state))
-        except OSError as error:
-            # A full disk may have room again later, and the next write is a whole new file. After
-            # any other error nobody knows what the disk holds.
-            if is_exhausted(error):
-                raise StoreFailed(f"cannot write {self._path}: {why(error)}") from error
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                self._failure = error
-            raise StoreFailed(f"cannot write {self._path}: {error}") from error
+        def done(outcome: Topic | Exception) -> None:
+            if isinstance(outcome, Exception):
+                _log.warning("topic=%s is not complete, nor deleted: %s", topic.name, outcome)
+            over()
+
+        self.delete_topic(topic.topic_id, done)
+
+    def _ask(self, change: Change) -> None:
+        self._queue.append(change)
+        self._begin()
+
+    def _begin(self) -> None:
+        if self._queue and not self._is_changing:
+            self._is_changing = True
+            # What else this turn asks for goes with it.
+            self._loop.call_at_append(self._plan_queued)
+
+    def _plan_queued(self) -> None:
+        self._slices.run(self._plan(), lambda: True)
+
+    def _plan(self) -> Steps:
+        """Plan what waits by now, each change on what the ones before it left, then write it."""
+        draft = Draft(self._state)
+        planned: list[_Planned] = []
+        for _ in range(min(len(self._queue), CHANGES_PER_WRITE)):
+            change = self._queue.popleft()
+            try:
+                orders = yield from change.plan(draft)
+            except Exception as error:  # also a bug of what somebody wants to be called
+                change.failed(error)
+            else:
+                planned.append(_Planned(change, orders))
+        state = draft.state()
+        if not draft.is_changed:
+            self._written(draft, state, planned, None)
+            return
+        self._helpers.submit(
+            lambda: self._file.write(state),
+            lambda _, error: self._written(draft, state, planned, error),
+        )
+
+    def _written(
+        self,
+        draft: Draft,
+        state: StoredState,
+        planned: Sequence[_Planned],
+        error: BaseException | None,
+    ) -> None:
+        if isinstance(error, Exception):
+            for change, _ in planned:
+                change.failed(error)
+        elif error is not None:
+            raise error
+        else:
+            self._state = state
+            self._is_new = False
+            if draft.image.is_changed:
+                self._on_image(self.image, draft.image.changed_names)
+            self._carry_out(planned)
+        self._is_changing = False
+        self._begin()
+
+    def _carry_out(self, planned: Sequence[_Planned]) -> None:
+        """Give the orders, those of several changes together if they are of different topics."""
+        together: list[_Planned] = []
+        names: set[str] = set()
+        for each in planned:
+            own = {order.topic_partition.topic for order in each.orders}
+            if not names.isdisjoint(own):
+                self._order(together)
+                together, names = [], set()
+            together.append(each)
+            names |= own
+        self._order(together)
+
+    def _order(self, planned: Sequence[_Planned]) -> None:
+        orders: list[Order] = []
+        for each in planned:
+            orders += each.orders
+        self._answered((), [each.change for each in planned if not each.orders], {})
+        if orders:
+            waiting = [each.change for each in planned if each.orders]
+            self._apply(orders, partial(self._answered, orders, waiting))
+
+    def _answered(
+        self, orders: Sequence[Order], waiting: Sequence[Change], results: OrderResults
+    ) -> None:
+        self._order_again(
+            {
+                order.topic_partition: order.topic_id
+                for order in (orders if results else ())
+                if isinstance(order, PartitionOrder) and order.topic_partition in results
+            }
+        )
+
+        def tell() -> Steps:
+            for change in waiting:
+                yield from change.carried_out(results)
+
+        self._slices.run(tell(), lambda: True)
+
+    # --- partitions without a log ----------------------------------------------------------------
+    def _order_again(self, partitions: Mapping[TopicPartition, TopicId]) -> None:
+        self._unmade.update(partitions)
+        if self._unmade and not self._is_retrying:
+            self._is_retrying = True
+            self._loop.call_later(RETRY_MS, self._retry)
+
+    def _retry(self) -> None:
+        orders: list[Order] = []
+        for topic_partition in list(self._unmade)[:RETRIED_AT_ONCE]:
+            topic = self.image.topic_by_id(self._unmade.pop(topic_partition))
+            if topic is not None:
+                # Part of it may lie in a directory that went offline meanwhile.
+                order = changes.partition_order(topic, topic_partition.partition, is_new=False)
+                orders.append(order)
+
+        def answered(results: OrderResults) -> None:
+            for order in orders:
+                name, partition = order.topic_partition
+                if order.topic_partition not in results:
+                    _log.info("topic=%s partition=%d is served now", name, partition)
+            self._is_retrying = False
+            self._answered(orders, (), results)
+
+        if orders:
+            self._apply(orders, answered)
+        else:
+            answered({})
+
+    def _write(self, state: StoredState) -> None:
+        self._file.write(state)
         self._state = state
         self._is_new = False
-
-    def _encode(self, state: _State) -> bytes:
-        header = {
-            "format": FORMAT,
-            "version": VERSION,
-            "cluster_id": state.image.cluster_id,
-            "broker_id": state.broker_id,
-            "next_producer_id": state.next_producer_id,
-            "topics": len(state.image.topics) + len(state.image.deleting),
-        }
-        lines: dict[tuple[TopicId, bool], _Line] = {}
-        parts = [_json_line(header)]
-        for topics, deleting in ((state.image.topics, False), (state.image.deleting, True)):
-            for topic in topics.values():
-                line = self._lines.get((topic.topic_id, deleting))
-                if line is None or line.topic is not topic:
-                    line = _Line(topic, _json_line(_topic_fields(topic, deleting)))
-                lines[topic.topic_id, deleting] = line
-                parts.append(line.data)
-        self._lines = lines
-        body = b"".join(parts)
-        return body + _json_line({"crc32c": f"{crc32c(body):08x}"})
-
-
-def _exists_or_collides(name: str, other: Topic) -> KlogError:
-    """For a name that another topic of the same request has, or nearly has."""
-    if other.name == name:
-        return TopicExists(f"topic {name} already exists")
-    return collision(name, other.name)
-
-
-def _json_line(fields: Mapping[str, Any]) -> bytes:
-    return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
-
-
-def _topic_fields(topic: Topic, deleting: bool) -> dict[str, Any]:
-    fields: dict[str, Any] = {
-        "topic": topic.name,
-        "id": encode_topic_id(topic.topic_id),
-        "partitions": [
-            [state.replicas, state.in_sync, state.leader, state.leader_epoch]
-            for state in topic.partitions
-        ],
-        "configs": dict(topic.configs),
-    }
-    if deleting:
-        fields["deleting"] = True
-    return fields
-
-
-def _first_states(assignment: Sequence[Sequence[BrokerId]]) -> tuple[PartitionState, ...]:
-    return tuple(
-        PartitionState(tuple(replicas), tuple(replicas), replicas[0]) for replicas in assignment
-    )
-
-
-def _decode(data: bytes, path: Path) -> _State:
-    """The state in a file's bytes; StoreRefused says what is wrong with them."""
-    lines = data.splitlines(keepends=True)
-    version = _version_of(lines, path)
-    if version != VERSION:
-        raise StoreRefused(
-            f"{path} has version {version}; this release of klog reads version {VERSION}."
-            " Start the release that wrote it"
-        )
-    body = b"".join(lines[:-1])
-    if lines[-1] != _json_line({"crc32c": f"{crc32c(body):08x}"}):
-        raise _damaged(path, "its last line is not the checksum of the lines before it")
-    try:
-        return _state_of([json.loads(line) for line in lines[:-1]])
-    except (ValueError, KeyError, TypeError, IndexError, StorageFormatError) as error:
-        raise _damaged(path, f"its checksum fits, but its fields do not ({error!r})") from error
-
-
-def _version_of(lines: list[bytes], path: Path) -> int:
-    """The version in the first line, which every version keeps readable."""
-    try:
-        header = json.loads(lines[0])
-        if header["format"] == FORMAT and isinstance(header["version"], int):
-            return int(header["version"])
-    except (ValueError, KeyError, TypeError, IndexError):
-        pass
-    raise _damaged(path, "its first line does not say that it holds klog's metadata")
-
-
-def _state_of(rows: list[dict[str, Any]]) -> _State:
-    header, *topic_rows = rows
-    broker_id = BrokerId(int(header["broker_id"]))
-    topics: dict[TopicId, Topic] = {}
-    deleting: dict[TopicId, Topic] = {}
-    for row in topic_rows:
-        topic = _topic_of(row)
-        (deleting if row.get("deleting") else topics)[topic.topic_id] = topic
-    if len(topics) + len(deleting) != header["topics"]:
-        raise ValueError(f"{len(topic_rows)} topics instead of {header['topics']}")
-    by_name = {topic.name: topic for topic in topics.values()}
-    if len(by_name) != len(topics):
-        raise ValueError("two topics have one name")
-    image = MetadataImage(
-        cluster_id=str(header["cluster_id"]),
-        controller_id=broker_id,
-        topics=MappingProxyType(by_name),
-        topics_by_id=MappingProxyType(topics),
-        deleting=MappingProxyType(deleting),
-    )
-    return _State(image, broker_id, ProducerId(int(header["next_producer_id"])))
-
-
-def _topic_of(row: dict[str, Any]) -> Topic:
-    partitions = tuple(
-        PartitionState(tuple(replicas), tuple(in_sync), BrokerId(leader), LeaderEpoch(epoch))
-        for replicas, in_sync, leader, epoch in row["partitions"]
-    )
-    configs = {str(name): str(text) for name, text in row["configs"].items()}
-    topic_id = decode_topic_id(row["id"])
-    return Topic(str(row["topic"]), topic_id, partitions, MappingProxyType(configs))
-
-
-def _check_owner(state: _State, path: Path, broker_id: BrokerId, cluster_id: str | None) -> None:
-    if state.broker_id != broker_id:
-        raise StoreRefused(
-            f"{path} belongs to broker {state.broker_id}, but this is broker {broker_id}:"
-            f" set broker.id={state.broker_id}, or give another data directory"
-        )
-    if cluster_id is not None and state.image.cluster_id != cluster_id:
-        raise StoreRefused(
-            f"{path} belongs to cluster {state.image.cluster_id}, but its directory to cluster"
-            f" {cluster_id} (meta.properties): the two were not made together"
-        )
-
-
-def _read(files: Files, path: Path) -> bytes | None:
-    """The file's bytes; None if there is none, or no such directory."""
-    try:
-        return files.read_bytes(path) if files.exists(path) else None
-    except OSError as error:
-        if is_exhausted(error):
-            raise
-        raise StoreRefused(
-            f"{path} cannot be read: {error.strerror or error}; expected a file that this user can"
-            " read"
-        ) from None
-
-
-def _cluster_of(files: Files, directory: Path) -> str | None:
-    path = directory / META_PROPERTIES
-    try:
-        if files.exists(path):
-            return decode_meta_properties(files.read_bytes(path)).cluster_id
-    except (OSError, StorageFormatError):
-        pass  # whoever loads the directory refuses it, and says why
-    return None
-
-
-def _damaged(path: Path, what: str) -> StoreRefused:
-    return StoreRefused(
-        f"{path} is damaged: {what}. Put a copy of it in its place, or start with another data"
-        " directory"
-    )

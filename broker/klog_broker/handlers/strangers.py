@@ -1,0 +1,36 @@
+"""Folders that lie under the names of topics which are to be made, and are not of them."""
+
+import logging
+from collections.abc import Iterable
+
+from klog_broker.handlers.context import BrokerServices
+from klog_broker.log.errors import InconsistentTopicId
+
+_log = logging.getLogger("klog.topics")
+
+
+class Strangers:
+    """What is in them must not become the new topics'. Blocks: for helper threads."""
+
+    def __init__(self, broker: BrokerServices, names: Iterable[str]) -> None:
+        self._broker = broker
+        self._folders = broker.logs.folders_of(names)
+
+    def check(self, name: str, first_new: int = 0) -> None:
+        """InconsistentTopicId if there is one for a partition from `first_new` on."""
+        image = self._broker.metadata.image
+        known = image.topic(name)
+        if (len(known.partitions) if known is not None else 0) != first_new or any(
+            topic.name == name for topic in image.deleting.values()
+        ):
+            return  # somebody was faster, or the name is still taken: the store refuses it
+        for number, path in self._folders.get(name, ()):
+            # Of a topic that was being deleted it may be gone by now.
+            if number >= first_new and self._broker.logs.lies_there(path):
+                text = (
+                    f"{path} lies in the data directory and is not of this topic; move it away, or"
+                    " start the broker once with --adopt to take it in"
+                )
+                if self._broker.folder_warnings.allows(self._broker.clock.monotonic_ms()):
+                    _log.warning("topic=%s cannot be made: %s", name, text)
+                raise InconsistentTopicId(text)

@@ -1,0 +1,359 @@
+"""What a controller makes of a change that somebody asks for: the next state, and the orders.
+
+A change is planned on the newest state, its plan is written, and then its orders are carried out.
+All of it happens in the loop's thread but the writing.
+"""
+
+import logging
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Protocol
+
+from klog_broker.metadata.errors import PartitionsChanged, TopicExists, UnknownTopic
+from klog_broker.metadata.image import (
+    ImageDraft,
+    PartitionState,
+    Topic,
+    check_no_collision,
+    check_topic_name,
+)
+from klog_broker.metadata.interface import (
+    PRODUCER_ID_BLOCK_SIZE,
+    Done,
+    NewTopic,
+    ProducerIdBlock,
+)
+from klog_broker.metadata.local_file import StoredState
+from klog_broker.metadata.orders import Order, OrderResults, PartitionOrder, StopOrder
+from klog_broker.runtime.slices import Steps
+from pyspark_klog.errors import KlogError
+from pyspark_klog.ids import BrokerId, ProducerId, TopicId, TopicPartition
+from pyspark_klog.storage.text_files import encode_topic_id
+
+_log = logging.getLogger("klog.topics")
+
+# In elements (runtime/slices.py): a topic is checked and made, or told of; so are its partitions,
+# with their orders; any other change is made, or told of.
+_TOPIC = 5
+_PARTITIONS_PER_ELEMENT = 2
+_CHANGE = 5
+
+
+class Draft:
+    """The next state, as far as it has come."""
+
+    def __init__(self, state: StoredState) -> None:
+        self._state = state
+        self.image = ImageDraft(state.image)
+        self.next_producer_id = state.next_producer_id
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether there is anything to write."""
+        return self.image.is_changed or self.next_producer_id != self._state.next_producer_id
+
+    def state(self) -> StoredState:
+        """The next state. The draft is used up."""
+        image = self.image.image() if self.image.is_changed else self._state.image
+        return replace(self._state, image=image, next_producer_id=self.next_producer_id)
+
+
+PlanSteps = Generator[int, None, Sequence[Order]]
+"""Steps with their costs, and then the orders that the change leads to."""
+
+
+class Change(Protocol):
+    """A change that has been asked for. After `plan` comes one of the other two, once."""
+
+    def plan(self, draft: Draft) -> PlanSteps:
+        """Puts the change into the draft. What it raises refuses it: the draft is as it was."""
+
+    def failed(self, error: Exception) -> None:
+        """It was refused, or not written: nothing has changed."""
+
+    def carried_out(self, results: OrderResults) -> Steps:
+        """It is durable, and its orders have been answered."""
+
+
+class CreateTopics:
+    """Topics to be created, and deleted again where they cannot be."""
+
+    def __init__(
+        self,
+        topics: Sequence[NewTopic],
+        new_id: Callable[[], TopicId],
+        take_back: Callable[[Topic, Callable[[], None]], None],
+        done: Callable[[list[Topic | Exception]], None],
+    ) -> None:
+        self._topics = topics
+        self._new_id = new_id
+        self._take_back = take_back
+        self._done = done
+        self._outcomes: list[Topic | Exception] = []
+
+    def plan(self, draft: Draft) -> PlanSteps:
+        orders: list[Order] = []
+        for new in self._topics:
+            yield _TOPIC + len(new.assignment) // _PARTITIONS_PER_ELEMENT
+            try:
+                topic = self._plan_topic(new, draft.image)
+            except KlogError as error:
+                self._outcomes.append(error)
+            else:
+                draft.image.put(topic)
+                self._outcomes.append(topic)
+                orders += partition_orders(topic, is_new=True)
+        return orders
+
+    def _plan_topic(self, new: NewTopic, image: ImageDraft) -> Topic:
+        check_topic_name(new.name)
+        if new.name in image.topics:
+            raise TopicExists(f"topic {new.name} already exists")
+        if image.is_being_deleted(new.name):
+            raise TopicExists(f"topic {new.name} is still being deleted")
+        check_no_collision(new.name, image)
+        return Topic(
+            new.name,
+            new.topic_id if new.topic_id is not None else self._new_id(),
+            _first_states(new.assignment),
+            MappingProxyType(dict(new.configs)),
+        )
+
+    def failed(self, error: Exception) -> None:
+        refused = [error if isinstance(each, Topic) else each for each in self._outcomes]
+        self._done([*refused, *[error] * (len(self._topics) - len(refused))])
+
+    def carried_out(self, results: OrderResults) -> Steps:
+        taken_back: list[Topic] = []
+        for number, topic in enumerate(self._outcomes):
+            yield _TOPIC
+            if not isinstance(topic, Topic):
+                continue
+            error = first_failure(topic, results)
+            if error is None:
+                tell("created", topic)
+            else:
+                self._outcomes[number] = error
+                taken_back.append(topic)
+        waiting = len(taken_back) + 1
+
+        def one_is_over() -> None:
+            nonlocal waiting
+            waiting -= 1
+            if waiting == 0:
+                self._done(self._outcomes)
+
+        for topic in taken_back:
+            self._take_back(topic, one_is_over)
+        one_is_over()
+
+
+class CreatePartitions:
+    """More partitions for a topic."""
+
+    def __init__(
+        self,
+        name: str,
+        first_partition: int,
+        assignment: Sequence[Sequence[BrokerId]],
+        done: Done[Topic],
+    ) -> None:
+        self._name = name
+        self._first_partition = first_partition
+        self._assignment = assignment
+        self._topic: Topic
+        self.failed = done
+
+    def plan(self, draft: Draft) -> PlanSteps:
+        yield _CHANGE + len(self._assignment) // _PARTITIONS_PER_ELEMENT
+        topic = _find(draft.image, self._name)
+        if len(topic.partitions) != self._first_partition:
+            raise PartitionsChanged(
+                f"topic {topic.name} has {len(topic.partitions)} partitions by now, not"
+                f" {self._first_partition}"
+            )
+        partitions = (*topic.partitions, *_first_states(self._assignment))
+        self._topic = replace(topic, partitions=partitions)
+        draft.image.put(self._topic)
+        return partition_orders(self._topic, self._first_partition, is_new=True)
+
+    def carried_out(self, results: OrderResults) -> Steps:
+        yield _CHANGE
+        error = first_failure(self._topic, results)
+        if error is None:
+            tell("extended", self._topic)
+        self.failed(self._topic if error is None else error)
+
+
+class UpdateTopicConfigs:
+    """Other settings for a topic."""
+
+    def __init__(
+        self,
+        name: str,
+        update: Callable[[Mapping[str, str]], Mapping[str, str]],
+        done: Done[Topic],
+    ) -> None:
+        self._name = name
+        self._update = update
+        self._done = done
+        self._topic: Topic
+
+    def plan(self, draft: Draft) -> PlanSteps:
+        yield 2 * _CHANGE
+        topic = _find(draft.image, self._name)
+        configs = MappingProxyType(dict(self._update(topic.configs)))
+        self._topic = replace(topic, configs=configs)
+        draft.image.put(self._topic)
+        return ()
+
+    def failed(self, error: Exception) -> None:
+        self._done(error)
+
+    def carried_out(self, _results: OrderResults) -> Steps:
+        yield _CHANGE
+        tell("altered", self._topic)
+        self._done(self._topic)
+
+
+class DeleteTopic:
+    """First of a deletion's two steps; what the logs' setting aside came to leads to the second."""
+
+    def __init__(
+        self,
+        topic_id: TopicId,
+        finish: Callable[[Topic, Done[Topic]], None],
+        done: Done[Topic],
+    ) -> None:
+        self._topic_id = topic_id
+        self._finish = finish
+        self._done = done
+        self._topic: Topic
+
+    def plan(self, draft: Draft) -> PlanSteps:
+        topic = draft.image.topics_by_id.get(self._topic_id)
+        if topic is None:
+            raise UnknownTopic(f"there is no topic with the id {encode_topic_id(self._topic_id)}")
+        yield _CHANGE + len(topic.partitions) // _PARTITIONS_PER_ELEMENT
+        self._topic = topic
+        draft.image.begin_deletion(topic)
+        return stop_orders(topic)
+
+    def failed(self, error: Exception) -> None:
+        self._done(error)
+
+    def carried_out(self, results: OrderResults) -> Steps:
+        yield _CHANGE
+        error = first_failure(self._topic, results)
+        if error is not None:
+            # The first step stands: the next start finishes what this one cannot.
+            self._done(error)
+        else:
+            self._finish(self._topic, self._done)
+
+
+class FinishDeletion:
+    """Second step: the topic's name is free."""
+
+    def __init__(self, topic: Topic, done: Done[Topic]) -> None:
+        self._topic = topic
+        self._done = done
+
+    def plan(self, draft: Draft) -> PlanSteps:
+        yield 1
+        draft.image.finish_deletion(self._topic.topic_id)
+        return ()
+
+    def failed(self, error: Exception) -> None:
+        self._done(error)
+
+    def carried_out(self, _results: OrderResults) -> Steps:
+        yield _CHANGE
+        tell("deleted", self._topic)
+        self._done(self._topic)
+
+
+class AllocateProducerIds:
+    """A block of producer ids."""
+
+    def __init__(self, done: Done[ProducerIdBlock]) -> None:
+        self._done = done
+        self._block: ProducerIdBlock
+
+    def plan(self, draft: Draft) -> PlanSteps:
+        yield 1
+        end = ProducerId(draft.next_producer_id + PRODUCER_ID_BLOCK_SIZE)
+        self._block = ProducerIdBlock(draft.next_producer_id, end)
+        draft.next_producer_id = end
+        return ()
+
+    def failed(self, error: Exception) -> None:
+        self._done(error)
+
+    def carried_out(self, _results: OrderResults) -> Steps:
+        yield _CHANGE
+        self._done(self._block)
+
+
+def partition_orders(topic: Topic, first: int = 0, *, is_new: bool) -> list[Order]:
+    """Orders for a topic's partitions from `first` on. A broker that runs alone has them all."""
+    return [
+        partition_order(topic, number, is_new=is_new)
+        for number in range(first, len(topic.partitions))
+    ]
+
+
+def partition_order(topic: Topic, partition: int, *, is_new: bool) -> PartitionOrder:
+    """The order for one of them."""
+    state = topic.partitions[partition]
+    return PartitionOrder(
+        TopicPartition(topic.name, partition),
+        topic.topic_id,
+        state.leader,
+        state.leader_epoch,
+        state.partition_epoch,
+        state.replicas,
+        state.in_sync,
+        is_new,
+    )
+
+
+def stop_orders(topic: Topic) -> list[Order]:
+    """Orders to delete a topic's logs."""
+    return [
+        StopOrder(TopicPartition(topic.name, number), topic.topic_id, state.leader_epoch, True)
+        for number, state in enumerate(topic.partitions)
+    ]
+
+
+def first_failure(topic: Topic, results: OrderResults) -> KlogError | None:
+    """The error of the topic's first partition that has one."""
+    if not results:
+        return None
+    return next((results[each] for each in topic.topic_partitions() if each in results), None)
+
+
+def tell(event: str, topic: Topic) -> None:
+    """Log what has happened to a topic."""
+    _log.info(
+        "topic=%s %s id=%s partitions=%d configs=%s",
+        topic.name,
+        event,
+        encode_topic_id(topic.topic_id),
+        len(topic.partitions),
+        dict(topic.configs),
+    )
+
+
+def _find(image: ImageDraft, name: str) -> Topic:
+    topic = image.topics.get(name)
+    if topic is None:
+        raise UnknownTopic(f"there is no topic {name}")
+    return topic
+
+
+def _first_states(assignment: Sequence[Sequence[BrokerId]]) -> tuple[PartitionState, ...]:
+    return tuple(
+        PartitionState(tuple(replicas), tuple(replicas), replicas[0]) for replicas in assignment
+    )

@@ -1,0 +1,42 @@
+"""Which partitions begin a new leader epoch when the broker that leads them all starts."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from klog_broker.metadata.image import MetadataImage, PartitionState
+from pyspark_klog.ids import NO_TOPIC_ID, LeaderEpoch, TopicId, TopicPartition
+
+
+class FoundLog(NamedTuple):
+    """What loading a partition's log has come to."""
+
+    topic_id: TopicId
+    """NO_TOPIC_ID of a log that was made by a broker which knew none."""
+    leader_epoch: LeaderEpoch
+    """The newest that the log ever knew, also if none of its records are left; -1: none."""
+    was_unclean: bool
+    """Whether it was recovered: records that somebody has read may be gone."""
+
+
+def elected(
+    image: MetadataImage, found: Mapping[TopicPartition, FoundLog]
+) -> dict[TopicPartition, PartitionState]:
+    """The partitions that begin a new epoch, with the state in which they do.
+
+    An epoch names one course of a log. After an unclean stop another one begins; and an epoch that
+    only the log knows, of a directory of older klog or of Kafka, is somebody else's.
+    """
+    states: dict[TopicPartition, PartitionState] = {}
+    for topic_partition, log in found.items():
+        topic = image.topic(topic_partition.topic)
+        state = image.partition(*topic_partition)
+        if topic is None or state is None or log.topic_id not in (topic.topic_id, NO_TOPIC_ID):
+            continue
+        if log.was_unclean or log.leader_epoch > state.leader_epoch:
+            states[topic_partition] = replace(
+                state,
+                leader_epoch=LeaderEpoch(max(state.leader_epoch, log.leader_epoch) + 1),
+                partition_epoch=state.partition_epoch + 1,
+            )
+    return states

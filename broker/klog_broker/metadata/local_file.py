@@ -1,0 +1,250 @@
+"""The file that a `LocalStore` keeps: klog-metadata.
+
+The whole state is written with every change (temporary file, fsync, rename, fsync of the
+directory), so a crash leaves the old state or the new one. The file is lines of JSON: a header, one
+line for each topic, and a last line with the CRC-32C of all before it. docs/operations.md has an
+example.
+"""
+
+import errno
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from klog_broker.metadata.errors import StoreFailed, StoreRefused
+from klog_broker.metadata.image import MetadataImage, PartitionState, Topic
+from klog_broker.runtime.descriptors import is_exhausted, why
+from klog_broker.runtime.files import Files
+from pyspark_klog.ids import BrokerId, LeaderEpoch, ProducerId, TopicId
+from pyspark_klog.records.checksums import crc32c
+from pyspark_klog.storage.errors import StorageFormatError
+from pyspark_klog.storage.names import META_PROPERTIES
+from pyspark_klog.storage.text_files import (
+    decode_meta_properties,
+    decode_topic_id,
+    encode_topic_id,
+)
+
+FILE_NAME = "klog-metadata"
+FORMAT = "klog-metadata"
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class StoredState:
+    """What one file holds. The image's brokers are not kept."""
+
+    image: MetadataImage
+    broker_id: BrokerId
+    next_producer_id: ProducerId
+
+
+class _Line(NamedTuple):
+    """What was written for a topic."""
+
+    topic: Topic
+    data: bytes
+
+
+class MetadataFile:
+    """Reads and writes the file in `directory`. Any thread, one at a time."""
+
+    def __init__(self, files: Files, directory: Path) -> None:
+        self._files = files
+        self._path = directory / FILE_NAME
+        self._failure: OSError | None = None
+        # Each topic's line is kept, by id and whether the topic is being deleted, so that a change
+        # encodes one topic and not all of them.
+        self._lines: dict[tuple[TopicId, bool], _Line] = {}
+
+    def read(self, broker_id: BrokerId, cluster_id: str | None) -> StoredState | None:
+        """The state; None if there is no file.
+
+        StoreRefused if it cannot be read, is damaged, of another version, or of another broker or
+        (if one is given) cluster. Blocks.
+        """
+        data = self._read()
+        if data is None:
+            return None
+        state = _decode(data, self._path)
+        _check_owner(state, self._path, broker_id, cluster_id)
+        return state
+
+    def write(self, state: StoredState) -> None:
+        """Put `state` in place of what there is, durably. Blocks.
+
+        StoreFailed: nothing has changed; after anything but a full disk nothing is written any
+        more.
+        """
+        if self._failure is not None:
+            raise StoreFailed(
+                f"{self._path} takes no changes since a write of it failed ({self._failure});"
+                " look at the disk and start the broker again"
+            )
+        try:
+            self._files.write_atomically(self._path, self._encode(state))
+        except OSError as error:
+            # A full disk may have room again later, and the next write is a whole new file. After
+            # any other error nobody knows what the disk holds.
+            if is_exhausted(error):
+                raise StoreFailed(f"cannot write {self._path}: {why(error)}") from error
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                self._failure = error
+            raise StoreFailed(f"cannot write {self._path}: {error}") from error
+
+    def _encode(self, state: StoredState) -> bytes:
+        header = {
+            "format": FORMAT,
+            "version": VERSION,
+            "cluster_id": state.image.cluster_id,
+            "broker_id": state.broker_id,
+            "next_producer_id": state.next_producer_id,
+            "topics": len(state.image.topics) + len(state.image.deleting),
+        }
+        lines: dict[tuple[TopicId, bool], _Line] = {}
+        parts = [_json_line(header)]
+        for topics, deleting in ((state.image.topics, False), (state.image.deleting, True)):
+            for topic in topics.values():
+                line = self._lines.get((topic.topic_id, deleting))
+                if line is None or line.topic is not topic:
+                    line = _Line(topic, _json_line(_topic_fields(topic, deleting)))
+                lines[topic.topic_id, deleting] = line
+                parts.append(line.data)
+        self._lines = lines
+        body = b"".join(parts)
+        return body + _json_line({"crc32c": f"{crc32c(body):08x}"})
+
+    def _read(self) -> bytes | None:
+        try:
+            return self._files.read_bytes(self._path) if self._files.exists(self._path) else None
+        except OSError as error:
+            if is_exhausted(error):
+                raise
+            raise StoreRefused(
+                f"{self._path} cannot be read: {error.strerror or error}; expected a file that this"
+                " user can read"
+            ) from None
+
+
+def _json_line(fields: Mapping[str, Any]) -> bytes:
+    return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
+
+
+def _topic_fields(topic: Topic, deleting: bool) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "topic": topic.name,
+        "id": encode_topic_id(topic.topic_id),
+        "partitions": [
+            [state.replicas, state.in_sync, state.leader, state.leader_epoch]
+            for state in topic.partitions
+        ],
+        "configs": dict(topic.configs),
+    }
+    if any(state.partition_epoch for state in topic.partitions):
+        # Releases that knew none pass over the key.
+        fields["partition_epochs"] = [state.partition_epoch for state in topic.partitions]
+    if deleting:
+        fields["deleting"] = True
+    return fields
+
+
+def _decode(data: bytes, path: Path) -> StoredState:
+    """The state in a file's bytes; StoreRefused says what is wrong with them."""
+    lines = data.splitlines(keepends=True)
+    version = _version_of(lines, path)
+    if version != VERSION:
+        raise StoreRefused(
+            f"{path} has version {version}; this release of klog reads version {VERSION}."
+            " Start the release that wrote it"
+        )
+    body = b"".join(lines[:-1])
+    if lines[-1] != _json_line({"crc32c": f"{crc32c(body):08x}"}):
+        raise _damaged(path, "its last line is not the checksum of the lines before it")
+    try:
+        return _state_of([json.loads(line) for line in lines[:-1]])
+    except (ValueError, KeyError, TypeError, IndexError, StorageFormatError) as error:
+        raise _damaged(path, f"its checksum fits, but its fields do not ({error!r})") from error
+
+
+def _version_of(lines: list[bytes], path: Path) -> int:
+    """The version in the first line, which every version keeps readable."""
+    try:
+        header = json.loads(lines[0])
+        if header["format"] == FORMAT and isinstance(header["version"], int):
+            return int(header["version"])
+    except (ValueError, KeyError, TypeError, IndexError):
+        pass
+    raise _damaged(path, "its first line does not say that it holds klog's metadata")
+
+
+def _state_of(rows: list[dict[str, Any]]) -> StoredState:
+    header, *topic_rows = rows
+    broker_id = BrokerId(int(header["broker_id"]))
+    topics: dict[TopicId, Topic] = {}
+    deleting: dict[TopicId, Topic] = {}
+    for row in topic_rows:
+        topic = _topic_of(row)
+        (deleting if row.get("deleting") else topics)[topic.topic_id] = topic
+    if len(topics) + len(deleting) != header["topics"]:
+        raise ValueError(f"{len(topic_rows)} topics instead of {header['topics']}")
+    by_name = {topic.name: topic for topic in topics.values()}
+    if len(by_name) != len(topics):
+        raise ValueError("two topics have one name")
+    image = MetadataImage(
+        cluster_id=str(header["cluster_id"]),
+        controller_id=broker_id,
+        topics=MappingProxyType(by_name),
+        topics_by_id=MappingProxyType(topics),
+        deleting=MappingProxyType(deleting),
+    )
+    return StoredState(image, broker_id, ProducerId(int(header["next_producer_id"])))
+
+
+def _topic_of(row: dict[str, Any]) -> Topic:
+    states = row["partitions"]
+    epochs = row.get("partition_epochs", [0] * len(states))
+    partitions = tuple(
+        PartitionState(
+            tuple(replicas), tuple(in_sync), BrokerId(leader), LeaderEpoch(epoch), int(own_epoch)
+        )
+        for (replicas, in_sync, leader, epoch), own_epoch in zip(states, epochs, strict=True)
+    )
+    configs = {str(name): str(text) for name, text in row["configs"].items()}
+    topic_id = decode_topic_id(row["id"])
+    return Topic(str(row["topic"]), topic_id, partitions, MappingProxyType(configs))
+
+
+def _check_owner(
+    state: StoredState, path: Path, broker_id: BrokerId, cluster_id: str | None
+) -> None:
+    if state.broker_id != broker_id:
+        raise StoreRefused(
+            f"{path} belongs to broker {state.broker_id}, but this is broker {broker_id}:"
+            f" set broker.id={state.broker_id}, or give another data directory"
+        )
+    if cluster_id is not None and state.image.cluster_id != cluster_id:
+        raise StoreRefused(
+            f"{path} belongs to cluster {state.image.cluster_id}, but its directory to cluster"
+            f" {cluster_id} (meta.properties): the two were not made together"
+        )
+
+
+def cluster_of(files: Files, directory: Path) -> str | None:
+    """The cluster that a data directory's meta.properties names, if it does."""
+    path = directory / META_PROPERTIES
+    try:
+        if files.exists(path):
+            return decode_meta_properties(files.read_bytes(path)).cluster_id
+    except (OSError, StorageFormatError):
+        pass  # whoever loads the directory refuses it, and says why
+    return None
+
+
+def _damaged(path: Path, what: str) -> StoreRefused:
+    return StoreRefused(
+        f"{path} is damaged: {what}. Put a copy of it in its place, or start with another data"
+        " directory"
+    )

@@ -1,0 +1,172 @@
+"""A local metadata store that makes a change when it is asked for, with scripted orders."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from klog_broker.config import Listener
+from klog_broker.metadata.election import FoundLog
+from klog_broker.metadata.image import Broker, MetadataImage, Topic
+from klog_broker.metadata.interface import NewTopic, ProducerIdBlock
+from klog_broker.metadata.local import LocalStore
+from klog_broker.metadata.orders import Order, OrderResults, StopOrder
+from klog_broker.runtime.chance import Chance
+from klog_broker.runtime.files import Files
+from pyspark_klog.errors import KlogError
+from pyspark_klog.ids import BrokerId, TopicId, TopicPartition
+from tests.support.log_harness import InlineHelpers
+
+T = TypeVar("T")
+Assignment = Sequence[Sequence[BrokerId]]
+
+
+class SteppedLoop:
+    """Runs what it is given at once; while it is held, one action a turn. Timers run when told."""
+
+    def __init__(self) -> None:
+        self.is_held = False
+        self.turn = 0
+        self.timers: list[tuple[int, Callable[[], None]]] = []
+        self._posted: list[Callable[[], None]] = []
+        self._is_running = False
+
+    def post(self, action: Callable[[], None]) -> None:
+        self._posted.append(action)
+        if not self.is_held:
+            self.run()
+
+    call_at_append = call_soon = post
+
+    def call_later(self, delay_ms: int, action: Callable[[], None]) -> None:
+        self.timers.append((delay_ms, action))
+
+    def run(self, turns: int = -1) -> None:
+        if self._is_running:
+            return
+        self._is_running = True
+        while self._posted and turns != 0:
+            self.turn += 1
+            self._posted.pop(0)()
+            turns -= 1
+        self._is_running = False
+
+    def run_timers(self) -> None:
+        timers, self.timers = self.timers, []
+        for _, action in timers:
+            action()
+
+
+class ScriptedOrders:
+    """Notes the orders, and answers them at once with `failures`, or when they are released."""
+
+    def __init__(self) -> None:
+        self.given: list[list[Order]] = []
+        self.failures: dict[TopicPartition, KlogError] = {}
+        self.is_held = False
+        self.holds_deletions = False
+        self._waiting: list[Callable[[], None]] = []
+
+    def apply(self, orders: Sequence[Order], done: Callable[[OrderResults], None]) -> None:
+        self.given.append(list(orders))
+        named = [order.topic_partition for order in orders]
+        self._waiting.append(
+            lambda: done({each: self.failures[each] for each in named if each in self.failures})
+        )
+        deletes = any(isinstance(order, StopOrder) for order in orders)
+        if not self.is_held and not (deletes and self.holds_deletions):
+            self._waiting.pop()()
+
+    def release(self) -> None:
+        self.is_held = self.holds_deletions = False
+        while self._waiting:
+            self._waiting.pop(0)()
+
+
+class BlockingStore:
+    """A LocalStore on its own: what is asked of it returns the outcome, or raises it."""
+
+    def __init__(
+        self,
+        files: Files,
+        directory: Path,
+        broker_id: int = 1,
+        *,
+        orders: ScriptedOrders | None = None,
+        found: Mapping[TopicPartition, FoundLog] | None = None,
+    ) -> None:
+        """Opened and elected, but `begin` has not been called: nothing need have been written."""
+        self.broker_id = BrokerId(broker_id)
+        self.loop: Any = SteppedLoop()
+        self.orders = orders or ScriptedOrders()
+        self.images: list[tuple[MetadataImage, list[str]]] = []
+        self.store = LocalStore.open(files, directory, self.broker_id, chance=Chance())
+        self.store.start(
+            self.loop,
+            InlineHelpers(),
+            on_image=lambda image, names: self.images.append((image, list(names))),
+            apply=self.orders.apply,
+        )
+        self.store.elect(found or {})
+
+    def begin(self) -> "BlockingStore":
+        """Register the broker, which begins a file."""
+        endpoint = Listener("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092)
+        self.store.register_broker(Broker(self.broker_id, (endpoint,)))
+        return self
+
+    @property
+    def image(self) -> MetadataImage:
+        return self.store.image
+
+    def create_topic(
+        self,
+        name: str,
+        assignment: Assignment,
+        configs: Mapping[str, str],
+        topic_id: TopicId | None = None,
+    ) -> Topic:
+        replicas = tuple(tuple(each) for each in assignment)
+        (outcome,) = self.create_topics([NewTopic(name, replicas, configs, topic_id)])
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    def create_topics(self, topics: Sequence[NewTopic]) -> list[Topic | Exception]:
+        return outcome_of(lambda done: self.store.create_topics(topics, done))
+
+    def create_partitions(self, name: str, first: int, assignment: Assignment) -> Topic:
+        return outcome_of(lambda done: self.store.create_partitions(name, first, assignment, done))
+
+    def update_topic_configs(
+        self, name: str, update: Callable[[Mapping[str, str]], Mapping[str, str]]
+    ) -> Topic:
+        return outcome_of(lambda done: self.store.update_topic_configs(name, update, done))
+
+    def delete_topic(self, topic_id: TopicId) -> Topic:
+        return outcome_of(lambda done: self.store.delete_topic(topic_id, done))
+
+    def begin_topic_deletion(self, topic_id: TopicId) -> None:
+        """As far as the orders, which are not answered before `finish_deletions`."""
+        self.orders.holds_deletions = True
+        outcomes: list[Topic | Exception] = []
+        self.store.delete_topic(topic_id, outcomes.append)
+        for outcome in outcomes:
+            assert isinstance(outcome, Exception)
+            raise outcome
+
+    def finish_deletions(self) -> None:
+        """Of those that have begun."""
+        self.orders.release()
+
+    def allocate_producer_ids(self) -> ProducerIdBlock:
+        return outcome_of(self.store.allocate_producer_ids)
+
+
+def outcome_of(ask: Callable[[Callable[[T | Exception], None]], None]) -> T:
+    """What is handed to ``done`` before ``ask`` returns; raised if it is an exception."""
+    outcomes: list[T | Exception] = []
+    ask(outcomes.append)
+    (outcome,) = outcomes
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
