@@ -28,6 +28,7 @@ from klog_broker.log.errors import LogDirectoryError
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.log_manager import LogManager, LogManagerSettings
 from klog_broker.log.partition_log import PartitionLog
+from klog_broker.metadata.election import FoundLog
 from klog_broker.metadata.errors import StoreFailed, StoreRefused
 from klog_broker.metadata.image import Broker as BrokerRegistration
 from klog_broker.metadata.local import LocalStore
@@ -231,8 +232,12 @@ class Broker:
         orders = LogOrders(self.services)
         on_image = partial(image_changed, self.services)
         metadata.start(self.loop, self._helpers, on_image=on_image, apply=orders.apply)
-        # Who leads a log that was found raises its epoch, for now.
-        metadata.elect({})
+        metadata.elect(
+            {
+                log.topic_partition: FoundLog(log.topic_id, log.leader_epoch, log.was_unclean)
+                for log in self.services.logs.logs()
+            }
+        )
         orders.is_starting = False
 
     def _prepare_kernels(self) -> None:

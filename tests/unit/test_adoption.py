@@ -1,6 +1,7 @@
 """Folders that klog-metadata does not know: refused at the start, taken in with --adopt."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from errno import EACCES, ENOSPC
 from pathlib import Path
 from random import Random
@@ -487,7 +488,12 @@ def test_at_every_step(is_power_cut: bool) -> None:
         assert {log_of(broker, "b", n).topic_id for n in (0, 1)} == {topic.topic_id}
         assert values(broker, "known") == 1
         broker.services.logs.release_locks()
-        assert start(after.killed()).services.metadata.image.topics["b"] == topic
+        again = start(after.killed()).services.metadata.image.topics["b"]
+        # Only the epochs are newer, after one more unclean stop.
+        assert [each.leader_epoch for each in again.partitions] == [
+            each.leader_epoch + 1 for each in topic.partitions
+        ]
+        assert replace(again, partitions=topic.partitions) == topic
     assert outcomes == {"adopted", "refused"}
 
 

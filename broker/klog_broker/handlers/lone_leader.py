@@ -1,12 +1,10 @@
-"""Leading without anybody else: this broker's epochs and watermarks until replication has them.
+"""Leading without anybody else: this broker's watermarks until replication has them.
 
-What is appended may be seen at once, or once it is synced where replies wait for that. After an
-unclean stop an epoch begins that is newer than any that the store or the log knows.
+What is appended may be seen at once, or once it is synced where replies wait for that.
 """
 
 from collections.abc import Callable
 
-from klog_broker.log.errors import LogStorageError, OutOfDescriptors
 from klog_broker.log.partition_log import PartitionLog
 from pyspark_klog.ids import LeaderEpoch
 
@@ -33,23 +31,9 @@ class LoneLeader:
 
 
 def lead(log: PartitionLog, stored_epoch: LeaderEpoch) -> None:
-    """Lead a log that was made, or is led already. LogStorageError."""
-    log.begin_epoch(max(stored_epoch, log.leader_epoch))
+    """Lead a log in an epoch that the store has durably. LogStorageError; StaleLeaderEpoch."""
+    log.begin_epoch(stored_epoch)
     advance(log)
-
-
-def lead_found(log: PartitionLog, stored_epoch: LeaderEpoch) -> None:
-    """Lead a log that was loaded, after an unclean stop in a durably newer epoch. LogStorageError.
-    Blocks."""
-    if log.was_unclean:
-        log.begin_epoch(LeaderEpoch(max(stored_epoch, log.leader_epoch) + 1))
-        try:
-            log.flush()
-        except OutOfDescriptors:
-            raise
-        except LogStorageError as error:
-            raise log.log_directory.go_offline(error) from error
-    lead(log, stored_epoch)
 
 
 def advance(log: PartitionLog) -> None:

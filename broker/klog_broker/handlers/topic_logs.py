@@ -8,7 +8,7 @@ from functools import partial
 
 from klog_broker.config import topic_config
 from klog_broker.handlers.context import BrokerServices
-from klog_broker.handlers.lone_leader import lead, lead_found
+from klog_broker.handlers.lone_leader import lead
 from klog_broker.log.errors import InconsistentTopicId, LogStorageError, OutOfDescriptors
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.partition_log import PartitionLog
@@ -61,7 +61,7 @@ class LogOrders:
             self._broker.logs.check_complete()
         config = self._config(order)
         log = self._broker.logs.create(order.topic_partition, order.topic_id, config)
-        lead_found(log, order.leader_epoch)
+        lead(log, order.leader_epoch)
 
     def _set_aside_now(self, topic_partition: TopicPartition, order: Order) -> None:
         log = self._broker.logs.get(topic_partition)
