@@ -27,7 +27,8 @@ def copy(data: Path, backup: Path, meanwhile: Callable[[], None]) -> None:
                 if not (backup / folder.name / path.name).exists():
                     shutil.copy(path, backup / folder.name / path.name)
                     meanwhile()
-    beside = {path.name for path in data.iterdir() if path.is_file()}
+    # One of them may be about to be replaced.
+    beside = {path.name.removesuffix(".tmp") for path in data.iterdir() if path.is_file()}
     assert beside <= {*FIRST, *LEFT_OUT}
 
 
