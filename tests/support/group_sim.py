@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 from itertools import count
 
-from klog_broker.coordinator.group.effects import Effects
-from klog_broker.coordinator.group.group import Group
-from klog_broker.coordinator.group.machine import GroupMachine, GroupSettings, Joiner
-from klog_broker.coordinator.group.records import apply_metadata, snapshot
-from klog_broker.coordinator.group.states import GroupState
+from klog_broker.coordinator.group.classic.effects import Effects
+from klog_broker.coordinator.group.classic.group import Group
+from klog_broker.coordinator.group.classic.machine import GroupMachine, GroupSettings, Joiner
+from klog_broker.coordinator.group.classic.records import apply_metadata, snapshot
+from klog_broker.coordinator.group.classic.states import GroupState
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.join_group import (
     JoinGroupRequest,

@@ -2,9 +2,9 @@
 
 import pytest
 
+from klog_broker.coordinator.group.classic.records import apply_metadata
+from klog_broker.coordinator.group.classic.states import TRANSITIONS, GroupState, check_transition
 from klog_broker.coordinator.group.hashing import java_string_hash, partition_for_group
-from klog_broker.coordinator.group.records import apply_metadata
-from klog_broker.coordinator.group.states import TRANSITIONS, GroupState, check_transition
 from pyspark_klog.errors import ErrorCode, InvariantViolation
 from tests.support.group_sim import NONE, SESSION_MS, Sim, stable_pair
 

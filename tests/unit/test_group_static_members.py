@@ -4,9 +4,9 @@ import struct
 
 import pytest
 
-from klog_broker.coordinator.group.records import apply_metadata
-from klog_broker.coordinator.group.states import GroupState
-from klog_broker.coordinator.group.subscriptions import subscribed_topics
+from klog_broker.coordinator.group.classic.records import apply_metadata
+from klog_broker.coordinator.group.classic.states import GroupState
+from klog_broker.coordinator.group.classic.subscriptions import subscribed_topics
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.state_records.consumer_offsets import decode_value, encode_value
 from pyspark_klog.state_records.group_metadata import GroupMetadataKey

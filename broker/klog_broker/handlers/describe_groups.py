@@ -2,8 +2,8 @@
 
 from collections.abc import Generator
 
-from klog_broker.coordinator.group.group import Group
-from klog_broker.coordinator.group.states import GroupState
+from klog_broker.coordinator.group.classic.group import Group
+from klog_broker.coordinator.group.classic.states import GroupState
 from klog_broker.handlers.context import AnswerSteps, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
 from pyspark_klog.errors import ErrorCode

@@ -1,12 +1,12 @@
 """The group coordinator's place in the broker: its settings, its topic, and who asks for it."""
 
 from klog_broker.config import BrokerConfig
+from klog_broker.coordinator.group.classic.machine import GroupSettings
 from klog_broker.coordinator.group.coordinator import (
     CONSUMER_OFFSETS,
     CoordinatorSettings,
     GroupCoordinator,
 )
-from klog_broker.coordinator.group.machine import GroupSettings
 from klog_broker.handlers.context import BrokerServices, Coordinator, RequestContext
 from klog_broker.handlers.topic_changes import create_topics, plan_new_topic
 from klog_broker.metadata.image import NO_BROKER, Topic

@@ -1,5 +1,5 @@
-"""The group coordinator: the classic rebalance protocol and committed offsets.
+"""The group coordinator: groups of members, by their protocol, and committed offsets.
 
-May import: coordinator.shard and what that may. Pure are all but state, shards, commits and
-coordinator. Start reading at states.py, then machine.py and rebalance.py, then coordinator.py.
+May import: coordinator's runtime and what that may. Pure are classic/ and offsets. Start reading at
+classic/states.py, then coordinator.py.
 """

@@ -9,17 +9,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from klog_broker.coordinator.group.classic.effects import Effects, Reply
+from klog_broker.coordinator.group.classic.group import Group
+from klog_broker.coordinator.group.classic.machine import GroupSettings, Joiner
+from klog_broker.coordinator.group.classic.records import snapshot
 from klog_broker.coordinator.group.commits import (
     Commit,
     CommitAnswer,
     OffsetCommits,
     retriable,
 )
-from klog_broker.coordinator.group.effects import Effects, Reply
-from klog_broker.coordinator.group.group import Group
-from klog_broker.coordinator.group.machine import GroupSettings, Joiner
 from klog_broker.coordinator.group.offsets import CommittedOffset
-from klog_broker.coordinator.group.records import snapshot
 from klog_broker.coordinator.group.shards import CONSUMER_OFFSETS, GroupShard, GroupShards
 from klog_broker.coordinator.group.state import GroupEntry, GroupShardState
 from klog_broker.coordinator.shard import append_error

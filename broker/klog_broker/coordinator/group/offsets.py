@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from klog_broker.coordinator.group.group import Group
-from klog_broker.coordinator.group.states import GroupState
-from klog_broker.coordinator.group.subscriptions import subscribed_topics
+from klog_broker.coordinator.group.classic.group import Group
+from klog_broker.coordinator.group.classic.states import GroupState
+from klog_broker.coordinator.group.classic.subscriptions import subscribed_topics
 from pyspark_klog.ids import LeaderEpoch, Offset, TopicPartition
 from pyspark_klog.state_records.offset_commit import OffsetCommitKey, OffsetCommitValue
 

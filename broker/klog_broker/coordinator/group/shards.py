@@ -3,8 +3,8 @@
 import logging
 from collections.abc import Callable, Iterator
 
+from klog_broker.coordinator.group.classic.machine import GroupSettings
 from klog_broker.coordinator.group.hashing import partition_for_group
-from klog_broker.coordinator.group.machine import GroupSettings
 from klog_broker.coordinator.group.state import (
     GroupEntry,
     GroupShardState,

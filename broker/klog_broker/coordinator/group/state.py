@@ -3,11 +3,11 @@
 import logging
 from collections.abc import Callable
 
-from klog_broker.coordinator.group.group import Group
-from klog_broker.coordinator.group.machine import GroupMachine, GroupSettings
+from klog_broker.coordinator.group.classic.group import Group
+from klog_broker.coordinator.group.classic.machine import GroupMachine, GroupSettings
+from klog_broker.coordinator.group.classic.records import apply_metadata
+from klog_broker.coordinator.group.classic.states import GroupState
 from klog_broker.coordinator.group.offsets import OffsetBook, commit_key
-from klog_broker.coordinator.group.records import apply_metadata
-from klog_broker.coordinator.group.states import GroupState
 from klog_broker.coordinator.group.unseen import UnseenCommits
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import TopicPartition

@@ -1,8 +1,8 @@
 """What members of a group are answered: the responses that the machine hands out."""
 
-from klog_broker.coordinator.group.effects import Effects
-from klog_broker.coordinator.group.group import Group
-from klog_broker.coordinator.group.member import Member
+from klog_broker.coordinator.group.classic.effects import Effects
+from klog_broker.coordinator.group.classic.group import Group
+from klog_broker.coordinator.group.classic.member import Member
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.join_group import JoinGroupResponse, JoinGroupResponseMember
 from pyspark_klog.protocol.apis.sync_group import SyncGroupResponse

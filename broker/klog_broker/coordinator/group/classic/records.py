@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from klog_broker.coordinator.group.group import Group
-from klog_broker.coordinator.group.member import Member
-from klog_broker.coordinator.group.states import GroupState
+from klog_broker.coordinator.group.classic.group import Group
+from klog_broker.coordinator.group.classic.member import Member
+from klog_broker.coordinator.group.classic.states import GroupState
 from pyspark_klog.state_records.group_metadata import GroupMetadataValue, MemberMetadata
 
 

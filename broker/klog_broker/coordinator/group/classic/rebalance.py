@@ -7,11 +7,11 @@ members).
 
 from dataclasses import dataclass
 
-from klog_broker.coordinator.group.effects import Effects
-from klog_broker.coordinator.group.group import Group
-from klog_broker.coordinator.group.member import Member
-from klog_broker.coordinator.group.replies import drop_join, drop_sync, generation_reply
-from klog_broker.coordinator.group.states import GroupState
+from klog_broker.coordinator.group.classic.effects import Effects
+from klog_broker.coordinator.group.classic.group import Group
+from klog_broker.coordinator.group.classic.member import Member
+from klog_broker.coordinator.group.classic.replies import drop_join, drop_sync, generation_reply
+from klog_broker.coordinator.group.classic.states import GroupState
 from pyspark_klog.errors import ErrorCode
 
 WITH_GENERATION = (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)

@@ -8,18 +8,18 @@ later in an ``Answer``. How a rebalance runs is in rebalance.py.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from klog_broker.coordinator.group.effects import Effects
-from klog_broker.coordinator.group.group import Group
-from klog_broker.coordinator.group.member import Member, Protocol
-from klog_broker.coordinator.group.rebalance import GroupSettings, Rebalance, is_over
-from klog_broker.coordinator.group.replies import (
+from klog_broker.coordinator.group.classic.effects import Effects
+from klog_broker.coordinator.group.classic.group import Group
+from klog_broker.coordinator.group.classic.member import Member, Protocol
+from klog_broker.coordinator.group.classic.rebalance import GroupSettings, Rebalance, is_over
+from klog_broker.coordinator.group.classic.replies import (
     drop_join,
     drop_sync,
     generation_reply,
     join_refused,
     replacement_reply,
 )
-from klog_broker.coordinator.group.states import GroupState
+from klog_broker.coordinator.group.classic.states import GroupState
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.join_group import JoinGroupRequest
 from pyspark_klog.protocol.apis.sync_group import SyncGroupRequest, SyncGroupResponse

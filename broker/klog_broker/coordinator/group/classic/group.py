@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from klog_broker.coordinator.group.member import Member, Protocol
-from klog_broker.coordinator.group.states import GroupState, check_transition
+from klog_broker.coordinator.group.classic.member import Member, Protocol
+from klog_broker.coordinator.group.classic.states import GroupState, check_transition
 from pyspark_klog.errors import ErrorCode
 
 

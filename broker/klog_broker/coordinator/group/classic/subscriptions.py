@@ -2,7 +2,7 @@
 
 import struct
 
-from klog_broker.coordinator.group.group import Group
+from klog_broker.coordinator.group.classic.group import Group
 
 CONSUMER_PROTOCOL = "consumer"
 _COUNT = struct.Struct(">i")
