@@ -1,20 +1,15 @@
 """Any order of joins, syncs, heartbeats, leaves, time and log failures keeps a group's promises."""
 
-from itertools import count
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from klog_broker.coordinator.group.classic.effects import Effects
 from klog_broker.coordinator.group.classic.group import Group
-from klog_broker.coordinator.group.classic.machine import (
-    NEW_MEMBER_JOIN_TIMEOUT_MS,
-    GroupMachine,
-    GroupSettings,
-    Joiner,
-)
-from klog_broker.coordinator.group.classic.records import apply_metadata, snapshot
+from klog_broker.coordinator.group.classic.machine import NEW_MEMBER_JOIN_TIMEOUT_MS, Joiner
 from klog_broker.coordinator.group.classic.states import GroupState
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.join_group import (
@@ -27,6 +22,7 @@ from pyspark_klog.protocol.apis.sync_group import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
+from tests.support.group_sim import Sim
 
 REBALANCE_MS = 5_000
 member_numbers = st.integers(0, 5)
@@ -38,35 +34,13 @@ class GroupPromises(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        ids = count(1)
-        self.now_ms = 0
-        self.group = Group("g")
-        self.machine = GroupMachine(
-            self.group,
-            GroupSettings(initial_rebalance_delay_ms=1_000, max_size=4),
-            lambda _: f"m{next(ids)}",
-        )
-        self.waiters = count()
-        self.open: set[int] = set()
+        self.sim = Sim(delay_ms=1_000, max_size=4, member_name=lambda _, number: f"m{number}")
+        self.open: set[object] = set()
         self.generation = 0
-        self.log_fails = False
-        self.assigned: dict[int, dict[str, bytes]] = {}
 
-    def run(self, effects: Effects) -> None:
-        while True:
-            for answer in effects.answers:
-                assert isinstance(answer.waiter, int)
-                assert answer.waiter in self.open, "answered twice, or never asked"
-                self.open.remove(answer.waiter)
-                self.check_reply(answer.reply)
-            if effects.assignments is None:
-                return
-            if self.log_fails:
-                effects = self.machine.append_failed(ErrorCode.NOT_COORDINATOR, self.now_ms)
-                continue
-            record = snapshot(self.group, effects.assignments, self.now_ms)
-            apply_metadata(self.group, record)
-            effects = self.machine.appended(self.now_ms)
+    @property
+    def group(self) -> Group:
+        return self.sim.group
 
     def check_reply(self, reply: JoinGroupResponse | SyncGroupResponse) -> None:
         if reply.error_code != ErrorCode.NONE:
@@ -81,10 +55,14 @@ class GroupPromises(RuleBasedStateMachine):
         else:
             assert self.group.state is GroupState.STABLE
 
-    def new_waiter(self) -> int:
-        waiter = next(self.waiters)
-        self.open.add(waiter)
-        return waiter
+    def new_waiter(self) -> Callable[[Any], object]:
+        def answer(reply: JoinGroupResponse | SyncGroupResponse) -> None:
+            assert answer in self.open, "answered twice"
+            self.open.remove(answer)
+            self.check_reply(reply)
+
+        self.open.add(answer)
+        return answer
 
     @rule(
         number=member_numbers,
@@ -105,7 +83,7 @@ class GroupPromises(RuleBasedStateMachine):
             protocols=[JoinGroupRequestProtocol(name=p, metadata=p.encode()) for p in protocols],
         )
         joiner = Joiner("c", "/h", requires_id)
-        self.run(self.machine.join(request, joiner, self.new_waiter(), self.now_ms))
+        self.sim.run(self.sim.machine.join(request, joiner, self.new_waiter(), self.sim.now_ms))
 
     @rule(number=member_numbers, is_current=st.booleans(), instance=instances)
     def sync(self, number: int, is_current: bool, instance: str | None) -> None:
@@ -119,49 +97,65 @@ class GroupPromises(RuleBasedStateMachine):
                 for m in self.group.members
             ],
         )
-        self.run(self.machine.sync(request, self.new_waiter(), self.now_ms))
+        self.sim.run(self.sim.machine.sync(request, self.new_waiter(), self.sim.now_ms))
 
     @rule(number=member_numbers)
     def heartbeat(self, number: int) -> None:
-        error = self.machine.heartbeat(f"m{number}", self.group.generation_id, self.now_ms)
+        error = self.sim.machine.heartbeat(f"m{number}", self.group.generation_id, self.sim.now_ms)
         known = f"m{number}" in self.group.members
         assert (error is not ErrorCode.UNKNOWN_MEMBER_ID) == known
 
     @rule(number=member_numbers)
     def leave(self, number: int) -> None:
-        _, effects = self.machine.leave(f"m{number}", self.now_ms)
-        self.run(effects)
+        _, effects = self.sim.machine.leave(f"m{number}", self.sim.now_ms)
+        self.sim.run(effects)
         assert f"m{number}" not in self.group.members
 
     @rule(instance=st.sampled_from(["i", "j"]))
     def leave_by_name(self, instance: str) -> None:
         known = instance in self.group.static_ids
-        error, effects = self.machine.leave("", self.now_ms, instance)
-        self.run(effects)
+        error, effects = self.sim.machine.leave("", self.sim.now_ms, instance)
+        self.sim.run(effects)
         assert (error is ErrorCode.NONE) == known
         assert instance not in self.group.static_ids
 
     @rule(fails=st.booleans())
     def log(self, fails: bool) -> None:
-        self.log_fails = fails
+        self.sim.fail_appends(ErrorCode.NOT_LEADER_OR_FOLLOWER if fails else ErrorCode.NONE)
 
     @rule(ms=st.integers(0, 4_000))
     def time_passes(self, ms: int) -> None:
         self.advance(ms)
 
     def advance(self, ms: int) -> None:
-        end_ms = self.now_ms + ms
-        while (deadline := self.machine.next_deadline_ms()) is not None and deadline <= end_ms:
-            self.now_ms = max(self.now_ms, deadline)
-            self.run(self.machine.on_deadline(self.now_ms))
-            after = self.machine.next_deadline_ms()
-            assert after is None or after > self.now_ms, "a deadline that is over rings again"
-        self.now_ms = end_ms
+        end_ms = self.sim.now_ms + ms
+        while (deadline := self.sim.machine.next_deadline_ms()) is not None and deadline <= end_ms:
+            self.sim.advance(deadline - self.sim.now_ms)
+            after = self.sim.machine.next_deadline_ms()
+            assert after is None or after > self.sim.now_ms, "a deadline that is over rings again"
+        self.sim.advance(end_ms - self.sim.now_ms)
+
+    @invariant()
+    def what_is_counted_is_so(self) -> None:
+        members = self.group.members.values()
+        assert self.group.joining == sum(each.join_waiter is not None for each in members)
+        offered = Counter(name for each in members for name in set(each.protocol_names()))
+        assert self.group.supporters == offered
+        deadlines = [each.deadline_ms() for each in members]
+        assert all(each is None or each >= self.group.earliest_ms for each in deadlines)
 
     @invariant()
     def generations_only_grow(self) -> None:
         assert self.group.generation_id >= self.generation
         self.generation = self.group.generation_id
+
+    @invariant()
+    def a_replay_comes_to_the_same(self) -> None:
+        recorded = [each for each in self.sim.records() if each is not None][-1:]
+        replayed = Sim(log=self.sim.log)
+        for value in recorded:
+            assert replayed.group.generation_id == value.generation
+            assert list(replayed.group.members) == [each.member_id for each in value.members]
 
     @invariant()
     def the_leader_is_a_member(self) -> None:
@@ -179,13 +173,13 @@ class GroupPromises(RuleBasedStateMachine):
 
     @invariant()
     def whoever_waits_has_a_deadline_or_a_member(self) -> None:
-        parked = {m.join_waiter for m in self.group.members.values()}
+        parked: set[object] = {m.join_waiter for m in self.group.members.values()}
         parked |= {m.sync_waiter for m in self.group.members.values()}
         assert self.open <= parked
 
     def teardown(self) -> None:
         """In the end nobody is left waiting and nobody who is silent stays."""
-        self.log_fails = False
+        self.sim.fail_appends(ErrorCode.NONE)
         self.advance(2 * NEW_MEMBER_JOIN_TIMEOUT_MS)
         assert not self.open
         assert self.group.state is GroupState.EMPTY

@@ -1,14 +1,21 @@
-"""A group's machine with a clock, a log and waiters of the test's own."""
+"""A group on the coordinator runtime, with a clock, a log and waiters of the test's own."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import count
+from typing import Any
 
-from klog_broker.coordinator.group.classic.effects import Effects
 from klog_broker.coordinator.group.classic.group import Group
 from klog_broker.coordinator.group.classic.machine import GroupMachine, GroupSettings, Joiner
-from klog_broker.coordinator.group.classic.records import apply_metadata, snapshot
+from klog_broker.coordinator.group.classic.records import GroupEffects
 from klog_broker.coordinator.group.classic.states import GroupState
-from pyspark_klog.errors import ErrorCode
+from klog_broker.coordinator.group.commits import GroupRuntime
+from klog_broker.coordinator.group.shard_state import (
+    GROUP_RECORDS,
+    GroupShardState,
+    OffsetTimeline,
+)
+from klog_broker.coordinator.runtime import CoordinatorRuntime
+from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
@@ -19,7 +26,10 @@ from pyspark_klog.protocol.apis.sync_group import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
+from pyspark_klog.records.compression import Codec
+from pyspark_klog.records.sets import iterate
 from pyspark_klog.state_records.group_metadata import GroupMetadataValue
+from tests.support.state_log import MemoryStateLog, VirtualTime
 
 SESSION_MS = 10_000
 REBALANCE_MS = 60_000
@@ -27,31 +37,73 @@ NONE = ErrorCode.NONE
 
 
 class Sim:
-    """A machine, its log (a list of records) and the replies by waiter."""
+    """The group "g", its log and the replies by waiter."""
 
-    def __init__(self, *, delay_ms: int = 0, max_size: int = 100) -> None:
+    def __init__(
+        self,
+        *,
+        delay_ms: int = 0,
+        max_size: int = 100,
+        member_name: Callable[[str, int], str] = lambda client, number: f"{client}-{number}",
+        log: MemoryStateLog | None = None,
+    ) -> None:
+        """On a ``log`` that has records already they are replayed."""
         ids = count(1)
-        self.now_ms = 1_000
-        self.group = Group("g")
-        settings = GroupSettings(initial_rebalance_delay_ms=delay_ms, max_size=max_size)
-        self.machine = GroupMachine(self.group, settings, lambda client: f"{client}-{next(ids)}")
+        self.time = VirtualTime()
+        self.log = log or MemoryStateLog()
         self.replies: dict[object, list[object]] = {}
-        self.log: list[GroupMetadataValue] = []
-        self.log_error = NONE
+        settings = GroupSettings(initial_rebalance_delay_ms=delay_ms, max_size=max_size)
 
-    def run(self, effects: Effects) -> None:
-        while True:
-            for answer in effects.answers:
-                self.replies.setdefault(answer.waiter, []).append(answer.reply)
-            if effects.assignments is None:
-                return
-            if self.log_error is not NONE:
-                effects = self.machine.append_failed(self.log_error, self.now_ms)
-                continue
-            record = snapshot(self.group, effects.assignments, self.now_ms)
-            self.log.append(record)
-            apply_metadata(self.group, record)
-            effects = self.machine.appended(self.now_ms)
+        def new_state() -> tuple[GroupShardState, OffsetTimeline]:
+            timeline = OffsetTimeline()
+            new_member_id = lambda client: member_name(client, next(ids))  # noqa: E731
+            return GroupShardState(settings, new_member_id, timeline), timeline
+
+        self.runtime: GroupRuntime = CoordinatorRuntime(
+            self.time.services,
+            GROUP_RECORDS,
+            new_state,
+            num_partitions=lambda: 1,
+            append_timeout_ms=5_000,
+            codec=Codec.NONE,
+        )
+        self.runtime.lead(self.log)
+        self.time.turns()
+        (self.shard,) = self.runtime.serving()
+
+    @property
+    def machine(self) -> GroupMachine:
+        return self.shard.state.get_or_create("g").machine
+
+    @property
+    def group(self) -> Group:
+        return self.machine.group
+
+    @property
+    def now_ms(self) -> int:
+        return self.time.now_ms
+
+    def records(self) -> list[GroupMetadataValue | None]:
+        """What the log has of the group."""
+        found = []
+        for batch in self.log.batches:
+            for record in iterate(batch):
+                decoded = GROUP_RECORDS.decode(record.key or b"", record.value)
+                assert decoded is not None
+                value = decoded[1]
+                assert value is None or isinstance(value, GroupMetadataValue)
+                found.append(value)
+        return found
+
+    def fail_appends(self, error: ErrorCode) -> None:
+        """From now on the log refuses with this; NONE: no more."""
+        self.log.fails = None if error is NONE else BrokerError(error)
+
+    def run(self, effects: GroupEffects) -> None:
+        self.runtime.run(self.shard, "g", effects)
+
+    def waiter(self, name: object) -> Callable[[Any], object]:
+        return lambda reply: self.replies.setdefault(name, []).append(reply)
 
     def join(
         self,
@@ -75,7 +127,7 @@ class Sim:
             protocols=[JoinGroupRequestProtocol(name=p, metadata=metadata) for p in protocols],
         )
         joiner = Joiner("client", "/127.0.0.1", requires_id)
-        self.run(self.machine.join(request, joiner, waiter, self.now_ms))
+        self.run(self.machine.join(request, joiner, self.waiter(waiter), self.now_ms))
 
     def sync(
         self,
@@ -95,7 +147,7 @@ class Sim:
                 for m, a in given.items()
             ],
         )
-        self.run(self.machine.sync(request, waiter, self.now_ms))
+        self.run(self.machine.sync(request, self.waiter(waiter), self.now_ms))
 
     def leave(self, member_id: str, instance: str | None = None) -> ErrorCode:
         error, effects = self.machine.leave(member_id, self.now_ms, instance)
@@ -103,12 +155,7 @@ class Sim:
         return error
 
     def advance(self, ms: int) -> None:
-        """Time passes, deadline by deadline."""
-        end_ms = self.now_ms + ms
-        while (deadline := self.machine.next_deadline_ms()) is not None and deadline <= end_ms:
-            self.now_ms = max(self.now_ms, deadline)
-            self.run(self.machine.on_deadline(self.now_ms))
-        self.now_ms = end_ms
+        self.time.advance(ms)
 
     def joined(self, waiter: str) -> JoinGroupResponse:
         reply = self.replies.pop(waiter)[-1]

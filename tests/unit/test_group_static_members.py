@@ -4,12 +4,10 @@ import struct
 
 import pytest
 
-from klog_broker.coordinator.group.classic.records import apply_metadata
 from klog_broker.coordinator.group.classic.states import GroupState
 from klog_broker.coordinator.group.classic.subscriptions import subscribed_topics
 from pyspark_klog.errors import ErrorCode
-from pyspark_klog.state_records.consumer_offsets import decode_value, encode_value
-from pyspark_klog.state_records.group_metadata import GroupMetadataKey
+from pyspark_klog.records.sets import iterate
 from tests.support.group_sim import NONE, REBALANCE_MS, SESSION_MS, Sim
 
 FENCED = ErrorCode.FENCED_INSTANCE_ID
@@ -172,7 +170,7 @@ def test_an_administrator_removes_a_static_member_by_its_name(pair: Sim) -> None
 
 
 def test_a_new_id_that_cannot_be_recorded_is_not_given(pair: Sim) -> None:
-    pair.log_error = ErrorCode.NOT_COORDINATOR
+    pair.fail_appends(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     pair.join("again", instance="i", metadata=b"other")
     reply = pair.joined("again")
     assert (reply.error_code, reply.member_id) == (ErrorCode.NOT_COORDINATOR, "")
@@ -191,12 +189,10 @@ def test_an_id_that_was_handed_out_is_for_a_dynamic_member() -> None:
 
 def test_places_survive_a_restart(pair: Sim) -> None:
     pair.join("again", instance="j")
-    reloaded = Sim()
-    for record in pair.log:
-        data = encode_value(record)
-        assert data[:2] == b"\0\3", "the version that Kafka 2.3 and later write"
-        decoded = decode_value(GroupMetadataKey(group="g"), data)
-        apply_metadata(reloaded.group, decoded)  # type: ignore[arg-type]
+    for batch in pair.log.batches:
+        for record in iterate(batch):
+            assert (record.value or b"")[:2] == b"\0\3", "what Kafka 2.3 and later write"
+    reloaded = Sim(log=pair.log)
     assert reloaded.group.static_ids == {"i": "i-1", "j": "j-3"}
     assert reloaded.machine.heartbeat("j-2", 1, reloaded.now_ms, "j") == FENCED
     reloaded.join("x", instance="j")

@@ -2,167 +2,283 @@
 
 A handler decides on records and a reply; ``append`` writes the records and applies each of them to
 the state at once; the reply waits in ``when_visible`` until the high watermark has passed
-everything that the state was made of. Loading is replaying ``apply``, a slice a turn.
+everything that the state was made of. Loading is replaying ``apply`` (loading.py).
 """
 
-from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from klog_broker.log.errors import LogError, OutOfDescriptors, RecordBatchTooLarge, RecordTooLarge
-from klog_broker.log.partition_log import AppendOrigin, PartitionLog
+from klog_broker.coordinator.effects import Machine
+from klog_broker.coordinator.state_log import StateLog
 from klog_broker.runtime.clock import Clock
-from klog_broker.runtime.descriptors import is_exhausted
 from klog_broker.runtime.purgatory import DelayedOperation, Purgatory
-from pyspark_klog.errors import ErrorCode, InvariantViolation, KlogError
-from pyspark_klog.ids import LeaderEpoch, Offset
-from pyspark_klog.records.batch import split_batches
+from klog_broker.runtime.wheel import Timer
+from pyspark_klog.errors import ErrorCode, InvariantViolation
+from pyspark_klog.ids import Offset
+from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
+from pyspark_klog.records.control import (
+    ControlType,
+    EndTransactionMarker,
+    control_type_of,
+    end_transaction_batch,
+)
+from pyspark_klog.records.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from pyspark_klog.records.record import Record
 
 K = TypeVar("K")
 V = TypeVar("V")
 
-LOAD_SLICE_BYTES = 256 * 1024
-"""What one turn of the loop reads and applies while a shard loads: a few milliseconds."""
+_log = logging.getLogger("klog.coordinator")
 
 
-class Shard(Generic[K, V]):
-    """A partition of a state topic. ``apply`` is the only thing that changes the state.
+class Producer(NamedTuple):
+    """Whose transaction a record belongs to."""
 
-    ``encode`` and ``decode`` turn (key, value) into a record's bytes and back; ``decode`` returns
-    None for a record that is to be skipped. A None value is a tombstone.
-    """
+    producer_id: int
+    producer_epoch: int
+
+
+class CoordinatorState(Protocol[K, V]):
+    """What a shard keeps. Its ``apply`` and ``apply_marker`` alone change what survives."""
+
+    def apply(self, offset: Offset, key: K, value: V | None, producer: Producer | None) -> None:
+        """A record at ``offset`` is in the log; a None ``value`` is a tombstone.
+
+        With a ``producer`` it is part of a transaction: nothing of it counts before its marker.
+        """
+
+    def apply_marker(self, producer: Producer, *, is_commit: bool) -> None:
+        """The producer's transaction has ended: what it wrote counts now, or never."""
+
+    def machine(self, key: str) -> Machine[K, V] | None: ...
+
+    def keys(self) -> Iterable[str]:
+        """Of the machines."""
+
+    def settled(self, key: str) -> None:
+        """All that was decided on the key is done: what nobody needs may be dropped."""
+
+
+S = TypeVar("S", bound=CoordinatorState[Any, Any])
+
+
+class Changes(Protocol):
+    """What a shard tells of the batches that it applies (a Timeline)."""
+
+    def begin(self, end_offset: Offset, high_watermark: Offset) -> None: ...
+
+
+class Format(NamedTuple, Generic[K, V]):
+    """Between records and bytes; ``decode`` gives None for a record that is to be skipped."""
+
+    encode: Callable[[K, V | None], tuple[bytes, bytes | None]]
+    decode: Callable[[bytes, bytes | None], tuple[K, V | None] | None]
+
+
+class ShardStatus(Enum):
+    """Where a shard is in its life; it begins with LOADING, and ends with one of the last two."""
+
+    LOADING = "loading"
+    SERVING = "serving"
+    FAILED = "failed"
+    RESIGNED = "resigned"
+
+
+_TOLD = {
+    ShardStatus.LOADING: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ShardStatus.SERVING: ErrorCode.NONE,
+    ShardStatus.FAILED: ErrorCode.NOT_COORDINATOR,
+    ShardStatus.RESIGNED: ErrorCode.NOT_COORDINATOR,
+}
+
+
+class Shard(Generic[K, V, S]):
+    """One partition of a state topic: its log, the state made of it, and the timers of that."""
 
     def __init__(
         self,
-        log: PartitionLog,
+        log: StateLog,
+        state: S,
+        changes: Changes,
+        records: Format[K, V],
         *,
-        encode: Callable[[K, V | None], tuple[bytes, bytes | None]],
-        decode: Callable[[bytes, bytes | None], tuple[K, V | None] | None],
-        apply: Callable[[K, V | None], None],
         purgatory: Purgatory,
         clock: Clock,
         timeout_ms: int,
-        leader_epoch: Callable[[], LeaderEpoch],
-        codec: Codec = Codec.NONE,
+        codec: Codec,
     ) -> None:
         self.log = log
-        self.is_loaded = False
-        self.has_failed = False
-        self._encode = encode
-        self._decode = decode
-        self._apply = apply
+        self.state = state
+        self.status = ShardStatus.LOADING
+        self.timers: dict[str, tuple[int, Timer]] = {}
+        """By key: the deadline of each machine that has one."""
+        self.when_serving: list[Callable[[], None]] = []
+        """What waits for the end of loading."""
+        self._changes = changes
+        self._records = records
         self._purgatory = purgatory
         self._clock = clock
         self._timeout_ms = timeout_ms
-        self._leader_epoch = leader_epoch
         self._codec = codec
-        self._position = log.log_start_offset
-        self._load_end = log.log_end_offset
+        self._written_offset = Offset(0)
+        self._is_appending = False
 
-    def load_slice(self, max_bytes: int = LOAD_SLICE_BYTES) -> bool:
-        """Replay up to ``max_bytes`` more; True once everything is applied.
+    def error(self) -> ErrorCode:
+        """NONE if requests can be served now, else what their senders are told."""
+        return ErrorCode.NOT_COORDINATOR if self.log.ended is not None else _TOLD[self.status]
 
-        The read may wait for the disk, as recovery at start does: a shard answers nobody before.
-        Raises KlogError or OSError where the log is damaged or its disk fails: then the shard has
-        failed for good, and answers nobody either, unless only a descriptor was wanting.
+    # --- writing ---------------------------------------------------------------------------------
+    def append(
+        self, records: Sequence[tuple[K, V | None]], producer: Producer | None = None
+    ) -> Offset:
+        """Append as one batch, then apply; returns the batch's end offset.
+
+        With a ``producer`` as a part of its transaction. Nothing has changed when it raises
+        LogError or BrokerError (see StateLog.append).
         """
-        try:
-            return self._load_slice(max_bytes)
-        except (KlogError, OSError) as error:
-            self.has_failed = not wants_descriptor(error)
-            raise
-
-    def _load_slice(self, max_bytes: int) -> bool:
-        if self._position < self._load_end:
-            found = self.log.read(
-                self._position, max_bytes, end_offset=self._load_end, min_one_batch=True
-            )
-            if found.region is None:
-                raise InvariantViolation(
-                    f"{self.log.topic_partition}: nothing at offset {self._position}, "
-                    f"but the log ends at {self._load_end}"
-                )
-            data = found.region.file.pread(found.region.size, found.region.position)
-            for batch in split_batches(data, allow_partial=True):
-                batch.check_crc()
-                if not batch.is_control:
-                    for record in batch.records():
-                        if record.offset >= self._position:
-                            self._replay(record.key, record.value)
-                self._position = Offset(batch.next_offset)
-        self.is_loaded = self._position >= self._load_end
-        return self.is_loaded
-
-    def append(self, records: Sequence[tuple[K, V | None]]) -> None:
-        """Append as one batch, then apply. Nothing has changed when it raises (LogError)."""
-        builder = BatchBuilder(codec=self._codec)
         now_ms = self._clock.now_ms()
-        for key, value in records:
-            key_bytes, value_bytes = self._encode(key, value)
-            builder.append(key_bytes, value_bytes, now_ms)
-        self.log.append_as_leader(
-            bytearray(builder.build()),
-            leader_epoch=self._leader_epoch(),
-            now_ms=now_ms,
-            origin=AppendOrigin.COORDINATOR,
+        producer_id, producer_epoch = producer or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+        builder = BatchBuilder(
+            codec=self._codec,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            is_transactional=producer is not None,
         )
+        encode = self._records.encode
         for key, value in records:
-            self._apply(key, value)
+            key_bytes, value_bytes = encode(key, value)
+            builder.append(key_bytes, value_bytes, now_ms)
 
-    def when_visible(self, callback: Callable[[ErrorCode], None]) -> None:
-        """Call back once the high watermark has passed all that was appended so far.
+        def apply(end_offset: Offset) -> None:
+            offset = end_offset - len(records)
+            for key, value in records:
+                self.state.apply(Offset(offset), key, value, producer)
+                offset += 1
 
-        With NONE; REQUEST_TIMED_OUT after the time-out; KAFKA_STORAGE_ERROR if the log fails.
+        return self._append(builder.build(), apply)
+
+    def append_marker(self, producer: Producer, marker: EndTransactionMarker) -> Offset:
+        """End a producer's transaction on this partition; returns the marker's end offset."""
+        batch = end_transaction_batch(
+            marker,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            timestamp_ms=self._clock.now_ms(),
+        )
+        is_commit = marker.control_type is ControlType.COMMIT
+        return self._append(batch, lambda _: self.state.apply_marker(producer, is_commit=is_commit))
+
+    def _append(self, batch: bytes, apply: Callable[[Offset], None]) -> Offset:
+        """While it runs the watermark may pass what is not applied yet: nobody is answered."""
+        if self._is_appending:
+            raise InvariantViolation(f"{self.log.topic_partition}: an append within an append")
+        self._is_appending = True
+        try:
+            end_offset = self.log.append(bytearray(batch))
+            self._written_offset = end_offset
+            self._changes.begin(end_offset, self.log.high_watermark)
+            try:
+                apply(end_offset)
+            except Exception as error:
+                # The log says what the state does not: nothing of it may be acknowledged.
+                self.fail(error)
+                raise
+        finally:
+            self._is_appending = False
+        self._purgatory.check(self)
+        return end_offset
+
+    # --- replaying -------------------------------------------------------------------------------
+    def replay(self, batch: BatchView, records: Iterable[Record], from_offset: Offset) -> int:
+        """Apply a batch of the log, those records that lie at or behind ``from_offset``.
+
+        Returns how many records it has.
         """
-        log = self.log
-        if log.high_watermark >= log.log_end_offset and not log.is_offline:
-            callback(ErrorCode.NONE)
+        self._written_offset = Offset(batch.next_offset)
+        self._changes.begin(self._written_offset, self.log.high_watermark)
+        is_control, state, decode = batch.is_control, self.state, self._records.decode
+        producer = None
+        if batch.is_transactional or is_control:
+            producer = Producer(batch.producer_id, batch.producer_epoch)
+        count = 0
+        for record in records:
+            count += 1
+            if record.offset < from_offset or record.key is None:
+                continue
+            if is_control:
+                if producer is not None:
+                    self._replay_marker(record, producer)
+                continue
+            decoded = decode(record.key, record.value)
+            if decoded is not None:
+                state.apply(Offset(record.offset), *decoded, producer)
+        return count
+
+    def _replay_marker(self, record: Record, producer: Producer) -> None:
+        kind = control_type_of(record.key)
+        if kind in (ControlType.COMMIT, ControlType.ABORT):
+            self.state.apply_marker(producer, is_commit=kind is ControlType.COMMIT)
+
+    # --- what readers may see --------------------------------------------------------------------
+    def when_visible(self, callback: Callable[[ErrorCode], None]) -> None:
+        """Call back once the high watermark has passed all that was written or replayed so far.
+
+        With NONE; REQUEST_TIMED_OUT after the time-out; NOT_LEADER_OR_FOLLOWER if this broker leads
+        the partition no longer, or has failed to keep its state.
+        """
+        code = self.seen(self._written_offset)
+        if code is not None:
+            callback(code)
             return
-        waiting = _WaitForHighWatermark(log, callback)
-        self._purgatory.watch(waiting, [log.topic_partition], self._timeout_ms)
-        log.when_flushed(log.log_end_offset, lambda _: self._check())
+        waiting = _WaitUntilVisible(self, self._written_offset, callback)
+        self._purgatory.watch(waiting, (self.log.topic_partition, self), self._timeout_ms)
 
-    def _check(self) -> None:
-        self._purgatory.check(self.log.topic_partition)
+    def seen(self, offset: Offset) -> ErrorCode | None:
+        """Whether what ends before ``offset`` may be shown: NONE; None as long as it may not."""
+        if self._is_appending:
+            return None
+        log, status = self.log, self.status
+        if log.ended is not None or status in (ShardStatus.FAILED, ShardStatus.RESIGNED):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.NONE if log.high_watermark >= offset else None
 
-    def _replay(self, key: bytes | None, value: bytes | None) -> None:
-        decoded = None if key is None else self._decode(key, value)
-        if decoded is not None:
-            self._apply(*decoded)
+    # --- ends ------------------------------------------------------------------------------------
+    def fail(self, error: BaseException) -> None:
+        """Nobody is served from half of a state: as with Kafka, its keys have no coordinator."""
+        what = "load" if self.status is ShardStatus.LOADING else "apply"
+        _log.error("%s-failed partition=%s reason=%s", what, self.log.topic_partition, error)
+        self.status = ShardStatus.FAILED
+        self._purgatory.check(self)
+
+    def resign(self) -> None:
+        """Another broker leads the partition: whoever waits for the watermark is told so."""
+        self.status = ShardStatus.RESIGNED
+        self._purgatory.check(self)
 
 
-class _WaitForHighWatermark(DelayedOperation):
-    __slots__ = ("_callback", "_end_offset", "_log")
+class _WaitUntilVisible(DelayedOperation):
+    __slots__ = ("_callback", "_end_offset", "_shard")
 
-    def __init__(self, log: PartitionLog, callback: Callable[[ErrorCode], None]) -> None:
-        self._log = log
-        self._end_offset = log.log_end_offset
+    def __init__(
+        self,
+        shard: Shard[Any, Any, Any],
+        end_offset: Offset,
+        callback: Callable[[ErrorCode], None],
+    ) -> None:
+        self._shard = shard
+        self._end_offset = end_offset
         self._callback = callback
 
     def try_complete(self, _now_ms: int) -> bool:
-        if self._log.is_offline:
-            self._callback(ErrorCode.KAFKA_STORAGE_ERROR)
-            return True
-        if self._log.high_watermark < self._end_offset:
+        code = self._shard.seen(self._end_offset)
+        if code is None:
             return False
-        self._callback(ErrorCode.NONE)
+        self._callback(code)
         return True
 
     def on_expire(self, _now_ms: int) -> None:
         self._callback(ErrorCode.REQUEST_TIMED_OUT)
-
-
-def wants_descriptor(error: Exception) -> bool:
-    """Whether loading failed only because no file descriptor was left: it can be tried again."""
-    return isinstance(error, OutOfDescriptors) or is_exhausted(error)
-
-
-def append_error(error: LogError) -> ErrorCode:
-    """What clients of a coordinator are told when its log refuses: look for it again, or too large.
-
-    As Kafka's GroupMetadataManager translates them.
-    """
-    if isinstance(error, RecordTooLarge | RecordBatchTooLarge):
-        return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
-    return ErrorCode.NOT_COORDINATOR

@@ -7,11 +7,17 @@ from klog_broker.coordinator.group.coordinator import (
     CoordinatorSettings,
     GroupCoordinator,
 )
+from klog_broker.coordinator.loading import KernelWalk
+from klog_broker.coordinator.runtime import RuntimeServices
+from klog_broker.coordinator.state_log import PartitionStateLog
 from klog_broker.handlers.context import BrokerServices, Coordinator, RequestContext
 from klog_broker.handlers.topic_changes import create_topics, plan_new_topic
+from klog_broker.log.checks import KernelChecks
+from klog_broker.log.partition_log import PartitionLog
 from klog_broker.metadata.image import NO_BROKER, Topic
+from klog_broker.runtime.slices import Slices
 from pyspark_klog.errors import BrokerError, ErrorCode
-from pyspark_klog.ids import LeaderEpoch, TopicPartition
+from pyspark_klog.ids import TopicPartition
 from pyspark_klog.records.compression import Codec
 
 GROUP_KEY_TYPE = 0
@@ -46,22 +52,22 @@ def offsets_topic_configs(config: BrokerConfig) -> dict[str, str]:
 def start_groups(broker: BrokerServices) -> GroupCoordinator:
     """The coordinator, loading what ``__consumer_offsets`` holds already."""
 
-    def leader_epoch(partition: TopicPartition) -> LeaderEpoch:
-        log = broker.logs.get(partition)
-        return LeaderEpoch(-1) if log is None else log.leader_epoch
-
     def num_partitions() -> int | None:
         topic = broker.metadata.image.topic(CONSUMER_OFFSETS)
         return None if topic is None else len(topic.partitions)
 
     groups = GroupCoordinator(
         coordinator_settings(broker.config),
-        loop=broker.loop,
-        purgatory=broker.purgatory,
-        clock=broker.clock,
+        RuntimeServices(
+            loop=broker.loop,
+            purgatory=broker.purgatory,
+            clock=broker.clock,
+            helpers=broker.helpers,
+            slices=Slices(broker.loop),
+            new_walk=lambda: KernelWalk() if isinstance(broker.logs.checks, KernelChecks) else None,
+        ),
         new_member_id=lambda client_id: f"{client_id}-{broker.chance.uuid()}",
         num_partitions=num_partitions,
-        leader_epoch=leader_epoch,
     )
     finder = _Finder(broker, groups)
     finder.lead_all()
@@ -77,6 +83,7 @@ class _Finder:
         self._broker = broker
         self._groups = groups
         self._is_creating = False
+        self._led: dict[TopicPartition, PartitionLog] = {}
 
     def find(self, group_id: str, context: RequestContext) -> Coordinator:
         """This broker, once the topic is there; until then COORDINATOR_NOT_AVAILABLE (retriable).
@@ -101,8 +108,10 @@ class _Finder:
         topic = self._broker.metadata.image.topic(CONSUMER_OFFSETS)
         for partition in topic.topic_partitions() if topic else ():
             log = self._broker.logs.get(partition)
-            if log is not None and not self._groups.leads(partition.partition, log):
-                self._groups.lead(partition.partition, log)
+            # A topic made anew has other logs.
+            if log is not None and self._led.get(partition) is not log:
+                self._led[partition] = log
+                self._groups.on_lead(PartitionStateLog(log, self._broker.clock))
 
     def _create_topic(self) -> Coordinator:
         answer = _none(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{CONSUMER_OFFSETS} is being created")

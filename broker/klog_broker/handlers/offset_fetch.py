@@ -19,22 +19,20 @@ TOP_LEVEL_ERROR_SINCE = 2
 def handle(request: OffsetFetchRequest, context: RequestContext) -> AnswerSteps:
     """A partition without a commit has offset -1 and no error."""
     error, committed = context.broker.groups.committed(request.group_id)
-    if error is not ErrorCode.NONE:
+    if committed is None:
         return _error(request, error, per_partition=context.api_version < TOP_LEVEL_ERROR_SINCE)
-    wanted = _wanted(request)
-    if wanted is None:
-        wanted = {}
-        for topic, partition in sorted(committed):
-            wanted.setdefault(topic, []).append(partition)
     response = OffsetFetchResponse()
-    for topic, partitions in wanted.items():
+    wanted = _wanted(request)
+    for topic in committed.topics() if wanted is None else wanted:
         yield 1
-        found = OffsetFetchResponseTopic(name=topic)
-        response.topics.append(found)
-        for number in partitions:
+        rows = []
+        for number in committed.partitions(topic) if wanted is None else wanted[topic]:
             yield 1
-            committed_offset = committed.get(TopicPartition(topic, number))
-            found.partitions.append(_partition(number, committed_offset))
+            found = committed.get(TopicPartition(topic, number))
+            if found is not None or wanted is not None:
+                rows.append(_partition(number, found))
+        if rows or wanted is not None:
+            response.topics.append(OffsetFetchResponseTopic(name=topic, partitions=rows))
     return response
 
 

@@ -1,96 +1,111 @@
-"""The committed offsets of one group: pure data and rules, changed only by ``apply``."""
+"""The committed offsets of one group: pure data and rules, changed only by what the log says."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
-from klog_broker.coordinator.group.classic.group import Group
-from klog_broker.coordinator.group.classic.states import GroupState
-from klog_broker.coordinator.group.classic.subscriptions import subscribed_topics
 from pyspark_klog.ids import LeaderEpoch, Offset, TopicPartition
 from pyspark_klog.state_records.offset_commit import OffsetCommitKey, OffsetCommitValue
 
 NEVER_MS = -1
 
 
-@dataclass(frozen=True, slots=True)
-class CommittedOffset:
+class CommittedOffset(NamedTuple):
     """The next offset to read. ``expire_ms`` is -1 unless the commit asked for a time of its own
-    (OffsetCommit 2 to 4); both times are wall clock."""
+    (OffsetCommit 2 to 4); both times are wall clock. ``record_offset`` is where it stands in
+    __consumer_offsets."""
 
     offset: Offset
     leader_epoch: LeaderEpoch
     metadata: str
     commit_ms: int
-    expire_ms: int = NEVER_MS
+    expire_ms: int
+    record_offset: Offset
+
+    @classmethod
+    def from_record(cls, value: OffsetCommitValue, record_offset: Offset) -> "CommittedOffset":
+        return cls(
+            Offset(value.offset),
+            LeaderEpoch(value.leader_epoch),
+            value.metadata,
+            value.commit_timestamp,
+            value.expire_timestamp,
+            record_offset,
+        )
+
+
+class Expiry(NamedTuple):
+    """When a group's offsets have served their time."""
+
+    since_ms: int
+    """They are kept for the retention time from here, or from their commit if that is later."""
+    kept_topics: Callable[[], frozenset[str] | None]
+    """Topics whose offsets are kept in any case; None: all. Asked only if there is a reason to."""
 
 
 class OffsetBook:
-    """Committed offsets by partition."""
+    """Committed offsets by topic and partition."""
 
     def __init__(self) -> None:
-        self._committed: dict[TopicPartition, CommittedOffset] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._committed)
-
-    def __iter__(self) -> Iterator[TopicPartition]:
-        return iter(self._committed)
-
-    def get(self, partition: TopicPartition) -> CommittedOffset | None:
-        return self._committed.get(partition)
-
-    def apply(self, partition: TopicPartition, value: OffsetCommitValue | None) -> None:
-        """What the log says last holds; None is a tombstone."""
-        if value is None:
-            self._committed.pop(partition, None)
-            return
-        self._committed[partition] = CommittedOffset(
-            offset=Offset(value.offset),
-            leader_epoch=LeaderEpoch(value.leader_epoch),
-            metadata=value.metadata,
-            commit_ms=value.commit_timestamp,
-            expire_ms=value.expire_timestamp,
-        )
+        self._by_topic: dict[str, dict[int, CommittedOffset]] = {}
+        self._count = 0
 
     def __len__(self) -> int:
-        return len(self._committed)
+        return self._count
+
+    def topics(self) -> list[str]:
+        """Those in which there is an offset, in no order."""
+        return list(self._by_topic)
+
+    def partitions(self, topic: str) -> list[int]:
+        return list(self._by_topic.get(topic, ()))
+
+    def get(self, partition: TopicPartition) -> CommittedOffset | None:
+        found = self._by_topic.get(partition.topic)
+        return None if found is None else found.get(partition.partition)
+
+    def put(self, topic: str, partition: int, committed: CommittedOffset) -> CommittedOffset | None:
+        """Keep it; returns what it takes the place of."""
+        found = self._by_topic.get(topic)
+        if found is None:
+            found = self._by_topic[topic] = {}
+        before = found.get(partition)
+        found[partition] = committed
+        self._count += before is None
+        return before
+
+    def remove(self, topic: str, partition: int) -> CommittedOffset | None:
+        """Forget it; returns what it was."""
+        found = self._by_topic.get(topic)
+        before = None if found is None else found.pop(partition, None)
+        self._count -= before is not None
+        if found is not None and not found:
+            del self._by_topic[topic]
+        return before
+
+    def has_topic(self, topic: str) -> bool:
+        return topic in self._by_topic
+
+    def in_parts(self, size: int) -> Iterator[list[TopicPartition]]:
+        """All partitions, so many at once. Between two parts the book may change: what is there
+        from the first to the last is in one of them."""
+        part: list[TopicPartition] = []
+        for topic in self.topics():
+            for partition in self.partitions(topic):
+                part.append(TopicPartition(topic, partition))
+                if len(part) == size:
+                    yield part
+                    part = []
+        if part:
+            yield part
 
     def expired(
-        self,
-        group: Group,
-        now_ms: int,
-        retention_ms: int,
-        among: Iterable[TopicPartition] | None = None,
+        self, among: Iterable[TopicPartition], expiry: Expiry, now_ms: int, retention_ms: int
     ) -> list[TopicPartition]:
-        """Partitions whose offset has served its time (KIP-211), of all or ``among`` some.
-
-        The clock of a group that had members starts when the last of them left, that of offsets
-        committed without a group at their commit. Consumers in a stable group lose what they have
-        not committed for that long in topics that none of them is subscribed to;
-        any other group with members loses nothing.
-        """
-        had_members = group.protocol_type is not None and group.state_changed_ms >= 0
-        if group.state is GroupState.EMPTY:
-            since_ms = group.state_changed_ms if had_members else NEVER_MS
-            return self._over(now_ms, retention_ms, since_ms, among)
-        if group.state is not GroupState.STABLE:
-            return []
-        over = self._over(now_ms, retention_ms, NEVER_MS, among)
-        # Looked at only now: most groups have nothing that old.
-        topics = subscribed_topics(group) if over else None
-        return [] if topics is None else [p for p in over if p.topic not in topics]
-
-    def _over(
-        self,
-        now_ms: int,
-        retention_ms: int,
-        since_ms: int,
-        among: Iterable[TopicPartition] | None,
-    ) -> list[TopicPartition]:
-        """Offsets committed, and kept since ``since_ms``, for longer than they are kept."""
-        result = []
-        for partition in self._committed if among is None else among:
-            committed = self._committed.get(partition)
+        """Those of some partitions whose offset has served its time."""
+        over = []
+        by_topic, since_ms = self._by_topic, expiry.since_ms
+        for partition in among:
+            committed = by_topic.get(partition[0], {}).get(partition[1])
             if committed is None:
                 continue
             if committed.expire_ms >= 0:
@@ -98,8 +113,9 @@ class OffsetBook:
             else:
                 is_over = now_ms - max(since_ms, committed.commit_ms) >= retention_ms
             if is_over:
-                result.append(partition)
-        return result
+                over.append(partition)
+        kept = expiry.kept_topics() if over else None
+        return [] if kept is None else [each for each in over if each.topic not in kept]
 
 
 def commit_key(group_id: str, partition: TopicPartition) -> OffsetCommitKey:

@@ -3,20 +3,27 @@
 from collections import Counter
 from collections.abc import Iterable
 
+from klog_broker.coordinator.effects import Waiter
 from klog_broker.coordinator.group.classic.member import Member, Protocol
 from klog_broker.coordinator.group.classic.states import GroupState, check_transition
 from pyspark_klog.errors import ErrorCode
+
+NEVER_MS = 1 << 62
+"""Later than any time that comes."""
 
 
 class Group:
     """The durable part (generation, protocol, leader, members) and the volatile part of a group.
 
-    Members keep the order in which they joined: the first one leads.
+    Members keep the order in which they joined: the first one leads. What is asked with each
+    request is counted as it changes: a group can have thousands of members.
     """
 
     __slots__ = (
+        "earliest_ms",
         "generation_id",
         "group_id",
+        "joining",
         "leader_id",
         "members",
         "pending",
@@ -25,6 +32,7 @@ class Group:
         "state",
         "state_changed_ms",
         "static_ids",
+        "supporters",
     )
 
     def __init__(self, group_id: str) -> None:
@@ -40,7 +48,14 @@ class Group:
         self.static_ids: dict[str, str] = {}
         """The member id of each static member, by its group.instance.id (KIP-345)."""
         self.pending: dict[str, int] = {}
-        """Ids handed out that have not joined yet, and when each is forgotten (KIP-394)."""
+        """Ids handed out that have not joined yet, oldest first, and when each is forgotten
+        (KIP-394)."""
+        self.joining = 0
+        """How many members wait for their JoinGroup."""
+        self.supporters: Counter[str] = Counter()
+        """How many members offer each protocol."""
+        self.earliest_ms = NEVER_MS
+        """No member's deadline is earlier; what is earliest exactly ``find_earliest`` tells."""
 
     def move_to(self, state: GroupState) -> None:
         check_transition(self.state, state)
@@ -50,6 +65,7 @@ class Group:
         if not self.members:
             self.protocol_type = protocol_type
         self.members[member.member_id] = member
+        self.supporters.update(set(member.protocol_names()))
         if member.group_instance_id is not None:
             self.static_ids[member.group_instance_id] = member.member_id
         if self.leader_id is None:
@@ -57,6 +73,8 @@ class Group:
 
     def remove(self, member_id: str) -> Member:
         member = self.members.pop(member_id)
+        self._count_out(member.protocol_names())
+        self.joining -= member.join_waiter is not None
         if member.group_instance_id is not None:
             del self.static_ids[member.group_instance_id]
         if self.leader_id == member_id:
@@ -71,6 +89,22 @@ class Group:
             for member in self.members.values()
             if member.group_instance_id is not None
         }
+        self.joining = sum(member.join_waiter is not None for member in self.members.values())
+        self.supporters = Counter(
+            name for member in self.members.values() for name in set(member.protocol_names())
+        )
+
+    def offer(self, member: Member, protocols: tuple[Protocol, ...]) -> None:
+        """From now on the member offers these."""
+        self._count_out(member.protocol_names())
+        member.protocols = protocols
+        self.supporters.update(set(member.protocol_names()))
+
+    def _count_out(self, names: Iterable[str]) -> None:
+        for name in set(names):
+            self.supporters[name] -= 1
+            if not self.supporters[name]:
+                del self.supporters[name]
 
     def replace(self, old_member_id: str, new: Member) -> None:
         """``new`` takes the place of a member: its rank, and the lead if that one had it."""
@@ -96,11 +130,43 @@ class Group:
                 return ErrorCode.UNKNOWN_MEMBER_ID
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
-    def joining_count(self) -> int:
-        return sum(member.join_waiter is not None for member in self.members.values())
+    def await_join(self, member: Member, waiter: Waiter) -> None:
+        """The member's JoinGroup is parked; none of it was before."""
+        member.join_waiter = waiter
+        self.joining += 1
+        self.expect(member)
+
+    def end_join(self, member: Member) -> Waiter | None:
+        """Whoever waits for the member's JoinGroup, which is over."""
+        waiter, member.join_waiter = member.join_waiter, None
+        self.joining -= waiter is not None
+        self.expect(member)
+        return waiter
+
+    def end_sync(self, member: Member) -> Waiter | None:
+        """Whoever waits for the member's SyncGroup, which is over."""
+        waiter, member.sync_waiter = member.sync_waiter, None
+        self.expect(member)
+        return waiter
+
+    def alive(self, member: Member, now_ms: int) -> None:
+        """The member has shown itself: a new session begins."""
+        member.session_deadline_ms = now_ms + member.session_timeout_ms
+        self.expect(member)
+
+    def expect(self, member: Member) -> None:
+        """The member's deadline may be an earlier one than before."""
+        if member.session_deadline_ms < self.earliest_ms:
+            self.earliest_ms = member.session_deadline_ms
+
+    def find_earliest(self) -> None:
+        """Look through all members' deadlines. Between two looks a session that goes on does not
+        cost one: its deadline only moves away."""
+        deadlines = (member.deadline_ms() for member in self.members.values())
+        self.earliest_ms = min((d for d in deadlines if d is not None), default=NEVER_MS)
 
     def everyone_joined(self) -> bool:
-        return not self.pending and self.joining_count() == len(self.members)
+        return not self.pending and self.joining == len(self.members)
 
     def rebalance_timeout_ms(self) -> int:
         """The longest that a member asks for: all of them get that long to come back."""
@@ -115,15 +181,16 @@ class Group:
             return False
         if self.members and protocol_type != self.protocol_type:
             return False
-        others = [member for member in self.members.values() if member.member_id != besides]
-        return not others or bool(names & _common(others))
+        beside = self.members.get(besides or "")
+        theirs = set() if beside is None else set(beside.protocol_names())
+        others = len(self.members) - (beside is not None)
+        return not others or any(
+            self.supporters[name] - (name in theirs) == others for name in names
+        )
 
     def choose_protocol(self) -> str:
         """The protocol that most members prefer of those that all of them support."""
-        candidates = _common(self.members.values())
+        everyone = len(self.members)
+        candidates = {name for name, count in self.supporters.items() if count == everyone}
         votes = Counter(member.vote(candidates) for member in self.members.values())
         return votes.most_common(1)[0][0]
-
-
-def _common(members: Iterable[Member]) -> set[str]:
-    return set.intersection(*(set(member.protocol_names()) for member in members))

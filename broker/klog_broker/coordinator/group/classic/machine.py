@@ -8,10 +8,11 @@ later in an ``Answer``. How a rebalance runs is in rebalance.py.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from klog_broker.coordinator.group.classic.effects import Effects
-from klog_broker.coordinator.group.classic.group import Group
+from klog_broker.coordinator.effects import Waiter
+from klog_broker.coordinator.group.classic.group import NEVER_MS, Group
 from klog_broker.coordinator.group.classic.member import Member, Protocol
 from klog_broker.coordinator.group.classic.rebalance import GroupSettings, Rebalance, is_over
+from klog_broker.coordinator.group.classic.records import GroupEffects, record
 from klog_broker.coordinator.group.classic.replies import (
     drop_join,
     drop_sync,
@@ -19,12 +20,19 @@ from klog_broker.coordinator.group.classic.replies import (
     join_refused,
     replacement_reply,
 )
-from klog_broker.coordinator.group.classic.states import GroupState
+from klog_broker.coordinator.group.classic.states import ANSWERS, Asked, GroupState
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.join_group import JoinGroupRequest
 from pyspark_klog.protocol.apis.sync_group import SyncGroupRequest, SyncGroupResponse
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
+MAX_PENDING_IDS = 10_000
+"""Ids of a group that were handed out and nobody has joined with. Of more the oldest are forgotten:
+who comes with such a one is told UNKNOWN_MEMBER_ID, and asks for another. Kafka keeps any number of
+them for a session's time."""
+
+_SYNC, _HEARTBEAT = ANSWERS[Asked.SYNC], ANSWERS[Asked.HEARTBEAT]
+_COMMIT, _COMMIT_FROM_OUTSIDE = ANSWERS[Asked.COMMIT], ANSWERS[Asked.COMMIT_FROM_OUTSIDE]
 _PENDING_PAUSE_MS = 100  # between two looks for ids that nobody has joined with in time
 
 __all__ = ["NEW_MEMBER_JOIN_TIMEOUT_MS", "GroupMachine", "GroupSettings", "Joiner"]
@@ -47,7 +55,7 @@ class _Replacement:
     old: Member
     new: Member
     old_leader_id: str | None
-    waiter: object
+    waiter: Waiter
 
 
 class GroupMachine:
@@ -68,10 +76,10 @@ class GroupMachine:
     # Requests
 
     def join(
-        self, request: JoinGroupRequest, joiner: Joiner, waiter: object, now_ms: int
-    ) -> Effects:
+        self, request: JoinGroupRequest, joiner: Joiner, waiter: Waiter, now_ms: int
+    ) -> GroupEffects:
         """Answer, or park ``waiter`` until the rebalance completes."""
-        group, effects = self.group, Effects()
+        group, effects = self.group, GroupEffects()
         member_id = request.member_id
         protocols = tuple((p.name, bytes(p.metadata)) for p in request.protocols)
         error = self._check_join(request, protocols)
@@ -96,33 +104,35 @@ class GroupMachine:
             earliest_ms = self._pending_deadline_ms if group.pending else deadline_ms
             self._pending_deadline_ms = min(deadline_ms, earliest_ms)
             group.pending[member_id] = deadline_ms
+            if len(group.pending) > MAX_PENDING_IDS:
+                del group.pending[next(iter(group.pending))]
             effects.answer(waiter, join_refused(ErrorCode.MEMBER_ID_REQUIRED, member_id))
         else:
             self._add(request, joiner, protocols, waiter, effects, now_ms)
         return effects
 
-    def sync(self, request: SyncGroupRequest, waiter: object, now_ms: int) -> Effects:
+    def sync(self, request: SyncGroupRequest, waiter: Waiter, now_ms: int) -> GroupEffects:
         """Answer, or park ``waiter`` until the leader's assignment is in the log."""
-        group, effects = self.group, Effects()
+        group, effects = self.group, GroupEffects()
         error = self._check_member(
             request.member_id, request.generation_id, request.group_instance_id
         )
-        if error is ErrorCode.NONE and group.state is GroupState.PREPARING_REBALANCE:
-            error = ErrorCode.REBALANCE_IN_PROGRESS
+        if error is ErrorCode.NONE:
+            error = _SYNC[group.state]
         if error is not ErrorCode.NONE:
             effects.answer(waiter, SyncGroupResponse(error_code=error))
             return effects
         member = group.members[request.member_id]
         member.has_synced = True
         if group.state is GroupState.STABLE:
-            member.alive(now_ms)
+            group.alive(member, now_ms)
             effects.answer(waiter, SyncGroupResponse(assignment=member.assignment))
             return effects
-        drop_sync(member, ErrorCode.REBALANCE_IN_PROGRESS, effects)
+        drop_sync(group, member, ErrorCode.REBALANCE_IN_PROGRESS, effects)
         member.sync_waiter = waiter
         if group.is_leader(member.member_id):
             given = {a.member_id: bytes(a.assignment) for a in request.assignments}
-            effects.assignments = {id_: given.get(id_, b"") for id_ in group.members}
+            record(group, {id_: given.get(id_, b"") for id_ in group.members}, effects)
         return effects
 
     def heartbeat(
@@ -131,16 +141,15 @@ class GroupMachine:
         error = self._check_member(member_id, generation_id, instance_id)
         if error is not ErrorCode.NONE:
             return error
-        self.group.members[member_id].alive(now_ms)
-        if self.group.state is GroupState.PREPARING_REBALANCE:
-            return ErrorCode.REBALANCE_IN_PROGRESS
-        return ErrorCode.NONE
+        group = self.group
+        group.alive(group.members[member_id], now_ms)
+        return _HEARTBEAT[group.state]
 
     def leave(
         self, member_id: str, now_ms: int, instance_id: str | None = None
-    ) -> tuple[ErrorCode, Effects]:
+    ) -> tuple[ErrorCode, GroupEffects]:
         """A member goes. An administrator names a static one by its instance id alone."""
-        group, effects = self.group, Effects()
+        group, effects = self.group, GroupEffects()
         if group.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, effects
         if not member_id and instance_id is not None:
@@ -159,41 +168,40 @@ class GroupMachine:
         """Whether offsets may be committed by who names itself so (a sign of life, too)."""
         group = self.group
         is_empty = group.state is GroupState.EMPTY
-        if group.state is GroupState.DEAD:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if generation_id < 0 and (is_empty or (not member_id and instance_id is None)):
             # From outside: the group only keeps the offsets.
-            return ErrorCode.NONE if is_empty else ErrorCode.UNKNOWN_MEMBER_ID
+            return _COMMIT_FROM_OUTSIDE[group.state]
         error = self._check_member(member_id, generation_id, instance_id)
-        if error is ErrorCode.NONE and group.state is GroupState.COMPLETING_REBALANCE:
-            error = ErrorCode.REBALANCE_IN_PROGRESS
         if error is ErrorCode.NONE:
-            group.members[member_id].alive(now_ms)
+            error = _COMMIT[group.state]
+        if error is ErrorCode.NONE:
+            group.alive(group.members[member_id], now_ms)
         return error
 
     # The log
 
-    def appended(self, now_ms: int) -> Effects:
+    def appended(self, now_ms: int) -> GroupEffects:
         """The record that ``assignments`` asked for is in the log and was applied."""
-        effects = Effects()
+        effects = GroupEffects()
         replacement, self._replacement = self._replacement, None
         if replacement is not None:
             reply = replacement_reply(self.group, replacement.new, replacement.old_leader_id)
             effects.answer(replacement.waiter, reply)
-        for member in self.group.members.values():
+        group = self.group
+        for member in group.members.values():
             if member.sync_waiter is not None:
-                member.alive(now_ms)
-                effects.answer(member.sync_waiter, SyncGroupResponse(assignment=member.assignment))
-                member.sync_waiter = None
+                group.alive(member, now_ms)
+                synced = SyncGroupResponse(assignment=member.assignment)
+                effects.answer(group.end_sync(member), synced)
         return effects
 
-    def append_failed(self, error: ErrorCode, now_ms: int) -> Effects:
+    def append_failed(self, error: ErrorCode, now_ms: int) -> GroupEffects:
         """The record could not be appended: nothing of it counts, and members try again."""
-        effects = Effects()
+        effects = GroupEffects()
         replacement, self._replacement = self._replacement, None
         if replacement is not None:
             self.group.replace(replacement.new.member_id, replacement.old)
-            replacement.old.alive(now_ms)
+            self.group.alive(replacement.old, now_ms)
             effects.answer(replacement.waiter, join_refused(error))
         elif self.group.state is GroupState.COMPLETING_REBALANCE:
             self._rebalance.drop_syncs(error, effects, now_ms)
@@ -207,11 +215,12 @@ class GroupMachine:
         deadlines = self._rebalance.deadlines_ms()
         if self.group.pending:
             deadlines.append(self._pending_deadline_ms)
-        sessions = (member.deadline_ms() for member in self.group.members.values())
-        return min((*deadlines, *(d for d in sessions if d is not None)), default=None)
+        if self.group.earliest_ms < NEVER_MS:
+            deadlines.append(self.group.earliest_ms)
+        return min(deadlines, default=None)
 
-    def on_deadline(self, now_ms: int) -> Effects:
-        effects = Effects()
+    def on_deadline(self, now_ms: int) -> GroupEffects:
+        effects = GroupEffects()
         group = self.group
         if group.state is GroupState.DEAD:
             return effects
@@ -224,21 +233,24 @@ class GroupMachine:
             if member.member_id in group.members:
                 self._rebalance.remove(member.member_id, effects, now_ms)
         self._rebalance.on_deadline(effects, now_ms)
+        group.find_earliest()
         return effects
 
     def reloaded(self, now_ms: int) -> None:
         """After the log was replayed: members get one session to show themselves."""
-        for member in self.group.members.values():
-            member.alive(now_ms)
+        group = self.group
+        for member in group.members.values():
+            group.alive(member, now_ms)
 
-    def unload(self) -> Effects:
+    def unload(self) -> GroupEffects:
         """The shard goes: whatever waits is told to look for the coordinator again."""
-        effects = Effects()
-        for member in self.group.members.values():
-            drop_join(member, ErrorCode.NOT_COORDINATOR, "", effects)
-            drop_sync(member, ErrorCode.NOT_COORDINATOR, effects)
-        if self.group.state is not GroupState.DEAD:
-            self.group.move_to(GroupState.DEAD)
+        effects = GroupEffects()
+        group = self.group
+        for member in group.members.values():
+            drop_join(group, member, ErrorCode.NOT_COORDINATOR, "", effects)
+            drop_sync(group, member, ErrorCode.NOT_COORDINATOR, effects)
+        if group.state is not GroupState.DEAD:
+            group.move_to(GroupState.DEAD)
         return effects
 
     # Who may do what
@@ -266,7 +278,7 @@ class GroupMachine:
             return False
         if group.state is GroupState.PREPARING_REBALANCE:
             already_in = member is not None and member.join_waiter is not None
-            return not already_in and group.joining_count() >= limit
+            return not already_in and group.joining >= limit
         return member is None and len(group.members) >= limit
 
     def _check_member(
@@ -286,8 +298,8 @@ class GroupMachine:
         request: JoinGroupRequest,
         joiner: Joiner,
         protocols: tuple[Protocol, ...],
-        waiter: object,
-        effects: Effects,
+        waiter: Waiter,
+        effects: GroupEffects,
         now_ms: int,
     ) -> None:
         """A member that the group did not have."""
@@ -295,9 +307,9 @@ class GroupMachine:
         newcomer = self._member(request, joiner, protocols, request.member_id)
         newcomer.session_deadline_ms = now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS
         newcomer.is_new = True
-        newcomer.join_waiter = waiter
         self._rebalance.newcomer()
         self.group.add(newcomer, request.protocol_type)
+        self.group.await_join(newcomer, waiter)
         self._rebalance.prepare(effects, now_ms)
 
     def _rejoin(
@@ -305,8 +317,8 @@ class GroupMachine:
         member: Member,
         request: JoinGroupRequest,
         protocols: tuple[Protocol, ...],
-        waiter: object,
-        effects: Effects,
+        waiter: Waiter,
+        effects: GroupEffects,
         now_ms: int,
     ) -> None:
         """A member comes back for a rebalance, or causes one."""
@@ -318,14 +330,14 @@ class GroupMachine:
         )
         if is_retry or (is_idle_follower and is_unchanged):
             # Its reply was lost: it gets the generation that it already belongs to.
-            member.alive(now_ms)
+            group.alive(member, now_ms)
             effects.answer(waiter, generation_reply(group, member))
             return
-        member.protocols = protocols
+        group.offer(member, protocols)
         member.rebalance_timeout_ms = _rebalance_timeout_ms(request)
         member.session_timeout_ms = request.session_timeout_ms
-        drop_join(member, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id, effects)
-        member.join_waiter = waiter
+        drop_join(group, member, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id, effects)
+        group.await_join(member, waiter)
         self._rebalance.prepare(effects, now_ms)
 
     def _take_place(
@@ -334,8 +346,8 @@ class GroupMachine:
         request: JoinGroupRequest,
         joiner: Joiner,
         protocols: tuple[Protocol, ...],
-        waiter: object,
-        effects: Effects,
+        waiter: Waiter,
+        effects: GroupEffects,
         now_ms: int,
     ) -> None:
         """A static member's process has begun anew: it gets a new id and the old one's place.
@@ -343,21 +355,22 @@ class GroupMachine:
         A stable group stays as it is, unless its protocol would be another one now.
         """
         group, old_leader_id = self.group, self.group.leader_id
-        drop_join(old, ErrorCode.FENCED_INSTANCE_ID, old.member_id, effects)
-        drop_sync(old, ErrorCode.FENCED_INSTANCE_ID, effects)
+        drop_join(group, old, ErrorCode.FENCED_INSTANCE_ID, old.member_id, effects)
+        drop_sync(group, old, ErrorCode.FENCED_INSTANCE_ID, effects)
         new = self._member(request, joiner, protocols, "")
         new.assignment = old.assignment
         new.has_synced = old.has_synced
         new.is_new = old.is_new
-        new.alive(now_ms)
-        if new.is_new:
-            new.session_deadline_ms = now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS
+        new.session_deadline_ms = now_ms + (
+            NEW_MEMBER_JOIN_TIMEOUT_MS if new.is_new else new.session_timeout_ms
+        )
         group.replace(old.member_id, new)
+        group.expect(new)
         if group.state is GroupState.STABLE and group.choose_protocol() == group.protocol_name:
             self._replacement = _Replacement(old, new, old_leader_id, waiter)
-            effects.assignments = {m.member_id: m.assignment for m in group.members.values()}
+            record(group, {m.member_id: m.assignment for m in group.members.values()}, effects)
             return
-        new.join_waiter = waiter
+        group.await_join(new, waiter)
         self._rebalance.prepare(effects, now_ms)
 
     def _member(

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from klog_broker.coordinator.effects import Waiter
+
 Protocol = tuple[str, bytes]
 """An assignor's name and the member's metadata (its subscription) for it."""
 
@@ -22,8 +24,8 @@ class Member:
     session_deadline_ms: int = 0
     is_new: bool = False
     has_synced: bool = False
-    join_waiter: object | None = field(default=None, compare=False)
-    sync_waiter: object | None = field(default=None, compare=False)
+    join_waiter: Waiter | None = field(default=None, compare=False)
+    sync_waiter: Waiter | None = field(default=None, compare=False)
 
     @property
     def is_static(self) -> bool:
@@ -41,10 +43,6 @@ class Member:
     def vote(self, candidates: set[str]) -> str:
         """The first of the member's protocols that every member supports."""
         return next(name for name in self.protocol_names() if name in candidates)
-
-    def alive(self, now_ms: int) -> None:
-        """It has shown itself: a new session begins."""
-        self.session_deadline_ms = now_ms + self.session_timeout_ms
 
     def deadline_ms(self) -> int | None:
         """When the member is given up; None while a parked request shows that it is alive.

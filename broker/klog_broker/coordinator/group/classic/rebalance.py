@@ -7,10 +7,10 @@ members).
 
 from dataclasses import dataclass
 
-from klog_broker.coordinator.group.classic.effects import Effects
 from klog_broker.coordinator.group.classic.group import Group
 from klog_broker.coordinator.group.classic.member import Member
-from klog_broker.coordinator.group.classic.replies import drop_join, drop_sync, generation_reply
+from klog_broker.coordinator.group.classic.records import GroupEffects, record
+from klog_broker.coordinator.group.classic.replies import drop_sync, generation_reply, join_refused
 from klog_broker.coordinator.group.classic.states import GroupState
 from pyspark_klog.errors import ErrorCode
 
@@ -42,7 +42,7 @@ class Rebalance:
         """Somebody is about to be added: a first rebalance may wait for more once again."""
         self._joined_in_window = True
 
-    def prepare(self, effects: Effects, now_ms: int) -> None:
+    def prepare(self, effects: GroupEffects, now_ms: int) -> None:
         """Everybody has to join anew; it completes at once if all have."""
         group = self._group
         if group.state is GroupState.EMPTY:
@@ -62,7 +62,7 @@ class Rebalance:
         else:
             self.complete_if_ready(effects, now_ms)
 
-    def complete_if_ready(self, effects: Effects, now_ms: int) -> None:
+    def complete_if_ready(self, effects: GroupEffects, now_ms: int) -> None:
         """The next generation begins if a rebalance is under way and nobody is missing."""
         group = self._group
         waits_for_first = self._initial_remaining_ms is not None and bool(group.members)
@@ -70,22 +70,23 @@ class Rebalance:
         if is_preparing and not waits_for_first and group.everyone_joined():
             self._complete(effects, now_ms)
 
-    def remove(self, member_id: str, effects: Effects, now_ms: int) -> None:
+    def remove(self, member_id: str, effects: GroupEffects, now_ms: int) -> None:
         """The member goes; the others share what it had."""
-        member = self._group.remove(member_id)
-        drop_join(member, ErrorCode.UNKNOWN_MEMBER_ID, "", effects)
-        drop_sync(member, ErrorCode.UNKNOWN_MEMBER_ID, effects)
-        if self._group.state in WITH_GENERATION:
+        group = self._group
+        member = group.remove(member_id)
+        effects.answer(member.join_waiter, join_refused(ErrorCode.UNKNOWN_MEMBER_ID))
+        drop_sync(group, member, ErrorCode.UNKNOWN_MEMBER_ID, effects)
+        if group.state in WITH_GENERATION:
             self.prepare(effects, now_ms)
         else:
             self.complete_if_ready(effects, now_ms)
 
-    def drop_syncs(self, error: ErrorCode, effects: Effects, now_ms: int) -> None:
+    def drop_syncs(self, error: ErrorCode, effects: GroupEffects, now_ms: int) -> None:
         """Whoever waits for this generation's assignment gets ``error``."""
         for member in self._group.members.values():
             if member.sync_waiter is not None:
-                drop_sync(member, error, effects)
-                member.alive(now_ms)
+                drop_sync(self._group, member, error, effects)
+                self._group.alive(member, now_ms)
 
     # Time
 
@@ -94,7 +95,7 @@ class Rebalance:
         deadlines = (self._join_deadline_ms, self._sync_deadline_ms)
         return [deadline for deadline in deadlines if deadline is not None]
 
-    def on_deadline(self, effects: Effects, now_ms: int) -> None:
+    def on_deadline(self, effects: GroupEffects, now_ms: int) -> None:
         if is_over(self._sync_deadline_ms, now_ms):
             self._give_up_on_syncs(effects, now_ms)
         if is_over(self._join_deadline_ms, now_ms):
@@ -104,7 +105,7 @@ class Rebalance:
 
     # Steps
 
-    def _on_join_deadline(self, effects: Effects, now_ms: int) -> None:
+    def _on_join_deadline(self, effects: GroupEffects, now_ms: int) -> None:
         remaining_ms = self._initial_remaining_ms
         if remaining_ms and self._joined_in_window:
             delay_ms = min(self._delay_ms, remaining_ms)
@@ -115,7 +116,7 @@ class Rebalance:
                 return
         self._complete(effects, now_ms)
 
-    def _complete(self, effects: Effects, now_ms: int) -> None:
+    def _complete(self, effects: GroupEffects, now_ms: int) -> None:
         """Who has not joined is out, but for static members: they keep their place for a while."""
         group = self._group
         self._join_deadline_ms = self._initial_remaining_ms = None
@@ -130,17 +131,17 @@ class Rebalance:
         if not group.members:
             group.protocol_name = None
             group.move_to(GroupState.EMPTY)
-            effects.assignments = {}
+            record(group, {}, effects)
             return
         group.protocol_name = group.choose_protocol()
         group.move_to(GroupState.COMPLETING_REBALANCE)
         self._sync_deadline_ms = now_ms + group.rebalance_timeout_ms()
         for member in group.members.values():
             effects.answer(member.join_waiter, generation_reply(group, member))
-            member.join_waiter = None
             member.is_new = member.has_synced = False
             member.assignment = b""
-            member.alive(now_ms)
+            group.alive(member, now_ms)
+            group.end_join(member)
 
     def _elect_leader(self) -> bool:
         """The leader stays if it has joined, else the first that has; whether there is one."""
@@ -153,7 +154,7 @@ class Rebalance:
                 group.leader_id = leader.member_id
         return leader is not None
 
-    def _give_up_on_syncs(self, effects: Effects, now_ms: int) -> None:
+    def _give_up_on_syncs(self, effects: GroupEffects, now_ms: int) -> None:
         """Who has joined and not fetched its assignment in time is out."""
         self._sync_deadline_ms = None
         group = self._group

@@ -2,10 +2,25 @@
 
 from collections.abc import Mapping
 
+from klog_broker.coordinator.effects import Effects
 from klog_broker.coordinator.group.classic.group import Group
 from klog_broker.coordinator.group.classic.member import Member
 from klog_broker.coordinator.group.classic.states import GroupState
-from pyspark_klog.state_records.group_metadata import GroupMetadataValue, MemberMetadata
+from pyspark_klog.state_records.consumer_offsets import Key, Value
+from pyspark_klog.state_records.group_metadata import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+)
+
+GroupEffects = Effects[Key, Value]
+
+
+def record(group: Group, assignments: Mapping[str, bytes], effects: GroupEffects) -> None:
+    """Ask for the group's record with these assignments, by member id."""
+    effects.records = lambda wall_clock_ms: [
+        (GroupMetadataKey(group=group.group_id), snapshot(group, assignments, wall_clock_ms))
+    ]
 
 
 def snapshot(
@@ -51,8 +66,7 @@ def apply_metadata(group: Group, value: GroupMetadataValue) -> None:
         member.assignment = bytes(recorded.assignment)
         members.append(member)
     group.set_members(members)
-    # What the table of states names "the leader's assignment is in the log", or nobody is left.
-    group.state = GroupState.STABLE if members else GroupState.EMPTY
+    group.move_to(GroupState.STABLE if members else GroupState.EMPTY)
 
 
 def _member(recorded: MemberMetadata, protocol: str | None) -> Member:

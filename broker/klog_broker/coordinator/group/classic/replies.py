@@ -1,8 +1,8 @@
 """What members of a group are answered: the responses that the machine hands out."""
 
-from klog_broker.coordinator.group.classic.effects import Effects
 from klog_broker.coordinator.group.classic.group import Group
 from klog_broker.coordinator.group.classic.member import Member
+from klog_broker.coordinator.group.classic.records import GroupEffects
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.join_group import JoinGroupResponse, JoinGroupResponseMember
 from pyspark_klog.protocol.apis.sync_group import SyncGroupResponse
@@ -27,16 +27,16 @@ def replacement_reply(group: Group, member: Member, old_leader_id: str | None) -
     return _generation(group, member, old_leader_id, [])
 
 
-def drop_join(member: Member, error: ErrorCode, member_id: str, effects: Effects) -> None:
+def drop_join(
+    group: Group, member: Member, error: ErrorCode, member_id: str, effects: GroupEffects
+) -> None:
     """Whoever waits for the member's JoinGroup gets ``error``."""
-    effects.answer(member.join_waiter, join_refused(error, member_id))
-    member.join_waiter = None
+    effects.answer(group.end_join(member), join_refused(error, member_id))
 
 
-def drop_sync(member: Member, error: ErrorCode, effects: Effects) -> None:
+def drop_sync(group: Group, member: Member, error: ErrorCode, effects: GroupEffects) -> None:
     """Whoever waits for the member's SyncGroup gets ``error``."""
-    effects.answer(member.sync_waiter, SyncGroupResponse(error_code=error))
-    member.sync_waiter = None
+    effects.answer(group.end_sync(member), SyncGroupResponse(error_code=error))
 
 
 def _generation(

@@ -1,8 +1,11 @@
-"""The states of a classic consumer group and every step between them."""
+"""The states of a classic consumer group: every step between them, and what each of them answers.
+
+docs/groups.md is printed from these tables.
+"""
 
 from enum import Enum
 
-from pyspark_klog.errors import InvariantViolation
+from pyspark_klog.errors import ErrorCode, InvariantViolation
 
 
 class GroupState(Enum):
@@ -15,24 +18,31 @@ class GroupState(Enum):
     DEAD = "Dead"
 
 
+_UNLOADED = "this broker leads the group's partition no longer"
+
 TRANSITIONS: dict[GroupState, dict[GroupState, str]] = {
     GroupState.EMPTY: {
         GroupState.PREPARING_REBALANCE: "a first member joins",
-        GroupState.DEAD: "the last committed offset is gone",
+        GroupState.EMPTY: "the record of a generation without members is applied, live or replayed",
+        GroupState.STABLE: "the record of a generation with members is replayed",
+        GroupState.DEAD: f"its tombstone is applied, live or replayed; {_UNLOADED}",
     },
     GroupState.PREPARING_REBALANCE: {
         GroupState.COMPLETING_REBALANCE: "all members joined, or the rebalance timeout passed",
         GroupState.EMPTY: "no member joined in time",
-        GroupState.DEAD: "the shard is unloaded",
+        GroupState.DEAD: _UNLOADED,
     },
     GroupState.COMPLETING_REBALANCE: {
-        GroupState.STABLE: "the leader's assignment is in the log",
+        GroupState.STABLE: "the leader's assignment is in the log: its record is applied",
         GroupState.PREPARING_REBALANCE: "a member joins, leaves, fails or does not sync in time",
-        GroupState.DEAD: "the shard is unloaded",
+        GroupState.DEAD: _UNLOADED,
     },
     GroupState.STABLE: {
         GroupState.PREPARING_REBALANCE: "a member joins, leaves, fails or the leader rejoins",
-        GroupState.DEAD: "the shard is unloaded",
+        GroupState.STABLE: "the record of a static member's new process is applied; that of a "
+        "newer generation is replayed",
+        GroupState.EMPTY: "the record of a generation without members is replayed",
+        GroupState.DEAD: f"its tombstone is replayed; {_UNLOADED}",
     },
     GroupState.DEAD: {},
 }
@@ -42,3 +52,48 @@ def check_transition(before: GroupState, after: GroupState) -> None:
     """Raise InvariantViolation for a step that the table does not name."""
     if after not in TRANSITIONS[before]:
         raise InvariantViolation(f"a group cannot go from {before.value} to {after.value}")
+
+
+class Asked(Enum):
+    """What a group is asked, by a member that is known and names the current generation."""
+
+    JOIN = "JoinGroup"
+    SYNC = "SyncGroup"
+    HEARTBEAT = "Heartbeat"
+    LEAVE = "LeaveGroup"
+    COMMIT = "OffsetCommit"
+    COMMIT_FROM_OUTSIDE = "OffsetCommit without a member"
+
+
+_NONE, _UNKNOWN = ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID
+_REBALANCE = ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def _by_state(
+    empty: ErrorCode, preparing: ErrorCode, completing: ErrorCode, stable: ErrorCode
+) -> dict[GroupState, ErrorCode]:
+    dead = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return dict(zip(GroupState, (empty, preparing, completing, stable, dead), strict=True))
+
+
+ANSWERS: dict[Asked, dict[GroupState, ErrorCode]] = {
+    Asked.JOIN: _by_state(_NONE, _NONE, _NONE, _NONE),
+    Asked.SYNC: _by_state(_UNKNOWN, _REBALANCE, _NONE, _NONE),
+    Asked.HEARTBEAT: _by_state(_UNKNOWN, _REBALANCE, _NONE, _NONE),
+    Asked.LEAVE: _by_state(_UNKNOWN, _NONE, _NONE, _NONE),
+    Asked.COMMIT: _by_state(_UNKNOWN, _NONE, _REBALANCE, _NONE),
+    Asked.COMMIT_FROM_OUTSIDE: _by_state(_NONE, _UNKNOWN, _UNKNOWN, _UNKNOWN),
+}
+"""The error that is answered; NONE: it is done. A group without members knows none."""
+
+PARKED: dict[tuple[Asked, GroupState], str] = {
+    (Asked.JOIN, GroupState.EMPTY): "waits until the first generation begins",
+    (Asked.JOIN, GroupState.PREPARING_REBALANCE): "waits until the next generation begins",
+    (Asked.JOIN, GroupState.COMPLETING_REBALANCE): "a repeated request is answered; any other "
+    "starts a rebalance, and waits for it",
+    (Asked.JOIN, GroupState.STABLE): "a follower's repeated request is answered; any other starts "
+    "a rebalance, and waits for it",
+    (Asked.SYNC, GroupState.COMPLETING_REBALANCE): "waits until the leader's assignment is in the "
+    "log",
+}
+"""What waits, and until when; all else is answered at once."""

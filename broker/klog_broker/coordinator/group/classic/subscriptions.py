@@ -3,11 +3,29 @@
 import struct
 
 from klog_broker.coordinator.group.classic.group import Group
+from klog_broker.coordinator.group.classic.states import GroupState
+from klog_broker.coordinator.group.offsets import NEVER_MS, Expiry
 
 CONSUMER_PROTOCOL = "consumer"
 _COUNT = struct.Struct(">i")
 _LENGTH = struct.Struct(">h")
 _VERSION_BYTES = 2
+
+
+def offset_expiry(group: Group) -> Expiry | None:
+    """When offsets of the group have served their time (KIP-211); None: not as it is now.
+
+    The clock of a group that had members starts when the last of them left, that of offsets
+    committed without a group at their commit. Consumers in a stable group lose what they have not
+    committed for that long in topics that none of them is subscribed to; any other group with
+    members loses nothing.
+    """
+    if group.state is GroupState.EMPTY:
+        had_members = group.protocol_type is not None and group.state_changed_ms >= 0
+        return Expiry(group.state_changed_ms if had_members else NEVER_MS, frozenset)
+    if group.state is GroupState.STABLE:
+        return Expiry(NEVER_MS, lambda: subscribed_topics(group))
+    return None
 
 
 def subscribed_topics(group: Group) -> frozenset[str] | None:

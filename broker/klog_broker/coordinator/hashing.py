@@ -1,4 +1,4 @@
-"""Which partition of __consumer_offsets a group belongs to."""
+"""Which partition of a state topic a key (a group, a transactional id) belongs to."""
 
 
 def java_string_hash(text: str) -> int:
@@ -10,7 +10,7 @@ def java_string_hash(text: str) -> int:
     return value - (1 << 32) if value >= 1 << 31 else value
 
 
-def partition_for_group(group_id: str, num_partitions: int) -> int:
+def partition_for_key(key: str, num_partitions: int) -> int:
     """Kafka's ``Utils.abs(hashCode) % partitions``; abs of the lowest int counts as 0."""
-    value = java_string_hash(group_id)
+    value = java_string_hash(key)
     return (0 if value == -(1 << 31) else abs(value)) % num_partitions

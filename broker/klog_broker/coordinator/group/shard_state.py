@@ -1,0 +1,233 @@
+"""What one shard of the group coordinator knows: its groups and their committed offsets."""
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from klog_broker.coordinator.group.classic.group import Group
+from klog_broker.coordinator.group.classic.machine import GroupMachine, GroupSettings
+from klog_broker.coordinator.group.classic.records import apply_metadata
+from klog_broker.coordinator.group.classic.states import GroupState
+from klog_broker.coordinator.group.offsets import CommittedOffset, OffsetBook, commit_key
+from klog_broker.coordinator.shard import Format, Producer
+from klog_broker.coordinator.timeline import Timeline
+from pyspark_klog.errors import KlogError
+from pyspark_klog.ids import Offset, TopicPartition
+from pyspark_klog.state_records.consumer_offsets import (
+    Key,
+    Value,
+    decode_key,
+    decode_value,
+    encode_key,
+    encode_value,
+)
+from pyspark_klog.state_records.group_metadata import GroupMetadataKey, GroupMetadataValue
+from pyspark_klog.state_records.offset_commit import OffsetCommitKey, OffsetCommitValue
+
+_log = logging.getLogger("klog.group")
+
+Records = list[tuple[Key, Value | None]]
+OffsetTimeline = Timeline[TopicPartition, CommittedOffset]
+
+
+class _Place(NamedTuple):
+    """Where an offset is kept."""
+
+    group_id: str
+    topic: str
+    partition: int
+
+
+class GroupEntry:
+    """A group: its members' machine and its offsets. Either may be empty."""
+
+    __slots__ = ("group", "machine", "offsets", "pending_offsets")
+
+    def __init__(self, group: Group, machine: GroupMachine) -> None:
+        self.group = group
+        self.machine = machine
+        self.offsets = OffsetBook()
+        self.pending_offsets = 0
+        """How many offsets of it are in transactions that have not ended."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Nobody is in it, nobody is about to be, and no transaction has an offset for it."""
+        group = self.group
+        return group.state is GroupState.EMPTY and not group.pending and not self.pending_offsets
+
+
+class GroupShardState:
+    """Groups by id, and which of them have offsets in a topic. ``apply`` and ``apply_marker`` alone
+    change what survives a restart (see CoordinatorState)."""
+
+    def __init__(
+        self,
+        settings: GroupSettings,
+        new_member_id: Callable[[str], str],
+        timeline: OffsetTimeline,
+    ) -> None:
+        self.groups: dict[str, GroupEntry] = {}
+        self.timeline = timeline
+        self._settings = settings
+        self._new_member_id = new_member_id
+        self._groups_by_topic: dict[str, dict[str, None]] = {}
+        self._pending: dict[int, dict[_Place, CommittedOffset]] = {}
+        """By producer id: offsets that count once its transaction is committed."""
+
+    # --- finding ---------------------------------------------------------------------------------
+    def get_or_create(self, group_id: str) -> GroupEntry:
+        entry = self.groups.get(group_id)
+        if entry is None:
+            group = Group(group_id)
+            entry = GroupEntry(group, GroupMachine(group, self._settings, self._new_member_id))
+            self.groups[group_id] = entry
+        return entry
+
+    def machine(self, key: str) -> GroupMachine | None:
+        entry = self.groups.get(key)
+        return None if entry is None else entry.machine
+
+    def keys(self) -> Iterable[str]:
+        return self.groups
+
+    def groups_with(self, topic: str) -> list[GroupEntry]:
+        """Those that have committed an offset in the topic."""
+        return [self.groups[each] for each in self._groups_by_topic.get(topic, ())]
+
+    def settled(self, key: str) -> None:
+        """A group of which nothing was ever recorded goes when nobody is about to join it."""
+        entry = self.groups.get(key)
+        if (
+            entry is not None
+            and entry.is_empty
+            and not entry.offsets
+            and entry.group.generation_id == 0
+        ):
+            del self.groups[key]
+
+    # --- what the log says -----------------------------------------------------------------------
+    def apply(
+        self, offset: Offset, key: Key, value: Value | None, producer: Producer | None
+    ) -> None:
+        if isinstance(key, OffsetCommitKey):
+            place = _Place(key.group, key.topic, key.partition)
+            if value is None:
+                self._forget_offset(place)
+                return
+            assert isinstance(value, OffsetCommitValue)
+            committed = CommittedOffset.from_record(value, offset)
+            if producer is None:
+                self._keep_offset(place, committed)
+            else:
+                pending = self._pending.setdefault(producer.producer_id, {})
+                entry = self.get_or_create(key.group)
+                entry.pending_offsets += place not in pending
+                pending[place] = committed
+            return
+        if value is not None:
+            assert isinstance(value, GroupMetadataValue)
+            apply_metadata(self.get_or_create(key.group).group, value)
+            return
+        dead = self.groups.get(key.group)
+        if dead is not None and not dead.offsets and not dead.pending_offsets:
+            del self.groups[key.group]
+            dead.group.move_to(GroupState.DEAD)
+
+    def apply_marker(self, producer: Producer, *, is_commit: bool) -> None:
+        """Of two commits of one partition the later record counts, not the later marker: as in
+        Kafka's OffsetMetadataManager."""
+        for place, committed in self._pending.pop(producer.producer_id, {}).items():
+            entry = self.groups[place.group_id]
+            entry.pending_offsets -= 1
+            before = entry.offsets.get(TopicPartition(place.topic, place.partition))
+            if is_commit and (before is None or before.record_offset < committed.record_offset):
+                self._keep_offset(place, committed)
+            self.settled(place.group_id)
+
+    def _keep_offset(self, place: _Place, committed: CommittedOffset) -> None:
+        group_id, topic, partition = place
+        offsets = self.get_or_create(group_id).offsets
+        before = offsets.put(topic, partition, committed)
+        if before is None:
+            self._groups_by_topic.setdefault(topic, {})[group_id] = None
+        if self.timeline.is_ahead:
+            self.timeline.replaced(group_id, TopicPartition(topic, partition), before)
+
+    def _forget_offset(self, place: _Place) -> None:
+        """Also what transactions have for it: their markers come too late."""
+        group_id, topic, partition = place
+        entry = self.groups.get(group_id)
+        if entry is None:
+            return
+        before = entry.offsets.remove(topic, partition)
+        if before is not None:
+            if not entry.offsets.has_topic(topic):
+                groups = self._groups_by_topic[topic]
+                del groups[group_id]
+                if not groups:
+                    del self._groups_by_topic[topic]
+            if self.timeline.is_ahead:
+                self.timeline.replaced(group_id, TopicPartition(topic, partition), before)
+        if entry.pending_offsets:
+            for pending in self._pending.values():
+                entry.pending_offsets -= pending.pop(place, None) is not None
+
+    # --- decisions -------------------------------------------------------------------------------
+    def tombstones(self, entry: GroupEntry, gone: list[TopicPartition]) -> Records:
+        """Records that forget some offsets, and the group too if nothing is left of it then."""
+        group_id = entry.group.group_id
+        records: Records = [(commit_key(group_id, partition), None) for partition in gone]
+        if entry.is_empty and len(gone) == len(entry.offsets):
+            records.append((GroupMetadataKey(group=group_id), None))
+        return records
+
+    # --- readers ---------------------------------------------------------------------------------
+    def visible_offsets(self, group_id: str, high_watermark: Offset) -> "VisibleOffsets":
+        """A group's offsets as of the high watermark; none for a group that nobody knows."""
+        self.timeline.passed(high_watermark)
+        entry = self.groups.get(group_id)
+        newest = OffsetBook() if entry is None else entry.offsets
+        return VisibleOffsets(newest, self.timeline.seen_instead(group_id))
+
+
+class VisibleOffsets:
+    """The committed offsets of a group as readers may see them: what is not visible yet stands as
+    it was before. Offsets that are committed while one reads may be seen or not."""
+
+    def __init__(
+        self, newest: OffsetBook, instead: dict[TopicPartition, CommittedOffset | None]
+    ) -> None:
+        self._newest = newest
+        self._instead = instead
+
+    def get(self, partition: TopicPartition) -> CommittedOffset | None:
+        if partition in self._instead:
+            return self._instead[partition]
+        return self._newest.get(partition)
+
+    def topics(self) -> list[str]:
+        """Those in which there may be an offset, in order."""
+        return sorted({*self._newest.topics(), *(each.topic for each in self._instead)})
+
+    def partitions(self, topic: str) -> list[int]:
+        """Those of a topic in which there may be an offset, in order."""
+        instead = (each.partition for each in self._instead if each.topic == topic)
+        return sorted({*self._newest.partitions(topic), *instead})
+
+
+def _encode(key: Key, value: Value | None) -> tuple[bytes, bytes | None]:
+    return encode_key(key), None if value is None else encode_value(value)
+
+
+def _decode(key: bytes, value: bytes | None) -> tuple[Key, Value | None] | None:
+    """None for a record that this release cannot read: it is kept in the log, and not used."""
+    try:
+        decoded = decode_key(key)
+        return decoded, None if value is None else decode_value(decoded, value)
+    except KlogError as error:
+        _log.warning("record-skipped topic=__consumer_offsets reason=%r", str(error))
+        return None
+
+
+GROUP_RECORDS: Format[Key, Value] = Format(_encode, _decode)

@@ -1,0 +1,231 @@
+"""Loading a shard: its log is read and checked beside the loop, and applied in the loop in slices.
+
+A helper thread reads some batches, checks their CRCs and inflates what is compressed, all of it in
+calls that release the GIL. Until the kernels are there the loop checks and inflates itself, batch
+by batch: Python work in a thread beside it would starve it.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import NamedTuple, Protocol
+
+from klog_broker.coordinator.errors import wants_descriptor
+from klog_broker.coordinator.state_log import StateLog
+from klog_broker.log.errors import ColdRead
+from klog_broker.runtime.files import FileRegion
+from klog_broker.runtime.helpers import Helpers
+from klog_broker.runtime.loop import Loop
+from klog_broker.runtime.slices import Slices, Steps
+from pyspark_klog.errors import KlogError
+from pyspark_klog.ids import Offset
+from pyspark_klog.records import layout as at
+from pyspark_klog.records.batch import BatchView, split_batches
+from pyspark_klog.records.errors import CorruptRecords
+from pyspark_klog.records.record import Record
+from pyspark_klog.records.record_section import read_records
+
+LOAD_READ_BYTES = 256 * 1024
+"""What of a shard's log is read at once while it loads."""
+
+# A shard that could not be read for want of a descriptor is read again after this.
+_NO_DESCRIPTOR_PAUSE_MS = 1_000
+# Records of a batch that are applied in one step, and what one of them costs in elements.
+_RECORDS_A_STEP = 50
+_ELEMENTS_A_RECORD = 2
+
+
+class Checked(NamedTuple):
+    """Bytes of a log. The batches before ``checked_bytes`` are whole, and have the right CRC;
+    ``inflated`` has the records of those that were compressed, by position."""
+
+    data: bytes
+    checked_bytes: int
+    inflated: dict[int, bytes | bytearray]
+
+
+class BatchWalk(Protocol):
+    """Walks over bytes of a log, in a helper thread."""
+
+    def check(self, data: bytes) -> Checked: ...
+
+
+class KernelWalk:
+    """In compiled code. For one thread at a time."""
+
+    def __init__(self) -> None:
+        import numpy as np
+
+        from pyspark_klog.records.kernels import scan
+
+        self._np = np
+        self._scan = scan
+        rows = LOAD_READ_BYTES // at.BATCH_HEADER_BYTES + 1
+        self._table = np.zeros(rows * scan.TABLE_COLUMNS, dtype=np.int64)
+        self._state = np.zeros(scan.STATE_FIELDS, dtype=np.int64)
+
+    def check(self, data: bytes) -> Checked:
+        scan, state = self._scan, self._state
+        buffer = self._np.frombuffer(data, dtype=self._np.uint8)
+        buffer.flags.writeable = False
+        scan.scan_batches(buffer, 0, len(data), 1, len(data), self._table, state)
+        inflated: dict[int, bytes | bytearray] = {}
+        if state[scan.STATE_ATTRIBUTES] & at.CODEC_MASK:
+            rows = int(state[scan.STATE_BATCHES])
+            table = self._table[: rows * scan.TABLE_COLUMNS].reshape(rows, scan.TABLE_COLUMNS)
+            compressed = self._np.flatnonzero(table[:, scan.ATTRIBUTES] & at.CODEC_MASK)
+            for position in table[compressed, scan.POSITION].tolist():
+                batch = BatchView(data, position)
+                inflated[position] = batch.records_section()
+        return Checked(data, int(state[scan.STATE_POSITION]), inflated)
+
+
+Replay = Callable[[BatchView, Iterable[Record], Offset], int]
+"""Applies some records of a batch, those at or behind an offset; see Shard.replay."""
+
+
+class Loader:
+    """Replays a log from its start to where it ends now.
+
+    ``walk`` checks batches in a helper thread; without one the loop does. ``done`` is called once,
+    with None when all is applied, or with why it cannot be: the log is damaged, or its disk fails.
+    It is never called if the log ends (StateLog.ended) or ``cancel`` comes first.
+    """
+
+    def __init__(
+        self,
+        log: StateLog,
+        replay: Replay,
+        done: Callable[[Exception | None], None],
+        *,
+        walk: BatchWalk | None,
+        loop: Loop,
+        slices: Slices,
+        helpers: Helpers,
+    ) -> None:
+        self._log = log
+        self._replay = replay
+        self._done = done
+        self._walk = walk
+        self._loop = loop
+        self._slices = slices
+        self._helpers = helpers
+        self._position = log.log_start_offset
+        self._end_offset = log.log_end_offset
+        self._is_cancelled = False
+
+    def begin(self) -> None:
+        """Go as far as can be gone at once: an empty log is loaded when this returns."""
+        self._go_on()
+
+    def cancel(self) -> None:
+        """What a helper or another turn still had to do is left undone."""
+        self._is_cancelled = True
+
+    def _is_wanted(self) -> bool:
+        return not self._is_cancelled and self._log.ended is None
+
+    def _go_on(self) -> None:
+        if not self._is_wanted():
+            return
+        try:
+            region = self._next_region()
+        except ColdRead as cold:
+            self._helpers.submit(cold.warm, self._warmed)
+        except (KlogError, OSError) as error:
+            self._failed(error)
+        else:
+            if region is None:
+                self._done(None)
+            else:
+                self._read(region)
+
+    def _next_region(self, *, may_block: bool = False) -> FileRegion | None:
+        """Where the next batches lie; None at the end, or where none follow before it: the log was
+        cut, or the last offsets were cleaned away."""
+        log = self._log
+        # Its beginning may have been deleted meanwhile.
+        self._position = max(self._position, log.log_start_offset)
+        end_offset = min(self._end_offset, log.log_end_offset)
+        if self._position >= end_offset:
+            return None
+        return log.read(
+            self._position,
+            LOAD_READ_BYTES,
+            end_offset=end_offset,
+            min_one_batch=True,
+            may_block=may_block,
+        ).region
+
+    def _warmed(self, _: object, error: BaseException | None) -> None:
+        """The pages are there, but for what has left the cache already: that is waited for."""
+        if not self._is_wanted():
+            return
+        try:
+            if isinstance(error, Exception):
+                raise error
+            region = self._next_region(may_block=True)
+        except (KlogError, OSError) as failure:
+            self._failed(failure)
+        else:
+            if region is None:
+                self._done(None)
+            else:
+                self._read(region)
+
+    def _read(self, region: FileRegion) -> None:
+        walk = self._walk
+
+        def read() -> Checked:
+            data = region.file.pread(region.size, region.position)
+            return Checked(data, 0, {}) if walk is None else walk.check(data)
+
+        self._helpers.submit(read, self._on_read)
+
+    def _on_read(self, checked: Checked | None, error: BaseException | None) -> None:
+        if not self._is_wanted():
+            return
+        if checked is not None:
+            self._slices.run(self._apply(checked), self._is_wanted)
+        elif isinstance(error, Exception):
+            self._failed(error)
+
+    def _apply(self, checked: Checked) -> Steps:
+        before = self._position
+        try:
+            for batch in split_batches(checked.data, allow_partial=True):
+                if batch.position + batch.size_bytes > checked.checked_bytes:
+                    batch.check_crc()
+                records = _records(batch, checked.inflated.get(batch.position))
+                while count := self._replay(
+                    batch, islice(records, _RECORDS_A_STEP), self._position
+                ):
+                    yield count * _ELEMENTS_A_RECORD
+                self._position = Offset(max(batch.next_offset, self._position))
+                yield 1
+            if self._position == before and self._position < self._log.log_end_offset:
+                raise CorruptRecords(f"no whole batch at offset {self._position}")
+        except Exception as error:
+            self._failed(error)
+        else:
+            self._go_on()
+
+    def _failed(self, error: Exception) -> None:
+        if not self._is_wanted():
+            return
+        if wants_descriptor(error):
+            self._loop.call_later(_NO_DESCRIPTOR_PAUSE_MS, self._go_on)
+        else:
+            self._done(error)
+
+
+def _records(batch: BatchView, inflated: bytes | bytearray | None) -> Iterator[Record]:
+    if inflated is None:
+        return iter(batch.records())
+    return read_records(
+        inflated,
+        batch.record_count,
+        base_offset=batch.base_offset,
+        base_timestamp_ms=batch.base_timestamp_ms,
+        timestamp_type=batch.timestamp_type,
+        log_append_time_ms=batch.max_timestamp_ms,
+    )

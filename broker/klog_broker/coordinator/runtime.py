@@ -1,0 +1,233 @@
+"""The coordinator runtime: the shards that this broker leads of one state topic, and their time.
+
+It loads and unloads shards, finds the one that a key belongs to, carries out what a machine has
+decided (Effects), and rings its deadlines. Groups are kept by it, and transactions will be; Kafka's
+CoordinatorRuntime does the same for its coordinators. Loop thread only.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from klog_broker.coordinator.effects import Answer, Effects
+from klog_broker.coordinator.errors import append_error, told
+from klog_broker.coordinator.hashing import partition_for_key
+from klog_broker.coordinator.loading import BatchWalk, Loader
+from klog_broker.coordinator.shard import Changes, CoordinatorState, Format, Shard, ShardStatus
+from klog_broker.coordinator.state_log import StateLog
+from klog_broker.log.errors import LogError
+from klog_broker.runtime.clock import Clock
+from klog_broker.runtime.helpers import Helpers
+from klog_broker.runtime.loop import Loop
+from klog_broker.runtime.purgatory import Purgatory
+from klog_broker.runtime.rate_limit import RateLimit
+from klog_broker.runtime.slices import Slices, Steps
+from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.records.compression import Codec
+
+K = TypeVar("K")
+V = TypeVar("V")
+S = TypeVar("S", bound=CoordinatorState[Any, Any])
+
+_log = logging.getLogger("klog.coordinator")
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeServices:
+    """What a runtime stands on. ``new_walk`` makes what checks a loading log in a helper thread;
+    None as long as the kernels are not loaded."""
+
+    loop: Loop
+    purgatory: Purgatory
+    clock: Clock
+    helpers: Helpers
+    slices: Slices
+    new_walk: Callable[[], BatchWalk | None]
+
+
+class CoordinatorRuntime(Generic[K, V, S]):
+    """``num_partitions`` is None while the topic does not exist; ``new_state`` makes a shard's
+    state with what readers may see of it."""
+
+    def __init__(
+        self,
+        services: RuntimeServices,
+        records: Format[K, V],
+        new_state: Callable[[], tuple[S, Changes]],
+        *,
+        num_partitions: Callable[[], int | None],
+        append_timeout_ms: int,
+        codec: Codec,
+    ) -> None:
+        self._services = services
+        self._records = records
+        self._new_state = new_state
+        self._num_partitions = num_partitions
+        self._append_timeout_ms = append_timeout_ms
+        self._codec = codec
+        self._shards: dict[int, Shard[K, V, S]] = {}
+        self._loaders: dict[int, Loader] = {}
+        self._not_recorded = RateLimit()
+
+    # --- shards ----------------------------------------------------------------------------------
+    def lead(self, log: StateLog) -> None:
+        """Serve a partition: load it first. Led already it is loaded anew, from this log."""
+        partition = log.topic_partition.partition
+        self.resign(partition)
+        services = self._services
+        state, changes = self._new_state()
+        shard: Shard[K, V, S] = Shard(
+            log,
+            state,
+            changes,
+            self._records,
+            purgatory=services.purgatory,
+            clock=services.clock,
+            timeout_ms=self._append_timeout_ms,
+            codec=self._codec,
+        )
+        self._shards[partition] = shard
+        self._loaders[partition] = loader = Loader(
+            log,
+            shard.replay,
+            lambda error: self._replayed(partition, shard, error),
+            walk=services.new_walk() if log.log_end_offset > log.log_start_offset else None,
+            loop=services.loop,
+            slices=services.slices,
+            helpers=services.helpers,
+        )
+        loader.begin()
+
+    def resign(self, partition: int) -> None:
+        """Serve a partition no longer: whoever waits for it looks for its coordinator anew."""
+        loader = self._loaders.pop(partition, None)
+        if loader is not None:
+            loader.cancel()
+        shard = self._shards.pop(partition, None)
+        if shard is not None:
+            shard.resign()
+            self._services.slices.run(_unloading(shard), lambda: True)
+
+    def shards(self) -> list[Shard[K, V, S]]:
+        """All that are led, whatever their status."""
+        return list(self._shards.values())
+
+    def _replayed(self, partition: int, shard: Shard[K, V, S], error: Exception | None) -> None:
+        del self._loaders[partition]
+        if error is not None:
+            shard.fail(error)
+            return
+
+        def is_wanted() -> bool:
+            return shard.status is ShardStatus.LOADING
+
+        self._services.slices.run(self._starting(shard), is_wanted)
+
+    def _starting(self, shard: Shard[K, V, S]) -> Steps:
+        """Everything is applied: set the timers, then serve."""
+        for key in list(shard.state.keys()):
+            machine = shard.state.machine(key)
+            if machine is not None:
+                machine.reloaded(self._services.loop.now_ms())
+                self.schedule(shard, key)
+                yield 1
+        shard.status = ShardStatus.SERVING
+        waiting, shard.when_serving = shard.when_serving, []
+        for each in waiting:
+            each()
+
+    # --- finding ---------------------------------------------------------------------------------
+    def find(self, key: str) -> tuple[ErrorCode, Shard[K, V, S] | None]:
+        """The shard that serves the key now; or why there is none, and None."""
+        num_partitions = self._num_partitions()
+        if not num_partitions:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE, None
+        shard = self._shards.get(partition_for_key(key, num_partitions))
+        if shard is None:
+            return ErrorCode.NOT_COORDINATOR, None
+        error = shard.error()
+        return error, shard if error is ErrorCode.NONE else None
+
+    def serving(self) -> Iterator[Shard[K, V, S]]:
+        """The shards that serve now."""
+        return (each for each in self.shards() if each.error() is ErrorCode.NONE)
+
+    # --- what machines decide --------------------------------------------------------------------
+    def run(self, shard: Shard[K, V, S], key: str, effects: Effects[K, V]) -> None:
+        """Carry out what the machine under ``key`` decided, and what follows from that."""
+        services = self._services
+        while True:
+            if effects.answers:
+                _answer_when_visible(shard, effects.answers)
+            if effects.records is None:
+                break
+            machine = shard.state.machine(key)
+            assert machine is not None, f"{key!r} decided, and is not there"
+            now_ms = services.loop.now_ms()
+            try:
+                shard.append(effects.records(services.clock.now_ms()))
+            except (LogError, BrokerError) as failure:
+                if self._not_recorded.allows(now_ms):
+                    more = self._not_recorded.take_note()
+                    _log.warning("not-recorded key=%r reason=%s%s", key, failure, more)
+                code = append_error(failure)
+                too_large = code is ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+                code = ErrorCode.UNKNOWN_SERVER_ERROR if too_large else code
+                effects = machine.append_failed(code, now_ms)
+            else:
+                effects = machine.appended(now_ms)
+        shard.state.settled(key)
+        self.schedule(shard, key)
+
+    def schedule(self, shard: Shard[K, V, S], key: str) -> None:
+        """One timer a machine. Deadlines that move later are found out when it rings."""
+        machine = shard.state.machine(key)
+        deadline_ms = None if machine is None else machine.next_deadline_ms()
+        current = shard.timers.get(key)
+        if current is not None:
+            if deadline_ms is not None and deadline_ms >= current[0]:
+                return
+            current[1].cancel()
+            del shard.timers[key]
+        if deadline_ms is not None:
+            timer = self._services.loop.call_at(deadline_ms, lambda: self._on_timer(shard, key))
+            shard.timers[key] = (deadline_ms, timer)
+
+    def _on_timer(self, shard: Shard[K, V, S], key: str) -> None:
+        shard.timers.pop(key, None)
+        if shard.log.ended is not None:
+            self._give_up(shard)
+            return
+        machine = shard.state.machine(key)
+        # A shard that loads sets its timers before it serves.
+        if machine is not None and shard.status in (ShardStatus.LOADING, ShardStatus.SERVING):
+            self.run(shard, key, machine.on_deadline(self._services.loop.now_ms()))
+
+    def _give_up(self, shard: Shard[K, V, S]) -> None:
+        """Its log has ended, and nobody has said so: it can answer nobody any more."""
+        partition = shard.log.topic_partition.partition
+        if self._shards.get(partition) is shard:
+            self.resign(partition)
+
+
+def _unloading(shard: Shard[Any, Any, Any]) -> Steps:
+    for key in list(shard.state.keys()):
+        current = shard.timers.pop(key, None)
+        if current is not None:
+            current[1].cancel()
+        machine = shard.state.machine(key)
+        if machine is not None:
+            for answer in machine.unload().answers:
+                answer.send()
+                yield 1
+        yield 1
+
+
+def _answer_when_visible(shard: Shard[Any, Any, Any], answers: list[Answer]) -> None:
+    def send(code: ErrorCode) -> None:
+        error = told(code)
+        for answer in answers:
+            answer.send(error)
+
+    shard.when_visible(send)

@@ -1,0 +1,83 @@
+"""A partition of a state topic as its coordinator sees it: what it appends to and reads from."""
+
+from typing import Protocol
+
+from klog_broker.log.partition_log import AppendOrigin, PartitionLog
+from klog_broker.log.results import ReadInfo
+from klog_broker.runtime.clock import Clock
+from pyspark_klog.ids import Offset, TopicPartition
+
+
+class StateLog(Protocol):
+    """A partition that this broker leads. Loop thread only."""
+
+    @property
+    def topic_partition(self) -> TopicPartition: ...
+
+    @property
+    def log_start_offset(self) -> Offset: ...
+
+    @property
+    def log_end_offset(self) -> Offset: ...
+
+    @property
+    def high_watermark(self) -> Offset:
+        """What lies before it may be shown."""
+
+    @property
+    def ended(self) -> object | None:
+        """Why this broker leads the partition no longer (resigned, offline, deleted); None while
+        it does. It never becomes None again."""
+
+    def append(self, records: bytearray) -> Offset:
+        """Append one batch, for a coordinator; returns the log's end behind it.
+
+        Raises LogError, or BrokerError with the partition's error (NOT_ENOUGH_REPLICAS,
+        NOT_LEADER_OR_FOLLOWER); nothing has changed then.
+        """
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        end_offset: int | None = None,
+        min_one_batch: bool = False,
+        may_block: bool = True,
+    ) -> ReadInfo:
+        """As :meth:`PartitionLog.read`."""
+
+
+class PartitionStateLog:
+    """A log whose broker leads all that it has."""
+
+    def __init__(self, log: PartitionLog, clock: Clock) -> None:
+        self._log = log
+        self._clock = clock
+        self.topic_partition = log.topic_partition
+        self.read = log.read
+
+    @property
+    def log_start_offset(self) -> Offset:
+        return self._log.log_start_offset
+
+    @property
+    def log_end_offset(self) -> Offset:
+        return self._log.log_end_offset
+
+    @property
+    def high_watermark(self) -> Offset:
+        return self._log.high_watermark
+
+    @property
+    def ended(self) -> str | None:
+        return "offline" if self._log.is_offline else None
+
+    def append(self, records: bytearray) -> Offset:
+        self._log.append_as_leader(
+            records,
+            leader_epoch=self._log.leader_epoch,
+            now_ms=self._clock.now_ms(),
+            origin=AppendOrigin.COORDINATOR,
+        )
+        return self._log.log_end_offset
