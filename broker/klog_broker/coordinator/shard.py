@@ -189,7 +189,7 @@ class Shard(Generic[K, V, S]):
                 raise
         finally:
             self._is_appending = False
-        self._purgatory.check(self)
+            self._purgatory.check(self)
         return end_offset
 
     # --- replaying -------------------------------------------------------------------------------
@@ -250,7 +250,7 @@ class Shard(Generic[K, V, S]):
     def fail(self, error: BaseException) -> None:
         """Nobody is served from half of a state: as with Kafka, its keys have no coordinator."""
         what = "load" if self.status is ShardStatus.LOADING else "apply"
-        _log.error("%s-failed partition=%s reason=%s", what, self.log.topic_partition, error)
+        _log.error("%s-failed partition=%s reason=%r", what, self.log.topic_partition, error)
         self.status = ShardStatus.FAILED
         self._purgatory.check(self)
 

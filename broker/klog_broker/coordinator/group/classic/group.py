@@ -96,6 +96,8 @@ class Group:
 
     def offer(self, member: Member, protocols: tuple[Protocol, ...]) -> None:
         """From now on the member offers these."""
+        if protocols == member.protocols:
+            return
         self._count_out(member.protocol_names())
         member.protocols = protocols
         self.supporters.update(set(member.protocol_names()))

@@ -1,0 +1,287 @@
+"""The coordinator runtime on a log in memory: loading, finding, visibility and its ends."""
+
+from collections.abc import Iterable
+
+import pytest
+
+from klog_broker.coordinator.effects import Effects, Machine
+from klog_broker.coordinator.errors import append_error
+from klog_broker.coordinator.loading import KernelWalk
+from klog_broker.coordinator.runtime import CoordinatorRuntime
+from klog_broker.coordinator.shard import Format, Producer, Shard
+from klog_broker.coordinator.timeline import Timeline
+from klog_broker.log.errors import LogStorageError, RecordTooLarge
+from klog_broker.runtime.slices import SLICE_ELEMENTS
+from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
+from pyspark_klog.ids import Offset
+from pyspark_klog.records.builder import BatchBuilder
+from pyspark_klog.records.compression import Codec
+from tests.support.state_log import MemoryStateLog, VirtualTime
+
+NONE, NOT_COORDINATOR = ErrorCode.NONE, ErrorCode.NOT_COORDINATOR
+
+
+class Texts:
+    """A state: the newest text by key, and where each stands."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, tuple[int, str]] = {}
+        self.breaks_at: str | None = None
+
+    def apply(self, offset: Offset, key: str, value: str | None, _: Producer | None) -> None:
+        if value is not None and value == self.breaks_at:
+            raise ZeroDivisionError
+        if value is None:
+            self.found.pop(key, None)
+        else:
+            self.found[key] = (offset, value)
+
+    def apply_marker(self, producer: Producer, *, is_commit: bool) -> None:
+        raise AssertionError
+
+    def machine(self, _: str) -> Machine[str, str] | None:
+        return None
+
+    def keys(self) -> Iterable[str]:
+        return self.found
+
+    def settled(self, key: str) -> None:
+        pass
+
+
+TextShard = Shard[str, str, Texts]
+TEXTS: Format[str, str] = Format(
+    lambda key, value: (key.encode(), None if value is None else value.encode()),
+    lambda key, value: (key.decode(), None if value is None else value.decode()),
+)
+
+
+class World:
+    """A runtime of one partition."""
+
+    def __init__(self, log: MemoryStateLog | None = None) -> None:
+        self.time = VirtualTime()
+        self.log = log or MemoryStateLog()
+        self.runtime: CoordinatorRuntime[str, str, Texts] = CoordinatorRuntime(
+            self.time.services,
+            TEXTS,
+            lambda: (Texts(), Timeline[str, str]()),
+            num_partitions=lambda: 1,
+            append_timeout_ms=1_000,
+            codec=Codec.NONE,
+        )
+        self.runtime.lead(self.log)
+
+    @property
+    def error(self) -> ErrorCode:
+        return self.runtime.find("any")[0]
+
+    @property
+    def shard(self) -> TextShard:
+        (found,) = self.runtime.shards()
+        return found
+
+    def loaded(self) -> dict[str, tuple[int, str]]:
+        self.time.turns()
+        assert self.error is NONE
+        return self.shard.state.found
+
+    def visible(self) -> list[ErrorCode]:
+        """Filled once what was appended so far is."""
+        codes: list[ErrorCode] = []
+        self.shard.when_visible(codes.append)
+        return codes
+
+
+def batch(*rows: tuple[str, str | None], codec: Codec = Codec.NONE) -> bytes:
+    builder = BatchBuilder(codec=codec)
+    for key, value in rows:
+        builder.append(*TEXTS.encode(key, value), 1)
+    return builder.build()
+
+
+def log_of(*batches: bytes, gap: int = 0) -> MemoryStateLog:
+    log = MemoryStateLog()
+    for each in batches:
+        log.put(each, gap=gap)
+    return log
+
+
+# --- loading -------------------------------------------------------------------------------------
+def test_an_empty_log_is_loaded_at_once() -> None:
+    assert World().error is NONE
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_a_log_is_replayed_whatever_its_codec(codec: Codec) -> None:
+    rows = [(f"k{number % 7}", "x" * number) for number in range(200)]
+    log = log_of(batch(*rows, ("gone", "x"), codec=codec), batch(("gone", None)))
+    world = World(log)
+    assert world.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    found = world.loaded()
+    assert found == {f"k{n % 7}": (n, "x" * n) for n in range(193, 200)}
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.ZSTD])
+def test_the_kernel_checks_and_inflates(codec: Codec) -> None:
+    good = batch(("a", "1" * 500), codec=codec)
+    bad = bytearray(good)
+    bad[-1] ^= 1
+    walk = KernelWalk()
+    whole = walk.check(good + good)
+    assert whole.checked_bytes == 2 * len(good)
+    assert sorted(whole.inflated) == ([] if codec is Codec.NONE else [0, len(good)])
+    assert walk.check(good + bytes(bad)).checked_bytes == len(good)
+    assert walk.check(good + good[:-1]).checked_bytes == len(good)
+
+
+def test_offsets_that_were_cleaned_away_are_no_damage() -> None:
+    log = log_of(batch(("a", "1")), batch(("b", "2")), gap=10)
+    log.log_end_offset = log.high_watermark = Offset(log.log_end_offset + 30)
+    assert World(log).loaded() == {"a": (10, "1"), "b": (21, "2")}
+
+
+def test_a_log_that_was_cut_meanwhile_is_loaded_as_it_is() -> None:
+    log = log_of(*(batch((f"k{n}", "x" * 100_000)) for n in range(9)))
+    world = World(log)
+    log.batches = log.batches[:5]
+    log.log_end_offset = log.high_watermark = Offset(5)
+    assert set(world.loaded()) == {f"k{n}" for n in range(5)}
+
+
+def test_a_log_whose_beginning_was_deleted_meanwhile_goes_on_behind_it() -> None:
+    log = log_of(*(batch((f"k{n}", "x" * 100_000)) for n in range(9)))
+    world = World(log)
+    log.batches = log.batches[6:]
+    log.log_start_offset = Offset(6)
+    assert set(world.loaded()) >= {"k6", "k7", "k8"}
+
+
+def test_a_log_that_ends_while_it_is_loaded_serves_nobody() -> None:
+    world = World(log_of(batch(("a", "1"))))
+    world.log.ended = "offline"
+    world.time.turns()
+    assert world.error is NOT_COORDINATOR
+
+
+def test_a_shard_that_is_resigned_while_it_loads_is_forgotten() -> None:
+    world = World(log_of(batch(("a", "1"))))
+    world.runtime.resign(0)
+    world.time.turns()
+    assert world.error is NOT_COORDINATOR
+    assert not world.runtime.shards()
+
+
+def test_a_damaged_log_has_no_coordinator() -> None:
+    bad = bytearray(batch(("b", "2")))
+    bad[-2] ^= 1
+    world = World(log_of(batch(("a", "1")), bytes(bad)))
+    world.time.turns()
+    assert world.error is NOT_COORDINATOR
+
+
+def test_a_long_log_is_applied_in_many_turns() -> None:
+    rows = [(f"k{number}", "x") for number in range(4 * SLICE_ELEMENTS)]
+    world = World(log_of(batch(*rows)))
+    assert world.time.turns() >= 6
+    assert len(world.loaded()) == len(rows)
+
+
+def test_a_loaded_shard_answers_when_the_watermark_has_passed_what_it_read() -> None:
+    log = MemoryStateLog()
+    log.follows = False
+    log.put(batch(("a", "1")))
+    world = World(log)
+    world.loaded()
+    codes = world.visible()
+    assert not codes
+    log.high_watermark = log.log_end_offset
+    world.time.services.purgatory.check(log.topic_partition)
+    assert codes == [NONE]
+
+
+# --- appending -----------------------------------------------------------------------------------
+def test_records_are_applied_at_their_offsets() -> None:
+    world = World()
+    assert world.shard.append([("a", "1"), ("b", "2")]) == 2
+    world.shard.append([("a", None), ("c", "3")])
+    assert world.loaded() == {"b": (1, "2"), "c": (3, "3")}
+    assert World(world.log).loaded() == world.loaded()
+
+
+def test_an_append_that_is_refused_changes_nothing() -> None:
+    world = World()
+    world.log.fails = LogStorageError("full")
+    with pytest.raises(LogStorageError):
+        world.shard.append([("a", "1")])
+    assert world.loaded() == {}
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (RecordTooLarge("x"), ErrorCode.INVALID_COMMIT_OFFSET_SIZE),
+        (LogStorageError("x"), NOT_COORDINATOR),
+        (BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER), NOT_COORDINATOR),
+        (BrokerError(ErrorCode.NOT_ENOUGH_REPLICAS), ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    ],
+)
+def test_why_a_log_refuses_is_told_as_kafka_does(error: KlogError, told: ErrorCode) -> None:
+    assert append_error(error) is told
+
+
+def test_a_state_that_cannot_be_kept_acknowledges_nothing_more() -> None:
+    world = World()
+    world.log.follows = False
+    world.shard.append([("a", "1")])
+    codes = world.visible()
+    world.shard.state.breaks_at = "2"
+    with pytest.raises(ZeroDivisionError):
+        world.shard.append([("a", "2")])
+    assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert world.error is NOT_COORDINATOR
+
+
+# --- waiting -------------------------------------------------------------------------------------
+def waiting() -> tuple[World, list[ErrorCode]]:
+    world = World()
+    world.log.follows = False
+    world.shard.append([("a", "1")])
+    codes = world.visible()
+    assert not codes
+    return world, codes
+
+
+def test_who_waits_is_told_when_the_partition_is_resigned() -> None:
+    world, codes = waiting()
+    world.runtime.resign(0)
+    assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+
+def test_who_waits_is_told_when_the_log_ends() -> None:
+    world, codes = waiting()
+    world.log.ended = "deleted"
+    world.time.services.purgatory.check(world.log.topic_partition)
+    assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+
+def test_who_waits_too_long_is_told() -> None:
+    world, codes = waiting()
+    world.time.advance(1_000)
+    assert codes == [ErrorCode.REQUEST_TIMED_OUT]
+
+
+def test_a_partition_that_is_led_anew_is_loaded_anew() -> None:
+    world = World()
+    world.shard.append([("a", "1")])
+    old = world.shard
+    world.runtime.lead(log_of(batch(("b", "2"))))
+    world.log = MemoryStateLog()
+    assert world.loaded() == {"b": (0, "2")}
+    assert old.error() is NOT_COORDINATOR
+
+
+def test_a_machine_that_has_no_deadline_needs_no_timer() -> None:
+    world = World()
+    world.runtime.run(world.shard, "a", Effects())
+    assert world.time.loop.next_wake_ms() is None

@@ -1,0 +1,155 @@
+"""Offsets that are committed in a transaction count when its marker says so, live and replayed."""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from klog_broker.coordinator.group.classic.machine import GroupSettings
+from klog_broker.coordinator.group.commits import GroupRuntime, GroupShard
+from klog_broker.coordinator.group.shard_state import (
+    GROUP_RECORDS,
+    GroupShardState,
+    OffsetTimeline,
+)
+from klog_broker.coordinator.runtime import CoordinatorRuntime
+from klog_broker.coordinator.shard import Producer
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.records.compression import Codec
+from pyspark_klog.records.control import ControlType, EndTransactionMarker
+from pyspark_klog.state_records.consumer_offsets import Key, Value
+from pyspark_klog.state_records.group_metadata import GroupMetadataKey
+from pyspark_klog.state_records.offset_commit import OffsetCommitKey, OffsetCommitValue
+from tests.support.state_log import MemoryStateLog, VirtualTime
+
+COMMIT = EndTransactionMarker(ControlType.COMMIT, 0)
+ABORT = EndTransactionMarker(ControlType.ABORT, 0)
+ONE, OTHER = Producer(1, 0), Producer(2, 0)
+
+
+def lead(log: MemoryStateLog) -> GroupShard:
+    """A shard that serves, made of what the log has."""
+
+    def new_state() -> tuple[GroupShardState, OffsetTimeline]:
+        timeline = OffsetTimeline()
+        return GroupShardState(GroupSettings(0, 10), str, timeline), timeline
+
+    time = VirtualTime()
+    runtime: GroupRuntime = CoordinatorRuntime(
+        time.services,
+        GROUP_RECORDS,
+        new_state,
+        num_partitions=lambda: 1,
+        append_timeout_ms=1_000,
+        codec=Codec.NONE,
+    )
+    runtime.lead(log)
+    time.turns()
+    (shard,) = runtime.serving()
+    return shard
+
+
+@dataclass
+class Offsets:
+    """One shard's; each look is at what it says itself, and at what a replay of its log says."""
+
+    log: MemoryStateLog = field(default_factory=MemoryStateLog)
+
+    def __post_init__(self) -> None:
+        self.shard = lead(self.log)
+
+    def commit(self, offset: int, producer: Producer | None = None, topic: str = "t") -> None:
+        self.shard.append([committed(offset, topic)], producer)
+
+    def forget(self) -> None:
+        self.shard.append([(OffsetCommitKey(group="g", topic="t", partition=0), None)])
+
+    def seen(self, topic: str = "t") -> int | None:
+        found = [visible(shard, topic) for shard in (self.shard, lead(self.log))]
+        assert found[0] == found[1], "a replay comes to the same"
+        return found[0]
+
+
+def committed(offset: int, topic: str = "t") -> tuple[Key, Value | None]:
+    key = OffsetCommitKey(group="g", topic=topic, partition=0)
+    return key, OffsetCommitValue(offset=offset, metadata="", commit_timestamp=1)
+
+
+def visible(shard: GroupShard, topic: str = "t") -> int | None:
+    offsets = shard.state.visible_offsets("g", shard.log.high_watermark)
+    found = offsets.get(TopicPartition(topic, 0))
+    assert (found is not None) == (0 in offsets.partitions(topic))
+    return None if found is None else found.offset
+
+
+@pytest.fixture
+def offsets() -> Offsets:
+    return Offsets()
+
+
+def test_a_marker_of_commit_makes_them_committed(offsets: Offsets) -> None:
+    offsets.commit(5)
+    offsets.commit(6, ONE)
+    offsets.commit(1, ONE, "new")
+    assert (offsets.seen(), offsets.seen("new")) == (5, None)
+    offsets.shard.append_marker(ONE, COMMIT)
+    assert (offsets.seen(), offsets.seen("new")) == (6, 1)
+    assert [each.group.group_id for each in offsets.shard.state.groups_with("new")] == ["g"]
+
+
+def test_a_marker_of_abort_drops_them(offsets: Offsets) -> None:
+    offsets.commit(6, ONE)
+    offsets.shard.append_marker(ONE, ABORT)
+    assert offsets.seen() is None
+    assert not offsets.shard.state.groups, "the group was only there for them"
+    offsets.shard.append_marker(ONE, COMMIT)
+    assert offsets.seen() is None, "a transaction ends once"
+
+
+def test_transactions_of_two_producers_end_by_themselves(offsets: Offsets) -> None:
+    offsets.commit(6, ONE)
+    offsets.commit(7, OTHER)
+    offsets.shard.append_marker(OTHER, COMMIT)
+    assert offsets.seen() == 7
+    offsets.shard.append_marker(ONE, COMMIT)
+    assert offsets.seen() == 7, "the later record counts, not the later marker"
+
+
+def test_a_later_commit_outside_of_the_transaction_counts(offsets: Offsets) -> None:
+    offsets.commit(6, ONE)
+    offsets.commit(9)
+    offsets.shard.append_marker(ONE, COMMIT)
+    assert offsets.seen() == 9
+
+
+def test_a_tombstone_drops_what_is_pending_too(offsets: Offsets) -> None:
+    offsets.commit(5)
+    offsets.commit(6, ONE)
+    offsets.forget()
+    offsets.shard.append_marker(ONE, COMMIT)
+    assert offsets.seen() is None
+
+
+def test_a_group_with_pending_offsets_is_not_forgotten(offsets: Offsets) -> None:
+    offsets.commit(5)
+    offsets.commit(6, ONE, "other")
+    entry = offsets.shard.state.groups["g"]
+    tombstones = offsets.shard.state.tombstones(entry, [TopicPartition("t", 0)])
+    assert [type(key) for key, _ in tombstones] == [OffsetCommitKey]
+    offsets.shard.append([(GroupMetadataKey(group="g"), None)])
+    offsets.shard.append_marker(ONE, COMMIT)
+    assert offsets.seen("other") == 6
+
+
+def test_readers_see_the_end_of_a_transaction_when_its_marker_is_visible(
+    offsets: Offsets,
+) -> None:
+    offsets.commit(5)
+    offsets.commit(6, ONE)
+    offsets.log.follows = False
+    offsets.shard.append_marker(ONE, COMMIT)
+    assert offsets.seen() == 5
+    offsets.commit(7)
+    offsets.log.high_watermark = offsets.log.log_end_offset - 1  # type: ignore[assignment]
+    assert offsets.seen() == 6
+    offsets.log.high_watermark = offsets.log.log_end_offset
+    assert offsets.seen() == 7
