@@ -395,6 +395,5 @@ class GroupMachine:
 
 def _rebalance_timeout_ms(request: JoinGroupRequest) -> int:
     """JoinGroup 0 has none (-1): its session timeout counts for both."""
-    if request.rebalance_timeout_ms < 0:
-        return request.session_timeout_ms
-    return request.rebalance_timeout_ms
+    given_ms = request.rebalance_timeout_ms
+    return request.session_timeout_ms if given_ms < 0 else given_ms

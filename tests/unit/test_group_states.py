@@ -1,0 +1,92 @@
+"""docs/groups.md: current, and each cell of its table is what the machine answers."""
+
+from typing import Any
+
+import pytest
+
+from klog_broker.config_docs import print_pages
+from klog_broker.coordinator.group.classic.machine import GroupMachine, Joiner
+from klog_broker.coordinator.group.classic.states import (
+    ANSWERS,
+    PARKED,
+    Asked,
+    GroupState,
+)
+from klog_broker.group_docs import PAGES
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.protocol.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from pyspark_klog.protocol.apis.sync_group import SyncGroupRequest
+from tests.support.group_sim import SESSION_MS, Sim, stable_pair
+
+FOLLOWER = "client-2"
+
+
+def machine_in(state: GroupState) -> GroupMachine:
+    """A group in that state, of two members unless it is empty."""
+    if state is GroupState.EMPTY:
+        return Sim().machine
+    sim = stable_pair()
+    machine = sim.machine
+    if state is GroupState.DEAD:
+        sim.runtime.resign(0)
+    elif state is not GroupState.STABLE:
+        sim.join("leader", "client-1")
+        if state is GroupState.COMPLETING_REBALANCE:
+            sim.join("follower", FOLLOWER)
+    assert machine.group.state is state
+    return machine
+
+
+def ask(machine: GroupMachine, asked: Asked, protocol: str = "range") -> ErrorCode | None:
+    """The error that is answered at once; None if the request waits. Of an empty group a new
+    member's JoinGroup is asked."""
+    group = machine.group
+    member, generation = FOLLOWER, group.generation_id
+    if asked is Asked.HEARTBEAT:
+        return machine.heartbeat(member, generation, 0)
+    if asked is Asked.LEAVE:
+        return machine.leave(member, 0)[0]
+    if asked is Asked.COMMIT:
+        return machine.check_commit(member, generation, 0)
+    if asked is Asked.COMMIT_FROM_OUTSIDE:
+        return machine.check_commit("", -1, 0)
+    replies: list[Any] = []
+    if asked is Asked.SYNC:
+        request = SyncGroupRequest(group_id="g", member_id=member, generation_id=generation)
+        effects = machine.sync(request, replies.append, 0)
+    else:
+        joins = JoinGroupRequest(
+            group_id="g",
+            session_timeout_ms=SESSION_MS,
+            rebalance_timeout_ms=SESSION_MS,
+            member_id=member if group.members else "",
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name=protocol, metadata=b"sub")],
+        )
+        effects = machine.join(joins, Joiner("client", "/h", False), replies.append, 0)
+    for answer in effects.answers:
+        answer.send()
+    return ErrorCode(replies[0].error_code) if replies else None
+
+
+@pytest.mark.parametrize("state", list(GroupState))
+@pytest.mark.parametrize("asked", list(Asked))
+def test_each_cell_is_what_the_machine_answers(asked: Asked, state: GroupState) -> None:
+    told = ask(machine_in(state), asked)
+    parked = PARKED.get((asked, state), "")
+    if parked.startswith("waits") and ANSWERS[asked][state] is ErrorCode.NONE:
+        # It is the last that is missing; without a delay one member is enough for the first.
+        is_last = state in (GroupState.EMPTY, GroupState.PREPARING_REBALANCE)
+        assert told is (ErrorCode.NONE if is_last else None)
+    else:
+        assert told is ANSWERS[asked][state]
+
+
+def test_the_tables_name_every_state() -> None:
+    assert set(ANSWERS) == set(Asked)
+    assert all(list(row) == list(GroupState) for row in ANSWERS.values())
+    assert all(ANSWERS[asked][state] is ErrorCode.NONE for asked, state in PARKED)
+
+
+def test_the_committed_page_is_current() -> None:
+    assert print_pages(PAGES, "klog_broker.group_docs", ["--check"]) == 0
