@@ -1,7 +1,9 @@
 """A coordinator's log in memory, with a watermark and faults of the test's own."""
 
+from collections.abc import Callable
 from typing import Any
 
+from klog_broker.coordinator.loading import BatchWalk
 from klog_broker.coordinator.runtime import RuntimeServices
 from klog_broker.log.errors import OffsetOutOfRange
 from klog_broker.log.results import ReadInfo
@@ -94,7 +96,9 @@ class _NoPoller:
 class VirtualTime:
     """A loop on a clock of the test's, and all that a coordinator runtime stands on."""
 
-    def __init__(self, now_ms: int = 1_000) -> None:
+    def __init__(
+        self, now_ms: int = 1_000, new_walk: Callable[[], BatchWalk | None] = lambda: None
+    ) -> None:
         self.clock = ManualClock(now_ms)
         self.loop = Loop(self.clock, _NoPoller())
         self.helpers = InlineHelpers(self.loop)
@@ -104,7 +108,7 @@ class VirtualTime:
             clock=self.clock,
             helpers=self.helpers,
             slices=Slices(self.loop),
-            new_walk=lambda: None,
+            new_walk=new_walk,
         )
 
     @property

@@ -59,8 +59,8 @@ TEXTS: Format[str, str] = Format(
 class World:
     """A runtime of one partition."""
 
-    def __init__(self, log: MemoryStateLog | None = None) -> None:
-        self.time = VirtualTime()
+    def __init__(self, log: MemoryStateLog | None = None, *, with_kernel: bool = False) -> None:
+        self.time = VirtualTime(new_walk=KernelWalk if with_kernel else lambda: None)
         self.log = log or MemoryStateLog()
         self.runtime: CoordinatorRuntime[str, str, Texts] = CoordinatorRuntime(
             self.time.services,
@@ -113,10 +113,11 @@ def test_an_empty_log_is_loaded_at_once() -> None:
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_a_log_is_replayed_whatever_its_codec(codec: Codec) -> None:
+@pytest.mark.parametrize("with_kernel", [False, True])
+def test_a_log_is_replayed_whatever_its_codec(codec: Codec, with_kernel: bool) -> None:
     rows = [(f"k{number % 7}", "x" * number) for number in range(200)]
     log = log_of(batch(*rows, ("gone", "x"), codec=codec), batch(("gone", None)))
-    world = World(log)
+    world = World(log, with_kernel=with_kernel)
     assert world.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     found = world.loaded()
     assert found == {f"k{n % 7}": (n, "x" * n) for n in range(193, 200)}
@@ -172,10 +173,11 @@ def test_a_shard_that_is_resigned_while_it_loads_is_forgotten() -> None:
     assert not world.runtime.shards()
 
 
-def test_a_damaged_log_has_no_coordinator() -> None:
+@pytest.mark.parametrize("with_kernel", [False, True])
+def test_a_damaged_log_has_no_coordinator(with_kernel: bool) -> None:
     bad = bytearray(batch(("b", "2")))
     bad[-2] ^= 1
-    world = World(log_of(batch(("a", "1")), bytes(bad)))
+    world = World(log_of(batch(("a", "1")), bytes(bad)), with_kernel=with_kernel)
     world.time.turns()
     assert world.error is NOT_COORDINATOR
 

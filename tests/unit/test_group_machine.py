@@ -83,6 +83,18 @@ def test_many_ids_that_nobody_uses_are_forgotten_by_few_looks() -> None:
     assert sim.now_ms <= 1_000 + 150 + SESSION_MS + 100
 
 
+def test_of_too_many_ids_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("klog_broker.coordinator.group.classic.machine.MAX_PENDING_IDS", 2)
+    sim = Sim(delay_ms=1_000)
+    for _ in range(3):
+        sim.join("a", requires_id=True)
+    for number in (1, 2, 3):
+        sim.join(f"w{number}", f"client-{number}", requires_id=True)
+    sim.advance(2_000)
+    assert sim.joined("w1").error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert sim.joined("w2").error_code == sim.joined("w3").error_code == NONE
+
+
 def test_a_joiner_rebalances_the_group_and_followers_learn_it_by_heartbeat(pair: Sim) -> None:
     pair.join("c")
     assert pair.machine.heartbeat("client-2", 1, pair.now_ms) == ErrorCode.REBALANCE_IN_PROGRESS

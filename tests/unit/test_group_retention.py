@@ -1,5 +1,6 @@
 """How long committed offsets are kept (KIP-211), on a broker whose clock is the test's."""
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -156,9 +157,9 @@ def test_a_member_of_a_group_that_is_gone_may_not_commit(groups: Groups) -> None
     assert groups.kept() == set()
 
 
-def test_many_offsets_are_forgotten_in_several_turns() -> None:
+def many_offsets(count: int) -> tuple[Groups, Callable[[], int]]:
+    """A group "many" with so many offsets in the topic "wide"; and how many are kept."""
     groups = Groups()
-    count = 8 * TOMBSTONES_AT_ONCE + 1
     know_topics(groups.broker.broker, ["wide"], partitions=count)
     rows = [
         OffsetCommitRequestPartition(partition_index=n, committed_offset=1) for n in range(count)
@@ -171,6 +172,28 @@ def test_many_offsets_are_forgotten_in_several_turns() -> None:
         topics = groups.broker.call(request, 5).topics
         return sum(len(topic.partitions) for topic in topics)
 
+    return groups, kept
+
+
+def test_offsets_of_a_deleted_topic_are_forgotten_in_several_turns() -> None:
+    count = 8 * TOMBSTONES_AT_ONCE + 1
+    groups, kept = many_offsets(count)
+    assert groups.commit("plain") == [0]
+    offsets_log = groups.broker.log("__consumer_offsets")
+    before = offsets_log.log_end_offset
+    groups.broker.broker.services.groups.forget_topic("wide")
+    assert offsets_log.log_end_offset - before <= 2 * TOMBSTONES_AT_ONCE
+    row = OffsetCommitRequestPartition(partition_index=count - 1, committed_offset=1)
+    topic = OffsetCommitRequestTopic(name="wide", partitions=[row])
+    groups.broker.call(OffsetCommitRequest(group_id="many", topics=[topic]), 7)
+    groups.broker.turns()
+    assert kept() == 1, "it was committed after the deletion, in a new topic of this name"
+    assert groups.kept() == {"plain"}
+
+
+def test_many_offsets_are_forgotten_in_several_turns() -> None:
+    count = 8 * TOMBSTONES_AT_ONCE + 1
+    groups, kept = many_offsets(count)
     offsets_log = groups.broker.log("__consumer_offsets")
     groups.wait(BEFORE_MS)
     assert kept() == count

@@ -86,9 +86,10 @@ Replay = Callable[[BatchView, Iterable[Record], Offset], int]
 class Loader:
     """Replays a log from its start to where it ends now.
 
-    ``walk`` checks batches in a helper thread; without one the loop does. ``done`` is called once,
-    with None when all is applied, or with why it cannot be: the log is damaged, or its disk fails.
-    It is never called if the log ends (StateLog.ended) or ``cancel`` comes first.
+    ``new_walk`` makes what checks batches in a helper thread; while it gives none the loop does.
+    ``done`` is called once, with None when all is applied, or with why it cannot be: the log is
+    damaged, or its disk fails. It is never called if the log ends (StateLog.ended) or ``cancel``
+    comes first.
     """
 
     def __init__(
@@ -97,7 +98,7 @@ class Loader:
         replay: Replay,
         done: Callable[[Exception | None], None],
         *,
-        walk: BatchWalk | None,
+        new_walk: Callable[[], BatchWalk | None],
         loop: Loop,
         slices: Slices,
         helpers: Helpers,
@@ -105,7 +106,8 @@ class Loader:
         self._log = log
         self._replay = replay
         self._done = done
-        self._walk = walk
+        self._new_walk = new_walk
+        self._walk: BatchWalk | None = None
         self._loop = loop
         self._slices = slices
         self._helpers = helpers
@@ -173,7 +175,7 @@ class Loader:
                 self._read(region)
 
     def _read(self, region: FileRegion) -> None:
-        walk = self._walk
+        walk = self._walk = self._walk or self._new_walk()
 
         def read() -> Checked:
             data = region.file.pread(region.size, region.position)

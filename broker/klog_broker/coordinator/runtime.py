@@ -92,7 +92,7 @@ class CoordinatorRuntime(Generic[K, V, S]):
             log,
             shard.replay,
             lambda error: self._replayed(partition, shard, error),
-            walk=services.new_walk() if log.log_end_offset > log.log_start_offset else None,
+            new_walk=services.new_walk,
             loop=services.loop,
             slices=services.slices,
             helpers=services.helpers,
