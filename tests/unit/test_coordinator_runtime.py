@@ -158,6 +158,12 @@ def test_a_log_whose_beginning_was_deleted_meanwhile_goes_on_behind_it() -> None
     assert set(world.loaded()) >= {"k6", "k7", "k8"}
 
 
+def test_records_before_the_logs_start_do_not_count() -> None:
+    log = log_of(batch(("a", "1"), ("b", "2"), ("c", "3")))
+    log.log_start_offset = Offset(1)
+    assert World(log).loaded() == {"b": (1, "2"), "c": (2, "3")}
+
+
 def test_a_log_that_ends_while_it_is_loaded_serves_nobody() -> None:
     world = World(log_of(batch(("a", "1"))))
     world.log.ended = "offline"
@@ -242,6 +248,24 @@ def test_a_state_that_cannot_be_kept_acknowledges_nothing_more() -> None:
         world.shard.append([("a", "2")])
     assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
     assert world.error is NOT_COORDINATOR
+
+
+def test_nobody_is_answered_before_what_the_watermark_has_passed_is_applied() -> None:
+    world, codes = waiting()
+    found: list[object] = []
+    world.shard.when_visible(lambda _: found.append(dict(world.shard.state.found)))
+    put = world.log.put
+
+    def append(records: bytearray) -> Offset:
+        end_offset = put(bytes(records))
+        world.log.high_watermark = end_offset
+        world.time.services.purgatory.check(world.log.topic_partition)
+        assert not codes, "the state lags behind the log"
+        return end_offset
+
+    world.log.append = append  # type: ignore[method-assign]
+    world.shard.append([("b", "2")])
+    assert (codes, found) == ([NONE], [{"a": (0, "1"), "b": (1, "2")}])
 
 
 # --- waiting -------------------------------------------------------------------------------------

@@ -258,6 +258,14 @@ def test_a_replayed_group_is_stable_and_its_members_have_a_session_to_return(pai
     assert reloaded.group.state is GroupState.EMPTY
 
 
+def test_members_of_a_replayed_group_that_stay_away_are_out_after_a_session(pair: Sim) -> None:
+    reloaded = Sim(log=pair.log)
+    reloaded.advance(SESSION_MS - 1)
+    assert set(reloaded.group.members) == {"client-1", "client-2"}
+    reloaded.advance(1)
+    assert reloaded.group.state is GroupState.EMPTY
+
+
 def test_unloading_tells_all_who_wait() -> None:
     sim = Sim(delay_ms=1_000)
     sim.join("a")

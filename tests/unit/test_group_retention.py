@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from klog_broker.coordinator.group.commits import TOMBSTONES_AT_ONCE
+from klog_broker.coordinator.group.coordinator import Commit, MemberName
 from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.find_coordinator import FindCoordinatorRequest
 from pyspark_klog.protocol.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from pyspark_klog.protocol.apis.leave_group import LeaveGroupRequest
@@ -181,11 +183,11 @@ def test_offsets_of_a_deleted_topic_are_forgotten_in_several_turns() -> None:
     assert groups.commit("plain") == [0]
     offsets_log = groups.broker.log("__consumer_offsets")
     before = offsets_log.log_end_offset
-    groups.broker.broker.services.groups.forget_topic("wide")
+    coordinator = groups.broker.broker.services.groups
+    coordinator.forget_topic("wide")
     assert offsets_log.log_end_offset - before <= 2 * TOMBSTONES_AT_ONCE
-    row = OffsetCommitRequestPartition(partition_index=count - 1, committed_offset=1)
-    topic = OffsetCommitRequestTopic(name="wide", partitions=[row])
-    groups.broker.call(OffsetCommitRequest(group_id="many", topics=[topic]), 7)
+    last = Commit(TopicPartition("wide", count - 1), 1, -1, "")
+    coordinator.commit("many", MemberName(""), -1, [last], lambda _: None)
     groups.broker.turns()
     assert kept() == 1, "it was committed after the deletion, in a new topic of this name"
     assert groups.kept() == {"plain"}

@@ -129,6 +129,17 @@ def test_a_tombstone_drops_what_is_pending_too(offsets: Offsets) -> None:
     assert offsets.seen() is None
 
 
+def test_groups_are_found_by_topic_as_long_as_they_have_an_offset_in_it(
+    offsets: Offsets,
+) -> None:
+    state = offsets.shard.state
+    offsets.commit(5)
+    offsets.commit(5, topic="other")
+    assert [each.group.group_id for each in state.groups_with("t")] == ["g"]
+    offsets.forget()
+    assert (state.groups_with("t"), len(state.groups_with("other"))) == ([], 1)
+
+
 def test_a_group_with_pending_offsets_is_not_forgotten(offsets: Offsets) -> None:
     offsets.commit(5)
     offsets.commit(6, ONE, "other")
