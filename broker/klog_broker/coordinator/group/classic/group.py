@@ -83,7 +83,11 @@ class Group:
 
     def set_members(self, members: Iterable[Member]) -> None:
         """These, in this order, and no others."""
-        self.members = {member.member_id: member for member in members}
+        before, self.members = self.members, {member.member_id: member for member in members}
+        if len(before) == len(self.members) and all(
+            before.get(member_id) is member for member_id, member in self.members.items()
+        ):
+            return
         self.static_ids = {
             member.group_instance_id: member.member_id
             for member in self.members.values()
