@@ -1,12 +1,9 @@
 """Committed offsets and when readers may see them: not before they would survive a power cut."""
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from klog_broker.coordinator.group.commits import OffsetCommits
-from klog_broker.runtime.clock import ManualClock
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.create_topics import (
     CreatableTopic,
@@ -109,22 +106,3 @@ def test_an_offset_that_is_to_be_forgotten_is_shown_until_that_is_durable(
     broker.helpers.let_go()
     broker.turns()
     assert committed(broker) == {}
-
-
-def test_topics_deleted_while_a_shard_loads_are_forgotten_in_that_order() -> None:
-    deleted = [f"topic-{number}" for number in range(20)]
-    forgotten: list[str] = []
-
-    def forget_topic(_: object, topic: str) -> list[object]:
-        forgotten.append(topic)
-        return []
-
-    state = SimpleNamespace(groups={"g": None}, forget_topic=forget_topic)
-    shards: Any = SimpleNamespace(loading=lambda: [0], loaded=list, at=lambda _: (None, state))
-    commits = OffsetCommits(
-        shards, ManualClock(), metadata_max_bytes=0, retention_ms=0, on_buried=lambda *_: None
-    )
-    for topic in deleted:
-        commits.forget_topic(topic)
-    commits.loaded(0)
-    assert forgotten == deleted
