@@ -1,0 +1,129 @@
+"""The in-sync replicas of a partition that this broker leads, and who belongs to them. Pure.
+
+The set changes only when the controller has made that durable. Until it has answered, a leader goes
+by the larger of the two sets it may become (KIP-497, the maximal one): a follower that is being
+added must have what is acknowledged, and one that is being taken out may still be elected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from pyspark_klog.ids import BrokerId
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The set as the controller knows it, and nothing is asked for."""
+
+    members: tuple[BrokerId, ...]
+
+    @property
+    def maximal(self) -> tuple[BrokerId, ...]:
+        """Who has to have a record before it counts as replicated."""
+        return self.members
+
+    def expanded(self, joining: BrokerId) -> Expanding:
+        """While the controller is asked to add a follower."""
+        if joining in self.members:
+            raise ValueError(f"broker {joining} is in sync already: {self.members}")
+        return Expanding(self.members, joining)
+
+    def shrunk(self, leaving: Collection[BrokerId]) -> Shrinking:
+        """While the controller is asked to take followers out."""
+        if not leaving or not set(leaving) <= set(self.members):
+            raise ValueError(f"brokers {sorted(leaving)} are not all in sync: {self.members}")
+        return Shrinking(self.members, frozenset(leaving))
+
+
+@dataclass(frozen=True, slots=True)
+class Expanding:
+    """`joining` is to be added to `members`."""
+
+    members: tuple[BrokerId, ...]
+    joining: BrokerId
+
+    @property
+    def maximal(self) -> tuple[BrokerId, ...]:
+        """Also who is being added: the controller may have done so already."""
+        return (*self.members, self.joining)
+
+    @property
+    def wanted(self) -> tuple[BrokerId, ...]:
+        """What the controller is asked for."""
+        return self.maximal
+
+
+@dataclass(frozen=True, slots=True)
+class Shrinking:
+    """`leaving` are to be taken out of `members`."""
+
+    members: tuple[BrokerId, ...]
+    leaving: frozenset[BrokerId]
+
+    @property
+    def maximal(self) -> tuple[BrokerId, ...]:
+        """Also who is being taken out: the controller may refuse."""
+        return self.members
+
+    @property
+    def wanted(self) -> tuple[BrokerId, ...]:
+        """What the controller is asked for."""
+        return tuple(each for each in self.members if each not in self.leaving)
+
+
+InSyncSet = Committed | Expanding | Shrinking
+"""`members` is what the controller has committed: min.insync.replicas counts these."""
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerProgress:
+    """How far a follower has come, told by its fetches: an offset is fetched once it has what lies
+    before. Times are monotonic."""
+
+    log_end_offset: int = -1
+    """-1 until it fetches in this epoch."""
+    caught_up_ms: int = 0
+    """When it last had all that the leader had (or had had at the fetch before)."""
+    _fetch_ms: int = 0
+    _leader_end_at_fetch: int = -1
+
+    def fetched(self, offset: int, leader_end: int, now_ms: int) -> FollowerProgress:
+        """It asks for what lies at `offset`, while the leader's log ends at `leader_end`.
+
+        It has caught up now if that is the leader's end; or at its fetch before, if it is the
+        leader's end of then, for a follower that keeps pace with a busy leader is never at the end
+        (Kafka's Replica.updateFetchStateOrThrow).
+        """
+        caught_up_ms = self.caught_up_ms
+        if offset >= leader_end:
+            caught_up_ms = now_ms
+        elif self._leader_end_at_fetch >= 0 and offset >= self._leader_end_at_fetch:
+            caught_up_ms = max(caught_up_ms, self._fetch_ms)
+        return FollowerProgress(offset, caught_up_ms, now_ms, leader_end)
+
+
+def fallen_behind(
+    in_sync: Collection[BrokerId],
+    followers: Mapping[BrokerId, FollowerProgress],
+    *,
+    leader_end: int,
+    now_ms: int,
+    max_lag_ms: int,
+) -> frozenset[BrokerId]:
+    """Who of the followers in sync has not had the leader's end for longer than `max_lag_ms`
+    (replica.lag.time.max.ms). The leader is not among `followers` and never falls behind."""
+    return frozenset(
+        broker_id
+        for broker_id, progress in followers.items()
+        if broker_id in in_sync
+        and progress.log_end_offset != leader_end
+        and now_ms - progress.caught_up_ms > max_lag_ms
+    )
+
+
+def may_join(follower_end: int, *, high_watermark: int, epoch_start_offset: int) -> bool:
+    """Whether a follower that ends there has all that is acknowledged, and all that the leader
+    began its epoch with: below that its log may still differ (KAFKA-7128)."""
+    return follower_end >= max(high_watermark, epoch_start_offset)
