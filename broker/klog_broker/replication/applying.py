@@ -1,0 +1,70 @@
+"""The orders of one call, carried out a few at a time."""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from klog_broker.metadata.orders import Order, OrderResults, StopOrder
+from pyspark_klog.errors import KlogError
+from pyspark_klog.ids import TopicPartition
+
+ORDERS_AT_ONCE = 4
+"""Logs that are made or set aside at the same time: the other helpers stay free for flushes."""
+
+
+OrderDone = Callable[[KlogError | None], None]
+"""Called once, in the loop, with why an order could not be carried out."""
+
+
+class Application:
+    """The orders of one call, a few at a time, until all of them have been answered."""
+
+    def __init__(
+        self,
+        orders: Iterable[Order],
+        *,
+        carry_out: Callable[[Order, OrderDone], None],
+        forget_deleted: Callable[[Callable[[], None]], None],
+        done: Callable[[OrderResults], None],
+    ) -> None:
+        self._left = deque(orders)
+        self._deletes = any(isinstance(each, StopOrder) and each.deletes for each in self._left)
+        self._carry_out = carry_out
+        self._forget_deleted = forget_deleted
+        self._done = done
+        self._results: dict[TopicPartition, KlogError] = {}
+        self._at_work: set[TopicPartition] = set()
+        self._is_beginning = False
+
+    def run(self) -> None:
+        """Begin as many as may be at work, each partition's orders one after the other."""
+        if self._is_beginning:
+            return  # One was over before `_carry_out` returned: the loop below goes on.
+        self._is_beginning = True
+        while (
+            self._left
+            and len(self._at_work) < ORDERS_AT_ONCE
+            and self._left[0].topic_partition not in self._at_work
+        ):
+            order = self._left.popleft()
+            self._at_work.add(order.topic_partition)
+            self._carry_out(order, partial(self._carried_out, order.topic_partition))
+        self._is_beginning = False
+        if self._left or self._at_work:
+            return
+        if self._deletes:
+            # What checkpoints say of a deleted log must not count for the next one of its name.
+            self._forget_deleted(self._end)
+        else:
+            self._end()
+
+    def _carried_out(self, topic_partition: TopicPartition, error: KlogError | None) -> None:
+        self._at_work.remove(topic_partition)
+        if error is None:
+            self._results.pop(topic_partition, None)
+        else:
+            self._results[topic_partition] = error
+        self.run()
+
+    def _end(self) -> None:
+        self._done(self._results)

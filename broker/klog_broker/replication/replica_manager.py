@@ -1,0 +1,320 @@
+"""The partitions that this broker has a replica of, and the orders that give them their roles.
+
+Orders come in order: those of one call are carried out together, later ones queue behind. What is
+asked of the disk (making a log, setting one aside) is done by helper threads, a few at a time;
+roles change in the loop.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple, Protocol
+
+from klog_broker.config import TopicConfig
+from klog_broker.log.errors import (
+    InconsistentTopicId,
+    LogError,
+    LogStorageError,
+    OutOfDescriptors,
+    StaleLeaderEpoch,
+)
+from klog_broker.log.log_config import LogConfig
+from klog_broker.log.partition_log import PartitionLog
+from klog_broker.metadata.orders import Order, OrderResults, PartitionOrder, StopOrder
+from klog_broker.replication.applying import Application, OrderDone
+from klog_broker.replication.errors import ReplicationError, StaleOrder
+from klog_broker.replication.partition import Epochs, Leader, Offline, Partition
+from pyspark_klog.errors import InvariantViolation, KlogError
+from pyspark_klog.ids import NO_TOPIC_ID, BrokerId, TopicId, TopicPartition
+from pyspark_klog.storage.text_files import encode_topic_id
+
+
+class TopicSettings(NamedTuple):
+    """What a topic's settings say to its replicas."""
+
+    log: LogConfig
+    min_in_sync_replicas: int
+
+    @classmethod
+    def from_topic_config(cls, config: TopicConfig) -> "TopicSettings":
+        """The part of a topic's settings that counts here."""
+        return cls(LogConfig.from_topic_config(config), config["min.insync.replicas"])
+
+
+class LogChanges(Protocol):
+    """What a replica manager asks of the disk (log/partition_changes.py). ``done`` is called in the
+    loop, once; at once if there is nothing to do."""
+
+    def create_beside(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        config: LogConfig,
+        done: Callable[[PartitionLog | None, BaseException | None], None],
+    ) -> None: ...
+
+    def delete_beside(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        done: Callable[[BaseException | None], None],
+    ) -> None: ...
+
+
+class Logs(Protocol):
+    """The broker's logs (log/log_manager.py)."""
+
+    @property
+    def changes(self) -> LogChanges: ...
+
+    def logs(self) -> Iterable[PartitionLog]: ...
+
+    def check_complete(self) -> None: ...
+
+    def forget_deleted(self, done: Callable[[], None]) -> None: ...
+
+
+class ReplicaManager:
+    """Loop thread only.
+
+    ``settings_of`` gives a topic's settings of now; ``wake`` is told whenever who waits for a
+    partition should look again. ``call_soon`` runs what must not run within what caused it: a log
+    can go offline in the middle of a coordinator's append.
+    """
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        logs: Logs,
+        *,
+        settings_of: Callable[[str], TopicSettings],
+        wake: Callable[[TopicPartition], None],
+        call_soon: Callable[[Callable[[], None]], None],
+    ) -> None:
+        self.version = 0
+        """Rises whenever a role, an in-sync set or a setting changes."""
+        self.led: dict[tuple[str, int], Leader] = {}
+        """The leaderships of now. A TopicPartition is such a key."""
+        self.on_lead: list[Callable[[Leader], None]] = []
+        """Called with each new leadership."""
+        self.on_resign: list[Callable[[TopicPartition], None]] = []
+        """Called when one has ended, whyever: before the next one of the partition is told of."""
+        self._broker_id = broker_id
+        self._logs = logs
+        self._settings_of = settings_of
+        self._wake = wake
+        self._call_soon = call_soon
+        self._hosted: dict[str, dict[int, Partition]] = {}
+        self._queue: deque[Application] = deque()
+        self._applied: Application | None = None
+        self._is_beginning = False
+        self._untold: deque[Callable[[], None]] = deque()
+        for log in logs.logs():
+            self._host(log.topic_partition, log.topic_id, log)
+
+    def partition(self, topic: str, partition: int) -> Partition | None:
+        """What is hosted of that partition, or None."""
+        return self._hosted.get(topic, {}).get(partition)
+
+    def partitions(self) -> Iterator[Partition]:
+        """All that are hosted."""
+        for by_number in self._hosted.values():
+            yield from by_number.values()
+
+    # --- orders ----------------------------------------------------------------------------------
+    def apply(self, orders: Sequence[Order], done: Callable[[OrderResults], None]) -> None:
+        """Carry the orders out, behind those of earlier calls; see ``metadata.orders.ApplyOrders``.
+
+        An order fails with StaleOrder (its epochs are older than what the replica was told),
+        InconsistentTopicId (another topic's replica, or folder, is there), LogStorageError (the
+        disk refused: the replica is offline), or OutOfDescriptors (nothing has changed).
+        """
+        self._queue.append(
+            Application(
+                orders,
+                carry_out=self._carry_out,
+                forget_deleted=self._logs.forget_deleted,
+                done=lambda results: self._applied_all(results, done),
+            )
+        )
+        self._apply_next()
+
+    def _apply_next(self) -> None:
+        if self._is_beginning:
+            return  # One was over before its `run` returned: the loop below goes on.
+        self._is_beginning = True
+        try:
+            while self._queue and self._applied is None:
+                self._applied = self._queue.popleft()
+                self._applied.run()
+        finally:
+            self._is_beginning = False
+
+    def _applied_all(self, results: OrderResults, done: Callable[[OrderResults], None]) -> None:
+        self._applied = None
+        done(results)
+        self._apply_next()
+
+    def _carry_out(self, order: Order, done: OrderDone) -> None:
+        try:
+            if isinstance(order, StopOrder):
+                self._stop(order, done)
+            else:
+                self._assign(order, done)
+        except (LogError, ReplicationError) as error:
+            done(error)
+
+    def _assign(self, order: PartitionOrder, done: OrderDone) -> None:
+        partition = self.partition(*order.topic_partition)
+        if partition is not None:
+            _check_order(partition, order)
+            if partition.log is not None and partition.topic_id == order.topic_id:
+                done(self._give_role(partition, order))
+                return
+        if not order.is_new and (partition is None or partition.log is None):
+            try:
+                self._logs.check_complete()
+            except LogStorageError:
+                self._host_offline(order)
+                raise
+        settings = self._settings_of(order.topic_partition.topic)
+
+        def made(log: PartitionLog | None, error: BaseException | None) -> None:
+            if log is None:
+                failure = _as_failure(error)
+                if isinstance(failure, LogStorageError) and not isinstance(
+                    failure, OutOfDescriptors
+                ):
+                    self._host_offline(order)
+                done(failure)
+                return
+            now = self._settings_of(order.topic_partition.topic)
+            if now.log != log.config:
+                # They have changed while it was made.
+                log.update_config(now.log)
+            done(self._give_role(self._host(order.topic_partition, order.topic_id, log), order))
+
+        # Of a log that is there already, by a broker that knew no topic ids, it notes the id.
+        self._logs.changes.create_beside(order.topic_partition, order.topic_id, settings.log, made)
+
+    def _give_role(self, partition: Partition, order: PartitionOrder) -> KlogError | None:
+        if isinstance(partition.role, Offline):
+            partition.epochs = Epochs(order.leader_epoch, order.partition_epoch)
+            return LogStorageError(f"the log of {order.topic_partition} is offline")
+        if order.leader != self._broker_id:
+            partition.follow(order)
+        else:
+            settings = self._settings_of(order.topic_partition.topic)
+            try:
+                leader = partition.lead(order, settings.min_in_sync_replicas)
+            except StaleLeaderEpoch as error:
+                return StaleOrder(str(error))
+            if leader is not None:
+                self.led[order.topic_partition] = leader
+                self._tell([partial(tell, leader) for tell in self.on_lead])
+        self.version += 1
+        return None
+
+    def _stop(self, order: StopOrder, done: OrderDone) -> None:
+        partition = self.partition(*order.topic_partition)
+        if partition is None or partition.topic_id not in (order.topic_id, NO_TOPIC_ID):
+            if order.deletes and partition is None:
+                # It may lie in a directory that is offline, and come back with it.
+                self._logs.check_complete()
+            done(None)
+            return
+        if order.leader_epoch < partition.epochs.leader_epoch:
+            raise StaleOrder(
+                f"{order.topic_partition} is to stop in epoch {order.leader_epoch}, it is in"
+                f" {partition.epochs.leader_epoch}"
+            )
+        if order.deletes and partition.log is None:
+            self._logs.check_complete()
+        partition.stop(deletes=order.deletes)
+        self.version += 1
+        if not order.deletes:
+            done(None)
+            return
+
+        def deleted(error: BaseException | None) -> None:
+            if error is None:
+                self._drop(order.topic_partition)
+                done(None)
+                return
+            partition.go_offline()
+            done(_as_failure(error))
+
+        self._logs.changes.delete_beside(order.topic_partition, partition.topic_id, deleted)
+
+    # --- what is hosted --------------------------------------------------------------------------
+    def _host(
+        self, topic_partition: TopicPartition, topic_id: TopicId, log: PartitionLog | None
+    ) -> Partition:
+        by_number = self._hosted.setdefault(topic_partition.topic, {})
+        partition = by_number.get(topic_partition.partition)
+        if partition is None:
+            partition = by_number[topic_partition.partition] = Partition(
+                topic_partition, topic_id, log, wake=self._wake, on_ended=self._ended
+            )
+        elif log is not None and partition.log is not log:
+            partition.take_log(log)
+        partition.topic_id = topic_id
+        return partition
+
+    def _drop(self, topic_partition: TopicPartition) -> None:
+        by_number = self._hosted[topic_partition.topic]
+        del by_number[topic_partition.partition]
+        if not by_number:
+            del self._hosted[topic_partition.topic]
+
+    def _host_offline(self, order: PartitionOrder) -> None:
+        partition = self._host(order.topic_partition, order.topic_id, None)
+        partition.epochs = Epochs(order.leader_epoch, order.partition_epoch)
+        partition.go_offline()
+        self.version += 1
+
+    def _ended(self, leader: Leader) -> None:
+        del self.led[leader.topic_partition]
+        self.version += 1
+        self._untold.extend(partial(tell, leader.topic_partition) for tell in self.on_resign)
+        self._call_soon(lambda: self._tell(()))
+
+    def _tell(self, more: Iterable[Callable[[], None]]) -> None:
+        """Coordinators hear of the ends of leaderships before they hear of new ones."""
+        self._untold.extend(more)
+        while self._untold:
+            self._untold.popleft()()
+
+    def topics_changed(self, names: Iterable[str]) -> None:
+        """The settings of these topics may have changed, as ``settings_of`` says from now on."""
+        for name in names:
+            hosted = self._hosted.get(name, {}).values()
+            if hosted:
+                settings = self._settings_of(name)
+                for partition in hosted:
+                    if partition.log is not None:
+                        partition.log.update_config(settings.log)
+                        partition.take_settings(settings.min_in_sync_replicas)
+        self.version += 1
+
+
+def _check_order(partition: Partition, order: PartitionOrder) -> None:
+    """StaleOrder, or InconsistentTopicId."""
+    if partition.topic_id not in (order.topic_id, NO_TOPIC_ID):
+        raise InconsistentTopicId(
+            f"{order.topic_partition} is here a replica of the topic with id"
+            f" {encode_topic_id(partition.topic_id)}, not of {encode_topic_id(order.topic_id)}"
+        )
+    ordered = Epochs(order.leader_epoch, order.partition_epoch)
+    if ordered < partition.epochs:
+        raise StaleOrder(
+            f"the order for {order.topic_partition} is of {ordered}, the replica is told of"
+            f" {partition.epochs} already"
+        )
+
+
+def _as_failure(error: BaseException | None) -> KlogError:
+    """What a helper came to; a bug in it is nobody's to answer."""
+    if isinstance(error, KlogError):
+        return error
+    raise error or InvariantViolation("a log was neither made nor refused")

@@ -1,0 +1,59 @@
+"""A led partition as a coordinator sees it, which keeps its state there."""
+
+from klog_broker.log.partition_log import AppendOrigin
+from klog_broker.replication.errors import Ended, LeadershipEnded, NotEnoughReplicas
+from klog_broker.replication.partition import Leader
+from klog_broker.runtime.clock import Clock
+from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.ids import Offset, TopicPartition
+
+
+class LeaderStateLog:
+    """One leadership of a partition of a state topic. Loop thread only."""
+
+    def __init__(self, leader: Leader, clock: Clock) -> None:
+        self._leader = leader
+        self._log = leader.log
+        self._clock = clock
+        self.read = leader.log.read
+        """As ``PartitionLog.read``."""
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return self._leader.topic_partition
+
+    @property
+    def log_start_offset(self) -> Offset:
+        return self._log.log_start_offset
+
+    @property
+    def log_end_offset(self) -> Offset:
+        return self._log.log_end_offset
+
+    @property
+    def high_watermark(self) -> Offset:
+        """What lies before it may be shown."""
+        return self._log.high_watermark
+
+    @property
+    def ended(self) -> Ended | None:
+        """Why the leadership is over; None while it is not."""
+        return self._leader.ended
+
+    def append(self, records: bytearray) -> Offset:
+        """Append one batch; returns the log's end behind it. As with acks=all, min.insync.replicas
+        counts.
+
+        Raises LogError, or BrokerError with what the partition's clients would be told
+        (NOT_ENOUGH_REPLICAS, NOT_LEADER_OR_FOLLOWER); nothing has changed then.
+        """
+        now_ms = self._clock.now_ms()
+        try:
+            self._leader.append(
+                records, acks_all=True, now_ms=now_ms, origin=AppendOrigin.COORDINATOR
+            )
+        except NotEnoughReplicas as error:
+            raise BrokerError(ErrorCode.NOT_ENOUGH_REPLICAS, str(error)) from None
+        except LeadershipEnded as error:
+            raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, str(error)) from None
+        return self._log.log_end_offset

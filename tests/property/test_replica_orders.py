@@ -1,0 +1,138 @@
+"""Any orders, with the disk's part done in any order: roles come out as a simple model says."""
+
+from dataclasses import dataclass
+from random import Random
+from uuid import UUID
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from klog_broker.log.errors import InconsistentTopicId
+from klog_broker.metadata.orders import Order, StopOrder
+from klog_broker.replication.errors import StaleOrder
+from pyspark_klog.ids import TopicId, TopicPartition
+from tests.support.log_harness import InlineHelpers, ManualHelpers, batch
+from tests.support.replica_world import ME, OTHER, ReplicaWorld, order, stop
+
+PARTITIONS = [TopicPartition(topic, number) for topic in ("a", "b") for number in (0, 1)]
+IDS = [TopicId(UUID(int=1)), TopicId(UUID(int=2))]
+EPOCHS = st.integers(0, 3)
+
+ORDERS = st.one_of(
+    st.builds(
+        order,
+        EPOCHS,
+        EPOCHS,
+        partition=st.sampled_from(PARTITIONS),
+        topic_id=st.sampled_from(IDS),
+        leader=st.sampled_from((ME, ME, OTHER)),
+    ),
+    st.builds(
+        stop,
+        EPOCHS,
+        partition=st.sampled_from(PARTITIONS),
+        topic_id=st.sampled_from(IDS),
+        deletes=st.booleans(),
+    ),
+)
+
+
+class ShuffledHelpers(ManualHelpers):
+    """Works when told, whichever chance says."""
+
+    def __init__(self, chance: Random) -> None:
+        super().__init__()
+        self._chance = chance
+
+    def run_one(self) -> None:
+        work = self._chance.choice(list(self.waiting))
+        self.waiting.remove(work)
+        InlineHelpers().submit(*work)
+
+
+@dataclass
+class Replica:
+    topic_id: TopicId
+    epochs: tuple[int, int] = (-1, -1)
+    role: str = "Unassigned"
+
+
+class Model:
+    """What each order comes to, one after the other."""
+
+    def __init__(self) -> None:
+        self.replicas: dict[TopicPartition, Replica] = {}
+
+    def apply(self, given: Order) -> type[Exception] | None:
+        found = self.replicas.get(given.topic_partition)
+        if isinstance(given, StopOrder):
+            if found is None or found.topic_id != given.topic_id:
+                return None
+            if given.leader_epoch < found.epochs[0]:
+                return StaleOrder
+            found.role = "Unassigned"
+            if given.deletes:
+                del self.replicas[given.topic_partition]
+            return None
+        if found is None:
+            found = self.replicas[given.topic_partition] = Replica(given.topic_id)
+        elif found.topic_id != given.topic_id:
+            return InconsistentTopicId
+        epochs = (given.leader_epoch, given.partition_epoch)
+        if epochs < found.epochs:
+            return StaleOrder
+        found.epochs = epochs
+        found.role = "Leader" if given.leader == ME else "Follower"
+        return None
+
+
+@given(st.lists(st.lists(ORDERS, max_size=6), max_size=8), st.randoms(use_true_random=False))
+def test_roles_come_out_as_the_model_says(calls: list[list[Order]], chance: Random) -> None:
+    world = ReplicaWorld(helpers=ShuffledHelpers(chance))
+    model, expected, answered = Model(), [], []
+    for number, orders in enumerate(calls):
+        results: dict[TopicPartition, type[Exception]] = {}
+        for each in orders:
+            error = model.apply(each)
+            partition: TopicPartition = each.topic_partition
+            results.pop(partition, None)
+            if error is not None:
+                results[partition] = error
+        expected.append((number, results))
+        world.replicas.apply(
+            orders,
+            lambda found, number=number: answered.append(
+                (number, {key: type(error) for key, error in found.items()})
+            ),
+        )
+        for _ in range(chance.randrange(3)):
+            if world.helpers.waiting:
+                world.helpers.run_one()
+            check(world)
+    while world.helpers.waiting:
+        world.helpers.run_one()
+        check(world)
+    world.work()
+    assert answered == expected
+    for partition in PARTITIONS:
+        replica = model.replicas.get(partition)
+        assert world.role(partition) == ("" if replica is None else replica.role)
+        if replica is not None:
+            found = world.replicas.partition(*partition)
+            assert found.epochs == replica.epochs
+            assert found.topic_id == replica.topic_id
+        # Coordinators were told of beginnings and ends in turns, and last of how it is now.
+        told = [what.split()[0] for what, where in world.told if where == partition]
+        assert told == ["lead", "resign"] * (len(told) // 2) + ["lead"] * (len(told) % 2)
+        assert (len(told) % 2 == 1) == (partition in world.replicas.led)
+
+
+def check(world: ReplicaWorld) -> None:
+    """What holds at any moment: whoever leads can."""
+    for key, leader in world.replicas.led.items():
+        assert leader.ended is None
+        assert leader.topic_partition == key
+        assert world.replicas.partition(*key).role is leader
+        assert world.logs.get(leader.topic_partition) is leader.log
+        end = leader.append(batch(), acks_all=True, now_ms=1).last_offset + 1
+        assert leader.log.high_watermark == end

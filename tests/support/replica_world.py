@@ -1,0 +1,136 @@
+"""A replica manager over real logs on a disk in memory, whose helpers work when told."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from klog_broker.log.log_manager import LogManager
+from klog_broker.metadata.orders import Order, PartitionOrder, StopOrder
+from klog_broker.replication.partition import Leader
+from klog_broker.replication.replica_manager import ReplicaManager, TopicSettings
+from klog_broker.runtime.clock import ManualClock
+from pyspark_klog.errors import KlogError
+from pyspark_klog.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
+from tests.support.log_harness import (
+    CLUSTER,
+    DATA,
+    PARTITION,
+    SMALL,
+    TOPIC_ID,
+    InlineHelpers,
+    ManualHelpers,
+)
+from tests.support.memory_files import MemoryFiles
+
+ME, OTHER, THIRD = BrokerId(0), BrokerId(7), BrokerId(8)
+Results = dict[TopicPartition, KlogError]
+
+
+def order(
+    leader_epoch: int = 0,
+    partition_epoch: int = 0,
+    *,
+    partition: TopicPartition = PARTITION,
+    topic_id: TopicId = TOPIC_ID,
+    leader: BrokerId = ME,
+    replicas: tuple[BrokerId, ...] = (ME,),
+    in_sync: tuple[BrokerId, ...] | None = None,
+    is_new: bool = False,
+) -> PartitionOrder:
+    """By default: lead alone."""
+    return PartitionOrder(
+        partition,
+        topic_id,
+        leader,
+        LeaderEpoch(leader_epoch),
+        partition_epoch,
+        replicas,
+        replicas if in_sync is None else in_sync,
+        is_new,
+    )
+
+
+def stop(
+    leader_epoch: int = 0,
+    *,
+    partition: TopicPartition = PARTITION,
+    topic_id: TopicId = TOPIC_ID,
+    deletes: bool = True,
+) -> StopOrder:
+    return StopOrder(partition, topic_id, LeaderEpoch(leader_epoch), deletes)
+
+
+class ReplicaWorld:
+    """`woken` and `told` are in order: who was to look again, and what coordinators were told."""
+
+    def __init__(
+        self,
+        files: MemoryFiles | None = None,
+        helpers: ManualHelpers | InlineHelpers | None = None,
+        directories: tuple[Path, ...] = (DATA,),
+    ) -> None:
+        self.files = files or MemoryFiles()
+        self.helpers = helpers or ManualHelpers()
+        self.settings = TopicSettings(SMALL, 1)
+        self.logs = LogManager(
+            directories,
+            files=self.files,
+            clock=ManualClock(),
+            helpers=self.helpers,
+            broker_id=ME,
+            cluster_id=CLUSTER,
+            default_config=SMALL,
+        )
+        self.logs.load()
+        self.woken: list[TopicPartition] = []
+        self.told: list[tuple[str, TopicPartition]] = []
+        self.soon: list[Callable[[], None]] = []
+        self.replicas = ReplicaManager(
+            ME,
+            self.logs,
+            settings_of=lambda _topic: self.settings,
+            wake=self.woken.append,
+            call_soon=self.soon.append,
+        )
+        self.replicas.on_lead.append(
+            lambda leader: self.told.append((f"lead {leader.leader_epoch}", leader.topic_partition))
+        )
+        self.replicas.on_resign.append(lambda partition: self.told.append(("resign", partition)))
+
+    def begin(self, *orders: Order) -> list[Results]:
+        """A list that the results are put into."""
+        found: list[Results] = []
+        self.replicas.apply(orders, lambda results: found.append(dict(results)))
+        return found
+
+    def work(self) -> None:
+        """Everything that helpers have to do, then everything that was to be done soon."""
+        if isinstance(self.helpers, ManualHelpers):
+            self.helpers.run_all()
+        while self.soon:
+            self.soon.pop(0)()
+
+    def apply(self, *orders: Order) -> Results:
+        found = self.begin(*orders)
+        self.work()
+        (results,) = found
+        return results
+
+    def lead(self, *args: int, **fields: object) -> Leader:
+        """The leadership that such an order leads to."""
+        given = order(*args, **fields)
+        assert self.apply(given) == {}
+        return self.leader(given.topic_partition)
+
+    def leader(self, partition: TopicPartition = PARTITION) -> Leader:
+        return self.replicas.led[partition]
+
+    def role(self, partition: TopicPartition = PARTITION) -> str:
+        """The role by its name; "" where nothing is hosted."""
+        found = self.replicas.partition(*partition)
+        return "" if found is None else type(found.role).__name__
+
+    def set(self, *, min_in_sync: int = 1, **log: object) -> None:
+        """New settings of the topic."""
+        self.settings = TopicSettings(replace(SMALL, **log), min_in_sync)
+        self.replicas.topics_changed([PARTITION.topic])

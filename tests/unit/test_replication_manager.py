@@ -1,0 +1,232 @@
+"""Orders: carried out in order, refused when they are stale, and answered when the disk has."""
+
+from pathlib import Path
+from uuid import UUID
+
+from klog_broker.log.errors import InconsistentTopicId, LogStorageError, OutOfDescriptors
+from klog_broker.replication.applying import ORDERS_AT_ONCE
+from klog_broker.replication.errors import Ended, StaleOrder
+from pyspark_klog.ids import TopicId, TopicPartition
+from tests.support.log_harness import DATA, PARTITION, SMALL, TOPIC_ID, InlineHelpers, batch
+from tests.support.replica_world import ME, OTHER, ReplicaWorld, order, stop
+
+OTHER_ID = TopicId(UUID(int=99))
+
+
+def partitions(count: int) -> list[TopicPartition]:
+    return [TopicPartition("many", number) for number in range(count)]
+
+
+# --- in order ------------------------------------------------------------------------------------
+def test_orders_are_answered_once_the_disk_has_done_its_part() -> None:
+    world = ReplicaWorld()
+    found = world.begin(order())
+    assert found == []
+    assert world.role() == ""
+    world.helpers.run_all()
+    assert found == [{}]
+    assert world.role() == "Leader"
+
+
+def test_a_few_logs_are_made_at_once() -> None:
+    world = ReplicaWorld()
+    found = world.begin(*(order(partition=each) for each in partitions(20)))
+    while not found:
+        assert len(world.helpers.waiting) <= ORDERS_AT_ONCE
+        world.helpers.run_one()
+    assert found == [{}]
+    assert set(world.replicas.led) == set(partitions(20))
+
+
+def test_later_orders_wait_for_earlier_ones() -> None:
+    world = ReplicaWorld()
+    other = TopicPartition("other", 0)
+    world.lead(partition=other)
+    first = world.begin(order())
+    second = world.begin(order(1, leader=OTHER, partition=other))
+    assert world.role(other) == "Leader"
+    world.helpers.run_all()
+    assert (first, second) == ([{}], [{}])
+    assert world.role(other) == "Follower"
+
+
+def test_orders_for_one_partition_in_one_call_are_carried_out_in_order() -> None:
+    world = ReplicaWorld()
+    assert world.apply(order(1), stop(1), order(2)) == {}
+    assert world.role() == "Leader"
+    assert world.leader().leader_epoch == 2
+    assert [what for what, _ in world.told] == ["lead 1", "resign", "lead 2"]
+
+
+def test_who_is_answered_may_give_orders() -> None:
+    world = ReplicaWorld(helpers=InlineHelpers())
+    answered: list[str] = []
+
+    def first_is_done(results: object) -> None:
+        world.replicas.apply([stop(deletes=False)], lambda _: answered.append("inner"))
+        answered.append("first")
+
+    world.replicas.apply([order()], first_is_done)
+    assert sorted(answered) == ["first", "inner"]
+    assert world.role() == "Unassigned"
+
+
+def test_many_calls_that_wait_for_nothing_do_not_nest() -> None:
+    world = ReplicaWorld()
+    held = world.begin(order())
+    others = [world.begin(stop(partition=each, deletes=False)) for each in partitions(3_000)]
+    world.helpers.run_all()
+    assert held == [{}]
+    assert others == [[{}]] * 3_000
+
+
+def test_coordinators_hear_of_an_end_before_the_next_beginning() -> None:
+    world = ReplicaWorld()
+    world.apply(order(1))
+    world.apply(order(2))
+    world.apply(order(3, leader=OTHER))
+    world.apply(order(4))
+    world.apply(order(4, 1))
+    assert [what for what, _ in world.told] == [
+        "lead 1",
+        "resign",
+        "lead 2",
+        "resign",
+        "lead 4",
+    ]
+
+
+# --- refused -------------------------------------------------------------------------------------
+def test_older_epochs_are_refused() -> None:
+    world = ReplicaWorld()
+    leader = world.lead(5, 3)
+    for stale in (order(4, 9), order(5, 2), stop(4)):
+        assert isinstance(world.apply(stale)[PARTITION], StaleOrder)
+        assert world.leader() is leader
+        assert leader.ended is None
+    # The same once more changes nothing.
+    assert world.apply(order(5, 3)) == {}
+    assert world.leader() is leader
+
+
+def test_an_epoch_that_the_log_is_past_is_refused() -> None:
+    world = ReplicaWorld(helpers=InlineHelpers())
+    world.lead(5).append(batch(), acks_all=True, now_ms=1)
+    world.logs.close()
+    again = ReplicaWorld(world.files)
+    assert again.role() == "Unassigned"
+    assert isinstance(again.apply(order(4))[PARTITION], StaleOrder)
+    assert again.role() == "Unassigned"
+    assert again.apply(order(5)) == {}
+
+
+def test_another_topics_replica_is_left_alone() -> None:
+    world = ReplicaWorld()
+    leader = world.lead()
+    assert isinstance(world.apply(order(9, topic_id=OTHER_ID))[PARTITION], InconsistentTopicId)
+    assert world.apply(stop(9, topic_id=OTHER_ID)) == {}
+    assert world.leader() is leader
+    assert leader.ended is None
+
+
+def test_somebody_elses_folder_is_left_alone() -> None:
+    world = ReplicaWorld()
+    strange = DATA / str(PARTITION)
+    world.files.make_dirs(strange)
+    world.files.write_atomically(strange / "precious", b"data")
+    assert isinstance(world.apply(order())[PARTITION], InconsistentTopicId)
+    assert world.files.read_bytes(strange / "precious") == b"data"
+    assert world.role() == ""
+
+
+# --- deleted -------------------------------------------------------------------------------------
+def test_what_is_deleted_is_gone_and_its_name_is_free() -> None:
+    world = ReplicaWorld()
+    world.lead().append(batch(), acks_all=True, now_ms=1)
+    found = world.begin(stop())
+    assert found == []
+    world.work()
+    assert found == [{}]
+    assert world.role() == ""
+    assert world.lead(topic_id=OTHER_ID).log.log_end_offset == 0
+
+
+def test_what_is_not_there_can_be_deleted() -> None:
+    world = ReplicaWorld()
+    assert world.apply(stop(), stop(partition=TopicPartition("more", 3))) == {}
+
+
+def test_a_replica_that_is_stopped_keeps_its_log() -> None:
+    world = ReplicaWorld()
+    world.lead().append(batch(), acks_all=True, now_ms=1)
+    assert world.apply(stop(deletes=False)) == {}
+    assert world.role() == "Unassigned"
+    assert world.lead(1).log.log_end_offset == 1
+
+
+# --- disks that fail -----------------------------------------------------------------------------
+def test_a_disk_that_fails_in_the_middle_fails_what_is_on_it() -> None:
+    world = ReplicaWorld(directories=(DATA, Path("/data2")))
+    first = world.lead(partition=TopicPartition("first", 0))
+    found = world.begin(*(order(partition=each) for each in partitions(8)))
+    world.helpers.run_one()
+    world.files.fail_sync_at = world.files.syncs + 1
+    world.work()
+    (results,) = found
+    failed = [each for each in partitions(8) if world.role(each) == "Offline"]
+    assert failed
+    assert set(results) <= set(failed)
+    assert all(isinstance(error, LogStorageError) for error in results.values())
+    assert set(world.replicas.led) >= set(partitions(8)) - set(failed)
+    for each in (first, *world.replicas.led.values()):
+        assert (each.ended is Ended.OFFLINE) == each.log.is_offline
+    # What there was before must not be made anew, empty, while it may lie there.
+    old = TopicPartition("old", 0)
+    assert isinstance(world.apply(order(partition=old))[old], LogStorageError)
+    assert isinstance(world.apply(stop(partition=TopicPartition("x", 0))), dict)
+    assert world.role(old) == "Offline"
+    new = TopicPartition("new", 0)
+    assert world.apply(order(partition=new, is_new=True)) == {}
+
+
+def test_an_offline_replica_cannot_be_deleted() -> None:
+    world = ReplicaWorld()
+    leader = world.lead()
+    leader.append(batch(), acks_all=True, now_ms=1)
+    world.files.fail_sync_at = world.files.syncs + 1
+    leader.log.start_flush()
+    world.work()
+    assert isinstance(world.apply(stop())[PARTITION], LogStorageError)
+    assert world.role() == "Offline"
+
+
+def test_without_descriptors_nothing_is_made_and_it_can_be_tried_again() -> None:
+    world = ReplicaWorld()
+    world.files.has_descriptors = False
+    assert isinstance(world.apply(order())[PARTITION], OutOfDescriptors)
+    assert world.role() == ""
+    world.files.has_descriptors = True
+    assert world.apply(order()) == {}
+
+
+# --- settings ------------------------------------------------------------------------------------
+def test_settings_that_change_while_a_log_is_made_count() -> None:
+    world = ReplicaWorld()
+    found = world.begin(order())
+    world.set(max_message_bytes=77)
+    world.work()
+    assert found == [{}]
+    assert world.leader().log.config.max_message_bytes == 77
+    assert SMALL.max_message_bytes != 77
+
+
+def test_loaded_logs_wait_for_their_role() -> None:
+    world = ReplicaWorld(helpers=InlineHelpers())
+    world.lead(2).append(batch(3), acks_all=True, now_ms=1)
+    world.logs.close()
+    again = ReplicaWorld(world.files)
+    assert again.role() == "Unassigned"
+    assert again.replicas.led == {}
+    assert again.apply(order(2, topic_id=TOPIC_ID)) == {}
+    assert again.leader().log.high_watermark == 3
+    assert again.leader().broker_id == ME
