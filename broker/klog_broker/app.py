@@ -6,7 +6,7 @@ import errno
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +17,19 @@ from klog_broker.handlers.dispatcher import ApiHandler, Dispatcher
 from klog_broker.handlers.fetch_convert import DownConversions
 from klog_broker.handlers.group_service import start_groups
 from klog_broker.handlers.init_producer_id import ProducerIds
-from klog_broker.handlers.lone_leader import LoneLeader
 from klog_broker.handlers.planned_produce import ProduceTargets
 from klog_broker.handlers.produce_pipeline import ProducePipeline
 from klog_broker.handlers.served import SERVED
 from klog_broker.handlers.topic_changes import image_changed
-from klog_broker.handlers.topic_logs import LogOrders
 from klog_broker.life import Life
-from klog_broker.log.errors import LogDirectoryError
+from klog_broker.log.errors import LogDirectoryError, OutOfDescriptors
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.log_manager import LogManager, LogManagerSettings
-from klog_broker.log.partition_log import PartitionLog
 from klog_broker.metadata.election import FoundLog
 from klog_broker.metadata.errors import StoreFailed, StoreRefused
 from klog_broker.metadata.image import Broker as BrokerRegistration
 from klog_broker.metadata.local import LocalStore
+from klog_broker.metadata.orders import Order, OrderResults
 from klog_broker.network.idle_kernels import IdleKernels
 from klog_broker.network.produce_plan import ProducePlanner
 from klog_broker.network.server import NetworkLimits, Server
@@ -40,17 +38,18 @@ from klog_broker.network.turn_plans import (
     LoadKernel,
     TurnPlans,
 )
+from klog_broker.replication.replica_manager import ReplicaManager, TopicSettings
 from klog_broker.runtime import descriptors
 from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.clock import Clock, SystemClock
 from klog_broker.runtime.files import Files, RealFiles
-from klog_broker.runtime.helpers import Helpers, HelperThreads
+from klog_broker.runtime.helpers import Helpers, HelpersOfAStart, HelperThreads
 from klog_broker.runtime.loop import Loop
 from klog_broker.runtime.poller import Poller, default_poller
 from klog_broker.runtime.purgatory import Purgatory
 from klog_broker.runtime.sockets import Network, RealNetwork
 from pyspark_klog.errors import KlogError
-from pyspark_klog.ids import BrokerId, TopicId
+from pyspark_klog.ids import BrokerId, TopicId, TopicPartition
 
 _log = logging.getLogger("klog.app")
 
@@ -58,6 +57,8 @@ _log = logging.getLogger("klog.app")
 _HELPER_THREADS = 8
 # The log manager's next deadline can move forward (a deletion, a new setting): asked again by then.
 _LONGEST_PAUSE_MS = 1000
+# Many topics have the same settings, and reading them takes long.
+_TOPIC_SETTINGS_KEPT = 100
 
 
 class ExitCode(IntEnum):
@@ -140,7 +141,8 @@ class Broker:
         self._compile_kernel = compile_kernel
         self._life = Life(self._clock)
         self._offline: set[Path] = set()
-        self._changed_logs: dict[PartitionLog, None] = {}
+        self._to_wake: dict[TopicPartition, None] = {}
+        self._log_helpers = HelpersOfAStart()
         self._exit_code = ExitCode.OK
         self._is_closed = False
         self.services: BrokerServices
@@ -200,6 +202,7 @@ class Broker:
             purgatory=Purgatory(self.loop),
             helpers=self._helpers,
             logs=logs,
+            replicas=self._host(broker_id, metadata, logs),
             metadata=metadata,
             produce=ProducePipeline(),
             producer_ids=ProducerIds(metadata),
@@ -229,16 +232,47 @@ class Broker:
 
     def _lead(self, metadata: AdoptingStore) -> None:
         """Every partition has its log and leads it, before anybody can ask for it."""
-        orders = LogOrders(self.services)
         on_image = partial(image_changed, self.services)
-        metadata.start(self.loop, self._helpers, on_image=on_image, apply=orders.apply)
+        metadata.start(self.loop, self._helpers, on_image=on_image, apply=self._apply)
         metadata.elect(
             {
                 log.topic_partition: FoundLog(log.topic_id, log.leader_epoch, log.was_unclean)
                 for log in self.services.logs.logs()
             }
         )
-        orders.is_starting = False
+        self._log_helpers.helpers = self._helpers
+
+    def _apply(self, orders: Sequence[Order], done: Callable[[OrderResults], None]) -> None:
+        is_starting = self._log_helpers.helpers is None
+
+        def applied(results: OrderResults) -> None:
+            for error in results.values():
+                if is_starting and isinstance(error, OutOfDescriptors):
+                    raise error
+            done(results)
+
+        self.services.replicas.apply(orders, applied)
+
+    def _host(
+        self, broker_id: BrokerId, metadata: AdoptingStore, logs: LogManager
+    ) -> ReplicaManager:
+        """What was loaded, until orders say what it is for."""
+
+        @lru_cache(_TOPIC_SETTINGS_KEPT)
+        def read(overrides: tuple[tuple[str, str], ...]) -> TopicSettings:
+            return TopicSettings.from_topic_config(topic_config(self.config, dict(overrides)))
+
+        def settings_of(name: str) -> TopicSettings:
+            topic = metadata.image.topic(name)
+            return read(() if topic is None else tuple(topic.configs.items()))
+
+        return ReplicaManager(
+            broker_id,
+            logs,
+            settings_of=settings_of,
+            wake=self._wake,
+            call_soon=self.loop.call_soon,
+        )
 
     def _prepare_kernels(self) -> None:
         """In a helper thread: compiled by a child process, if need be, and loaded."""
@@ -264,14 +298,13 @@ class Broker:
             files=self._files,
             clock=self._clock,
             chance=self._chance,
-            helpers=self._helpers,
+            helpers=self._log_helpers,
             broker_id=broker_id,
             cluster_id=metadata.image.cluster_id,
             settings=_log_settings(self.config),
             default_config=LogConfig.from_topic_config(topic_config(self.config, {})),
         )
         logs.on_directory_offline = self._on_directory_offline
-        logs.listener = LoneLeader(self._on_log_change)
 
         def config_of(name: str, _topic_id: TopicId) -> LogConfig:
             topic = metadata.image.topic(name)
@@ -377,16 +410,16 @@ class Broker:
 
         schedule()
 
-    def _on_log_change(self, log: PartitionLog) -> None:
-        """Who waits is looked at once a turn and log, after all of its appends."""
-        if not self._changed_logs:
+    def _wake(self, topic_partition: TopicPartition) -> None:
+        """Who waits is looked at once a turn and partition, after all of its appends."""
+        if not self._to_wake:
             self.loop.call_at_append(self._check_waiting)
-        self._changed_logs[log] = None
+        self._to_wake[topic_partition] = None
 
     def _check_waiting(self) -> None:
-        changed, self._changed_logs = self._changed_logs, {}
-        for log in changed:
-            self.services.purgatory.check(log.topic_partition)
+        to_wake, self._to_wake = self._to_wake, {}
+        for topic_partition in to_wake:
+            self.services.purgatory.check(topic_partition)
 
     def _on_directory_offline(self, directory: Path, error: BaseException) -> None:
         _log.error("directory=%s is offline: %s", directory, error)

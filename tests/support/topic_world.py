@@ -9,14 +9,14 @@ from pathlib import Path
 from types import GeneratorType, SimpleNamespace
 from typing import Any
 
-from klog_broker.config import BrokerConfig, Listener
+from klog_broker.config import BrokerConfig, Listener, topic_config
 from klog_broker.handlers import create_topics
 from klog_broker.handlers.topic_changes import image_changed
-from klog_broker.handlers.topic_logs import LogOrders
 from klog_broker.log.errors import LogStorageError
 from klog_broker.log.log_config import LogConfig
 from klog_broker.metadata.image import Broker
 from klog_broker.metadata.local import LocalStore
+from klog_broker.replication.replica_manager import ReplicaManager, TopicSettings
 from klog_broker.runtime.files import RealFiles
 from pyspark_klog.ids import BrokerId, TopicId, TopicPartition
 from pyspark_klog.protocol.apis.create_topics import (
@@ -31,6 +31,7 @@ from tests.support.local_store import SteppedLoop
 
 @dataclass
 class FakeLog:
+    topic_partition: TopicPartition
     topic_id: TopicId
     config: LogConfig
     leader_epoch: int = -1
@@ -38,6 +39,8 @@ class FakeLog:
     was_unclean: bool = False
     log_end_offset: int = 0
     flushed_offset: int = 0
+    high_watermark: int = 0
+    listener: Any = None
 
     def begin_epoch(self, epoch: int) -> None:
         self.leader_epoch = epoch
@@ -51,22 +54,18 @@ class FakeLog:
 
 @dataclass
 class FakeLogs:
-    logs: dict[TopicPartition, FakeLog] = field(default_factory=dict)
+    """Makes and deletes logs in a later turn, as helper threads would."""
+
+    loop: "SteppedLoop"
+    by_partition: dict[TopicPartition, FakeLog] = field(default_factory=dict)
     is_full: bool = False
-    changes: Any = None
 
-    def get(self, partition: TopicPartition) -> FakeLog | None:
-        return self.logs.get(partition)
+    @property
+    def changes(self) -> "FakeLogs":
+        return self
 
-    def create(self, partition: TopicPartition, topic_id: TopicId, config: LogConfig) -> FakeLog:
-        if self.is_full:
-            raise LogStorageError("the disk is full")
-        return self.logs.setdefault(partition, FakeLog(topic_id, config))
-
-    def delete(self, partition: TopicPartition) -> None:
-        if self.is_full:
-            raise LogStorageError("the disk is full")
-        del self.logs[partition]
+    def logs(self) -> list[FakeLog]:
+        return list(self.by_partition.values())
 
     def check_complete(self) -> None:
         pass
@@ -77,17 +76,6 @@ class FakeLogs:
     def forget_deleted(self, done: Callable[[], None]) -> None:
         done()
 
-    def forget_deleted_now(self) -> None:
-        pass
-
-
-class FakeChanges:
-    """Makes and deletes logs in a later turn, as helper threads would."""
-
-    def __init__(self, logs: FakeLogs, loop: "SteppedLoop") -> None:
-        self._logs = logs
-        self._loop = loop
-
     def create_beside(
         self,
         partition: TopicPartition,
@@ -96,14 +84,13 @@ class FakeChanges:
         done: Callable[[FakeLog | None, BaseException | None], None],
     ) -> None:
         def make() -> None:
-            try:
-                log = self._logs.create(partition, topic_id, config)
-            except LogStorageError as error:
-                done(None, error)
+            if self.is_full:
+                done(None, LogStorageError("the disk is full"))
                 return
-            done(log, None)
+            new = FakeLog(partition, topic_id, config)
+            done(self.by_partition.setdefault(partition, new), None)
 
-        self._loop.post(make)
+        self.loop.post(make)
 
     def delete_beside(
         self,
@@ -112,16 +99,15 @@ class FakeChanges:
         done: Callable[[BaseException | None], None],
     ) -> None:
         def delete() -> None:
-            log = self._logs.get(partition)
-            try:
-                if log is not None and log.topic_id == topic_id:
-                    self._logs.delete(partition)
-            except LogStorageError as error:
-                done(error)
+            if self.is_full:
+                done(LogStorageError("the disk is full"))
                 return
+            log = self.by_partition.get(partition)
+            if log is not None and log.topic_id == topic_id:
+                del self.by_partition[partition]
             done(None)
 
-        self._loop.post(delete)
+        self.loop.post(delete)
 
 
 class ImmediateHelpers:
@@ -165,8 +151,7 @@ class World:
         self.store = LocalStore.open(RealFiles(), directory, self.broker_id)
         self.helpers = ImmediateHelpers()
         self.loop = SteppedLoop()
-        self.logs = FakeLogs()
-        self.logs.changes = FakeChanges(self.logs, self.loop)
+        self.logs = FakeLogs(self.loop)
         self.checked: list[TopicPartition] = []
         self.deleted: list[str] = []
         self.broker: Any = SimpleNamespace(
@@ -176,21 +161,31 @@ class World:
             loop=self.loop,
             logs=self.logs,
             metadata=self.store,
-            purgatory=SimpleNamespace(check=self.checked.append),
             on_topic_deleted=[self.deleted.append],
         )
-        self.orders = LogOrders(self.broker)
         self.start_broker()
         self.store.register_broker(Broker(self.broker_id, (Listener("P", "PLAINTEXT", "h", 1),)))
 
     def start_broker(self) -> None:
         """As a broker starts, with the store and the logs that there are."""
         loop: Any = self.loop
+        logs: Any = self.logs
+        self.broker.replicas = ReplicaManager(
+            self.broker_id,
+            logs,
+            settings_of=self._settings_of,
+            wake=self.checked.append,
+            call_soon=self.loop.post,
+        )
         on_image = partial(image_changed, self.broker)
-        self.orders.is_starting = True
-        self.store.start(loop, self.helpers, on_image=on_image, apply=self.orders.apply)
+        apply = self.broker.replicas.apply
+        self.store.start(loop, self.helpers, on_image=on_image, apply=apply)
         self.store.elect({})
-        self.orders.is_starting = False
+
+    def _settings_of(self, name: str) -> TopicSettings:
+        topic = self.store.image.topic(name)
+        overrides = {} if topic is None else topic.configs
+        return TopicSettings.from_topic_config(topic_config(self.broker.config, overrides))
 
     def ask(self, module: Any, request: Any, version: int | None = None) -> Any:
         """The response, as a client of that version sees it."""

@@ -1,25 +1,22 @@
-"""Produce, as far as what it asks of a partition before it appends goes."""
-
-from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any
+"""Produce, as far as what it asks of a partition's role before it appends goes."""
 
 import pytest
 
+from klog_broker.metadata.orders import PartitionOrder
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId
 from tests.support.produce_frames import answers, batch, frame
 from tests.support.produce_paths import MemoryBroker, new_broker
+from tests.support.role_orders import give, order_for
+
+ME, OTHER = BrokerId(0), BrokerId(1)
 
 
-def with_replicas(broker: MemoryBroker, name: str, replicas: int) -> None:
-    """As metadata would have it if other brokers, none of them in sync, had replicas too."""
-    services: Any = broker.broker.services
-    image = services.metadata.image
-    (state,) = image.topics[name].partitions
-    state = replace(state, replicas=tuple(BrokerId(number) for number in range(replicas)))
-    image = image.with_topics([replace(image.topics[name], partitions=(state,))])
-    services.metadata = SimpleNamespace(image=image)
+def produced(broker: MemoryBroker, topic: str, acks: int = -1) -> list[int]:
+    stream = broker.connect()
+    stream.inbox += frame(batch(b"a"), topic, acks=acks)
+    broker.turns()
+    return [each.error_code for each in answers(stream)]
 
 
 @pytest.mark.parametrize("with_kernel", [True, False])
@@ -29,27 +26,38 @@ def test_acks_all_asks_for_no_more_replicas_than_there_are(
 ) -> None:
     """As since Kafka 3.7: min.insync.replicas=2 counts as 1 where there is one replica."""
     broker = new_broker(with_kernel=with_kernel)
-    with_replicas(broker, "two-in-sync", replicas)
-    stream = broker.connect()
-    stream.inbox += frame(batch(b"a"), "two-in-sync", acks=-1)
-    broker.turns()
-    assert [each.error_code for each in answers(stream)] == [code]
-    assert broker.log("two-in-sync").log_end_offset == (0 if code else 1)
+    topic = "two-in-sync"
+    give(broker, order_for(broker, topic, replicas=(ME, OTHER)[:replicas], in_sync=(ME,)))
+    assert produced(broker, topic) == [code]
+    assert broker.log(topic).log_end_offset == (0 if code else 1)
     assert broker.planned == (1 if with_kernel and not code else 0)
 
 
-def test_a_reply_that_waits_for_the_watermark_starts_no_sync() -> None:
-    broker = new_broker(with_kernel=False)
+@pytest.mark.parametrize("with_kernel", [True, False])
+def test_a_plan_goes_by_the_role_of_now(with_kernel: bool) -> None:
+    broker = new_broker(with_kernel=with_kernel)
+
+    def order(leader: BrokerId, leader_epoch: int) -> PartitionOrder:
+        return order_for(broker, "plain", leader=leader, leader_epoch=leader_epoch)
+
+    assert produced(broker, "plain", acks=1) == [0]
+    give(broker, order(OTHER, 1))
+    assert produced(broker, "plain", acks=1) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    give(broker, order(ME, 2))
+    assert produced(broker, "plain", acks=1) == [0]
+    assert broker.planned == (2 if with_kernel else 0)
     log = broker.log("plain")
-    # As if followers had yet to fetch: nobody raises the watermark.
-    listener, log.listener = log.listener, None
-    syncs = broker.files.syncs
+    assert [log.end_offset_for_epoch(epoch).end_offset for epoch in (0, 2)] == [1, 2]
+
+
+@pytest.mark.parametrize("with_kernel", [True, False])
+def test_acks_all_is_not_planned_while_others_have_to_have_it(with_kernel: bool) -> None:
+    broker = new_broker(with_kernel=with_kernel)
+    give(broker, order_for(broker, "plain", replicas=(ME, OTHER)))
     stream = broker.connect()
-    stream.inbox += frame(batch(b"a"), acks=-1)
+    stream.inbox += frame(batch(b"a"), "plain", acks=-1)
     broker.turns()
-    assert (log.log_end_offset, log.flushed_offset, broker.files.syncs) == (1, 0, syncs)
-    assert answers(stream) == []
-    log.listener = listener
-    log.set_high_watermark(1)
-    broker.broker.loop.run_turn(0)
+    assert not stream.sent, "broker 1 is in sync, and does not have it yet"
+    assert broker.planned == 0
+    give(broker, order_for(broker, "plain", replicas=(ME, OTHER), in_sync=(ME,)))
     assert [each.error_code for each in answers(stream)] == [0]

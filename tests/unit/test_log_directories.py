@@ -4,19 +4,17 @@ from dataclasses import replace
 from errno import EACCES, EIO, ENOSPC
 from pathlib import Path
 from random import Random
-from types import SimpleNamespace
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 
-from klog_broker.config import BrokerConfig
-from klog_broker.handlers.topic_logs import LogOrders
 from klog_broker.log.errors import InconsistentTopicId, LogDirectoryError, LogStorageError
 from klog_broker.log.log_manager import LogManager
 from klog_broker.metadata.changes import partition_orders, stop_orders
-from klog_broker.metadata.image import MetadataImage, PartitionState, Topic
+from klog_broker.metadata.image import PartitionState, Topic
 from klog_broker.metadata.orders import Order, OrderResults
+from klog_broker.replication.replica_manager import ReplicaManager, TopicSettings
 from klog_broker.runtime.clock import ManualClock
 from klog_broker.runtime.files import Files, RealFiles
 from pyspark_klog.ids import NO_TOPIC_ID, BrokerId, TopicId, TopicPartition
@@ -292,10 +290,7 @@ def test_what_is_noted_of_a_deleted_partition_does_not_count_for_the_next_one(
         assert offsets == list(range(found.log_end_offset))
 
 
-@pytest.mark.parametrize("is_start", [False, True])
-def test_a_checkpoint_that_cannot_be_replaced_goes(
-    is_start: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_checkpoint_that_cannot_be_replaced_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     """It would name what was deleted; without it more is scanned, and that is all."""
 
     def write(_self: MemoryFiles, path: Path, _data: bytes) -> None:
@@ -309,11 +304,8 @@ def test_a_checkpoint_that_cannot_be_replaced_goes(
     manager.delete(PARTITION)
     monkeypatch.setattr(MemoryFiles, "write_atomically", write)
     told: list[bool] = []
-    if is_start:
-        manager.forget_deleted_now()
-    else:
-        manager.forget_deleted(lambda: told.append(True))
-        assert told == [True]
+    manager.forget_deleted(lambda: told.append(True))
+    assert told == [True]
     assert not files.exists(path)
     assert not log.log_directory.is_offline
 
@@ -391,15 +383,17 @@ def test_what_may_lie_in_a_directory_that_is_offline_is_neither_made_anew_nor_fo
     replicas = (BrokerId(0),)
     states = tuple(PartitionState(replicas, replicas, replicas[0]) for _ in range(4))
     topic = Topic("topic", TOPIC_ID, states)
-    metadata = SimpleNamespace(image=MetadataImage("cluster").with_topics([topic]))
-    config = BrokerConfig.load()
-    broker: Any = SimpleNamespace(broker_id=0, config=config, logs=manager, metadata=metadata)
 
-    def ordered(orders: list[Order], *, at_start: bool = True) -> OrderResults:
-        carrier = LogOrders(broker)
-        carrier.is_starting = at_start
+    def ordered(orders: list[Order]) -> OrderResults:
+        replicas = ReplicaManager(
+            BrokerId(0),
+            manager,
+            settings_of=lambda _: TopicSettings(SMALL, 1),
+            wake=lambda _: None,
+            call_soon=lambda _: None,
+        )
         results: list[OrderResults] = []
-        carrier.apply(orders, results.append)
+        replicas.apply(orders, results.append)
         return results[0]
 
     assert ordered(partition_orders(topic, is_new=True)) == {}
@@ -417,12 +411,12 @@ def test_what_may_lie_in_a_directory_that_is_offline_is_neither_made_anew_nor_fo
             sync_dir(self, path)
 
         patch.setattr(MemoryFiles, "sync_dir", refuse)
-        broker.logs = manager = manager_of(files, first, second)
+        manager = manager_of(files, first, second)
         manager.load()
         not_made = ordered(partition_orders(topic, is_new=False))
         lost = [order for order in stop_orders(topic) if order.topic_partition in not_made]
-        not_stopped = [ordered(lost), ordered(lost, at_start=False)]
-    for failures in (not_made, *not_stopped):
+        not_stopped = ordered(lost)
+    for failures in (not_made, not_stopped):
         assert set(failures) == set(not_made)
         assert all(isinstance(failure, LogStorageError) for failure in failures.values())
     assert {log.path.parent for log in logs} == {first, second}

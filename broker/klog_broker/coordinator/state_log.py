@@ -2,9 +2,7 @@
 
 from typing import Protocol
 
-from klog_broker.log.partition_log import AppendOrigin, PartitionLog
 from klog_broker.log.results import ReadInfo
-from klog_broker.runtime.clock import Clock
 from pyspark_klog.ids import Offset, TopicPartition
 
 
@@ -46,38 +44,3 @@ class StateLog(Protocol):
         may_block: bool = True,
     ) -> ReadInfo:
         """As :meth:`PartitionLog.read`."""
-
-
-class PartitionStateLog:
-    """A log whose broker leads all that it has."""
-
-    def __init__(self, log: PartitionLog, clock: Clock) -> None:
-        self._log = log
-        self._clock = clock
-        self.topic_partition = log.topic_partition
-        self.read = log.read
-
-    @property
-    def log_start_offset(self) -> Offset:
-        return self._log.log_start_offset
-
-    @property
-    def log_end_offset(self) -> Offset:
-        return self._log.log_end_offset
-
-    @property
-    def high_watermark(self) -> Offset:
-        return self._log.high_watermark
-
-    @property
-    def ended(self) -> str | None:
-        return "offline" if self._log.is_offline else None
-
-    def append(self, records: bytearray) -> Offset:
-        self._log.append_as_leader(
-            records,
-            leader_epoch=self._log.leader_epoch,
-            now_ms=self._clock.now_ms(),
-            origin=AppendOrigin.COORDINATOR,
-        )
-        return self._log.log_end_offset

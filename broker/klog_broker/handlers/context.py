@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from klog_broker.handlers.produce_pipeline import ProducePipeline
     from klog_broker.log.log_manager import LogManager
     from klog_broker.metadata.interface import MetadataStore
+    from klog_broker.replication.replica_manager import ReplicaManager
 
 
 class Reply(Protocol):
@@ -123,6 +124,7 @@ class BrokerServices:
     purgatory: Purgatory
     helpers: Helpers
     logs: LogManager
+    replicas: ReplicaManager
     metadata: MetadataStore
     produce: ProducePipeline
     producer_ids: ProducerIds

@@ -1,7 +1,8 @@
 """Fetch: long polls. The data stays in the files until it is sent.
 
 A fetch is read at once; if there are fewer than ``min_bytes`` it waits under its partitions' keys
-until the high watermarks have moved far enough, or ``max_wait_ms`` has passed. If a look-up would
+until the high watermarks have moved far enough, a leadership has ended, or ``max_wait_ms`` has
+passed. If a look-up would
 have to wait for the disk, a helper thread warms it first while the fetch stays parked. For clients
 before version 4 what was read is converted down before it is sent (fetch_convert.py).
 
@@ -62,7 +63,7 @@ class _DelayedFetch(DelayedOperation):
             return
         for each in self._partitions:
             each.may_block = False
-        keys = [each.log.topic_partition for each in self._partitions if each.log is not None]
+        keys = [each.leader.topic_partition for each in self._partitions if each.leader]
         purgatory = context.broker.purgatory
         if not purgatory.watch(self, keys, self._request.max_wait_ms):
             context.reply.when_closed(lambda: purgatory.cancel(self))

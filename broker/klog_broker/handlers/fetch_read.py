@@ -5,12 +5,13 @@ from __future__ import annotations
 from klog_broker.config import topic_config
 from klog_broker.handlers.context import BrokerServices, RequestContext
 from klog_broker.handlers.fetch_convert import SetToConvert
-from klog_broker.handlers.partitions import check_leader_epoch, led_log, topic_by_id
+from klog_broker.handlers.partitions import check_leader_epoch, led_partition, topic_by_id
 from klog_broker.log.errors import ColdRead, DamagedLog, LogStorageError, OffsetOutOfRange
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.results import ReadInfo
 from klog_broker.log.segment import Segment
 from klog_broker.log.zstd_free import zstd_free_bytes
+from klog_broker.replication.partition import Leader
 from klog_broker.runtime.files import FileRegion as ReadRegion
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import UUID
@@ -46,7 +47,7 @@ class ReadPartition:
         "answer",
         "cold",
         "ends_the_wait",
-        "log",
+        "leader",
         "may_block",
         "name",
         "request",
@@ -62,7 +63,7 @@ class ReadPartition:
         # The topic's name also where it was asked for by id.
         self.name = name
         self.request = request
-        self.log: PartitionLog | None = None
+        self.leader: Leader | None = None
         self.may_block = False
         self._seen_high_watermark = -1
         self.begin()
@@ -80,15 +81,15 @@ class ReadPartition:
     @property
     def has_moved(self) -> bool:
         """Whether another read can come to anything else than the last one did."""
-        log = self.log
-        return log is not None and (
-            log.is_offline or log.high_watermark != self._seen_high_watermark
+        leader = self.leader
+        return leader is not None and (
+            leader.ended is not None or leader.log.high_watermark != self._seen_high_watermark
         )
 
-    def see(self, log: PartitionLog) -> None:
-        """Notes up to where the log could be read."""
-        self.log = log
-        self._seen_high_watermark = log.high_watermark
+    def see(self, leader: Leader) -> None:
+        """Notes who led, and up to where the log could be read."""
+        self.leader = leader
+        self._seen_high_watermark = leader.log.high_watermark
 
     def refuse(self, code: ErrorCode) -> None:
         """The partition's answer is an error: the fetch need not wait for others."""
@@ -172,9 +173,10 @@ class FetchReader:
     def _read_one(self, each: ReadPartition, left_bytes: int, min_one_batch: bool) -> None:
         if self._version >= 13:
             topic_by_id(self._broker, each.topic_id)
-        log = led_log(self._broker, each.name, each.request.partition)
-        check_leader_epoch(log, each.request.current_leader_epoch)
-        each.see(log)
+        leader = led_partition(self._broker, each.name, each.request.partition)
+        check_leader_epoch(leader, each.request.current_leader_epoch)
+        each.see(leader)
+        log = leader.log
         if self._replica_id >= 0:
             # This broker holds the only replica; whoever claims to be another is mistaken.
             raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -9,12 +9,12 @@ from klog_broker.coordinator.group.coordinator import (
 )
 from klog_broker.coordinator.loading import KernelWalk
 from klog_broker.coordinator.runtime import RuntimeServices
-from klog_broker.coordinator.state_log import PartitionStateLog
 from klog_broker.handlers.context import BrokerServices, Coordinator, RequestContext
 from klog_broker.handlers.topic_changes import create_topics, plan_new_topic
 from klog_broker.log.checks import KernelChecks
-from klog_broker.log.partition_log import PartitionLog
 from klog_broker.metadata.image import NO_BROKER, Topic
+from klog_broker.replication.partition import Leader
+from klog_broker.replication.state_log import LeaderStateLog
 from klog_broker.runtime.slices import Slices
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import TopicPartition
@@ -70,7 +70,19 @@ def start_groups(broker: BrokerServices) -> GroupCoordinator:
         num_partitions=num_partitions,
     )
     finder = _Finder(broker, groups)
-    finder.lead_all()
+
+    def lead(leader: Leader) -> None:
+        if leader.topic_partition.topic == CONSUMER_OFFSETS:
+            groups.on_lead(LeaderStateLog(leader, broker.clock))
+
+    def resign(topic_partition: TopicPartition) -> None:
+        if topic_partition.topic == CONSUMER_OFFSETS:
+            groups.on_resign(topic_partition)
+
+    for leader in broker.replicas.led.values():
+        lead(leader)
+    broker.replicas.on_lead.append(lead)
+    broker.replicas.on_resign.append(resign)
     broker.find_coordinator[GROUP_KEY_TYPE] = finder.find
     broker.on_topic_deleted.append(groups.forget_topic)
     return groups
@@ -83,7 +95,6 @@ class _Finder:
         self._broker = broker
         self._groups = groups
         self._is_creating = False
-        self._led: dict[TopicPartition, PartitionLog] = {}
 
     def find(self, group_id: str, context: RequestContext) -> Coordinator:
         """This broker, once the topic is there; until then COORDINATOR_NOT_AVAILABLE (retriable).
@@ -95,23 +106,12 @@ class _Finder:
         topic = self._broker.metadata.image.topic(CONSUMER_OFFSETS)
         if topic is None:
             return self._create_topic()
-        self.lead_all()
         if self._groups.find(group_id) is ErrorCode.NOT_COORDINATOR:
             return _none(ErrorCode.COORDINATOR_NOT_AVAILABLE, "its partition is offline or damaged")
         endpoint = self._broker.advertised[context.listener]
         return Coordinator(
             ErrorCode.NONE, self._broker.broker_id, endpoint.host, endpoint.port, None
         )
-
-    def lead_all(self) -> None:
-        """Take over each partition that has a log here and is not served yet."""
-        topic = self._broker.metadata.image.topic(CONSUMER_OFFSETS)
-        for partition in topic.topic_partitions() if topic else ():
-            log = self._broker.logs.get(partition)
-            # A topic made anew has other logs.
-            if log is not None and self._led.get(partition) is not log:
-                self._led[partition] = log
-                self._groups.on_lead(PartitionStateLog(log, self._broker.clock))
 
     def _create_topic(self) -> Coordinator:
         answer = _none(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{CONSUMER_OFFSETS} is being created")
@@ -137,7 +137,6 @@ class _Finder:
     def _created(self, _: list[Topic | BrokerError]) -> None:
         """Whether it worked or not: the next question finds it, or tries again."""
         self._is_creating = False
-        self.lead_all()
 
 
 def _none(code: ErrorCode, message: str) -> Coordinator:

@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.validation import Validated
+from klog_broker.replication.partition import Leader
 from klog_broker.runtime.helpers import Helpers
 from klog_broker.runtime.switching import brisk_switching
 
@@ -28,21 +28,21 @@ Prepared = Callable[[], Validated]
 
 
 class _Held(NamedTuple):
-    log: PartitionLog
+    leader: Leader
     append: Append
 
 
 class HeldAppends:
     """Queues by connection. Loop thread only.
 
-    ``finish(log, append, prepared)`` appends what a helper has prepared; with None it tries in the
-    loop, and returns False if that cannot be.
+    ``finish(leader, append, prepared)`` appends what a helper has prepared; with None it tries in
+    the loop, and returns False if that cannot be.
     """
 
     def __init__(
         self,
         helpers: Helpers,
-        finish: Callable[[PartitionLog, Append, Prepared | None], bool],
+        finish: Callable[[Leader, Append, Prepared | None], bool],
     ) -> None:
         self._helpers = helpers
         self._finish = finish
@@ -54,12 +54,12 @@ class HeldAppends:
         """Whether something of the connection is held: then all that follows must be."""
         return connection_id in self._queues
 
-    def hold(self, connection_id: str, log: PartitionLog, append: Append) -> None:
+    def hold(self, connection_id: str, leader: Leader, append: Append) -> None:
         """Behind what is held of the connection."""
         if not append.pending.context.reply.hold():
             # Its buffer is used again after this turn.
             append = append._replace(records=bytearray(append.records))
-        held = _Held(log, append)
+        held = _Held(leader, append)
         queue = self._queues.get(connection_id)
         if queue is not None:
             queue.append(held)
@@ -74,8 +74,8 @@ class HeldAppends:
             self._submit(self._waiting.popleft())
 
     def _submit(self, connection_id: str) -> None:
-        log, append = self._queues[connection_id][0]
-        prepare = log.preparation(append.records, append.pending.context.broker.clock.now_ms())
+        leader, append = self._queues[connection_id][0]
+        prepare = leader.preparation(append.records, append.pending.context.broker.clock.now_ms())
 
         def work() -> Validated:
             with brisk_switching():
@@ -96,7 +96,7 @@ class HeldAppends:
     def _go_on(self, connection_id: str, prepared: Prepared | None) -> None:
         """Append what has been prepared, then what follows until one has to be prepared, too."""
         queue = self._queues[connection_id]
-        while queue and self._finish(queue[0].log, queue[0].append, prepared):
+        while queue and self._finish(queue[0].leader, queue[0].append, prepared):
             queue.popleft().append.pending.appended()
             prepared = None
         if queue:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from klog_broker.handlers.context import AnswerSteps, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
-from klog_broker.handlers.partitions import check_leader_epoch, led_log
+from klog_broker.handlers.partitions import check_leader_epoch, led_partition
 from klog_broker.log.errors import ColdRead, DamagedLog, LogStorageError, LongLookUp
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.results import (
@@ -19,6 +19,7 @@ from klog_broker.log.results import (
     MAX_TIMESTAMP,
     TimestampOffset,
 )
+from klog_broker.replication.partition import Leader
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.list_offsets import (
     ListOffsetsPartition,
@@ -106,12 +107,12 @@ class _ListOffsets:
         try:
             if self._counts[key] > 1:
                 raise BrokerError(ErrorCode.INVALID_REQUEST)
-            log = led_log(self._context.broker, topic, asked.partition_index)
-            check_leader_epoch(log, asked.current_leader_epoch)
+            leader = led_partition(self._context.broker, topic, asked.partition_index)
+            check_leader_epoch(leader, asked.current_leader_epoch)
             if self._context.api_version == 0:
-                answer.old_style_offsets = self._offsets_before(log, asked)
+                answer.old_style_offsets = self._offsets_before(leader.log, asked)
             else:
-                self._find(key, log, asked.timestamp, answer)
+                self._find(key, leader, asked.timestamp, answer)
         except (LogStorageError, OSError):
             answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         except (DamagedLog, RecordsError):
@@ -128,23 +129,23 @@ class _ListOffsets:
     def _find(
         self,
         key: tuple[str, int],
-        log: PartitionLog,
+        leader: Leader,
         timestamp: int,
         answer: ListOffsetsPartitionResponse,
     ) -> None:
         version = self._context.api_version
         if timestamp < 0 and _SINCE.get(timestamp, version + 1) > version:
             raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
-        readable_end = self._readable_end(log)
+        readable_end = self._readable_end(leader.log)
         if timestamp == LATEST_TIMESTAMP:
             answer.offset = readable_end
             if version >= _FIRST_VERSION_WITH_EPOCH:
-                answer.leader_epoch = log.leader_epoch
+                answer.leader_epoch = leader.leader_epoch
             return
         found = self._found.get(key)
         try:
             if found is None:
-                found = log.offset_for_timestamp(timestamp, may_block=key in self._warmed)
+                found = leader.log.offset_for_timestamp(timestamp, may_block=key in self._warmed)
         except ColdRead as read:
             raise _Waits(key, read.warm) from None
         except LongLookUp as long:

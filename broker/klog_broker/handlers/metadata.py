@@ -21,8 +21,9 @@ from klog_broker.metadata.image import (
     check_topic_name,
 )
 from klog_broker.metadata.interface import NewTopic
+from klog_broker.replication.partition import Offline
 from pyspark_klog.errors import BrokerError, ErrorCode
-from pyspark_klog.ids import NO_TOPIC_ID, TopicPartition
+from pyspark_klog.ids import NO_TOPIC_ID
 from pyspark_klog.protocol.apis.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -191,11 +192,10 @@ def _partition(
         replica_nodes=list(state.replicas),
         isr_nodes=list(state.in_sync),
     )
-    log = broker.logs.get(TopicPartition(topic, number))
-    if log is not None and state.leader == broker.broker_id:
-        # After an unclean start the log knows of a newer epoch than the store does.
-        answer.leader_epoch = max(state.leader_epoch, log.leader_epoch)
-        if log.is_offline:
+    if state.leader == broker.broker_id:
+        hosted = broker.replicas.partition(topic, number)
+        if hosted is not None and isinstance(hosted.role, Offline):
+            # Nobody else can lead: whoever asks has to wait for this broker's disk.
             answer.leader_id = NO_BROKER
             answer.offline_replicas = [broker.broker_id]
     if answer.leader_id == NO_BROKER:

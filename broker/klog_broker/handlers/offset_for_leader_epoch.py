@@ -2,7 +2,7 @@
 
 from klog_broker.handlers.context import AnswerSteps, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
-from klog_broker.handlers.partitions import check_leader_epoch, led_log
+from klog_broker.handlers.partitions import check_leader_epoch, led_partition
 from klog_broker.log.errors import LogStorageError
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.offset_for_leader_epoch import (
@@ -30,9 +30,9 @@ def handle(request: OffsetForLeaderEpochRequest, context: RequestContext) -> Ans
 def _end_of(context: RequestContext, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     answer = EpochEndOffset(partition=asked.partition)
     try:
-        log = led_log(context.broker, topic, asked.partition)
-        check_leader_epoch(log, asked.current_leader_epoch)
-        found = log.end_offset_for_epoch(asked.leader_epoch)
+        leader = led_partition(context.broker, topic, asked.partition)
+        check_leader_epoch(leader, asked.current_leader_epoch)
+        found = leader.log.end_offset_for_epoch(asked.leader_epoch)
     except LogStorageError:
         answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
     except BrokerError as error:

@@ -1,10 +1,11 @@
-"""Which log a request means, and whether this broker may serve it: shared by the data APIs."""
+"""Which leadership a request means, and why there is none: shared by the data APIs."""
 
 from klog_broker.handlers.context import BrokerServices
-from klog_broker.log.partition_log import PartitionLog
 from klog_broker.metadata.image import Topic
+from klog_broker.replication.errors import Ended
+from klog_broker.replication.partition import Leader, Offline
 from pyspark_klog.errors import BrokerError, ErrorCode
-from pyspark_klog.ids import UUID, TopicPartition
+from pyspark_klog.ids import UUID
 
 
 def topic_by_id(broker: BrokerServices, topic_id: UUID) -> Topic:
@@ -15,24 +16,40 @@ def topic_by_id(broker: BrokerServices, topic_id: UUID) -> Topic:
     return topic
 
 
-def led_log(broker: BrokerServices, topic: str, partition: int) -> PartitionLog:
-    """The log of a partition that this broker leads; BrokerError if it cannot be used."""
-    log = broker.logs.get(TopicPartition(topic, partition))
-    state = broker.metadata.image.partition(topic, partition)
-    if state is None:
-        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    if log is None or state.leader != broker.broker_id:
-        # Also while a new topic's logs are being made: the client tries again in a moment.
-        raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    if log.is_offline:
-        raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR)
-    return log
+def led_partition(broker: BrokerServices, topic: str, partition: int) -> Leader:
+    """This broker's leadership of a partition; BrokerError if it has none.
+
+    Roles alone decide: an image says only why there is none.
+    """
+    leader = broker.replicas.led.get((topic, partition))
+    if leader is None:
+        raise BrokerError(_why_not_led(broker, topic, partition))
+    return leader
 
 
-def check_leader_epoch(log: PartitionLog, current_leader_epoch: int) -> None:
-    """The leader epoch that the client knows must be the log's (KIP-320); -1: it knows none."""
-    if current_leader_epoch < 0 or current_leader_epoch == log.leader_epoch:
+def ended_code(broker: BrokerServices, leader: Leader) -> ErrorCode:
+    """What who waits for a leadership is told once it has ended."""
+    if leader.ended is Ended.OFFLINE:
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    if leader.ended is Ended.DELETED:
+        return _why_not_led(broker, *leader.topic_partition)
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def _why_not_led(broker: BrokerServices, topic: str, partition: int) -> ErrorCode:
+    if broker.metadata.image.partition(topic, partition) is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    hosted = broker.replicas.partition(topic, partition)
+    if hosted is not None and isinstance(hosted.role, Offline):
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    # Also while a new topic's logs are being made: the client tries again in a moment.
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def check_leader_epoch(leader: Leader, current_leader_epoch: int) -> None:
+    """The leader epoch that the client knows must be the leader's (KIP-320); -1: it knows none."""
+    if current_leader_epoch < 0 or current_leader_epoch == leader.leader_epoch:
         return
-    if current_leader_epoch < log.leader_epoch:
+    if current_leader_epoch < leader.leader_epoch:
         raise BrokerError(ErrorCode.FENCED_LEADER_EPOCH)
     raise BrokerError(ErrorCode.UNKNOWN_LEADER_EPOCH)

@@ -1,8 +1,7 @@
 """Which partitions may be written to by a plan: what the handler of Produce asks of them first."""
 
 from klog_broker.handlers.context import BrokerServices
-from klog_broker.handlers.partitions import led_log, topic_by_id
-from klog_broker.handlers.produce import min_in_sync_replicas
+from klog_broker.handlers.partitions import topic_by_id
 from klog_broker.log.planned import PlanTarget
 from klog_broker.metadata.image import INTERNAL_TOPICS
 from pyspark_klog.errors import BrokerError
@@ -18,19 +17,16 @@ class ProduceTargets:
     @property
     def version(self) -> int:
         """Rises whenever an answer of ``find`` may change."""
-        return self._broker.metadata.image.version
+        return self._broker.replicas.version
 
     def find(self, topic: bytes, *, by_id: bool, partition: int) -> PlanTarget | None:
         """By the topic's name or the bytes of its id; None leaves the request to the handler."""
         broker = self._broker
         try:
             name = topic_by_id(broker, UUID(bytes=topic)).name if by_id else topic.decode()
-            log = led_log(broker, name, partition)
         except (BrokerError, UnicodeDecodeError):
             return None
-        if name in INTERNAL_TOPICS:
+        leader = broker.replicas.led.get((name, partition))
+        if leader is None or name in INTERNAL_TOPICS:
             return None
-        found = broker.metadata.image.topics[name]
-        in_sync = found.partitions[partition].in_sync
-        least = min_in_sync_replicas(broker, found, partition)
-        return PlanTarget(log, in_sync == (broker.broker_id,) and least <= 1)
+        return PlanTarget(leader.log, leader.is_alone and leader.is_enough_in_sync)

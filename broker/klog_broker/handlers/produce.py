@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from klog_broker.handlers.context import BrokerServices, RequestContext
+from klog_broker.handlers.context import RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
-from klog_broker.handlers.partitions import led_log, topic_by_id
+from klog_broker.handlers.partitions import led_partition, topic_by_id
 from klog_broker.handlers.produce_pipeline import Append, PendingProduce, set_error
 from klog_broker.handlers.transactions import NO_TRANSACTIONS
-from klog_broker.log.partition_log import PartitionLog
-from klog_broker.metadata.image import INTERNAL_TOPICS, Topic
+from klog_broker.metadata.image import INTERNAL_TOPICS
+from klog_broker.replication.partition import Leader
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.produce import (
     PartitionProduceResponse,
@@ -45,14 +45,14 @@ def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse 
                 name = topic.name
                 if context.api_version >= 13:
                     name = topic_by_id(context.broker, topic.topic_id).name
-                log = _appendable_log(context, request.acks, name, partition.index)
+                leader = _leader(context, name, partition.index)
                 records = _checked_records(partition.records, context.api_version)
             except BrokerError as error:
                 set_error(answer, error.code, error.text)
                 continue
             pending.open_appends += 1
             append = Append(pending, answer, records)
-            context.broker.produce.add(log, append, context.broker)
+            context.broker.produce.add(leader, append, context.broker)
         pending.response.responses.append(
             TopicProduceResponse(
                 name=topic.name, topic_id=topic.topic_id, partition_responses=answers
@@ -62,27 +62,10 @@ def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse 
     return None
 
 
-def _appendable_log(context: RequestContext, acks: int, topic: str, partition: int) -> PartitionLog:
-    broker = context.broker
+def _leader(context: RequestContext, topic: str, partition: int) -> Leader:
     if topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
         raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is the broker's own")
-    log = led_log(broker, topic, partition)
-    if acks == -1:
-        found = broker.metadata.image.topics[topic]
-        least = min_in_sync_replicas(broker, found, partition)
-        in_sync = len(found.partitions[partition].in_sync)
-        if in_sync < least:
-            raise BrokerError(
-                ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{in_sync} replicas are in sync, min.insync.replicas asks for {least}",
-            )
-    return log
-
-
-def min_in_sync_replicas(broker: BrokerServices, topic: Topic, partition: int) -> int:
-    """How many replicas acks=-1 asks for: no more than the partition has, as since Kafka 3.7."""
-    least = int(topic.configs.get("min.insync.replicas", broker.config["min.insync.replicas"]))
-    return min(least, len(topic.partitions[partition].replicas))
+    return led_partition(context.broker, topic, partition)
 
 
 def _checked_records(records: memoryview | bytes | None, api_version: int) -> memoryview | bytes:

@@ -2,8 +2,8 @@
 
 They run together when a turn's receiving is over; the records are views of the receive buffer until
 then. What takes more than the loop's share to validate is held until a helper thread has done that.
-With acks=-1, and wherever flush.messages=1, the answer waits in the purgatory until the high
-watermark has passed.
+With acks=-1 the answer waits in the purgatory until the high watermark has passed, and wherever
+flush.messages=1 at least until the flush; or until the leadership that appended has ended.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from klog_broker.handlers.context import BrokerServices, RequestContext
 from klog_broker.handlers.held_appends import HeldAppends, Prepared
+from klog_broker.handlers.partitions import ended_code
 from klog_broker.log.errors import (
     InvalidProducerEpoch,
     InvalidTimestamp,
@@ -26,6 +27,8 @@ from klog_broker.log.errors import (
 from klog_broker.log.loop_share import LoopShare, TooMuchForTheLoop
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.results import AppendInfo
+from klog_broker.replication.errors import LeadershipEnded, NotEnoughReplicas
+from klog_broker.replication.partition import Leader
 from klog_broker.runtime.purgatory import DelayedOperation
 from pyspark_klog.errors import ErrorCode, InvariantViolation, KlogError
 from pyspark_klog.protocol.apis.produce import (
@@ -53,6 +56,7 @@ _CODES: tuple[tuple[type[KlogError], ErrorCode], ...] = (
     (RecordBatchTooLarge, ErrorCode.RECORD_LIST_TOO_LARGE),
     (InvalidProducerEpoch, ErrorCode.INVALID_PRODUCER_EPOCH),
     (OutOfOrderSequence, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
+    (NotEnoughReplicas, ErrorCode.NOT_ENOUGH_REPLICAS),
     (StaleLeaderEpoch, ErrorCode.NOT_LEADER_OR_FOLLOWER),
     (UnsupportedForMessageFormat, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
     (LogStorageError, ErrorCode.KAFKA_STORAGE_ERROR),
@@ -72,7 +76,7 @@ class _Waiting(NamedTuple):
     """An append whose answer is not due yet."""
 
     answer: PartitionProduceResponse
-    log: PartitionLog
+    leader: Leader
     required_offset: int
 
 
@@ -89,9 +93,19 @@ class PendingProduce(DelayedOperation):
         self.open_appends = 0
         self._waiting: list[_Waiting] = []
 
-    def wait_for(self, answer: PartitionProduceResponse, log: PartitionLog, offset: int) -> None:
-        """This answer is due when the high watermark of ``log`` has reached ``offset``."""
-        self._waiting.append(_Waiting(answer, log, offset))
+    def wait_for(
+        self, answer: PartitionProduceResponse, leader: Leader, required_offset: int
+    ) -> None:
+        """This answer is due when what lies before the offset is as safe as ``acks`` asks for."""
+        if self._safe_offset(leader) < required_offset:
+            self._waiting.append(_Waiting(answer, leader, required_offset))
+
+    def _safe_offset(self, leader: Leader) -> int:
+        log = leader.log
+        if self.acks == -1:
+            return log.high_watermark
+        # What others have is of no concern then.
+        return max(log.high_watermark, log.flushed_offset)
 
     def appended(self) -> None:
         """One of its partitions is done with; after the last one it answers, or waits for that."""
@@ -101,17 +115,19 @@ class PendingProduce(DelayedOperation):
         if not self._waiting:
             self._answer()
             return
-        # A log that holds replies back for a flush has begun one; no other is flushed for a reply.
-        keys = [each.log.topic_partition for each in self._waiting]
+        keys = [each.leader.topic_partition for each in self._waiting]
         self.context.broker.purgatory.watch(self, keys, self.request.timeout_ms)
 
     def try_complete(self, _now_ms: int) -> bool:
         still_waiting: list[_Waiting] = []
         for each in self._waiting:
-            if each.log.is_offline:
-                set_error(each.answer, ErrorCode.KAFKA_STORAGE_ERROR)
-            elif each.log.high_watermark < each.required_offset:
+            leader = each.leader
+            if leader.ended is not None:
+                set_error(each.answer, ended_code(self.context.broker, leader))
+            elif self._safe_offset(leader) < each.required_offset:
                 still_waiting.append(each)
+            elif self.acks == -1 and not leader.is_enough_in_sync:
+                set_error(each.answer, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
         self._waiting = still_waiting
         if still_waiting:
             return False
@@ -143,76 +159,67 @@ class ProducePipeline:
     """The appends of a turn: collected while it receives, run together when it has received."""
 
     def __init__(self) -> None:
-        self._appends: dict[PartitionLog, list[Append]] = {}
+        self._appends: dict[Leader, list[Append]] = {}
         self._share = LoopShare()
         self._held: HeldAppends | None = None
         self._broker: BrokerServices | None = None
 
-    def add(self, log: PartitionLog, append: Append, broker: BrokerServices) -> None:
-        """Puts an append behind the others to its log."""
+    def add(self, leader: Leader, append: Append, broker: BrokerServices) -> None:
+        """Puts an append behind the others to its partition."""
         appends = self._appends
         if not appends:
             if self._held is None:
                 self._broker = broker
                 self._held = HeldAppends(broker.helpers, self._append)
             broker.loop.call_at_append(self._run)
-        appends.setdefault(log, []).append(append)
+        appends.setdefault(leader, []).append(append)
 
     def _run(self) -> None:
         held = self._held
         assert held is not None
-        by_log, self._appends = self._appends, {}
+        by_leader, self._appends = self._appends, {}
         done: list[Append] = []
-        for log, appends in by_log.items():
+        for leader, appends in by_leader.items():
             for append in appends:
                 connection_id = append.pending.context.connection_id
-                if held.has(connection_id) or not self._append(log, append, None):
-                    held.hold(connection_id, log, append)
+                if held.has(connection_id) or not self._append(leader, append, None):
+                    held.hold(connection_id, leader, append)
                 else:
                     done.append(append)
         for append in done:
             append.pending.appended()
 
-    def _append(self, log: PartitionLog, append: Append, result: Prepared | None) -> bool:
+    def _append(self, leader: Leader, append: Append, result: Prepared | None) -> bool:
         """Append, and write down what came of it; False if it has to be validated in a helper
         first, which ``result`` comes from."""
         broker = self._broker
         assert broker is not None
         pending, answer, records = append
-        epoch, now_ms = log.leader_epoch, broker.clock.now_ms()
+        acks_all, now_ms = pending.acks == -1, broker.clock.now_ms()
         try:
             if result is None:
                 self._share.begin_batch(broker.loop.turn)
-                info = log.append_as_leader(
-                    records, leader_epoch=epoch, now_ms=now_ms, share=self._share
-                )
+                info = leader.append(records, acks_all=acks_all, now_ms=now_ms, share=self._share)
             else:
-                info = log.append_prepared(result(), leader_epoch=epoch, now_ms=now_ms)
+                info = leader.append_prepared(result, acks_all=acks_all, now_ms=now_ms)
         except TooMuchForTheLoop:
             return False
+        except LeadershipEnded as error:
+            set_error(answer, ended_code(broker, leader), str(error))
         except KlogError as error:
-            if not _set_refusal(answer, error, log):
-                broker.bugs.report(f"append to {log.topic_partition}", error)
+            if not _set_refusal(answer, error, leader.log):
+                broker.bugs.report(f"append to {leader.topic_partition}", error)
         except Exception as error:
             # If it was half done the log has gone offline by itself, and acknowledges nothing more.
-            broker.bugs.report(f"append to {log.topic_partition}", error)
+            broker.bugs.report(f"append to {leader.topic_partition}", error)
             set_error(answer, ErrorCode.UNKNOWN_SERVER_ERROR)
         else:
             _set_success(answer, info)
-            _maybe_wait(pending, answer, log, info)
+            if acks_all:
+                pending.wait_for(answer, leader, info.last_offset + 1)
+            elif pending.acks != 0 and info.required_flush_offset is not None:
+                pending.wait_for(answer, leader, info.required_flush_offset)
         return True
-
-
-def _maybe_wait(
-    pending: PendingProduce, answer: PartitionProduceResponse, log: PartitionLog, info: AppendInfo
-) -> None:
-    if pending.acks == 0:
-        return
-    required = int(info.required_flush_offset or 0)
-    if pending.acks == -1:
-        required = max(info.last_offset + 1, required)
-    if log.high_watermark < required:
-        pending.wait_for(answer, log, required)
 
 
 def _set_success(answer: PartitionProduceResponse, info: AppendInfo) -> None:

@@ -11,10 +11,8 @@ from typing import NamedTuple
 from klog_broker.config import TopicConfig, topic_config
 from klog_broker.config_types import ConfigError
 from klog_broker.handlers.context import BrokerServices
-from klog_broker.handlers.lone_leader import advance
 from klog_broker.handlers.strangers import Strangers
 from klog_broker.handlers.topic_errors import as_broker_error
-from klog_broker.log.log_config import LogConfig
 from klog_broker.metadata.errors import InvalidTopicName
 from klog_broker.metadata.image import (
     CLUSTER_METADATA,
@@ -214,29 +212,19 @@ def image_changed(broker: BrokerServices, image: MetadataImage, names: Sequence[
     What the metadata store calls with each new image.
     """
     known: dict[tuple[tuple[str, str], ...], TopicConfig] = {}
+    broker.replicas.topics_changed([name for name in names if image.topic(name) is not None])
     for name in names:
         topic = image.topic(name)
         if topic is None:
             for tell in broker.on_topic_deleted:
                 tell(name)
             continue
-        logs = [
-            log
-            for log in map(broker.logs.get, topic.topic_partitions())
-            if log is not None and log.topic_id == topic.topic_id
-        ]
-        if not logs and not topic.configs:
-            continue
-        # Topics that come together have the same settings, mostly, and reading them takes long.
-        key = tuple(topic.configs.items())
-        if key not in known:
-            known[key] = topic_config(broker.config, topic.configs)
-        warn_of_settings(name, known[key])
-        if logs:
-            log_config = LogConfig.from_topic_config(known[key])
-            for log in logs:
-                log.update_config(log_config)
-                advance(log)
+        if topic.configs:
+            # Topics that come together have the same settings, mostly, and reading them takes long.
+            key = tuple(topic.configs.items())
+            if key not in known:
+                known[key] = topic_config(broker.config, topic.configs)
+            warn_of_settings(name, known[key])
 
 
 def warn_of_settings(name: str, config: TopicConfig) -> None:

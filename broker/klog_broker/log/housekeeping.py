@@ -194,16 +194,6 @@ class Housekeeping:
                     self._checkpoints.write_anew(directory, name, offsets_of, one_is_done)
         one_is_done()
 
-    def forget_deleted_now(self) -> None:
-        """As :meth:`forget_deleted`, here and now: at the start. Blocks."""
-        for name in ALL_CHECKPOINTS:
-            for directory in self._directories:
-                if not directory.is_offline:
-                    try:
-                        directory.replace_checkpoint(name, self._checkpoint(name, directory))
-                    except OSError as error:
-                        directory.refuse(error, name)
-
     def _checkpoint(self, name: str, directory: LogDirectory) -> dict[TopicPartition, int]:
         return checkpoint(name, directory, self._logs())
 

@@ -281,10 +281,6 @@ class LogManager:
         """As :meth:`Housekeeping.forget_deleted`: before a deleted log's name is free again."""
         self._housekeeping.forget_deleted(done)
 
-    def forget_deleted_now(self) -> None:
-        """The same, here and now. Blocks."""
-        self._housekeeping.forget_deleted_now()
-
     def _directory_went_offline(self, directory: LogDirectory) -> None:
         for log in self._logs.values():
             if log.log_directory is directory:

@@ -87,3 +87,27 @@ class HelperThreads:
                     return
                 run = self._waiting.popleft()
             run()
+
+
+class HelpersOfAStart:
+    """Works here and now until it has `helpers` to give the work to: nobody waits at the start."""
+
+    def __init__(self) -> None:
+        self.helpers: Helpers | None = None
+
+    def submit(
+        self, work: Callable[[], T], on_done: Callable[[T | None, BaseException | None], None]
+    ) -> None:
+        if self.helpers is not None:
+            self.helpers.submit(work, on_done)
+            return
+        try:
+            result = work()
+        except Exception as error:
+            on_done(None, error)
+        else:
+            on_done(result, None)
+
+    def close(self) -> None:
+        if self.helpers is not None:
+            self.helpers.close()

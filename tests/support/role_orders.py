@@ -1,0 +1,52 @@
+"""Orders to a broker in memory: what a cluster's controller would tell it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from klog_broker.metadata.orders import Order, PartitionOrder, StopOrder
+from pyspark_klog.ids import BrokerId, LeaderEpoch, TopicPartition
+from tests.support.produce_paths import MemoryBroker
+
+ME = BrokerId(0)
+
+
+def order_for(
+    broker: MemoryBroker,
+    topic: str,
+    partition: int = 0,
+    *,
+    leader: BrokerId = ME,
+    leader_epoch: int | None = None,
+    replicas: Sequence[BrokerId] = (ME,),
+    in_sync: Sequence[BrokerId] | None = None,
+) -> PartitionOrder:
+    """By default: what the partition was told before, in the next partition epoch."""
+    services = broker.broker.services
+    hosted = services.replicas.partition(topic, partition)
+    assert hosted is not None
+    epoch = hosted.epochs.leader_epoch if leader_epoch is None else leader_epoch
+    return PartitionOrder(
+        TopicPartition(topic, partition),
+        hosted.topic_id,
+        leader,
+        LeaderEpoch(epoch),
+        hosted.epochs.partition_epoch + 1,
+        tuple(replicas),
+        tuple(replicas if in_sync is None else in_sync),
+    )
+
+
+def stop_order_for(broker: MemoryBroker, topic: str, *, deletes: bool = True) -> StopOrder:
+    hosted = broker.broker.services.replicas.partition(topic, 0)
+    assert hosted is not None
+    epoch = LeaderEpoch(hosted.epochs.leader_epoch)
+    return StopOrder(TopicPartition(topic, 0), hosted.topic_id, epoch, deletes)
+
+
+def give(broker: MemoryBroker, *orders: Order) -> None:
+    """Carried out, and everything that follows from it."""
+    found: list[Any] = []
+    apply = broker.broker.services.replicas.apply
+    broker.broker.loop.post(lambda: apply(orders, found.append))
+    broker.turns()
+    assert found == [{}]
