@@ -118,6 +118,9 @@ class Stream:
     def send(self, parts: list[Any]) -> int:
         return self._take(b"".join(parts))
 
+    def send_more(self, parts: list[Any]) -> int:
+        return self.send(parts)
+
     def send_file(self, file: Any, position: int, size_bytes: int) -> int:
         data = file.pread(size_bytes, position)
         return self._take(data) if data else 0

@@ -9,6 +9,9 @@ from typing import Any
 from klog_broker.runtime.poller import BROKEN, READABLE, WRITABLE
 from klog_broker.runtime.sockets import NO_ROOM, SocketCalls
 
+IOV_MAX = 1024
+"""So many parts does Linux take at once."""
+
 
 class ScriptedPoller:
     """Says that what the test put into ``ready`` is ready, and notes for how long it would wait."""
@@ -58,6 +61,7 @@ class FakeStream:
         self.is_at_end = False
         self.is_broken = False
         self.is_closed = False
+        self.sends_more = 0
         self.failed_connect: OSError | None = None
 
     def fileno(self) -> int:
@@ -93,7 +97,12 @@ class FakeStream:
         return count
 
     def send(self, parts: list[Any]) -> int:
+        assert len(parts) <= IOV_MAX
         return self._take(b"".join(parts))
+
+    def send_more(self, parts: list[Any]) -> int:
+        self.sends_more += 1
+        return self.send(parts)
 
     def send_file(self, file: Any, position: int, size_bytes: int) -> int:
         return self._take(file.pread(size_bytes, position))

@@ -271,6 +271,64 @@ def test_one_send_for_all_replies_of_a_turn(broker: Broker) -> None:
 # -- bounds and fairness ----------------------------------------------------------------------
 
 
+def test_what_a_turn_has_received_stays_until_the_turn_is_over(broker: Broker) -> None:
+    def answer_later(request: memoryview, slot: ReplySlot, _: Connection) -> None:
+        broker.loop.call_at_append(lambda: slot.complete([request[8:].tobytes()]))
+
+    broker.server.handle_frame = answer_later
+    streams = [broker.connect() for _ in range(3)]
+    for number, stream in enumerate(streams):
+        stream.inbox += frame(OTHER, b"body %d" % number)
+    broker.turns(1)
+    assert [stream.sent for stream in streams] == [b"body 0", b"body 1", b"body 2"]
+    assert broker.server.arena.used_bytes == 0
+
+
+@pytest.mark.parametrize("room_bytes", [0, 1, 6])
+def test_what_a_socket_does_not_take_of_an_answer_is_sent_when_it_does(
+    broker: Broker, room_bytes: int
+) -> None:
+    stream = broker.connect()
+    stream.room_bytes = room_bytes
+    for body in (b"aaaa", b"bbbb"):
+        stream.inbox += frame(OTHER, body)
+        broker.turns(2)
+    assert stream.sent == b"<aaaa><bbbb>"[:room_bytes]
+    assert broker.interest(stream) == READABLE | WRITABLE
+    stream.room_bytes = 1 << 20
+    broker.turns(2)
+    assert stream.sent == b"<aaaa><bbbb>"
+    assert broker.interest(stream) == READABLE
+
+
+def test_an_answer_in_more_parts_than_one_send_takes_arrives_whole(broker: Broker) -> None:
+    stream = broker.connect()
+    parts = [b"%04d" % number for number in range(2_000)]
+    broker.answers = lambda _, slot: slot.complete(parts)
+    stream.inbox += frame(OTHER)
+    broker.turns()
+    assert stream.sent == b"".join(parts)
+
+
+def test_an_answer_that_comes_later_leaves_its_connection_ready_for_the_next(
+    broker: Broker,
+) -> None:
+    stream = broker.connect()
+    for body in (b"1", b"2", b"3"):
+        broker.answers = None
+        stream.inbox += frame(FETCH, body)
+        broker.turns()
+        broker.slots[-1].complete([body])
+        broker.turns()
+        broker.answers = echo
+        stream.inbox += frame(OTHER, body)[:7]
+        broker.turns()
+        stream.inbox += frame(OTHER, body)[7:]
+        broker.turns()
+    assert stream.sent == b"1<1>2<2>3<3>"
+    assert broker.server.arena.used_bytes == 0
+
+
 def test_reading_stops_when_a_parked_connection_has_sent_its_share(broker: Broker) -> None:
     broker.answers = None
     stream = broker.connect()
@@ -544,6 +602,8 @@ def test_a_reply_of_bytes_and_regions_arrives_in_order(broker: Broker) -> None:
         stream.room_bytes = 777_777
         broker.turns(5)
     assert stream.sent == b"head" + data[5:2_000_005] + b"mid" + data[1:3]
+    # What stands before a region leaves with it, in no packet of its own.
+    assert stream.sends_more == 2
 
 
 def test_cold_pages_are_read_by_a_helper_while_others_are_answered(broker: Broker) -> None:

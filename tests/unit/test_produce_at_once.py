@@ -111,6 +111,24 @@ def test_other_requests_are_answered_in_their_place(broker: MemoryBroker) -> Non
         stream.sent.clear()
 
 
+def test_who_does_not_produce_is_received_from_by_itself(broker: MemoryBroker) -> None:
+    producer, other = quiet(broker, 2)
+    other.inbox += metadata(1)
+    broker.turns()
+    broker.network.received_at_once = 0
+    for number in range(3):
+        producer.inbox += frame(batch(b"v"))
+        other.inbox += metadata(number)
+        broker.turns()
+    assert broker.network.received_at_once == 3
+    assert (other.receives, other.sends) == (4, 4)
+    other.inbox += frame(batch(b"v"))
+    broker.turns()
+    other.inbox += frame(batch(b"v"))
+    broker.turns()
+    assert broker.network.received_at_once == 4
+
+
 @pytest.mark.parametrize("how", ["is_at_end", "is_broken"])
 def test_a_client_that_goes_is_noticed_and_the_others_go_on(broker: MemoryBroker, how: str) -> None:
     gone, other = quiet(broker, 2)

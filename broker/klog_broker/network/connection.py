@@ -64,6 +64,7 @@ class Connection:
         "_large",
         "_outgoing",
         "_outstanding",
+        "_produces",
         "_queued_bytes",
         "_reading_ahead",
         "_replies",
@@ -101,9 +102,12 @@ class Connection:
         self._unparsed = _EMPTY
         self._arena_end = 0
         self._awaits_plan = False
-        # Nothing is held, worked on or unsent: what comes next may be received and planned with
-        # other connections, without this object.
-        self._is_quiet = False
+        # Nothing is held, worked on or unsent: of what comes next nothing has to be looked at but
+        # itself.
+        self._is_quiet = True
+        # The last request was Produce: while quiet, what comes next is received and planned with
+        # other connections.
+        self._produces = False
         # The last turn's plan took more than half of an ordinary share.
         self._is_bulk = False
         self._rest = _NOTHING
@@ -137,7 +141,9 @@ class Connection:
 
     def on_ready(self, events: int) -> None:
         """The loop's callback."""
-        if self._is_quiet and events == READABLE and self._server.join_plan(self):
+        if self._is_quiet and events == READABLE:
+            if not (self._produces and self._socket.is_plain and self._server.join_plan(self)):
+                self._receive_one()
             return
         if events & WRITABLE:
             self._schedule_flush()
@@ -145,6 +151,53 @@ class Connection:
             self.close("the peer is gone")
         elif events & READABLE and self._interest & READABLE:
             self.receive()
+
+    def _receive_one(self) -> None:
+        """Receives once while quiet, and begins what has most likely come: one small request."""
+        server = self._server
+        arena = server.arena
+        start = arena.used_bytes
+        end = start + RECEIVE_BYTES
+        if self._is_bulk or end > arena.size_bytes:
+            self.receive()
+            return
+        view = arena.view
+        try:
+            count = self._socket.recv_into(view[start:end])
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self.close(f"receive failed: {error}")
+            return
+        self._is_quiet = False
+        end = start + count
+        if count > _PEEK.size:
+            size, api_key, _ = _PEEK.unpack_from(view, start)
+            if MIN_REQUEST_BYTES <= size == count - 4 <= server.max_request_bytes and (
+                api_key != _PRODUCE
+            ):
+                server.keep_arena(count)
+                server.touch(self)
+                self._turn = server.loop.turn
+                self._requests = 0
+                self._dispatch(view[start + 4 : end], api_key)
+                return
+        self._take_in(start, end)
+
+    def _take_in(self, start: int, end: int) -> None:
+        """What was received while quiet is parsed, whatever it is."""
+        if start == end:
+            self._end_of_stream = True
+            self._parse()
+            return
+        server = self._server
+        server.keep_arena(end - start)
+        server.touch(self)
+        self._arena_end = end
+        self._unparsed = server.arena.view[start:end]
+        server.keep_at_turn_end(self)
+        if not self._is_offered_to_a_plan():
+            self._parse()
 
     def receive(self) -> None:
         """Receives once and parses what there is."""
@@ -224,21 +277,22 @@ class Connection:
             ):
                 self._begin_large_frame(size + 4)
         self._update_interest()
-        self._is_quiet = self._server.plans_directly and self._has_nothing_to_do()
+        self._is_quiet = self._has_nothing_to_do()
 
     def _has_nothing_to_do(self) -> bool:
         return (
-            self._socket.is_plain
-            and self._interest == READABLE
+            self._interest == READABLE
             and self._stopped is Stopped.NEEDS_BYTES
             and not (
-                self._rest
+                self._unparsed
+                or self._rest
                 or self._large is not None
                 or self._replies
                 or self._outgoing
                 or self._awaits_plan
                 or self._flush_scheduled
                 or self._resume_scheduled
+                or self._end_of_stream
             )
         )
 
@@ -327,6 +381,7 @@ class Connection:
             return
         self._is_bulk = 2 * taken_bytes > RECEIVE_BYTES
         if taken_bytes:
+            self._produces = True
             left = self._unparsed[taken_bytes:]
             self._unparsed = left or _EMPTY
         if replies:
@@ -407,6 +462,7 @@ class Connection:
         return Stopped.NEEDS_BYTES
 
     def _dispatch(self, frame: memoryview, api_key: int, large: LargeFrame | None = None) -> None:
+        self._produces = api_key == _PRODUCE
         slot = ReplySlot(self, api_key)
         if large is not None:
             # The records are views of the buffer until the turn's appends are over.
@@ -511,6 +567,15 @@ class Connection:
         if not self.is_open:
             return
         replies = self._replies
+        if len(replies) == 1 and not self._outgoing:
+            slot = replies[0]
+            if slot.state is SlotState.ANSWERED and slot.fits_one_send:
+                replies.popleft()
+                self._queued_bytes -= slot.size_bytes
+                self._send_at_once(slot)
+                if self._has_nothing_to_do():
+                    self._is_quiet = True
+                    return
         while replies and replies[0].state is not SlotState.WAITING:
             slot = replies.popleft()
             self._queued_bytes -= slot.size_bytes
@@ -529,6 +594,21 @@ class Connection:
             return
         self._schedule_resume()
         self._update_interest()
+
+    def _send_at_once(self, slot: ReplySlot) -> None:
+        """The only answer there is; what the socket does not take waits as any other."""
+        try:
+            count = self._socket.send(slot.parts)
+        except (BlockingIOError, InterruptedError):
+            count = 0
+        except OSError as error:
+            self.close(f"send failed: {error}")
+            return
+        if count < slot.size_bytes:
+            self._outgoing.add(slot)
+            self._outgoing.advance_bytes(count)
+        if count and self.last_used_ms != self._server.loop.now_ms():
+            self._server.touch(self)
 
     def _send(self) -> None:
         try:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 # sendmsg takes at most 1024 buffers (IOV_MAX).
 _PARTS_PER_SEND = 256
+_IN_MEMORY = (bytes, bytearray, memoryview)
 
 
 class SlotState(Enum):
@@ -51,6 +52,7 @@ class ReplySlot:
         "_when_closed",
         "api_key",
         "close_reason",
+        "fits_one_send",
         "frame",
         "is_held",
         "keeps_frame",
@@ -65,6 +67,9 @@ class ReplySlot:
         self.state = SlotState.WAITING
         self.parts: list[Any] = []
         self.size_bytes = 0
+        """Of the parts in memory."""
+        self.fits_one_send = True
+        """Whether one send takes the parts: there are few, and no regions of files."""
         self.close_reason = ""
         self.frame: LargeFrame | None = None
         """The request's bytes, if they have a buffer of their own."""
@@ -81,7 +86,12 @@ class ReplySlot:
         """Answers with a whole frame in parts: byte strings, and file regions with ``file``,
         ``position`` and ``size``."""
         self.parts = parts
-        self.size_bytes = sum(len(part) for part in parts if not hasattr(part, "file"))
+        self.fits_one_send = len(parts) <= _PARTS_PER_SEND
+        for part in parts:
+            if isinstance(part, _IN_MEMORY):
+                self.size_bytes += len(part)
+            else:
+                self.fits_one_send = False
         self._fill(SlotState.ANSWERED)
 
     def skip(self) -> None:
@@ -166,12 +176,12 @@ class OutgoingParts:
     def add(self, slot: ReplySlot) -> None:
         """Puts an answer's parts behind the others."""
         for part in slot.parts:
-            if hasattr(part, "file"):
-                if part.size:
+            if isinstance(part, _IN_MEMORY):
+                if len(part):
                     self._parts.append(part)
-            elif len(part):
+                    self.bytes_in_memory += len(part)
+            elif part.size:
                 self._parts.append(part)
-                self.bytes_in_memory += len(part)
 
     def send(self, stream: StreamSocket, budget_bytes: int) -> tuple[Sent, int]:
         """Sends up to ``budget_bytes`` (the last part may go beyond): (how far, bytes sent).
@@ -186,7 +196,7 @@ class OutgoingParts:
                 return Sent.BUDGET, sent_bytes
             first = parts[0]
             try:
-                if hasattr(first, "file"):
+                if not isinstance(first, _IN_MEMORY):
                     piece = min(SEND_FILE_BYTES, first.size - self._done_bytes)
                     position = first.position + self._done_bytes
                     if not self._is_warm(first.file, position, piece):
@@ -201,9 +211,11 @@ class OutgoingParts:
                     wanted = piece
                 else:
                     batch = self._bytes_at_the_head()
-                    count = stream.send(batch)
+                    # What stands before a file's piece is not worth a packet of its own.
+                    is_last = len(parts) == len(batch)
+                    count = stream.send(batch) if is_last else stream.send_more(batch)
                     wanted = sum(len(part) for part in batch)
-                    self._advance_bytes(count)
+                    self.advance_bytes(count)
             except (BlockingIOError, InterruptedError):
                 return Sent.BLOCKED, sent_bytes
             sent_bytes += count
@@ -236,7 +248,7 @@ class OutgoingParts:
     def _bytes_at_the_head(self) -> list[Any]:
         batch: list[Any] = []
         for part in self._parts:
-            if hasattr(part, "file") or len(batch) == _PARTS_PER_SEND:
+            if not isinstance(part, _IN_MEMORY) or len(batch) == _PARTS_PER_SEND:
                 break
             batch.append(part)
         if self._done_bytes:
@@ -250,7 +262,8 @@ class OutgoingParts:
             self._done_bytes = 0
             self._warm_end = 0
 
-    def _advance_bytes(self, count: int) -> None:
+    def advance_bytes(self, count: int) -> None:
+        """So many bytes of the parts in memory at the head have been sent."""
         count += self._done_bytes
         while count and count >= len(self._parts[0]):
             size = len(self._parts.popleft())

@@ -82,6 +82,7 @@ class Server:
         self._accepted = 0
         self._accepting = True
         self._keepers: list[Connection] = []
+        self._ends_turn = False
         self._memory_waiters: deque[Connection] = deque()
         self._idle_timer: Timer | None = None
         self._refusals = RateLimit()
@@ -270,13 +271,20 @@ class Server:
         """What a connection that sends in bulk may receive in this turn."""
         return max(RECEIVE_BYTES, BULK_RECEIVE_BYTES // max(1, self.loop.ready_count))
 
+    def keep_arena(self, size_bytes: int) -> None:
+        """The arena's next ``size_bytes`` are used until the turn is over."""
+        self.arena.used_bytes += size_bytes
+        if not self._ends_turn:
+            self._ends_turn = True
+            self.loop.call_at_turn_end(self._end_turn)
+
     def keep_at_turn_end(self, connection: Connection) -> None:
         """``connection.keep_rest`` is called when the turn is over, before the arena is reused."""
-        if not self._keepers:
-            self.loop.call_at_turn_end(self._end_turn)
+        self.keep_arena(0)
         self._keepers.append(connection)
 
     def _end_turn(self) -> None:
+        self._ends_turn = False
         keepers, self._keepers = self._keepers, []
         for connection in keepers:
             connection.keep_rest()

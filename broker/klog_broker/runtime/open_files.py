@@ -304,10 +304,18 @@ class RealFile:
     def is_warm(self, position: int, size: int) -> bool:
         if _NOWAIT is None or size <= 0:
             return True
-        return (
-            self.pread_now(1, position) is not None
-            and self.pread_now(1, position + size - 1) is not None
-        )
+        self.is_used = True
+        number = (self.descriptor or self._open()).number
+        byte = [bytearray(1)]
+        try:
+            os.preadv(number, byte, position, _NOWAIT)
+            os.preadv(number, byte, position + size - 1, _NOWAIT)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            if error.errno != errno.EOPNOTSUPP:
+                raise
+        return True
 
     def read_ahead(self, position: int, size: int) -> None:
         descriptor = self.get()

@@ -9,6 +9,7 @@ from ipaddress import ip_address
 from typing import Any, Protocol
 
 _CAN_SEND_FILE = sys.platform == "linux"
+_MORE = getattr(socket, "MSG_MORE", 0)
 
 MAX_SOCKETS = 1024
 """SocketCalls: in one call."""
@@ -38,6 +39,9 @@ class StreamSocket(Protocol):
 
     def send(self, parts: list[Any]) -> int:
         """Sends byte strings one behind the other; returns how many bytes were taken."""
+
+    def send_more(self, parts: list[Any]) -> int:
+        """As ``send``; more is sent at once, so that these need no packet of their own."""
 
     def send_file(self, file: Any, position: int, size_bytes: int) -> int:
         """Sends a piece of a file (``send_to``, ``pread``); 0 if the file is shorter than that."""
@@ -126,6 +130,9 @@ class RealStreamSocket:
         number = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         # OSError makes the subclass of that number, such as ConnectionRefusedError.
         return OSError(number, os.strerror(number)) if number else None
+
+    def send_more(self, parts: list[Any]) -> int:
+        return self._socket.sendmsg(parts, (), _MORE)
 
     def send_file(self, file: Any, position: int, size_bytes: int) -> int:
         if self._sends_files:
