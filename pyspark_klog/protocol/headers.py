@@ -40,6 +40,12 @@ assert _REQUEST.size == 10
 
 NO_CLIENT_ID_LENGTH = -1
 
+_NEVER = 1 << 15
+"""Above all versions, which have 16 bits."""
+
+# Of the APIs that were asked for: every header wants to know.
+_first_flexible_versions: dict[int, int] = {}
+
 MAX_HEADER_TAGS = 1000
 """Tagged fields of a header; Kafka has defined none so far."""
 
@@ -60,10 +66,13 @@ def request_header_version(api_key: int, api_version: int) -> int:
     An API that klog does not know gives 1: key, version, correlation id and client id are the
     same in both, and nobody can read on.
     """
-    if not registry.is_known(api_key):
-        return 1
-    first = registry.api(api_key).first_flexible_version
-    return 2 if first is not None and api_version >= first else 1
+    first = _first_flexible_versions.get(api_key)
+    if first is None:
+        if not registry.is_known(api_key):
+            return 1
+        found = registry.api(api_key).first_flexible_version
+        first = _first_flexible_versions[api_key] = _NEVER if found is None else found
+    return 2 if api_version >= first else 1
 
 
 def response_header_version(api_key: int, api_version: int) -> int:

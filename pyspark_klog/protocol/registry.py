@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from importlib import import_module
 
 from pyspark_klog.protocol.errors import UnsupportedVersion
@@ -39,8 +38,11 @@ class Api:
         return self.request.first_flexible_version
 
 
-@cache
-def _api(key: ApiKey) -> Api:
+# By their keys, once they have been asked for: a request asks three times.
+_loaded: dict[int, Api] = {}
+
+
+def _load(key: ApiKey) -> Api:
     name = "".join(word.capitalize() for word in key.name.split("_"))
     module = import_module(f"pyspark_klog.protocol.apis.{key.name.lower()}")
     return Api(key, getattr(module, f"{name}Request"), getattr(module, f"{name}Response"))
@@ -53,9 +55,13 @@ def is_known(key: int) -> bool:
 
 def api(key: int) -> Api:
     """The API with this key; `UnsupportedVersion` if klog does not know it."""
+    found = _loaded.get(key)
+    if found is not None:
+        return found
     if not is_known(key):
         raise UnsupportedVersion(f"found API key {key}, which klog does not know")
-    return _api(ApiKey(key))
+    found = _loaded[key] = _load(ApiKey(key))
+    return found
 
 
 def request_class(key: int) -> type[Request]:

@@ -54,6 +54,8 @@ class SegmentedBuffer(bytearray):
 
     def total_bytes(self) -> int:
         """The size of all segments together."""
+        if not self.cuts:
+            return len(self)
         return len(self) + sum(len(cut) for _, cut in self.cuts)
 
 
