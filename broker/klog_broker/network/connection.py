@@ -542,10 +542,11 @@ class Connection:
         self._queued_bytes += slot.size_bytes
         if slot.state is SlotState.CLOSES:
             self._closing = True
-        if self._replies and slot is self._replies[0]:
+        if not self._flush_scheduled and self._replies and slot is self._replies[0]:
             self._schedule_flush()
-        # A frame that is not here whole may have waited for this, too.
-        self._schedule_resume(was_held and not self._held)
+        if was_held or self._stopped is not Stopped.NEEDS_BYTES or self._end_of_stream:
+            # A frame that is not here whole may have waited for this, too.
+            self._schedule_resume(was_held and not self._held)
 
     def on_slot_held(self) -> None:
         """See SlotOwner."""
@@ -607,7 +608,7 @@ class Connection:
         if count < slot.size_bytes:
             self._outgoing.add(slot)
             self._outgoing.advance_bytes(count)
-        if count and self.last_used_ms != self._server.loop.now_ms():
+        if count:
             self._server.touch(self)
 
     def _send(self) -> None:

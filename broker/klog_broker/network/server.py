@@ -187,8 +187,10 @@ class Server:
 
     def touch(self, connection: Connection) -> None:
         """Something was received or sent."""
-        connection.last_used_ms = self.loop.now_ms()
-        self._connections.move_to_end(connection)
+        now_ms = self.loop.now_ms()
+        if connection.last_used_ms != now_ms:
+            connection.last_used_ms = now_ms
+            self._connections.move_to_end(connection)
 
     def touch_all(self, connections: Iterable[Connection]) -> None:
         """The same for many."""
