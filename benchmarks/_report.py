@@ -35,6 +35,25 @@ def load_note(klog: Sequence[Measured], peer: Sequence[Measured]) -> str:
     return note
 
 
+def ceiling_note(
+    klog: Sequence[Measured],
+    ceiling: Sequence[Measured],
+    what: str,
+    unit: str,
+    unit_size: float = 1,
+) -> str:
+    """What a bare loop reaches in the same turns, by time and by CPU, and klog's share of it."""
+    most = median_of(ceiling, what)
+    per_cpu = per_cpu_second(ceiling, what)
+    note = f"a bare loop: {most / unit_size:,.0f} {unit}, of which klog has"
+    note += f" {median_of(klog, what) / most:.2f}"
+    if per_cpu:
+        requests = per_cpu_second(ceiling, "requests")
+        note += f"; {1e6 / requests:.1f} us of CPU a request, klog"
+        note += f" {1e6 / max(per_cpu_second(klog, 'requests'), 1.0):.1f}"
+    return note
+
+
 def found(row: Row) -> Row:
     """The row, also told to who waits: the table comes when all are there."""
     peer = "" if row.peer is None else f", peer {row.peer:,.2f}"

@@ -1,15 +1,21 @@
-"""Raw fetch on one connection, one request outstanding: chunks of 1 MB and of 200 KB."""
+"""Raw fetch on one connection, one request outstanding: chunks of 1 MB and of 200 KB.
+
+The newest version that both brokers speak; chunks of 200 KB also in the versions of older clients.
+"""
 
 import argparse
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 
 from benchmarks import _brokers
-from benchmarks._brokers import Pair, Side
+from benchmarks._brokers import KLOG, Pair, Side
+from benchmarks._load.bare import Bare, BareLoop
+from benchmarks._load.frames import fetch_frame, one_batch
 from benchmarks._load.generator import Generator
 from benchmarks._load.jobs import FetchAll, Measured, Messages, PipelinedProduce
-from benchmarks._report import found, load_note, median_of, per_cpu_second
+from benchmarks._report import ceiling_note, found, load_note, median_of, per_cpu_second
 from benchmarks._turns import in_turns, progress, sized
 from benchmarks.rows import Row
 from pyspark_klog.protocol.keys import ApiKey
@@ -18,11 +24,18 @@ from pyspark_klog.protocol.keys import ApiKey
 _MESSAGES_PER_BATCH = 76
 _BATCHES = 31_000
 _MEGABYTE = 1e6
-_CHUNKS = (("1 MB", 1_048_576), ("200 KB", 204_800))
+_CHUNKS = (("1 MB", 1_048_576, 1.3), ("200 KB", 204_800, 1.5))
+_OF_THE_CEILING = 0.8
+_OLD_VERSIONS = (4, 9)
 
 
 def run(_: argparse.Namespace) -> list[Row]:
-    with _brokers.both() as pair, Generator() as generator, ExitStack() as stack:
+    with (
+        _brokers.both() as pair,
+        Generator() as generator,
+        BareLoop() as bare,
+        ExitStack() as stack,
+    ):
         version = pair.common_version(ApiKey.FETCH)
         progress("filling a topic on each side")
         topics: dict[str, str] = {}
@@ -30,16 +43,26 @@ def run(_: argparse.Namespace) -> list[Row]:
             topics[side.name] = stack.enter_context(side.topic("fetch"))
             _fill(pair, side, generator, topics[side.name])
         rows: list[Row] = []
-        for text, chunk_bytes in _CHUNKS:
+        for text, chunk_bytes, bar in _CHUNKS:
             progress(f"chunks of {text}")
-
-            klog, kafka = in_turns(
+            found_here = in_turns(
                 *(
                     partial(_fetch, side, generator, topics[side.name], version, chunk_bytes)
                     for side in (pair.klog, pair.kafka)
+                ),
+                partial(_fetch_bare, bare, pair, generator, topics[KLOG], version, chunk_bytes),
+            )
+            rows += _rows(f"chunks of {text} (Fetch {version})", bar, *found_here)
+        for old in _OLD_VERSIONS:
+            text, chunk_bytes, _bar = _CHUNKS[-1]
+            progress(f"chunks of {text} (Fetch {old})")
+            klog, kafka = in_turns(
+                *(
+                    partial(_fetch, side, generator, topics[side.name], old, chunk_bytes)
+                    for side in (pair.klog, pair.kafka)
                 )
             )
-            rows += _rows(f"chunks of {text} (Fetch {version})", klog, kafka)
+            rows += _rows(f"chunks of {text} (Fetch {old})", 1.0, klog, kafka)
     return rows
 
 
@@ -67,14 +90,41 @@ def _fetch(
     return generator.run(FetchAll(side.target(topic), version, chunk_bytes, end))
 
 
-def _rows(work: str, klog: Sequence[Measured], kafka: Sequence[Measured]) -> Iterator[Row]:
+def _fetch_bare(
+    bare: BareLoop, pair: Pair, generator: Generator, topic: str, version: int, chunk_bytes: int
+) -> Measured:
+    """The same, out of klog's file, from a loop that does nothing else."""
+    end = sized(_BATCHES) * _MESSAGES_PER_BATCH
+    (path,) = (pair.klog.data / f"{topic}-0").glob("*.log")
+    target = pair.klog.target(topic)
+    job = FetchAll(target, version, chunk_bytes, end)
+    _, offset_at = fetch_frame(job)
+    answers = Bare(
+        path=str(path),
+        version=version,
+        topic_id=target.topic_id,
+        chunk_bytes=chunk_bytes,
+        batch_bytes=len(one_batch(Messages(_MESSAGES_PER_BATCH))),
+        records=_MESSAGES_PER_BATCH,
+        offset_at=offset_at,
+    )
+    return generator.run(replace(job, target=bare.serve(answers, topic)))
+
+
+def _rows(
+    work: str,
+    bar: float,
+    klog: Sequence[Measured],
+    kafka: Sequence[Measured],
+    ceiling: Sequence[Measured] = (),
+) -> Iterator[Row]:
     yield found(
         Row(
             work,
             "MB/s",
             median_of(klog, "log_bytes") / _MEGABYTE,
             median_of(kafka, "log_bytes") / _MEGABYTE,
-            1.2,
+            bar,
             note=load_note(klog, kafka),
         )
     )
@@ -87,6 +137,18 @@ def _rows(work: str, klog: Sequence[Measured], kafka: Sequence[Measured]) -> Ite
             0.6,
             lower_is_better=True,
             note="CPU of the broker's process; bytes of whole batches",
+        )
+    )
+    if not ceiling:
+        return
+    yield found(
+        Row(
+            f"{work} beside a bare loop",
+            "MB/s",
+            median_of(klog, "log_bytes") / _MEGABYTE,
+            median_of(ceiling, "log_bytes") / _MEGABYTE,
+            _OF_THE_CEILING,
+            note=ceiling_note(klog, ceiling, "log_bytes", "MB/s", _MEGABYTE),
         )
     )
 

@@ -66,6 +66,20 @@ def check_reply(inbox: Array, at: int, plan: Array, correlation_id: int, offset:
 
 
 @inline
+def is_same_reply(
+    inbox: Array, expected: Array, at: int, have: int, reply_bytes: int, correlation_id: int
+) -> bool:
+    """Whether the ``have`` bytes at ``at`` are those expected there, whatever the correlation id of
+    the expected ones is."""
+    if have != reply_bytes or read_i32(inbox, at + 4) != correlation_id:
+        return False
+    for place in range(at, at + reply_bytes):
+        if byte_at(inbox, place) != byte_at(expected, place) and not 4 <= place - at < 8:
+            return False
+    return True
+
+
+@inline
 def write_sequence(frames: Array, frame_at: int, plan: Array, sequence: int) -> None:
     """Give the batch of the frame at ``frame_at`` a base sequence, and its CRC anew."""
     start = frame_at + int(plan[PLAN_BATCH_START_AT])
@@ -100,6 +114,25 @@ def find_records(inbox: Array, filled: int) -> tuple[int, int]:
             return at, end
         shift += 7
     return -1, -1
+
+
+@inline
+def find_sized_records(inbox: Array, filled: int, expected: Array, same_to: int) -> tuple[int, int]:
+    """As find_records, for versions before 12, in which the records of one partition end a reply.
+
+    ``expected`` is a reply without records; up to ``same_to``, its first field that differs from
+    reply to reply, every one has its bytes behind the correlation id.
+    """
+    start = len(expected)
+    if filled < start:
+        return -1, -1
+    for place in range(8, same_to):
+        if byte_at(inbox, place) != byte_at(expected, place):
+            return -1, -1
+    end = start + read_i32(inbox, start - 4)
+    if end < start or end > filled:
+        return -1, -1
+    return start, end
 
 
 @inline

@@ -15,6 +15,7 @@ import numpy as np
 
 from benchmarks._load import frames, plans
 from benchmarks._load.jobs import (
+    AskAgain,
     ConcurrentProduce,
     FetchAll,
     Job,
@@ -156,6 +157,7 @@ def fetch_all(job: FetchAll) -> Measured:
     from benchmarks._load.fetch_kernels import fetch_to_end
 
     frame, offset_at = frames.fetch_frame(job)
+    expected, same_to = frames.fetch_reply(job)
     inbox = np.zeros(job.chunk_bytes + _FETCH_SLACK_BYTES, np.uint8)
     state = np.zeros(plans.STATE_WORDS, np.int64)
     plan = _plan(
@@ -165,13 +167,20 @@ def fetch_all(job: FetchAll) -> Measured:
             plans.PLAN_FIRST_OFFSET: job.first_offset,
             plans.PLAN_END_OFFSET: job.end_offset,
             plans.PLAN_CHECK_CRC: int(job.check_crc),
+            plans.PLAN_SAME_TO: same_to,
         },
         job.timeout_s,
     )
     with _connect(job.target) as sock:
         clock = _Clock(job.target.broker_pid)
         status = fetch_to_end(
-            sock.fileno(), np.frombuffer(frame, np.uint8), plan, inbox, state, _scratch()
+            sock.fileno(),
+            np.frombuffer(frame, np.uint8),
+            np.frombuffer(expected, np.uint8),
+            plan,
+            inbox,
+            state,
+            _scratch(),
         )
         measured = clock.stop(
             int(state[plans.STATE_REPLIES]),
@@ -180,6 +189,74 @@ def fetch_all(job: FetchAll) -> Measured:
         )
     _check(status, state, inbox, ApiKey.FETCH, job.version)
     return measured
+
+
+def ask_again(job: AskAgain) -> Measured:
+    """See AskAgain."""
+    from benchmarks._load.ask_kernels import ask_one_outstanding
+
+    requests = [bytes.fromhex(frame) for frame in job.frames]
+    with ExitStack() as stack:
+        epoll = stack.enter_context(select.epoll())
+        sockets = [stack.enter_context(_connect(job.target)) for _ in requests]
+        first = [
+            _first_reply(sock, request, job)
+            for sock, request in zip(sockets, requests, strict=True)
+        ]
+        if len({len(each) for each in requests}) > 1 or len({len(each) for each in first}) > 1:
+            raise LoadFailed("the requests, or their replies, are not of one size")
+        numbers = np.array([sock.fileno() for sock in sockets], np.int64)
+        index_of = np.zeros(int(numbers.max()) + 1, np.int64)
+        index_of[numbers] = np.arange(len(requests))
+        for sock in sockets:
+            epoll.register(sock, select.EPOLLIN)
+        state = np.zeros(plans.STATE_WORDS, np.int64)
+        latencies_ns = np.zeros(job.requests, np.int64)
+        inbox = np.zeros(len(requests) * len(first[0]), np.uint8)
+        plan = _plan(
+            {
+                plans.PLAN_REQUESTS: job.requests,
+                plans.PLAN_FRAME_BYTES: len(requests[0]),
+                plans.PLAN_REPLY_BYTES: len(first[0]),
+                plans.PLAN_CONNECTIONS: len(requests),
+                plans.PLAN_EVENT_BYTES: _EVENT_BYTES,
+                plans.PLAN_EVENT_FD_AT: _EVENT_FD_AT,
+            },
+            job.timeout_s,
+        )
+        clock = _Clock(job.target.broker_pid)
+        status = ask_one_outstanding(
+            epoll.fileno(),
+            numbers,
+            index_of,
+            np.frombuffer(bytearray(b"".join(requests)), np.uint8),
+            np.frombuffer(b"".join(first), np.uint8),
+            plan,
+            inbox,
+            np.zeros(len(requests) * _EVENT_BYTES, np.uint8),
+            np.zeros(len(requests), np.int64),
+            state,
+            np.zeros(len(requests), np.int64),
+            latencies_ns,
+            _scratch(),
+        )
+        measured = clock.stop(job.requests, 0, 0)
+    _check(status, state, inbox, ApiKey(job.api_key), job.version)
+    p50_us, p99_us = np.percentile(latencies_ns, [50, 99]) / 1000
+    return replace(measured, p50_us=float(p50_us), p99_us=float(p99_us))
+
+
+def _first_reply(sock: socket.socket, request: bytes, job: AskAgain) -> bytes:
+    """What is answered to a request, without an error in it."""
+    sock.sendall(request)
+    with sock.makefile("rb") as stream:
+        size = stream.read(4)
+        reply = size + stream.read(int.from_bytes(size, "big", signed=True))
+    response = decode_response(reply[4:], ApiKey(job.api_key), job.version)
+    errors = frames.errors_in(response)
+    if errors:
+        raise LoadFailed(f"the first reply has error codes {errors}: {response!r}")
+    return reply
 
 
 def librdkafka_produce(job: LibrdkafkaProduce) -> Measured:
@@ -260,6 +337,8 @@ def run(job: Job) -> Measured:
             return fetch_all(job)
         case LibrdkafkaProduce():
             return librdkafka_produce(job)
+        case AskAgain():
+            return ask_again(job)
 
 
 def main() -> int:

@@ -4,7 +4,12 @@ As a consumer does: what comes is copied out of the socket, and every batch's he
 since only the last one says where to go on.
 """
 
-from benchmarks._load.checks import MIN_FETCH_REPLY_BYTES, find_records, walk_batches
+from benchmarks._load.checks import (
+    MIN_FETCH_REPLY_BYTES,
+    find_records,
+    find_sized_records,
+    walk_batches,
+)
 from benchmarks._load.libc import (
     CLOSED,
     WOULD_BLOCK,
@@ -20,6 +25,7 @@ from benchmarks._load.plans import (
     PLAN_FIRST_OFFSET,
     PLAN_FRAME_BYTES,
     PLAN_OFFSET_AT,
+    PLAN_SAME_TO,
     STATE_NEXT_OFFSET,
     STATE_REPLIES,
     STATE_REPLY_AT,
@@ -38,14 +44,23 @@ _CORRELATION_ID_AT = 8
 _POLL_MS = 500
 
 
-@kernel("i64", "out8", "in64", "out8", "out64", "out64")
+@kernel("i64", "out8", "in8", "in64", "out8", "out64", "out64")
 def fetch_to_end(
-    fd: int, request: Array, plan: Array, inbox: Array, state: Array, scratch: Array
+    fd: int,
+    request: Array,
+    expected: Array,
+    plan: Array,
+    inbox: Array,
+    state: Array,
+    scratch: Array,
 ) -> int:
     """Fetch from PLAN_FIRST_OFFSET until PLAN_END_OFFSET; the offset is written to ``request``.
 
-    ``inbox`` holds a whole reply. Returns a status; counts are in ``state``.
+    ``expected`` is a reply without records, compared if PLAN_SAME_TO is not 0. ``inbox`` holds a
+    whole reply. Returns a status; counts are in ``state``.
     """
+    same_to = int(plan[PLAN_SAME_TO])
+    least_bytes = MIN_FETCH_REPLY_BYTES if same_to == 0 else len(expected)
     request_bytes = int(plan[PLAN_FRAME_BYTES])
     end_offset = int(plan[PLAN_END_OFFSET])
     deadline_ns = int(plan[PLAN_DEADLINE_NS])
@@ -74,9 +89,13 @@ def fetch_to_end(
             filled += got
             if wanted == 4 and filled >= 4:
                 wanted = 4 + read_i32(inbox, 0)
-                if wanted < MIN_FETCH_REPLY_BYTES or wanted > len(inbox):
+                if wanted < least_bytes or wanted > len(inbox):
                     return STATUS_UNEXPECTED_REPLY
-        start, end = find_records(inbox, filled)
+        start, end = (
+            find_records(inbox, filled)
+            if same_to == 0
+            else find_sized_records(inbox, filled, expected, same_to)
+        )
         if filled != wanted or read_i32(inbox, 4) != correlation_id or start < 0:
             return STATUS_UNEXPECTED_REPLY
         state[STATE_REPLIES] += 1

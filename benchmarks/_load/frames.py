@@ -2,11 +2,18 @@
 
 import random
 import time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from benchmarks._load.jobs import ConcurrentProduce, FetchAll, Messages, PipelinedProduce, Target
-from pyspark_klog.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
+from pyspark_klog.protocol.apis.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
 from pyspark_klog.protocol.apis.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -22,6 +29,7 @@ from pyspark_klog.records.builder import BatchBuilder
 CLIENT_ID = "klog-bench"
 FIRST_TOPIC_ID_VERSION_PRODUCE = 13
 FIRST_TOPIC_ID_VERSION_FETCH = 13
+LAST_SIZED_VERSION_FETCH = 11
 MAX_WAIT_MS = 500
 _PRODUCE_TIMEOUT_MS = 30_000
 _NO_UUID = UUID(int=0)
@@ -105,10 +113,22 @@ def reply_shape(job: PipelinedProduce | ConcurrentProduce) -> ReplyShape:
     return ReplyShape(len(frame), frame.index(_MARK_BYTES))
 
 
+def errors_in(message: Any) -> list[int]:
+    """The error codes in a response that are not 0, whatever they belong to."""
+    if isinstance(message, list):
+        return [code for each in message for code in errors_in(each)]
+    found: list[int] = []
+    for name in getattr(message, "__fields__", ()):
+        value = getattr(message, name)
+        found += errors_in(value) if name != "error_code" else [value] if value else []
+    return found
+
+
 def fetch_frame(job: FetchAll) -> tuple[bytearray, int]:
     """A Fetch request of one partition, and where the wanted offset lies in it."""
-    if job.version < FIRST_TOPIC_ID_VERSION_FETCH:
-        raise ValueError(f"the generator speaks Fetch from 13 on, not {job.version}")
+    by_id = job.version >= FIRST_TOPIC_ID_VERSION_FETCH
+    if not by_id and job.version > LAST_SIZED_VERSION_FETCH:
+        raise ValueError(f"the generator speaks Fetch to 11 and from 13 on, not {job.version}")
     partition = FetchPartition(
         partition=job.target.partition, fetch_offset=_MARK, partition_max_bytes=job.chunk_bytes
     )
@@ -116,7 +136,26 @@ def fetch_frame(job: FetchAll) -> tuple[bytearray, int]:
         max_wait_ms=MAX_WAIT_MS,
         min_bytes=1,
         max_bytes=job.chunk_bytes,
-        topics=[FetchTopic(topic_id=job.target.uuid, partitions=[partition])],
+        topics=[
+            FetchTopic(
+                topic="" if by_id else job.target.topic,
+                topic_id=job.target.uuid if by_id else _NO_UUID,
+                partitions=[partition],
+            )
+        ],
     )
     frame = encode_request(RequestHeader(ApiKey.FETCH, job.version, 0, CLIENT_ID), request)
     return bytearray(frame), frame.index(_MARK_BYTES)
+
+
+def fetch_reply(job: FetchAll) -> tuple[bytes, int]:
+    """A reply without records to a Fetch before version 12, and how far every reply is like it;
+    (nothing of meaning, 0) for newer ones, whose records say their size otherwise."""
+    if job.version > LAST_SIZED_VERSION_FETCH:
+        return b"\0", 0
+    partition = PartitionData(
+        partition_index=job.target.partition, high_watermark=_MARK, records=b""
+    )
+    topic = FetchableTopicResponse(topic=job.target.topic, partitions=[partition])
+    frame = encode_response(0, FetchResponse(responses=[topic]), job.version)
+    return frame, frame.index(_MARK_BYTES)

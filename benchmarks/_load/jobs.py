@@ -88,11 +88,27 @@ class LibrdkafkaProduce:
     timeout_s: float = 120.0
 
 
-Job = PipelinedProduce | ConcurrentProduce | FetchAll | LibrdkafkaProduce
+@dataclass(frozen=True)
+class AskAgain:
+    """One request outstanding on each of as many connections as there are ``frames``.
+
+    A connection sends its own frame (hexadecimal, size included) again and again, and every reply
+    has to be its first one, which has to be without an error.
+    """
+
+    target: Target
+    api_key: int
+    version: int
+    frames: list[str]
+    requests: int
+    timeout_s: float = 120.0
+
+
+Job = PipelinedProduce | ConcurrentProduce | FetchAll | LibrdkafkaProduce | AskAgain
 
 _KINDS: dict[str, type[Any]] = {
     kind.__name__: kind
-    for kind in (PipelinedProduce, ConcurrentProduce, FetchAll, LibrdkafkaProduce)
+    for kind in (PipelinedProduce, ConcurrentProduce, FetchAll, LibrdkafkaProduce, AskAgain)
 }
 
 

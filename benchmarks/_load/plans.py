@@ -18,6 +18,7 @@ PLAN_FIRST_OFFSET = next(_place)
 PLAN_END_OFFSET = next(_place)
 PLAN_OFFSET_AT = next(_place)  # of the wanted offset, in a Fetch request
 PLAN_CHECK_CRC = next(_place)
+PLAN_SAME_TO = next(_place)  # Fetch before 12: so far is every reply what was expected
 PLAN_CONNECTIONS = next(_place)
 PLAN_EVENT_BYTES = next(_place)  # of struct epoll_event
 PLAN_EVENT_FD_AT = next(_place)

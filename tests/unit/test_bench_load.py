@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks._load import checks, frames, plans
 from benchmarks._load.jobs import (
+    AskAgain,
     ConcurrentProduce,
     FetchAll,
     Job,
@@ -57,6 +58,11 @@ def check_reply(inbox: Any, plan: Any, correlation_id: int, offset: int) -> bool
 
 
 @callable_here
+def is_same_reply(inbox: Any, expected: Any, at: int, have: int, correlation_id: int) -> bool:
+    return checks.is_same_reply(inbox, expected, at, have, len(expected) - at, correlation_id)
+
+
+@callable_here
 def write_sequence(buffer: Any, frame_at: int, plan: Any, sequence: int) -> None:
     checks.write_sequence(buffer, frame_at, plan, sequence)
 
@@ -64,6 +70,11 @@ def write_sequence(buffer: Any, frame_at: int, plan: Any, sequence: int) -> None
 @callable_here
 def find_records(inbox: Any) -> Any:
     return checks.find_records(inbox, len(inbox))
+
+
+@callable_here
+def find_sized_records(inbox: Any, expected: Any, same_to: int) -> Any:
+    return checks.find_sized_records(inbox, len(inbox), expected, same_to)
 
 
 @callable_here
@@ -87,6 +98,7 @@ def produce_job(**changes: Any) -> PipelinedProduce:
         ConcurrentProduce(TARGET, 9, 1, 100, 20, Messages(1)),
         FetchAll(TARGET, 16, 1000, 50, check_crc=True),
         LibrdkafkaProduce(TARGET, 10, 200, {"linger.ms": "0"}),
+        AskAgain(TARGET, 12, 3, ["00000001ff"], 10),
     ],
 )
 def test_a_job_is_the_same_behind_the_pipe(job: Job) -> None:
@@ -161,6 +173,31 @@ def test_only_the_expected_produce_reply_passes(version: int) -> None:
     assert not check_reply(array(produce_reply(4, 2_000, version, 45)), plan, 4, 2_000)
     longer = bytes([*good[:3], good[3] + 1, *good[4:], 0])
     assert not check_reply(array(longer), plan, 4, 2_000)
+
+
+def test_only_the_same_reply_passes_whatever_its_correlation_id_was() -> None:
+    expected = produce_reply(4, 2_000, 13)
+    good = produce_reply(5, 2_000, 13)
+    size = len(good)
+    assert is_same_reply(array(good), array(expected), 0, size, 5)
+    assert not is_same_reply(array(good), array(expected), 0, size, 4)
+    assert not is_same_reply(array(good), array(expected), 0, size - 1, 5)
+    for place in (*range(8), size - 1):
+        wrong = bytearray(good)
+        wrong[place] ^= 1
+        assert not is_same_reply(array(wrong), array(expected), 0, size, 5), place
+    # The second of two places.
+    assert is_same_reply(array(expected + good), array(expected * 2), size, size, 5)
+
+
+def test_the_errors_in_a_response_are_found_however_deep() -> None:
+    def response(error_code: int, partition_error: int) -> FetchResponse:
+        partitions = [PartitionData(error_code=code, records=b"") for code in (0, partition_error)]
+        topic = FetchableTopicResponse(topic_id=TOPIC_ID, partitions=partitions)
+        return FetchResponse(error_code=error_code, responses=[topic])
+
+    assert frames.errors_in(response(0, 0)) == []
+    assert frames.errors_in(response(71, 3)) == [71, 3]
 
 
 def batches(first: int, counts: list[int]) -> bytes:
@@ -247,6 +284,35 @@ def test_a_fetch_frame_asks_for_the_offset_that_is_written_into_it() -> None:
     assert partition.partition_max_bytes == request.max_bytes == 1 << 20
 
 
-def test_fetch_before_topic_ids_is_refused() -> None:
-    with pytest.raises(ValueError, match="speaks Fetch from 13 on, not 12"):
+@pytest.mark.parametrize("version", [4, 5, 7, 9, 11])
+def test_the_records_of_an_old_fetch_reply_are_found(version: int) -> None:
+    job = FetchAll(TARGET, version, 1000, end_offset=10)
+    expected, same_to = frames.fetch_reply(job)
+    records = batches(0, [200])
+
+    def found(error_code: int = 0, name: str = "t", cut: int = 0) -> tuple[int, int]:
+        partition = PartitionData(
+            partition_index=3, error_code=error_code, high_watermark=9, log_start_offset=1
+        )
+        partition.records = records
+        topic = FetchableTopicResponse(topic=name, partitions=[partition])
+        reply = encode_response(1, FetchResponse(responses=[topic]), version)
+        assert cut or reply.endswith(records)
+        reply = reply[: len(reply) - cut]
+        start, end = find_sized_records(array(reply), array(expected), same_to)
+        return start, end
+
+    assert found() == (len(expected), len(expected) + len(records))
+    assert found(error_code=6) == (-1, -1)
+    assert found(name="u") == (-1, -1)
+    assert found(cut=1) == (-1, -1)
+    frame, offset_at = frames.fetch_frame(job)
+    frame[offset_at : offset_at + 8] = (4_711).to_bytes(8, "big")
+    _, request = decode_request(bytes(frame[4:]))
+    assert isinstance(request, FetchRequest)
+    assert (request.topics[0].topic, request.topics[0].partitions[0].fetch_offset) == ("t", 4_711)
+
+
+def test_fetch_12_is_refused() -> None:
+    with pytest.raises(ValueError, match="speaks Fetch to 11 and from 13 on, not 12"):
         frames.fetch_frame(FetchAll(TARGET, 12, 1000, end_offset=10))
