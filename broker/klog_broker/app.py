@@ -17,7 +17,6 @@ from klog_broker.handlers.dispatcher import ApiHandler, Dispatcher
 from klog_broker.handlers.fetch_convert import DownConversions
 from klog_broker.handlers.group_service import start_groups
 from klog_broker.handlers.init_producer_id import ProducerIds
-from klog_broker.handlers.planned_produce import ProduceTargets
 from klog_broker.handlers.produce_pipeline import ProducePipeline
 from klog_broker.handlers.served import SERVED
 from klog_broker.handlers.topic_changes import image_changed
@@ -30,10 +29,11 @@ from klog_broker.metadata.errors import StoreFailed, StoreRefused
 from klog_broker.metadata.image import Broker as BrokerRegistration
 from klog_broker.metadata.local import LocalStore
 from klog_broker.metadata.orders import Order, OrderResults
-from klog_broker.network.idle_kernels import IdleKernels
-from klog_broker.network.produce_plan import ProducePlanner
 from klog_broker.network.server import NetworkLimits, Server
-from klog_broker.network.turn_plans import (
+from klog_broker.produce.loading import IdleKernels
+from klog_broker.produce.planner import ProducePlanner
+from klog_broker.produce.targets import ProduceTargets
+from klog_broker.produce.turns import (
     CompileKernel,
     LoadKernel,
     TurnPlans,
@@ -104,8 +104,8 @@ class Broker:
     ``start``, then ``serve_forever`` in the same thread until somebody calls ``stop``. Any number
     of brokers can live in one process. ``load_kernel`` brings the kernel for pipelined Produce
     when the first such turn has come; without it the generic handler serves all. With
-    ``compile_kernel`` it is there before, as idle_kernels.py says. ``adopt`` takes in the partition
-    folders that the metadata does not know, which are refused else.
+    ``compile_kernel`` it is there before, as produce/loading.py says. ``adopt`` takes in the
+    partition folders that the metadata does not know, which are refused else.
     """
 
     def __init__(
@@ -127,6 +127,8 @@ class Broker:
         self.config = config
         self.ports: dict[str, int] = {}
         """By listener name, once started."""
+        self.plans: TurnPlans | None = None
+        """The plans for pipelined Produce, once started; None without a kernel to load."""
         self._clock = clock or SystemClock()
         self._chance = chance or Chance()
         self._files = files or RealFiles()
@@ -219,15 +221,16 @@ class Broker:
         )
         deleted = [topic.name for topic in metadata.image.deleting.values()]
         if self._load_kernel is not None:
-            self.server.plans = TurnPlans(self.server, self._load_kernel, self._make_planner)
+            self.plans = TurnPlans(self.server, self._load_kernel, self._make_planner)
+            self.server.plans = self.plans
         self._lead(metadata)
         self._listen()
         self.services.groups = start_groups(self.services)
         for name in deleted:
             self.services.groups.forget_topic(name)
         self._schedule_log_work()
-        if self.server.plans is not None and self._compile_kernel is not None:
-            IdleKernels(self.server, self.server.plans, self._compile_kernel).begin()
+        if self.plans is not None and self._compile_kernel is not None:
+            IdleKernels(self.server, self.plans, self._compile_kernel).begin()
         self._life.serving(self.services, self.ports)
 
     def _lead(self, metadata: AdoptingStore) -> None:
@@ -380,8 +383,8 @@ class Broker:
             return
         self._is_closed = True
         self.server.close()
-        if self.server.plans is not None:
-            self.server.plans.close()
+        if self.plans is not None:
+            self.plans.close()
         self._helpers.close()
         if cleanly:
             # What the helpers came to has been posted: a flush that is done is not done again.

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from klog_broker.app import Broker, CannotStart, ExitCode
 from klog_broker.config import BrokerConfig
-from klog_broker.network.turn_plans import compile_produce_kernel, load_produce_kernel
+from klog_broker.produce.turns import compile_produce_kernel, load_produce_kernel
 from klog_broker.runtime import descriptors
 
 _log = logging.getLogger("klog.process")

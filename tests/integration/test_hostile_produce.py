@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from klog_broker.network.turn_plans import load_produce_kernel
+from klog_broker.produce.turns import load_produce_kernel
 from klog_broker.runtime.helpers import HelperThreads
 from klog_broker.runtime.loop import Loop
 from pyspark_klog.errors import ErrorCode
@@ -91,7 +91,7 @@ def test_a_second_client_is_answered_while_the_first_one_s_batch_is_validated(
 
 def test_hostile_requests_are_answered_and_the_broker_goes_on(tmp_path: Path) -> None:
     with BrokerThread(tmp_path / "data", load_kernel=load_produce_kernel) as thread:
-        plans = thread.broker.server.plans
+        plans = thread.broker.plans
         assert plans is not None
         thread.in_loop(plans.load)
         eventually(lambda: plans.planner is not None, 240)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from klog_broker.network.turn_plans import compile_produce_kernel, load_produce_kernel
+from klog_broker.produce.turns import compile_produce_kernel, load_produce_kernel
 from pyspark_klog.protocol.apis.fetch import FetchRequest
 from pyspark_klog.protocol.apis.produce import ProduceRequest
 from pyspark_klog.records.compression import Codec
@@ -46,21 +46,21 @@ def burst(client: RawClient, topic: str, numbers: range, **options: Any) -> None
 
 def load(thread: BrokerThread) -> None:
     """Brings the kernel in, as a pipelined turn does."""
-    plans = thread.broker.server.plans
+    plans = thread.broker.plans
     assert plans is not None
     thread.in_loop(plans.load)
     eventually(lambda: plans.planner is not None, _LOAD_DEADLINE_S)
 
 
 def planned(thread: BrokerThread) -> int:
-    plans = thread.broker.server.plans
+    plans = thread.broker.plans
     assert plans is not None and plans.planner is not None
     return plans.planner.requests
 
 
 def test_the_first_pipelined_turn_brings_the_kernel(tmp_path: Path) -> None:
     with BrokerThread(tmp_path / "data", load_kernel=load_produce_kernel) as thread:
-        plans = thread.broker.server.plans
+        plans = thread.broker.plans
         assert plans is not None
         with thread.client() as client:
             create_topic(client, "t")
@@ -80,7 +80,7 @@ def test_the_first_pipelined_turn_brings_the_kernel(tmp_path: Path) -> None:
 def test_an_idle_broker_loads_the_kernel_before_there_is_a_load(tmp_path: Path) -> None:
     kernels = {"load_kernel": load_produce_kernel, "compile_kernel": compile_produce_kernel}
     with BrokerThread(tmp_path / "data", **kernels) as thread, thread.client() as client:
-        plans = thread.broker.server.plans
+        plans = thread.broker.plans
         assert plans is not None
         create_topic(client, "t")
         produced(client, "t", batch(b"0"))
@@ -117,7 +117,7 @@ def test_what_a_plan_acknowledged_survives_a_kill(tmp_path: Path) -> None:
 
 def test_a_large_request_alone_brings_the_kernel(tmp_path: Path) -> None:
     with BrokerThread(tmp_path / "data", load_kernel=load_produce_kernel) as thread:
-        plans = thread.broker.server.plans
+        plans = thread.broker.plans
         assert plans is not None
         with thread.client() as client:
             create_topic(client, "t")
@@ -141,7 +141,7 @@ def test_without_a_kernel_all_is_served(tmp_path: Path, outcome: str) -> None:
             create_topic(client, "t")
             for start in range(0, 1500, 500):
                 burst(client, "t", range(start, start + 500))
-        plans = thread.broker.server.plans
+        plans = thread.broker.plans
         assert plans is not None
         assert plans.planner is None
     assert asked == [outcome]
@@ -234,7 +234,7 @@ def test_many_connections_with_one_request_outstanding(tmp_path: Path) -> None:
 
 def test_a_broker_at_rest_has_not_imported_numba() -> None:
     check = (
-        "import sys, klog_broker.app, klog_broker.network.turn_plans;"
+        "import sys, klog_broker.app, klog_broker.produce.turns;"
         "sys.exit(any(name in sys.modules for name in ('numba', 'llvmlite', 'numpy')))"
     )
     assert subprocess.run([sys.executable, "-P", "-c", check], check=False).returncode == 0

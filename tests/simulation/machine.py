@@ -9,7 +9,7 @@ from typing import Any
 
 from klog_broker.app import Broker, CannotStart, ExitCode
 from klog_broker.config import BrokerConfig
-from klog_broker.network import produce_kernel
+from klog_broker.produce import kernel as produce_kernel
 from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.loop import Loop
 from tests.simulation.helpers import SeededHelpers
@@ -134,8 +134,8 @@ class Machine:
             self._after_crash(Death.KILL)
             return
         self.broker = broker
-        if broker.server.plans is not None and world.chance(0.8):
-            broker.server.plans.load()
+        if broker.plans is not None and world.chance(0.8):
+            broker.plans.load()
         network.on_wake = self._want_turn
         self._idle_turns = 0
         for watcher in self.watchers:

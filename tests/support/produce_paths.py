@@ -14,7 +14,7 @@ from uuid import UUID
 
 from klog_broker.app import Broker
 from klog_broker.config import BrokerConfig
-from klog_broker.network import produce_kernel
+from klog_broker.produce import kernel as produce_kernel
 from klog_broker.runtime.clock import ManualClock
 from klog_broker.runtime.loop import Loop
 from pyspark_klog.ids import TopicPartition
@@ -116,8 +116,8 @@ class MemoryBroker:
             load_kernel=(lambda _: produce_kernel) if with_kernel else None,
         )
         self.broker.start()
-        if self.broker.server.plans is not None:
-            self.broker.server.plans.load()
+        if self.broker.plans is not None:
+            self.broker.plans.load()
         # Both ways with the same texts of errors.
         self.broker.services.logs.use_kernels()
         self.turns()
@@ -169,7 +169,7 @@ class MemoryBroker:
     @property
     def planned(self) -> int:
         """How many requests the kernel has taken."""
-        plans = self.broker.server.plans
+        plans = self.broker.plans
         return 0 if plans is None or plans.planner is None else plans.planner.requests
 
     def log(self, topic: str, partition: int = 0) -> Any:

@@ -8,9 +8,9 @@ import pytest
 
 from klog_broker import app, process
 from klog_broker.config import BrokerConfig
-from klog_broker.network.idle_kernels import IdleKernels
 from klog_broker.network.server import NetworkLimits, Server
-from klog_broker.network.turn_plans import TurnPlans, compile_produce_kernel
+from klog_broker.produce.loading import IdleKernels
+from klog_broker.produce.turns import TurnPlans, compile_produce_kernel
 from klog_broker.runtime.clock import ManualClock
 from klog_broker.runtime.loop import Loop
 from tests.support.fake_network import FakeNetwork
@@ -37,14 +37,14 @@ class World:
             frozenset([0]),
         )
         self.server.listen("PLAINTEXT", "127.0.0.1", 0)
-        plans = TurnPlans(self.server, self._load, self._load)
-        self.server.plans = plans
+        self.plans = TurnPlans(self.server, self._load, self._load)
+        self.server.plans = self.plans
 
         def compile_kernel(_: object) -> bool:
             self.happened.append("compile")
             return can_compile
 
-        IdleKernels(self.server, plans, compile_kernel).begin()
+        IdleKernels(self.server, self.plans, compile_kernel).begin()
 
     def _load(self, _: object) -> Any:
         self.happened.append("load")
@@ -93,8 +93,7 @@ def test_nothing_is_loaded_while_a_client_is_served() -> None:
 
 def test_a_load_that_was_worth_it_before_is_not_repeated() -> None:
     world = World()
-    assert world.server.plans is not None
-    world.server.plans.load()
+    world.plans.load()
     world.network.arrive("10.0.0.1").inbox += PRODUCE
     world.pass_ms(10_000)
     assert sorted(world.happened) == ["compile", "load"]

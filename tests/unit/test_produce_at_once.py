@@ -158,7 +158,7 @@ def test_a_stream_that_has_something_after_all_is_received_from_by_itself(
     broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = quiet(broker, 2)
-    plans = broker.broker.server.plans
+    plans = broker.broker.plans
     assert plans is not None
     assert plans.planner is not None
     assert plans.planner.calls is not None

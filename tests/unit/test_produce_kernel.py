@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from klog_broker.log.errors import LogStorageError
-from klog_broker.network import bounds, produce_kernel
+from klog_broker.network import bounds
+from klog_broker.produce import kernel as produce_kernel
 from pyspark_klog.errors import ErrorCode, InvariantViolation
 from pyspark_klog.protocol.apis.metadata import MetadataRequest
 from pyspark_klog.protocol.headers import RequestHeader, encode_request

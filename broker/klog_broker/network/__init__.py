@@ -1,5 +1,6 @@
 """Sockets to frames and replies back, in order: listeners, connections, bounded queues.
 
-May import: klog_broker.{log,runtime,config} and pyspark_klog.{protocol,ids,errors}; no handlers.
+May import: klog_broker.{log,runtime,config} and pyspark_klog.{protocol,ids,errors}; no handlers,
+no produce (plans.py says what the network knows of it).
 Start reading at server.py (one turn over all ready sockets), then connection.py.
 """

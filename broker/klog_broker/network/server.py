@@ -16,8 +16,8 @@ from klog_broker.network.bounds import (
 )
 from klog_broker.network.buffers import BufferPool, ReceiveArena
 from klog_broker.network.connection import Connection
+from klog_broker.network.plans import Plans
 from klog_broker.network.replies import ReplySlot
-from klog_broker.network.turn_plans import TurnPlans
 from klog_broker.runtime.descriptors import is_exhausted, why
 from klog_broker.runtime.helpers import Helpers
 from klog_broker.runtime.loop import Loop
@@ -68,7 +68,7 @@ class Server:
         self.handle_frame = handle_frame
         self.pipelined_apis = pipelined_apis
         self.max_request_bytes = limits.max_request_bytes
-        self.plans: TurnPlans | None = None
+        self.plans: Plans | None = None
         """Plans for pipelined Produce; None without the kernel: the handler serves them all."""
         self.arena = ReceiveArena()
         self.buffers = BufferPool()
@@ -250,7 +250,7 @@ class Server:
     @property
     def is_planning(self) -> bool:
         """Whether offers are taken up."""
-        return self.plans is not None and self.plans.planner is not None
+        return self.plans is not None and self.plans.is_planning
 
     def offer_to_plan(
         self, connection: Connection, first_frame_bytes: int, received_bytes: int
@@ -259,11 +259,6 @@ class Server:
         if self.plans is None:
             return False
         return self.plans.offer(connection, first_frame_bytes, received_bytes)
-
-    @property
-    def plans_directly(self) -> bool:
-        """Whether ``join_plan`` is taken up."""
-        return self.plans is not None and self.plans.receives
 
     def join_plan(self, connection: Connection) -> bool:
         """Whether a connection that can be read is received from and planned with others."""

@@ -1,6 +1,6 @@
 """Which connections a turn's produce plan looks at, and when the kernel for it is loaded.
 
-Until the first pipelined turn, or an idle moment before it (idle_kernels.py), nothing here costs
+Until the first pipelined turn, or an idle moment before it (produce/loading.py), nothing here costs
 anything: numba is not imported, and the generic handler serves all. Then a helper thread loads the
 kernel, if need be after a child process has compiled it; from there on each turn makes one plan for
 all connections that begin with Produce.
@@ -25,12 +25,12 @@ from klog_broker.runtime.switching import brisk_switching
 
 if TYPE_CHECKING:
     from klog_broker.network.connection import Connection
-    from klog_broker.network.produce_plan import ProducePlanner, Received
     from klog_broker.network.server import Server
+    from klog_broker.produce.planner import ProducePlanner, Received
 
 _log = logging.getLogger("klog.kernels")
 
-_MODULE = "klog_broker.network.produce_kernel"
+_MODULE = "klog_broker.produce.kernel"
 _SOCKET_MODULE = "klog_broker.runtime.socket_kernel"
 _CONVERSION_MODULE = "pyspark_klog.records.kernels.down"
 # So many requests in one receive, or connections that begin with Produce in one turn, are a load
@@ -77,6 +77,11 @@ class TurnPlans:
     def close(self) -> None:
         """See ``is_closed``."""
         self.is_closed = True
+
+    @property
+    def is_planning(self) -> bool:
+        """Whether the kernel is there."""
+        return self.planner is not None
 
     @property
     def is_wanted(self) -> bool:

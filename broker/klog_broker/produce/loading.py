@@ -3,7 +3,7 @@
 Compiling them, if their cache is cold, takes a child process many seconds and begins at once.
 Loading takes 0.3 s of this process, in which the loop stalls for up to 30 ms, and 130 MB of memory:
 that waits for the first Produce, and then for a moment in which no connection is used. A load that
-is worth a kernel does not wait for such a moment: see turn_plans.py.
+is worth a kernel does not wait for such a moment: see produce/turns.py.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from klog_broker.network.server import Server
-    from klog_broker.network.turn_plans import CompileKernel, TurnPlans
+    from klog_broker.produce.turns import CompileKernel, TurnPlans
 
 _LOOK_AGAIN_MS = 1000
 # A consumer that waits for records asks every half a second: that is quiet enough.

@@ -45,7 +45,7 @@ _CONNECTION_WORDS = 5
 
 
 class PlanTargets(Protocol):
-    """Which partitions there are; handlers/planned_produce.py knows."""
+    """Which partitions there are; produce/targets.py knows."""
 
     @property
     def version(self) -> int:
