@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from klog_broker.config_docs import print_pages
+from klog_broker.config.docs import print_pages
 from klog_broker.handlers.not_served import LEFT_OUT, REASONS, STOPS
 from klog_broker.handlers.served import SERVED
 from pyspark_klog.protocol import registry

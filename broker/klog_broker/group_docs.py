@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from klog_broker.config_docs import print_pages
+from klog_broker.config.docs import print_pages
 from klog_broker.coordinator.group.classic.states import (
     ANSWERS,
     PARKED,

@@ -17,12 +17,12 @@ from klog_broker.config import (
     Listener,
     topic_config,
 )
-from klog_broker.config_ignored import REASONS, SECRET_NAMES, SINCE_4
-from klog_broker.config_kafka4 import BROKER_CHANGES, TOPIC_CHANGES
-from klog_broker.config_properties import parse_properties
-from klog_broker.config_refused import REFUSED
-from klog_broker.config_rows import DIFFERENT_DEFAULTS
-from klog_broker.config_types import AtLeast, Between, Bounds, Checked, OneOf, Setting, render
+from klog_broker.config.ignored import REASONS, SECRET_NAMES, SINCE_4
+from klog_broker.config.kafka4 import BROKER_CHANGES, TOPIC_CHANGES
+from klog_broker.config.properties import parse_properties
+from klog_broker.config.refused import REFUSED
+from klog_broker.config.rows import DIFFERENT_DEFAULTS
+from klog_broker.config.types import AtLeast, Between, Bounds, Checked, OneOf, Setting, render
 from klog_broker.handlers.config_entries import topic_entries
 from pyspark_klog.client.admin import Admin, NewTopic
 from pyspark_klog.client.blocking import BlockingClient

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from klog_broker import config_docs
 from klog_broker.config import SETTINGS, TOPIC_SETTINGS, BrokerConfig
-from klog_broker.config_ignored import REASONS
-from klog_broker.config_kafka4 import BROKER_CHANGES, TOPIC_CHANGES
-from klog_broker.config_refused import REFUSED, REFUSED_UNLESS
+from klog_broker.config import docs as config_docs
+from klog_broker.config.ignored import REASONS
+from klog_broker.config.kafka4 import BROKER_CHANGES, TOPIC_CHANGES
+from klog_broker.config.refused import REFUSED, REFUSED_UNLESS
 
 
 def test_the_committed_pages_are_current() -> None:
@@ -57,9 +57,11 @@ def test_writing_and_checking(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 def _names_in_use() -> set[str]:
     """What the broker's code reads by name, the tables of settings left out."""
-    package = Path(config_docs.__file__).parent
-    tables = {"config_rows.py", "config_topic_rows.py", "config_ignored.py", "config_kafka4.py"}
-    sources = [path.read_text() for path in package.rglob("*.py") if path.name not in tables]
+    package = Path(config_docs.__file__).parents[1]
+    tables = {
+        package / "config" / f"{name}.py" for name in ("rows", "topic_rows", "ignored", "kafka4")
+    }
+    sources = [path.read_text() for path in package.rglob("*.py") if path not in tables]
     return set(re.findall(r'"([a-z]+(?:\.[a-z0-9]+)*)"', "\n".join(sources)))
 
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klog_broker.config_properties import escape, parse_properties, read_properties
-from klog_broker.config_types import ConfigError
+from klog_broker.config.properties import escape, parse_properties, read_properties
+from klog_broker.config.types import ConfigError
 
 CASES = {
     "plain": ("a=1\nb=2\n", [("a", "1"), ("b", "2")]),

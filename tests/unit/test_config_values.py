@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klog_broker.config import SETTINGS, BrokerConfig, ConfigError, Secret, render
-from klog_broker.config_ignored import REASONS, SINCE_4, WITHOUT_EFFECT, is_secret_name
-from klog_broker.config_refused import REFUSED
-from klog_broker.config_rows import SECTIONS
-from klog_broker.config_topic_rows import TOPIC_SETTINGS
-from klog_broker.config_types import Between, Setting, SettingType, parse_value
+from klog_broker.config.ignored import REASONS, SINCE_4, WITHOUT_EFFECT, is_secret_name
+from klog_broker.config.refused import REFUSED
+from klog_broker.config.rows import SECTIONS
+from klog_broker.config.topic_rows import TOPIC_SETTINGS
+from klog_broker.config.types import Between, Setting, SettingType, parse_value
 
 
 def load(*overrides: str) -> BrokerConfig:

@@ -1,7 +1,7 @@
 """docs/apis.md: current, and each API is served or has a reason."""
 
 from klog_broker.api_docs import PAGES
-from klog_broker.config_docs import print_pages
+from klog_broker.config.docs import print_pages
 from klog_broker.handlers.not_served import LEFT_OUT, REASONS, STOPS
 from klog_broker.handlers.served import SERVED
 from pyspark_klog.protocol import registry

@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import click
 
-from klog_broker.config_types import ConfigError
+from klog_broker.config.types import ConfigError
 from pyspark_klog.errors import KlogError
 
 

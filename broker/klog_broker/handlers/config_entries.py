@@ -4,7 +4,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from klog_broker.config import SETTINGS, TOPIC_SETTINGS, BrokerConfig, Setting, TopicConfig, render
-from klog_broker.config_types import Value
+from klog_broker.config.types import Value
 
 # Two names of one thing, or a directory beside directories: Kafka does not list these together.
 _WITHOUT_SYNONYMS = ("broker.id", "node.id", "log.dirs")

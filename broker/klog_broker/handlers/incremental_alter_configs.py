@@ -10,7 +10,7 @@ from enum import IntEnum
 from functools import partial
 
 from klog_broker.config import TOPIC_SETTINGS, render, topic_config
-from klog_broker.config_types import SettingType, nearest
+from klog_broker.config.types import SettingType, nearest
 from klog_broker.handlers.config_entries import ResourceType
 from klog_broker.handlers.context import AnswerSteps, BrokerServices, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from klog_broker.config import TopicConfig, topic_config
-from klog_broker.config_types import ConfigError
+from klog_broker.config.types import ConfigError
 from klog_broker.handlers.context import BrokerServices
 from klog_broker.handlers.strangers import Strangers
 from klog_broker.handlers.topic_errors import as_broker_error

@@ -5,7 +5,7 @@ A topic's default is the broker's setting `broker_name`; where a row has none, i
 
 import re
 
-from klog_broker.config_rows import (
+from klog_broker.config.rows import (
     CLEANUP_POLICIES,
     CODECS,
     GZIP_LEVELS,
@@ -13,7 +13,7 @@ from klog_broker.config_rows import (
     TIMESTAMP_TYPES,
     ZSTD_LEVELS,
 )
-from klog_broker.config_types import (
+from klog_broker.config.types import (
     LONG_MAX,
     AtLeast,
     Between,

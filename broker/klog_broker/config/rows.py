@@ -1,10 +1,10 @@
 """The broker's settings that klog knows, as rows: Kafka 3.9.1's names, types, defaults and bounds.
 
 Where a default differs from Kafka's, `DIFFERENT_DEFAULTS` says why; Kafka's names without effect
-here stand in config_ignored.py, the settings of topics in config_topic_rows.py.
+here stand in ignored.py, the settings of topics in topic_rows.py.
 """
 
-from klog_broker.config_types import (
+from klog_broker.config.types import (
     INT_MAX,
     LONG_MAX,
     AtLeast,

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from klog_broker.config_types import ConfigError
+from klog_broker.config.types import ConfigError
 
 _LISTENER = re.compile(
     r"(?P<name>[^:/]+)://(?P<host>\[[0-9a-zA-Z:.%]*\]|[0-9a-zA-Z._%-]*):(?P<port>\d+)"

@@ -1,9 +1,4 @@
-"""The broker's configuration: `BrokerConfig`, and the settings of one topic: `topic_config`.
-
-Rows: config_rows.py (broker), config_topic_rows.py (topics), config_ignored.py (Kafka's names that
-change nothing here), config_refused.py (those that refuse the start). Values come from the
-defaults, then a properties file, then ``--set``.
-"""
+"""The configuration of a broker: the defaults, then a properties file, then ``--set``."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,8 +6,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from klog_broker.config_ignored import REMOVED, is_secret_name, reason_without_effect
-from klog_broker.config_listeners import (
+from klog_broker.config.ignored import REMOVED, is_secret_name, reason_without_effect
+from klog_broker.config.listeners import (
     Listener,
     check_advertised,
     check_listeners,
@@ -21,38 +16,18 @@ from klog_broker.config_listeners import (
     parse_protocol_map,
     with_port,
 )
-from klog_broker.config_properties import Entry, parse_properties, read_properties
-from klog_broker.config_refused import REFUSED, REFUSED_UNLESS, refusals
-from klog_broker.config_rows import SETTINGS
-from klog_broker.config_topic_rows import TOPIC_SETTINGS
-from klog_broker.config_types import (
+from klog_broker.config.properties import Entry, parse_properties, read_properties
+from klog_broker.config.refused import REFUSED, REFUSED_UNLESS, refusals
+from klog_broker.config.rows import SETTINGS
+from klog_broker.config.types import (
     LONG_MAX,
     ConfigError,
     Secret,
     Setting,
     Value,
     nearest,
-    render,
 )
 from klog_broker.runtime.machine import host_name
-
-__all__ = [
-    "SETTINGS",
-    "TOPIC_SETTINGS",
-    "BrokerConfig",
-    "ConfigError",
-    "Listener",
-    "Origin",
-    "Secret",
-    "Setting",
-    "Source",
-    "TopicConfig",
-    "Value",
-    "parse_per_ip_overrides",
-    "render",
-    "topic_config",
-    "topic_config_problem",
-]
 
 
 class Origin(Enum):
@@ -98,7 +73,7 @@ class BrokerConfig(Mapping[str, Any]):
         self._warnings: list[str] = []
         self._take_all()
         self._effective = {name: self._resolve(row) for name, row in SETTINGS.items()}
-        _limit_by_difference(self._effective, "log.message.timestamp")
+        limit_by_difference(self._effective, "log.message.timestamp")
         self.listeners, self.advertised_listeners = self._parse_listeners()
         self.log_dirs = self._parse_log_dirs()
         self._check()
@@ -203,7 +178,7 @@ class BrokerConfig(Mapping[str, Any]):
         if reason is not None:
             self._warnings.append(f"{item.source}: {name} has no effect here. {reason}")
             return
-        raise ConfigError(f"{item.source}: {_unknown(name)}")
+        raise ConfigError(f"{item.source}: {unknown_name(name)}")
 
     def _resolve(self, row: Setting) -> Value:
         """The finest name that is set counts, then the first default."""
@@ -274,92 +249,7 @@ class BrokerConfig(Mapping[str, Any]):
                 " max.connections.per.ip.overrides"
             )
         if "compact" in self["log.cleanup.policy"]:
-            self._warnings.append(_COMPACT_WARNING.format(name="log.cleanup.policy"))
-
-
-class TopicConfig(Mapping[str, Any]):
-    """All settings of one topic, checked; immutable.
-
-    ``topic["segment.ms"]`` is the value that counts. The two timestamp limits fall back to
-    message.timestamp.difference.max.ms where they are not set, as in Kafka 3.9.
-    """
-
-    def __init__(self, broker: BrokerConfig, overrides: Mapping[str, str]) -> None:
-        self._broker = broker
-        self._overrides = dict(overrides)
-        own: dict[str, Value] = {}
-        for name, text in overrides.items():
-            row = TOPIC_SETTINGS.get(name)
-            if row is None:
-                raise ConfigError(_unknown(name, TOPIC_SETTINGS, "topic setting"))
-            own[name] = row.parse(text)
-        self._values: dict[str, Value] = {
-            name: own[name] if name in own else self.default_of(name) for name in TOPIC_SETTINGS
-        }
-        _limit_by_difference(self._values, "message.timestamp")
-        self._own = own
-        self._check()
-
-    def __getitem__(self, name: str) -> Any:
-        return self._values[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    @property
-    def overrides(self) -> dict[str, str]:
-        """The texts that were given for this topic."""
-        return dict(self._overrides)
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """One sentence for each override that is accepted without effect."""
-        found = [
-            f"topic setting {name} has no effect here. {TOPIC_SETTINGS[name].effect}"
-            for name in self._overrides
-            if TOPIC_SETTINGS[name].effect
-        ]
-        if "compact" in self["cleanup.policy"] and "cleanup.policy" in self._overrides:
-            found.append(_COMPACT_WARNING.format(name="cleanup.policy"))
-        return tuple(found)
-
-    def own_value(self, name: str) -> Value:
-        """The value under exactly this name, or its default: as DescribeConfigs shows it."""
-        return self._own[name] if name in self._own else self.default_of(name)
-
-    def default_of(self, name: str) -> Value:
-        """What counts for topics that do not set `name`: the broker's setting, or the row's."""
-        row = TOPIC_SETTINGS[name]
-        if row.broker_name is not None and row.broker_name in self._broker:
-            value: Value = self._broker[row.broker_name]
-            return value
-        return row.default
-
-    def _check(self) -> None:
-        shortest, longest = self["min.compaction.lag.ms"], self["max.compaction.lag.ms"]
-        if shortest > longest:
-            raise ConfigError(
-                f"min.compaction.lag.ms={shortest} is above max.compaction.lag.ms={longest}"
-            )
-        if self["remote.storage.enable"]:
-            raise ConfigError("remote.storage.enable=true is refused: klog has no tiered storage")
-
-
-def topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
-    """The settings of a topic with these overrides; ConfigError says which one cannot be used."""
-    return TopicConfig(broker, overrides)
-
-
-def topic_config_problem(broker: BrokerConfig, overrides: Mapping[str, str]) -> str | None:
-    """What is wrong with a topic's overrides, in one sentence, or None."""
-    try:
-        TopicConfig(broker, overrides)
-    except ConfigError as error:
-        return str(error)
-    return None
+            self._warnings.append(COMPACT_WARNING.format(name="log.cleanup.policy"))
 
 
 def parse_per_ip_overrides(text: str) -> dict[str, int]:
@@ -373,13 +263,13 @@ def parse_per_ip_overrides(text: str) -> dict[str, int]:
     return limits
 
 
-_COMPACT_WARNING = (
+COMPACT_WARNING = (
     "{name}=compact is accepted, but nothing is compacted yet: the log cleaner comes with a later"
     " release"
 )
 
 
-def _limit_by_difference(values: dict[str, Value], prefix: str) -> None:
+def limit_by_difference(values: dict[str, Value], prefix: str) -> None:
     """The older name gives the limits that are not set by the newer two (KIP-937)."""
     for side in ("before", "after"):
         if values[f"{prefix}.{side}.max.ms"] == LONG_MAX:
@@ -404,7 +294,8 @@ def _scaled(value: Value, factor: int) -> Value:
     return value * factor if value >= 0 else -1
 
 
-def _unknown(name: str, rows: Mapping[str, Setting] = SETTINGS, kind: str = "setting") -> str:
+def unknown_name(name: str, rows: Mapping[str, Setting] = SETTINGS, kind: str = "setting") -> str:
+    """A sentence about a name that none of `rows` has, with the nearest one that is there."""
     if rows is SETTINGS and name in REMOVED:
         return f"{name} is a setting that Kafka dropped: use {REMOVED[name]}"
     near = nearest(name, rows)

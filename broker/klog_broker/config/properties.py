@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from klog_broker.config_types import ConfigError
+from klog_broker.config.types import ConfigError
 from pyspark_klog import properties
 from pyspark_klog.properties import Entry as Entry
 from pyspark_klog.properties import escape as escape

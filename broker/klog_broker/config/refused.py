@@ -7,7 +7,7 @@ broker joins a cluster and does not begin one of its own. An empty value sets no
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from klog_broker.config_listeners import ALL_INTERFACES, addresses, listener_names
+from klog_broker.config.listeners import ALL_INTERFACES, addresses, listener_names
 from klog_broker.runtime.machine import host_name
 
 _NO_ACCESS_CONTROL = (

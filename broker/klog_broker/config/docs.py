@@ -1,6 +1,6 @@
 """Prints the settings: docs/configuration.md and broker/server.properties, from the rows.
 
-``python -m klog_broker.config_docs`` writes both; with ``--check`` it writes nothing and ends with
+``python -m klog_broker.config.docs`` writes both; with ``--check`` it writes nothing and ends with
 1 if one of them is not what it would write.
 """
 
@@ -9,25 +9,25 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from textwrap import wrap
 
-from klog_broker.config_ignored import (
+from klog_broker.config.ignored import (
     PREFIXES_WITHOUT_EFFECT,
     REMOVED,
     SINCE_4,
     WITHOUT_EFFECT,
 )
-from klog_broker.config_kafka4 import BROKER_CHANGES, TOPIC_CHANGES
-from klog_broker.config_properties import escape
-from klog_broker.config_refused import REFUSED, REFUSED_UNLESS
-from klog_broker.config_rows import DIFFERENT_DEFAULTS, SECTIONS
-from klog_broker.config_topic_rows import TOPIC_SETTINGS
-from klog_broker.config_types import INT_MAX, LONG_MAX, Setting, render
+from klog_broker.config.kafka4 import BROKER_CHANGES, TOPIC_CHANGES
+from klog_broker.config.properties import escape
+from klog_broker.config.refused import REFUSED, REFUSED_UNLESS
+from klog_broker.config.rows import DIFFERENT_DEFAULTS, SECTIONS
+from klog_broker.config.topic_rows import TOPIC_SETTINGS
+from klog_broker.config.types import INT_MAX, LONG_MAX, Setting, render
 
-_ROOT = Path(__file__).resolve().parents[2]
+_ROOT = Path(__file__).resolve().parents[3]
 _WIDTH = 100
 
 _INTRODUCTION = """\
-<!-- Printed by `./dev python -m klog_broker.config_docs`; edit the rows in
-     broker/klog_broker/config_*.py, not this page. -->
+<!-- Printed by `./dev python -m klog_broker.config.docs`; edit the rows in
+     broker/klog_broker/config/, not this page. -->
 # Configuration
 
 A broker's settings have Kafka's names, types, defaults and bounds, those of 3.9.1 but for what
@@ -101,7 +101,7 @@ def server_properties() -> str:
     lines = [
         "# The settings of a klog broker with their defaults: take the # away to change one.",
         "# docs/configuration.md has the bounds, the settings of topics and the file's syntax.",
-        "# Printed by `./dev python -m klog_broker.config_docs`.",
+        "# Printed by `./dev python -m klog_broker.config.docs`.",
     ]
     for title, rows in SECTIONS.items():
         lines += ["", "", f"##### {title}"]
@@ -168,7 +168,7 @@ PAGES = {
 
 def main(arguments: Sequence[str], root: Path = _ROOT) -> int:
     """Write the pages, or with ``--check`` compare them; 0 if they are as they should be."""
-    return print_pages(PAGES, "klog_broker.config_docs", arguments, root)
+    return print_pages(PAGES, "klog_broker.config.docs", arguments, root)
 
 
 def print_pages(

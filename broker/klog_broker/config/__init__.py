@@ -1,0 +1,35 @@
+"""The configuration of a broker and of its topics: settings as rows, their types, texts and bounds.
+
+May import: klog_broker.runtime and pyspark_klog.{properties,errors}.
+Start reading at broker_config.py and topic_config.py; rows.py and topic_rows.py are the settings.
+"""
+
+from klog_broker.config.broker_config import (
+    BrokerConfig,
+    Origin,
+    Source,
+    parse_per_ip_overrides,
+)
+from klog_broker.config.listeners import Listener
+from klog_broker.config.rows import SETTINGS
+from klog_broker.config.topic_config import TopicConfig, topic_config, topic_config_problem
+from klog_broker.config.topic_rows import TOPIC_SETTINGS
+from klog_broker.config.types import ConfigError, Secret, Setting, Value, render
+
+__all__ = [
+    "SETTINGS",
+    "TOPIC_SETTINGS",
+    "BrokerConfig",
+    "ConfigError",
+    "Listener",
+    "Origin",
+    "Secret",
+    "Setting",
+    "Source",
+    "TopicConfig",
+    "Value",
+    "parse_per_ip_overrides",
+    "render",
+    "topic_config",
+    "topic_config_problem",
+]

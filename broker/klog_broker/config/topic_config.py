@@ -1,0 +1,98 @@
+"""The configuration of a topic: its own settings, and for the others what the broker's say."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from klog_broker.config.broker_config import (
+    COMPACT_WARNING,
+    BrokerConfig,
+    limit_by_difference,
+    unknown_name,
+)
+from klog_broker.config.topic_rows import TOPIC_SETTINGS
+from klog_broker.config.types import ConfigError, Value
+
+
+class TopicConfig(Mapping[str, Any]):
+    """All settings of one topic, checked; immutable.
+
+    ``topic["segment.ms"]`` is the value that counts. The two timestamp limits fall back to
+    message.timestamp.difference.max.ms where they are not set, as in Kafka 3.9.
+    """
+
+    def __init__(self, broker: BrokerConfig, overrides: Mapping[str, str]) -> None:
+        self._broker = broker
+        self._overrides = dict(overrides)
+        own: dict[str, Value] = {}
+        for name, text in overrides.items():
+            row = TOPIC_SETTINGS.get(name)
+            if row is None:
+                raise ConfigError(unknown_name(name, TOPIC_SETTINGS, "topic setting"))
+            own[name] = row.parse(text)
+        self._values: dict[str, Value] = {
+            name: own[name] if name in own else self.default_of(name) for name in TOPIC_SETTINGS
+        }
+        limit_by_difference(self._values, "message.timestamp")
+        self._own = own
+        self._check()
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    @property
+    def overrides(self) -> dict[str, str]:
+        """The texts that were given for this topic."""
+        return dict(self._overrides)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """One sentence for each override that is accepted without effect."""
+        found = [
+            f"topic setting {name} has no effect here. {TOPIC_SETTINGS[name].effect}"
+            for name in self._overrides
+            if TOPIC_SETTINGS[name].effect
+        ]
+        if "compact" in self["cleanup.policy"] and "cleanup.policy" in self._overrides:
+            found.append(COMPACT_WARNING.format(name="cleanup.policy"))
+        return tuple(found)
+
+    def own_value(self, name: str) -> Value:
+        """The value under exactly this name, or its default: as DescribeConfigs shows it."""
+        return self._own[name] if name in self._own else self.default_of(name)
+
+    def default_of(self, name: str) -> Value:
+        """What counts for topics that do not set `name`: the broker's setting, or the row's."""
+        row = TOPIC_SETTINGS[name]
+        if row.broker_name is not None and row.broker_name in self._broker:
+            value: Value = self._broker[row.broker_name]
+            return value
+        return row.default
+
+    def _check(self) -> None:
+        shortest, longest = self["min.compaction.lag.ms"], self["max.compaction.lag.ms"]
+        if shortest > longest:
+            raise ConfigError(
+                f"min.compaction.lag.ms={shortest} is above max.compaction.lag.ms={longest}"
+            )
+        if self["remote.storage.enable"]:
+            raise ConfigError("remote.storage.enable=true is refused: klog has no tiered storage")
+
+
+def topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
+    """The settings of a topic with these overrides; ConfigError says which one cannot be used."""
+    return TopicConfig(broker, overrides)
+
+
+def topic_config_problem(broker: BrokerConfig, overrides: Mapping[str, str]) -> str | None:
+    """What is wrong with a topic's overrides, in one sentence, or None."""
+    try:
+        TopicConfig(broker, overrides)
+    except ConfigError as error:
+        return str(error)
+    return None
