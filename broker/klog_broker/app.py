@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from klog_broker.config import BrokerConfig, Listener, parse_per_ip_overrides, topic_config
-from klog_broker.handlers.adoption import AdoptingStore, Adoption
 from klog_broker.handlers.context import BrokerServices, Endpoint
 from klog_broker.handlers.dispatcher import ApiHandler, Dispatcher
 from klog_broker.handlers.fetch_convert import DownConversions
@@ -19,7 +18,6 @@ from klog_broker.handlers.group_service import start_groups
 from klog_broker.handlers.init_producer_id import ProducerIds
 from klog_broker.handlers.produce_pipeline import ProducePipeline
 from klog_broker.handlers.served import SERVED
-from klog_broker.handlers.topic_changes import image_changed
 from klog_broker.life import Life
 from klog_broker.log.errors import LogDirectoryError, OutOfDescriptors
 from klog_broker.log.log_config import LogConfig
@@ -48,6 +46,8 @@ from klog_broker.runtime.loop import Loop
 from klog_broker.runtime.poller import Poller, default_poller
 from klog_broker.runtime.purgatory import Purgatory
 from klog_broker.runtime.sockets import Network, RealNetwork
+from klog_broker.topics.adoption import AdoptingStore, Adoption
+from klog_broker.topics.announcing import image_changed
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import BrokerId, TopicId, TopicPartition
 

@@ -23,7 +23,7 @@ from klog_broker.config.properties import parse_properties
 from klog_broker.config.refused import REFUSED
 from klog_broker.config.rows import DIFFERENT_DEFAULTS
 from klog_broker.config.types import AtLeast, Between, Bounds, Checked, OneOf, Setting, render
-from klog_broker.handlers.config_entries import topic_entries
+from klog_broker.topics.entries import topic_entries
 from pyspark_klog.client.admin import Admin, NewTopic
 from pyspark_klog.client.blocking import BlockingClient
 from pyspark_klog.protocol.apis.describe_configs import (

@@ -11,15 +11,11 @@ from uuid import UUID
 import pytest
 
 from klog_broker.app import Broker, CannotStart, ExitCode
-from klog_broker.handlers.adoption import KEEP_ALL
-from klog_broker.handlers.topic_changes import (
-    MorePartitions,
-    add_partitions,
-    create_topics,
-    plan_new_topic,
-)
 from klog_broker.metadata.image import CONSUMER_OFFSETS, Topic
 from klog_broker.metadata.interface import ProducerIdBlock
+from klog_broker.topics.adoption import KEEP_ALL
+from klog_broker.topics.changing import add_partitions, create_topics
+from klog_broker.topics.planning import MorePartitions, plan_new_topic
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import Offset, TopicId
 from pyspark_klog.storage.producer_snapshot import ProducerSnapshotEntry, encode_producer_snapshot

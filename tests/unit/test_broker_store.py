@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from klog_broker.app import CannotStart, ExitCode, open_local_store
-from klog_broker.handlers.adoption import AdoptingStore
 from klog_broker.metadata.errors import StoreRefused
 from klog_broker.metadata.local import LocalStore
 from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.files import Files
+from klog_broker.topics.adoption import AdoptingStore
 from pyspark_klog.ids import BrokerId
 from tests.support.log_harness import DATA
 from tests.support.memory_files import MemoryFiles

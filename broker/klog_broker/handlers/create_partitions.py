@@ -5,14 +5,14 @@ from functools import partial
 
 from klog_broker.handlers.context import AnswerSteps, BrokerServices, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
-from klog_broker.handlers.topic_changes import (
+from klog_broker.metadata.image import Topic
+from klog_broker.topics.changing import add_partitions
+from klog_broker.topics.planning import (
     MAX_PARTITIONS_PER_REQUEST,
     MorePartitions,
-    add_partitions,
     plan_more_partitions,
     too_many_partitions,
 )
-from klog_broker.metadata.image import Topic
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.create_partitions import (
     CreatePartitionsRequest,

@@ -4,17 +4,17 @@ from collections import Counter
 from collections.abc import Generator
 
 from klog_broker.config import topic_config
-from klog_broker.handlers.config_entries import topic_entries
 from klog_broker.handlers.context import AnswerSteps, BrokerServices, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
-from klog_broker.handlers.topic_changes import (
+from klog_broker.metadata.image import Topic
+from klog_broker.metadata.interface import NewTopic
+from klog_broker.topics.changing import create_topics
+from klog_broker.topics.entries import topic_entries
+from klog_broker.topics.planning import (
     MAX_PARTITIONS_PER_REQUEST,
-    create_topics,
     plan_new_topic,
     too_many_partitions,
 )
-from klog_broker.metadata.image import Topic
-from klog_broker.metadata.interface import NewTopic
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import UUID
 from pyspark_klog.protocol.apis.create_topics import (

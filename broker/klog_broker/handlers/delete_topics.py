@@ -5,8 +5,8 @@ from functools import partial
 
 from klog_broker.handlers.context import AnswerSteps, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
-from klog_broker.handlers.topic_changes import delete_topic
 from klog_broker.metadata.image import Topic
+from klog_broker.topics.changing import delete_topic
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import UUID, TopicId
 from pyspark_klog.protocol.apis.delete_topics import (

@@ -4,17 +4,17 @@ from collections.abc import Generator, Mapping
 from typing import Any
 
 from klog_broker.config import topic_config
-from klog_broker.handlers.config_entries import (
+from klog_broker.handlers.context import AnswerSteps, BrokerServices, RequestContext
+from klog_broker.handlers.dispatcher import ApiHandler
+from klog_broker.metadata.errors import InvalidTopicName
+from klog_broker.metadata.image import check_topic_name
+from klog_broker.topics.entries import (
     ConfigEntry,
     ConfigSource,
     ResourceType,
     broker_entries,
     topic_entries,
 )
-from klog_broker.handlers.context import AnswerSteps, BrokerServices, RequestContext
-from klog_broker.handlers.dispatcher import ApiHandler
-from klog_broker.metadata.errors import InvalidTopicName
-from klog_broker.metadata.image import check_topic_name
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.describe_configs import (
     DescribeConfigsRequest,

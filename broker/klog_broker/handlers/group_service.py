@@ -10,12 +10,14 @@ from klog_broker.coordinator.group.coordinator import (
 from klog_broker.coordinator.loading import KernelWalk
 from klog_broker.coordinator.runtime import RuntimeServices
 from klog_broker.handlers.context import BrokerServices, Coordinator, RequestContext
-from klog_broker.handlers.topic_changes import create_topics, plan_new_topic
 from klog_broker.log.checks import KernelChecks
 from klog_broker.metadata.image import NO_BROKER, Topic
 from klog_broker.replication.partition import Leader
 from klog_broker.replication.state_log import LeaderStateLog
 from klog_broker.runtime.slices import Slices
+from klog_broker.topics.changing import create_topics
+from klog_broker.topics.internal import offsets_topic_configs
+from klog_broker.topics.planning import plan_new_topic
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.records.compression import Codec
@@ -38,15 +40,6 @@ def coordinator_settings(config: BrokerConfig) -> CoordinatorSettings:
         retention_check_interval_ms=config["offsets.retention.check.interval.ms"],
         codec=Codec(config["offsets.topic.compression.codec"]),
     )
-
-
-def offsets_topic_configs(config: BrokerConfig) -> dict[str, str]:
-    """The topic settings of ``__consumer_offsets``."""
-    return {
-        "cleanup.policy": "compact",
-        "compression.type": "producer",
-        "segment.bytes": str(config["offsets.topic.segment.bytes"]),
-    }
 
 
 def start_groups(broker: BrokerServices) -> GroupCoordinator:

@@ -11,12 +11,13 @@ from functools import partial
 
 from klog_broker.config import TOPIC_SETTINGS, render, topic_config
 from klog_broker.config.types import SettingType, nearest
-from klog_broker.handlers.config_entries import ResourceType
 from klog_broker.handlers.context import AnswerSteps, BrokerServices, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
-from klog_broker.handlers.topic_changes import change_topic_configs, checked_topic_config
 from klog_broker.metadata.errors import InvalidTopicName
 from klog_broker.metadata.image import Topic, check_topic_name
+from klog_broker.topics.changing import change_topic_configs
+from klog_broker.topics.entries import ResourceType
+from klog_broker.topics.planning import checked_topic_config
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.incremental_alter_configs import (
     AlterableConfig,

@@ -7,11 +7,6 @@ from collections.abc import Iterable
 from klog_broker.handlers.context import AnswerSteps, BrokerServices, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
 from klog_broker.handlers.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
-from klog_broker.handlers.topic_changes import (
-    MAX_PARTITIONS_PER_REQUEST,
-    create_topics,
-    plan_new_topic,
-)
 from klog_broker.metadata.errors import InvalidTopicName
 from klog_broker.metadata.image import (
     INTERNAL_TOPICS,
@@ -22,6 +17,8 @@ from klog_broker.metadata.image import (
 )
 from klog_broker.metadata.interface import NewTopic
 from klog_broker.replication.partition import Offline
+from klog_broker.topics.changing import create_topics
+from klog_broker.topics.planning import MAX_PARTITIONS_PER_REQUEST, plan_new_topic
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import NO_TOPIC_ID
 from pyspark_klog.protocol.apis.metadata import (

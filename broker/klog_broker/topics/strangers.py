@@ -3,8 +3,8 @@
 import logging
 from collections.abc import Iterable
 
-from klog_broker.handlers.context import BrokerServices
 from klog_broker.log.errors import InconsistentTopicId
+from klog_broker.topics.services import TopicServices
 
 _log = logging.getLogger("klog.topics")
 
@@ -12,7 +12,7 @@ _log = logging.getLogger("klog.topics")
 class Strangers:
     """What is in them must not become the new topics'. Blocks: for helper threads."""
 
-    def __init__(self, broker: BrokerServices, names: Iterable[str]) -> None:
+    def __init__(self, broker: TopicServices, names: Iterable[str]) -> None:
         self._broker = broker
         self._folders = broker.logs.folders_of(names)
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Protocol
 
 from klog_broker.config import BrokerConfig
-from klog_broker.handlers.group_service import offsets_topic_configs
 from klog_broker.log.adoption import (
     AdoptedTopic,
     Knowledge,
@@ -42,6 +41,7 @@ from klog_broker.metadata.interface import MetadataStore
 from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.descriptors import is_exhausted
 from klog_broker.runtime.files import Files
+from klog_broker.topics.internal import offsets_topic_configs
 from pyspark_klog.ids import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId, TopicPartition
 
 _log = logging.getLogger("klog.topics")

@@ -1,0 +1,37 @@
+"""After a change of topics: everybody whose work depends on them is told."""
+
+import logging
+from collections.abc import Sequence
+
+from klog_broker.config import TopicConfig, topic_config
+from klog_broker.metadata.image import MetadataImage
+from klog_broker.topics.services import TopicServices
+
+_log = logging.getLogger("klog.topics")
+
+
+def image_changed(broker: TopicServices, image: MetadataImage, names: Sequence[str]) -> None:
+    """Tell everybody whose work depends on topics which came, went or have other settings.
+
+    What the metadata store calls with each new image.
+    """
+    known: dict[tuple[tuple[str, str], ...], TopicConfig] = {}
+    broker.replicas.topics_changed([name for name in names if image.topic(name) is not None])
+    for name in names:
+        topic = image.topic(name)
+        if topic is None:
+            for tell in broker.on_topic_deleted:
+                tell(name)
+            continue
+        if topic.configs:
+            # Topics that come together have the same settings, mostly, and reading them takes long.
+            key = tuple(topic.configs.items())
+            if key not in known:
+                known[key] = topic_config(broker.config, topic.configs)
+            warn_of_settings(name, known[key])
+
+
+def warn_of_settings(name: str, config: TopicConfig) -> None:
+    """Log each setting that a topic was given and that changes nothing."""
+    for warning in config.warnings:
+        _log.warning("topic=%s %s", name, warning)

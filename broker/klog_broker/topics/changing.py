@@ -1,0 +1,113 @@
+"""Changes of topics, made: each is asked of the metadata store once it has been planned.
+
+The store makes a change durable and has the logs follow; then ``done`` is called.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from klog_broker.metadata.image import Topic
+from klog_broker.metadata.interface import NewTopic
+from klog_broker.topics.errors import as_broker_error
+from klog_broker.topics.planning import MorePartitions
+from klog_broker.topics.services import TopicServices
+from klog_broker.topics.strangers import Strangers
+from pyspark_klog.errors import BrokerError, KlogError
+from pyspark_klog.ids import TopicId
+
+
+def create_topics(
+    broker: TopicServices,
+    planned: Sequence[NewTopic],
+    done: Callable[[list[Topic | BrokerError]], None],
+) -> None:
+    """Create the topics; `done` gets a topic or an error for each of them."""
+    refused: dict[int, BrokerError] = {}
+
+    def find_strangers() -> list[KlogError | None]:
+        strangers = Strangers(broker, [new.name for new in planned])
+        return [_refusal(strangers, new.name) for new in planned]
+
+    def found(refusals: list[KlogError | None] | None, error: BaseException | None) -> None:
+        if refusals is None:
+            done([as_broker_error(error) for _ in planned])
+            return
+        refused.update(
+            (number, as_broker_error(refusal))
+            for number, refusal in enumerate(refusals)
+            if refusal is not None
+        )
+        wanted = [new for number, new in enumerate(planned) if number not in refused]
+        broker.metadata.create_topics(wanted, created)
+
+    def created(outcomes: list[Topic | Exception]) -> None:
+        answers = iter(outcomes)
+        done(
+            [
+                refused[number] if number in refused else _answer(next(answers))
+                for number in range(len(planned))
+            ]
+        )
+
+    broker.helpers.submit(find_strangers, found)
+
+
+def _refusal(strangers: Strangers, name: str, first_new: int = 0) -> KlogError | None:
+    try:
+        strangers.check(name, first_new)
+    except KlogError as error:
+        return error
+    return None
+
+
+def _answer(outcome: Topic | Exception) -> Topic | BrokerError:
+    return as_broker_error(outcome) if isinstance(outcome, Exception) else outcome
+
+
+def add_partitions(
+    broker: TopicServices,
+    name: str,
+    more: MorePartitions,
+    done: Callable[[Topic | BrokerError], None],
+) -> None:
+    """Add partitions to a topic; `done` gets the topic as it is then, or an error."""
+
+    def find_strangers() -> None:
+        Strangers(broker, [name]).check(name, more.first_partition)
+
+    def found(_: None, error: BaseException | None) -> None:
+        if error is not None:
+            done(as_broker_error(error))
+            return
+        broker.metadata.create_partitions(
+            name,
+            more.first_partition,
+            more.assignment,
+            lambda outcome: done(_answer(outcome)),
+        )
+
+    broker.helpers.submit(find_strangers, found)
+
+
+def change_topic_configs(
+    broker: TopicServices,
+    name: str,
+    change: Callable[[Mapping[str, str]], Mapping[str, str]],
+    done: Callable[[BrokerError | None], None],
+) -> None:
+    """Change a topic's settings and tell its logs; `done` gets the error.
+
+    `change` makes the new settings out of those that are there, and raises BrokerError if they
+    cannot be.
+    """
+    broker.metadata.update_topic_configs(name, change, lambda outcome: done(_error(outcome)))
+
+
+def delete_topic(
+    broker: TopicServices, topic_id: TopicId, done: Callable[[BrokerError | None], None]
+) -> None:
+    """Delete a topic; `done` gets the error."""
+    broker.metadata.delete_topic(topic_id, lambda outcome: done(_error(outcome)))
+
+
+def _error(outcome: Topic | Exception) -> BrokerError | None:
+    return as_broker_error(outcome) if isinstance(outcome, Exception) else None

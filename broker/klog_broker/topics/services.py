@@ -1,0 +1,42 @@
+"""What changes of topics need of a broker."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from klog_broker.config import BrokerConfig
+from klog_broker.log.log_manager import LogManager
+from klog_broker.metadata.interface import MetadataStore
+from klog_broker.replication.replica_manager import ReplicaManager
+from klog_broker.runtime.clock import Clock
+from klog_broker.runtime.helpers import Helpers
+from klog_broker.runtime.rate_limit import RateLimit
+
+
+class TopicServices(Protocol):
+    """The handlers' BrokerServices have all of this."""
+
+    @property
+    def config(self) -> BrokerConfig: ...
+
+    @property
+    def metadata(self) -> MetadataStore: ...
+
+    @property
+    def logs(self) -> LogManager: ...
+
+    @property
+    def replicas(self) -> ReplicaManager: ...
+
+    @property
+    def helpers(self) -> Helpers: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def on_topic_deleted(self) -> Sequence[Callable[[str], None]]:
+        """Called with a topic's name when its logs have been set aside."""
+
+    @property
+    def folder_warnings(self) -> RateLimit:
+        """For warnings of folders in the way of new topics: clients ask again and again."""
