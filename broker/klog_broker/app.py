@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from enum import IntEnum
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-from klog_broker.config import BrokerConfig, Listener, parse_per_ip_overrides, topic_config
+from klog_broker.config import BrokerConfig, topic_config
+from klog_broker.exit_codes import ExitCode
 from klog_broker.handlers.context import BrokerServices, Endpoint
 from klog_broker.handlers.dispatcher import ApiHandler, Dispatcher
 from klog_broker.handlers.fetch_convert import DownConversions
@@ -21,13 +20,13 @@ from klog_broker.handlers.served import SERVED
 from klog_broker.life import Life
 from klog_broker.log.errors import LogDirectoryError, OutOfDescriptors
 from klog_broker.log.log_config import LogConfig
-from klog_broker.log.log_manager import LogManager, LogManagerSettings
+from klog_broker.log.log_manager import LogManager
 from klog_broker.metadata.election import FoundLog
-from klog_broker.metadata.errors import StoreFailed, StoreRefused
+from klog_broker.metadata.errors import StoreRefused
 from klog_broker.metadata.image import Broker as BrokerRegistration
 from klog_broker.metadata.local import LocalStore
 from klog_broker.metadata.orders import Order, OrderResults
-from klog_broker.network.server import NetworkLimits, Server
+from klog_broker.network.server import Server
 from klog_broker.produce.loading import IdleKernels
 from klog_broker.produce.planner import ProducePlanner
 from klog_broker.produce.targets import ProduceTargets
@@ -36,7 +35,9 @@ from klog_broker.produce.turns import (
     LoadKernel,
     TurnPlans,
 )
+from klog_broker.refusals import disks_lost, refusal_of, refused_address, refused_directory
 from klog_broker.replication.replica_manager import ReplicaManager, TopicSettings
+from klog_broker.room_settings import log_settings, network_limits, real_network
 from klog_broker.runtime import descriptors
 from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.clock import Clock, SystemClock
@@ -45,7 +46,7 @@ from klog_broker.runtime.helpers import Helpers, HelpersOfAStart, HelperThreads
 from klog_broker.runtime.loop import Loop
 from klog_broker.runtime.poller import Poller, default_poller
 from klog_broker.runtime.purgatory import Purgatory
-from klog_broker.runtime.sockets import Network, RealNetwork
+from klog_broker.runtime.sockets import Network
 from klog_broker.topics.adoption import AdoptingStore, Adoption
 from klog_broker.topics.announcing import image_changed
 from pyspark_klog.errors import KlogError
@@ -59,31 +60,6 @@ _HELPER_THREADS = 8
 _LONGEST_PAUSE_MS = 1000
 # Many topics have the same settings, and reading them takes long.
 _TOPIC_SETTINGS_KEPT = 100
-
-
-class ExitCode(IntEnum):
-    """How the broker's process ends; docs/operations.md has the table."""
-
-    OK = 0
-    REFUSED = 1
-    """This process may have too few file descriptors."""
-    REFUSED_DIRECTORY = 3
-    """A data directory is held by another broker, or of another version, cluster or broker, or has
-    data of topics that the metadata does not know."""
-    REFUSED_ADDRESS = 4
-    """A listener's address or port cannot be had."""
-    DISKS_LOST = 5
-    """The last data directory went offline."""
-    BUG = 70
-    """Something in the loop failed that no request can cause; the log has the traceback."""
-
-
-class CannotStart(KlogError):
-    """The broker does not start; the text says in a sentence why and what to do."""
-
-    def __init__(self, exit_code: ExitCode, text: str) -> None:
-        super().__init__(text)
-        self.exit_code = exit_code
 
 
 def open_local_store(
@@ -133,7 +109,7 @@ class Broker:
         self._chance = chance or Chance()
         self._files = files or RealFiles()
         self._open_store = open_store
-        self._network = network or _real_network(config)
+        self._network = network or real_network(config)
         self.loop = Loop(self._clock, poller or default_poller())
         make = make_helpers or (lambda loop: HelperThreads(loop, _HELPER_THREADS, "klog-helper"))
         self._helpers = make(self.loop)
@@ -157,17 +133,8 @@ class Broker:
         try:
             self._start()
         except (OSError, KlogError) as error:
-            cause = error if isinstance(error, OSError) else error.__cause__
-            if isinstance(cause, OSError) and descriptors.is_exhausted(cause):
-                refusal = CannotStart(
-                    ExitCode.REFUSED,
-                    f"{descriptors.why(cause)}; a broker needs {descriptors.LEAST_DESCRIPTORS} at"
-                    f" least and more for more connections; nothing was changed",
-                )
-            elif isinstance(error, StoreFailed):
-                text = f"{error}; start the broker again once the disk is in order"
-                refusal = CannotStart(ExitCode.REFUSED_DIRECTORY, text)
-            else:
+            refusal = refusal_of(error)
+            if refusal is None:
                 raise
             if hasattr(self, "server"):
                 self.close(cleanly=False)
@@ -183,17 +150,12 @@ class Broker:
             metadata, logs = self._load(broker_id)
         except (LogDirectoryError, StoreRefused) as error:
             self._release()
-            raise CannotStart(ExitCode.REFUSED_DIRECTORY, str(error)) from error
+            raise refused_directory(error) from error
         if self._exit_code is ExitCode.DISKS_LOST:
             # Before anybody is told that it serves.
             logs.release_locks()
             self._release()
-            paths = ", ".join(sorted(map(str, self._offline)))
-            raise CannotStart(
-                self._exit_code,
-                f"no data directory can be used, the log says why: {paths}; start the broker again "
-                f"once the disk is in order",
-            )
+            raise disks_lost(self._offline)
         self.services = BrokerServices(
             config=config,
             broker_id=broker_id,
@@ -215,7 +177,7 @@ class Broker:
             self.loop,
             self._helpers,
             self._network,
-            _limits(config),
+            network_limits(config),
             dispatcher.handle_frame,
             dispatcher.pipelined_apis,
         )
@@ -304,7 +266,7 @@ class Broker:
             helpers=self._log_helpers,
             broker_id=broker_id,
             cluster_id=metadata.image.cluster_id,
-            settings=_log_settings(self.config),
+            settings=log_settings(self.config),
             default_config=LogConfig.from_topic_config(topic_config(self.config, {})),
         )
         logs.on_directory_offline = self._on_directory_offline
@@ -333,7 +295,7 @@ class Broker:
                 if descriptors.is_exhausted(error):
                     raise
                 self.close()
-                raise CannotStart(ExitCode.REFUSED_ADDRESS, _why_not(listener, error)) from error
+                raise refused_address(listener, error) from error
             self.ports[listener.name] = port
         endpoints = tuple(
             # Port 0 is whatever was free: clients are told the real one.
@@ -431,54 +393,3 @@ class Broker:
             _log.critical("no data directory is left, the broker ends")
             self._exit_code = ExitCode.DISKS_LOST
             self.stop("the last data directory went offline")
-
-
-def _real_network(config: BrokerConfig) -> RealNetwork:
-    """A buffer size that nobody set is left to the system: Kafka's default of 100 KiB would switch
-    its own tuning off, which reaches several MiB."""
-
-    def size(name: str) -> int | None:
-        return config[name] if config.is_set(name) and config[name] > 0 else None
-
-    return RealNetwork(size("socket.send.buffer.bytes"), size("socket.receive.buffer.bytes"))
-
-
-def _limits(config: BrokerConfig) -> NetworkLimits:
-    return NetworkLimits(
-        max_request_bytes=config["socket.request.max.bytes"],
-        max_idle_ms=config["connections.max.idle.ms"],
-        max_connections=min(config["max.connections"], descriptors.for_connections()),
-        max_connections_per_ip=config["max.connections.per.ip"],
-        max_connections_per_ip_overrides=parse_per_ip_overrides(
-            config["max.connections.per.ip.overrides"]
-        ),
-        queued_max_request_bytes=config["queued.max.request.bytes"],
-        backlog=config["socket.listen.backlog.size"],
-    )
-
-
-def _log_settings(config: BrokerConfig) -> LogManagerSettings:
-    return LogManagerSettings(
-        retention_check_interval_ms=config["log.retention.check.interval.ms"],
-        flush_scheduler_interval_ms=config["log.flush.scheduler.interval.ms"],
-        flush_offset_checkpoint_interval_ms=config["log.flush.offset.checkpoint.interval.ms"],
-        flush_start_offset_checkpoint_interval_ms=config[
-            "log.flush.start.offset.checkpoint.interval.ms"
-        ],
-        high_watermark_checkpoint_interval_ms=config[
-            "replica.high.watermark.checkpoint.interval.ms"
-        ],
-        producer_id_expiration_ms=config["producer.id.expiration.ms"],
-        producer_id_expiration_check_interval_ms=config["producer.id.expiration.check.interval.ms"],
-    )
-
-
-def _why_not(listener: Listener, error: OSError) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return (
-            f"port {listener.port} of {listener} is in use by another process: choose another"
-            " with --port (0 takes a free one), or stop that process"
-        )
-    if error.errno == errno.EACCES:
-        return f"port {listener.port} of {listener} needs more rights: choose one above 1023"
-    return f"cannot listen on {listener}: {error.strerror or error}; check `listeners`"

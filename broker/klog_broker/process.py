@@ -8,8 +8,9 @@ import sys
 import threading
 from contextlib import suppress
 
-from klog_broker.app import Broker, CannotStart, ExitCode
+from klog_broker.app import Broker
 from klog_broker.config import BrokerConfig
+from klog_broker.exit_codes import CannotStart, ExitCode
 from klog_broker.produce.turns import compile_produce_kernel, load_produce_kernel
 from klog_broker.runtime import descriptors
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from klog_broker.app import ExitCode
 from klog_broker.cli.broker import command
+from klog_broker.exit_codes import ExitCode
 from pyspark_klog._version import __version__
 from pyspark_klog.protocol.apis.delete_topics import DeleteTopicsRequest
 from pyspark_klog.protocol.apis.metadata import MetadataRequest

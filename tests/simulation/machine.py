@@ -7,8 +7,9 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from klog_broker.app import Broker, CannotStart, ExitCode
+from klog_broker.app import Broker
 from klog_broker.config import BrokerConfig
+from klog_broker.exit_codes import CannotStart, ExitCode
 from klog_broker.produce import kernel as produce_kernel
 from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.loop import Loop

@@ -6,8 +6,9 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, TypeVar
 
-from klog_broker.app import Broker, ExitCode
+from klog_broker.app import Broker
 from klog_broker.config import BrokerConfig
+from klog_broker.exit_codes import ExitCode
 from tests.support.broker_process import KEEPS_RECORDS
 from tests.support.raw_client import RawClient
 

@@ -10,7 +10,8 @@ from uuid import UUID
 
 import pytest
 
-from klog_broker.app import Broker, CannotStart, ExitCode
+from klog_broker.app import Broker
+from klog_broker.exit_codes import CannotStart, ExitCode
 from klog_broker.metadata.image import CONSUMER_OFFSETS, Topic
 from klog_broker.metadata.interface import ProducerIdBlock
 from klog_broker.topics.adoption import KEEP_ALL

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from klog_broker.app import CannotStart, ExitCode, open_local_store
+from klog_broker.app import open_local_store
+from klog_broker.exit_codes import CannotStart, ExitCode
 from klog_broker.metadata.errors import StoreRefused
 from klog_broker.metadata.local import LocalStore
 from klog_broker.runtime.chance import Chance

@@ -3,8 +3,8 @@
 import importlib
 from pathlib import Path
 
-from klog_broker.app import ExitCode as BrokerExitCode
 from klog_broker.cli.errors import ExitCode
+from klog_broker.exit_codes import ExitCode as BrokerExitCode
 from klog_broker.metadata.local import LocalStore
 from klog_broker.metadata.local_file import FILE_NAME, VERSION
 from klog_broker.network import bounds

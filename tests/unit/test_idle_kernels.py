@@ -8,6 +8,7 @@ import pytest
 
 from klog_broker import app, process
 from klog_broker.config import BrokerConfig
+from klog_broker.exit_codes import CannotStart, ExitCode
 from klog_broker.network.server import NetworkLimits, Server
 from klog_broker.produce.loading import IdleKernels
 from klog_broker.produce.turns import TurnPlans, compile_produce_kernel
@@ -115,10 +116,10 @@ def test_a_broker_that_somebody_started_for_itself_does_not_warm_up(
 
     def refuse(_: BrokerConfig, **borders: object) -> app.Broker:
         given.append(borders["compile_kernel"])
-        raise app.CannotStart(app.ExitCode.BUG, "it is not to run")
+        raise CannotStart(ExitCode.BUG, "it is not to run")
 
     monkeypatch.setattr(process, "Broker", refuse)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
-    with pytest.raises(app.CannotStart):
+    with pytest.raises(CannotStart):
         process.run(BrokerConfig.load(), until_stdin_ends=until_stdin_ends)
     assert given == [None if until_stdin_ends else compile_produce_kernel]

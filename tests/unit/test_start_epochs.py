@@ -4,7 +4,8 @@ from random import Random
 
 import pytest
 
-from klog_broker.app import Broker, CannotStart, ExitCode
+from klog_broker.app import Broker
+from klog_broker.exit_codes import CannotStart, ExitCode
 from klog_broker.metadata.local import LocalStore
 from klog_broker.runtime.files import Files
 from pyspark_klog.ids import BrokerId

@@ -11,7 +11,7 @@ from pyspark_klog.errors import KlogError
 
 
 class ExitCode(IntEnum):
-    """What the commands end with; `klog broker` adds those of app.py."""
+    """What the commands end with; `klog broker` adds those of klog_broker/exit_codes.py."""
 
     OK = 0
     FAILED = 1

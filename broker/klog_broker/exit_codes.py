@@ -1,0 +1,30 @@
+"""How a broker's process ends, and the exception of one that does not start."""
+
+from enum import IntEnum
+
+from pyspark_klog.errors import KlogError
+
+
+class ExitCode(IntEnum):
+    """How the broker's process ends; docs/operations.md has the table."""
+
+    OK = 0
+    REFUSED = 1
+    """This process may have too few file descriptors."""
+    REFUSED_DIRECTORY = 3
+    """A data directory is held by another broker, or of another version, cluster or broker, or has
+    data of topics that the metadata does not know."""
+    REFUSED_ADDRESS = 4
+    """A listener's address or port cannot be had."""
+    DISKS_LOST = 5
+    """The last data directory went offline."""
+    BUG = 70
+    """Something in the loop failed that no request can cause; the log has the traceback."""
+
+
+class CannotStart(KlogError):
+    """The broker does not start; the text says in a sentence why and what to do."""
+
+    def __init__(self, exit_code: ExitCode, text: str) -> None:
+        super().__init__(text)
+        self.exit_code = exit_code

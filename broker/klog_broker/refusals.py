@@ -1,0 +1,58 @@
+"""Why a broker does not start: each reason as the CannotStart with its sentence and exit code."""
+
+import errno
+from collections.abc import Iterable
+from pathlib import Path
+
+from klog_broker.config import Listener
+from klog_broker.exit_codes import CannotStart, ExitCode
+from klog_broker.log.errors import LogDirectoryError
+from klog_broker.metadata.errors import StoreFailed, StoreRefused
+from klog_broker.runtime import descriptors
+from pyspark_klog.errors import KlogError
+
+
+def refusal_of(error: OSError | KlogError) -> CannotStart | None:
+    """For what ended a start; None if `error` is a refusal already, or has no sentence here."""
+    cause = error if isinstance(error, OSError) else error.__cause__
+    if isinstance(cause, OSError) and descriptors.is_exhausted(cause):
+        return CannotStart(
+            ExitCode.REFUSED,
+            f"{descriptors.why(cause)}; a broker needs {descriptors.LEAST_DESCRIPTORS} at"
+            f" least and more for more connections; nothing was changed",
+        )
+    if isinstance(error, StoreFailed):
+        text = f"{error}; start the broker again once the disk is in order"
+        return CannotStart(ExitCode.REFUSED_DIRECTORY, text)
+    return None
+
+
+def refused_directory(error: LogDirectoryError | StoreRefused) -> CannotStart:
+    """A data directory, or what lies in it, is not this broker's to use."""
+    return CannotStart(ExitCode.REFUSED_DIRECTORY, str(error))
+
+
+def disks_lost(directories: Iterable[Path]) -> CannotStart:
+    """All data directories went offline while their logs were loaded."""
+    paths = ", ".join(sorted(map(str, directories)))
+    return CannotStart(
+        ExitCode.DISKS_LOST,
+        f"no data directory can be used, the log says why: {paths}; start the broker again "
+        f"once the disk is in order",
+    )
+
+
+def refused_address(listener: Listener, error: OSError) -> CannotStart:
+    """A listener's address or port cannot be had."""
+    return CannotStart(ExitCode.REFUSED_ADDRESS, _why_not(listener, error))
+
+
+def _why_not(listener: Listener, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return (
+            f"port {listener.port} of {listener} is in use by another process: choose another"
+            " with --port (0 takes a free one), or stop that process"
+        )
+    if error.errno == errno.EACCES:
+        return f"port {listener.port} of {listener} needs more rights: choose one above 1023"
+    return f"cannot listen on {listener}: {error.strerror or error}; check `listeners`"
