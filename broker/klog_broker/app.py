@@ -14,8 +14,8 @@ from klog_broker.handlers.context import BrokerServices, Endpoint
 from klog_broker.handlers.dispatcher import ApiHandler, Dispatcher
 from klog_broker.handlers.fetch_convert import DownConversions
 from klog_broker.handlers.group_service import start_groups
-from klog_broker.handlers.init_producer_id import ProducerIds
 from klog_broker.handlers.produce_pipeline import ProducePipeline
+from klog_broker.handlers.producer_ids import ProducerIds
 from klog_broker.handlers.served import SERVED
 from klog_broker.life import Life
 from klog_broker.log.errors import LogDirectoryError, OutOfDescriptors

@@ -11,9 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
+from klog_broker.config import BrokerConfig
+from klog_broker.coordinator.group.coordinator import GroupCoordinator
 from klog_broker.handlers.bugs import BugReports
+from klog_broker.handlers.fetch_convert import DownConversions
+from klog_broker.handlers.producer_ids import ProducerIds
+from klog_broker.log.log_manager import LogManager
+from klog_broker.metadata.interface import MetadataStore
+from klog_broker.replication.partition import Leader
+from klog_broker.replication.replica_manager import ReplicaManager
 from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.clock import Clock
 from klog_broker.runtime.helpers import Helpers
@@ -24,17 +32,6 @@ from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId
 from pyspark_klog.protocol.headers import RequestHeader
 from pyspark_klog.protocol.message import Response
-
-if TYPE_CHECKING:
-    from klog_broker.config import BrokerConfig
-    from klog_broker.coordinator.group.coordinator import GroupCoordinator
-    from klog_broker.handlers.dispatcher import ServedApi
-    from klog_broker.handlers.fetch_convert import DownConversions
-    from klog_broker.handlers.init_producer_id import ProducerIds
-    from klog_broker.handlers.produce_pipeline import ProducePipeline
-    from klog_broker.log.log_manager import LogManager
-    from klog_broker.metadata.interface import MetadataStore
-    from klog_broker.replication.replica_manager import ReplicaManager
 
 
 class Reply(Protocol):
@@ -111,6 +108,21 @@ class RequestContext:
         return self.broker.loop.now_ms()
 
 
+class ServedApi(NamedTuple):
+    """A line of ApiVersions."""
+
+    api_key: int
+    min_version: int
+    max_version: int
+
+
+class ProduceAppends(Protocol):
+    """The appends of a turn's Produce requests; produce_pipeline.py has it."""
+
+    def add(self, leader: Leader, append: Any, broker: BrokerServices) -> None:
+        """Puts an append (of pending_produce.py) behind the others to its partition."""
+
+
 @dataclass(slots=True, eq=False)
 class BrokerServices:
     """What the handlers work on. One for each broker; made by app.py."""
@@ -126,7 +138,7 @@ class BrokerServices:
     logs: LogManager
     replicas: ReplicaManager
     metadata: MetadataStore
-    produce: ProducePipeline
+    produce: ProduceAppends
     producer_ids: ProducerIds
     conversions: DownConversions
     groups: GroupCoordinator = field(init=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from klog_broker.handlers.bugs import BugReports
 from klog_broker.handlers.context import (
@@ -13,6 +13,7 @@ from klog_broker.handlers.context import (
     ErrorResponse,
     Handle,
     RequestContext,
+    ServedApi,
 )
 from klog_broker.runtime.slices import SLICE_ELEMENTS, Slices, Steps
 from pyspark_klog.errors import BrokerError, ErrorCode
@@ -78,14 +79,6 @@ class ApiHandler:
     lets_next_parse: bool = False
     """While its answer is outstanding, further requests of this same API may be parsed (Produce
     alone). Any other parked request stops the parsing of its connection."""
-
-
-class ServedApi(NamedTuple):
-    """A line of ApiVersions."""
-
-    api_key: int
-    min_version: int
-    max_version: int
 
 
 class ReplySlot(Protocol):

@@ -10,15 +10,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from klog_broker.handlers.pending_produce import Append
 from klog_broker.log.validation import Validated
 from klog_broker.replication.partition import Leader
 from klog_broker.runtime.helpers import Helpers
 from klog_broker.runtime.switching import brisk_switching
-
-if TYPE_CHECKING:
-    from klog_broker.handlers.produce_pipeline import Append
 
 BATCHES_AT_ONCE = 2
 """Batches that helper threads validate at the same time."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from klog_broker.handlers.context import RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
 from klog_broker.handlers.partitions import led_partition, topic_by_id
-from klog_broker.handlers.produce_pipeline import Append, PendingProduce, set_error
+from klog_broker.handlers.pending_produce import Append, PendingProduce, set_error
 from klog_broker.handlers.transactions import NO_TRANSACTIONS
 from klog_broker.metadata.image import INTERNAL_TOPICS
 from klog_broker.replication.partition import Leader

@@ -2,17 +2,14 @@
 
 They run together when a turn's receiving is over; the records are views of the receive buffer until
 then. What takes more than the loop's share to validate is held until a helper thread has done that.
-With acks=-1 the answer waits in the purgatory until the high watermark has passed, and wherever
-flush.messages=1 at least until the flush; or until the leadership that appended has ended.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-from klog_broker.handlers.context import BrokerServices, RequestContext
+from klog_broker.handlers.context import BrokerServices
 from klog_broker.handlers.held_appends import HeldAppends, Prepared
 from klog_broker.handlers.partitions import ended_code
+from klog_broker.handlers.pending_produce import Append, set_error
 from klog_broker.log.errors import (
     InvalidProducerEpoch,
     InvalidTimestamp,
@@ -29,13 +26,10 @@ from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.results import AppendInfo
 from klog_broker.replication.errors import LeadershipEnded, NotEnoughReplicas
 from klog_broker.replication.partition import Leader
-from klog_broker.runtime.purgatory import DelayedOperation
 from pyspark_klog.errors import ErrorCode, InvariantViolation, KlogError
 from pyspark_klog.protocol.apis.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceResponse,
-    ProduceRequest,
-    ProduceResponse,
 )
 from pyspark_klog.records.errors import (
     CorruptRecords,
@@ -62,97 +56,6 @@ _CODES: tuple[tuple[type[KlogError], ErrorCode], ...] = (
     (LogStorageError, ErrorCode.KAFKA_STORAGE_ERROR),
     (InvariantViolation, ErrorCode.KAFKA_STORAGE_ERROR),
 )
-
-
-class Append(NamedTuple):
-    """One partition's records in one request."""
-
-    pending: PendingProduce
-    answer: PartitionProduceResponse
-    records: memoryview | bytearray | bytes
-
-
-class _Waiting(NamedTuple):
-    """An append whose answer is not due yet."""
-
-    answer: PartitionProduceResponse
-    leader: Leader
-    required_offset: int
-
-
-class PendingProduce(DelayedOperation):
-    """A Produce request until it is answered."""
-
-    __slots__ = ("_waiting", "acks", "context", "open_appends", "request", "response")
-
-    def __init__(self, request: ProduceRequest, context: RequestContext) -> None:
-        self.request = request
-        self.context = context
-        self.acks = request.acks
-        self.response = ProduceResponse()
-        self.open_appends = 0
-        self._waiting: list[_Waiting] = []
-
-    def wait_for(
-        self, answer: PartitionProduceResponse, leader: Leader, required_offset: int
-    ) -> None:
-        """This answer is due when what lies before the offset is as safe as ``acks`` asks for."""
-        if self._safe_offset(leader) < required_offset:
-            self._waiting.append(_Waiting(answer, leader, required_offset))
-
-    def _safe_offset(self, leader: Leader) -> int:
-        log = leader.log
-        if self.acks == -1:
-            return log.high_watermark
-        # What others have is of no concern then.
-        return max(log.high_watermark, log.flushed_offset)
-
-    def appended(self) -> None:
-        """One of its partitions is done with; after the last one it answers, or waits for that."""
-        self.open_appends -= 1
-        if self.open_appends:
-            return
-        if not self._waiting:
-            self._answer()
-            return
-        keys = [each.leader.topic_partition for each in self._waiting]
-        self.context.broker.purgatory.watch(self, keys, self.request.timeout_ms)
-
-    def try_complete(self, _now_ms: int) -> bool:
-        still_waiting: list[_Waiting] = []
-        for each in self._waiting:
-            leader = each.leader
-            if leader.ended is not None:
-                set_error(each.answer, ended_code(self.context.broker, leader))
-            elif self._safe_offset(leader) < each.required_offset:
-                still_waiting.append(each)
-            elif self.acks == -1 and not leader.is_enough_in_sync:
-                set_error(each.answer, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
-        self._waiting = still_waiting
-        if still_waiting:
-            return False
-        self._answer()
-        return True
-
-    def on_expire(self, _now_ms: int) -> None:
-        for each in self._waiting:
-            set_error(each.answer, ErrorCode.REQUEST_TIMED_OUT)
-        self._waiting = []
-        self._answer()
-
-    def _answer(self) -> None:
-        reply = self.context.reply
-        if self.acks != 0:
-            reply.send(self.response)
-            return
-        for topic in self.response.responses:
-            for partition in topic.partition_responses:
-                if partition.error_code:
-                    # There is no other way to tell a client that expects no answer.
-                    name = f"{topic.name or topic.topic_id}-{partition.index}"
-                    reply.close(f"Produce with acks=0 to {name}: {partition.error_message}")
-                    return
-        reply.skip()
 
 
 class ProducePipeline:
@@ -226,14 +129,6 @@ def _set_success(answer: PartitionProduceResponse, info: AppendInfo) -> None:
     answer.base_offset = info.first_offset
     answer.log_append_time_ms = info.log_append_time_ms
     answer.log_start_offset = info.log_start_offset
-
-
-def set_error(answer: PartitionProduceResponse, code: ErrorCode, text: str | None = None) -> None:
-    answer.error_code = code
-    answer.error_message = text
-    answer.base_offset = -1
-    answer.log_append_time_ms = -1
-    answer.log_start_offset = -1
 
 
 def _set_refusal(answer: PartitionProduceResponse, error: KlogError, log: PartitionLog) -> bool:
