@@ -23,7 +23,7 @@ from klog_broker.log.log_config import LogConfig
 from klog_broker.log.log_manager import LogManager
 from klog_broker.metadata.election import FoundLog
 from klog_broker.metadata.errors import StoreRefused
-from klog_broker.metadata.image import Broker as BrokerRegistration
+from klog_broker.metadata.image import BrokerRegistration
 from klog_broker.metadata.local import LocalStore
 from klog_broker.metadata.orders import Order, OrderResults
 from klog_broker.network.server import Server
@@ -74,7 +74,7 @@ OpenStore = Callable[[Files, Sequence[Path], BrokerId, Chance], AdoptingStore]
 changes nothing. Blocks. StoreRefused in a sentence."""
 
 
-class Broker:
+class BrokerServer:
     """A broker. What it runs on can be given; by default it is this machine.
 
     ``start``, then ``serve_forever`` in the same thread until somebody calls ``stop``. Any number

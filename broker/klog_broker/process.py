@@ -8,7 +8,7 @@ import sys
 import threading
 from contextlib import suppress
 
-from klog_broker.app import Broker
+from klog_broker.app import BrokerServer
 from klog_broker.config import BrokerConfig
 from klog_broker.exit_codes import CannotStart, ExitCode
 from klog_broker.produce.turns import compile_produce_kernel, load_produce_kernel
@@ -17,7 +17,7 @@ from klog_broker.runtime import descriptors
 _log = logging.getLogger("klog.process")
 
 
-def _stop_when_stdin_ends(broker: Broker) -> None:
+def _stop_when_stdin_ends(broker: BrokerServer) -> None:
     """In a thread, which is asleep until then: it works whatever stdin is, and during the start."""
 
     def wait() -> None:
@@ -58,7 +58,7 @@ def run(config: BrokerConfig, *, until_stdin_ends: bool = False, adopt: bool = F
         return ExitCode.REFUSED
     # A broker of somebody's own, as tests start hundreds, is to cost no more than it is used for.
     compile_kernel = None if until_stdin_ends else compile_produce_kernel
-    broker = Broker(
+    broker = BrokerServer(
         config, load_kernel=load_produce_kernel, compile_kernel=compile_kernel, adopt=adopt
     )
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -7,7 +7,7 @@ from threading import Thread
 
 import pytest
 
-from klog_broker.app import Broker
+from klog_broker.app import BrokerServer
 from klog_broker.config import BrokerConfig
 from klog_broker.exit_codes import CannotStart, ExitCode
 from pyspark_klog.errors import ErrorCode
@@ -288,7 +288,7 @@ def test_groups_that_could_not_be_read_for_want_of_a_descriptor_are_read_later(
     disk = files.killed()
     overrides = {name: str(value) for name, value in settings.items()}
     overrides["listeners"] = "PLAINTEXT://127.0.0.1:0"
-    broker = Broker(BrokerConfig.load(None, overrides, data=Path("/data")), files=disk)
+    broker = BrokerServer(BrokerConfig.load(None, overrides, data=Path("/data")), files=disk)
     broker.start()
     disk.has_descriptors = False
     opens = disk.opens
@@ -359,7 +359,7 @@ def test_a_start_that_loses_the_last_directory_does_not_say_that_it_serves(
     monkeypatch.setattr(MemoryFiles, "sync_dir", fail)
     config = BrokerConfig.load(None, {"listeners": "PLAINTEXT://127.0.0.1:0"}, data=Path("/data"))
     with pytest.raises(CannotStart, match=r"no data directory can be used.*: /data;") as refused:
-        Broker(config, files=files).start()
+        BrokerServer(config, files=files).start()
     assert refused.value.exit_code is ExitCode.DISKS_LOST
     assert not files.locks
     monkeypatch.undo()

@@ -7,7 +7,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from klog_broker.app import Broker
+from klog_broker.app import BrokerServer
 from klog_broker.config import BrokerConfig
 from klog_broker.exit_codes import CannotStart, ExitCode
 from klog_broker.produce import kernel as produce_kernel
@@ -32,7 +32,7 @@ class Death(Enum):
     DISK = "disk lost"
 
 
-class SimBroker(Broker):
+class SimBroker(BrokerServer):
     """The real one; the machine sees that it wants to stop, as ``serve_forever`` would."""
 
     wants_to_stop = False

@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, TypeVar
 
-from klog_broker.app import Broker
+from klog_broker.app import BrokerServer
 from klog_broker.config import BrokerConfig
 from klog_broker.exit_codes import ExitCode
 from tests.support.broker_process import KEEPS_RECORDS
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class BrokerThread:
-    """Serving when the constructor returns; what ``Broker`` takes can be given."""
+    """Serving when the constructor returns; what ``BrokerServer`` takes can be given."""
 
     def __init__(
         self, data: Path | None, settings: Mapping[str, object] | None = None, **borders: Any
@@ -24,7 +24,7 @@ class BrokerThread:
         overrides = {"listeners": "PLAINTEXT://127.0.0.1:0"}
         wanted = KEEPS_RECORDS | dict(settings or {})
         overrides |= {name: str(value) for name, value in wanted.items()}
-        self.broker = Broker(BrokerConfig.load(None, overrides, data=data), **borders)
+        self.broker = BrokerServer(BrokerConfig.load(None, overrides, data=data), **borders)
         self.broker.start()
         self.exit_code: ExitCode | None = None
         self._thread = threading.Thread(target=self._serve, name="broker")

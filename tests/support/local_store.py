@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from klog_broker.config import Listener
 from klog_broker.metadata.election import FoundLog
-from klog_broker.metadata.image import Broker, MetadataImage, Topic
+from klog_broker.metadata.image import BrokerRegistration, MetadataImage, Topic
 from klog_broker.metadata.interface import NewTopic, ProducerIdBlock
 from klog_broker.metadata.local import LocalStore
 from klog_broker.metadata.orders import Order, OrderResults, StopOrder
@@ -111,7 +111,7 @@ class BlockingStore:
     def begin(self) -> "BlockingStore":
         """Register the broker, which begins a file."""
         endpoint = Listener("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092)
-        self.store.register_broker(Broker(self.broker_id, (endpoint,)))
+        self.store.register_broker(BrokerRegistration(self.broker_id, (endpoint,)))
         return self
 
     @property

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TypeVar
 from uuid import UUID
 
-from klog_broker.app import Broker, OpenStore, open_local_store
+from klog_broker.app import BrokerServer, OpenStore, open_local_store
 from klog_broker.config import BrokerConfig
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.metadata.image import PartitionState, Topic
@@ -39,13 +39,13 @@ def start(
     chance: Chance | None = None,
     open_store: OpenStore = open_local_store,
     **settings: object,
-) -> Broker:
+) -> BrokerServer:
     """A broker that has started; CannotStart comes out. ``settings`` with underscores for dots."""
     network = FakeNetwork()
     # The room for an index is taken at once: in memory much of it would take long.
     overrides = {"log.index.size.max.bytes": "4096", "log.dirs": ",".join(map(str, data))}
     overrides |= {name.replace("_", "."): str(value) for name, value in settings.items()}
-    broker = Broker(
+    broker = BrokerServer(
         BrokerConfig.load(None, overrides),
         clock=ManualClock(NOW_MS),
         chance=chance,
@@ -60,7 +60,7 @@ def start(
     return broker
 
 
-def asked(broker: Broker, ask: Callable[[Callable[[T], None]], None]) -> T:
+def asked(broker: BrokerServer, ask: Callable[[Callable[[T], None]], None]) -> T:
     """What is handed to ``done`` within some turns of the broker."""
     outcomes: list[T] = []
     ask(outcomes.append)
@@ -72,7 +72,7 @@ def asked(broker: Broker, ask: Callable[[Callable[[T], None]], None]) -> T:
 
 
 def make_topic(
-    broker: Broker, name: str, partitions: int = 1, topic_id: UUID | None = None
+    broker: BrokerServer, name: str, partitions: int = 1, topic_id: UUID | None = None
 ) -> TopicId:
     """A topic with a record in each partition: its name and number."""
     given = None if topic_id is None else TopicId(topic_id)
@@ -84,7 +84,7 @@ def make_topic(
     return topic.topic_id
 
 
-def know_topics(broker: Broker, names: Sequence[str], partitions: int = 1) -> None:
+def know_topics(broker: BrokerServer, names: Sequence[str], partitions: int = 1) -> None:
     """Topics that are in the metadata alone: they have no logs."""
     store = broker.services.metadata
     assert isinstance(store, LocalStore)
@@ -94,7 +94,7 @@ def know_topics(broker: Broker, names: Sequence[str], partitions: int = 1) -> No
     store.adopt([Topic(name, TopicId(chance.uuid()), states) for name in names], after=-1)
 
 
-def log_of(broker: Broker, name: str, partition: int = 0) -> PartitionLog:
+def log_of(broker: BrokerServer, name: str, partition: int = 0) -> PartitionLog:
     log = broker.services.logs.get(TopicPartition(name, partition))
     assert log is not None
     return log

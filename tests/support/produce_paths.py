@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from klog_broker.app import Broker
+from klog_broker.app import BrokerServer
 from klog_broker.config import BrokerConfig
 from klog_broker.produce import kernel as produce_kernel
 from klog_broker.runtime.clock import ManualClock
@@ -106,7 +106,7 @@ class MemoryBroker:
         self.clock = ManualClock(NOW_MS)
         self.network = FakeNetwork()
         self.network.has_socket_calls = at_once
-        self.broker = Broker(
+        self.broker = BrokerServer(
             BrokerConfig.load(None, _SETTINGS | more, data=_DATA),
             clock=self.clock,
             files=files,

@@ -13,7 +13,7 @@ from klog_broker.config import BrokerConfig, Listener, topic_config
 from klog_broker.handlers import create_topics
 from klog_broker.log.errors import LogStorageError
 from klog_broker.log.log_config import LogConfig
-from klog_broker.metadata.image import Broker
+from klog_broker.metadata.image import BrokerRegistration
 from klog_broker.metadata.local import LocalStore
 from klog_broker.replication.replica_manager import ReplicaManager, TopicSettings
 from klog_broker.runtime.files import RealFiles
@@ -164,7 +164,9 @@ class World:
             on_topic_deleted=[self.deleted.append],
         )
         self.start_broker()
-        self.store.register_broker(Broker(self.broker_id, (Listener("P", "PLAINTEXT", "h", 1),)))
+        self.store.register_broker(
+            BrokerRegistration(self.broker_id, (Listener("P", "PLAINTEXT", "h", 1),))
+        )
 
     def start_broker(self) -> None:
         """As a broker starts, with the store and the logs that there are."""

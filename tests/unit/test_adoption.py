@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from klog_broker.app import Broker
+from klog_broker.app import BrokerServer
 from klog_broker.exit_codes import CannotStart, ExitCode
 from klog_broker.metadata.image import CONSUMER_OFFSETS, Topic
 from klog_broker.metadata.interface import ProducerIdBlock
@@ -53,7 +53,7 @@ def refusal(files: MemoryFiles, *, adopt: bool = False, **options: Any) -> str:
     return str(refused.value)
 
 
-def values(broker: Broker, name: str, partition: int = 0) -> int:
+def values(broker: BrokerServer, name: str, partition: int = 0) -> int:
     return len(read_all(log_of(broker, name, partition)))
 
 
@@ -530,7 +530,7 @@ def test_a_full_disk_adopts_nothing(name: str, monkeypatch: pytest.MonkeyPatch) 
 
 
 # --- folders that appear while the broker runs ---------------------------------------------------
-def created(broker: Broker, name: str) -> Topic | BrokerError:
+def created(broker: BrokerServer, name: str) -> Topic | BrokerError:
     planned = [plan_new_topic(broker.services, name)]
     (outcome,) = asked(broker, lambda done: create_topics(broker.services, planned, done))
     return outcome

@@ -114,11 +114,11 @@ def test_a_broker_that_somebody_started_for_itself_does_not_warm_up(
     """pyspark_klog.testing starts its brokers so: a suite of tests starts hundreds."""
     given: list[object] = []
 
-    def refuse(_: BrokerConfig, **borders: object) -> app.Broker:
+    def refuse(_: BrokerConfig, **borders: object) -> app.BrokerServer:
         given.append(borders["compile_kernel"])
         raise CannotStart(ExitCode.BUG, "it is not to run")
 
-    monkeypatch.setattr(process, "Broker", refuse)
+    monkeypatch.setattr(process, "BrokerServer", refuse)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     with pytest.raises(CannotStart):
         process.run(BrokerConfig.load(), until_stdin_ends=until_stdin_ends)

@@ -12,7 +12,7 @@ from klog_broker.metadata.errors import InvalidTopicName
 from klog_broker.metadata.image import (
     NO_BROKER,
     RESERVED_IDS,
-    Broker,
+    BrokerRegistration,
     ImageDraft,
     MetadataImage,
     PartitionState,
@@ -184,7 +184,7 @@ def test_partitions_take_other_states_in_one_image() -> None:
 
 def test_brokers_have_an_address_for_each_listener() -> None:
     endpoint = Listener("INSIDE", "PLAINTEXT", "h", 1)
-    image = EMPTY.with_broker(Broker(ONE, (endpoint,), "rack"))
+    image = EMPTY.with_broker(BrokerRegistration(ONE, (endpoint,), "rack"))
     assert image.brokers[ONE].endpoint("INSIDE") is endpoint
     assert image.brokers[ONE].endpoint("OUTSIDE") is None
     assert NO_BROKER not in image.brokers

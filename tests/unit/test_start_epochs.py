@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from klog_broker.app import Broker
+from klog_broker.app import BrokerServer
 from klog_broker.exit_codes import CannotStart, ExitCode
 from klog_broker.metadata.local import LocalStore
 from klog_broker.runtime.files import Files
@@ -16,7 +16,7 @@ from tests.support.memory_start import log_of, make_topic, start
 META = DATA / "klog-metadata"
 
 
-def led(broker: Broker) -> list[int]:
+def led(broker: BrokerServer) -> list[int]:
     """The epochs in which the topic's partitions are led; metadata and logs agree."""
     topic = broker.services.metadata.image.topics["a"]
     epochs = [state.leader_epoch for state in topic.partitions]

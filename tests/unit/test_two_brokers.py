@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from klog_broker.app import Broker
+from klog_broker.app import BrokerServer
 from klog_broker.log.checks import KernelChecks, PlainChecks, RecordChecks
 from klog_broker.log.digests import Digest
 from tests.support.log_harness import append, batch
@@ -13,7 +13,7 @@ from tests.support.memory_start import log_of, make_topic, start
 _BATCHES = 50
 
 
-def broker_with_records(records_each: int) -> tuple[Broker, bytes]:
+def broker_with_records(records_each: int) -> tuple[BrokerServer, bytes]:
     """A broker that validates in compiled code, and what is in its one segment."""
     files = MemoryFiles()
     broker = start(files)

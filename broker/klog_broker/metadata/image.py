@@ -34,7 +34,7 @@ def _empty() -> Mapping[Any, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Broker:
+class BrokerRegistration:
     """A registered broker and the addresses that clients are told, one for each listener."""
 
     broker_id: BrokerId
@@ -90,7 +90,7 @@ class MetadataImage:
     cluster_id: str
     controller_id: BrokerId = NO_BROKER
     version: int = 0
-    brokers: Mapping[BrokerId, Broker] = field(default_factory=_empty)
+    brokers: Mapping[BrokerId, BrokerRegistration] = field(default_factory=_empty)
     topics: Mapping[str, Topic] = field(default_factory=_empty)
     topics_by_id: Mapping[TopicId, Topic] = field(default_factory=_empty)
     deleting: Mapping[TopicId, Topic] = field(default_factory=_empty)
@@ -132,7 +132,7 @@ class MetadataImage:
         draft.put_partitions(states)
         return draft.image()
 
-    def with_broker(self, broker: Broker) -> "MetadataImage":
+    def with_broker(self, broker: BrokerRegistration) -> "MetadataImage":
         """The next image, with `broker` registered."""
         brokers = MappingProxyType({**self.brokers, broker.broker_id: broker})
         return replace(self, version=self.version + 1, brokers=brokers)

@@ -9,7 +9,7 @@ are made one after the other, each from what the ones before it left.
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
-from klog_broker.metadata.image import Broker, MetadataImage, Topic
+from klog_broker.metadata.image import BrokerRegistration, MetadataImage, Topic
 from klog_broker.metadata.orders import ApplyOrders
 from klog_broker.runtime.helpers import Helpers
 from klog_broker.runtime.loop import Loop
@@ -54,7 +54,7 @@ class MetadataStore(Protocol):
     def start(self, loop: Loop, helpers: Helpers, *, on_image: OnImage, apply: ApplyOrders) -> None:
         """Say what the store works with, and whom it tells: first of all, once."""
 
-    def register_broker(self, broker: Broker) -> None:
+    def register_broker(self, broker: BrokerRegistration) -> None:
         """Make this broker known, or its addresses anew. It is forgotten when the store closes."""
 
     def create_topics(

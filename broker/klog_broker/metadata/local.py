@@ -17,7 +17,7 @@ from typing import NamedTuple
 from klog_broker.metadata import changes
 from klog_broker.metadata.changes import Change, Draft
 from klog_broker.metadata.election import FoundLog, elected
-from klog_broker.metadata.image import Broker, MetadataImage, Topic, new_id
+from klog_broker.metadata.image import BrokerRegistration, MetadataImage, Topic, new_id
 from klog_broker.metadata.interface import (
     PRODUCER_ID_BLOCK_SIZE,
     Done,
@@ -173,7 +173,7 @@ class LocalStore:
                 )
                 self._order_again(dict.fromkeys(failed, topic.topic_id))
 
-    def register_broker(self, broker: Broker) -> None:
+    def register_broker(self, broker: BrokerRegistration) -> None:
         """Make this broker's addresses known. They are not kept in the file, but a new file is
         begun. Blocks, at the start. StoreFailed."""
         state = replace(self._state, image=self.image.with_broker(broker))
