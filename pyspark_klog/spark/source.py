@@ -100,10 +100,10 @@ class DefaultSource(DataSource):
         if overwrite:
             raise OptionError("save mode overwrite is not supported: use mode append")
         self._check_sink(schema)
-        from pyspark_klog.spark.writer import BatchWriter
+        from pyspark_klog.spark.writer import SinkBatchWriter
 
         self._options.client.warn_of_ignored()
-        return BatchWriter(self._options)
+        return SinkBatchWriter(self._options)
 
     @one_line
     def streamWriter(  # noqa: N802

@@ -59,7 +59,7 @@ def _task_ids() -> TaskIds:
     )
 
 
-class BatchWriter(Prompt, DataSourceArrowWriter):
+class SinkBatchWriter(Prompt, DataSourceArrowWriter):
     """Appends rows to topics."""
 
     def __init__(self, options: SourceOptions) -> None:

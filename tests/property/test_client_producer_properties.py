@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pyspark_klog.client.producer.core import Batch, Identity, ProducerCore, Verdict
+from pyspark_klog.client.producer.batch_order import Batch, BatchOrder, Identity, Verdict
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 
@@ -85,7 +85,7 @@ def _run(
     sizes: list[tuple[int, int]], fates: list[str], replies_late: list[bool]
 ) -> tuple[dict[TopicPartition, list[int]], dict[TopicPartition, _Log], int]:
     """What is to be written, what is, and how many identities that took."""
-    core = ProducerCore(idempotent=True, max_in_flight=5, max_request_bytes=100, max_attempts=1_000)
+    core = BatchOrder(idempotent=True, max_in_flight=5, max_request_bytes=100, max_attempts=1_000)
     core.sets_aside = True
     logs = {TopicPartition("t", n): _Log() for n in range(2)}
     expected: dict[TopicPartition, list[int]] = {p: [] for p in logs}
@@ -120,7 +120,7 @@ def _run(
     return expected, logs, identities
 
 
-def _settle(core: ProducerCore, batch: Batch, code: ErrorCode | None) -> None:
+def _settle(core: BatchOrder, batch: Batch, code: ErrorCode | None) -> None:
     if code is None:
         core.retry(batch, 0)
         return

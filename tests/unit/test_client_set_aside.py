@@ -2,15 +2,15 @@
 
 import pytest
 
-from pyspark_klog.client.producer.core import Batch, Identity, ProducerCore, Verdict
+from pyspark_klog.client.producer.batch_order import Batch, BatchOrder, Identity, Verdict
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import NO_SEQUENCE, TopicPartition
 
 _P, _Q = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-def _core(*, sets_aside: bool = True, idempotent: bool = True) -> ProducerCore:
-    core = ProducerCore(
+def _core(*, sets_aside: bool = True, idempotent: bool = True) -> BatchOrder:
+    core = BatchOrder(
         idempotent=idempotent, max_in_flight=5, max_request_bytes=1_000, max_attempts=9
     )
     if idempotent:
@@ -19,7 +19,7 @@ def _core(*, sets_aside: bool = True, idempotent: bool = True) -> ProducerCore:
     return core
 
 
-def _sent(core: ProducerCore, *record_counts: int, partition: TopicPartition = _P) -> list[Batch]:
+def _sent(core: BatchOrder, *record_counts: int, partition: TopicPartition = _P) -> list[Batch]:
     batches = [Batch(partition, bytearray(10), count, 0) for count in record_counts]
     for batch in batches:
         core.add(batch)
@@ -28,7 +28,7 @@ def _sent(core: ProducerCore, *record_counts: int, partition: TopicPartition = _
     return batches
 
 
-def _let_know(core: ProducerCore) -> None:
+def _let_know(core: BatchOrder) -> None:
     """As after a batch that was written: from then on several are under way."""
     for queue in core._queues.values():
         queue.is_known = True

@@ -3,8 +3,8 @@
 import importlib
 from pathlib import Path
 
-from klog_broker.cli.errors import ExitCode
-from klog_broker.exit_codes import ExitCode as BrokerExitCode
+from klog_broker.cli.errors import CommandExit
+from klog_broker.exit_codes import ExitCode
 from klog_broker.metadata.local import LocalStore
 from klog_broker.metadata.local_file import FILE_NAME, VERSION
 from klog_broker.network import bounds
@@ -24,7 +24,7 @@ def rows(heading: str) -> list[list[str]]:
 
 def test_the_exit_codes_are_all_there() -> None:
     written = {int(row[0]) for row in rows("Exit codes")}
-    assert written == {int(code) for code in (*ExitCode, *BrokerExitCode)}
+    assert written == {int(code) for code in (*CommandExit, *ExitCode)}
 
 
 def test_every_bound_has_the_value_that_the_page_says() -> None:

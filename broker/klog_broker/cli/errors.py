@@ -10,7 +10,7 @@ from klog_broker.config.types import ConfigError
 from pyspark_klog.errors import KlogError
 
 
-class ExitCode(IntEnum):
+class CommandExit(IntEnum):
     """What the commands end with; `klog broker` adds those of klog_broker/exit_codes.py."""
 
     OK = 0
@@ -22,4 +22,4 @@ def exit_with(error: KlogError) -> NoReturn:
     """Say the error's sentence on stderr, or each of them, and end."""
     for line in str(error).splitlines():
         click.echo(f"klog: {line}", err=True)
-    sys.exit(ExitCode.USAGE if isinstance(error, ConfigError) else ExitCode.FAILED)
+    sys.exit(CommandExit.USAGE if isinstance(error, ConfigError) else CommandExit.FAILED)

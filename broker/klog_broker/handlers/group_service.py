@@ -12,8 +12,8 @@ from klog_broker.coordinator.runtime import RuntimeServices
 from klog_broker.handlers.context import BrokerServices, Coordinator, RequestContext
 from klog_broker.log.checks import KernelChecks
 from klog_broker.metadata.image import NO_BROKER, Topic
+from klog_broker.replication.leader_state_log import LeaderStateLog
 from klog_broker.replication.partition import Leader
-from klog_broker.replication.state_log import LeaderStateLog
 from klog_broker.runtime.slices import Slices
 from klog_broker.topics.changing import create_topics
 from klog_broker.topics.internal import offsets_topic_configs

@@ -21,7 +21,13 @@ from pyspark_klog.client.errors import (
     error_code,
     is_retriable,
 )
-from pyspark_klog.client.producer.core import NO_IDENTITY, Batch, Identity, ProducerCore, Verdict
+from pyspark_klog.client.producer.batch_order import (
+    NO_IDENTITY,
+    Batch,
+    BatchOrder,
+    Identity,
+    Verdict,
+)
 from pyspark_klog.client.producer.requests import answers_in, send_batches
 from pyspark_klog.client.producer.splitting import split_in_half
 from pyspark_klog.client.security.errors import one_line
@@ -74,7 +80,7 @@ class Producer:
         self._buffer_bytes = settings.number("buffer.memory")
         self._delivery_timeout_ms = settings.number("delivery.timeout.ms")
         self._request_timeout_ms = settings.number("request.timeout.ms")
-        self._core = ProducerCore(
+        self._core = BatchOrder(
             idempotent=settings.flag("enable.idempotence"),
             max_in_flight=self._max_in_flight,
             max_request_bytes=_request_bytes(settings),

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pyspark_klog.client.blocking import BlockingClient
 from pyspark_klog.client.connection import Call
 from pyspark_klog.client.errors import ReplyUnreadable, UnsupportedByBroker
-from pyspark_klog.client.producer.core import Batch
+from pyspark_klog.client.producer.batch_order import Batch
 from pyspark_klog.client.sockets import Link
 from pyspark_klog.ids import NO_TOPIC_ID, TopicPartition
 from pyspark_klog.protocol.apis.produce import (

@@ -6,7 +6,7 @@ from collections.abc import Generator
 from typing import Any
 
 from pyspark_klog.client.connection import Call
-from pyspark_klog.client.producer.core import Batch, Identity, ProducerCore, Verdict
+from pyspark_klog.client.producer.batch_order import Batch, BatchOrder, Identity, Verdict
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.init_producer_id import (
@@ -53,7 +53,7 @@ class Producer(Client):
         self._codec = world.random.choice((Codec.NONE, Codec.NONE, Codec.NONE, Codec.GZIP))
         self._pause_ms = world.random.choice((10, 60, 200))
         self._version = world.random.choice((None, None, 3, 7, 9))
-        self._core = ProducerCore(
+        self._core = BatchOrder(
             idempotent=idempotent,
             max_in_flight=5 if idempotent else 1,
             max_request_bytes=100_000,

@@ -70,7 +70,7 @@ class Verdict(Enum):
     """The broker lost track of this producer: begin anew under another identity."""
     SPLIT = auto()
     SET_ASIDE = auto()
-    """One record that its topic does not take; see `ProducerCore.sets_aside`."""
+    """One record that its topic does not take; see `BatchOrder.sets_aside`."""
     FAIL = auto()
 
 
@@ -92,8 +92,11 @@ class _Queue:
         return any(b.may_be_written and not b.begins_anew for b in self.batches)
 
 
-class ProducerCore:
-    """``max_in_flight`` bounds the batches of one partition that are sent and not answered."""
+class BatchOrder:
+    """All batches of one producer.
+
+    ``max_in_flight`` bounds the batches of one partition that are sent and not answered.
+    """
 
     def __init__(
         self, *, idempotent: bool, max_in_flight: int, max_request_bytes: int, max_attempts: int

@@ -3,7 +3,7 @@
 import pytest
 
 from pyspark_klog.client.errors import DeliveryFailed
-from pyspark_klog.client.producer.core import Batch, Identity, ProducerCore, Verdict
+from pyspark_klog.client.producer.batch_order import Batch, BatchOrder, Identity, Verdict
 from pyspark_klog.client.producer.splitting import split_in_half
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
@@ -15,8 +15,8 @@ _P = TopicPartition("t", 0)
 _Q = TopicPartition("t", 1)
 
 
-def _core(**changes: int | bool) -> ProducerCore:
-    core = ProducerCore(
+def _core(**changes: int | bool) -> BatchOrder:
+    core = BatchOrder(
         idempotent=bool(changes.get("idempotent", True)),
         max_in_flight=int(changes.get("max_in_flight", 5)),
         max_request_bytes=int(changes.get("max_request_bytes", 1_000)),
@@ -31,7 +31,7 @@ def _batch(partition: TopicPartition = _P, records: int = 3, size: int = 10) -> 
     return Batch(partition, bytearray(size), records, 0)
 
 
-def _add(core: ProducerCore, count: int, partition: TopicPartition = _P) -> list[Batch]:
+def _add(core: BatchOrder, count: int, partition: TopicPartition = _P) -> list[Batch]:
     batches = [_batch(partition) for _ in range(count)]
     for batch in batches:
         core.add(batch)
@@ -39,13 +39,13 @@ def _add(core: ProducerCore, count: int, partition: TopicPartition = _P) -> list
     return batches
 
 
-def _let_know(core: ProducerCore) -> None:
+def _let_know(core: BatchOrder) -> None:
     """As after a batch that was written: from then on several are under way."""
     for queue in core._queues.values():
         queue.is_known = True
 
 
-def _take_all(core: ProducerCore, now_ms: int = 0) -> list[Batch]:
+def _take_all(core: BatchOrder, now_ms: int = 0) -> list[Batch]:
     taken: list[Batch] = []
     while some := core.take(core.ready(now_ms), now_ms):
         taken += some
@@ -53,7 +53,7 @@ def _take_all(core: ProducerCore, now_ms: int = 0) -> list[Batch]:
 
 
 def test_nothing_is_sent_without_an_identity() -> None:
-    core = ProducerCore(idempotent=True, max_in_flight=5, max_request_bytes=99, max_attempts=9)
+    core = BatchOrder(idempotent=True, max_in_flight=5, max_request_bytes=99, max_attempts=9)
     core.add(_batch())
     assert core.needs_identity
     assert core.ready(0) == []
