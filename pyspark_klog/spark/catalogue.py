@@ -24,7 +24,7 @@ from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.failures import one_line_in_rows
 from pyspark_klog.spark.option_rows import TABLES
-from pyspark_klog.spark.options import SourceOptions
+from pyspark_klog.spark.options import Options
 from pyspark_klog.spark.prompt import Prompt
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def table_schema(table: str) -> StructType:
 class TableReader(Prompt, DataSourceReader):
     """Reads one table in one task."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: Options) -> None:
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -105,7 +105,7 @@ class TableReader(Prompt, DataSourceReader):
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _topics(client: "BlockingClient", _: SourceOptions) -> list[Row]:
+def _topics(client: "BlockingClient", _: Options) -> list[Row]:
     rows: list[Row] = []
     for name, topic in sorted(client.refresh(None).topics.items()):
         sizes = [len(info.replicas) for info in topic.partitions.values()]
@@ -116,7 +116,7 @@ def _topics(client: "BlockingClient", _: SourceOptions) -> list[Row]:
     return rows
 
 
-def _partitions(client: "BlockingClient", options: SourceOptions) -> list[Row]:
+def _partitions(client: "BlockingClient", options: Options) -> list[Row]:
     from pyspark_klog.client.consumer.offsets import EARLIEST, LATEST
 
     view = client.refresh(None)
@@ -133,7 +133,7 @@ def _partitions(client: "BlockingClient", options: SourceOptions) -> list[Row]:
     return rows
 
 
-def _groups(client: "BlockingClient", _: SourceOptions) -> list[Row]:
+def _groups(client: "BlockingClient", _: Options) -> list[Row]:
     from pyspark_klog.client.groups import list_groups
 
     return [
@@ -142,7 +142,7 @@ def _groups(client: "BlockingClient", _: SourceOptions) -> list[Row]:
     ]
 
 
-def _offsets(client: "BlockingClient", options: SourceOptions) -> list[Row]:
+def _offsets(client: "BlockingClient", options: Options) -> list[Row]:
     from pyspark_klog.client.consumer.offsets import LATEST
     from pyspark_klog.client.groups import committed_offsets, list_groups
 
@@ -163,7 +163,7 @@ def _offsets_at(
     client: "BlockingClient",
     view: "ClusterView",
     time_ms: int,
-    options: SourceOptions,
+    options: Options,
     wanted: set[TopicPartition] | None = None,
 ) -> dict[TopicPartition, int]:
     """Offsets of the partitions that have a leader, still exist and may be described."""
@@ -194,7 +194,7 @@ def _offsets_at(
     return found
 
 
-_TABLES: Mapping[str, Callable[["BlockingClient", SourceOptions], list[Row]]] = {
+_TABLES: Mapping[str, Callable[["BlockingClient", Options], list[Row]]] = {
     "topics": _topics,
     "partitions": _partitions,
     "groups": _groups,

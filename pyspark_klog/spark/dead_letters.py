@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark_klog.client.producer.producer import Producer, SetAside
     from pyspark_klog.records.arrow import EncodedRows
     from pyspark_klog.records.record import Record
-    from pyspark_klog.spark.options import SourceOptions
+    from pyspark_klog.spark.options import Options
 
 
 class Header(Enum):
@@ -93,7 +93,7 @@ class Refusal:
 class DeadLetters:
     """Writes the letters of one task through its producer."""
 
-    def __init__(self, options: "SourceOptions", ids: TaskIds) -> None:
+    def __init__(self, options: "Options", ids: TaskIds) -> None:
         assert options.dead_letter_topic is not None
         self._topic = options.dead_letter_topic
         self._max = options.dead_letter_max

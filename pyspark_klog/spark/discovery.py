@@ -19,7 +19,7 @@ from pyspark_klog.errors import ErrorCode, KlogError
 from pyspark_klog.ids import NO_TOPIC_ID, UUID, TopicPartition
 from pyspark_klog.spark.java_regex import compile_java
 from pyspark_klog.spark.offsets import Offsets
-from pyspark_klog.spark.options import SourceOptions
+from pyspark_klog.spark.options import Options
 
 _log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ T = TypeVar("T")
 class Discovery:
     """Asks the brokers on behalf of one source; keeps nothing but the client."""
 
-    def __init__(self, client: BlockingClient, options: SourceOptions) -> None:
+    def __init__(self, client: BlockingClient, options: Options) -> None:
         self._client = client
         self._options = options
         pattern = options.topic_pattern

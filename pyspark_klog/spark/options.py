@@ -2,7 +2,7 @@
 
 Everything that can be said without a broker is said here, when the source is loaded. What differs
 between batch and stream, and whether a source or a sink is meant, is known only later: see
-`SourceOptions.check_batch`, `check_stream` and `check_source`.
+`Options.check_batch`, `check_stream` and `check_source`.
 """
 
 import logging
@@ -73,7 +73,7 @@ _LIMITS = (
 
 
 @dataclass(frozen=True)
-class SourceOptions:
+class Options:
     """Options as values. ``starting`` is None where the user left it to batch or stream."""
 
     client: ClientSettings
@@ -186,11 +186,11 @@ class SourceOptions:
         if self.commit_group_id is not None and not isinstance(self.starting, AtCommitted):
             _log.warning("option=commitGroupId has no effect in a batch: it commits no position")
 
-    def for_stream(self) -> "SourceOptions":
+    def for_stream(self) -> "Options":
         """With a stream's default start, ``latest``."""
         return replace(self, starting=LATEST) if self.starting is None else self
 
-    def for_batch(self) -> "SourceOptions":
+    def for_batch(self) -> "Options":
         """With a batch's defaults, from ``earliest`` to ``latest``."""
         return replace(
             self,
@@ -199,7 +199,7 @@ class SourceOptions:
         )
 
 
-def read_options(given: Mapping[str, str]) -> SourceOptions:
+def read_options(given: Mapping[str, str]) -> Options:
     """Check options as Spark gives them: text by case-insensitive key.
 
     :raises OptionError, OffsetError, SettingError: for the first that cannot be
@@ -209,7 +209,7 @@ def read_options(given: Mapping[str, str]) -> SourceOptions:
     _check_names(options)
     _check_one_strategy(options)
     on_no_match = read_choice(options, "startingOffsetsByTimestampStrategy", "error", "latest")
-    result = SourceOptions(
+    result = Options(
         client=_client_settings(options),
         assigned=read_assignment(options["assign"]) if "assign" in options else None,
         topics=_topics(options),
@@ -279,7 +279,7 @@ def _limits_by_topic(options: Mapping[str, str]) -> dict[str, int]:
     return {} if text is None else read_topic_limits(text, "maxOffsetsPerTriggerByTopic")
 
 
-def _check_limits(options: SourceOptions) -> None:
+def _check_limits(options: Options) -> None:
     assigned = {p.topic for p in options.assigned or ()}
     read = assigned or set(options.topics)
     others = sorted(options.max_offsets_by_topic.keys() - read) if read else []
@@ -323,7 +323,7 @@ _BY_TIME = (
 )
 
 
-def _check_committed(options: Mapping[str, str], read: SourceOptions) -> None:
+def _check_committed(options: Mapping[str, str], read: Options) -> None:
     if options.get("startingoffsets", "").strip().lower() != COMMITTED:
         if "committedoffsetsmissing" in options:
             raise OptionError(
@@ -427,4 +427,4 @@ def _topic(options: Mapping[str, str], name: str) -> str | None:
     return topic.strip()
 
 
-__all__ = ["OPTIONS", "Bound", "SettingError", "SourceOptions", "check_partitions", "read_options"]
+__all__ = ["OPTIONS", "Bound", "Options", "SettingError", "check_partitions", "read_options"]

@@ -9,7 +9,7 @@ from pyspark_klog.errors import KlogError
 from pyspark_klog.spark.errors import OptionError
 from pyspark_klog.spark.failures import one_line
 from pyspark_klog.spark.offsets import Offsets, from_json_dict, to_json_dict
-from pyspark_klog.spark.options import SourceOptions
+from pyspark_klog.spark.options import Options
 from pyspark_klog.spark.stream_base import JsonOffsets, StreamReaderBase
 
 _log = logging.getLogger(__name__)
@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 class PlainStreamReader(StreamReaderBase):
     """Every micro-batch takes all that there is: a limit cannot be, and is refused."""
 
-    def __init__(self, options: SourceOptions, refusal: KlogError | None) -> None:
+    def __init__(self, options: Options, refusal: KlogError | None) -> None:
         super().__init__(options, refusal or _refuse_limits(options))
         self._position: Offsets | None = None
         self._warned_of_group = False
@@ -77,7 +77,7 @@ class PlainStreamReader(StreamReaderBase):
         return ranges
 
 
-def _refuse_limits(options: SourceOptions) -> KlogError | None:
+def _refuse_limits(options: Options) -> KlogError | None:
     if not options.limits:
         return None
     names = " and ".join(options.limits)

@@ -13,7 +13,7 @@ from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.errors import OptionError
 from pyspark_klog.spark.failures import hide_tracebacks, one_line
 from pyspark_klog.spark.offsets import Offsets
-from pyspark_klog.spark.options import SourceOptions
+from pyspark_klog.spark.options import Options
 from pyspark_klog.spark.pruning import Condition, cut, prune_by
 from pyspark_klog.spark.reader import BatchReader
 from pyspark_klog.spark.segment_files import SegmentReader
@@ -51,7 +51,7 @@ def condition_of(given: "Filter") -> Condition | None:
 class _Prunes(BatchReader):
     """Takes filters, and cuts the offsets that are read by them."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._conditions: list[Condition] = []
         # Spark's own error that pushdown is off would come next, and says all in its one line.
@@ -85,7 +85,7 @@ class PruningSegmentReader(_Prunes, SegmentReader):
     """Reads segment files."""
 
 
-def pruning_reader(options: SourceOptions) -> DataSourceReader:
+def pruning_reader(options: Options) -> DataSourceReader:
     """:raises OptionError: if this Spark tells a Python source no filters"""
     if not hasattr(DataSourceReader, "pushFilters"):
         raise OptionError("option pushdown needs Spark 4.1 or later: leave it out")

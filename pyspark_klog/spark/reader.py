@@ -9,7 +9,7 @@ from pyspark_klog.ids import NO_TOPIC_ID, UUID, TopicPartition
 from pyspark_klog.spark.errors import OffsetError
 from pyspark_klog.spark.failures import one_line, one_line_in_rows
 from pyspark_klog.spark.offsets import Offsets
-from pyspark_klog.spark.options import SourceOptions
+from pyspark_klog.spark.options import Options
 from pyspark_klog.spark.prompt import Prompt
 from pyspark_klog.spark.ranges import OffsetRange
 from pyspark_klog.spark.rows import RangeReader
@@ -33,7 +33,7 @@ class RangePartition(InputPartition):
 
 
 def tasks(
-    ranges: Sequence[OffsetRange], options: SourceOptions, topic_ids: Mapping[str, UUID]
+    ranges: Sequence[OffsetRange], options: Options, topic_ids: Mapping[str, UUID]
 ) -> Sequence[InputPartition]:
     """A partition of Spark's for each range, cut as minPartitions and its like say.
 
@@ -46,7 +46,7 @@ def tasks(
 class BatchReader(Prompt, DataSourceReader):
     """Reads from the starting to the ending offsets."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: Options) -> None:
         self._options = options
         self._topic_ids: Mapping[str, UUID] = {}
 

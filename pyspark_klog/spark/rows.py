@@ -19,7 +19,7 @@ from pyspark.sql.types import (
 from pyspark_klog.ids import NO_TOPIC_ID, UUID
 from pyspark_klog.spark.clients import check_numba, client_for, freeze_once
 from pyspark_klog.spark.errors import DataLost, SchemaError
-from pyspark_klog.spark.options import SourceOptions
+from pyspark_klog.spark.options import Options
 from pyspark_klog.spark.ranges import OffsetRange
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def check_user_schema(given: StructType, expected: StructType) -> None:
 class RangeReader:
     """Reads ranges of offsets in tasks, of the topic with this id (all zero: of any)."""
 
-    options: SourceOptions
+    options: Options
     topic_id: UUID = NO_TOPIC_ID
 
     def read(self, offsets: OffsetRange) -> "Iterator[RecordBatch]":

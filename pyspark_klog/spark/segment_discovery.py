@@ -14,7 +14,7 @@ from pyspark_klog.client import clock
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.errors import OffsetError, OptionError
 from pyspark_klog.spark.offsets import Offsets
-from pyspark_klog.spark.options import SourceOptions
+from pyspark_klog.spark.options import Options
 from pyspark_klog.storage import names
 from pyspark_klog.storage.data_directory import (
     first_epoch_start,
@@ -44,7 +44,7 @@ class SegmentDiscovery:
         how far a running broker's records are committed
     """
 
-    def __init__(self, options: SourceOptions, counter: ReadCounter | None = None) -> None:
+    def __init__(self, options: Options, counter: ReadCounter | None = None) -> None:
         assert options.path is not None
         self._options = options
         self._path = Path(options.path)

@@ -16,7 +16,7 @@ from pyspark_klog.spark.clients import freeze_once
 from pyspark_klog.spark.errors import DataLost
 from pyspark_klog.spark.failures import one_line_in_rows
 from pyspark_klog.spark.offsets import Offsets
-from pyspark_klog.spark.options import SourceOptions
+from pyspark_klog.spark.options import Options
 from pyspark_klog.spark.paths import local_directory
 from pyspark_klog.spark.ranges import OffsetRange
 from pyspark_klog.spark.reader import BatchReader, RangePartition
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 class SegmentReader(BatchReader):
     """Reads from the starting to the ending offsets."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: Options) -> None:
         assert options.path is not None
         # A relative path is meant here: executors work in folders of their own.
         super().__init__(replace(options, path=local_directory(options.path)))

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 
 from pyspark_klog.spark.errors import OptionError
-from pyspark_klog.spark.options import SourceOptions
+from pyspark_klog.spark.options import Options
 
 
-def check_sink(options: SourceOptions, given: Mapping[str, str]) -> None:
+def check_sink(options: Options, given: Mapping[str, str]) -> None:
     """Refuse options that a sink cannot have; ``given`` has them as text.
 
     :raises OptionError: saying what to do

@@ -22,7 +22,7 @@ from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.clients import check_numba, drop_producer, freeze_once, producer_for
 from pyspark_klog.spark.dead_letters import DeadLetters, Reason, Refusal, TaskIds
 from pyspark_klog.spark.errors import OptionError, SchemaError
-from pyspark_klog.spark.options import SourceOptions
+from pyspark_klog.spark.options import Options
 
 if TYPE_CHECKING:
     from pyarrow import Array, RecordBatch, Scalar
@@ -40,7 +40,7 @@ _EXPECTED: dict[str, tuple[str, tuple[type[DataType], ...]]] = {
 _HEADERS = "array<struct<key:string,value:binary>>"
 
 
-def check_sink_schema(schema: StructType, options: SourceOptions) -> None:
+def check_sink_schema(schema: StructType, options: Options) -> None:
     """Refuse rows that cannot be written.
 
     :raises SchemaError: for a column that is missing or of a wrong type
@@ -80,7 +80,7 @@ def _are_headers(kind: DataType) -> bool:
 class SinkRows:
     """Writes the rows of one task. At least once: a task that is repeated writes them again."""
 
-    def __init__(self, options: SourceOptions, ids: TaskIds) -> None:
+    def __init__(self, options: Options, ids: TaskIds) -> None:
         self._options = options
         self._settings = options.client
         self._letters = None if options.dead_letter_topic is None else DeadLetters(options, ids)
@@ -379,7 +379,7 @@ def _has_unknown_partition(
     return bool(pc.max(given).as_py() >= partition_count)
 
 
-def _level(options: SourceOptions) -> int | None:
+def _level(options: Options) -> int | None:
     name = f"compression.{options.client.text('compression.type')}.level"
     if name not in ("compression.gzip.level", "compression.lz4.level", "compression.zstd.level"):
         return None

@@ -15,7 +15,7 @@ from pyspark_klog.spark.bounds import (
 )
 from pyspark_klog.spark.errors import OffsetError
 from pyspark_klog.spark.offsets import EARLIEST, LATEST, Offsets
-from pyspark_klog.spark.options import SourceOptions
+from pyspark_klog.spark.options import Options
 
 
 class Discovery(Protocol):
@@ -37,7 +37,7 @@ class Discovery(Protocol):
 
 
 def resolve_start(
-    discovery: Discovery, options: SourceOptions, partitions: frozenset[TopicPartition]
+    discovery: Discovery, options: Options, partitions: frozenset[TopicPartition]
 ) -> Offsets:
     """Where reading begins in each of the partitions.
 
@@ -67,7 +67,7 @@ def resolve_start(
 
 
 def resolve_end(
-    discovery: Discovery, options: SourceOptions, partitions: frozenset[TopicPartition]
+    discovery: Discovery, options: Options, partitions: frozenset[TopicPartition]
 ) -> Offsets:
     """Where a batch ends in each of the partitions (exclusive).
 

@@ -17,7 +17,7 @@ from pyspark_klog.spark.clients import exit_on_sigterm
 from pyspark_klog.spark.errors import DataLost
 from pyspark_klog.spark.failures import one_line, one_line_in_rows
 from pyspark_klog.spark.offsets import Offsets, as_json, from_json_dict, to_json_dict
-from pyspark_klog.spark.options import SourceOptions
+from pyspark_klog.spark.options import Options
 from pyspark_klog.spark.prompt import Prompt
 from pyspark_klog.spark.ranges import OffsetRange, plan
 from pyspark_klog.spark.reader import RangePartition, tasks
@@ -50,7 +50,7 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
     (docs/decisions/0020): they tell a topic from a later one of the same name.
     """
 
-    def __init__(self, options: SourceOptions, refusal: KlogError | None) -> None:
+    def __init__(self, options: Options, refusal: KlogError | None) -> None:
         """``refusal`` is raised at the first use: raised here, Spark would hide it."""
         self._options = options
         self._refusal = refusal

@@ -19,7 +19,7 @@ from pyspark_klog.spark.lag import progress_offsets
 from pyspark_klog.spark.limits import Patience, prorate, prorate_by_topic
 from pyspark_klog.spark.offsets import Offsets, from_json_dict, to_json_dict
 from pyspark_klog.spark.option_values import LONG_MAX
-from pyspark_klog.spark.options import SourceOptions
+from pyspark_klog.spark.options import Options
 from pyspark_klog.spark.plain_stream_reader import PlainStreamReader as PlainStreamReader
 from pyspark_klog.spark.rows import NEW_CHECKPOINT
 from pyspark_klog.spark.stream_base import JsonOffsets, StreamReaderBase
@@ -44,7 +44,7 @@ if HAS_LIMITS:
         Spark has no limit that is a minimum and a maximum: the minimum stays here, with its state.
         """
 
-        def __init__(self, options: SourceOptions, refusal: KlogError | None) -> None:
+        def __init__(self, options: Options, refusal: KlogError | None) -> None:
             super().__init__(options, refusal)
             self._target: Offsets | None = None
             self._patience: Patience | None = None
@@ -255,7 +255,7 @@ if HAS_LIMITS:
                     )
 
 
-def stream_reader(options: SourceOptions, refusal: KlogError | None) -> DataSourceStreamReader:
+def stream_reader(options: Options, refusal: KlogError | None) -> DataSourceStreamReader:
     """The class that this Spark can use."""
     if HAS_LIMITS:
         return LimitedStreamReader(options, refusal)

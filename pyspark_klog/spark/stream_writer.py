@@ -15,7 +15,7 @@ from pyspark.sql.types import (
 )
 
 from pyspark_klog.spark.failures import one_line, one_line_in_task
-from pyspark_klog.spark.options import SourceOptions
+from pyspark_klog.spark.options import Options
 from pyspark_klog.spark.prompt import Prompt
 from pyspark_klog.spark.writer import TaskWritten, commit_written, log_aborted, write_task
 
@@ -35,7 +35,7 @@ ROWS_A_BATCH = 5_000
 class _StreamWriter(Prompt):
     """What both classes share."""
 
-    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+    def __init__(self, options: Options, schema: StructType) -> None:
         self._options = options
         self._schema = schema
 
@@ -72,7 +72,7 @@ if HAS_ARROW_STREAM_WRITER:
             return write_task(self._options, iterator)
 
 
-def stream_writer(options: SourceOptions, schema: StructType) -> DataSourceStreamWriter:
+def stream_writer(options: Options, schema: StructType) -> DataSourceStreamWriter:
     """The class that this Spark can use."""
     if HAS_ARROW_STREAM_WRITER:
         return ArrowStreamWriter(options, schema)

@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from pyspark_klog.spark.dead_letters import TaskIds, check_count
 from pyspark_klog.spark.failures import one_line, one_line_in_task
-from pyspark_klog.spark.options import SourceOptions
+from pyspark_klog.spark.options import Options
 from pyspark_klog.spark.prompt import Prompt
 from pyspark_klog.spark.sink_rows import SinkRows
 
@@ -37,7 +37,7 @@ class TaskWritten(WriterCommitMessage):
     """Rows that are on the topic of dead letters instead, by reason."""
 
 
-def write_task(options: SourceOptions, batches: "Iterable[RecordBatch]") -> TaskWritten:
+def write_task(options: Options, batches: "Iterable[RecordBatch]") -> TaskWritten:
     """Write the rows of the task that runs here."""
     ids = _task_ids()
     rows = SinkRows(options, ids)
@@ -62,7 +62,7 @@ def _task_ids() -> TaskIds:
 class SinkBatchWriter(Prompt, DataSourceArrowWriter):
     """Appends rows to topics."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: Options) -> None:
         self._options = options
 
     @one_line_in_task
@@ -81,7 +81,7 @@ class SinkBatchWriter(Prompt, DataSourceArrowWriter):
 
 
 def commit_written(
-    messages: Sequence[WriterCommitMessage | None], options: SourceOptions, what: str
+    messages: Sequence[WriterCommitMessage | None], options: Options, what: str
 ) -> None:
     """Say in the log how much was written; ``what`` is the batch, or the micro-batch.
 

@@ -15,7 +15,7 @@ from pyspark_klog.client.admin import Admin, NewTopic
 from pyspark_klog.client.blocking import BlockingClient
 from pyspark_klog.spark import clients
 from pyspark_klog.spark.dead_letters import TaskIds
-from pyspark_klog.spark.options import SourceOptions, read_options
+from pyspark_klog.spark.options import Options, read_options
 from pyspark_klog.spark.ranges import OffsetRange
 from pyspark_klog.spark.rows import RangeReader
 from pyspark_klog.spark.sink_rows import SinkRows
@@ -43,11 +43,11 @@ def _create(broker: Broker, *topics: str) -> None:
         Admin(client=client).create_topics([NewTopic(topic, 4, 1) for topic in topics])
 
 
-def _options(broker: Broker, **more: str) -> SourceOptions:
+def _options(broker: Broker, **more: str) -> Options:
     return read_options({"kafka.bootstrap.servers": broker.bootstrap_servers, **more})
 
 
-def _read(options: SourceOptions, topic: str, end: int) -> list[int]:
+def _read(options: Options, topic: str, end: int) -> list[int]:
     batches = RangeReader(options).read(OffsetRange(topic, 0, 0, end))
     return [offset for batch in batches for offset in batch.column("offset").to_pylist()]
 

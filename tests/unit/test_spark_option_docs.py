@@ -9,7 +9,7 @@ from pyspark_klog.client.setting_rows import SETTINGS
 from pyspark_klog.spark import option_docs
 from pyspark_klog.spark.errors import OptionError
 from pyspark_klog.spark.option_rows import OPTIONS, REFUSED_SETTINGS, TABLES, Option, Status
-from pyspark_klog.spark.options import SourceOptions, read_options
+from pyspark_klog.spark.options import Options, read_options
 
 _NAMED = {"kafka.bootstrap.servers": "h:1"}
 
@@ -50,7 +50,7 @@ def test_defaults_are_those_that_are_applied() -> None:
             assert _settled(read_options(given)) == _settled(read_options(without)), row.name
 
 
-def _settled(options: SourceOptions) -> SourceOptions:
+def _settled(options: Options) -> Options:
     options = options.for_batch()
     object.__setattr__(options, "limits", ())  # the names that were given
     return options

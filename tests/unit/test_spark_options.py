@@ -10,12 +10,12 @@ from pyspark_klog.spark.bounds import AtTimestamp, AtTimestamps, option_of
 from pyspark_klog.spark.errors import OffsetError, OptionError
 from pyspark_klog.spark.offsets import EARLIEST, LATEST
 from pyspark_klog.spark.option_rows import BY_KEY
-from pyspark_klog.spark.options import SourceOptions, check_partitions, read_options
+from pyspark_klog.spark.options import Options, check_partitions, read_options
 
 _SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 
 
-def _read(**options: str) -> SourceOptions:
+def _read(**options: str) -> Options:
     return read_options(_SERVERS | options)
 
 
@@ -165,7 +165,7 @@ def test_of_each_sides_options_the_first_counts() -> None:
     assert options_named(options) == "startingOffsetsByTimestamp"
 
 
-def options_named(options: SourceOptions) -> str:
+def options_named(options: Options) -> str:
     assert options.starting is not None
     return option_of(options.starting, "starting")
 

@@ -13,7 +13,7 @@ from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.discovery import Discovery
 from pyspark_klog.spark.errors import DataLost, OffsetError, OptionError
 from pyspark_klog.spark.offsets import EARLIEST, LATEST, Offsets
-from pyspark_klog.spark.options import SourceOptions, read_options
+from pyspark_klog.spark.options import Options, read_options
 from pyspark_klog.spark.reader import RangePartition
 from pyspark_klog.spark.samples import Sample
 from pyspark_klog.spark.stream_reader import LimitedStreamReader, PlainStreamReader
@@ -26,7 +26,7 @@ class _Paper(Discovery):
     ``known`` is what the last of these was to find.
     """
 
-    def __init__(self, options: SourceOptions, **topic: tuple[int, int]) -> None:
+    def __init__(self, options: Options, **topic: tuple[int, int]) -> None:
         self._options = options
         self.questions = 0
         self.looks = 0
@@ -85,7 +85,7 @@ class _Clock:
         self.now += wait_ms
 
 
-def _options(**given: str) -> SourceOptions:
+def _options(**given: str) -> Options:
     servers = {"kafka.bootstrap.servers": "nowhere:1", "subscribe": "t"}
     return read_options(servers | given).for_stream()
 
