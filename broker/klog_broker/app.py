@@ -27,14 +27,11 @@ from klog_broker.metadata.image import BrokerRegistration
 from klog_broker.metadata.local import LocalStore
 from klog_broker.metadata.orders import Order, OrderResults
 from klog_broker.network.server import Server
-from klog_broker.produce.loading import IdleKernels
+from klog_broker.produce.idle import IdleKernels
+from klog_broker.produce.loading import CompileKernel, LoadKernel
 from klog_broker.produce.planner import ProducePlanner
 from klog_broker.produce.targets import ProduceTargets
-from klog_broker.produce.turns import (
-    CompileKernel,
-    LoadKernel,
-    TurnPlans,
-)
+from klog_broker.produce.turns import TurnPlans
 from klog_broker.refusals import disks_lost, refusal_of, refused_address, refused_directory
 from klog_broker.replication.replica_manager import ReplicaManager, TopicSettings
 from klog_broker.room_settings import log_settings, network_limits, real_network
@@ -80,7 +77,7 @@ class BrokerServer:
     ``start``, then ``serve_forever`` in the same thread until somebody calls ``stop``. Any number
     of brokers can live in one process. ``load_kernel`` brings the kernel for pipelined Produce
     when the first such turn has come; without it the generic handler serves all. With
-    ``compile_kernel`` it is there before, as produce/loading.py says. ``adopt`` takes in the
+    ``compile_kernel`` it is there before, as produce/idle.py says. ``adopt`` takes in the
     partition folders that the metadata does not know, which are refused else.
     """
 

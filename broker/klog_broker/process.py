@@ -11,7 +11,7 @@ from contextlib import suppress
 from klog_broker.app import BrokerServer
 from klog_broker.config import BrokerConfig
 from klog_broker.exit_codes import CannotStart, ExitCode
-from klog_broker.produce.turns import compile_produce_kernel, load_produce_kernel
+from klog_broker.produce.loading import compile_produce_kernel, load_produce_kernel
 from klog_broker.runtime import descriptors
 
 _log = logging.getLogger("klog.process")

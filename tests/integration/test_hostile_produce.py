@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from klog_broker.produce.turns import load_produce_kernel
+from klog_broker.produce.loading import load_produce_kernel
 from klog_broker.runtime.helpers import HelperThreads
 from klog_broker.runtime.loop import Loop
 from pyspark_klog.errors import ErrorCode

@@ -10,8 +10,9 @@ from klog_broker import app, process
 from klog_broker.config import BrokerConfig
 from klog_broker.exit_codes import CannotStart, ExitCode
 from klog_broker.network.server import NetworkLimits, Server
-from klog_broker.produce.loading import IdleKernels
-from klog_broker.produce.turns import TurnPlans, compile_produce_kernel
+from klog_broker.produce.idle import IdleKernels
+from klog_broker.produce.loading import compile_produce_kernel
+from klog_broker.produce.turns import TurnPlans
 from klog_broker.runtime.clock import ManualClock
 from klog_broker.runtime.loop import Loop
 from tests.support.fake_network import FakeNetwork

@@ -194,20 +194,20 @@ TABLE_WORDS = WALKED_AT + RESULT_FIELDS
 NAMES_BYTES = MAX_SLOTS * NAME_BYTES
 REPLIES_BYTES = 1024 * 1024
 
-# --- Kafka's protocol ----------------------------------------------------------------------------
-_PRODUCE = 0
-_FIRST_VERSION = 3
-_LAST_VERSION = 13
-_FIRST_FLEXIBLE = 9
-_FIRST_WITH_TOPIC_ID = 13
-_FIRST_WITH_LOG_START = 5
-_FIRST_WITH_ERROR_MESSAGE = 8
-_FRAME_HEAD_BYTES = 14  # size, key, version, correlation id, length of the client id
-_TOPIC_ID_BYTES = 16
+# --- Kafka's protocol; tests/unit/test_produce_tables.py holds the codecs against this ------------
+PRODUCE = 0
+FIRST_VERSION = 3
+LAST_VERSION = 13
+FIRST_FLEXIBLE = 9
+FIRST_WITH_TOPIC_ID = 13
+FIRST_WITH_LOG_START = 5
+FIRST_WITH_ERROR_MESSAGE = 8
+FRAME_HEAD_BYTES = 14  # size, key, version, correlation id, length of the client id
+TOPIC_ID_BYTES = 16
 # A reply's bytes beside topic names: of one partition, of one topic, and of the rest. Generous.
-_REPLY_PARTITION_BYTES = 48
-_REPLY_TOPIC_BYTES = 16
-_REPLY_OTHER_BYTES = 32
+REPLY_PARTITION_BYTES = 48
+REPLY_TOPIC_BYTES = 16
+REPLY_OTHER_BYTES = 32
 _MOST_COUNT = 126  # of anything in flexible versions: one byte says it
 
 
@@ -479,19 +479,19 @@ def _take_frame(
     arena: Array, at: int, end: int, connection: int, table: Array, names: Array, replies: Array
 ) -> int:
     """Take the whole request that ends at ``end``, or nothing of it."""
-    if end - at < _FRAME_HEAD_BYTES or read_i16(arena, at + 4) != _PRODUCE:
+    if end - at < FRAME_HEAD_BYTES or read_i16(arena, at + 4) != PRODUCE:
         return _STOP
     version = read_i16(arena, at + 6)
-    if version < _FIRST_VERSION or version > _LAST_VERSION:
+    if version < FIRST_VERSION or version > LAST_VERSION:
         return _STOP
     correlation_id = read_i32(arena, at + 8)
     client_id_bytes = read_i16(arena, at + 12)
-    at += _FRAME_HEAD_BYTES
+    at += FRAME_HEAD_BYTES
     if client_id_bytes > 0:
         if client_id_bytes > end - at or not is_utf8(arena, at, at + client_id_bytes):
             return _STOP
         at += client_id_bytes
-    is_flexible = version >= _FIRST_FLEXIBLE
+    is_flexible = version >= FIRST_FLEXIBLE
     if is_flexible:
         # Tags, transactional id, acks, timeout, number of topics and one higher.
         if end - at < 9 or byte_at(arena, at) != 0 or byte_at(arena, at + 1) != 0:
@@ -515,7 +515,7 @@ def _take_frame(
     rows = first_row
     out = int(table[HEAD_REPLY_END])
     reply_at = out
-    if len(replies) - out < _REPLY_OTHER_BYTES:
+    if len(replies) - out < REPLY_OTHER_BYTES:
         return FULL
     write_i32(replies, out + 4, correlation_id)
     out += 8
@@ -529,8 +529,8 @@ def _take_frame(
     for _ in range(topics):
         # The topic's name or id, as it came, goes into the reply as well.
         name_at = at
-        if version >= _FIRST_WITH_TOPIC_ID:
-            name_bytes = _TOPIC_ID_BYTES
+        if version >= FIRST_WITH_TOPIC_ID:
+            name_bytes = TOPIC_ID_BYTES
         elif is_flexible:
             if end - at < 1:
                 return _STOP
@@ -545,7 +545,7 @@ def _take_frame(
             name_at += 2
         if name_bytes < 1 or name_bytes > NAME_BYTES or name_bytes > end - name_at:
             return _STOP
-        if len(replies) - out < name_bytes + _REPLY_TOPIC_BYTES + _REPLY_OTHER_BYTES:
+        if len(replies) - out < name_bytes + REPLY_TOPIC_BYTES + REPLY_OTHER_BYTES:
             return FULL
         copy_bytes(replies, out, arena, at, name_at + name_bytes - at)
         out += name_at + name_bytes - at
@@ -569,7 +569,7 @@ def _take_frame(
         if partitions < 1:
             return _STOP
         for _ in range(partitions):
-            if len(replies) - out < _REPLY_PARTITION_BYTES + _REPLY_OTHER_BYTES:
+            if len(replies) - out < REPLY_PARTITION_BYTES + REPLY_OTHER_BYTES:
                 return FULL
             if rows == MAX_ROWS:
                 return FULL
@@ -588,7 +588,7 @@ def _take_frame(
                 arena,
                 name_at,
                 name_bytes,
-                version >= _FIRST_WITH_TOPIC_ID,
+                version >= FIRST_WITH_TOPIC_ID,
                 partition,
                 table,
                 names,
@@ -620,7 +620,7 @@ def _take_frame(
             write_i64(replies, out + 6, int(table[slot + SLOT_NEXT_OFFSET]))
             write_i64(replies, out + 14, -1)
             out += 22
-            if version >= _FIRST_WITH_LOG_START:
+            if version >= FIRST_WITH_LOG_START:
                 write_i64(replies, out, int(table[slot + SLOT_LOG_START_OFFSET]))
                 out += 8
             if is_flexible:
@@ -631,7 +631,7 @@ def _take_frame(
                 replies[out + 1] = 0  # no message
                 replies[out + 2] = 0  # no tags
                 out += 3
-            elif version >= _FIRST_WITH_ERROR_MESSAGE:
+            elif version >= FIRST_WITH_ERROR_MESSAGE:
                 write_i32(replies, out, 0)
                 replies[out + 4] = 0xFF
                 replies[out + 5] = 0xFF
@@ -700,7 +700,7 @@ def _plan(arena: Array, table: Array, names: Array, replies: Array, batches: Arr
         what = _TAKEN
         while what == _TAKEN:
             what = _STOP
-            if end - at < _FRAME_HEAD_BYTES:
+            if end - at < FRAME_HEAD_BYTES:
                 break
             size = read_i32(arena, at)
             if size < 0 or size > end - at - 4 or size > table[HEAD_MAX_REQUEST_BYTES]:

@@ -1,52 +1,43 @@
-"""Brings the kernels before they are needed, while nobody waits.
-
-Compiling them, if their cache is cold, takes a child process many seconds and begins at once.
-Loading takes 0.3 s of this process, in which the loop stalls for up to 30 ms, and 130 MB of memory:
-that waits for the first Produce, and then for a moment in which no connection is used. A load that
-is worth a kernel does not wait for such a moment: see produce/turns.py.
-"""
+"""Loads the kernels that the planned path needs, without importing numba before."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import importlib
+from collections.abc import Callable
+from typing import Any
 
-if TYPE_CHECKING:
-    from klog_broker.network.server import Server
-    from klog_broker.produce.turns import CompileKernel, TurnPlans
+from klog_broker.log.checks import kernel_checks
+from klog_broker.runtime.compiling import fill_cache
+from klog_broker.runtime.switching import brisk_switching
 
-_LOOK_AGAIN_MS = 1000
-# A consumer that waits for records asks every half a second: that is quiet enough.
-_QUIET_MS = 250
+_MODULE = "klog_broker.produce.kernel"
+_SOCKET_MODULE = "klog_broker.runtime.socket_kernel"
+_CONVERSION_MODULE = "pyspark_klog.records.kernels.down"
+
+LoadKernel = Callable[[Callable[[], bool]], Any | None]
+"""Loads the kernel's module; None where there is none. Runs in a helper thread and may block, but
+gives up soon when what it is given says that the broker stops."""
+
+CompileKernel = Callable[[Callable[[], bool]], bool]
+"""Sees to it that loading will take no compiling; False where it cannot be. Runs and ends as
+LoadKernel does, without importing numba."""
 
 
-class IdleKernels:
-    """Loop thread only. ``compile_kernel`` as for TurnPlans; it runs in a helper thread."""
+def load_produce_kernel(is_stopping: Callable[[], bool]) -> Any | None:
+    """The kernel's module, compiled by a child process if its cache is cold; None without numba.
 
-    def __init__(self, server: Server, plans: TurnPlans, compile_kernel: CompileKernel) -> None:
-        self._server = server
-        self._loop = server.loop
-        self._plans = plans
-        self._compile_kernel = compile_kernel
+    Blocks for 0.3 s with a warm cache.
+    """
+    if not compile_produce_kernel(is_stopping):
+        return None
+    with brisk_switching():
+        module = importlib.import_module(_MODULE)
+        importlib.import_module(_SOCKET_MODULE)
+        importlib.import_module(_CONVERSION_MODULE)
+        kernel_checks()  # so that the loop finds them made
+        return module if module.IS_COMPILED else None
 
-    def begin(self) -> None:
-        """The broker serves."""
-        self._server.helpers.submit(
-            lambda: self._compile_kernel(lambda: self._plans.is_closed), self._compiled
-        )
 
-    def _compiled(self, is_there: bool | None, _: BaseException | None) -> None:
-        # If not: the first load tries again, and says why.
-        if is_there:
-            self._look()
-
-    def _look(self) -> None:
-        if self._plans.is_asked_for or self._plans.is_closed:
-            return
-        if self._plans.is_wanted and self._is_quiet():
-            self._plans.load()
-            return
-        self._loop.call_later(_LOOK_AGAIN_MS, self._look)
-
-    def _is_quiet(self) -> bool:
-        last_used_ms = self._server.last_used_ms
-        return last_used_ms is None or self._loop.now_ms() - last_used_ms >= _QUIET_MS
+def compile_produce_kernel(is_stopping: Callable[[], bool]) -> bool:
+    """Whether the kernels are in their cache, put there by a child process if they were not."""
+    return fill_cache((_MODULE, _SOCKET_MODULE), is_stopping)

@@ -10,42 +10,52 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from itertools import groupby
-from operator import itemgetter
-from struct import Struct
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from klog_broker.log.errors import LogStorageError
 from klog_broker.log.partition_log import PartitionLog
-from klog_broker.log.planned import (
-    PlannedAppend,
-    PlannedIndexEntry,
-    PlannedProducer,
-    PlanTarget,
-)
-from klog_broker.log.producer_state import ProducerBatch
+from klog_broker.log.planned import PlanTarget
 from klog_broker.network.buffers import ReceiveArena
+from klog_broker.produce.tables import PlanTables
 from klog_broker.runtime.clock import Clock
 from klog_broker.runtime.sockets import SocketCalls
-from pyspark_klog.ids import Offset
-
-if TYPE_CHECKING:
-    from klog_broker.network.connection import Connection
 
 _log = logging.getLogger("klog.produce")
 
-Received = tuple["Connection", int, int]
-"""A connection that joined the plan, and from where to where in the arena its bytes lie."""
 
-_WORD_BYTES = 8
-# A slot's words up to what a plan makes of it; a connection's; a head's; a producer's.
-_SLOT = Struct("=23q")
-_CONNECTION = Struct("=5q")
-_CONNECTION_WORDS = 5
+class PlannedConnection(Protocol):
+    """A connection, as far as a plan knows it."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it still is: an append can end another connection's request, and so close it."""
+
+    @property
+    def descriptor(self) -> int:
+        """Of its socket, for the calls that receive and send for many."""
+
+    def plannable(self) -> tuple[int, int] | None:
+        """From where to where in the arena its unparsed bytes lie; None if none of them may be
+        planned, because requests before them are still worked on."""
+
+    def planned(self, taken_bytes: int, replies: list[bytes]) -> None:
+        """The plan that it waited for is over: so many bytes of requests are served, with these
+        answers, which the connection sends."""
+
+    def take_over(self, start: int, end: int, taken_bytes: int, replies: list[bytes]) -> None:
+        """The plan that it joined is over, and something is left to it: of what was received into
+        the arena from ``start`` to ``end`` so much was served, with these answers to be sent."""
+
+    def close(self, reason: str) -> None:
+        """Ends the connection."""
+
+
+Received = tuple[PlannedConnection, int, int]
+"""A connection that joined the plan, and from where to where in the arena its bytes lie."""
 
 
 class PlanTargets(Protocol):
-    """Which partitions there are; produce/targets.py knows."""
+    """Which partitions there are; targets.py knows."""
 
     @property
     def version(self) -> int:
@@ -63,7 +73,7 @@ class _Turn:
     """The connections of one plan: first those that were offered, then those that joined."""
 
     def __init__(
-        self, waiting: list[Connection], places: list[tuple[int, int]], first_received: int
+        self, waiting: list[PlannedConnection], places: list[tuple[int, int]], first_received: int
     ) -> None:
         self.waiting = waiting
         self.places = places  # of each, what lies before it was taken; and the end
@@ -87,42 +97,27 @@ class ProducePlanner:
         clock: Clock,
         make_calls: Callable[[memoryview, memoryview], SocketCalls | None],
     ) -> None:
-        import numpy as np
-
         self.requests = 0
         """How many were planned and appended, for tests and metrics."""
         self._kernel = kernel
         self._targets = targets
         self._clock = clock
-        self._memory = bytearray(kernel.TABLE_WORDS * _WORD_BYTES)
-        self._words = memoryview(self._memory).cast("q")
-        self._names = bytearray(kernel.NAMES_BYTES)
-        self._replies = memoryview(bytearray(kernel.REPLIES_BYTES))
-        self._batches = memoryview(bytearray(arena.size_bytes))
-        self.calls = make_calls(arena.view, self._replies)
+        self._tables = PlanTables(kernel, arena.view, max_request_bytes)
+        self.calls = make_calls(arena.view, self._tables.replies)
         """What connections that joined are received from and answered by; None if none can."""
-        self._arguments = (
-            np.frombuffer(arena.view, np.uint8),
-            np.frombuffer(self._memory, np.int64),
-            np.frombuffer(self._names, np.uint8),
-            np.frombuffer(self._replies, np.uint8),
-            np.frombuffer(self._batches, np.uint8),
-        )
         self._logs: list[PlanTarget | None] = []
         self._targets_version = targets.version
-        self._round = 0
         self._slots_before = 0
         # The slot that stands for a log in this plan.
         self._slot_of: dict[PartitionLog, int] = {}
-        self._words[kernel.HEAD_MAX_REQUEST_BYTES] = max_request_bytes
 
-    def run(self, offered: Sequence[Connection], received: Sequence[Received] = ()) -> bool:
+    def run(self, offered: Sequence[PlannedConnection], received: Sequence[Received] = ()) -> bool:
         """Serves what of their requests can be planned.
 
-        ``Connection.planned`` is called for each that was offered, once and in order. Those that
-        were received from by ``calls`` are answered by ``calls``; ``Connection.take_over`` is
-        called for those of which something is left to be parsed or sent. Returns whether it was
-        called for none.
+        ``PlannedConnection.planned`` is called for each that was offered, once and in order. Those
+        that were received from by ``calls`` are answered by ``calls``; ``take_over`` is called for
+        those of which something is left to be parsed or sent. Returns whether it was called for
+        none.
         """
         limit = self._kernel.MAX_CONNECTIONS
         if len(offered) + len(received) <= limit:
@@ -134,8 +129,8 @@ class ProducePlanner:
             is_over &= self._run((), received[start : start + limit])
         return is_over
 
-    def _run(self, offered: Sequence[Connection], received: Sequence[Received]) -> bool:
-        waiting: list[Connection] = []
+    def _run(self, offered: Sequence[PlannedConnection], received: Sequence[Received]) -> bool:
+        waiting: list[PlannedConnection] = []
         places: list[tuple[int, int]] = []
         for connection in offered:
             place = connection.plannable()
@@ -164,12 +159,13 @@ class ProducePlanner:
 
     def _plan_all(self, turn: _Turn) -> None:
         """One plan, or as many as it takes where the tables are too small."""
-        kernel, words = self._kernel, self._words
+        tables = self._tables
         first = 0
         while first < len(turn.waiting):
             status = self._plan(turn.places[first:])
             count = len(turn.places) - first
-            if words[kernel.HEAD_REQUESTS]:
+            requests = tables.requests
+            if requests:
                 now_ms = self._clock.now_ms()
                 try:
                     done = self._append(now_ms)
@@ -179,58 +175,39 @@ class ProducePlanner:
                     return
                 if not done:
                     return
-                self.requests += words[kernel.HEAD_REQUESTS]
+                self.requests += requests
                 self._collect(turn, first)
-            if status == kernel.DONE:
+            if status == self._kernel.DONE:
                 return
             # A table is full: another plan goes on behind this one.
-            first += min(words[kernel.HEAD_CONNECTION], count)
-            if not words[kernel.HEAD_REQUESTS] and not self._make_room():
+            first += min(tables.connection, count)
+            if not requests and not self._make_room():
                 first += 1
 
     # -- plan ---------------------------------------------------------------------------------
 
     def _plan(self, places: Sequence[tuple[int, int]]) -> int:
-        kernel, words, memory = self._kernel, self._words, self._memory
+        kernel, tables = self._kernel, self._tables
         if self._targets.version != self._targets_version:
             self._forget_slots()
-        self._slots_before = words[kernel.HEAD_SLOTS]
-        self._round += 1
+        self._slots_before = tables.slots
         self._slot_of.clear()
-        words[kernel.HEAD_ROUND] = self._round
-        words[kernel.HEAD_CONNECTIONS] = len(places)
-        for field in (
-            kernel.HEAD_CONNECTION,
-            kernel.HEAD_PRODUCERS,
-            kernel.HEAD_ROWS,
-            kernel.HEAD_INDEX_ROWS,
-            kernel.HEAD_TOUCHED,
-            kernel.HEAD_REPLY_END,
-            kernel.HEAD_REQUESTS,
-        ):
-            words[field] = 0
-        at = kernel.CONNECTIONS_AT * _WORD_BYTES
-        for start, end in places:
-            _CONNECTION.pack_into(memory, at, start, end, 0, 0, 0)
-            at += _CONNECTION.size
+        tables.begin(places)
         now_ms = self._clock.now_ms()
         while True:
-            status: int = kernel.plan_produce(*self._arguments)
+            status = tables.plan()
             if status == kernel.NEED_SLOT:
-                self._fill_slot(words[kernel.HEAD_NEEDED], now_ms)
+                self._fill_slot(tables.needed, now_ms)
             elif status == kernel.NEED_PRODUCER:
-                self._fill_producer(words[kernel.HEAD_NEEDED])
+                slot, producer_id = tables.producer_key(tables.needed)
+                tables.fill_producer(tables.needed, self._log_of(slot).producer(producer_id))
             else:
                 return status
 
     def _forget_slots(self) -> None:
-        kernel = self._kernel
         self._targets_version = self._targets.version
         self._logs.clear()
-        self._words[kernel.HEAD_SLOTS] = 0
-        start = kernel.SLOT_BUCKETS_AT * _WORD_BYTES
-        end = kernel.PRODUCER_BUCKETS_AT * _WORD_BYTES
-        self._memory[start:end] = bytes(end - start)
+        self._tables.forget_slots()
 
     def _make_room(self) -> bool:
         """Whether the next plan has more room than the one that could take nothing."""
@@ -240,79 +217,30 @@ class ProducePlanner:
         return True
 
     def _fill_slot(self, number: int, now_ms: int) -> None:
-        kernel, words = self._kernel, self._words
-        at = kernel.SLOTS_AT + number * kernel.SLOT_WORDS
+        tables = self._tables
         while len(self._logs) <= number:
             self._logs.append(None)
         target = self._logs[number]
         if target is None:
-            name_at = number * kernel.NAME_BYTES
-            target = self._logs[number] = self._targets.find(
-                bytes(self._names[name_at : name_at + words[at + kernel.SLOT_NAME_BYTES]]),
-                by_id=bool(words[at + kernel.SLOT_BY_ID]),
-                partition=words[at + kernel.SLOT_PARTITION],
-            )
-        words[at + kernel.SLOT_ROUND] = self._round
-        words[at + kernel.SLOT_STATE] = kernel.SLOT_UNAVAILABLE
+            topic, by_id, partition = tables.slot_key(number)
+            target = self._targets.find(topic, by_id=by_id, partition=partition)
+            self._logs[number] = target
         if target is None:
+            tables.leave_slot(number)
             return
-        log = target.log
-        other = self._slot_of.get(log)
+        other = self._slot_of.get(target.log)
         if other is not None:
-            words[at + kernel.SLOT_STATE] = kernel.SLOT_READY
-            words[at + kernel.SLOT_TARGET] = kernel.SLOTS_AT + other * kernel.SLOT_WORDS
+            tables.join_slots(number, other)
             return
-        facts = log.plan_facts(now_ms)
+        facts = target.log.plan_facts(now_ms)
         if facts is None:
+            tables.leave_slot(number)
             return
-        self._slot_of[log] = number
-        room = facts.room
-        _SLOT.pack_into(
-            self._memory,
-            at * _WORD_BYTES,
-            self._round,
-            kernel.SLOT_READY,
-            facts.next_offset,
-            facts.leader_epoch,
-            facts.log_start_offset,
-            facts.max_message_bytes,
-            facts.earliest_ms,
-            facts.latest_ms,
-            facts.key_required,
-            room.size_bytes,
-            room.segment_bytes,
-            room.last_offset_limit,
-            room.timestamp_limit_ms,
-            room.bytes_since_index_entry,
-            room.index_interval_bytes,
-            room.index_rows,
-            room.max_timestamp_ms,
-            room.max_timestamp_offset,
-            target.acks_all,
-            *(0, 0, 0, 0),
-        )
-        words[at + kernel.SLOT_TARGET] = at
-        words[at + kernel.SLOT_FIRST_OFFSET] = facts.next_offset
-        words[at + kernel.SLOT_LONGEST_MS] = room.longest_ms
-        words[at + kernel.SLOT_UNTIMED_LIMIT_MS] = room.untimed_limit_ms
+        self._slot_of[target.log] = number
+        tables.fill_slot(number, facts, target.acks_all)
 
-    def _fill_producer(self, number: int) -> None:
-        kernel, words = self._kernel, self._words
-        at = kernel.PRODUCERS_AT + number * kernel.PRODUCER_WORDS
-        log = self._log_of(words[at + kernel.PRODUCER_SLOT])
-        entry = log.producer(words[at + kernel.PRODUCER_ID])
-        if entry is None:
-            words[at + kernel.PRODUCER_STATE] = kernel.PRODUCER_NEW
-        elif entry.last_sequence < 0:
-            words[at + kernel.PRODUCER_STATE] = kernel.PRODUCER_UNAVAILABLE
-        else:
-            words[at + kernel.PRODUCER_STATE] = kernel.PRODUCER_KNOWN
-            words[at + kernel.PRODUCER_EPOCH] = entry.producer_epoch
-            words[at + kernel.PRODUCER_LAST_SEQUENCE] = entry.last_sequence
-
-    def _log_of(self, slot_at: int) -> PartitionLog:
-        kernel = self._kernel
-        target = self._logs[(slot_at - kernel.SLOTS_AT) // kernel.SLOT_WORDS]
+    def _log_of(self, slot: int) -> PartitionLog:
+        target = self._logs[slot]
         assert target is not None
         log: PartitionLog = target.log
         return log
@@ -321,38 +249,19 @@ class ProducePlanner:
 
     def _append(self, now_ms: int) -> bool:
         """Whether all was written, and now counts. If not, nothing has changed."""
-        kernel, words, memory = self._kernel, self._words, self._memory
-        touched = words[kernel.TOUCHED_AT : kernel.TOUCHED_AT + words[kernel.HEAD_TOUCHED]].tolist()
-        written: list[tuple[PartitionLog, int, tuple[int, ...]]] = []
-        for slot_at in touched:
-            log = self._log_of(slot_at)
-            slot = _SLOT.unpack_from(memory, slot_at * _WORD_BYTES)
-            start = slot[kernel.SLOT_OUT]
-            data = self._batches[start : start + slot[kernel.SLOT_BYTES]]
+        touched = self._tables.touched()
+        written: list[PartitionLog] = []
+        for slot in touched:
+            log = self._log_of(slot.number)
             try:
-                log.write_planned(data, slot[kernel.SLOT_INDEX_ROWS] + 1)
+                log.write_planned(slot.data, slot.index_entries + 1)
             except LogStorageError as error:
                 _log.debug("partition=%s plan dropped: %s", log.topic_partition, error)
-                self._take_back([each for each, _, _ in written])
+                self._take_back(written)
                 return False
-            written.append((log, slot_at, slot))
-        producers = self._planned_producers()
-        entries = self._planned_index_entries()
+            written.append(log)
         failed = False
-        for log, slot_at, slot in written:
-            number = (slot_at - kernel.SLOTS_AT) // kernel.SLOT_WORDS
-            size_bytes = slot[kernel.SLOT_BYTES]
-            planned = PlannedAppend(
-                words[slot_at + kernel.SLOT_FIRST_OFFSET],
-                slot[kernel.SLOT_NEXT_OFFSET],
-                size_bytes,
-                words[slot_at + kernel.SLOT_FIRST_TIMESTAMP_MS],
-                slot[kernel.SLOT_SINCE_INDEX_ENTRY],
-                slot[kernel.SLOT_MAX_TIMESTAMP_MS],
-                slot[kernel.SLOT_MAX_TIMESTAMP_OFFSET],
-                entries.get(number, ()),
-                producers.get(slot_at, ()),
-            )
+        for log, planned in zip(written, self._tables.appends(touched), strict=True):
             try:
                 log.commit_planned(planned, now_ms)
             except LogStorageError:
@@ -369,53 +278,14 @@ class ProducePlanner:
                 # Its directory is offline now; whoever writes to it is told so.
                 _log.error("partition=%s: %s", log.topic_partition, error)
 
-    def _planned_index_entries(self) -> dict[int, list[PlannedIndexEntry]]:
-        """By slot number."""
-        kernel, words = self._kernel, self._words
-        found: dict[int, list[PlannedIndexEntry]] = {}
-        at = kernel.INDEX_ROWS_AT
-        flat = words[at : at + words[kernel.HEAD_INDEX_ROWS] * kernel.INDEX_WORDS].tolist()
-        rows = zip(*[iter(flat)] * kernel.INDEX_WORDS, strict=True)
-        for number, of_slot in groupby(rows, itemgetter(kernel.INDEX_SLOT)):
-            found.setdefault(number, []).extend([each[1:] for each in of_slot])
-        return found
-
-    def _planned_producers(self) -> dict[int, list[PlannedProducer]]:
-        """By where the slot's words begin."""
-        kernel, words = self._kernel, self._words
-        found: dict[int, list[PlannedProducer]] = {}
-        for number in range(words[kernel.HEAD_PRODUCERS]):
-            at = kernel.PRODUCERS_AT + number * kernel.PRODUCER_WORDS
-            row = words[at : at + kernel.PRODUCER_WORDS].tolist()
-            count = row[kernel.PRODUCER_BATCHES]
-            window: list[ProducerBatch] = []
-            for batch in range(max(0, count - kernel.WINDOW_BATCHES), count):
-                place = kernel.PRODUCER_WINDOW + (
-                    batch % kernel.WINDOW_BATCHES * kernel.WINDOW_WORDS
-                )
-                first, last, first_offset, last_offset, max_timestamp_ms = row[
-                    place : place + kernel.WINDOW_WORDS
-                ]
-                window.append(
-                    ProducerBatch(
-                        first, last, Offset(first_offset), Offset(last_offset), max_timestamp_ms, -1
-                    )
-                )
-            if window:
-                found.setdefault(row[kernel.PRODUCER_SLOT], []).append(
-                    PlannedProducer(row[kernel.PRODUCER_ID], row[kernel.PRODUCER_EPOCH], window)
-                )
-        return found
+    # -- answers ------------------------------------------------------------------------------
 
     def _collect(self, turn: _Turn, first: int) -> None:
         """How far each connection has come, and its answers."""
-        at = self._kernel.CONNECTIONS_AT
-        count = len(turn.waiting) - first
-        rows = self._words[at : at + count * _CONNECTION_WORDS].tolist()
-        columns = [rows[column::_CONNECTION_WORDS] for column in range(_CONNECTION_WORDS)]
+        tables = self._tables
         direct: list[tuple[int, int, int]] = []
         for number, (taken_to, end, start, stop, requests) in enumerate(
-            zip(*columns, strict=True), first
+            tables.connections(len(turn.waiting) - first), first
         ):
             if requests:
                 turn.places[number] = (taken_to, end)
@@ -424,7 +294,7 @@ class ProducePlanner:
                     if number >= turn.first_received and number not in turn.replies:
                         direct.append((number, start, stop))
                     else:
-                        turn.add_reply(number, bytes(self._replies[start:stop]))
+                        turn.add_reply(number, bytes(tables.replies[start:stop]))
         if direct:
             self._answer(turn, direct)
 
@@ -440,4 +310,5 @@ class ProducePlanner:
         )
         for (number, start, stop), count in zip(ready, sent, strict=True):
             if count < stop - start:
-                turn.add_reply(number, bytes(self._replies[start + max(count, 0) : stop]))
+                data = bytes(self._tables.replies[start + max(count, 0) : stop])
+                turn.add_reply(number, data)

@@ -1,6 +1,6 @@
 """Which connections a turn's produce plan looks at, and when the kernel for it is loaded.
 
-Until the first pipelined turn, or an idle moment before it (produce/loading.py), nothing here costs
+Until the first pipelined turn, or an idle moment before it (idle.py), nothing here costs
 anything: numba is not imported, and the generic handler serves all. Then a helper thread loads the
 kernel, if need be after a child process has compiled it; from there on each turn makes one plan for
 all connections that begin with Produce.
@@ -12,16 +12,13 @@ otherwise, in whatever way, is handed to the connection, which goes on as if it 
 
 from __future__ import annotations
 
-import importlib
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from klog_broker.log.checks import kernel_checks
 from klog_broker.network.bounds import LEAST_RECEIVE_BYTES, RECEIVE_BYTES
-from klog_broker.runtime.compiling import fill_cache
+from klog_broker.produce.loading import LoadKernel
 from klog_broker.runtime.sockets import MAX_SOCKETS, NO_ROOM
-from klog_broker.runtime.switching import brisk_switching
 
 if TYPE_CHECKING:
     from klog_broker.network.connection import Connection
@@ -30,24 +27,12 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("klog.kernels")
 
-_MODULE = "klog_broker.produce.kernel"
-_SOCKET_MODULE = "klog_broker.runtime.socket_kernel"
-_CONVERSION_MODULE = "pyspark_klog.records.kernels.down"
 # So many requests in one receive, or connections that begin with Produce in one turn, are a load
 # that is worth the kernel.
 _PIPELINED_REQUESTS = 4
 _READY_CONNECTIONS = 16
 # One request of this size, too: its records are checked by a kernel, or one by one in Python.
 _LARGE_REQUEST_BYTES = 32 * 1024
-
-
-LoadKernel = Callable[[Callable[[], bool]], Any | None]
-"""Loads the kernel's module; None where there is none. Runs in a helper thread and may block, but
-gives up soon when what it is given says that the broker stops."""
-
-CompileKernel = Callable[[Callable[[], bool]], bool]
-"""Sees to it that loading will take no compiling; False where it cannot be. Runs and ends as
-LoadKernel does, without importing numba."""
 
 
 class TurnPlans:
@@ -145,17 +130,19 @@ class TurnPlans:
             LEAST_RECEIVE_BYTES,
         )
         received: list[Received] = []
+        used: list[Connection] = []
         others: list[tuple[Connection, int]] = []
         start = end = arena.used_bytes
         for connection, count in zip(ready, counts, strict=True):
             if count > 0:
                 end = start + count
                 received.append((connection, start, end))
+                used.append(connection)
                 start = end
             else:
                 others.append((connection, count))
         arena.take(end - arena.used_bytes)
-        self._server.touch_all([each[0] for each in received])
+        self._server.touch_all(used)
         for connection, count in others:
             if count == NO_ROOM:
                 connection.put_off()
@@ -187,23 +174,3 @@ class TurnPlans:
         elif kernel is not None and not self.is_closed:
             self.planner = self._make_planner(kernel)
             _log.info("kernels loaded took_ms=%d", self._loop.now_ms() - self._asked_ms)
-
-
-def load_produce_kernel(is_stopping: Callable[[], bool]) -> Any | None:
-    """The kernel's module, compiled by a child process if its cache is cold; None without numba.
-
-    Blocks for 0.3 s with a warm cache.
-    """
-    if not compile_produce_kernel(is_stopping):
-        return None
-    with brisk_switching():
-        module = importlib.import_module(_MODULE)
-        importlib.import_module(_SOCKET_MODULE)
-        importlib.import_module(_CONVERSION_MODULE)
-        kernel_checks()  # so that the loop finds them made
-        return module if module.IS_COMPILED else None
-
-
-def compile_produce_kernel(is_stopping: Callable[[], bool]) -> bool:
-    """Whether the kernels are in their cache, put there by a child process if they were not."""
-    return fill_cache((_MODULE, _SOCKET_MODULE), is_stopping)

@@ -1,0 +1,294 @@
+"""The produce kernel's table, written and read: what a plan is asked about and what it comes to.
+
+The kernel's constants say which word is which; kernel.py has the list. Positions in the arena, in
+the answers and in the table itself are plain numbers. One row of a section is packed or unpacked by
+one call, for a row has up to 35 words and a turn can have hundreds of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
+from struct import Struct
+from typing import Any, NamedTuple
+
+from klog_broker.log.planned import (
+    PlanFacts,
+    PlannedAppend,
+    PlannedIndexEntry,
+    PlannedProducer,
+)
+from klog_broker.log.producer_state import ProducerBatch, ProducerEntry
+from pyspark_klog.ids import Offset
+
+WORD_BYTES = 8
+SLOT_ROW = Struct("=23q")
+"""A slot's words up to SLOT_OUT: the facts, and what a plan has made of them."""
+CONNECTION_ROW = Struct("=5q")
+
+
+class TouchedSlot(NamedTuple):
+    """A partition for which a plan has batches."""
+
+    number: int
+    row: tuple[int, ...]
+    data: memoryview  # the batches as they are to be written
+    index_entries: int
+
+
+class PlanTables:
+    """The memory that one kernel works on. Loop thread only."""
+
+    def __init__(self, kernel: Any, arena: memoryview, max_request_bytes: int) -> None:
+        import numpy as np
+
+        self._kernel = kernel
+        self._memory = bytearray(kernel.TABLE_WORDS * WORD_BYTES)
+        self._words = memoryview(self._memory).cast("q")
+        self._names = bytearray(kernel.NAMES_BYTES)
+        self.replies = memoryview(bytearray(kernel.REPLIES_BYTES))
+        """The answers of a plan, connection by connection."""
+        self._batches = memoryview(bytearray(len(arena)))
+        self._arguments = (
+            np.frombuffer(arena, np.uint8),
+            np.frombuffer(self._memory, np.int64),
+            np.frombuffer(self._names, np.uint8),
+            np.frombuffer(self.replies, np.uint8),
+            np.frombuffer(self._batches, np.uint8),
+        )
+        self._round = 0
+        self._words[kernel.HEAD_MAX_REQUEST_BYTES] = max_request_bytes
+
+    # -- one plan -----------------------------------------------------------------------------
+
+    def begin(self, places: Sequence[tuple[int, int]]) -> None:
+        """A new plan, over connections whose bytes lie from where to where in the arena."""
+        kernel, words = self._kernel, self._words
+        self._round += 1
+        words[kernel.HEAD_ROUND] = self._round
+        words[kernel.HEAD_CONNECTIONS] = len(places)
+        for field in (
+            kernel.HEAD_CONNECTION,
+            kernel.HEAD_PRODUCERS,
+            kernel.HEAD_ROWS,
+            kernel.HEAD_INDEX_ROWS,
+            kernel.HEAD_TOUCHED,
+            kernel.HEAD_REPLY_END,
+            kernel.HEAD_REQUESTS,
+        ):
+            words[field] = 0
+        at = kernel.CONNECTIONS_AT * WORD_BYTES
+        for start, end in places:
+            CONNECTION_ROW.pack_into(self._memory, at, start, end, 0, 0, 0)
+            at += CONNECTION_ROW.size
+
+    def plan(self) -> int:
+        """Lets the kernel go on; returns its status."""
+        status: int = self._kernel.plan_produce(*self._arguments)
+        return status
+
+    @property
+    def needed(self) -> int:
+        """After NEED_SLOT and NEED_PRODUCER: the number of the slot or producer."""
+        number: int = self._words[self._kernel.HEAD_NEEDED]
+        return number
+
+    @property
+    def requests(self) -> int:
+        """How many requests the plan takes."""
+        number: int = self._words[self._kernel.HEAD_REQUESTS]
+        return number
+
+    @property
+    def connection(self) -> int:
+        """After FULL: the number of the connection at which the plan ended."""
+        number: int = self._words[self._kernel.HEAD_CONNECTION]
+        return number
+
+    # -- slots --------------------------------------------------------------------------------
+
+    @property
+    def slots(self) -> int:
+        """How many slots are in use; they are kept from plan to plan."""
+        number: int = self._words[self._kernel.HEAD_SLOTS]
+        return number
+
+    def forget_slots(self) -> None:
+        """The next plan finds no slot in use."""
+        kernel = self._kernel
+        self._words[kernel.HEAD_SLOTS] = 0
+        start = kernel.SLOT_BUCKETS_AT * WORD_BYTES
+        end = kernel.PRODUCER_BUCKETS_AT * WORD_BYTES
+        self._memory[start:end] = bytes(end - start)
+
+    def slot_key(self, number: int) -> tuple[bytes, bool, int]:
+        """What a slot stands for: (a topic's name or id, whether it is an id, partition)."""
+        kernel, words = self._kernel, self._words
+        at = kernel.SLOTS_AT + number * kernel.SLOT_WORDS
+        name_at = number * kernel.NAME_BYTES
+        return (
+            bytes(self._names[name_at : name_at + words[at + kernel.SLOT_NAME_BYTES]]),
+            bool(words[at + kernel.SLOT_BY_ID]),
+            words[at + kernel.SLOT_PARTITION],
+        )
+
+    def leave_slot(self, number: int) -> None:
+        """Requests for this slot are the generic handler's, in this plan."""
+        kernel, words = self._kernel, self._words
+        at = kernel.SLOTS_AT + number * kernel.SLOT_WORDS
+        words[at + kernel.SLOT_ROUND] = self._round
+        words[at + kernel.SLOT_STATE] = kernel.SLOT_UNAVAILABLE
+
+    def join_slots(self, number: int, other: int) -> None:
+        """The slot is the same partition as another one, which stands for both in this plan."""
+        kernel, words = self._kernel, self._words
+        at = kernel.SLOTS_AT + number * kernel.SLOT_WORDS
+        words[at + kernel.SLOT_ROUND] = self._round
+        words[at + kernel.SLOT_STATE] = kernel.SLOT_READY
+        words[at + kernel.SLOT_TARGET] = kernel.SLOTS_AT + other * kernel.SLOT_WORDS
+
+    def fill_slot(self, number: int, facts: PlanFacts, acks_all: bool) -> None:
+        """What this plan must know of the slot's partition."""
+        kernel, words = self._kernel, self._words
+        at = kernel.SLOTS_AT + number * kernel.SLOT_WORDS
+        room = facts.room
+        SLOT_ROW.pack_into(
+            self._memory,
+            at * WORD_BYTES,
+            self._round,
+            kernel.SLOT_READY,
+            facts.next_offset,
+            facts.leader_epoch,
+            facts.log_start_offset,
+            facts.max_message_bytes,
+            facts.earliest_ms,
+            facts.latest_ms,
+            facts.key_required,
+            room.size_bytes,
+            room.segment_bytes,
+            room.last_offset_limit,
+            room.timestamp_limit_ms,
+            room.bytes_since_index_entry,
+            room.index_interval_bytes,
+            room.index_rows,
+            room.max_timestamp_ms,
+            room.max_timestamp_offset,
+            acks_all,
+            *(0, 0, 0, 0),
+        )
+        words[at + kernel.SLOT_TARGET] = at
+        words[at + kernel.SLOT_FIRST_OFFSET] = facts.next_offset
+        words[at + kernel.SLOT_LONGEST_MS] = room.longest_ms
+        words[at + kernel.SLOT_UNTIMED_LIMIT_MS] = room.untimed_limit_ms
+
+    # -- producers ----------------------------------------------------------------------------
+
+    def producer_key(self, number: int) -> tuple[int, int]:
+        """Who a producer is: (the number of its slot, producer id)."""
+        kernel, words = self._kernel, self._words
+        at = kernel.PRODUCERS_AT + number * kernel.PRODUCER_WORDS
+        slot_at = words[at + kernel.PRODUCER_SLOT]
+        return (slot_at - kernel.SLOTS_AT) // kernel.SLOT_WORDS, words[at + kernel.PRODUCER_ID]
+
+    def fill_producer(self, number: int, entry: ProducerEntry | None) -> None:
+        """What the log knows of the producer; None if it knows nothing."""
+        kernel, words = self._kernel, self._words
+        at = kernel.PRODUCERS_AT + number * kernel.PRODUCER_WORDS
+        if entry is None:
+            words[at + kernel.PRODUCER_STATE] = kernel.PRODUCER_NEW
+        elif entry.last_sequence < 0:
+            words[at + kernel.PRODUCER_STATE] = kernel.PRODUCER_UNAVAILABLE
+        else:
+            words[at + kernel.PRODUCER_STATE] = kernel.PRODUCER_KNOWN
+            words[at + kernel.PRODUCER_EPOCH] = entry.producer_epoch
+            words[at + kernel.PRODUCER_LAST_SEQUENCE] = entry.last_sequence
+
+    # -- what a plan comes to -----------------------------------------------------------------
+
+    def connections(self, count: int) -> Iterator[tuple[int, ...]]:
+        """How far the plan's first ``count`` connections have come: where in the arena the bytes
+        that are not taken begin and end, where the answers do in ``replies``, and how many requests
+        were taken."""
+        start = self._kernel.CONNECTIONS_AT * WORD_BYTES
+        rows = memoryview(self._memory)[start : start + count * CONNECTION_ROW.size]
+        return CONNECTION_ROW.iter_unpack(rows)
+
+    def touched(self) -> list[TouchedSlot]:
+        """The partitions with batches in this plan."""
+        kernel, words = self._kernel, self._words
+        count = words[kernel.HEAD_TOUCHED]
+        found: list[TouchedSlot] = []
+        for slot_at in words[kernel.TOUCHED_AT : kernel.TOUCHED_AT + count].tolist():
+            row = SLOT_ROW.unpack_from(self._memory, slot_at * WORD_BYTES)
+            start = row[kernel.SLOT_OUT]
+            found.append(
+                TouchedSlot(
+                    (slot_at - kernel.SLOTS_AT) // kernel.SLOT_WORDS,
+                    row,
+                    self._batches[start : start + row[kernel.SLOT_BYTES]],
+                    row[kernel.SLOT_INDEX_ROWS],
+                )
+            )
+        return found
+
+    def appends(self, touched: Sequence[TouchedSlot]) -> list[PlannedAppend]:
+        """What the plan comes to for each of these partitions, once their batches are written."""
+        kernel, words = self._kernel, self._words
+        producers = self._producers()
+        entries = self._index_entries()
+        appends: list[PlannedAppend] = []
+        for number, row, data, _ in touched:
+            at = kernel.SLOTS_AT + number * kernel.SLOT_WORDS
+            appends.append(
+                PlannedAppend(
+                    words[at + kernel.SLOT_FIRST_OFFSET],
+                    row[kernel.SLOT_NEXT_OFFSET],
+                    len(data),
+                    words[at + kernel.SLOT_FIRST_TIMESTAMP_MS],
+                    row[kernel.SLOT_SINCE_INDEX_ENTRY],
+                    row[kernel.SLOT_MAX_TIMESTAMP_MS],
+                    row[kernel.SLOT_MAX_TIMESTAMP_OFFSET],
+                    entries.get(number, ()),
+                    producers.get(at, ()),
+                )
+            )
+        return appends
+
+    def _index_entries(self) -> dict[int, list[PlannedIndexEntry]]:
+        """By slot number."""
+        kernel, words = self._kernel, self._words
+        found: dict[int, list[PlannedIndexEntry]] = {}
+        at = kernel.INDEX_ROWS_AT
+        flat = words[at : at + words[kernel.HEAD_INDEX_ROWS] * kernel.INDEX_WORDS].tolist()
+        rows = zip(*[iter(flat)] * kernel.INDEX_WORDS, strict=True)
+        for number, of_slot in groupby(rows, itemgetter(kernel.INDEX_SLOT)):
+            found.setdefault(number, []).extend([each[1:] for each in of_slot])
+        return found
+
+    def _producers(self) -> dict[int, list[PlannedProducer]]:
+        """By where the slot's words begin."""
+        kernel, words = self._kernel, self._words
+        found: dict[int, list[PlannedProducer]] = {}
+        for number in range(words[kernel.HEAD_PRODUCERS]):
+            at = kernel.PRODUCERS_AT + number * kernel.PRODUCER_WORDS
+            row = words[at : at + kernel.PRODUCER_WORDS].tolist()
+            count = row[kernel.PRODUCER_BATCHES]
+            window: list[ProducerBatch] = []
+            for batch in range(max(0, count - kernel.WINDOW_BATCHES), count):
+                place = kernel.PRODUCER_WINDOW + (
+                    batch % kernel.WINDOW_BATCHES * kernel.WINDOW_WORDS
+                )
+                first, last, first_offset, last_offset, max_timestamp_ms = row[
+                    place : place + kernel.WINDOW_WORDS
+                ]
+                window.append(
+                    ProducerBatch(
+                        first, last, Offset(first_offset), Offset(last_offset), max_timestamp_ms, -1
+                    )
+                )
+            if window:
+                found.setdefault(row[kernel.PRODUCER_SLOT], []).append(
+                    PlannedProducer(row[kernel.PRODUCER_ID], row[kernel.PRODUCER_EPOCH], window)
+                )
+        return found
