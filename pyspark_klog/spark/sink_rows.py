@@ -27,6 +27,7 @@ from pyspark_klog.spark.options import Options
 if TYPE_CHECKING:
     from pyarrow import Array, RecordBatch, Scalar
 
+    from pyspark_klog.client.producer.core import Identity
     from pyspark_klog.client.producer.producer import Producer
     from pyspark_klog.records.arrow import EncodedRows, RowProblem
 
@@ -201,7 +202,10 @@ class SinkRows:
         batch_bytes = min(self._settings.number("batch.size"), request_bytes)
         bounds = (int(batch_bytes * share), int(request_bytes * share), request_bytes)
         for bound in dict.fromkeys(bounds):
-            encoded = self._encode_once(producer, rows, partition, partition_count, sticky, bound)
+            numbers = producer.numbers_ahead(topic, partition_count)
+            encoded = self._encode_once(
+                producer, rows, partition, partition_count, sticky, bound, *numbers
+            )
             if all(problem is not RowProblem.TOO_LARGE for _, problem in encoded.rejected):
                 break
         return encoded
@@ -214,7 +218,11 @@ class SinkRows:
         partition_count: int,
         sticky: int,
         max_batch_bytes: int,
+        identity: "Identity",
+        sequences: list[int],
     ) -> "EncodedRows":
+        import numpy as np
+
         from pyspark_klog.records.arrow import encode_from_arrow
         from pyspark_klog.records.compression import Codec
 
@@ -230,6 +238,9 @@ class SinkRows:
             max_batch_bytes=max(max_batch_bytes, _LEAST_BATCH_BYTES),
             codec=Codec[self._settings.text("compression.type").upper()],
             level=self._level,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.producer_epoch,
+            next_sequences=np.array(sequences, np.int64),
             memory=producer.memory,
         )
 

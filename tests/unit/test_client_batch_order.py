@@ -3,7 +3,13 @@
 import pytest
 
 from pyspark_klog.client.errors import DeliveryFailed
-from pyspark_klog.client.producer.batch_order import Batch, BatchOrder, Identity, Verdict
+from pyspark_klog.client.producer.batch_order import (
+    NO_IDENTITY,
+    Batch,
+    BatchOrder,
+    Identity,
+    Verdict,
+)
 from pyspark_klog.client.producer.splitting import split_in_half
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
@@ -59,6 +65,28 @@ def test_nothing_is_sent_without_an_identity() -> None:
     assert core.ready(0) == []
     core.take_identity(Identity(1, 0))
     assert core.ready(0) == [_P]
+
+
+def test_the_numbers_ahead_are_those_that_the_next_batches_get() -> None:
+    core = _core()
+    assert core.numbers_ahead([_P, _Q]) == (Identity(7, 0), [0, 0])
+    _add(core, 7)
+    taken = _take_all(core)
+    assert len(taken) == 5
+    assert core.numbers_ahead([_P, _Q]) == (Identity(7, 0), [21, 0])
+    core.add(next_one := _batch())
+    while taken:
+        for batch in taken:
+            core.written(batch, 0)
+        taken = _take_all(core)
+    assert (next_one.identity, next_one.sequence) == (Identity(7, 0), 21)
+
+
+def test_there_are_no_numbers_ahead_without_an_identity() -> None:
+    core = BatchOrder(idempotent=True, max_in_flight=5, max_request_bytes=99, max_attempts=9)
+    assert core.numbers_ahead([_P]) == (NO_IDENTITY, [])
+    core.go_without_identity()
+    assert core.numbers_ahead([_P]) == (NO_IDENTITY, [])
 
 
 def test_sequences_follow_each_other_and_five_are_under_way() -> None:

@@ -12,9 +12,10 @@ from pyspark.sql import Row
 from pyspark.sql.types import ArrayType, StructType
 
 from pyspark_klog.client.errors import SettingError, TopicMissing
+from pyspark_klog.client.producer.core import NO_IDENTITY, Identity
 from pyspark_klog.client.producer.producer import SetAside
 from pyspark_klog.errors import BrokerError, ErrorCode
-from pyspark_klog.ids import TopicPartition
+from pyspark_klog.ids import NO_SEQUENCE, TopicPartition
 from pyspark_klog.records import layout
 from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.builder import BatchBuilder
@@ -48,6 +49,9 @@ class _Producer:
         self.flushes = 0
         self.receiver: Any = None
         self.share = 1.0
+        self.identity = NO_IDENTITY
+        self.sequences: list[int] = []
+        self.numbers: list[tuple[int, int, int, int]] = []
 
     def set_aside(self, receiver: Any) -> None:
         self.receiver = receiver
@@ -65,7 +69,11 @@ class _Producer:
     def taken_share(self, topic: str) -> float:
         return self.share
 
+    def numbers_ahead(self, topic: str, partition_count: int) -> tuple[Identity, list[int]]:
+        return self.identity, self.sequences[:partition_count]
+
     def add(self, place: TopicPartition, data: memoryview, count: int) -> None:
+        self.numbers.append((place.partition, *_numbers(BatchView(data))))
         self.batches[place.topic].append(count)
         for record in BatchView(data).records():
             if len(record.value or b"") <= self.max_bytes.get(place.topic, 1 << 30):
@@ -88,6 +96,10 @@ class _Producer:
 
     def partitions(self, topic: str) -> dict[bytes | None, int]:
         return {r.value: p.partition for p, r in self.records if p.topic == topic}
+
+
+def _numbers(batch: BatchView) -> tuple[int, int, int]:
+    return batch.producer_id, batch.producer_epoch, batch.base_sequence
 
 
 @pytest.fixture
@@ -133,6 +145,18 @@ def test_round_robin_goes_on_from_batch_to_batch(producer: _Producer) -> None:
 
 
 @pytest.mark.parity("sink: kafka.partitioner.class", "sink: partition column")
+def test_batches_are_encoded_with_the_numbers_that_they_will_get(producer: _Producer) -> None:
+    producer.identity, producer.sequences = Identity(8, 1), [0, 50, 2**31 - 1]
+    rows = _batch(value=_values(*range(4)), partition=pa.array([2, 1, 2, 2], pa.int32()))
+    _sink(topic="t").write([rows])
+    assert producer.numbers == [(1, 8, 1, 50), (2, 8, 1, 2**31 - 1)]
+
+
+def test_batches_without_an_identity_have_no_numbers(producer: _Producer) -> None:
+    _sink(topic="t").write([_batch(value=_values(1))])
+    assert [numbers[1:] for numbers in producer.numbers] == [(*NO_IDENTITY, NO_SEQUENCE)]
+
+
 def test_only_rows_without_a_partition_are_asked_for(producer: _Producer) -> None:
     own = "tests.support.partitioners:last_but_keyed"
     sink = _sink(topic="t", kafka__partitioner__class=own)

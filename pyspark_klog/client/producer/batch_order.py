@@ -170,6 +170,22 @@ class BatchOrder:
                 batch.sequence = NO_SEQUENCE
                 batch.may_be_written = batch.begins_anew = False
 
+    def numbers_ahead(self, partitions: Iterable[TopicPartition]) -> tuple[Identity, list[int]]:
+        """The identity and the sequence that the next batch of each partition is likely to get.
+
+        No sequences are given where there is no identity. A failure may change both.
+        """
+        if not self.idempotent or self._wants_identity:
+            return NO_IDENTITY, []
+        return self.identity, [self._sequence_ahead(each) for each in partitions]
+
+    def _sequence_ahead(self, partition: TopicPartition) -> int:
+        queue = self._queues.get(partition)
+        if queue is None:
+            return 0
+        waiting = sum(b.record_count for b in queue.batches if b.sequence == NO_SEQUENCE)
+        return _plus(queue.next_sequence, waiting)
+
     def ready(self, now_ms: int) -> list[TopicPartition]:
         """Partitions from which a batch may be sent now."""
         return [p for p, queue in self._queues.items() if self._sendable(queue, now_ms)]

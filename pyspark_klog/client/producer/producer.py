@@ -164,6 +164,14 @@ class Producer:
         return self.partition_count(topic)
 
     # --- writing ---------------------------------------------------------------------------------
+    def numbers_ahead(self, topic: str, partition_count: int) -> tuple[Identity, list[int]]:
+        """The identity, and for each partition the sequence, to encode the next batches with.
+
+        They are written into batches that lack them before these are sent, which takes a second
+        CRC. No sequences are given as long as there is no identity.
+        """
+        return self._core.numbers_ahead(TopicPartition(topic, p) for p in range(partition_count))
+
     def add(
         self, partition: TopicPartition, data: bytes | bytearray | memoryview, record_count: int
     ) -> None:

@@ -101,11 +101,8 @@ def _bytes_of(batch: Batch, version: int, *, is_idempotent: bool) -> bytes | mem
             raise UnsupportedByBroker("record headers need a Kafka broker from 0.11 on")
         return down_convert(batch.data, 1 if version >= 2 else 0).data
     if is_idempotent:
-        identity = batch.identity
-        view.set_producer_state(
-            identity.producer_id,
-            identity.producer_epoch,
-            batch.sequence,
-            is_transactional=False,
-        )
+        numbers = (*batch.identity, batch.sequence)
+        has = (view.producer_id, view.producer_epoch, view.base_sequence)
+        if has != numbers or view.is_transactional:
+            view.set_producer_state(*numbers, is_transactional=False)
     return memoryview(batch.data)
