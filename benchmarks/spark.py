@@ -73,7 +73,7 @@ class _Engine:
         before_s = cpu_seconds(self.side.pid)
         measured = self.driver.run(job)
         broker_s = cpu_seconds(self.side.pid) - before_s
-        return replace(measured, cpu_s=measured.cpu_s + broker_s)
+        return replace(measured, cpu_s=measured.cpu_s + broker_s, broker_cpu_s=broker_s)
 
     def job(self, kind: Kind, topic: str, records: int, **more: object) -> SparkJob:
         return SparkJob(kind, self.side.bootstrap_servers, topic, records, **more)  # type: ignore[arg-type]
@@ -234,11 +234,10 @@ def _shape(what: str, records: Records, engines: _Engines) -> Row:
 def _row(work: str, bar: float | None, given: Sequence[Sequence[SparkMeasured]]) -> Row:
     """klog's runs, the peer's, and those of the ceiling."""
     rates = [median([run.records / run.seconds for run in runs]) for runs in given]
-    each_us = [median([run.cpu_s / run.records * 1e6 for run in runs]) for runs in given]
-    cpu = " / ".join(f"{us:.2f}" for us in each_us)
+    cpu = " / ".join(_cpu_us(runs) for runs in given)
     notes = [
         f"local[2]; {rates[0] / rates[2]:.0%} of the ceiling, {rates[2]:,.0f}",
-        f"CPU us a record with the broker, klog / peer / ceiling {cpu}",
+        f"CPU us a record (JVM + Python + broker), klog / peer / ceiling {cpu}",
     ]
     triggers = [[run.records / run.triggers_s for run in runs if run.triggers_s] for runs in given]
     if all(triggers):
@@ -246,6 +245,17 @@ def _row(work: str, bar: float | None, given: Sequence[Sequence[SparkMeasured]])
         notes.append(f"the micro-batches alone, klog / peer / ceiling {alone}")
     work = f"{work} (Spark {version('pyspark')})"
     return found(Row(work, "records/s", rates[0], rates[1], bar, note="; ".join(notes)))
+
+
+def _cpu_us(runs: Sequence[SparkMeasured]) -> str:
+    """CPU time of a record, and how much of it is whose."""
+    parts_s = [
+        (run.cpu_s, run.jvm_cpu_s, run.cpu_s - run.jvm_cpu_s - run.broker_cpu_s, run.broker_cpu_s)
+        for run in runs
+    ]
+    records = runs[0].records
+    whole, *parts = (f"{median(each) / records * 1e6:.2f}" for each in zip(*parts_s, strict=True))
+    return f"{whole} ({' + '.join(parts)})"
 
 
 # --- small things --------------------------------------------------------------------------------

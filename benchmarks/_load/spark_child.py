@@ -20,7 +20,7 @@ from pyspark.sql import functions as f
 from benchmarks._load.spark_ends import Ends
 from benchmarks._load.spark_jobs import SparkJob, SparkMeasured, read_job
 from benchmarks._load.spark_small import idle, jvm_pid, micro_batches, python_peak_bytes
-from benchmarks._processes import tree_cpu_seconds
+from benchmarks._processes import cpu_seconds, tree_cpu_seconds
 
 _SHOWN_CHARACTERS = 1_500
 _CHECKOUT = Path(__file__).resolve().parents[2]
@@ -71,7 +71,7 @@ class Driver:
             return idle(self._ends, self._folder, job)
         self._triggers_s = None
         jvm = jvm_pid()
-        cpu_before_s = tree_cpu_seconds(jvm)
+        cpu_before_s, jvm_before_s = tree_cpu_seconds(jvm), cpu_seconds(jvm)
         start = time.perf_counter()
         records = self._run[job.kind](job)
         seconds = time.perf_counter() - start
@@ -80,6 +80,7 @@ class Driver:
             records,
             self._triggers_s,
             cpu_s=tree_cpu_seconds(jvm) - cpu_before_s,
+            jvm_cpu_s=cpu_seconds(jvm) - jvm_before_s,
             python_peak_bytes=python_peak_bytes(),
         )
 

@@ -63,7 +63,12 @@ class SparkMeasured:
     phases_ms: dict[str, float] = field(default_factory=dict)
     """The same by phase, as Spark's progress names them."""
     cpu_s: float = 0.0
-    """CPU time of the driver meanwhile: the JVM and its Python processes."""
+    """CPU time of the driver meanwhile: the JVM and its Python processes; of a side with a broker,
+    that of the broker too."""
+    jvm_cpu_s: float = 0.0
+    """The JVM's part of it."""
+    broker_cpu_s: float = 0.0
+    """The broker's."""
     python_peak_bytes: int = 0
     """The most that any of Spark's Python workers ever had resident."""
     driver_cpu: float | None = None
