@@ -254,7 +254,9 @@ def _cpu_us(runs: Sequence[SparkMeasured]) -> str:
         for run in runs
     ]
     records = runs[0].records
-    whole, *parts = (f"{median(each) / records * 1e6:.2f}" for each in zip(*parts_s, strict=True))
+    whole, *parts = (
+        f"{max(median(each), 0.0) / records * 1e6:.2f}" for each in zip(*parts_s, strict=True)
+    )
     return f"{whole} ({' + '.join(parts)})"
 
 
