@@ -199,12 +199,13 @@ class FetchReader:
             self._headers_left -= self._fill(each, log, info.segment, region, headers)
 
     def _end_offset(self, log: PartitionLog) -> int | None:
-        return log.log_end_offset if self._replica_id == _DEBUGGING_CONSUMER else None
+        if self._replica_id == _DEBUGGING_CONSUMER:
+            return log.log_end_offset
+        return log.last_stable_offset if self._is_committed else None
 
     def _describe(self, answer: PartitionData, log: PartitionLog) -> None:
         answer.high_watermark = log.high_watermark
-        # Without transactions nothing is undecided, and nothing aborted.
-        answer.last_stable_offset = log.high_watermark
+        answer.last_stable_offset = log.last_stable_offset
         answer.log_start_offset = log.log_start_offset
         answer.aborted_transactions = [] if self._is_committed else None
 

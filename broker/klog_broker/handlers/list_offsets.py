@@ -32,6 +32,7 @@ from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.records.errors import RecordsError
 
 _DEBUGGING_CONSUMER = -2
+_READ_COMMITTED = 1
 _FIRST_VERSION_WITH_EPOCH = 4
 
 # An offset by time takes a search in the index, and records to be read.
@@ -184,7 +185,8 @@ class _ListOffsets:
     def _readable_end(self, log: PartitionLog) -> int:
         if self._request.replica_id == _DEBUGGING_CONSUMER:
             return log.log_end_offset
-        # The last stable offset (read_committed) is the same: there are no transactions.
+        if self._request.isolation_level == _READ_COMMITTED:
+            return log.last_stable_offset
         return log.high_watermark
 
 

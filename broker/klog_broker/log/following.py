@@ -1,17 +1,21 @@
-"""Reading what a leader sent to its follower: the same batches, offsets and epochs, as they are.
+"""Appending as a follower what the leader sent: the same batches, offsets and epochs, as they are.
 
 A follower checks what recovery checks, and takes from the batches what recovery takes; their
 records are not looked at again, for the leader has done that.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from klog_broker.log.appending import apply_planned
 from klog_broker.log.checks import RecordChecks
 from klog_broker.log.digests import BatchRow, Digest
 from klog_broker.log.errors import OffsetOutOfRange, StaleLeaderEpoch
+from klog_broker.log.log_state import LogState
 from klog_broker.log.planned import AppendRoom, PlannedAppend, PlannedProducer
 from klog_broker.log.recovery import producer_batch
+from pyspark_klog.errors import InvariantViolation
+from pyspark_klog.ids import LeaderEpoch
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.errors import CorruptRecords
 from pyspark_klog.records.layout import CODEC_MASK, LOG_OVERHEAD_BYTES, MAGIC_V2
@@ -112,8 +116,14 @@ def follow(
             f"what the leader sent ends at {digest.end_offset}, the log at {log_end_offset}: too "
             f"far for one segment"
         )
+    codec = Codec.ZSTD if digest.has_zstd else Codec.NONE
+    planned = _planned(digest, first, size_bytes)
+    return Followed(planned, digest.epochs, codec, digest.end_offset - 1)
+
+
+def _planned(digest: _FollowerDigest, first: BatchRow, size_bytes: int) -> PlannedAppend:
     producers = (producer_batch(row) for row in digest.take_producer_rows())
-    planned = PlannedAppend(
+    return PlannedAppend(
         first.base_offset,
         digest.end_offset,
         size_bytes,
@@ -127,8 +137,6 @@ def follow(
             for head, batch in filter(None, producers)
         ],
     )
-    codec = Codec.ZSTD if digest.has_zstd else Codec.NONE
-    return Followed(planned, digest.epochs, codec, digest.end_offset - 1)
 
 
 def fits(followed: Followed, room: AppendRoom) -> bool:
@@ -170,3 +178,105 @@ def _is_cut_off(data: memoryview, position: int) -> bool:
         return True
     length = int.from_bytes(data[position + 8 : position + 12], "big", signed=True)
     return length > left - LOG_OVERHEAD_BYTES
+
+
+class Follower:
+    """Appends to one log what its leader holds. ``roll(now_ms)`` begins a new segment,
+    ``maybe_roll(row, now_ms)`` does so if that batch needs one, ``appended()`` is called after each
+    append."""
+
+    def __init__(
+        self,
+        state: LogState,
+        *,
+        roll: Callable[[int], None],
+        maybe_roll: Callable[[BatchRow, int], None],
+        appended: Callable[[], None],
+    ) -> None:
+        self._state = state
+        self._roll = roll
+        self._maybe_roll = maybe_roll
+        self._appended = appended
+
+    def append_as_follower(
+        self, records: memoryview, *, leader_epoch: LeaderEpoch, now_ms: int
+    ) -> None:
+        """Append batches as the leader of ``leader_epoch`` sent them: offsets, epochs, bytes. They
+        may begin behind the log's end (a cleaned leader has gaps); one that is cut off at the end
+        of ``records`` is left off.
+
+        Rolls where the leader rolled, if the settings are the same. Nothing has changed when it
+        raises CorruptRecords, OffsetOutOfRange or StaleLeaderEpoch; LogStorageError may leave
+        whole batches before a new segment's.
+        """
+        self._state.check_online()
+        followed = self._follow(records, leader_epoch, now_ms, check_crc=True)
+        if followed is not None:
+            data = records[: followed.planned.size_bytes]
+            self._append(data, leader_epoch, now_ms, followed)
+            self._appended()
+
+    def _follow(
+        self, data: memoryview, leader_epoch: LeaderEpoch, now_ms: int, *, check_crc: bool
+    ) -> Followed | None:
+        state = self._state
+        return follow(
+            data,
+            self._room(now_ms),
+            log_end_offset=state.log_end_offset,
+            latest_epoch=state.epochs.latest,
+            leader_epoch=leader_epoch,
+            checks=state.checks(),
+            check_crc=check_crc,
+        )
+
+    def _room(self, now_ms: int) -> AppendRoom:
+        """What the active segment has room for; a new one's, if it is to be rolled."""
+        state = self._state
+        try:
+            room = state.append_room(now_ms)
+            if room is None:
+                self._roll(now_ms)
+                room = state.append_room(now_ms)
+        except OSError as error:
+            raise state.write_failed(error) from error
+        if room is None:
+            raise InvariantViolation(f"{state.topic_partition}: a new segment has no room")
+        return room
+
+    def _append(
+        self, data: memoryview, leader_epoch: LeaderEpoch, now_ms: int, followed: Followed | None
+    ) -> None:
+        """``data`` is whole batches that were checked, and ``followed`` what they come to now."""
+        state = self._state
+        room = self._room(now_ms)
+        if followed is None:
+            followed = self._follow(data, leader_epoch, now_ms, check_crc=False)
+            assert followed is not None
+        parts = None if fits(followed, room) else halves(data, state.checks())
+        if parts is not None:
+            # Somewhere within them a new segment begins, where the leader's does.
+            for part in parts:
+                self._append(part, leader_epoch, now_ms, None)
+            return
+        try:
+            if not fits(followed, room) and self._roll_for(data, now_ms):
+                self._append(data, leader_epoch, now_ms, None)
+                return
+            state.active.write(data, len(followed.planned.index_entries) or 1)
+        except OSError as error:
+            raise state.write_failed(error) from error
+        try:
+            apply_planned(state, followed.planned, now_ms, followed.codec)
+            for epoch, start_offset in followed.epochs:
+                state.epochs.note(epoch, start_offset)
+            state.newest_epoch = max(state.newest_epoch, state.epochs.latest)
+        except Exception as error:
+            raise state.go_offline(error) from error
+
+    def _roll_for(self, data: memoryview, now_ms: int) -> bool:
+        state = self._state
+        active = state.active
+        rows = state.checks().scan(data, 0, len(data), check_crc=False).rows
+        self._maybe_roll(rows[0], now_ms)
+        return state.active is not active

@@ -1,27 +1,24 @@
 """Who is told of what happens to a log."""
 
-from __future__ import annotations
+from typing import Protocol, TypeVar
 
-from typing import TYPE_CHECKING, Protocol
-
-if TYPE_CHECKING:
-    from klog_broker.log.partition_log import PartitionLog
+LogT_contra = TypeVar("LogT_contra", contravariant=True)
 
 
-class LogListener(Protocol):
+class LogListener(Protocol[LogT_contra]):
     """The host of a log: it decides how far readers may see, and it tells those who wait.
 
     Called in the loop, after the change; each call must be cheap, for appends make it.
     """
 
-    def log_end_grew(self, log: PartitionLog) -> None:
+    def log_end_grew(self, log: LogT_contra) -> None:
         """Records were appended: once for each commit of them."""
 
-    def log_flushed(self, log: PartitionLog) -> None:
+    def log_flushed(self, log: LogT_contra) -> None:
         """``flushed_offset`` grew."""
 
-    def high_watermark_grew(self, log: PartitionLog) -> None:
+    def high_watermark_grew(self, log: LogT_contra) -> None:
         """``set_high_watermark`` raised it."""
 
-    def log_went_offline(self, log: PartitionLog) -> None:
+    def log_went_offline(self, log: LogT_contra) -> None:
         """Every method of the log raises LogStorageError from now on."""

@@ -56,7 +56,7 @@ class LogManager:
         # Called when a directory goes offline; when none is left the process has to end.
         self.on_directory_offline: Callable[[Path, BaseException], None] | None = None
         # Given to each log that is loaded or made.
-        self.listener: LogListener | None = None
+        self.listener: LogListener[PartitionLog] | None = None
         self.checks: RecordChecks = PlainChecks()
         self._files = files
         self._clock = clock

@@ -5,22 +5,11 @@ what is here; the log writes, and only then makes the plan count (PartitionLog.w
 commit_planned).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
-from klog_broker.log.producer_state import ProducerBatch
-
-if TYPE_CHECKING:
-    from klog_broker.log.partition_log import PartitionLog
-
-
-class PlanTarget(NamedTuple):
-    """A partition that appends may be planned for."""
-
-    log: PartitionLog
-    acks_all: bool  # whether acks=-1 is satisfied by this broker's append
+from klog_broker.log.producer_state import ProducerBatch, ProducerEntry
+from pyspark_klog.ids import TopicPartition
 
 
 class AppendRoom(NamedTuple):
@@ -79,3 +68,26 @@ class PlannedAppend(NamedTuple):
     max_timestamp_offset: int
     index_entries: Sequence[PlannedIndexEntry]
     producers: Sequence[PlannedProducer]
+
+
+class PlannedLog(Protocol):
+    """A log, as far as a plan is concerned. See PartitionLog."""
+
+    topic_partition: TopicPartition
+
+    def plan_facts(self, now_ms: int) -> PlanFacts | None: ...
+
+    def producer(self, producer_id: int) -> ProducerEntry | None: ...
+
+    def write_planned(self, data: memoryview, index_rows: int) -> None: ...
+
+    def take_back_planned(self) -> None: ...
+
+    def commit_planned(self, planned: PlannedAppend, now_ms: int) -> None: ...
+
+
+class PlanTarget(NamedTuple):
+    """A partition that appends may be planned for."""
+
+    log: PlannedLog
+    acks_all: bool  # whether acks=-1 is satisfied by this broker's append

@@ -13,8 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from klog_broker.log.errors import LogStorageError
-from klog_broker.log.partition_log import PartitionLog
-from klog_broker.log.planned import PlanTarget
+from klog_broker.log.planned import PlannedLog, PlanTarget
 from klog_broker.network.buffers import ReceiveArena
 from klog_broker.produce.tables import PlanTables
 from klog_broker.runtime.clock import Clock
@@ -109,7 +108,7 @@ class ProducePlanner:
         self._targets_version = targets.version
         self._slots_before = 0
         # The slot that stands for a log in this plan.
-        self._slot_of: dict[PartitionLog, int] = {}
+        self._slot_of: dict[PlannedLog, int] = {}
 
     def run(self, offered: Sequence[PlannedConnection], received: Sequence[Received] = ()) -> bool:
         """Serves what of their requests can be planned.
@@ -239,10 +238,10 @@ class ProducePlanner:
         self._slot_of[target.log] = number
         tables.fill_slot(number, facts, target.acks_all)
 
-    def _log_of(self, slot: int) -> PartitionLog:
+    def _log_of(self, slot: int) -> PlannedLog:
         target = self._logs[slot]
         assert target is not None
-        log: PartitionLog = target.log
+        log: PlannedLog = target.log
         return log
 
     # -- append and commit --------------------------------------------------------------------
@@ -250,7 +249,7 @@ class ProducePlanner:
     def _append(self, now_ms: int) -> bool:
         """Whether all was written, and now counts. If not, nothing has changed."""
         touched = self._tables.touched()
-        written: list[PartitionLog] = []
+        written: list[PlannedLog] = []
         for slot in touched:
             log = self._log_of(slot.number)
             try:
@@ -270,7 +269,7 @@ class ProducePlanner:
             raise _CommitFailed
         return True
 
-    def _take_back(self, logs: Sequence[PartitionLog]) -> None:
+    def _take_back(self, logs: Sequence[PlannedLog]) -> None:
         for log in logs:
             try:
                 log.take_back_planned()

@@ -19,7 +19,7 @@ def figures(machine: Machine) -> dict[str, int]:
         "lent bytes": server.buffers.lent_bytes,
         "arena bytes": server.arena.used_bytes,
         "work in helpers": helpers.waiting,
-        "flush waiters": sum(log._flusher.waiting for log in machine.logs()),
+        "flush waiters": sum(log.flush_waiters for log in machine.logs()),
     }
 
 

@@ -1,0 +1,282 @@
+"""Appending as the leader: records that are validated here, and batches that were planned outside.
+
+Each append is planned, written, committed. What was written and not committed does not count, and
+is cut off again when the commit does not come.
+"""
+
+from collections.abc import Callable
+
+from klog_broker.log.append_rules import AppendOrigin
+from klog_broker.log.digests import BatchRow
+from klog_broker.log.durability import LogFlushing
+from klog_broker.log.errors import RecordBatchTooLarge, StaleLeaderEpoch
+from klog_broker.log.log_config import INT64_MAX, INT64_MIN
+from klog_broker.log.log_state import LogState
+from klog_broker.log.loop_share import LoopShare
+from klog_broker.log.planned import PlanFacts, PlannedAppend
+from klog_broker.log.producer_state import ProducerBatch
+from klog_broker.log.recovery import producer_batch
+from klog_broker.log.results import AppendInfo
+from klog_broker.log.segment import AppendedBatch
+from klog_broker.log.validation import Validated, place, prepare
+from pyspark_klog.errors import InvariantViolation
+from pyspark_klog.ids import LeaderEpoch, Offset
+from pyspark_klog.records.compression import Codec
+from pyspark_klog.records.record import TimestampType
+
+
+class Appender:
+    """Appends to one log as its leader. ``roll(now_ms)`` begins a new segment, ``appended()`` is
+    called after each commit."""
+
+    def __init__(
+        self,
+        state: LogState,
+        flushing: LogFlushing,
+        *,
+        roll: Callable[[int], None],
+        appended: Callable[[], None],
+    ) -> None:
+        self._state = state
+        self._flushing = flushing
+        self._roll = roll
+        self._appended = appended
+
+    def begin_epoch(self, leader_epoch: LeaderEpoch) -> None:
+        """See PartitionLog.begin_epoch, which this is."""
+        state = self._state
+        self._check_epoch(leader_epoch)
+        if leader_epoch > state.epochs.latest:
+            state.epochs.note(leader_epoch, state.log_end_offset)
+            state.newest_epoch = leader_epoch
+
+    def _check_epoch(self, leader_epoch: LeaderEpoch) -> None:
+        state = self._state
+        state.check_online()
+        if leader_epoch < state.newest_epoch:
+            raise StaleLeaderEpoch(
+                f"{state.topic_partition} knows of leader epoch {state.newest_epoch}, "
+                f"{leader_epoch} is over"
+            )
+
+    # --- what is validated here ------------------------------------------------------------------
+    def append_as_leader(
+        self,
+        records: bytes | bytearray | memoryview,
+        *,
+        leader_epoch: LeaderEpoch,
+        now_ms: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        share: LoopShare | None = None,
+    ) -> AppendInfo:
+        """Validate as Kafka does, give offsets, append. Takes one v2 batch, or a set of v0 and v1
+        messages, which is converted up. The epoch must have begun (PartitionLog.begin_epoch).
+
+        A writable buffer is patched in place and kept by nobody; a read-only one is copied.
+
+        Nothing has changed when it raises: CorruptRecords, InvalidRecords (RecordsRefused and
+        InvalidTimestamp with record_errors), UnsupportedCodec, DecompressedTooLarge,
+        RecordTooLarge, RecordBatchTooLarge, InvalidProducerEpoch, OutOfOrderSequence,
+        StaleLeaderEpoch, LogStorageError. With a ``share`` also TooMuchForTheLoop: then run
+        :meth:`preparation` in a helper thread, and append what it returns with
+        :meth:`append_prepared`.
+        """
+        state = self._state
+        state.check_online()
+        prepared = prepare(
+            records,
+            now_ms=now_ms,
+            config=state.config,
+            checks=state.checks(),
+            origin=origin,
+            share=share,
+        )
+        return self.append_prepared(
+            prepared, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin
+        )
+
+    def preparation(
+        self, records: bytes | bytearray | memoryview, now_ms: int
+    ) -> Callable[[], Validated]:
+        """What validates a client's records by the settings of now. Of the log it touches nothing,
+        and raises as :meth:`append_as_leader` does."""
+        config, checks = self._state.config, self._state.checks()
+        return lambda: prepare(records, now_ms=now_ms, config=config, checks=checks)
+
+    def append_prepared(
+        self,
+        prepared: Validated,
+        *,
+        leader_epoch: LeaderEpoch,
+        now_ms: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+    ) -> AppendInfo:
+        """Give offsets to what was validated, here or in a helper thread, and append it."""
+        state = self._state
+        self._check_epoch(leader_epoch)
+        if leader_epoch > state.epochs.latest:
+            raise InvariantViolation(
+                f"{state.topic_partition}: leader epoch {leader_epoch} has not begun"
+            )
+        planned = place(prepared, state.log_end_offset, leader_epoch, now_ms)
+        row = planned.row
+        if row.size_bytes > state.config.segment_bytes:
+            raise RecordBatchTooLarge(
+                f"a batch of {row.size_bytes} bytes, segment.bytes is {state.config.segment_bytes}"
+            )
+        producer = producer_batch(row)
+        if producer is not None:
+            duplicate = state.producers.check(
+                producer[0], check_sequence=origin is AppendOrigin.CLIENT
+            )
+            if duplicate is not None:
+                return self._answer_duplicate(duplicate)
+        self._write(planned, now_ms)
+        return self._commit(planned, now_ms)
+
+    def _answer_duplicate(self, first: ProducerBatch) -> AppendInfo:
+        end_offset = Offset(first.last_offset + 1)
+        return AppendInfo(
+            first.first_offset,
+            first.last_offset,
+            first.log_append_time_ms,
+            self._state.log_start_offset,
+            self._required_flush(end_offset),
+            is_duplicate=True,
+            record_count=first.last_offset - first.first_offset + 1,
+            size_bytes=0,
+        )
+
+    def _required_flush(self, end_offset: Offset) -> Offset | None:
+        waits = self._state.config.replies_wait_for_flush
+        return end_offset if waits and end_offset > self._flushing.flushed_offset else None
+
+    def _write(self, planned: Validated, now_ms: int) -> None:
+        """Roll if need be, and write. LogStorageError if that fails; then all is as it was."""
+        try:
+            self.maybe_roll(planned.row, now_ms)
+            self._state.active.write(planned.data)
+        except OSError as error:
+            raise self._state.write_failed(error) from error
+
+    def maybe_roll(self, row: BatchRow, now_ms: int) -> None:
+        """Begin a new segment if this batch needs one. OSError."""
+        state = self._state
+        if state.active.should_roll(
+            state.config,
+            size_bytes=row.size_bytes,
+            max_timestamp_ms=row.max_timestamp_ms,
+            last_offset=row.last_offset,
+            now_ms=now_ms,
+            jitter_ms=state.jitter_ms,
+        ):
+            self._roll(now_ms)
+
+    def _commit(self, planned: Validated, now_ms: int) -> AppendInfo:
+        """The bytes are complete: let them count."""
+        state, row = self._state, planned.row
+        first_offset, last_offset = Offset(row.base_offset), Offset(row.last_offset)
+        try:
+            if first_offset != state.log_end_offset:
+                raise InvariantViolation(
+                    f"appended at offset {first_offset}, the log ends at {state.log_end_offset}"
+                )
+            batch = AppendedBatch(
+                row.size_bytes, first_offset, last_offset, row.max_timestamp_ms, row.attributes
+            )
+            state.active.commit((batch,))
+            state.log_end_offset = Offset(last_offset + 1)
+            producer = producer_batch(row)
+            if producer is not None:
+                head, sent = producer
+                state.producers.apply(head.producer_id, head.producer_epoch, sent, now_ms)
+            state.producers.end_offset = state.log_end_offset
+        except Exception as error:
+            raise state.go_offline(error) from error
+        info = AppendInfo(
+            first_offset,
+            last_offset,
+            planned.log_append_time_ms,
+            state.log_start_offset,
+            self._required_flush(state.log_end_offset),
+            is_duplicate=False,
+            record_count=row.record_count,
+            size_bytes=row.size_bytes,
+        )
+        self._appended()
+        return info
+
+    # --- what the produce kernel has planned -----------------------------------------------------
+    def plan_facts(self, now_ms: int) -> PlanFacts | None:
+        """What a plan for appends at this time must know; None if none can be made: the log stores
+        records otherwise than they come, holds replies back for a flush, or is about to roll."""
+        state = self._state
+        config = state.config
+        if (
+            state.is_offline
+            or state.is_being_cut
+            or config.replies_wait_for_flush
+            or config.message_timestamp_type is not TimestampType.CREATE_TIME
+            or config.compression not in (None, Codec.NONE)
+        ):
+            return None
+        try:
+            room = state.active.append_room(config, now_ms=now_ms, jitter_ms=state.jitter_ms)
+        except OSError:
+            return None  # An append that is not planned says what is wrong.
+        if room is None:
+            return None
+        return PlanFacts(
+            state.log_end_offset,
+            state.epochs.latest,
+            state.log_start_offset,
+            config.max_message_bytes,
+            max(now_ms - config.message_timestamp_before_max_ms, INT64_MIN),
+            min(now_ms + config.message_timestamp_after_max_ms, INT64_MAX),
+            config.compact,
+            room,
+        )
+
+    def write_planned(self, data: memoryview, index_rows: int) -> None:
+        """Write whole batches at the log's end, without effect until :meth:`commit_planned`; no
+        other append may come between the two. LogStorageError if that fails; then all is as it
+        was."""
+        state = self._state
+        state.check_online()
+        try:
+            state.active.write(data, index_rows)
+        except OSError as error:
+            raise state.write_failed(error) from error
+
+    def take_back_planned(self) -> None:
+        """The plan is dropped: what :meth:`write_planned` wrote goes."""
+        if not self._state.is_offline:
+            self._state.cut_back()
+
+    def commit_planned(self, planned: PlannedAppend, now_ms: int) -> None:
+        """What was written counts from now on. LogStorageError, and the log is offline, if the plan
+        is not one for the log's end."""
+        state = self._state
+        try:
+            if planned.first_offset != state.log_end_offset:
+                raise InvariantViolation(
+                    f"planned for offset {planned.first_offset}, the log ends at "
+                    f"{state.log_end_offset}"
+                )
+            apply_planned(state, planned, now_ms)
+        except Exception as error:
+            raise state.go_offline(error) from error
+        self._appended()
+
+
+def apply_planned(
+    state: LogState, planned: PlannedAppend, now_ms: int, codec: Codec = Codec.NONE
+) -> None:
+    """Let batches that have been written count, with their index entries and producers."""
+    state.active.commit_planned(planned, codec)
+    state.log_end_offset = end_offset = Offset(planned.end_offset)
+    producers = state.producers
+    for producer_id, producer_epoch, batches in planned.producers:
+        for batch in batches:
+            producers.apply(producer_id, producer_epoch, batch, now_ms)
+    producers.end_offset = end_offset

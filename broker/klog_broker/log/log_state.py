@@ -1,0 +1,114 @@
+"""What the parts of one partition's log work on together."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from klog_broker.log.checks import RecordChecks
+from klog_broker.log.directory import LogDirectory
+from klog_broker.log.errors import LogStorageError
+from klog_broker.log.loading import LoadedLog
+from klog_broker.log.log_config import LogConfig
+from klog_broker.log.planned import AppendRoom
+from klog_broker.log.reading import SegmentList
+from klog_broker.log.segment import Segment
+from klog_broker.runtime.chance import Chance
+from klog_broker.runtime.descriptors import is_exhausted
+from pyspark_klog.ids import LeaderEpoch, TopicPartition
+
+_LOGGER = logging.getLogger(__name__)
+
+
+class LogState:
+    """Where the log begins and ends, of what it consists, and whether it can be used.
+
+    Each part of the log changes what is its own to change: the appender and the follower the end,
+    the shortener the start and the segments. In the loop's thread, but for a cut's helper, beside
+    which nobody else is at the log (``is_being_cut``).
+    """
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        path: Path,
+        loaded: LoadedLog,
+        *,
+        log_directory: LogDirectory,
+        config: LogConfig,
+        checks: Callable[[], RecordChecks],
+        chance: Chance,
+        on_offline: Callable[[LogStorageError], None],
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.path = path
+        self.log_directory = log_directory
+        self.files = log_directory.files
+        self.config = config
+        self.checks = checks
+        self.log_start_offset = loaded.log_start_offset
+        self.log_end_offset = loaded.log_end_offset
+        self.high_watermark = loaded.high_watermark
+        self.segments = SegmentList(loaded.segments)
+        self.active = loaded.segments[-1]
+        self.epochs = loaded.epochs
+        self.newest_epoch: LeaderEpoch = loaded.newest_epoch
+        self.producers = loaded.states
+        self.snapshots = loaded.snapshots
+        self.is_being_cut = False
+        self.error: BaseException | None = None
+        self._chance = chance
+        self._on_offline = on_offline
+        self.jitter_ms = 0
+        self.choose_jitter()
+
+    def choose_jitter(self) -> None:
+        """Spreads the rolls of partitions that were created together."""
+        limit_ms = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        self.jitter_ms = self._chance.below(limit_ms)
+
+    def take_segments(self, segments: tuple[Segment, ...]) -> None:
+        """The log consists of these from now on; the last one is appended to."""
+        self.segments = SegmentList(segments)
+        self.active = segments[-1]
+
+    def append_room(self, now_ms: int) -> AppendRoom | None:
+        """What the active segment has room for; None if it is to be rolled now. OSError."""
+        return self.active.append_room(self.config, now_ms=now_ms, jitter_ms=self.jitter_ms)
+
+    # --- whether it can be used ------------------------------------------------------------------
+    @property
+    def is_offline(self) -> bool:
+        return self.error is not None or self.log_directory.is_offline
+
+    def check_online(self) -> None:
+        """LogStorageError if the log cannot be used."""
+        if self.error is not None:
+            raise LogStorageError(f"{self.topic_partition} is offline after: {self.error}")
+        if self.log_directory.is_offline:
+            raise self.log_directory.storage_error()
+        if self.is_being_cut:
+            raise LogStorageError(f"{self.topic_partition} is being cut")
+
+    def go_offline(self, error: BaseException) -> LogStorageError:
+        """This partition alone: what it would do next could not be trusted. Returns what is to be
+        raised."""
+        if self.error is None:
+            self.error = error
+            _LOGGER.error("log=%s offline=%r", self.path, error, exc_info=error)
+        storage_error = LogStorageError(f"{self.topic_partition} is offline after: {error}")
+        self._on_offline(storage_error)
+        return storage_error
+
+    def write_failed(self, error: OSError) -> LogStorageError:
+        """Makes all as it was, if that can be; returns what is to be raised."""
+        if not is_exhausted(error):
+            self.cut_back()
+        return self.log_directory.refuse(error, self.topic_partition)
+
+    def cut_back(self) -> None:
+        """Take away what was written and does not count. LogStorageError if that fails."""
+        try:
+            self.active.cut_back()
+        except OSError as error:
+            if not is_exhausted(error):
+                raise self.log_directory.go_offline(error) from error

@@ -1,0 +1,177 @@
+"""How a log gets shorter: at its start by retention and DeleteRecords, at its end by truncation."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from klog_broker.log.durability import LogFlushing
+from klog_broker.log.errors import OffsetOutOfRange
+from klog_broker.log.log_state import LogState
+from klog_broker.log.recovery import restart_indexes
+from klog_broker.log.retention import LogFacts, SegmentFacts, deletable_segments, why_deletable
+from klog_broker.runtime.descriptors import is_exhausted
+from klog_broker.runtime.helpers import Helpers
+from pyspark_klog.ids import Offset
+
+_LOGGER = logging.getLogger(__name__)
+
+
+class Shortener:
+    """Takes records away from one log. ``roll(now_ms)`` begins a new segment,
+    ``remove_later(paths, delay_ms)`` removes files that nobody finds any more, and
+    ``renew_checkpoints(done)`` has what is noted of the logs say what is so now."""
+
+    def __init__(
+        self,
+        state: LogState,
+        flushing: LogFlushing,
+        helpers: Helpers,
+        *,
+        roll: Callable[[int], None],
+        remove_later: Callable[[list[Path], int], None],
+        renew_checkpoints: Callable[[Callable[[], None]], None],
+    ) -> None:
+        self._state = state
+        self._flushing = flushing
+        self._helpers = helpers
+        self._roll = roll
+        self._remove_later = remove_later
+        self._renew_checkpoints = renew_checkpoints
+
+    # --- at the start ----------------------------------------------------------------------------
+    def delete_records_before(self, offset: int) -> Offset:
+        """See PartitionLog.delete_records_before, which this is."""
+        state = self._state
+        state.check_online()
+        target = state.high_watermark if offset == -1 else offset
+        if not 0 <= target <= state.high_watermark:
+            raise OffsetOutOfRange(
+                f"records of {state.topic_partition} before offset {offset} cannot be deleted: "
+                f"expected 0 to the high watermark {state.high_watermark}, or -1 for that"
+            )
+        self._raise_log_start(target)
+        return state.log_start_offset
+
+    def _raise_log_start(self, offset: int) -> None:
+        state = self._state
+        if offset > state.log_start_offset:
+            state.log_start_offset = Offset(offset)
+            # Not written: older entries in the file do no harm, loading drops them again.
+            state.epochs.truncate_from_start(offset)
+
+    def apply_retention(self, now_ms: int) -> int:
+        """See PartitionLog.apply_retention, which this is."""
+        state = self._state
+        state.check_online()
+        try:
+            facts = self._retention_facts(now_ms)
+            count = deletable_segments(facts)
+            if not count:
+                return 0
+            if count == len(state.segments.segments):
+                self._roll(now_ms)
+        except OSError as error:
+            raise state.log_directory.refuse(error, state.topic_partition) from error
+        try:
+            self._delete_first(count, why_deletable(facts, count))
+        except OSError as error:
+            raise state.log_directory.go_offline(error) from error
+        return count
+
+    def _retention_facts(self, now_ms: int) -> LogFacts:
+        state = self._state
+        segments = [
+            SegmentFacts(
+                segment.base_offset,
+                state.segments.end_of(index, state.log_end_offset),
+                segment.size_bytes,
+                segment.retention_timestamp_ms,
+            )
+            for index, segment in enumerate(state.segments.segments)
+        ]
+        return LogFacts(
+            segments, state.log_start_offset, state.high_watermark, now_ms, state.config
+        )
+
+    def _delete_first(self, count: int, why: str) -> None:
+        state = self._state
+        segments = state.segments.segments
+        gone, kept = segments[:count], segments[count:]
+        # First out of the list, so that nothing new is read from them; those who read already hold
+        # the open file.
+        state.take_segments(kept)
+        self._raise_log_start(kept[0].base_offset)
+        renamed = [path for segment in gone for path in segment.mark_deleted()]
+        _LOGGER.info(
+            "log=%s deleted_segments=%d deleted_bytes=%d by=%s log_start_offset=%d",
+            state.path,
+            count,
+            sum(segment.size_bytes for segment in gone),
+            why,
+            state.log_start_offset,
+        )
+        self._remove_later(renamed, state.config.file_delete_delay_ms)
+
+    # --- at the end ------------------------------------------------------------------------------
+    def truncate_beside(self, offset: int, done: Callable[[BaseException | None], None]) -> None:
+        """See PartitionLog.truncate_beside, which this is."""
+        state = self._state
+        state.check_online()
+        if offset >= state.log_end_offset:
+            state.epochs.truncate_from_end(state.log_end_offset)
+            done(None)
+            return
+        if offset < state.log_start_offset:
+            raise OffsetOutOfRange(
+                f"{state.topic_partition} cannot end at {offset}, it starts at "
+                f"{state.log_start_offset}"
+            )
+        end_offset = state.log_end_offset = Offset(offset)
+        state.is_being_cut = True
+        state.high_watermark = min(state.high_watermark, end_offset)
+        state.epochs.truncate_from_end(offset)
+        is_synced, epochs = self._flushing.cut(end_offset), state.epochs.unsaved()
+
+        def work() -> None:
+            is_synced()
+            self._cut_files(end_offset)
+            epochs.write()
+
+        def cut(_: None, error: BaseException | None) -> None:
+            if error is None:
+                state.epochs.saved(epochs)
+                # What is appended must not lie before a recovery point that was noted earlier.
+                self._renew_checkpoints(renewed)
+            elif isinstance(error, OSError) and not is_exhausted(error):
+                done(state.log_directory.go_offline(error))
+            else:
+                # Half done: the next start finds out what is there.
+                done(state.go_offline(error))
+
+        def renewed() -> None:
+            state.is_being_cut = False
+            done(None)
+
+        self._helpers.submit(work, cut)
+
+    def _cut_files(self, offset: Offset) -> None:
+        """The files' part; nobody else is at the log."""
+        state = self._state
+        segments = state.segments.segments
+        index = state.segments.index_for(offset)
+        kept, gone = segments[: index + 1], segments[index + 1 :]
+        for segment in gone:
+            for path in segment.mark_deleted():
+                state.files.remove(path)
+        last = kept[-1]
+        place = last.find(offset)
+        last.activate(state.config)
+        position = last.size_bytes if place is None else place.position
+        last.log_file.truncate(position)
+        last.size_bytes = position
+        restart_indexes(last, position)
+        state.take_segments(kept)
+        state.snapshots.load(state.producers, kept, state.log_start_offset, offset, state.checks())
+        for file in last.sync_files():
+            file.sync()
+        state.files.sync_dir(state.path)
