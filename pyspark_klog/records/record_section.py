@@ -5,7 +5,13 @@ from collections.abc import Iterator, Sequence
 from pyspark_klog.records.errors import CorruptRecords
 from pyspark_klog.records.layout import MIN_RECORD_BYTES
 from pyspark_klog.records.record import Header, Record, TimestampType
-from pyspark_klog.records.varint import append_varint, read_varint, read_varlong, varint_size
+from pyspark_klog.records.varint import (
+    append_varint,
+    read_varint,
+    read_varlong,
+    varint,
+    varint_size,
+)
 
 _SIGN_BIT = 1 << 63
 _WIDTH = 1 << 64
@@ -135,6 +141,31 @@ def append_record(
         _append_nullable(body, header_value)
     append_varint(out, len(body))
     out += body
+
+
+# The varints of the smallest numbers, which most lengths and offset deltas are.
+_VARINTS = tuple(varint(number) for number in range(256))
+
+
+def append_plain_record(
+    out: bytearray, offset_delta: int, key: bytes | None, value: bytes | None
+) -> None:
+    """As :func:`append_record`, of a record that has its batch's time and no headers."""
+    delta = _VARINTS[offset_delta] if offset_delta < len(_VARINTS) else varint(offset_delta)
+    key_size, key = _sized(key)
+    value_size, value = _sized(value)
+    # Besides these there are attributes, timestamp delta and the number of headers: a zero each.
+    size = 3 + len(delta) + len(key_size) + len(key) + len(value_size) + len(value)
+    length = _VARINTS[size] if size < len(_VARINTS) else varint(size)
+    out += b"".join((length, b"\0\0", delta, key_size, key, value_size, value, b"\0"))
+
+
+def _sized(data: bytes | None) -> tuple[bytes, bytes]:
+    """What stands before a nullable field, and the field."""
+    if data is None:
+        return b"\1", b""  # the length -1
+    size = len(data)
+    return _VARINTS[size] if size < len(_VARINTS) else varint(size), data
 
 
 def _append_nullable(out: bytearray, data: bytes | None) -> None:

@@ -61,6 +61,13 @@ def append_varint(out: bytearray, value: int) -> None:
     out.append(raw)
 
 
+def varint(value: int) -> bytes:
+    """The bytes that :func:`append_varint` appends."""
+    out = bytearray()
+    append_varint(out, value)
+    return bytes(out)
+
+
 def varint_size(value: int) -> int:
     """How many bytes :func:`append_varint` writes for ``value``."""
     raw = value << 1 if value >= 0 else ~(value << 1)

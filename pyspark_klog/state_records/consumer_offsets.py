@@ -1,5 +1,6 @@
 """The records of __consumer_offsets as bytes: two bytes of version, then the message."""
 
+import struct
 from typing import TypeVar
 
 from pyspark_klog.errors import KlogError
@@ -17,20 +18,56 @@ GROUP_KEY_VERSION = 2
 VALUE_VERSION = 3
 VALUE_VERSION_WITH_EXPIRY = 1
 
+_KEY_HEAD = struct.Struct(">hh")  # version, length of the group
+_STRING = struct.Struct(">h")
+_PARTITION = struct.Struct(">i")
+_VALUE_HEAD = struct.Struct(">hqih")  # version, offset, leader epoch, length of the metadata
+_TIMESTAMP = struct.Struct(">q")
+
 
 class UnknownStateRecord(KlogError):
     """A record of a kind or version that this release does not know: skipped with a warning."""
 
 
 def encode_key(key: Key) -> bytes:
+    if type(key) is OffsetCommitKey:
+        return encode_offset_key(key.group, key.topic, key.partition)
     version = OFFSET_KEY_VERSION if isinstance(key, OffsetCommitKey) else GROUP_KEY_VERSION
     return _encode(key, version)
 
 
+def encode_offset_key(group: str, topic: str, partition: int) -> bytes:
+    """The key of a committed offset. Packed by hand, as are the values below: there is one for each
+    commit."""
+    group_bytes, topic_bytes = group.encode(), topic.encode()
+    try:
+        return b"".join(
+            (
+                _KEY_HEAD.pack(OFFSET_KEY_VERSION, len(group_bytes)),
+                group_bytes,
+                _STRING.pack(len(topic_bytes)),
+                topic_bytes,
+                _PARTITION.pack(partition),
+            )
+        )
+    except struct.error:
+        # Raises with a text that names the field.
+        key = OffsetCommitKey(group=group, topic=topic, partition=partition)
+        return _encode(key, OFFSET_KEY_VERSION)
+
+
 def encode_value(value: Value) -> bytes:
     """Version 3, as Kafka before 4.0 and klog's readers know; 1 where an expiry was asked for."""
-    has_expiry = isinstance(value, OffsetCommitValue) and value.expire_timestamp >= 0
-    return _encode(value, VALUE_VERSION_WITH_EXPIRY if has_expiry else VALUE_VERSION)
+    if not isinstance(value, OffsetCommitValue):
+        return _encode(value, VALUE_VERSION)
+    if value.expire_timestamp >= 0:
+        return _encode(value, VALUE_VERSION_WITH_EXPIRY)
+    metadata = value.metadata.encode()
+    try:
+        head = _VALUE_HEAD.pack(VALUE_VERSION, value.offset, value.leader_epoch, len(metadata))
+        return head + metadata + _TIMESTAMP.pack(value.commit_timestamp)
+    except struct.error:
+        return _encode(value, VALUE_VERSION)
 
 
 def decode_key(data: bytes) -> Key:

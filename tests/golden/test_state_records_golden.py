@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from pyspark_klog.errors import KlogError
+from pyspark_klog.protocol.errors import UnencodableMessage
 from pyspark_klog.state_records.consumer_offsets import (
     UnknownStateRecord,
     decode_key,
@@ -85,6 +86,13 @@ def test_values_are_written_as_version_3_and_1_with_an_expiry() -> None:
     assert encode_value(group_value(3)) == BYTES["group_value_3"]
     empty = GroupMetadataValue(protocol_type="consumer", generation=6, current_state_timestamp=1)
     assert encode_value(empty) == BYTES["group_empty_3"]
+
+
+def test_what_does_not_fit_a_committed_offset_is_refused_by_name() -> None:
+    with pytest.raises(UnencodableMessage, match="group"):
+        encode_key(OffsetCommitKey(group="g" * 32_768, topic="t", partition=0))
+    with pytest.raises(UnencodableMessage, match="offset"):
+        encode_value(OffsetCommitValue(offset=1 << 63, metadata="", commit_timestamp=0))
 
 
 def test_kinds_and_versions_from_the_future_are_told_apart_from_damage() -> None:

@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pyspark_klog.records.batch import BatchView, split_batches
-from pyspark_klog.records.builder import BatchBuilder
+from pyspark_klog.records.builder import BatchBuilder, plain_batch
 from pyspark_klog.records.checksums import crc32, crc32c
 from pyspark_klog.records.compression import Codec, compress, decompress
 from pyspark_klog.records.convert import up_convert
@@ -78,6 +78,17 @@ def test_v2(
     assert batch.is_transactional == is_transactional
     if codec is Codec.NONE:
         assert len(data) == builder.size_bytes
+
+
+@quick
+@given(st.lists(st.tuples(nullable, nullable), min_size=1, max_size=300), timestamps)
+def test_a_plain_batch_is_what_the_builder_makes(
+    items: list[tuple[bytes | None, bytes | None]], timestamp_ms: int
+) -> None:
+    builder = BatchBuilder()
+    for key, value in items:
+        builder.append(key, value, timestamp_ms)
+    assert plain_batch(items, timestamp_ms) == builder.build()
 
 
 @quick

@@ -136,6 +136,29 @@ def test_compression_type_decides_the_codec(check: Validator, source: Codec, tar
     ]
 
 
+def test_a_coordinators_batch_is_kept_as_it_was_made(check: Validator) -> None:
+    buffer = bytearray(batch(3))
+    stored = check(buffer, origin=AppendOrigin.COORDINATOR)
+    assert stored.data is buffer
+    view = BatchView(buffer)
+    view.check_crc()
+    assert (view.base_offset, view.last_offset, view.partition_leader_epoch) == (1_000, 1_002, 3)
+    assert stored.row.last_offset == 1_002
+
+
+def test_a_coordinators_batch_obeys_the_settings_of_its_topic(check: Validator) -> None:
+    def stored(**config: Any) -> BatchView:
+        view = BatchView(check(bytearray(batch(3)), origin=AppendOrigin.COORDINATOR, **config).data)
+        view.check_crc()
+        return view
+
+    assert stored(compression=Codec.GZIP).codec is Codec.GZIP
+    append_time = stored(message_timestamp_type=TimestampType.LOG_APPEND_TIME)
+    assert append_time.max_timestamp_ms == NOW_MS
+    with pytest.raises(RecordTooLarge):
+        stored(max_message_bytes=len(batch(3)) - 1)
+
+
 def test_control_records_of_a_coordinator_are_never_compressed(check: Validator) -> None:
     control = batch(is_control=True, producer_id=3)
     stored = check(control, origin=AppendOrigin.COORDINATOR, compression=Codec.GZIP)

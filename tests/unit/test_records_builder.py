@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from pyspark_klog.records.batch import BatchView
-from pyspark_klog.records.builder import BatchBuilder
+from pyspark_klog.records.builder import BatchBuilder, plain_batch
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.errors import BatchTooLarge, InvalidRecords, UnsupportedCodec
 from pyspark_klog.records.legacy_builder import LegacyBuilder
@@ -130,3 +130,13 @@ def test_one_may_go_on_after_building() -> None:
     assert [r.key for r in iterate(first)] == [b"a"]
     assert [r.key for r in iterate(builder.build())] == [b"a", b"b"]
     assert BatchView(builder.build()).max_timestamp_ms == 2
+
+
+def test_a_plain_batch_needs_a_record() -> None:
+    with pytest.raises(InvalidRecords, match="needs a record"):
+        plain_batch([], 0)
+
+
+def test_a_plain_batch_numbers_many_records() -> None:
+    batch = plain_batch([(b"k", None)] * 9_000, 5)
+    assert [record.offset for record in iterate(bytes(batch))] == list(range(9_000))

@@ -1,5 +1,9 @@
 """Which partition of a state topic a key (a group, a transactional id) belongs to."""
 
+from functools import lru_cache
+
+_REMEMBERED_KEYS = 10_000
+
 
 def java_string_hash(text: str) -> int:
     """Java's String.hashCode as int32: over UTF-16 units, as Kafka counts."""
@@ -10,6 +14,7 @@ def java_string_hash(text: str) -> int:
     return value - (1 << 32) if value >= 1 << 31 else value
 
 
+@lru_cache(maxsize=_REMEMBERED_KEYS)
 def partition_for_key(key: str, num_partitions: int) -> int:
     """Kafka's ``Utils.abs(hashCode) % partitions``; abs of the lowest int counts as 0."""
     value = java_string_hash(key)

@@ -18,7 +18,7 @@ from klog_broker.runtime.wheel import Timer
 from pyspark_klog.errors import ErrorCode, InvariantViolation
 from pyspark_klog.ids import Offset
 from pyspark_klog.records.batch import BatchView
-from pyspark_klog.records.builder import BatchBuilder
+from pyspark_klog.records.builder import BatchBuilder, plain_batch
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.control import (
     ControlType,
@@ -141,17 +141,8 @@ class Shard(Generic[K, V, S]):
         LogError or BrokerError (see StateLog.append).
         """
         now_ms = self._clock.now_ms()
-        producer_id, producer_epoch = producer or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
-        builder = BatchBuilder(
-            codec=self._codec,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            is_transactional=producer is not None,
-        )
         encode = self._records.encode
-        for key, value in records:
-            key_bytes, value_bytes = encode(key, value)
-            builder.append(key_bytes, value_bytes, now_ms)
+        encoded = [encode(key, value) for key, value in records]
 
         def apply(end_offset: Offset) -> None:
             offset = end_offset - len(records)
@@ -159,7 +150,26 @@ class Shard(Generic[K, V, S]):
                 self.state.apply(Offset(offset), key, value, producer)
                 offset += 1
 
-        return self._append(builder.build(), apply)
+        return self._append(self._batch(encoded, now_ms, producer), apply)
+
+    def _batch(
+        self,
+        encoded: Sequence[tuple[bytes, bytes | None]],
+        now_ms: int,
+        producer: Producer | None,
+    ) -> bytearray:
+        if producer is None and self._codec is Codec.NONE:
+            return plain_batch(encoded, now_ms)
+        producer_id, producer_epoch = producer or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+        builder = BatchBuilder(
+            codec=self._codec,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            is_transactional=producer is not None,
+        )
+        for key, value in encoded:
+            builder.append(key, value, now_ms)
+        return bytearray(builder.build())
 
     def append_marker(self, producer: Producer, marker: EndTransactionMarker) -> Offset:
         """End a producer's transaction on this partition; returns the marker's end offset."""
@@ -170,15 +180,17 @@ class Shard(Generic[K, V, S]):
             timestamp_ms=self._clock.now_ms(),
         )
         is_commit = marker.control_type is ControlType.COMMIT
-        return self._append(batch, lambda _: self.state.apply_marker(producer, is_commit=is_commit))
+        return self._append(
+            bytearray(batch), lambda _: self.state.apply_marker(producer, is_commit=is_commit)
+        )
 
-    def _append(self, batch: bytes, apply: Callable[[Offset], None]) -> Offset:
+    def _append(self, batch: bytearray, apply: Callable[[Offset], None]) -> Offset:
         """While it runs the watermark may pass what is not applied yet: nobody is answered."""
         if self._is_appending:
             raise InvariantViolation(f"{self.log.topic_partition}: an append within an append")
         self._is_appending = True
         try:
-            end_offset = self.log.append(bytearray(batch))
+            end_offset = self.log.append(batch)
             self._written_offset = end_offset
             self._changes.begin(end_offset, self.log.high_watermark)
             try:

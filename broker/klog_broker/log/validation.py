@@ -8,7 +8,7 @@ are not 0, 1, 2 ...) is written anew.
 ``place`` gives the batch its offsets.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from klog_broker.log.append_rules import COMPRESSING, AppendOrigin, Rules, refuse
 from klog_broker.log.checks import (
@@ -80,6 +80,9 @@ def prepare(
     TooMuchForTheLoop, when it would take more than that: nothing has changed then. A writable
     buffer is patched in place, from a read-only one a copy is made.
     """
+    if origin is AppendOrigin.COORDINATOR and _is_kept_as_made(records, config):
+        _check_size(len(records), config)
+        return Validated(records, header_row(records, 0), at.NO_TIMESTAMP_MS)
     rules = Rules(now_ms, config, checks, origin, share)
     if not len(records) or is_cut_off(records, 0, len(records)):
         raise InvalidRecords(
@@ -88,6 +91,18 @@ def prepare(
     if look(records).magic == at.MAGIC_V2:
         return _prepare_batch(records, rules)
     return _prepare_messages(records, rules)
+
+
+def _is_kept_as_made(
+    records: bytes | bytearray | memoryview, config: LogConfig
+) -> TypeGuard[bytearray]:
+    """Whether a batch that a coordinator of this broker has made is stored as it is: what this
+    process made itself is not looked through."""
+    return (
+        type(records) is bytearray
+        and config.compression is None
+        and config.message_timestamp_type is TimestampType.CREATE_TIME
+    )
 
 
 def place(prepared: Validated, first_offset: int, leader_epoch: int, now_ms: int) -> Validated:
