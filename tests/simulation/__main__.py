@@ -1,4 +1,7 @@
-"""``./dev simulate --seeds N [--seed S] [-v]``: exit code 0 if all promises were kept."""
+"""``./dev simulate --seeds N [--seed S] [-v]``: exit code 0 if all promises were kept.
+
+``--mutants [NAME ...]``: exit code 0 if each of these brokers with a bug was caught.
+"""
 
 import argparse
 import logging
@@ -6,30 +9,66 @@ import sys
 import time
 from collections.abc import Sequence
 
+from tests.simulation.mutants import MUTANTS
+from tests.simulation.mutants.mutant import Mutant
 from tests.simulation.run import Result, run_seed
 
 _TAIL = 60
+_SEEDS = 50
+_SEEDS_A_MUTANT = 500
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the seeds, one after the other."""
     parser = argparse.ArgumentParser(prog="./dev simulate")
-    parser.add_argument("--seeds", type=int, default=50, help="how many, from --seed on")
+    parser.add_argument(
+        "--seeds", type=int, help=f"how many, from 0 on: {_SEEDS}, {_SEEDS_A_MUTANT} a mutant"
+    )
     parser.add_argument("--seed", type=int, help="only this one")
+    parser.add_argument(
+        "--mutants", nargs="*", metavar="NAME", help="brokers with a bug, all or those named"
+    )
     parser.add_argument("-v", "--verbose", action="store_true", help="print the trace")
     given = parser.parse_args(arguments)
-    logging.getLogger("klog").setLevel(logging.CRITICAL + 1)
-    logging.getLogger("klog_broker").setLevel(logging.CRITICAL + 1)
-    seeds = range(given.seeds) if given.seed is None else [given.seed]
+    for name in ("klog", "klog_broker"):  # what its log says of faults that are meant
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    if given.mutants is not None:
+        chosen = [each for each in MUTANTS if not given.mutants or each.name in given.mutants]
+        return _catch(chosen, _chosen(given, _SEEDS_A_MUTANT), verbose=given.verbose)
+    return _run(_chosen(given, _SEEDS), verbose=given.verbose)
+
+
+def _chosen(given: argparse.Namespace, default: int) -> range:
+    if given.seed is not None:
+        return range(given.seed, given.seed + 1)
+    return range(default if given.seeds is None else given.seeds)
+
+
+def _run(seeds: range, *, verbose: bool) -> int:
     began = time.monotonic()
     failed = 0
     for seed in seeds:
         result = run_seed(seed)
         failed += bool(result.failure)
-        _say(result, verbose=given.verbose)
+        _say(result, verbose=verbose)
     took_s = time.monotonic() - began
     print(f"{len(seeds)} seeds, {failed} failed, {took_s / len(seeds):.2f} s a seed", flush=True)
     return 1 if failed else 0
+
+
+def _catch(mutants: Sequence[Mutant], seeds: range, *, verbose: bool) -> int:
+    """A row for each: the first seed that catches it, and the check that does."""
+    missed = 0
+    for mutant in mutants:
+        with mutant.applied():
+            caught = next((r for r in map(run_seed, seeds) if r.failure), None)
+        if caught is not None and verbose:
+            _say(caught, verbose=False)
+        missed += caught is None
+        seed, check = ("-", "NOT CAUGHT") if caught is None else (caught.seed, caught.check)
+        print(f"{mutant.name:<32} {seed:>5}  {check}", flush=True)
+    print(f"{len(mutants)} mutants, {missed} not caught in {len(seeds)} seeds")
+    return 1 if missed else 0
 
 
 def _say(result: Result, *, verbose: bool) -> None:

@@ -8,7 +8,7 @@ from tests.simulation.machine import Death, Machine
 from tests.simulation.world import World
 
 _CRASH_STEPS = 40
-_FULL_MS = 2_000
+_TROUBLE_MS = 2_000
 
 
 class Faults:
@@ -65,7 +65,12 @@ class Faults:
         files.short_write_bytes = None
         files.has_descriptors = True
         if helpers is not None:
-            helpers.slowness = 1
+            helpers.slowness = self._machine.disk_slowness
+        self._machine.last_trouble_ms = self._world.now_ms
+
+    def _heal_later(self) -> None:
+        self._machine.last_trouble_ms = self._world.now_ms + _TROUBLE_MS
+        self._world.after(self._world.between(0, _TROUBLE_MS), self._heal)
 
     # --- the network -----------------------------------------------------------------------------
     def _reset(self) -> None:
@@ -98,16 +103,16 @@ class Faults:
     # --- the disk --------------------------------------------------------------------------------
     def _full_disk(self) -> None:
         self._machine.files.free_bytes = self._world.between(0, 3_000)
-        self._world.after(self._world.between(0, _FULL_MS), self._heal)
+        self._heal_later()
 
     def _slow_disk(self) -> None:
         assert self._machine.helpers is not None
         self._machine.helpers.slowness = self._world.random.choice((10, 60))
-        self._world.after(self._world.between(0, _FULL_MS), self._heal)
+        self._heal_later()
 
     def _short_write(self) -> None:
         self._machine.files.short_write_bytes = self._world.between(0, 200)
 
     def _no_descriptors(self) -> None:
         self._machine.files.has_descriptors = False
-        self._world.after(self._world.between(0, _FULL_MS), self._heal)
+        self._heal_later()

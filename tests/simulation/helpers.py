@@ -17,14 +17,20 @@ class SeededHelpers:
     is gone, and so is whoever waits.
     """
 
-    def __init__(self, world: World, loop: Loop, on_crash: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self,
+        world: World,
+        loop: Loop,
+        on_crash: Callable[[BaseException], None],
+        slowness: int,
+    ) -> None:
         self._world = world
         self._loop = loop
         self._on_crash = on_crash
         self._open: dict[int, Callable[[], None]] = {}
         self._count = 0
         self._is_closed = False
-        self.slowness = 1
+        self.slowness = slowness
         """By how much longer everything takes: a slow disk."""
 
     @property

@@ -6,13 +6,14 @@ from tests.simulation.checks.records import Records
 from tests.simulation.checks.rest import Rest
 from tests.simulation.machine import Watcher
 from tests.simulation.plan import Plan
+from tests.simulation.world import World
 
 
 class History:
     """Clients tell ``records`` and ``groups``; the machine tells all of them."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.records = Records(plan.topics)
+    def __init__(self, world: World, plan: Plan) -> None:
+        self.records = Records(world, plan.topics)
         self.groups = Groups(plan.flushes_all)
         self.producer_ids: set[int] = set()
 

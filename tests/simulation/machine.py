@@ -70,6 +70,7 @@ class Machine:
         with_kernel: bool,
         has_socket_calls: bool,
         has_cold_pages: bool,
+        disk_slowness: int,
     ) -> None:
         self.world = world
         self.files = MemoryFiles()
@@ -85,10 +86,14 @@ class Machine:
         """What happens when the disk's ``crash_at_step`` comes."""
         self.exit_codes = {ExitCode.OK}
         """With which the broker may end by itself."""
+        self.last_trouble_ms = -1
+        """When the disk was last full, slow or without descriptors: what waits for it may wait."""
         self._settings = settings
         self._with_kernel = with_kernel
         self._has_socket_calls = has_socket_calls
         self._has_cold_pages = has_cold_pages
+        self.disk_slowness = disk_slowness
+        """What the helpers' work takes, in good times."""
         self._chance = Chance(world.random.getrandbits(64))
         self._turn_event: Event | None = None
         self._idle_turns = 0
@@ -108,7 +113,7 @@ class Machine:
         helpers: list[SeededHelpers] = []
 
         def make_helpers(loop: Loop) -> SeededHelpers:
-            helpers.append(SeededHelpers(world, loop, self._crashed))
+            helpers.append(SeededHelpers(world, loop, self._crashed, self.disk_slowness))
             return helpers[0]
 
         broker = SimBroker(

@@ -152,7 +152,7 @@ class Link:
         self.stalled_until_ms = 0
         self.was_stalled = False
         self.is_open = True
-        self.window_bytes = world.random.choice((1 << 20, 1 << 20, 1 << 20, 5000, 700))
+        self.window_bytes = world.random.choice((1 << 20, 1 << 20, 1 << 20, 20_000, 3_000))
         self.to_broker = _Pipe(self, world, self._at_broker, ">")
         self.to_client = _Pipe(self, world, self._at_client, "<")
 

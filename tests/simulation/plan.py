@@ -27,6 +27,7 @@ class Plan:
     with_kernel: bool
     has_socket_calls: bool
     has_cold_pages: bool
+    disk_slowness: int
     idempotent_producers: int
     plain_producers: int
     consumers: int
@@ -43,6 +44,7 @@ class Plan:
         return (
             f"chaos_ms={self.chaos_ms} topics={topics} kernel={self.with_kernel} "
             f"at_once={self.has_socket_calls} cold={self.has_cold_pages} "
+            f"slowness={self.disk_slowness} "
             f"idempotent={self.idempotent_producers} plain={self.plain_producers} "
             f"consumers={self.consumers} members={self.members} admin={self.has_admin}"
         )
@@ -89,6 +91,7 @@ def make_plan(world: World) -> Plan:
         with_kernel=chance(0.6),
         has_socket_calls=chance(0.6),
         has_cold_pages=chance(0.3),
+        disk_slowness=world.random.choice((1, 1, 8)),
         idempotent_producers=idempotent,
         plain_producers=plain,
         consumers=between(0, 1),

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from pyspark_klog.ids import TopicPartition
 from tests.simulation.checks.rest import check_zero, figures
 from tests.simulation.clients.admin import Admin
-from tests.simulation.clients.base import Client
+from tests.simulation.clients.base import WAITS, Client
 from tests.simulation.clients.consumer import Consumer
 from tests.simulation.clients.member import Member
 from tests.simulation.clients.producer import Producer
@@ -57,7 +57,7 @@ class Simulation:
         world = self.world = World(seed)
         plan = self.plan = make_plan(world)
         world.note(f"seed {seed}: {plan.line()}")
-        self.history = History(plan)
+        self.history = History(world, plan)
         self.machine = Machine(
             world,
             plan.settings,
@@ -65,6 +65,7 @@ class Simulation:
             with_kernel=plan.with_kernel,
             has_socket_calls=plan.has_socket_calls,
             has_cold_pages=plan.has_cold_pages,
+            disk_slowness=plan.disk_slowness,
         )
         self._count = 0
         self.clients: list[Client] = []
@@ -129,7 +130,7 @@ class Simulation:
         self.world.run(self.world.now_ms + END_WITHIN_MS, is_over)
         if not is_over():
             left = ", ".join(client.name for client in clients if not client.is_over)
-            raise Violation("every wait ends", f"{left} cannot come to an end")
+            raise Violation(WAITS, f"{left} cannot come to an end")
 
     # --- afterwards ------------------------------------------------------------------------------
     def _audit(self) -> None:

@@ -7,16 +7,20 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import TopicPartition
+from pyspark_klog.records.record import Record
+from pyspark_klog.records.sets import iterate
 from tests.simulation.machine import Death, Machine, Watcher
 from tests.simulation.plan import TopicPlan
-from tests.simulation.world import Violation
+from tests.simulation.world import Violation, World
 from tests.support.log_harness import read_all
 
 LOST = "nothing acknowledged is lost"
 CHANGED = "a record stays what it is"
 DOUBLED = "nothing is doubled"
 ORDER = "a producer's records stay in order"
+EPOCHS = "after an unclean end a new epoch begins"
 
 
 @dataclass
@@ -29,6 +33,7 @@ class _Partition:
     flushed_claim: int = 0
     """What the broker took for durable when it died."""
     end_at_death: int = 0
+    epoch_at_death: int = -1
 
 
 @dataclass(frozen=True)
@@ -42,7 +47,9 @@ class _Sent:
 class Records(Watcher):
     """All that is known of the topics' records."""
 
-    def __init__(self, topics: Iterable[TopicPlan]) -> None:
+    def __init__(self, world: World, topics: Iterable[TopicPlan]) -> None:
+        self._world = world
+        self._known_ms: dict[bytes, int] = {}
         self._partitions = {
             TopicPartition(topic.name, number): _Partition(topic.is_flushed)
             for topic in topics
@@ -76,15 +83,17 @@ class Records(Watcher):
             value = value_of(producer, number)
             self._see(partition, known, offset + index, value, "acknowledged")
             self._acknowledged.add(value)
+            self._known_ms.setdefault(value, self._world.now_ms)
         known.promised_end = max(known.promised_end, offset + len(numbers))
         self.acknowledged += len(numbers)
 
-    def was_delivered(self, partition: TopicPartition, offset: int, value: bytes) -> None:
-        """A consumer has read this record."""
+    def was_delivered(self, partition: TopicPartition, offset: int, value: bytes) -> int:
+        """A consumer has read this record. Returns since when it was known to be there."""
         known = self._partitions[partition]
         self._see(partition, known, offset, value, "delivered")
         known.promised_end = max(known.promised_end, offset + 1)
         self.delivered += 1
+        return self._known_ms.setdefault(_name(value), self._world.now_ms)
 
     def _see(
         self, partition: TopicPartition, known: _Partition, offset: int, value: bytes, how: str
@@ -107,6 +116,7 @@ class Records(Watcher):
             if known is not None:
                 known.flushed_claim = log.flushed_offset
                 known.end_at_death = log.log_end_offset
+                known.epoch_at_death = log.leader_epoch
 
     def on_start(self, machine: Machine) -> None:
         deaths = machine.deaths_before_start
@@ -129,6 +139,9 @@ class Records(Watcher):
             if sorted(found) != list(range(start, end)):
                 raise Violation(LOST, f"{partition} has gaps between {start} and {end}")
             self._check_end(partition, known, end, deaths)
+            is_unclean = any(each is not Death.CLEAN for each in deaths)
+            if is_unclean and log.leader_epoch <= known.epoch_at_death:
+                raise Violation(EPOCHS, f"{partition} goes on in {log.leader_epoch}")
             for offset, value in found.items():
                 self._see(partition, known, offset, value, "in the log")
             for offset, value in known.seen.items():
@@ -186,5 +199,16 @@ def _name(value: bytes) -> bytes:
     return value[: value.index(b";") + 1]
 
 
-def _content(log: Any) -> list[Any]:
-    return read_all(log, end_offset=log.log_end_offset)
+def records_in(data: bytes, where: str) -> list[Record]:
+    """The records of a record set, every batch whole and undamaged."""
+    try:
+        return list(iterate(data, allow_partial=True))
+    except KlogError as error:
+        raise Violation(CHANGED, f"{where}: {error}") from error
+
+
+def _content(log: Any) -> list[Record]:
+    try:
+        return read_all(log, end_offset=log.log_end_offset)
+    except KlogError as error:
+        raise Violation(CHANGED, f"{log.topic_partition}: {error}") from error

@@ -27,6 +27,9 @@ Script = Generator[int | None, None, None]
 ANSWERED_WITHIN_MS = 6_000
 """Beyond what a request itself may wait for: an answer that comes later is a wait without end."""
 
+WAITS = "every wait ends"
+WAKING = "whoever waits is woken"
+
 
 class Lost(Exception):
     """The connection is gone, and with it every answer that was waited for."""
@@ -83,6 +86,11 @@ class Client:
     @property
     def is_connected(self) -> bool:
         return self._connection is not None and self._connection.state is State.READY
+
+    @property
+    def was_stalled(self) -> bool:
+        """Whether the connection has stood still for a while."""
+        return self._link is None or self._link.was_stalled
 
     def sleep(self, for_ms: int) -> Script:
         """So long, whatever happens."""
@@ -198,7 +206,7 @@ class Client:
             return
         assert isinstance(connection.error, RequestTimedOut)
         if not link.was_stalled:
-            raise Violation("every wait ends", f"{self.name}: {connection.error}")
+            raise Violation(WAITS, f"{self.name}: {connection.error}")
         link.close()
         self._lose("late")
         self._go_on()

@@ -14,12 +14,15 @@ from pyspark_klog.protocol.apis.fetch import (
     FetchTopic,
     PartitionData,
 )
-from pyspark_klog.records.sets import iterate
 from tests.simulation.checks.marks import BACK, EARLY
-from tests.simulation.clients.base import Client, Script, check_code
+from tests.simulation.checks.records import records_in
+from tests.simulation.clients.base import WAKING, Client, Script, check_code
 from tests.simulation.world import Violation
 
 GAPS = "a consumer misses nothing"
+_SMALL_BYTES = 5_000
+_PROMPT_MS = 4_000
+"""So long an answer of few bytes may be under way."""
 _NAMED = 12  # from version 13 on topics go by id
 
 
@@ -65,24 +68,29 @@ class Consumer(Client):
                     partition_max_bytes=self._max_bytes,
                 )
             )
-        wait_ms = 0 if self._reads_to else world.random.choice((0, 100, 700))
+        wait_ms = 0 if self._reads_to else world.random.choice((0, 100, 700, 9_000))
+        least_bytes = world.random.choice((1, 500))
         request = FetchRequest(
             max_wait_ms=wait_ms,
-            min_bytes=world.random.choice((1, 500)),
+            min_bytes=least_bytes,
             topics=list(asked.values()),
         )
+        asked_ms = world.now_ms
         reply = yield from self.ask(
             request, FetchResponse, low=4, high=min(self._version, _NAMED), waits_ms=wait_ms
         )
         check_code(self, reply.error_code)
         got = 0
+        is_prompt = least_bytes == 1 and not self.was_stalled
+        is_prompt &= self.machine.last_trouble_ms < asked_ms
+        since_ms = asked_ms if is_prompt else world.now_ms
         for topic in reply.responses:
             for row in topic.partitions:
-                got += self._take(TopicPartition(topic.topic, row.partition_index), row)
+                got += self._take(TopicPartition(topic.topic, row.partition_index), row, since_ms)
         if not got and not wait_ms:
             yield from self.sleep(world.between(1, 100))
 
-    def _take(self, partition: TopicPartition, row: PartitionData) -> int:
+    def _take(self, partition: TopicPartition, row: PartitionData, since_ms: int) -> int:
         code = check_code(
             self,
             row.error_code,
@@ -102,14 +110,19 @@ class Consumer(Client):
             raise Violation(BACK, f"{partition}: watermark {row.high_watermark}")
         self._watermarks[partition] = row.high_watermark
         position, count = self._positions[partition], 0
-        for record in iterate(bytes(row.records or b""), allow_partial=True):
+        data = bytes(row.records or b"")
+        is_small = len(data) < _SMALL_BYTES
+        for record in records_in(data, f"{self.name}: {partition}"):
             if record.offset < position:
                 continue
             if record.offset != position:
                 raise Violation(GAPS, f"{partition}: {record.offset} came, not {position}")
             if record.offset >= row.high_watermark:
                 raise Violation(EARLY, f"{partition}: {record.offset} of {row.high_watermark}")
-            records.was_delivered(partition, record.offset, bytes(record.value or b""))
+            value = bytes(record.value or b"")
+            known_ms = records.was_delivered(partition, record.offset, value)
+            if is_small and self.world.now_ms - max(known_ms, since_ms) > _PROMPT_MS:
+                raise Violation(WAKING, f"{self.name} waited for {value!r} since {known_ms}")
             position, count = position + 1, count + 1
         self._positions[partition] = position
         return count

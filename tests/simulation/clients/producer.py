@@ -24,7 +24,7 @@ from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
 from tests.simulation.checks.records import value_of
-from tests.simulation.clients.base import Client, Lost, Script, check_code
+from tests.simulation.clients.base import WAKING, Client, Lost, Script, check_code
 from tests.simulation.world import START_MS, Violation
 
 TIMEOUT_MS = 3_000
@@ -62,7 +62,7 @@ class Producer(Client):
         self._numbers: dict[int, list[int]] = {}
         """By the identity of a batch's object: which records it holds."""
         self._next = 0
-        self._calls: list[tuple[Call[ProduceResponse], list[Batch]]] = []
+        self._calls: list[tuple[Call[ProduceResponse], list[Batch], int]] = []
 
     def script(self) -> Script:
         self._take_back()
@@ -140,7 +140,7 @@ class Producer(Client):
                 waits_ms=TIMEOUT_MS,
                 expects_reply=self._acks != 0,
             )
-            self._calls.append((call, batches))
+            self._calls.append((call, batches, now_ms))
 
     def _bytes_of(self, batch: Batch) -> bytes:
         if self._idempotent:
@@ -156,9 +156,9 @@ class Producer(Client):
     # --- answers ---------------------------------------------------------------------------------
     def _take_answers(self) -> None:
         waiting, is_lost = [], False
-        for call, batches in self._calls:
+        for call, batches, sent_ms in self._calls:
             if not call.is_done:
-                waiting.append((call, batches))
+                waiting.append((call, batches, sent_ms))
             elif call.error is not None:
                 is_lost = True
                 self._lose_batches(batches)
@@ -166,12 +166,12 @@ class Producer(Client):
                 for batch in batches:
                     self._core.written(batch, -1)
             else:
-                self._take_reply(call.result(), batches)
+                self._take_reply(call.result(), batches, sent_ms)
         self._calls = waiting
         if is_lost or not self.is_connected:
             raise Lost
 
-    def _take_reply(self, reply: ProduceResponse, batches: list[Batch]) -> None:
+    def _take_reply(self, reply: ProduceResponse, batches: list[Batch], sent_ms: int) -> None:
         rows: dict[TopicPartition, PartitionProduceResponse] = {}
         for topic in reply.responses:
             for row in topic.partition_responses:
@@ -179,6 +179,8 @@ class Producer(Client):
         for batch in batches:
             row = rows[batch.partition]
             code = check_code(self, row.error_code, *_EXPECTED)
+            if code is ErrorCode.REQUEST_TIMED_OUT and self.machine.last_trouble_ms < sent_ms:
+                raise Violation(WAKING, f"{self.name}: {batch.partition} was not answered in time")
             verdict = self._core.verdict(batch, code)
             numbers = self._numbers[id(batch)]
             self.note(f"{batch.partition} {numbers[0]} {code.name} at {row.base_offset}")
@@ -200,9 +202,9 @@ class Producer(Client):
 
     def _take_back(self) -> None:
         """What the last connection left without an answer."""
-        for call, batches in self._calls:
+        for call, batches, sent_ms in self._calls:
             if call.reply is not None and call.expects_reply:
-                self._take_reply(call.result(), batches)
+                self._take_reply(call.result(), batches, sent_ms)
             else:
                 self._lose_batches(batches)
         self._calls = []

@@ -1,0 +1,62 @@
+"""Bugs in what is synced, and in what a start makes of what it finds."""
+
+from contextlib import suppress
+from typing import Any
+
+from klog_broker.log import recovery
+from klog_broker.log.appending import Appender
+from klog_broker.log.directory import LogDirectory
+from klog_broker.log.errors import LogStorageError
+from klog_broker.log.flushing import _Run
+from klog_broker.log.partition_log import PartitionLog
+from pyspark_klog.storage import names
+from tests.simulation.mutants.mutant import Mutant
+
+
+def _no_sync(_original: Any) -> Any:
+    def perform(_run: Any) -> None:
+        """Says that it has."""
+
+    return perform
+
+
+def _old_epoch(original: Any) -> Any:
+    def begin_epoch(log: Any, leader_epoch: int) -> None:
+        """Only a log's first epoch ever begins."""
+        if log.leader_epoch < 0:
+            original(log, leader_epoch)
+
+    return begin_epoch
+
+
+def _keeps_torn_tail(original: Any) -> Any:
+    def index_all(segment: Any, digest: Any, checks: Any, *, check_crc: bool) -> None:
+        original(segment, digest, checks, check_crc=False)
+
+    return index_all
+
+
+def _always_clean(_original: Any) -> Any:
+    def take(directory: Any) -> bool:
+        """A marker that once was written stays."""
+        return bool(directory.files.exists(directory.path / names.CLEAN_SHUTDOWN_MARKER))
+
+    return take
+
+
+def _counts_failed_write(original: Any) -> Any:
+    def write(appender: Any, planned: Any, now_ms: int) -> None:
+        """A write that failed counts all the same."""
+        with suppress(LogStorageError):
+            original(appender, planned, now_ms)
+
+    return write
+
+
+MUTANTS = (
+    Mutant("flush acknowledged before sync", _Run, "perform", _no_sync),
+    Mutant("epoch kept after unclean stop", PartitionLog, "begin_epoch", _old_epoch),
+    Mutant("torn tail kept", recovery, "_index_all", _keeps_torn_tail),
+    Mutant("clean marker kept", LogDirectory, "take_clean_marker", _always_clean),
+    Mutant("failed write acknowledged", Appender, "_write", _counts_failed_write),
+)

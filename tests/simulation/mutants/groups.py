@@ -1,0 +1,54 @@
+"""Bugs of the group coordinator."""
+
+from typing import Any
+
+from klog_broker.coordinator.group.classic.machine import GroupMachine
+from klog_broker.coordinator.group.classic.rebalance import Rebalance
+from klog_broker.coordinator.group.commits import OffsetCommits
+from klog_broker.coordinator.shard import Shard
+from pyspark_klog.errors import ErrorCode
+from tests.simulation.mutants.mutant import Mutant
+
+
+def _commit_at_once(original: Any) -> Any:
+    def commit(commits: Any, shard: Any, group_id: str, wanted: Any, answer: Any) -> None:
+        """Acknowledged before it is visible."""
+        answer({each.partition: ErrorCode.NONE for each in wanted})
+        original(commits, shard, group_id, wanted, lambda _: None)
+
+    return commit
+
+
+def _commit_of_anybody(_original: Any) -> Any:
+    def check_commit(*_: Any) -> ErrorCode:
+        return ErrorCode.NONE
+
+    return check_commit
+
+
+def _same_generation(original: Any) -> Any:
+    def complete(rebalance: Any, effects: Any, now_ms: int) -> None:
+        group = rebalance._group
+        if group.generation_id > 0:
+            group.generation_id -= 1  # and one more
+        original(rebalance, effects, now_ms)
+
+    return complete
+
+
+def _forgets_commits(original: Any) -> Any:
+    def replay(shard: Any, batch: Any, records: Any, from_offset: int) -> int:
+        """Loading leaves out every third batch."""
+        if batch.base_offset % 3 == 2:
+            from_offset = batch.next_offset
+        return original(shard, batch, records, from_offset)
+
+    return replay
+
+
+MUTANTS = (
+    Mutant("commit not waited for", OffsetCommits, "commit", _commit_at_once),
+    Mutant("fenced member commits", GroupMachine, "check_commit", _commit_of_anybody),
+    Mutant("generation not raised", Rebalance, "_complete", _same_generation),
+    Mutant("loading leaves commits out", Shard, "replay", _forgets_commits),
+)

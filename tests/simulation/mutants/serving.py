@@ -1,0 +1,102 @@
+"""Bugs in what is appended, acknowledged, shown and answered."""
+
+from typing import Any
+
+from klog_broker.handlers.produce_pipeline import ProducePipeline
+from klog_broker.log import producer_state
+from klog_broker.log.partition_log import PartitionLog
+from klog_broker.log.producer_state import ProducerStates
+from klog_broker.metadata.changes import AllocateProducerIds
+from klog_broker.runtime.purgatory import Purgatory
+from tests.simulation.mutants.mutant import Mutant
+
+
+def _watermark_falls(original: Any) -> Any:
+    def flushed(log: Any) -> None:
+        """To what is flushed, wherever a flush is over."""
+        original(log)
+        log._state.high_watermark = log.flushed_offset
+
+    return flushed
+
+
+def _ack_before_append(original: Any) -> Any:
+    def append(pipeline: Any, leader: Any, append: Any, result: Any) -> bool:
+        """The answer says where the log ends now; the records follow a little later."""
+        waits = append.pending.acks == -1 or leader.log.config.replies_wait_for_flush
+        if result is not None or waits:
+            return original(pipeline, leader, append, result)
+        later = append._replace(
+            records=bytearray(append.records), answer=type(append.answer)(index=append.answer.index)
+        )
+        append.answer.base_offset = leader.log.log_end_offset
+        loop = append.pending.context.broker.loop
+        loop.call_later(20, lambda: original(pipeline, leader, later, None))
+        return True
+
+    return append
+
+
+def _shows_too_much(original: Any) -> Any:
+    def read(log: Any, offset: int, max_bytes: int, **options: Any) -> Any:
+        if options.get("end_offset") is None:
+            options["end_offset"] = log.log_end_offset
+        return original(log, offset, max_bytes, **options)
+
+    return read
+
+
+def _ahead_of_flush(original: Any) -> Any:
+    def count_appended(log: Any) -> None:
+        """Readers see everything, synced or not."""
+        original(log)
+        log.set_high_watermark(log.log_end_offset)
+
+    return count_appended
+
+
+def _window_of_one_less(_original: Any) -> Any:
+    return producer_state.WINDOW_BATCHES - 1
+
+
+def _any_sequence(original: Any) -> Any:
+    def check(states: Any, head: Any, *, check_sequence: bool = True) -> Any:
+        """A duplicate is appended once more."""
+        entry = states.get(head.producer_id)
+        if entry is not None and entry.duplicate_of(head) is not None:
+            return None
+        return original(states, head, check_sequence=check_sequence)
+
+    return check
+
+
+def _loses_wake_ups(original: Any) -> Any:
+    def check(purgatory: Any, key: Any) -> int:
+        """Every third time nobody is looked at."""
+        count = purgatory.__dict__["checks"] = purgatory.__dict__.get("checks", 0) + 1
+        return 0 if count % 3 == 0 else original(purgatory, key)
+
+    return check
+
+
+def _ids_twice(original: Any) -> Any:
+    def plan(change: Any, draft: Any) -> Any:
+        """The block is handed out, and not written down."""
+        before = draft.next_producer_id
+        orders = yield from original(change, draft)
+        draft.next_producer_id = before
+        return orders
+
+    return plan
+
+
+MUTANTS = (
+    Mutant("watermark falls", PartitionLog, "_flushed", _watermark_falls),
+    Mutant("fetch passes the watermark", PartitionLog, "read", _shows_too_much),
+    Mutant("watermark ahead of flush", PartitionLog, "_count_appended", _ahead_of_flush),
+    Mutant("ack before append", ProducePipeline, "_append", _ack_before_append),
+    Mutant("sequence window off by one", producer_state, "WINDOW_BATCHES", _window_of_one_less),
+    Mutant("duplicate appended again", ProducerStates, "check", _any_sequence),
+    Mutant("wake-up lost", Purgatory, "check", _loses_wake_ups),
+    Mutant("producer ids not written down", AllocateProducerIds, "plan", _ids_twice),
+)

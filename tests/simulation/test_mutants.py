@@ -1,0 +1,30 @@
+"""Brokers with a bug are caught; ./dev simulate --mutants has all of them."""
+
+import pytest
+
+from tests.simulation.mutants import MUTANTS
+from tests.simulation.run import run_seed
+
+BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
+
+
+@pytest.mark.parametrize(
+    ("name", "check"),
+    [
+        ("watermark falls", "offsets never go back"),
+        ("flush acknowledged before sync", "nothing acknowledged is lost"),
+        ("wake-up lost", "whoever waits is woken"),
+        ("generation not raised", "one owner of a partition a generation"),
+    ],
+)
+def test_a_bug_is_caught_by_its_check(name: str, check: str) -> None:
+    with BY_NAME[name].applied():
+        caught = (result.check for result in map(run_seed, range(20)) if result.failure)
+        assert next(caught, "not caught") == check
+    assert not run_seed(0).failure
+
+
+def test_mutants_have_names_of_their_own_and_what_they_replace_is_there() -> None:
+    assert len(BY_NAME) == len(MUTANTS) >= 10
+    missing = [each.name for each in MUTANTS if each.attribute not in vars(each.owner)]
+    assert missing == []
