@@ -84,3 +84,15 @@ def test_the_clients_of_the_readme_are_those_that_were_tried(client: str) -> Non
     if client == "confluent-kafka":
         named = re.findall(r'confluent\("([\d.]+)"\)', tried)
     assert minor(oldest) == min(map(minor, named))
+
+
+def test_decision_records_are_wrapped_at_100_columns() -> None:
+    records = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+    assert records
+    too_long = [
+        f"{path.name}:{number}"
+        for path in records
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if len(line) > 100 and not line.startswith("|")  # a row of a table is one line
+    ]
+    assert too_long == []
