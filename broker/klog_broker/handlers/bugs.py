@@ -7,8 +7,8 @@ _log = logging.getLogger("klog.bug")
 
 
 class BugReports:
-    """Exceptions that no request should be able to cause. They are answered with
-    UNKNOWN_SERVER_ERROR and cost whoever else is served nothing."""
+    """Exceptions that no request should be able to cause. The request is answered with
+    UNKNOWN_SERVER_ERROR, and no other client notices."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -19,7 +19,7 @@ class BugReports:
         return self.counts.total()
 
     def report(self, what: str, error: BaseException) -> None:
-        """Counts it; writes the traceback if none of this kind came from that line before."""
+        """Counts a bug in `what`; logs its traceback once for each line and type of exception."""
         self.counts[what] += 1
         frame = error.__traceback__
         while frame is not None and frame.tb_next is not None:

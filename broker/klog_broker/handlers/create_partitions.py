@@ -22,12 +22,12 @@ from pyspark_klog.protocol.apis.create_partitions import (
 )
 from pyspark_klog.protocol.keys import ApiKey
 
-# In elements: a change is handed to a helper, and answered.
+# In elements: handing one change to a helper, and answering.
 _CHANGE = 10
 
 
 def handle(request: CreatePartitionsRequest, context: RequestContext) -> AnswerSteps:
-    """Every topic succeeds or fails by itself; a name that stands there twice fails once."""
+    """Every topic succeeds or fails by itself; a name that the request has twice fails once."""
     broker = context.broker
     times = Counter(topic.name for topic in request.topics)
     results = {name: CreatePartitionsTopicResult(name=name) for name in times}

@@ -29,7 +29,7 @@ from pyspark_klog.protocol.keys import ApiKey
 _NO_ID = UUID(int=0)
 
 
-# In elements: a topic is checked with its settings; all settings of a topic are told.
+# In elements: checking a topic with its settings; describing all settings of a topic.
 _PLANNED = 10
 _SETTINGS = 60
 
@@ -37,7 +37,7 @@ _Told = dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]]
 
 
 def handle(request: CreateTopicsRequest, context: RequestContext) -> AnswerSteps:
-    """Every topic succeeds or fails by itself; a name that stands there twice fails once."""
+    """Every topic succeeds or fails by itself; a name that the request has twice fails once."""
     broker = context.broker
     results: dict[str, CreatableTopicResult] = {}
     planned: list[NewTopic] = []
@@ -110,8 +110,9 @@ def _failed(name: str, error: BrokerError) -> CreatableTopicResult:
 def _created(
     broker: BrokerServices, new: NewTopic, topic_id: UUID, told: _Told
 ) -> Generator[int, None, CreatableTopicResult]:
-    """A topic that was made, or (without an id) one that could be. What was ``told`` of settings
-    is told again of topics that were given the same."""
+    """The answer for a topic that was created, or (without an id) that could be.
+
+    ``told`` keeps the described settings, for the next topics that were given the same ones."""
     given = tuple(sorted(new.configs.items()))
     yield 1 if given in told else _SETTINGS
     if given not in told:

@@ -23,12 +23,12 @@ _FIRST_VERSION_WITH_IDS = 6
 _FIRST_VERSION_WITH_TOPIC_DELETION_DISABLED = 3
 
 
-# In elements: a deletion is handed to a helper, and answered.
+# In elements: asking for one deletion, and answering.
 _DELETION = 10
 
 
 def handle(request: DeleteTopicsRequest, context: RequestContext) -> AnswerSteps:
-    """Every topic succeeds or fails by itself; one that stands there twice fails once."""
+    """Every topic succeeds or fails by itself; one that the request has twice fails once."""
     asked = _asked(request, context.api_version)
     results: list[DeletableTopicResult] = []
     found: dict[UUID, DeletableTopicResult] = {}

@@ -26,7 +26,7 @@ from pyspark_klog.protocol.apis.describe_configs import (
 )
 from pyspark_klog.protocol.keys import ApiKey
 
-# In elements: all settings of a topic are found and told, and those of a broker.
+# In elements: finding and describing all settings of a topic, and of a broker.
 _SETTINGS = {ResourceType.TOPIC: 60, ResourceType.BROKER: 500}
 
 # An empty name asks for the settings that were given to all brokers while they ran.
@@ -38,7 +38,7 @@ _Told = dict[tuple[Any, ...], list[DescribeConfigsResourceResult]]
 def handle(request: DescribeConfigsRequest, context: RequestContext) -> AnswerSteps:
     """Every resource succeeds or fails by itself. A null list of names asks for all.
 
-    One that stands there twice is answered once: the answer is much longer than the question.
+    A resource that is named twice is answered once: an answer is much longer than its question.
     """
     results = []
     told: _Told = {}
@@ -62,7 +62,8 @@ def _configs(
     context: RequestContext,
     told: _Told,
 ) -> Generator[int, None, list[DescribeConfigsResourceResult]]:
-    """What was ``told`` is told again of topics with the same settings: most have none."""
+    """``told`` keeps what was described, for the next topics with the same overrides: most have
+    none."""
     yield 1
     keys = asked.configuration_keys
     given = _given(context.broker, asked)
@@ -80,7 +81,7 @@ def _configs(
 
 
 def _each_once(resources: list[DescribeConfigsResource]) -> list[DescribeConfigsResource]:
-    """By type and name; of those that are asked about twice all settings that either asks for."""
+    """Each resource once, by type and name, with all settings that any of its entries asks for."""
     found: dict[tuple[int, str], DescribeConfigsResource] = {}
     for each in resources:
         first = found.setdefault((each.resource_type, each.resource_name), each)
@@ -95,7 +96,7 @@ def _each_once(resources: list[DescribeConfigsResource]) -> list[DescribeConfigs
 def _given(
     broker: BrokerServices, asked: DescribeConfigsResource
 ) -> tuple[tuple[str, str], ...] | None:
-    """The settings that a topic was given; None of a broker, or of all of them."""
+    """The overrides of a topic; None for a broker, or for all brokers."""
     name = asked.resource_name
     match asked.resource_type:
         case ResourceType.TOPIC:

@@ -22,7 +22,7 @@ BATCHES_AT_ONCE = 2
 """Batches that helper threads validate at the same time."""
 
 Prepared = Callable[[], Validated]
-"""Returns or raises what a helper came to."""
+"""Returns the batch that a helper has validated, or raises the error that this ended with."""
 
 
 class _Held(NamedTuple):
@@ -49,13 +49,13 @@ class HeldAppends:
         self._working = 0
 
     def has(self, connection_id: str) -> bool:
-        """Whether something of the connection is held: then all that follows must be."""
+        """Whether an append of the connection is held: then all its later ones must be, too."""
         return connection_id in self._queues
 
     def hold(self, connection_id: str, leader: Leader, append: Append) -> None:
-        """Behind what is held of the connection."""
+        """Put an append behind those of its connection that are held."""
         if not append.pending.context.reply.hold():
-            # Its buffer is used again after this turn.
+            # The records are views of a buffer that is used again after this turn.
             append = append._replace(records=bytearray(append.records))
         held = _Held(leader, append)
         queue = self._queues.get(connection_id)
@@ -92,7 +92,8 @@ class HeldAppends:
         self._helpers.submit(work, done)
 
     def _go_on(self, connection_id: str, prepared: Prepared | None) -> None:
-        """Append what has been prepared, then what follows until one has to be prepared, too."""
+        """Append the batch that was prepared, and those behind it up to the next one that needs a
+        helper."""
         queue = self._queues[connection_id]
         while queue and self._finish(queue[0].leader, queue[0].append, prepared):
             queue.popleft().append.pending.appended()

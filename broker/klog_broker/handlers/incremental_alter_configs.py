@@ -41,7 +41,7 @@ class Operation(IntEnum):
 MAX_CHANGES_PER_TOPIC = 1000
 """Changes of one topic in one request: a topic has some 40 settings."""
 
-# In elements: a topic's settings are checked; a change of them is handed to a helper, and answered.
+# In elements: checking a topic's settings; asking for their change, and answering.
 _CHECKED = 20
 _CHANGE = 20
 
@@ -79,7 +79,7 @@ def handle(request: IncrementalAlterConfigsRequest, context: RequestContext) -> 
 
     for result, asked in planned:
         yield _CHANGE
-        # Made again from what is there when it is stored: another client may change it meanwhile.
+        # Computed again from the settings at that time: another client may have changed them.
         change = partial(_changed, broker, asked)
         change_topic_configs(broker, asked.resource_name, change, partial(done, result))
     return None

@@ -30,7 +30,7 @@ def handle(request: InitProducerIdRequest, context: RequestContext) -> None:
             return
         context.reply.send(InitProducerIdResponse(producer_id=producer_id, producer_epoch=0))
 
-    # A producer without a transactional id that has an id already begins anew all the same.
+    # A producer that has an id already, but no transactional id, gets a new one all the same.
     context.broker.producer_ids.next_id(got)
 
 

@@ -35,7 +35,7 @@ _DEBUGGING_CONSUMER = -2
 _READ_COMMITTED = 1
 _FIRST_VERSION_WITH_EPOCH = 4
 
-# An offset by time takes a search in the index, and records to be read.
+# In elements: an offset by time takes a search in the index, and records to be read.
 _LOOK_UP = 20
 
 # The timestamps with a meaning of their own, and the version that brought each.
@@ -50,7 +50,7 @@ _SINCE = {
 
 
 class _ListOffsets:
-    """One request, gone on with whenever a helper has done what a look-up waited for."""
+    """One request. A look-up that would wait for the disk is left to a helper thread first."""
 
     def __init__(self, request: ListOffsetsRequest, context: RequestContext) -> None:
         self._request = request
@@ -67,7 +67,7 @@ class _ListOffsets:
         )
 
     def run(self) -> AnswerSteps:
-        """Answers, or gives a helper what a look-up waits for and comes back."""
+        """The steps to the response; None if a helper was given work, after which it runs again."""
         while (row := self._held or next(self._left, None)) is not None:
             self._held = None
             topic, asked = row
@@ -84,7 +84,9 @@ class _ListOffsets:
         return self._response
 
     def _each(self) -> Iterator[tuple[ListOffsetsTopicResponse, ListOffsetsPartition | None]]:
-        """What is asked about each topic, and where its answers go; a None comes first."""
+        """Each partition that is asked about, with the topic that its answer belongs to.
+
+        Each topic comes once with None before its partitions."""
         for topic in self._request.topics:
             answers = ListOffsetsTopicResponse(name=topic.name)
             self._response.topics.append(answers)
@@ -155,14 +157,15 @@ class _ListOffsets:
             return
         if timestamp >= 0 or timestamp == MAX_TIMESTAMP:
             if found.offset >= readable_end:
-                return  # not for readers yet
+                return  # the record is not visible to readers yet
             answer.timestamp = found.timestamp_ms
         answer.offset = found.offset
         if version >= _FIRST_VERSION_WITH_EPOCH:
             answer.leader_epoch = found.leader_epoch
 
     def _offsets_before(self, log: PartitionLog, asked: ListOffsetsPartition) -> list[int]:
-        """Version 0: the ends and beginnings, newest first, of segments last written by then."""
+        """Version 0: base offsets of the segments last written by that time, and the log's end if
+        that is asked for, too; newest first."""
         if asked.max_num_offsets <= 0:
             raise BrokerError(ErrorCode.INVALID_REQUEST)
         if asked.timestamp not in (LATEST_TIMESTAMP, EARLIEST_TIMESTAMP) and asked.timestamp < 0:

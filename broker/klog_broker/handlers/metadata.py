@@ -31,7 +31,7 @@ from pyspark_klog.protocol.apis.metadata import (
 )
 from pyspark_klog.protocol.keys import ApiKey
 
-# In elements: a topic to be created is checked with its settings.
+# In elements: checking a topic that is to be created, with its settings.
 _PLANNED = 10
 
 _PARTITIONS_A_STEP = 50
@@ -63,7 +63,7 @@ def _create(request: MetadataRequest, context: RequestContext, missing: list[str
 
     def created(results: list[Topic | BrokerError]) -> None:
         for new, result in zip(planned, results, strict=True):
-            # Another client may have been faster: then it is there, and that is what was wanted.
+            # Another client may have been faster: the topic exists, which is what was wanted.
             if isinstance(result, BrokerError) and result.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 refused[new.name] = result.code
         context.reply.send_in_slices(_describe(request, context, refused))
@@ -89,7 +89,7 @@ def _topics_to_create(request: MetadataRequest, context: RequestContext) -> list
 def _describe(
     request: MetadataRequest, context: RequestContext, refused: dict[str, ErrorCode]
 ) -> AnswerSteps:
-    """Of topics that come and go between two steps some may be in the answer and some not."""
+    """Topics that are created or deleted between two steps may be in the answer, or not."""
     image = context.broker.metadata.image
     with_operations = request.include_topic_authorized_operations
     response = MetadataResponse(
@@ -99,7 +99,7 @@ def _describe(
     if request.topics is None or (context.api_version == 0 and not request.topics):
         wanted = image.topics.values()
     else:
-        # Each once, as in Kafka: a topic's answer can be much longer than its name.
+        # Each topic once, as in Kafka: a topic's answer can be much longer than its name.
         wanted = {(asked.name, asked.topic_id): asked for asked in request.topics}.values()
     topic: Topic | None
     for each in wanted:
@@ -120,7 +120,7 @@ def _describe(
 
 
 def _brokers(context: RequestContext) -> list[MetadataResponseBroker]:
-    """Those that have the listener through which the client came, with that one's address."""
+    """The brokers that have the client's listener, with the address of that listener."""
     found = []
     for broker in context.broker.metadata.image.brokers.values():
         address = broker.endpoint(context.listener)
@@ -192,7 +192,7 @@ def _partition(
     if state.leader == broker.broker_id:
         hosted = broker.replicas.partition(topic, number)
         if hosted is not None and isinstance(hosted.role, Offline):
-            # Nobody else can lead: whoever asks has to wait for this broker's disk.
+            # No other broker can lead: clients have to wait for this broker's disk.
             answer.leader_id = NO_BROKER
             answer.offline_replicas = [broker.broker_id]
     if answer.leader_id == NO_BROKER:

@@ -1,4 +1,4 @@
-"""What Kafka's brokers answer and this one does not, and why: docs/apis.md prints it."""
+"""The APIs that Kafka's brokers serve and klog's does not, and why: printed in docs/apis.md."""
 
 from pyspark_klog.protocol.keys import ApiKey
 
@@ -66,8 +66,8 @@ STOPS: dict[ApiKey, str] = {
     ApiKey.DESCRIBE_GROUPS: "5 is flexible, 6 has an error for groups that are not there",
     ApiKey.LIST_GROUPS: "5 asks by the type of group",
 }
-"""Where the newest version served is not the newest that klog can read and write: what the later
-ones add. Nothing of it is written yet."""
+"""Where the newest version that is served is not the newest that klog can read and write: what the
+later versions add. None of that is written yet."""
 
 LEFT_OUT: dict[str, str] = {
     "LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown": "between the brokers and the "
@@ -82,4 +82,4 @@ LEFT_OUT: dict[str, str] = {
     "AlterShareGroupOffsets, DeleteShareGroupOffsets": "share groups (KIP-932)",
     "StreamsGroupHeartbeat, StreamsGroupDescribe": "streams groups (KIP-1071)",
 }
-"""Of which klog has not even the messages."""
+"""APIs of which klog does not even have the messages."""

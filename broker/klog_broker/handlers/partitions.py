@@ -1,4 +1,4 @@
-"""Which leadership a request means, and why there is none: shared by the data APIs."""
+"""The leadership that a request is about, or the error why there is none; for the data APIs."""
 
 from klog_broker.handlers.context import BrokerServices
 from klog_broker.metadata.image import Topic
@@ -19,7 +19,7 @@ def topic_by_id(broker: BrokerServices, topic_id: UUID) -> Topic:
 def led_partition(broker: BrokerServices, topic: str, partition: int) -> Leader:
     """This broker's leadership of a partition; BrokerError if it has none.
 
-    Roles alone decide: an image says only why there is none.
+    Roles alone decide whether there is one; the image only tells why there is none.
     """
     leader = broker.replicas.led.get((topic, partition))
     if leader is None:
@@ -28,7 +28,7 @@ def led_partition(broker: BrokerServices, topic: str, partition: int) -> Leader:
 
 
 def ended_code(broker: BrokerServices, leader: Leader) -> ErrorCode:
-    """What who waits for a leadership is told once it has ended."""
+    """The error for a request that waited for a leadership which has ended."""
     if leader.ended is Ended.OFFLINE:
         return ErrorCode.KAFKA_STORAGE_ERROR
     if leader.ended is Ended.DELETED:
@@ -47,7 +47,7 @@ def _why_not_led(broker: BrokerServices, topic: str, partition: int) -> ErrorCod
 
 
 def check_leader_epoch(leader: Leader, current_leader_epoch: int) -> None:
-    """The leader epoch that the client knows must be the leader's (KIP-320); -1: it knows none."""
+    """The leader epoch that the client knows must be the leader's (KIP-320); -1: none is known."""
     if current_leader_epoch < 0 or current_leader_epoch == leader.leader_epoch:
         return
     if current_leader_epoch < leader.leader_epoch:

@@ -52,7 +52,7 @@ class PendingProduce(DelayedOperation):
     def wait_for(
         self, answer: PartitionProduceResponse, leader: Leader, required_offset: int
     ) -> None:
-        """This answer is due when what lies before the offset is as safe as ``acks`` asks for."""
+        """This answer is due once all records before the offset are as safe as ``acks`` asks."""
         if self._safe_offset(leader) < required_offset:
             self._waiting.append(_Waiting(answer, leader, required_offset))
 
@@ -60,11 +60,12 @@ class PendingProduce(DelayedOperation):
         log = leader.log
         if self.acks == -1:
             return log.high_watermark
-        # What others have is of no concern then.
+        # With acks=1 the followers do not matter.
         return max(log.high_watermark, log.flushed_offset)
 
     def appended(self) -> None:
-        """One of its partitions is done with; after the last one it answers, or waits for that."""
+        """One more of the request's appends is done. After the last one the request is answered, or
+        waits until all of them are safe."""
         self.open_appends -= 1
         if self.open_appends:
             return

@@ -93,8 +93,8 @@ class ProducePipeline:
             append.pending.appended()
 
     def _append(self, leader: Leader, append: Append, result: Prepared | None) -> bool:
-        """Append, and write down what came of it; False if it has to be validated in a helper
-        first, which ``result`` comes from."""
+        """Append and fill in the answer. False if a helper has to validate the batch first: the
+        next call has the helper's ``result``."""
         broker = self._broker
         assert broker is not None
         pending, answer, records = append
@@ -113,7 +113,7 @@ class ProducePipeline:
             if not _set_refusal(answer, error, leader.log):
                 broker.bugs.report(f"append to {leader.topic_partition}", error)
         except Exception as error:
-            # If it was half done the log has gone offline by itself, and acknowledges nothing more.
+            # Had the append been half done, the log would be offline and acknowledge nothing more.
             broker.bugs.report(f"append to {leader.topic_partition}", error)
             set_error(answer, ErrorCode.UNKNOWN_SERVER_ERROR)
         else:
@@ -132,7 +132,7 @@ def _set_success(answer: PartitionProduceResponse, info: AppendInfo) -> None:
 
 
 def _set_refusal(answer: PartitionProduceResponse, error: KlogError, log: PartitionLog) -> bool:
-    """Says what the log's error means to clients; False if it means nothing to them."""
+    """Makes the answer the log's error as clients know it; False if they know no such error."""
     code = next((code for kind, code in _CODES if isinstance(error, kind)), None)
     if code is None:
         set_error(answer, ErrorCode.UNKNOWN_SERVER_ERROR)

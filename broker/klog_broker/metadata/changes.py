@@ -33,15 +33,15 @@ from pyspark_klog.storage.text_files import encode_topic_id
 
 _log = logging.getLogger("klog.topics")
 
-# In elements (runtime/slices.py): a topic is checked and made, or told of; so are its partitions,
-# with their orders; any other change is made, or told of.
+# Costs in elements (runtime/slices.py): checking and making a topic, or reporting it; partitions of
+# a topic with their orders, how many for one element; making or reporting any other change.
 _TOPIC = 5
 _PARTITIONS_PER_ELEMENT = 2
 _CHANGE = 5
 
 
 class Draft:
-    """The next state, as far as it has come."""
+    """The next state, while changes are put into it."""
 
     def __init__(self, state: StoredState) -> None:
         self._state = state
@@ -70,10 +70,10 @@ class Change(Protocol):
         """Puts the change into the draft. What it raises refuses it: the draft is as it was."""
 
     def failed(self, error: Exception) -> None:
-        """It was refused, or not written: nothing has changed."""
+        """The change was refused, or could not be written: nothing has changed."""
 
     def carried_out(self, results: OrderResults) -> Steps:
-        """It is durable, and its orders have been answered."""
+        """The change is durable, and its orders have been answered."""
 
 
 class CreateTopics:
@@ -218,7 +218,7 @@ class UpdateTopicConfigs:
 
 
 class DeleteTopic:
-    """First of a deletion's two steps; what the logs' setting aside came to leads to the second."""
+    """The first of a deletion's two steps. The second follows once all its logs are set aside."""
 
     def __init__(
         self,
@@ -297,7 +297,7 @@ class AllocateProducerIds:
 
 
 def partition_orders(topic: Topic, first: int = 0, *, is_new: bool) -> list[Order]:
-    """Orders for a topic's partitions from `first` on. A broker that runs alone has them all."""
+    """Orders for a topic's partitions from `first` on: a broker that runs alone has them all."""
     return [
         partition_order(topic, number, is_new=is_new)
         for number in range(first, len(topic.partitions))
@@ -305,7 +305,7 @@ def partition_orders(topic: Topic, first: int = 0, *, is_new: bool) -> list[Orde
 
 
 def partition_order(topic: Topic, partition: int, *, is_new: bool) -> PartitionOrder:
-    """The order for one of them."""
+    """The order for one partition of a topic."""
     state = topic.partitions[partition]
     return PartitionOrder(
         TopicPartition(topic.name, partition),

@@ -12,11 +12,11 @@ class FoundLog(NamedTuple):
     """What loading a partition's log has come to."""
 
     topic_id: TopicId
-    """NO_TOPIC_ID of a log that was made by a broker which knew none."""
+    """NO_TOPIC_ID if the broker that made the log knew no topic ids."""
     leader_epoch: LeaderEpoch
-    """The newest that the log ever knew, also if none of its records are left; -1: none."""
+    """The newest epoch that the log ever had, also if none of its records are left; -1: none."""
     was_unclean: bool
-    """Whether it was recovered: records that somebody has read may be gone."""
+    """Whether the log had to be recovered: records that clients have read may be gone."""
 
 
 def elected(
@@ -24,8 +24,9 @@ def elected(
 ) -> dict[TopicPartition, PartitionState]:
     """The partitions that begin a new epoch, with the state in which they do.
 
-    An epoch names one course of a log. After an unclean stop another one begins; and an epoch that
-    only the log knows, of a directory of older klog or of Kafka, is somebody else's.
+    An epoch stands for one history of a log's records. After an unclean stop records may be gone,
+    and another history begins. An epoch that only the log knows (an older klog, or Kafka, wrote
+    the directory) was another leader's: the new epoch is above that one, too.
     """
     states: dict[TopicPartition, PartitionState] = {}
     for topic_partition, log in found.items():

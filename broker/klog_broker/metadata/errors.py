@@ -28,4 +28,5 @@ class StoreRefused(MetadataError):
 
 
 class StoreFailed(MetadataError):
-    """A write did not reach the disk. Nothing was changed, and the store takes no more changes."""
+    """A write did not reach the disk, and nothing was changed. Unless the disk was full, the store
+    takes no more changes."""

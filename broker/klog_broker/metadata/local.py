@@ -38,7 +38,7 @@ from pyspark_klog.storage.text_files import encode_topic_id
 _log = logging.getLogger("klog.topics")
 
 CHANGES_PER_WRITE = 256
-# A partition without its log, for want of room on the disk for example, is ordered again.
+# A partition whose log could not be made (the disk was full, for example) is ordered again later.
 RETRY_MS = 10_000
 RETRIED_AT_ONCE = 100
 
@@ -117,7 +117,7 @@ class LocalStore:
         """Add or replace the topics, all of them or none, and hand out no producer id up to
         `after`. Blocks; durable when it returns. StoreFailed."""
         image = self._state.image.with_topics(topics)
-        # The rest of its block and the next one may be somebody's, too.
+        # Ids from the rest of the block of `after`, and from the next one, may be in use, too.
         first = (after // PRODUCER_ID_BLOCK_SIZE + 2) * PRODUCER_ID_BLOCK_SIZE
         producer_id = ProducerId(max(self._state.next_producer_id, first))
         self._write(replace(self._state, image=image, next_producer_id=producer_id))
@@ -229,7 +229,7 @@ class LocalStore:
         """Delete a topic that could not be made; where that cannot be done either, its partitions
         are ordered again."""
         if self.image.topic_by_id(topic.topic_id) is None:
-            over()  # somebody has deleted it
+            over()  # the topic has been deleted meanwhile
             return
 
         def done(outcome: Topic | Exception) -> None:
@@ -246,21 +246,21 @@ class LocalStore:
     def _begin(self) -> None:
         if self._queue and not self._is_changing:
             self._is_changing = True
-            # What else this turn asks for goes with it.
+            # Changes that are asked for later in this turn are planned and written with this one.
             self._loop.call_at_append(self._plan_queued)
 
     def _plan_queued(self) -> None:
         self._slices.run(self._plan(), lambda: True)
 
     def _plan(self) -> Steps:
-        """Plan what waits by now, each change on what the ones before it left, then write it."""
+        """Plan the changes that wait, each on the state after the one before it; then write."""
         draft = Draft(self._state)
         planned: list[_Planned] = []
         for _ in range(min(len(self._queue), CHANGES_PER_WRITE)):
             change = self._queue.popleft()
             try:
                 orders = yield from change.plan(draft)
-            except Exception as error:  # also a bug of what somebody wants to be called
+            except Exception as error:  # also one that a caller's `update` has raised
                 change.failed(error)
             else:
                 planned.append(_Planned(change, orders))
@@ -345,7 +345,7 @@ class LocalStore:
         for topic_partition in list(self._unmade)[:RETRIED_AT_ONCE]:
             topic = self.image.topic_by_id(self._unmade.pop(topic_partition))
             if topic is not None:
-                # Part of it may lie in a directory that went offline meanwhile.
+                # Not as a new one: its data may lie in a directory that went offline meanwhile.
                 order = changes.partition_order(topic, topic_partition.partition, is_new=False)
                 orders.append(order)
 

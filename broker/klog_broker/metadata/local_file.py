@@ -43,7 +43,7 @@ class StoredState:
 
 
 class _Line(NamedTuple):
-    """What was written for a topic."""
+    """A topic, and the line of the file that says what it is."""
 
     topic: Topic
     data: bytes
@@ -144,7 +144,7 @@ def _topic_fields(topic: Topic, deleting: bool) -> dict[str, Any]:
         "configs": dict(topic.configs),
     }
     if any(state.partition_epoch for state in topic.partitions):
-        # Releases that knew none pass over the key.
+        # Releases that do not know partition epochs ignore this key.
         fields["partition_epochs"] = [state.partition_epoch for state in topic.partitions]
     if deleting:
         fields["deleting"] = True
@@ -239,7 +239,7 @@ def cluster_of(files: Files, directory: Path) -> str | None:
         if files.exists(path):
             return decode_meta_properties(files.read_bytes(path)).cluster_id
     except (OSError, StorageFormatError):
-        pass  # whoever loads the directory refuses it, and says why
+        pass  # the log manager refuses the directory when it loads it, and says why
     return None
 
 

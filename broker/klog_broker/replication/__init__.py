@@ -1,5 +1,5 @@
 """The replicas that this broker hosts: who leads, what is in sync, and how far that is.
 
-A room above the metadata and the logs, which do not know each other, and below whoever serves from
-a partition (coordinators, handlers).
+May import: metadata, log, config, runtime; coordinators and handlers, which serve from a partition,
+import this room. Start reading at partition.py (the roles), then replica_manager.py (the orders).
 """

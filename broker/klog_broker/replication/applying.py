@@ -39,7 +39,7 @@ class Application:
     def run(self) -> None:
         """Begin as many as may be at work, each partition's orders one after the other."""
         if self._is_beginning:
-            return  # One was over before `_carry_out` returned: the loop below goes on.
+            return  # An order was answered within `_carry_out`: the loop that gave it goes on.
         self._is_beginning = True
         while (
             self._left

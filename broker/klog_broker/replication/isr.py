@@ -79,22 +79,22 @@ InSyncSet = Committed | Expanding | Shrinking
 
 @dataclass(frozen=True, slots=True)
 class FollowerProgress:
-    """How far a follower has come, told by its fetches: an offset is fetched once it has what lies
-    before. Times are monotonic."""
+    """How far a follower has come, as its fetches tell: one that asks for an offset has all records
+    before that offset. Times are monotonic."""
 
     log_end_offset: int = -1
-    """-1 until it fetches in this epoch."""
+    """-1 until the follower fetches in this epoch."""
     caught_up_ms: int = 0
-    """When it last had all that the leader had (or had had at the fetch before)."""
+    """When the follower last had all records of the leader, see `fetched`."""
     _fetch_ms: int = 0
     _leader_end_at_fetch: int = -1
 
     def fetched(self, offset: int, leader_end: int, now_ms: int) -> FollowerProgress:
-        """It asks for what lies at `offset`, while the leader's log ends at `leader_end`.
+        """The follower asks for `offset`, while the leader's log ends at `leader_end`.
 
-        It has caught up now if that is the leader's end; or at its fetch before, if it is the
-        leader's end of then, for a follower that keeps pace with a busy leader is never at the end
-        (Kafka's Replica.updateFetchStateOrThrow).
+        The follower has caught up now if `offset` is the leader's end. If `offset` is where the
+        leader's log ended at the fetch before, it had caught up at that fetch: a follower that
+        keeps pace with a busy leader is never at the end (Kafka's Replica.updateFetchStateOrThrow).
         """
         caught_up_ms = self.caught_up_ms
         if offset >= leader_end:

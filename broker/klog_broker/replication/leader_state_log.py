@@ -1,4 +1,4 @@
-"""A led partition as a coordinator sees it, which keeps its state there."""
+"""A led partition as the coordinator sees it that keeps its state in the partition's log."""
 
 from klog_broker.log.partition_log import AppendOrigin
 from klog_broker.replication.errors import Ended, LeadershipEnded, NotEnoughReplicas
@@ -32,7 +32,7 @@ class LeaderStateLog:
 
     @property
     def high_watermark(self) -> Offset:
-        """What lies before it may be shown."""
+        """State from records before this offset may be shown to clients."""
         return self._log.high_watermark
 
     @property
@@ -41,8 +41,8 @@ class LeaderStateLog:
         return self._leader.ended
 
     def append(self, records: bytearray) -> Offset:
-        """Append one batch; returns the log's end behind it. As with acks=all, min.insync.replicas
-        counts.
+        """Append one batch; returns the log's end behind the batch. min.insync.replicas counts, as
+        for Produce with acks=all.
 
         Raises LogError, or BrokerError with what the partition's clients would be told
         (NOT_ENOUGH_REPLICAS, NOT_LEADER_OR_FOLLOWER); nothing has changed then.

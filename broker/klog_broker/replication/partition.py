@@ -28,7 +28,7 @@ class Epochs(NamedTuple):
 
 
 class Unassigned:
-    """The log is there, and nobody has said what it is for."""
+    """The log is there, and no order has said yet whether this broker leads or follows."""
 
     __slots__ = ()
 
@@ -43,7 +43,7 @@ class Follower:
 
 
 class Offline:
-    """The log cannot be used, or lies where nobody can look. A restart finds out what is there."""
+    """The log cannot be used, or may lie in a directory that is offline; a restart will tell."""
 
     __slots__ = ()
 
@@ -77,7 +77,8 @@ class Leader:
         self.in_sync: InSyncSet = Committed(order.in_sync)
         self.min_in_sync_replicas = 1
         self.ended: Ended | None = None
-        """Once it is set nothing is appended, and nobody waits any more."""
+        """Why the leadership is over; None while it is not. Afterwards nothing is appended, and all
+        requests that wait for this leadership are answered."""
         self._followers: dict[BrokerId, FollowerProgress] = {}
         self.take_over(order, min_in_sync)
 
@@ -142,7 +143,7 @@ class Leader:
 
     # --- what is replicated ----------------------------------------------------------------------
     def take_over(self, order: PartitionOrder, min_in_sync: int) -> None:
-        """What an order of the same leader epoch, or a setting, says anew of replicas and set."""
+        """Take the replicas and the in-sync set of an order of the same leader epoch."""
         self.replicas = order.replicas
         self.in_sync = Committed(order.in_sync)
         self.set_min_in_sync(min_in_sync)
@@ -153,11 +154,11 @@ class Leader:
         }
 
     def set_min_in_sync(self, min_in_sync: int) -> None:
-        """min.insync.replicas: no more than the partition has, as since Kafka 3.7."""
+        """Take min.insync.replicas, but no more than there are replicas, as since Kafka 3.7."""
         self.min_in_sync_replicas = min(min_in_sync, len(self.replicas))
 
     def follower_fetched(self, follower: BrokerId, offset: int, now_ms: int) -> None:
-        """A replica has what lies before `offset`. One that is none changes nothing."""
+        """A follower has all records before `offset`. A broker that is no replica is ignored."""
         progress = self._followers.get(follower)
         if progress is not None:
             self._followers[follower] = progress.fetched(offset, self.log.log_end_offset, now_ms)
@@ -187,8 +188,9 @@ Role = Unassigned | Leader | Follower | Offline
 class Partition:
     """A hosted partition; it listens to its log. Loop thread only.
 
-    ``wake(topic_partition)`` is called when who waits for the partition should look again, and
-    ``on_ended(leader)`` when a leadership has ended, whyever, before anybody is woken.
+    ``wake(topic_partition)`` is called when requests that wait for the partition may have become
+    ready. ``on_ended(leader)`` is called when a leadership has ended, for whatever reason, before
+    the requests that wait for it are woken.
     """
 
     __slots__ = ("_on_ended", "_wake", "epochs", "log", "role", "topic_id", "topic_partition")
@@ -207,7 +209,7 @@ class Partition:
         self.log: PartitionLog | None = None
         self.role: Role = Unassigned()
         self.epochs = Epochs(-1, NO_PARTITION_EPOCH)
-        """Of the newest order."""
+        """Those of the newest order."""
         self._wake = wake
         self._on_ended = on_ended
         if log is not None:
@@ -217,7 +219,7 @@ class Partition:
         return f"Partition({self.topic_partition}, {type(self.role).__name__}, {self.epochs})"
 
     def take_log(self, log: PartitionLog) -> None:
-        """The log has been made, or loaded."""
+        """Host this log, which has been made or loaded."""
         self.log = log
         log.listener = self
         self.role = Offline() if log.is_offline else Unassigned()
@@ -234,7 +236,7 @@ class Partition:
             role.take_over(order, min_in_sync)
             self.epochs = epochs
             role.advance_watermark()
-            # Acks=all may have become more than can be promised.
+            # Too few replicas may be in sync now for requests that wait with acks=all.
             self._wake(self.topic_partition)
             return None
         log.begin_epoch(order.leader_epoch)
@@ -252,7 +254,7 @@ class Partition:
         self.role = Follower(order.leader)
 
     def stop(self, *, deletes: bool) -> None:
-        """No replica is wanted here any more. Its log is the caller's to delete."""
+        """This broker is to have no replica any more. Deleting the log is left to the caller."""
         self._end(Ended.DELETED if deletes else Ended.RESIGNED)
 
     def go_offline(self) -> None:
@@ -278,17 +280,17 @@ class Partition:
 
     # --- what the log tells (LogListener) --------------------------------------------------------
     def log_end_grew(self, _log: PartitionLog) -> None:
-        """After each commit."""
+        """Records were appended."""
         leader = self.role
         if type(leader) is Leader:
             leader.advance_watermark()
 
     def log_flushed(self, log: PartitionLog) -> None:
-        """More of it survives a power cut."""
+        """A larger part of the log survives a power cut."""
         leader = self.role
         if type(leader) is Leader and log.config.replies_wait_for_flush:
             leader.advance_watermark()
-            # With acks=1 a reply waits for the flush here, whatever the others have.
+            # With acks=1 a reply waits for the flush here, however far the followers are.
             self._wake(self.topic_partition)
 
     def high_watermark_grew(self, _log: PartitionLog) -> None:
@@ -296,6 +298,6 @@ class Partition:
         self._wake(self.topic_partition)
 
     def log_went_offline(self, _log: PartitionLog) -> None:
-        """Alone, or with its directory."""
+        """The log went offline, alone or with its directory."""
         if not isinstance(self.role, Offline):
             self.go_offline()

@@ -77,9 +77,10 @@ class Logs(Protocol):
 class ReplicaManager:
     """Loop thread only.
 
-    ``settings_of`` gives a topic's settings of now; ``wake`` is told whenever who waits for a
-    partition should look again. ``call_soon`` runs what must not run within what caused it: a log
-    can go offline in the middle of a coordinator's append.
+    ``settings_of`` gives a topic's present settings. ``wake`` is called with a partition when
+    requests that wait for that partition may have become ready. ``call_soon`` runs a callback after
+    the present one: a log can go offline in the middle of a coordinator's append, and the
+    coordinator is to hear of that when its append has returned.
     """
 
     def __init__(
@@ -94,11 +95,12 @@ class ReplicaManager:
         self.version = 0
         """Rises whenever a role, an in-sync set or a setting changes."""
         self.led: dict[tuple[str, int], Leader] = {}
-        """The leaderships of now. A TopicPartition is such a key."""
+        """All leaderships that have not ended. A TopicPartition equals its key here."""
         self.on_lead: list[Callable[[Leader], None]] = []
         """Called with each new leadership."""
         self.on_resign: list[Callable[[TopicPartition], None]] = []
-        """Called when one has ended, whyever: before the next one of the partition is told of."""
+        """Called when a leadership has ended, for whatever reason; before ``on_lead`` is called
+        with the partition's next one."""
         self._broker_id = broker_id
         self._logs = logs
         self._settings_of = settings_of
@@ -113,11 +115,11 @@ class ReplicaManager:
             self._host(log.topic_partition, log.topic_id, log)
 
     def partition(self, topic: str, partition: int) -> Partition | None:
-        """What is hosted of that partition, or None."""
+        """That partition, if this broker has a replica of it."""
         return self._hosted.get(topic, {}).get(partition)
 
     def partitions(self) -> Iterator[Partition]:
-        """All that are hosted."""
+        """All partitions that this broker has a replica of."""
         for by_number in self._hosted.values():
             yield from by_number.values()
 
@@ -141,7 +143,7 @@ class ReplicaManager:
 
     def _apply_next(self) -> None:
         if self._is_beginning:
-            return  # One was over before its `run` returned: the loop below goes on.
+            return  # A call was answered within its `run`: the loop that ran it goes on.
         self._is_beginning = True
         try:
             while self._queue and self._applied is None:
@@ -190,11 +192,11 @@ class ReplicaManager:
                 return
             now = self._settings_of(order.topic_partition.topic)
             if now.log != log.config:
-                # They have changed while it was made.
+                # The settings have changed while the log was made.
                 log.update_config(now.log)
             done(self._give_role(self._host(order.topic_partition, order.topic_id, log), order))
 
-        # Of a log that is there already, by a broker that knew no topic ids, it notes the id.
+        # If the log is there already, made by a broker that knew no topic ids, this notes the id.
         self._logs.changes.create_beside(order.topic_partition, order.topic_id, settings.log, made)
 
     def _give_role(self, partition: Partition, order: PartitionOrder) -> KlogError | None:
@@ -219,7 +221,7 @@ class ReplicaManager:
         partition = self.partition(*order.topic_partition)
         if partition is None or partition.topic_id not in (order.topic_id, NO_TOPIC_ID):
             if order.deletes and partition is None:
-                # It may lie in a directory that is offline, and come back with it.
+                # The log may lie in a directory that is offline, and come back with it.
                 self._logs.check_complete()
             done(None)
             return
@@ -280,7 +282,7 @@ class ReplicaManager:
         self._call_soon(lambda: self._tell(()))
 
     def _tell(self, more: Iterable[Callable[[], None]]) -> None:
-        """Coordinators hear of the ends of leaderships before they hear of new ones."""
+        """Tell coordinators first of leaderships that have ended, then `more`: of new ones."""
         self._untold.extend(more)
         while self._untold:
             self._untold.popleft()()
@@ -314,7 +316,7 @@ def _check_order(partition: Partition, order: PartitionOrder) -> None:
 
 
 def _as_failure(error: BaseException | None) -> KlogError:
-    """What a helper came to; a bug in it is nobody's to answer."""
+    """The error of a helper's work, to be answered. One that is no KlogError is a bug: raised."""
     if isinstance(error, KlogError):
         return error
     raise error or InvariantViolation("a log was neither made nor refused")

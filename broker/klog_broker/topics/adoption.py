@@ -48,7 +48,7 @@ _log = logging.getLogger("klog.topics")
 
 
 class AdoptingStore(MetadataStore, Protocol):
-    """What a broker's start wants of its store besides: it knows the logs before it serves."""
+    """A store with what a broker's start needs besides, when the logs are known."""
 
     @property
     def is_new(self) -> bool:
@@ -65,7 +65,7 @@ class AdoptingStore(MetadataStore, Protocol):
 
 ConfigOf = Callable[[str, TopicId], LogConfig]
 
-# Nothing goes that somebody may have wanted to keep for ever.
+# Retention deletes nothing that somebody may have wanted to keep for ever.
 KEEP_ALL = {"retention.ms": "-1", "retention.bytes": "-1"}
 # Clients choose ids as they like; above this one there would be none left to hand out.
 _HIGHEST_PRODUCER_ID = 1 << 62
@@ -214,7 +214,7 @@ def _known(topics: Iterable[Topic]) -> list[KnownTopic]:
 
 
 def _highest_producer_id(logs: Iterable[PartitionLog]) -> int:
-    """An id that is handed out a second time would be taken for its first owner."""
+    """The highest id in use: a producer that was given it again would be taken for its owner."""
     ids = [each.producer_id for log in logs for each in log.producers]
     return max((each for each in ids if each < _HIGHEST_PRODUCER_ID), default=-1)
 

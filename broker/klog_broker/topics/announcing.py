@@ -24,7 +24,7 @@ def image_changed(broker: TopicServices, image: MetadataImage, names: Sequence[s
                 tell(name)
             continue
         if topic.configs:
-            # Topics that come together have the same settings, mostly, and reading them takes long.
+            # Topics that come together mostly have the same settings, and parsing those takes long.
             key = tuple(topic.configs.items())
             if key not in known:
                 known[key] = topic_config(broker.config, topic.configs)

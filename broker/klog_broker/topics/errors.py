@@ -1,4 +1,4 @@
-"""What a change of topics that failed is answered."""
+"""The error that clients get for a change of topics that failed."""
 
 import logging
 
@@ -27,7 +27,7 @@ _CODES: dict[type[BaseException | None], ErrorCode] = {
 
 
 def as_broker_error(error: BaseException | None) -> BrokerError:
-    """Known meanings keep their code and sentence, anything else is a bug."""
+    """The error as clients know it, with its sentence. Any error without a code here is a bug."""
     if isinstance(error, BrokerError):
         return error
     if type(error) in _CODES:

@@ -10,22 +10,23 @@ _log = logging.getLogger("klog.topics")
 
 
 class Strangers:
-    """What is in them must not become the new topics'. Blocks: for helper threads."""
+    """Finds those folders: their contents must not become the new topics'. Blocks, so that it is
+    for helper threads."""
 
     def __init__(self, broker: TopicServices, names: Iterable[str]) -> None:
         self._broker = broker
         self._folders = broker.logs.folders_of(names)
 
     def check(self, name: str, first_new: int = 0) -> None:
-        """InconsistentTopicId if there is one for a partition from `first_new` on."""
+        """InconsistentTopicId if a folder lies in the way of a partition from `first_new` on."""
         image = self._broker.metadata.image
         known = image.topic(name)
         if (len(known.partitions) if known is not None else 0) != first_new or any(
             topic.name == name for topic in image.deleting.values()
         ):
-            return  # somebody was faster, or the name is still taken: the store refuses it
+            return  # changed meanwhile, or the name is still taken: the store will refuse
         for number, path in self._folders.get(name, ()):
-            # Of a topic that was being deleted it may be gone by now.
+            # The folder of a topic that was being deleted may be gone by now.
             if number >= first_new and self._broker.logs.lies_there(path):
                 text = (
                     f"{path} lies in the data directory and is not of this topic; move it away, or"
