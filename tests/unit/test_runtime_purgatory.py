@@ -3,7 +3,6 @@
 import pytest
 
 from klog_broker.runtime.clock import ManualClock
-from klog_broker.runtime.failure_points import FailurePoints
 from klog_broker.runtime.loop import Loop
 from klog_broker.runtime.purgatory import DelayedOperation, Purgatory
 from tests.support.fake_network import ScriptedPoller
@@ -156,13 +155,3 @@ def test_a_completion_that_ends_its_neighbour_by_another_key(purgatory: Purgator
     assert purgatory.check("a") == 1
     assert first.ended == neighbour.ended == ["completed at 0"]
     assert purgatory.waiting == 0
-
-
-def test_failure_points_run_only_the_named_action() -> None:
-    def fail() -> None:
-        raise OSError("torn")
-
-    points = FailurePoints({"after rename": fail})
-    points.reach("before rename")
-    with pytest.raises(OSError, match="torn"):
-        points.reach("after rename")
