@@ -264,7 +264,8 @@ class Partition:
 
     def _end(self, ended: Ended) -> None:
         leader = self.role
-        self.role = Unassigned()
+        if not isinstance(leader, Offline):
+            self.role = Unassigned()
         if isinstance(leader, Leader):
             leader.ended = ended
             self._on_ended(leader)

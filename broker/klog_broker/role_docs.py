@@ -1,0 +1,88 @@
+"""Prints docs/roles.md: the roles of a hosted partition, and the steps between them.
+
+``python -m klog_broker.role_docs`` writes it, with ``--check`` it is compared.
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from klog_broker.config.docs import print_pages
+from klog_broker.replication.roles import STEPS, TOLD, Event, Kind
+from pyspark_klog.errors import ErrorCode
+
+_HEAD = """\
+<!-- Printed by `./dev python -m klog_broker.role_docs`; edit
+     broker/klog_broker/replication/roles.py, not this page. -->
+# Roles of a partition
+
+What a replica on this broker is for. Orders alone give a role; what clients are told of the cluster
+(images) changes none. A leadership that ends, for whatever reason, ends every request that waits
+for it: with KAFKA_STORAGE_ERROR if the log went offline, UNKNOWN_TOPIC_OR_PARTITION if the
+partition was deleted, NOT_LEADER_OR_FOLLOWER else. A replica is Unassigned from the loading of its
+log to its first order.
+
+```mermaid
+stateDiagram-v2
+    [*] --> Unassigned
+"""
+
+_STEPS = """\
+```
+
+## Steps
+
+| role | {events} |
+|---|{rules}
+"""
+
+_TOLD = """
+An order for a replica whose log is offline is answered with an error, but for one that only stops.
+
+## What requests to a leader are answered
+
+| role | |
+|---|---|
+"""
+
+
+def role_page() -> str:
+    """docs/roles.md."""
+    lines = [_HEAD + "\n".join(_arrows())]
+    events = " | ".join(event.value for event in Event)
+    lines.append(_STEPS.format(events=events, rules="---|" * len(Event)) + "\n".join(_steps()))
+    lines.append(_TOLD + "\n".join(_told()))
+    return "\n".join(lines) + "\n"
+
+
+def _arrows() -> Iterator[str]:
+    for before, steps in STEPS.items():
+        for after in dict.fromkeys(steps.values()):
+            if after is not before:
+                yield f"    {_node(before)} --> {_node(after)}"
+    yield "    Leader --> Leader"
+
+
+def _steps() -> Iterator[str]:
+    for before, steps in STEPS.items():
+        cells = (_name(steps[event]) if event in steps else "" for event in Event)
+        yield f"| {_name(before)} | {' | '.join(cells)} |"
+
+
+def _told() -> Iterator[str]:
+    for kind, code in TOLD.items():
+        yield f"| {_name(kind)} | {'served' if code is ErrorCode.NONE else code.name} |"
+
+
+def _name(kind: Kind) -> str:
+    return "not hosted" if kind is None else kind.__name__
+
+
+def _node(kind: Kind) -> str:
+    return "[*]" if kind is None else kind.__name__
+
+
+PAGES = {Path("docs/roles.md"): role_page}
+
+if __name__ == "__main__":
+    sys.exit(print_pages(PAGES, "klog_broker.role_docs", sys.argv[1:]))
