@@ -217,7 +217,7 @@ def log_state(log: Any) -> dict[str, Any]:
         "offline": log.is_offline,
         "segments": [(each.base_offset, each.size_bytes) for each in log.segments],
         "time": (active.max_timestamp, active.rolling_timestamp_ms),
-        "since index entry": active._bytes_since_index_entry,
+        "since index entry": active.bytes_since_index_entry,
         "indexes": [
             (list(each.offset_index.view()), list(each.time_index.view())) for each in log.segments
         ],

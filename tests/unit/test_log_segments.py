@@ -7,9 +7,11 @@ import pytest
 from klog_broker.log.errors import RecordBatchTooLarge
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.partition_log import PartitionLog
+from klog_broker.log.rolling import should_roll
 from klog_broker.log.segment import Segment
 from klog_broker.runtime.chance import Chance
 from pyspark_klog.records.builder import BatchBuilder
+from pyspark_klog.storage.names import CLEANED_SUFFIX
 from tests.support.log_harness import (
     PARTITION,
     SMALL,
@@ -128,8 +130,8 @@ def test_an_offset_that_does_not_fit_the_index_rolls() -> None:
     append(log)
     segment = log.segments[-1]
     asked = {"size_bytes": 1, "max_timestamp_ms": 0, "now_ms": 0, "jitter_ms": 0}
-    assert not segment.should_roll(SMALL, last_offset=2**31 - 1, **asked)
-    assert segment.should_roll(SMALL, last_offset=2**31, **asked)
+    assert not should_roll(segment, SMALL, last_offset=2**31 - 1, **asked)
+    assert should_roll(segment, SMALL, last_offset=2**31, **asked)
 
 
 # --- indexes -------------------------------------------------------------------------------------
@@ -246,3 +248,20 @@ def test_defaults_are_kafkas() -> None:
     assert (config.segment_bytes, config.segment_ms) == (2**30, 604_800_000)
     assert (config.segment_index_bytes, config.index_interval_bytes) == (10_485_760, 4_096)
     assert (config.max_message_bytes, config.retention_ms) == (1_048_588, 604_800_000)
+
+
+def test_a_segment_under_another_name_is_removed_at_a_start() -> None:
+    files = MemoryFiles()
+    log = open_log(files)
+    append(log)
+    log.flush()
+    cleaned = Segment.create(files, log.path, 0, SMALL, 0, suffix=CLEANED_SUFFIX)
+    cleaned.write(batch())
+    cleaned.deactivate()
+    names = [name for name in files.list_dir(log.path) if name.endswith(CLEANED_SUFFIX)]
+    stem = "00000000000000000000"
+    assert names == [f"{stem}{kind}.cleaned" for kind in (".index", ".log", ".timeindex")]
+    files.sync_dir(log.path)
+    again = open_log(files.killed())
+    assert len(read_all(again)) == 1
+    assert again.segments[0].log_file.path.name == f"{stem}.log"

@@ -7,6 +7,7 @@ is cut off again when the commit does not come.
 from collections.abc import Callable
 
 from klog_broker.log.append_rules import AppendOrigin
+from klog_broker.log.batch_places import AppendedBatch
 from klog_broker.log.digests import BatchRow
 from klog_broker.log.durability import LogFlushing
 from klog_broker.log.errors import RecordBatchTooLarge, StaleLeaderEpoch
@@ -17,7 +18,7 @@ from klog_broker.log.planned import PlanFacts, PlannedAppend
 from klog_broker.log.producer_state import ProducerBatch
 from klog_broker.log.recovery import producer_batch
 from klog_broker.log.results import AppendInfo
-from klog_broker.log.segment import AppendedBatch
+from klog_broker.log.rolling import append_room, should_roll
 from klog_broker.log.validation import Validated, place, prepare
 from pyspark_klog.errors import InvariantViolation
 from pyspark_klog.ids import LeaderEpoch, Offset
@@ -162,7 +163,8 @@ class Appender:
     def maybe_roll(self, row: BatchRow, now_ms: int) -> None:
         """Begin a new segment if this batch needs one. OSError."""
         state = self._state
-        if state.active.should_roll(
+        if should_roll(
+            state.active,
             state.config,
             size_bytes=row.size_bytes,
             max_timestamp_ms=row.max_timestamp_ms,
@@ -221,7 +223,7 @@ class Appender:
         ):
             return None
         try:
-            room = state.active.append_room(config, now_ms=now_ms, jitter_ms=state.jitter_ms)
+            room = append_room(state.active, config, now_ms=now_ms, jitter_ms=state.jitter_ms)
         except OSError:
             return None  # An append that is not planned says what is wrong.
         if room is None:

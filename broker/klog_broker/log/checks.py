@@ -10,11 +10,11 @@ from typing import Any, NamedTuple, Protocol
 from klog_broker.log.digests import BatchRow, Digest
 from klog_broker.log.rewriting import (
     Allowed,
-    KernelRewriting,
     Look,
     PlainRewriting,
     Wrapper,
 )
+from klog_broker.log.rewriting_kernels import KernelRewriting
 from pyspark_klog.records import layout as at
 from pyspark_klog.records.checksums import crc32c
 from pyspark_klog.records.errors import CorruptRecords, InvalidRecords

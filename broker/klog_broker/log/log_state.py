@@ -11,6 +11,7 @@ from klog_broker.log.loading import LoadedLog
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.planned import AppendRoom
 from klog_broker.log.reading import SegmentList
+from klog_broker.log.rolling import append_room
 from klog_broker.log.segment import Segment
 from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.descriptors import is_exhausted
@@ -73,7 +74,7 @@ class LogState:
 
     def append_room(self, now_ms: int) -> AppendRoom | None:
         """What the active segment has room for; None if it is to be rolled now. OSError."""
-        return self.active.append_room(self.config, now_ms=now_ms, jitter_ms=self.jitter_ms)
+        return append_room(self.active, self.config, now_ms=now_ms, jitter_ms=self.jitter_ms)
 
     # --- whether it can be used ------------------------------------------------------------------
     @property

@@ -18,6 +18,7 @@ from klog_broker.log.results import (
     TimestampOffset,
 )
 from klog_broker.log.segment import Segment
+from klog_broker.log.warmth import check_index_is_warm, check_time_index_is_warm, warm
 from klog_broker.runtime.files import FileRegion
 from pyspark_klog.errors import InvariantViolation
 from pyspark_klog.ids import LeaderEpoch, Offset, TopicPartition
@@ -86,7 +87,7 @@ def read_region(
         segment = log.segments[index]
         try:
             if not may_block:
-                segment.check_index_is_warm()
+                check_index_is_warm(segment)
             place = segment.find(offset, may_block=may_block)
             if place is None:
                 continue
@@ -100,7 +101,7 @@ def read_region(
             return segment, segment.region(place.position, size, may_block=may_block)
         except ColdRead:
             size = max(max_bytes, 1)
-            raise ColdRead(partial(segment.warm, offset, size)) from None
+            raise ColdRead(partial(warm, segment, offset, size)) from None
     return None
 
 
@@ -136,11 +137,11 @@ def find_timestamp(
     try:
         for segment in log.segments:
             if not may_block:
-                segment.check_time_index_is_warm()
+                check_time_index_is_warm(segment)
             if segment.max_timestamp.timestamp_ms < timestamp_ms:
                 continue
             if not may_block:
-                segment.check_index_is_warm()
+                check_index_is_warm(segment)
             start = segment.time_index.view().lookup(timestamp_ms).offset
             found = _find_from(
                 segment,
@@ -165,13 +166,13 @@ def find_max_timestamp(
         segment, largest_ms = None, -1
         for candidate in log.segments:
             if not may_block:
-                candidate.check_time_index_is_warm()
+                check_time_index_is_warm(candidate)
             if candidate.max_timestamp.timestamp_ms > largest_ms:
                 segment, largest_ms = candidate, candidate.max_timestamp.timestamp_ms
         if segment is None:
             return None
         if not may_block:
-            segment.check_index_is_warm()
+            check_index_is_warm(segment)
         return _find_from(
             segment,
             segment.max_timestamp.offset,
@@ -228,6 +229,6 @@ def _first_wanted(
 
 
 def _for_its_pages(search: Callable[[], object]) -> None:
-    """Do a search for the pages that it brings in. For helper threads; see Segment.warm."""
+    """Do a search for the pages that it brings in. For helper threads; see warmth.warm."""
     with suppress(ValueError, OSError, InvariantViolation, RecordsError):
         search()

@@ -1,12 +1,12 @@
-"""Records that are not stored as they came, written anew: two implementations of the same.
+"""Records that are not stored as they came, written anew: in Python, record by record.
 
 First they are looked at, which says all that is wrong with them and how much room they take; then
 they are written behind the room of a header. As with the checks, plain Python needs no numba, and
-the kernels take over; both give the same of the same bytes (a property test).
+the kernels take over (rewriting_kernels.py); a property test has both give the same.
 """
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from klog_broker.log.errors import RecordTooLarge
 from pyspark_klog.records import layout as at
@@ -125,10 +125,10 @@ class PlainRewriting:
             if wrapper is None and is_cut_off(buffer, position, len(buffer)):
                 break
             if look(buffer, position).magic == at.MAGIC_V2:
-                raise _message_error(status.MIXED_FORMATS, position, tally.count, allowed)
+                raise message_error(status.MIXED_FORMATS, position, tally.count, allowed)
             entry = LegacyView(buffer, position)
             if wrapper is None and entry.size_bytes > allowed.max_message_bytes:
-                raise _message_error(status.MESSAGE_TOO_LARGE, position, tally.count, allowed)
+                raise message_error(status.MESSAGE_TOO_LARGE, position, tally.count, allowed)
             entry.check_crc()
             wrong = status.OK
             if wrapper is not None and entry.magic != wrapper.magic:
@@ -138,7 +138,7 @@ class PlainRewriting:
             elif tally.count >= max_records:
                 wrong = status.TOO_MANY_RECORDS
             if wrong != status.OK:
-                raise _message_error(wrong, position, tally.count, allowed)
+                raise message_error(wrong, position, tally.count, allowed)
             claims = entry.timestamp_type is TimestampType.LOG_APPEND_TIME
             if wrapper is not None:
                 claims = wrapper.timestamp_ms is not None
@@ -256,157 +256,11 @@ class _Tally:
         )
 
 
-def _message_error(
+def message_error(
     wrong: int, position: int, number: int, allowed: Allowed
 ) -> RecordsError | RecordTooLarge:
+    """What to raise for a message's fault, by its status."""
     where = f"message {number} of the set, at byte {position}"
     if wrong == status.MESSAGE_TOO_LARGE:
         return RecordTooLarge(f"{where}, max.message.bytes is {allowed.max_message_bytes}")
     return status.error_for(wrong, where)
-
-
-class KernelRewriting:
-    """In compiled code: see the functions of the same names in :class:`PlainRewriting`. No state,
-    so that the loop and helper threads can share it."""
-
-    def __init__(self) -> None:
-        import numpy as np
-
-        from pyspark_klog.records.kernels import messages, rewrite
-
-        self._np = np
-        self._rewrite = rewrite
-        self._messages = messages
-
-    def look_at_records(
-        self,
-        section: Buffer,
-        start: int,
-        end: int,
-        count: int,
-        base_timestamp_ms: int,
-        allowed: Allowed,
-        *,
-        claims_append_time: bool,
-    ) -> Look:
-        faults, result = self._outputs()
-        untimed = base_timestamp_ms == at.NO_TIMESTAMP_MS
-        earliest_ms, latest_ms = allowed.earliest_ms, allowed.latest_ms
-        if allowed.is_append_time:
-            earliest_ms, latest_ms = -at.INT64_MAX - 1, at.INT64_MAX
-        wrong = self._rewrite.look_at_records(
-            self._bytes_of(section),
-            start,
-            end,
-            count,
-            base_timestamp_ms,
-            int(claims_append_time),
-            earliest_ms,
-            latest_ms,
-            int(claims_append_time and (allowed.is_append_time or untimed)),
-            int(allowed.key_required),
-            faults,
-            result,
-        )
-        if wrong != status.OK:
-            number = int(result[self._rewrite.LOOK_RECORD])
-            raise status.error_for(wrong, f"record {number} of the batch")
-        return self._look(faults, result)
-
-    def write_records(
-        self,
-        section: Buffer,
-        start: int,
-        end: int,
-        found: Look,
-        *,
-        claims_append_time: bool,
-    ) -> bytearray | memoryview:
-        out = self._room_for(found)
-        self._rewrite.write_records(
-            self._bytes_of(section),
-            start,
-            end,
-            found.record_count,
-            int(claims_append_time),
-            out,
-            at.BATCH_HEADER_BYTES,
-        )
-        return memoryview(out)
-
-    def look_at_messages(
-        self, buffer: Buffer, wrapper: Wrapper | None, allowed: Allowed, max_records: int
-    ) -> Look:
-        faults, result = self._outputs()
-        of_all_ms = None if wrapper is None else wrapper.timestamp_ms
-        wrong = self._messages.look_at_messages(
-            self._bytes_of(buffer),
-            0,
-            len(buffer),
-            -1 if wrapper is None else wrapper.magic,
-            int(of_all_ms is not None),
-            of_all_ms or 0,
-            allowed.earliest_ms,
-            allowed.latest_ms,
-            int(allowed.is_append_time),
-            int(allowed.key_required),
-            allowed.max_message_bytes if wrapper is None else at.INT64_MAX,
-            max_records,
-            faults,
-            result,
-        )
-        if wrong != status.OK:
-            position = int(result[self._rewrite.LOOK_POSITION])
-            number = int(result[self._rewrite.LOOK_RECORD])
-            raise _message_error(wrong, position, number, allowed)
-        return self._look(faults, result)
-
-    def write_messages(
-        self, buffer: Buffer, wrapper: Wrapper | None, found: Look
-    ) -> bytearray | memoryview:
-        out = self._room_for(found)
-        self._messages.write_messages(
-            self._bytes_of(buffer),
-            0,
-            found.end_position,
-            int(wrapper is not None and wrapper.timestamp_ms is not None),
-            found.first_timestamp_ms,
-            out,
-            at.BATCH_HEADER_BYTES,
-        )
-        return memoryview(out)
-
-    def _bytes_of(self, buffer: Buffer) -> Any:
-        data = self._np.frombuffer(buffer, dtype=self._np.uint8)
-        data.flags.writeable = False
-        return data
-
-    def _room_for(self, found: Look) -> Any:
-        # Not zeroed: the kernel touches the memory first, without the interpreter's lock.
-        return self._np.empty(at.BATCH_HEADER_BYTES + found.size_bytes, self._np.uint8)
-
-    def _outputs(self) -> tuple[Any, Any]:
-        np, columns = self._np, self._rewrite.FAULT_COLUMNS
-        faults = np.empty(NAMED_FAULTS * columns, np.int64)
-        return faults, np.empty(self._rewrite.LOOK_FIELDS, np.int64)
-
-    def _look(self, faults: Any, result: Any) -> Look:
-        rewrite = self._rewrite
-        fields = result.tolist()
-        keys = fields[rewrite.LOOK_KEY_FAULTS]
-        timestamps = fields[rewrite.LOOK_TIMESTAMP_FAULTS]
-        named = min(keys + timestamps, NAMED_FAULTS)
-        rows = faults[: named * rewrite.FAULT_COLUMNS].reshape(named, rewrite.FAULT_COLUMNS)
-        return Look(
-            fields[rewrite.LOOK_POSITION],
-            fields[rewrite.LOOK_RECORD],
-            fields[rewrite.LOOK_SIZE_BYTES],
-            bool(fields[rewrite.LOOK_IN_ORDER]),
-            fields[rewrite.LOOK_FIRST_TIMESTAMP_MS],
-            fields[rewrite.LOOK_LEAST_TIMESTAMP_MS],
-            fields[rewrite.LOOK_MAX_TIMESTAMP_MS],
-            keys,
-            timestamps,
-            fields[rewrite.LOOK_LAST_OFFSET],
-            tuple(Fault(*row) for row in rows.tolist()),
-        )

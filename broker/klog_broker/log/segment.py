@@ -5,68 +5,45 @@ partition log's business.
 """
 
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from struct import Struct
-from typing import NamedTuple
 
+from klog_broker.log.batch_places import AppendedBatch, BatchPlace, max_timestamp_of, walk
 from klog_broker.log.digests import IndexRow
-from klog_broker.log.errors import ColdRead, DamagedLog, ShortWrite
+from klog_broker.log.errors import ColdRead, ShortWrite
 from klog_broker.log.index_files import OffsetIndexFile, TimeIndexFile
-from klog_broker.log.log_config import INT64_MAX, INT64_MIN, LogConfig
-from klog_broker.log.planned import AppendRoom, PlannedAppend
+from klog_broker.log.log_config import LogConfig
+from klog_broker.log.planned import PlannedAppend
 from klog_broker.runtime.files import File, FileRegion, Files
-from pyspark_klog.errors import InvariantViolation
 from pyspark_klog.ids import Offset
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.layout import (
     BATCH_HEADER_BYTES,
     CODEC_MASK,
-    LEGACY_TIMESTAMP_AT,
-    LOG_OVERHEAD_BYTES,
-    MAGIC_AT,
-    MAGIC_V2,
-    MAX_TIMESTAMP_AT,
-    UP_TO_MAGIC_BYTES,
 )
-from pyspark_klog.storage.indexes import MAX_RELATIVE_OFFSET, TimeIndexEntry
+from pyspark_klog.storage.indexes import TimeIndexEntry
 from pyspark_klog.storage.names import DELETED_SUFFIX, Suffix, segment_file_name
 
-# base offset, length, leader epoch, magic, CRC, attributes, last offset delta: the start of a v2
-# batch up to what tells where it ends.
-_BATCH_START = Struct(">qiibIhi")
-_LOOK_BYTES = 8192
+_INDEXES = (Suffix.OFFSET_INDEX, Suffix.TIME_INDEX)
 # Where the newest batches of the active segment begin: readers at the log's end ask for just these.
 _REMEMBERED_POSITIONS = 256
-
-
-class BatchPlace(NamedTuple):
-    """A stored batch (or older message) by its header's start."""
-
-    position: int
-    size_bytes: int
-    base_offset: Offset  # of an older wrapper: its last offset, as is last_offset
-    last_offset: Offset
-
-
-class AppendedBatch(NamedTuple):
-    """What the indexes need to know of a batch that has been written."""
-
-    size_bytes: int
-    base_offset: Offset
-    last_offset: Offset
-    max_timestamp_ms: int
-    attributes: int
 
 
 class Segment:
     """Segment ``base_offset`` of the directory. Made by :meth:`create` or :meth:`open`."""
 
     def __init__(
-        self, files: Files, directory: Path, base_offset: int, log_file: File, size_bytes: int
+        self,
+        files: Files,
+        directory: Path,
+        base_offset: int,
+        log_file: File,
+        size_bytes: int,
+        *,
+        suffix: str = "",
     ) -> None:
         self.files = files
+        self._suffix = suffix
         self.directory = directory
         self.base_offset = Offset(base_offset)
         self.log_file = log_file
@@ -78,7 +55,7 @@ class Segment:
         self.index_interval_bytes = 0
         # No batch of zstd begins before it; whether one does behind it has to be looked up.
         self.zstd_free_end = 0
-        self._bytes_since_index_entry = 0
+        self.bytes_since_index_entry = 0
         # The largest timestamp, and the last offset of its batch. None: as the time index ends.
         self._max_timestamp: TimeIndexEntry | None = None
         # What a failed write left behind the last committed byte is still there.
@@ -93,15 +70,23 @@ class Segment:
     # --- coming and going ------------------------------------------------------------------------
     @classmethod
     def create(
-        cls, files: Files, directory: Path, base_offset: int, config: LogConfig, now_ms: int
+        cls,
+        files: Files,
+        directory: Path,
+        base_offset: int,
+        config: LogConfig,
+        now_ms: int,
+        *,
+        suffix: str = "",
     ) -> "Segment":
-        """A new, empty, active segment. Its names are durable once the directory is synced."""
-        path = directory / segment_file_name(base_offset, Suffix.LOG)
-        for suffix in (Suffix.OFFSET_INDEX, Suffix.TIME_INDEX):
-            files.remove(directory / segment_file_name(base_offset, suffix))
+        """A new, empty, active segment. Its names are durable once the directory is synced; they
+        end with ``suffix``: a start removes what ends with .cleaned."""
+        for kind in _INDEXES:
+            files.remove(directory / (segment_file_name(base_offset, kind) + suffix))
+        path = directory / (segment_file_name(base_offset, Suffix.LOG) + suffix)
         log_file = files.open(path, create=True)
         log_file.truncate(0)
-        segment = cls(files, directory, base_offset, log_file, 0)
+        segment = cls(files, directory, base_offset, log_file, 0, suffix=suffix)
         segment.created_ms = now_ms
         segment.activate(config)
         return segment
@@ -174,10 +159,8 @@ class Segment:
 
     def mark_deleted(self) -> list[Path]:
         """Rename the files to .deleted; returns the new names, to be removed later."""
-        files = {self._path(Suffix.LOG): self.log_file}
-        for index in (self._offset_index, self._time_index):
-            if index is not None:
-                files[index.file.path] = index.file
+        indexes = [each.file for each in (self._offset_index, self._time_index) if each is not None]
+        files = {file.path: file for file in (self.log_file, *indexes)}
         self.close()
         renamed = []
         for suffix in (
@@ -197,7 +180,7 @@ class Segment:
         return renamed
 
     def _path(self, suffix: Suffix) -> Path:
-        return self.directory / segment_file_name(self.base_offset, suffix)
+        return self.directory / (segment_file_name(self.base_offset, suffix) + self._suffix)
 
     # --- the indexes -----------------------------------------------------------------------------
     @property
@@ -214,6 +197,10 @@ class Segment:
             self._time_index = TimeIndexFile(self.files, path, self.base_offset)
         return self._time_index
 
+    def open_offset_index(self) -> File:
+        """The file for itself, to be read; any thread may ask."""
+        return self.files.open(self._path(Suffix.OFFSET_INDEX), writable=False)
+
     @property
     def max_timestamp(self) -> TimeIndexEntry:
         """The largest timestamp in the segment and the last offset of the first batch that has it;
@@ -221,6 +208,11 @@ class Segment:
         if self._max_timestamp is None:
             self._max_timestamp = self.time_index.last
         return self._max_timestamp
+
+    @property
+    def knows_max_timestamp(self) -> bool:
+        """Whether :attr:`max_timestamp` need not be read from the disk."""
+        return self._max_timestamp is not None
 
     @property
     def retention_timestamp_ms(self) -> int:
@@ -233,64 +225,14 @@ class Segment:
         return [self.log_file, self.offset_index.file, self.time_index.file]
 
     # --- appending -------------------------------------------------------------------------------
-    def should_roll(
-        self,
-        config: LogConfig,
-        *,
-        size_bytes: int,
-        max_timestamp_ms: int,
-        last_offset: int,
-        now_ms: int,
-        jitter_ms: int,
-    ) -> bool:
-        """Whether an append of ``size_bytes`` up to ``last_offset`` needs a new segment."""
-        if self.size_bytes == 0:
-            return False
-        if (
-            self.size_bytes > config.segment_bytes - size_bytes
-            or last_offset - self.base_offset > MAX_RELATIVE_OFFSET
-            or self.offset_index.is_full
-            or self.time_index.is_full
-        ):
-            return True
-        return self.waited_ms(max_timestamp_ms, now_ms) > config.segment_ms - jitter_ms
-
-    def waited_ms(self, max_timestamp_ms: int, now_ms: int) -> int:
-        """How long the segment has been open: by timestamps if its first batch has one."""
-        first_ms = self._first_timestamp_ms()
-        return max_timestamp_ms - first_ms if first_ms >= 0 else now_ms - self.created_ms
-
-    def _first_timestamp_ms(self) -> int:
+    @property
+    def first_timestamp_ms(self) -> int:
+        """The largest timestamp of the first batch, which time to roll is reckoned from; -1 if
+        there is none. The segment must not be empty."""
         if self.rolling_timestamp_ms is None:
             first = next(self.places(), None)
             self.rolling_timestamp_ms = -1 if first is None else self.max_timestamp_at(first)
         return self.rolling_timestamp_ms
-
-    def append_room(self, config: LogConfig, *, now_ms: int, jitter_ms: int) -> AppendRoom | None:
-        """What a plan may append so that :meth:`should_roll` says no, again and again; None if the
-        segment is to be rolled now."""
-        longest_ms = config.segment_ms - jitter_ms
-        is_old = now_ms - self.created_ms > longest_ms
-        untimed_limit_ms = INT64_MIN if is_old else INT64_MAX
-        timestamp_limit_ms = INT64_MAX
-        if self.size_bytes:
-            first_ms = self._first_timestamp_ms()
-            if first_ms >= 0:
-                timestamp_limit_ms = min(first_ms + longest_ms, INT64_MAX)
-            elif is_old:
-                return None
-        return AppendRoom(
-            self.size_bytes,
-            config.segment_bytes,
-            min(self.base_offset + MAX_RELATIVE_OFFSET, INT64_MAX),
-            timestamp_limit_ms,
-            longest_ms,
-            untimed_limit_ms,
-            self._bytes_since_index_entry,
-            self.index_interval_bytes,
-            min(self.offset_index.free_rows, self.time_index.free_rows),
-            *self.max_timestamp,
-        )
 
     def reserve_index_rows(self, rows: int = 1) -> None:
         """Take room on the disk for the next entries: OSError here, never a fault later."""
@@ -326,10 +268,10 @@ class Segment:
                 self.rolling_timestamp_ms = max_timestamp_ms
             if max_timestamp_ms > self.max_timestamp.timestamp_ms:
                 self._max_timestamp = TimeIndexEntry(max_timestamp_ms, last_offset)
-            if self._bytes_since_index_entry > self.index_interval_bytes:
+            if self.bytes_since_index_entry > self.index_interval_bytes:
                 self._add_index_entries(last_offset, position)
             positions[base_offset] = position
-            self._bytes_since_index_entry += size_bytes
+            self.bytes_since_index_entry += size_bytes
             position += size_bytes
         while len(positions) > _REMEMBERED_POSITIONS:
             del positions[next(iter(positions))]
@@ -353,7 +295,7 @@ class Segment:
             if entries[-1][2] > time_index.last.timestamp_ms:
                 for _, _, max_timestamp_ms, max_timestamp_offset in entries:
                     time_index.maybe_append(max_timestamp_ms, max_timestamp_offset)
-        self._bytes_since_index_entry = planned.bytes_since_index_entry
+        self.bytes_since_index_entry = planned.bytes_since_index_entry
         self._max_timestamp = TimeIndexEntry(
             planned.max_timestamp_ms, Offset(planned.max_timestamp_offset)
         )
@@ -370,7 +312,7 @@ class Segment:
         if not self.offset_index.is_full:
             self.offset_index.append(last_offset, position)
         self.time_index.maybe_append(*self.max_timestamp)
-        self._bytes_since_index_entry = 0
+        self.bytes_since_index_entry = 0
 
     # --- recovery --------------------------------------------------------------------------------
     def resume(self, config: LogConfig) -> None:
@@ -387,7 +329,7 @@ class Segment:
 
     def restore(self, *, bytes_since_index_entry: int, max_timestamp: TimeIndexEntry) -> None:
         """Recovery's word on what the index entries so far were made from."""
-        self._bytes_since_index_entry = bytes_since_index_entry
+        self.bytes_since_index_entry = bytes_since_index_entry
         self._max_timestamp = max_timestamp
         self._positions.clear()
         self.rolling_timestamp_ms = None
@@ -403,24 +345,17 @@ class Segment:
         """The largest timestamp of the batch, by its header; -1 if the format has none."""
         size_bytes = min(BATCH_HEADER_BYTES, place.size_bytes)
         header = self.look(place.position, size_bytes, may_block=may_block)
-        magic = header[MAGIC_AT]
-        if magic == 0:
-            return -1
-        at = MAX_TIMESTAMP_AT if magic == MAGIC_V2 else LEGACY_TIMESTAMP_AT
-        return int.from_bytes(header[at : at + 8], "big", signed=True)
+        return max_timestamp_of(header)
 
     def lacks_index(self) -> bool:
         """Whether an index file is missing."""
-        return not all(
-            self.files.exists(self._path(suffix))
-            for suffix in (Suffix.OFFSET_INDEX, Suffix.TIME_INDEX)
-        )
+        return not all(self.files.exists(self._path(kind)) for kind in _INDEXES)
 
     def remove_indexes(self) -> None:
         """They are to be made anew."""
         self.close_indexes()
-        for suffix in (Suffix.OFFSET_INDEX, Suffix.TIME_INDEX):
-            self.files.remove(self._path(suffix))
+        for kind in _INDEXES:
+            self.files.remove(self._path(kind))
 
     # --- looking up ------------------------------------------------------------------------------
     def look(self, position: int, size: int, *, may_block: bool = True) -> bytes:
@@ -436,37 +371,15 @@ class Segment:
     def places(
         self, position: int = 0, stop: int | None = None, *, may_block: bool = True
     ) -> Iterator[BatchPlace]:
-        """Walk the headers from the batch that starts at ``position``, of those that start before
-        ``stop``. DamagedLog at what can be none."""
+        """See :func:`walk`; to the segment's end if no ``stop`` is given."""
         end = self.size_bytes
-        stop = end if stop is None else stop
-        window_at, window = position, b""
-        while position < stop:
-            at = position - window_at
-            if at + _BATCH_START.size > len(window):
-                window = self.look(position, _LOOK_BYTES, may_block=may_block)
-                window_at, at = position, 0
-            seen = len(window) - at
-            if seen < _BATCH_START.size and (
-                seen < UP_TO_MAGIC_BYTES or window[at + MAGIC_AT] == MAGIC_V2
-            ):
-                raise DamagedLog(f"{self.log_file.path}: no batch at byte {position}")
-            magic = window[at + MAGIC_AT]
-            if magic == MAGIC_V2:
-                base_offset, length, _, _, _, _, delta = _BATCH_START.unpack_from(window, at)
-            else:
-                base_offset = int.from_bytes(window[at : at + 8], "big", signed=True)
-                length = int.from_bytes(window[at + 8 : at + 12], "big", signed=True)
-                delta = 0
-            size_bytes = LOG_OVERHEAD_BYTES + length
-            if not LOG_OVERHEAD_BYTES < size_bytes <= end - position or magic > MAGIC_V2:
-                raise DamagedLog(
-                    f"{self.log_file.path}: the batch at byte {position} has {size_bytes} bytes "
-                    f"and magic {magic}, {end - position} bytes are left; stop the broker and "
-                    f"remove the clean shutdown marker to have the log checked"
-                )
-            yield BatchPlace(position, size_bytes, base_offset, base_offset + delta)
-            position += size_bytes
+        return walk(
+            partial(self.look, may_block=may_block),
+            position,
+            end if stop is None else stop,
+            end,
+            self.log_file.path,
+        )
 
     def find(self, offset: int, *, may_block: bool = True) -> BatchPlace | None:
         """The first batch that ends at or after ``offset``; None if all end before it."""
@@ -483,37 +396,3 @@ class Segment:
         if not may_block and not self.log_file.is_warm(position, size):
             raise ColdRead(partial(self.log_file.read_ahead, position, size))
         return FileRegion(self.log_file, position, size)
-
-    def check_index_is_warm(self) -> None:
-        """Raise ColdRead if a look-up is likely to wait for pages of the offset index.
-
-        The active segment's pages were written not long ago; of the others the ends and the middle
-        are probed, where every binary search begins.
-        """
-        if not self.is_active:
-            file, size = self.offset_index.file, self.offset_index.entries * 8
-            if not (file.is_warm(0, size) and file.is_warm(size // 2, min(size, 1))):
-                raise ColdRead(partial(file.read_ahead, 0, size))
-
-    def check_time_index_is_warm(self) -> None:
-        """Raise ColdRead if the segment's largest timestamp would have to be read from the disk."""
-        if self._max_timestamp is None:
-            file, size = self.time_index.file, self.time_index.entries * 12
-            if not file.is_warm(0, size):
-                raise ColdRead(partial(file.read_ahead, 0, size))
-
-    def warm(self, offset: int, max_bytes: int) -> None:
-        """Bring in what a read from ``offset`` needs. Blocks; for helper threads.
-
-        The loop may close or delete the segment meanwhile; what comes of that is of no account,
-        since whoever asked for the read asks again.
-        """
-        with suppress(ValueError, OSError, InvariantViolation):
-            index = self.files.open(self._path(Suffix.OFFSET_INDEX), writable=False)
-            index.read_ahead(0, index.size())
-            position = self.offset_index.view().lookup(offset).position
-            for place in self.places(position):
-                if place.last_offset >= offset:
-                    position = place.position
-                    break
-            self.log_file.read_ahead(position, max(max_bytes, 1))

@@ -1,0 +1,87 @@
+"""Where batches lie in a log file, and what their headers say of them."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from struct import Struct
+from typing import NamedTuple
+
+from klog_broker.log.errors import DamagedLog
+from pyspark_klog.ids import Offset
+from pyspark_klog.records.layout import (
+    LEGACY_TIMESTAMP_AT,
+    LOG_OVERHEAD_BYTES,
+    MAGIC_AT,
+    MAGIC_V2,
+    MAX_TIMESTAMP_AT,
+    UP_TO_MAGIC_BYTES,
+)
+
+# base offset, length, leader epoch, magic, CRC, attributes, last offset delta: the start of a v2
+# batch up to what tells where it ends.
+_BATCH_START = Struct(">qiibIhi")
+_LOOK_BYTES = 8192
+
+
+class BatchPlace(NamedTuple):
+    """A stored batch (or older message) by its header's start."""
+
+    position: int
+    size_bytes: int
+    base_offset: Offset  # of an older wrapper: its last offset, as is last_offset
+    last_offset: Offset
+
+
+class AppendedBatch(NamedTuple):
+    """What the indexes need to know of a batch that has been written."""
+
+    size_bytes: int
+    base_offset: Offset
+    last_offset: Offset
+    max_timestamp_ms: int
+    attributes: int
+
+
+def max_timestamp_of(header: bytes) -> int:
+    """The largest timestamp by a batch's header, in ms; -1 if the format has none."""
+    magic = header[MAGIC_AT]
+    if magic == 0:
+        return -1
+    at = MAX_TIMESTAMP_AT if magic == MAGIC_V2 else LEGACY_TIMESTAMP_AT
+    return int.from_bytes(header[at : at + 8], "big", signed=True)
+
+
+def walk(
+    look: Callable[[int, int], bytes], position: int, stop: int, end: int, path: Path
+) -> Iterator[BatchPlace]:
+    """The batches from the one at ``position`` on that start before ``stop``, in a file that ends
+    at ``end``. DamagedLog at what can be no batch.
+
+    ``look(position, size)`` returns bytes of the file, fewer at its end; what it raises comes out.
+    """
+    window_at, window = position, b""
+    while position < stop:
+        at = position - window_at
+        if at + _BATCH_START.size > len(window):
+            window = look(position, _LOOK_BYTES)
+            window_at, at = position, 0
+        seen = len(window) - at
+        if seen < _BATCH_START.size and (
+            seen < UP_TO_MAGIC_BYTES or window[at + MAGIC_AT] == MAGIC_V2
+        ):
+            raise DamagedLog(f"{path}: no batch at byte {position}")
+        magic = window[at + MAGIC_AT]
+        if magic == MAGIC_V2:
+            base_offset, length, _, _, _, _, delta = _BATCH_START.unpack_from(window, at)
+        else:
+            base_offset = int.from_bytes(window[at : at + 8], "big", signed=True)
+            length = int.from_bytes(window[at + 8 : at + 12], "big", signed=True)
+            delta = 0
+        size_bytes = LOG_OVERHEAD_BYTES + length
+        if not LOG_OVERHEAD_BYTES < size_bytes <= end - position or magic > MAGIC_V2:
+            raise DamagedLog(
+                f"{path}: the batch at byte {position} has {size_bytes} bytes and magic {magic}, "
+                f"{end - position} bytes are left; stop the broker and remove the clean shutdown "
+                f"marker to have the log checked"
+            )
+        yield BatchPlace(position, size_bytes, base_offset, base_offset + delta)
+        position += size_bytes
