@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klog_broker.log.checks import (
+from klog_broker.log.digests import Digest
+from klog_broker.log.record_checks import (
     NotInOrder,
     PlainChecks,
     RecordChecks,
@@ -11,7 +12,6 @@ from klog_broker.log.checks import (
     Walk,
     kernel_checks,
 )
-from klog_broker.log.digests import Digest
 from pyspark_klog.records import layout as at
 from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.builder import BatchBuilder

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klog_broker.log.checks import PlainChecks, RecordChecks, kernel_checks
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.log_manager import LogManager
 from klog_broker.log.partition_log import PartitionLog
+from klog_broker.log.record_checks import PlainChecks, RecordChecks, kernel_checks
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.sets import iterate

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klog_broker.log.checks import PlainChecks, kernel_checks
+from klog_broker.log.record_checks import PlainChecks, kernel_checks
 from klog_broker.log.rewriting import NAMED_FAULTS, Allowed, Wrapper
 from pyspark_klog.errors import KlogError
 from pyspark_klog.records.batch import BatchView

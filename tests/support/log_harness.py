@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from klog_broker.log.checks import RecordChecks
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.log_manager import LogManager, LogManagerSettings
 from klog_broker.log.partition_log import PartitionLog
+from klog_broker.log.record_checks import RecordChecks
 from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.clock import ManualClock
 from klog_broker.runtime.files import Files

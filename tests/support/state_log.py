@@ -5,10 +5,10 @@ from typing import Any
 
 from klog_broker.coordinator.loading import BatchWalk
 from klog_broker.coordinator.runtime import RuntimeServices
+from klog_broker.log.answers import ReadInfo
 from klog_broker.log.errors import OffsetOutOfRange
-from klog_broker.log.results import ReadInfo
 from klog_broker.runtime.clock import ManualClock
-from klog_broker.runtime.files import FileRegion
+from klog_broker.runtime.files import ReadRegion
 from klog_broker.runtime.loop import Loop
 from klog_broker.runtime.purgatory import Purgatory
 from klog_broker.runtime.slices import Slices
@@ -66,7 +66,7 @@ class MemoryStateLog:
                 if data and len(data) + len(batch) > max_bytes:
                     break
                 data += batch
-        region = FileRegion(_Bytes(data), 0, len(data)) if data else None
+        region = ReadRegion(_Bytes(data), 0, len(data)) if data else None
         return ReadInfo(region, self.high_watermark, self.log_start_offset, None)
 
 

@@ -96,3 +96,16 @@ def test_decision_records_are_wrapped_at_100_columns() -> None:
         if len(line) > 100 and not line.startswith("|")  # a row of a table is one line
     ]
     assert too_long == []
+
+
+def test_the_brokers_loggers_are_those_of_operations() -> None:
+    sources = (ROOT / "broker" / "klog_broker").rglob("*.py")
+    asked = {
+        name
+        for path in sources
+        for name in re.findall(r"getLogger\((.*?)\)", path.read_text(encoding="utf-8"))
+        if name not in ('"numba"', "")
+    }
+    operations = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    table = operations.partition("| logger |")[2].partition("\n\n")[0]
+    assert asked == {f'"{name}"' for name in re.findall(r"`(klog\.[a-z]+)`", table)}

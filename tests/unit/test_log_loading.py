@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from klog_broker.log.checks import PlainChecks, Scan, kernel_checks
 from klog_broker.log.partition_log import PartitionLog
+from klog_broker.log.record_checks import PlainChecks, Scan, kernel_checks
 from klog_broker.runtime.files import RealFiles
 from pyspark_klog.records.layout import Buffer
 from tests.support.log_harness import (

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from klog_broker.log import validation
-from klog_broker.log.checks import PlainChecks, RecordChecks, kernel_checks
+from klog_broker.log.append_rules import AppendOrigin
 from klog_broker.log.errors import InvalidTimestamp, RecordsRefused, RecordTooLarge
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.loop_share import BATCH_WORK_BYTES, LoopShare, TooMuchForTheLoop
+from klog_broker.log.record_checks import PlainChecks, RecordChecks, kernel_checks
 from klog_broker.log.rewriting import MAX_RECORDS, NAMED_FAULTS
-from klog_broker.log.validation import AppendOrigin, Validated, prepare, validate
+from klog_broker.log.validation import Validated, prepare, validate
 from pyspark_klog.records import layout as at
 from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.builder import BatchBuilder, write_header

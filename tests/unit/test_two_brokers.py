@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from klog_broker.app import BrokerServer
-from klog_broker.log.checks import KernelChecks, PlainChecks, RecordChecks
 from klog_broker.log.digests import Digest
+from klog_broker.log.record_checks import KernelChecks, PlainChecks, RecordChecks
 from tests.support.log_harness import append, batch
 from tests.support.memory_files import MemoryFiles
 from tests.support.memory_start import log_of, make_topic, start

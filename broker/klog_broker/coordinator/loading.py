@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 from klog_broker.coordinator.errors import wants_descriptor
 from klog_broker.coordinator.state_log import StateLog
 from klog_broker.log.errors import ColdRead
-from klog_broker.runtime.files import FileRegion
+from klog_broker.runtime.files import ReadRegion
 from klog_broker.runtime.helpers import Helpers
 from klog_broker.runtime.loop import Loop
 from klog_broker.runtime.slices import Slices, Steps
@@ -141,7 +141,7 @@ class Loader:
             else:
                 self._read(region)
 
-    def _next_region(self, *, may_block: bool = False) -> FileRegion | None:
+    def _next_region(self, *, may_block: bool = False) -> ReadRegion | None:
         """Where the next batches lie; None at the end, or where none follow before it: the log was
         cut, or the last offsets were cleaned away."""
         log = self._log
@@ -174,7 +174,7 @@ class Loader:
             else:
                 self._read(region)
 
-    def _read(self, region: FileRegion) -> None:
+    def _read(self, region: ReadRegion) -> None:
         walk = self._walk = self._walk or self._new_walk()
 
         def read() -> Checked:

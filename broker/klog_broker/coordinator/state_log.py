@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from klog_broker.log.results import ReadInfo
+from klog_broker.log.answers import ReadInfo
 from pyspark_klog.ids import Offset, TopicPartition
 
 

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from klog_broker.runtime.files import FileRegion
+from klog_broker.runtime.files import ReadRegion
 from klog_broker.runtime.helpers import Helpers
 from klog_broker.runtime.loop import Loop
 from pyspark_klog.errors import ErrorCode
@@ -27,7 +27,7 @@ UNSENT_BYTES = 128 * 1024 * 1024
 class SetToConvert(NamedTuple):
     """One partition's: what was found for it, and the offset that was asked for."""
 
-    region: FileRegion
+    region: ReadRegion
     first_offset: int
     max_decompressed_bytes: int
 

@@ -6,13 +6,13 @@ from klog_broker.config import topic_config
 from klog_broker.handlers.context import BrokerServices, RequestContext
 from klog_broker.handlers.fetch_convert import SetToConvert
 from klog_broker.handlers.partitions import check_leader_epoch, led_partition, topic_by_id
+from klog_broker.log.answers import ReadInfo
 from klog_broker.log.errors import ColdRead, DamagedLog, LogStorageError, OffsetOutOfRange
 from klog_broker.log.partition_log import PartitionLog
-from klog_broker.log.results import ReadInfo
 from klog_broker.log.segment import Segment
 from klog_broker.log.zstd_free import zstd_free_bytes
 from klog_broker.replication.partition import Leader
-from klog_broker.runtime.files import FileRegion as ReadRegion
+from klog_broker.runtime.files import ReadRegion
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import UUID
 from pyspark_klog.protocol.apis.fetch import (

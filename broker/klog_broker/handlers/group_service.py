@@ -10,7 +10,7 @@ from klog_broker.coordinator.group.coordinator import (
 from klog_broker.coordinator.loading import KernelWalk
 from klog_broker.coordinator.runtime import RuntimeServices
 from klog_broker.handlers.context import BrokerServices, Coordinator, RequestContext
-from klog_broker.log.checks import KernelChecks
+from klog_broker.log.record_checks import KernelChecks
 from klog_broker.metadata.image import NO_BROKER, Topic
 from klog_broker.replication.leader_state_log import LeaderStateLog
 from klog_broker.replication.partition import Leader

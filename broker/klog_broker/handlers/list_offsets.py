@@ -8,9 +8,7 @@ from collections.abc import Callable, Iterator
 from klog_broker.handlers.context import AnswerSteps, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
 from klog_broker.handlers.partitions import check_leader_epoch, led_partition
-from klog_broker.log.errors import ColdRead, DamagedLog, LogStorageError, LongLookUp
-from klog_broker.log.partition_log import PartitionLog
-from klog_broker.log.results import (
+from klog_broker.log.answers import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_PENDING_UPLOAD_TIMESTAMP,
     EARLIEST_TIMESTAMP,
@@ -19,6 +17,8 @@ from klog_broker.log.results import (
     MAX_TIMESTAMP,
     TimestampOffset,
 )
+from klog_broker.log.errors import ColdRead, DamagedLog, LogStorageError, LongLookUp
+from klog_broker.log.partition_log import PartitionLog
 from klog_broker.replication.partition import Leader
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.list_offsets import (

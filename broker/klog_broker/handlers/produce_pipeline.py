@@ -10,6 +10,7 @@ from klog_broker.handlers.context import BrokerServices
 from klog_broker.handlers.held_appends import HeldAppends, Prepared
 from klog_broker.handlers.partitions import ended_code
 from klog_broker.handlers.pending_produce import Append, set_error
+from klog_broker.log.answers import AppendInfo
 from klog_broker.log.errors import (
     InvalidProducerEpoch,
     InvalidTimestamp,
@@ -23,7 +24,6 @@ from klog_broker.log.errors import (
 )
 from klog_broker.log.loop_share import LoopShare, TooMuchForTheLoop
 from klog_broker.log.partition_log import PartitionLog
-from klog_broker.log.results import AppendInfo
 from klog_broker.replication.errors import LeadershipEnded, NotEnoughReplicas
 from klog_broker.replication.partition import Leader
 from pyspark_klog.errors import ErrorCode, InvariantViolation, KlogError

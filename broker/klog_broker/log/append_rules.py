@@ -3,10 +3,10 @@
 from enum import Enum
 from typing import NamedTuple
 
-from klog_broker.log.checks import RecordChecks
 from klog_broker.log.errors import InvalidTimestamp, RecordError, RecordsRefused
 from klog_broker.log.log_config import INT64_MAX, INT64_MIN, LogConfig
 from klog_broker.log.loop_share import LoopShare, TooMuchForTheLoop
+from klog_broker.log.record_checks import RecordChecks
 from klog_broker.log.rewriting import Allowed, Fault, Look
 from pyspark_klog.records.compression import Codec, decompress
 from pyspark_klog.records.errors import DecompressedTooLarge

@@ -6,6 +6,7 @@ is cut off again when the commit does not come.
 
 from collections.abc import Callable
 
+from klog_broker.log.answers import AppendInfo
 from klog_broker.log.append_rules import AppendOrigin
 from klog_broker.log.batch_places import AppendedBatch
 from klog_broker.log.digests import BatchRow
@@ -17,7 +18,6 @@ from klog_broker.log.loop_share import LoopShare
 from klog_broker.log.planned import PlanFacts, PlannedAppend
 from klog_broker.log.producer_state import ProducerBatch
 from klog_broker.log.recovery import producer_batch
-from klog_broker.log.results import AppendInfo
 from klog_broker.log.rolling import append_room, should_roll
 from klog_broker.log.validation import Validated, place, prepare
 from pyspark_klog.errors import InvariantViolation

@@ -28,7 +28,7 @@ from pyspark_klog.storage.text_files import (
     encode_offset_checkpoint,
 )
 
-_LOGGER = logging.getLogger(__name__)
+_log = logging.getLogger("klog.log")
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -53,7 +53,7 @@ class LogDirectory:
         """Nothing here is written or served any more. Returns the exception to raise."""
         if self.error is None:
             self.error = error
-            _LOGGER.error("log_dir=%s offline=%r", self.path, error)
+            _log.error("log_dir=%s offline=%r", self.path, error)
             if self.on_offline is not None:
                 self.on_offline(self)
         return self.storage_error()
@@ -69,7 +69,7 @@ class LogDirectory:
             return self.go_offline(error)
         # Clients try again at once, and all of them: that must not fill what room there is.
         if self._refusals.allows(self._clock.monotonic_ms()):
-            _LOGGER.warning(
+            _log.warning(
                 "log_dir=%s refused=%s no space left: %s%s",
                 self.path,
                 refused,
@@ -201,7 +201,7 @@ class LogDirectory:
         try:
             return decode_offset_checkpoint(self.files.read_bytes(path))
         except StorageFormatError as error:
-            _LOGGER.warning("checkpoint=%s ignored=%s", path, error)
+            _log.warning("checkpoint=%s ignored=%s", path, error)
             return {}
 
     def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from klog_broker.log.appending import apply_planned
-from klog_broker.log.checks import RecordChecks
 from klog_broker.log.digests import BatchRow, Digest
 from klog_broker.log.errors import OffsetOutOfRange, StaleLeaderEpoch
 from klog_broker.log.log_state import LogState
 from klog_broker.log.planned import AppendRoom, PlannedAppend, PlannedProducer
+from klog_broker.log.record_checks import RecordChecks
 from klog_broker.log.recovery import producer_batch
 from pyspark_klog.errors import InvariantViolation
 from pyspark_klog.ids import LeaderEpoch

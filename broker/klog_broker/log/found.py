@@ -14,7 +14,7 @@ from pyspark_klog.storage import names
 from pyspark_klog.storage.errors import StorageFormatError
 from pyspark_klog.storage.text_files import decode_partition_metadata
 
-_LOGGER = logging.getLogger(__name__)
+_log = logging.getLogger("klog.log")
 
 
 class FoundPartition(NamedTuple):
@@ -54,7 +54,7 @@ def find_folders(files: Files, directory: LogDirectory) -> FoundFolders:
             try:
                 topic_partition = names.parse_partition_directory_name(name)
             except StorageFormatError as error:
-                _LOGGER.warning("log_dir=%s skipped=%s", directory.path, error)
+                _log.warning("log_dir=%s skipped=%s", directory.path, error)
                 continue
             partitions.append(FoundPartition(topic_partition, _read_topic_id(files, path), path))
     return FoundFolders(directory, tuple(partitions), tuple(deleted), kraft_metadata)

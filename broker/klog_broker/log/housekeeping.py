@@ -21,7 +21,7 @@ from klog_broker.runtime.helpers import Helpers
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.storage import names
 
-_LOGGER = logging.getLogger(__name__)
+_log = logging.getLogger("klog.log")
 # The first round of periodic work comes early, as in Kafka.
 _FIRST_ROUND_MS = 30_000
 # flush.ms of a topic counts even where log.flush.scheduler.interval.ms was left at "never".
@@ -123,7 +123,7 @@ class Housekeeping:
         def done(_: None, error: BaseException | None) -> None:
             if error is not None:
                 # It is out of use: what is left of it goes at the next start.
-                _LOGGER.warning("path=%s not_removed=%s", path, error)
+                _log.warning("path=%s not_removed=%s", path, error)
 
         self._helpers.submit(work, done)
 
@@ -141,7 +141,7 @@ class Housekeeping:
             log.apply_retention(self._clock.now_ms())
         except LogStorageError as error:
             # The directory has said so, in the name of all of its logs.
-            _LOGGER.debug("log=%s retention=%s", log.path, error)
+            _log.debug("log=%s retention=%s", log.path, error)
 
     def _flush_by_time(self) -> None:
         now_ms = self._clock.monotonic_ms()

@@ -4,11 +4,11 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-from klog_broker.log.checks import RecordChecks, kernel_checks
 from klog_broker.log.digests import Digest
 from klog_broker.log.leader_epochs import LeaderEpochs
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.producer_state import ProducerStates
+from klog_broker.log.record_checks import RecordChecks, kernel_checks
 from klog_broker.log.recovery import (
     are_indexes_sane,
     find_end,
@@ -31,7 +31,7 @@ from pyspark_klog.storage.names import (
     parse_segment_file_name,
 )
 
-_LOGGER = logging.getLogger(__name__)
+_log = logging.getLogger("klog.log")
 _MUCH_TO_SCAN_BYTES = 64 << 20
 _INDEX_SUFFIXES = (Suffix.OFFSET_INDEX, Suffix.TIME_INDEX, Suffix.TRANSACTION_INDEX)
 
@@ -79,11 +79,11 @@ class LoadingTally:
         self._cut += loaded.cut_bytes > 0
         self._cut_bytes += loaded.cut_bytes
         if self._progress.allows(self._clock.monotonic_ms()):
-            _LOGGER.info("log_dir=%s loading logs=%d", self._directory, self._logs)
+            _log.info("log_dir=%s loading logs=%d", self._directory, self._logs)
 
     def tell(self) -> None:
         """That was all."""
-        _LOGGER.info(
+        _log.info(
             "log_dir=%s loaded logs=%d recovered=%d cut=%d cut_bytes=%d took_ms=%d",
             self._directory,
             self._logs,
@@ -196,7 +196,7 @@ class _Loader:
                 index_files.append((parsed[0], name))
         for base_offset, name in index_files:
             if base_offset not in bases:
-                _LOGGER.warning("index=%s/%s removed=no_log_file", self.directory, name)
+                _log.warning("index=%s/%s removed=no_log_file", self.directory, name)
                 self.files.remove(self.directory / name)
         self.segments = [Segment.open(self.files, self.directory, base) for base in sorted(bases)]
         if not self.segments:
@@ -209,7 +209,7 @@ class _Loader:
         self.must_sync = True
 
     def _rebuild(self, segment: Segment) -> None:
-        _LOGGER.warning("log=%s indexes=rebuilt", segment.log_file.path)
+        _log.warning("log=%s indexes=rebuilt", segment.log_file.path)
         rebuild_indexes(segment, self.config, self.checks)
         segment.deactivate()
         self.touched.append(segment)
@@ -227,7 +227,7 @@ class _Loader:
                     segment.close()
             end_offset = find_end(last)
         except InvariantViolation as error:
-            _LOGGER.warning("log=%s recovering=%s", self.directory, error)
+            _log.warning("log=%s recovering=%s", self.directory, error)
             return None
         last.resume(self.config)
         return end_offset
@@ -277,7 +277,7 @@ class _Loader:
 
     def _drop_after(self, number: int) -> None:
         for segment in self.segments[number + 1 :]:
-            _LOGGER.warning("log=%s removed=after_damage", segment.log_file.path)
+            _log.warning("log=%s removed=after_damage", segment.log_file.path)
             self.cut_bytes += segment.size_bytes
             for path in segment.mark_deleted():
                 self.files.remove(path)
@@ -297,7 +297,7 @@ class _Loader:
         """The log start is durable on its own; what should lie after it can have been lost."""
         if end_offset >= self.checkpointed_start:
             return end_offset
-        _LOGGER.warning(
+        _log.warning(
             "log=%s end_offset=%d before log_start_offset=%d: starting over",
             self.directory,
             end_offset,

@@ -5,7 +5,6 @@ from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from klog_broker.log.checks import PlainChecks, RecordChecks, kernel_checks
 from klog_broker.log.directory import LogDirectory
 from klog_broker.log.errors import LogDirectoryError, LogStorageError, OutOfDescriptors
 from klog_broker.log.found import FoundFolders, check_once, find_folders, folders_of_topics
@@ -20,6 +19,7 @@ from klog_broker.log.loading import LoadedLog, LoadingTally, load_log
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.partition_changes import PartitionChanges
 from klog_broker.log.partition_log import PartitionLog
+from klog_broker.log.record_checks import PlainChecks, RecordChecks, kernel_checks
 from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.clock import Clock
 from klog_broker.runtime.descriptors import is_exhausted, why
@@ -33,7 +33,7 @@ from pyspark_klog.ids import (
 from pyspark_klog.storage import names
 from pyspark_klog.storage.text_files import MetaProperties
 
-_LOGGER = logging.getLogger(__name__)
+_log = logging.getLogger("klog.log")
 __all__ = ["LogManager", "LogManagerSettings"]
 
 
@@ -316,7 +316,7 @@ class LogManager:
                     directory.write_checkpoint(name, checkpoint(name, directory, logs))
                 directory.write_clean_marker()
             except (OSError, LogStorageError) as error:
-                _LOGGER.error("log_dir=%s not_closed=%s", directory.path, error)
+                _log.error("log_dir=%s not_closed=%s", directory.path, error)
         self.release_locks()
 
     def release_locks(self) -> None:

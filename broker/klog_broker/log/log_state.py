@@ -4,20 +4,20 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from klog_broker.log.checks import RecordChecks
 from klog_broker.log.directory import LogDirectory
 from klog_broker.log.errors import LogStorageError
 from klog_broker.log.loading import LoadedLog
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.planned import AppendRoom
 from klog_broker.log.reading import SegmentList
+from klog_broker.log.record_checks import RecordChecks
 from klog_broker.log.rolling import append_room
 from klog_broker.log.segment import Segment
 from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.descriptors import is_exhausted
 from pyspark_klog.ids import LeaderEpoch, TopicPartition
 
-_LOGGER = logging.getLogger(__name__)
+_log = logging.getLogger("klog.log")
 
 
 class LogState:
@@ -95,7 +95,7 @@ class LogState:
         raised."""
         if self.error is None:
             self.error = error
-            _LOGGER.error("log=%s offline=%r", self.path, error, exc_info=error)
+            _log.error("log=%s offline=%r", self.path, error, exc_info=error)
         storage_error = LogStorageError(f"{self.topic_partition} is offline after: {error}")
         self._on_offline(storage_error)
         return storage_error

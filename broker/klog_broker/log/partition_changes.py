@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from klog_broker.log.checks import RecordChecks
 from klog_broker.log.directory import LogDirectory
 from klog_broker.log.errors import InconsistentTopicId, LogStorageError
 from klog_broker.log.loading import LoadedLog, load_log
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.partition_log import PartitionLog
+from klog_broker.log.record_checks import RecordChecks
 from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.clock import Clock
 from klog_broker.runtime.files import Files

@@ -3,9 +3,8 @@
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from klog_broker.log.append_rules import AppendOrigin
+from klog_broker.log.answers import EpochEndOffset, ReadInfo, TimestampOffset
 from klog_broker.log.appending import Appender
-from klog_broker.log.checks import RecordChecks
 from klog_broker.log.directory import LogDirectory
 from klog_broker.log.durability import LogFlushing
 from klog_broker.log.errors import LogStorageError
@@ -17,15 +16,13 @@ from klog_broker.log.log_config import LogConfig
 from klog_broker.log.log_state import LogState
 from klog_broker.log.producer_state import ProducerEntry
 from klog_broker.log.reading import LogView, answer_timestamp, read_region
-from klog_broker.log.results import AppendInfo, EpochEndOffset, ReadInfo, TimestampOffset
+from klog_broker.log.record_checks import RecordChecks
 from klog_broker.log.segment import Segment
 from klog_broker.log.shortening import Shortener
 from klog_broker.log.transactions import LogTransactions
 from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.helpers import Helpers
 from pyspark_klog.ids import LeaderEpoch, Offset, TopicId, TopicPartition
-
-__all__ = ["AppendInfo", "AppendOrigin", "PartitionLog", "ReadInfo", "TimestampOffset"]
 
 
 class PartitionLog:
@@ -313,7 +310,7 @@ class PartitionLog:
         self, timestamp_ms: int, *, may_block: bool = True
     ) -> TimestampOffset | None:
         """ListOffsets: the first record with a timestamp not before ``timestamp_ms``, or an answer
-        to -1 to -6 (constants in results.py). None if no visible record is that late.
+        to -1 to -6 (constants in answers.py). None if no visible record is that late.
 
         Raises ColdRead as ``read`` does. -5 and -6 ask about tiered storage, which has nothing.
         """

@@ -6,9 +6,7 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
-from klog_broker.log.errors import ColdRead, LongLookUp, OffsetOutOfRange
-from klog_broker.log.leader_epochs import LeaderEpochs
-from klog_broker.log.results import (
+from klog_broker.log.answers import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_PENDING_UPLOAD_TIMESTAMP,
     EARLIEST_TIMESTAMP,
@@ -17,9 +15,11 @@ from klog_broker.log.results import (
     MAX_TIMESTAMP,
     TimestampOffset,
 )
+from klog_broker.log.errors import ColdRead, LongLookUp, OffsetOutOfRange
+from klog_broker.log.leader_epochs import LeaderEpochs
 from klog_broker.log.segment import Segment
 from klog_broker.log.warmth import check_index_is_warm, check_time_index_is_warm, warm
-from klog_broker.runtime.files import FileRegion
+from klog_broker.runtime.files import ReadRegion
 from pyspark_klog.errors import InvariantViolation
 from pyspark_klog.ids import LeaderEpoch, Offset, TopicPartition
 from pyspark_klog.records.batch import BatchView
@@ -69,7 +69,7 @@ def read_region(
     end_offset: int,
     min_one_batch: bool,
     may_block: bool,
-) -> tuple[Segment, FileRegion] | None:
+) -> tuple[Segment, ReadRegion] | None:
     """The batches from the one that holds ``offset`` on, in one segment, before ``end_offset``.
 
     See PartitionLog.read, which this is.

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
-from klog_broker.log.checks import RecordChecks, header_row
 from klog_broker.log.digests import BatchRow, Digest
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.producer_state import (
@@ -17,6 +16,7 @@ from klog_broker.log.producer_state import (
     ProducerStates,
     WindowRefill,
 )
+from klog_broker.log.record_checks import RecordChecks, header_row
 from klog_broker.log.segment import Segment
 from pyspark_klog.errors import InvariantViolation
 from pyspark_klog.ids import Offset
@@ -29,7 +29,7 @@ from pyspark_klog.records.layout import (
 )
 from pyspark_klog.storage.indexes import MAX_RELATIVE_OFFSET, OffsetIndexEntry, TimeIndexEntry
 
-_LOGGER = logging.getLogger(__name__)
+_log = logging.getLogger("klog.log")
 _CHUNK_BYTES = 4 << 20
 _REFILL_BLOCK_BYTES = 1 << 20
 
@@ -125,7 +125,7 @@ def recover_segment(
     if cut_bytes:
         # Zeros are what a preallocated file ends with.
         is_damage = any(segment.log_file.pread(min(cut_bytes, 4096), end_position))
-        _LOGGER.log(
+        _log.log(
             logging.WARNING if is_damage else logging.INFO,
             "log=%s cut_at=%d cut_bytes=%d next_offset=%d",
             segment.log_file.path,
@@ -274,7 +274,7 @@ def refill_windows(
                 refill.add_block(pair for row in rows if (pair := producer_batch(row)) is not None)
             except InvariantViolation as error:
                 # Readers of that place are told so; the other logs and records can be served.
-                _LOGGER.warning("log=%s producers=windows_not_filled %s", segment.directory, error)
+                _log.warning("log=%s producers=windows_not_filled %s", segment.directory, error)
                 return
             if refill.is_complete:
                 return

@@ -14,7 +14,7 @@ from klog_broker.log.errors import ColdRead, ShortWrite
 from klog_broker.log.index_files import OffsetIndexFile, TimeIndexFile
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.planned import PlannedAppend
-from klog_broker.runtime.files import File, FileRegion, Files
+from klog_broker.runtime.files import File, Files, ReadRegion
 from pyspark_klog.ids import Offset
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.layout import (
@@ -391,8 +391,8 @@ class Segment:
                 return place
         return None
 
-    def region(self, position: int, size: int, *, may_block: bool = True) -> FileRegion:
+    def region(self, position: int, size: int, *, may_block: bool = True) -> ReadRegion:
         """The bytes for a reader; ColdRead if one of their ends is not in memory."""
         if not may_block and not self.log_file.is_warm(position, size):
             raise ColdRead(partial(self.log_file.read_ahead, position, size))
-        return FileRegion(self.log_file, position, size)
+        return ReadRegion(self.log_file, position, size)

@@ -13,7 +13,7 @@ from klog_broker.runtime.descriptors import is_exhausted
 from klog_broker.runtime.helpers import Helpers
 from pyspark_klog.ids import Offset
 
-_LOGGER = logging.getLogger(__name__)
+_log = logging.getLogger("klog.log")
 
 
 class Shortener:
@@ -102,7 +102,7 @@ class Shortener:
         state.take_segments(kept)
         self._raise_log_start(kept[0].base_offset)
         renamed = [path for segment in gone for path in segment.mark_deleted()]
-        _LOGGER.info(
+        _log.info(
             "log=%s deleted_segments=%d deleted_bytes=%d by=%s log_start_offset=%d",
             state.path,
             count,

@@ -3,8 +3,8 @@
 import logging
 from pathlib import Path
 
-from klog_broker.log.checks import RecordChecks
 from klog_broker.log.producer_state import ProducerStates
+from klog_broker.log.record_checks import RecordChecks
 from klog_broker.log.recovery import refill_windows, replay_producers
 from klog_broker.log.segment import Segment
 from klog_broker.runtime.files import File, Files
@@ -16,7 +16,7 @@ from pyspark_klog.storage.producer_snapshot import (
     encode_producer_snapshot,
 )
 
-_LOGGER = logging.getLogger(__name__)
+_log = logging.getLogger("klog.log")
 
 
 class ProducerSnapshots:
@@ -47,7 +47,7 @@ class ProducerSnapshots:
             if file.pwrite(data, 0) == len(data):
                 return (file,)
         except OSError as error:
-            _LOGGER.warning("snapshot=%s not_written=%s", path, error)
+            _log.warning("snapshot=%s not_written=%s", path, error)
         self._files.remove(path)
         return ()
 
@@ -80,7 +80,7 @@ class ProducerSnapshots:
                     states.restore(entries, offset, seen_ms=seen_ms)
                     return
                 except StorageFormatError as error:
-                    _LOGGER.warning("snapshot=%s removed=%s", path, error)
+                    _log.warning("snapshot=%s removed=%s", path, error)
             self._files.remove(path)
         states.clear(log_start_offset)
 

@@ -11,16 +11,16 @@ are not 0, 1, 2 ...) is written anew.
 from typing import NamedTuple, TypeGuard
 
 from klog_broker.log.append_rules import COMPRESSING, AppendOrigin, Rules, refuse
-from klog_broker.log.checks import (
+from klog_broker.log.digests import BatchRow
+from klog_broker.log.errors import RecordTooLarge
+from klog_broker.log.log_config import LogConfig
+from klog_broker.log.loop_share import LoopShare
+from klog_broker.log.record_checks import (
     NotInOrder,
     RecordChecks,
     RecordNotAllowed,
     header_row,
 )
-from klog_broker.log.digests import BatchRow
-from klog_broker.log.errors import RecordTooLarge
-from klog_broker.log.log_config import LogConfig
-from klog_broker.log.loop_share import LoopShare
 from klog_broker.log.rewriting import MAX_RECORDS, Look, Wrapper
 from pyspark_klog.records import layout as at
 from pyspark_klog.records.batch import BatchView, is_cut_off
@@ -36,7 +36,7 @@ from pyspark_klog.records.legacy import LegacyView
 from pyspark_klog.records.record import TimestampType
 from pyspark_klog.records.sets import look
 
-__all__ = ["AppendOrigin", "Validated", "place", "prepare", "validate"]
+__all__ = ["Validated", "place", "prepare", "validate"]
 
 _LEAST_MESSAGE_BYTES = at.LOG_OVERHEAD_BYTES + at.MIN_MESSAGE_SIZE[0]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from klog_broker.runtime.files import FileRegion
+from klog_broker.runtime.files import ReadRegion
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.layout import (
     ATTRIBUTES_AT,
@@ -23,7 +23,7 @@ _HEAD_BYTES = ATTRIBUTES_AT + 2
 
 
 def zstd_free_bytes(
-    segment: Segment, region: FileRegion, max_headers: int, *, may_block: bool
+    segment: Segment, region: ReadRegion, max_headers: int, *, may_block: bool
 ) -> tuple[int, int]:
     """How much of a region, which begins with a batch, lies before the first batch of zstd, and how
     many headers were looked at for that: ``max_headers`` at most, and where they end the answer

@@ -1,6 +1,6 @@
 """A led partition as the coordinator sees it that keeps its state in the partition's log."""
 
-from klog_broker.log.partition_log import AppendOrigin
+from klog_broker.log.append_rules import AppendOrigin
 from klog_broker.replication.errors import Ended, LeadershipEnded, NotEnoughReplicas
 from klog_broker.replication.partition import Leader
 from klog_broker.runtime.clock import Clock

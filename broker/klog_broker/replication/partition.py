@@ -8,8 +8,10 @@ another `Leader`, also on the same broker.
 from collections.abc import Callable
 from typing import NamedTuple
 
+from klog_broker.log.answers import AppendInfo
+from klog_broker.log.append_rules import AppendOrigin
 from klog_broker.log.loop_share import LoopShare
-from klog_broker.log.partition_log import AppendInfo, AppendOrigin, PartitionLog
+from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.validation import Validated
 from klog_broker.metadata.orders import PartitionOrder
 from klog_broker.replication.errors import Ended, LeadershipEnded, NotEnoughReplicas

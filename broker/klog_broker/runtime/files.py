@@ -105,7 +105,7 @@ class File(Protocol):
     def close(self) -> None: ...
 
 
-class FileRegion(NamedTuple):
+class ReadRegion(NamedTuple):
     """``size`` bytes at ``position``, for a reader."""
 
     file: File

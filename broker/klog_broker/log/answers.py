@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from klog_broker.runtime.files import FileRegion
+from klog_broker.runtime.files import ReadRegion
 from pyspark_klog.ids import LeaderEpoch, Offset
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class ReadInfo(NamedTuple):
     before it.
     """
 
-    region: FileRegion | None
+    region: ReadRegion | None
     high_watermark: Offset
     log_start_offset: Offset
     segment: Segment | None  # in which the region lies
