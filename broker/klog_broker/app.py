@@ -245,7 +245,7 @@ class BrokerServer:
         self.services.logs.use_kernels()
         return ProducePlanner(
             kernel,
-            self.server.arena,
+            self.server.memory.arena,
             self.server.max_request_bytes,
             ProduceTargets(self.services),
             self._clock,

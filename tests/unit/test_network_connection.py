@@ -129,18 +129,18 @@ def test_a_large_frame_arrives_whole_between_small_ones(broker: Broker, cut: int
     stream.inbox += data[cut:]
     broker.turns(30)
     assert broker.bodies == [b"before", body, b"after"]
-    assert broker.server.buffers.lent_bytes == 0
+    assert broker.server.memory.buffers.lent_bytes == 0
 
 
 def test_an_announced_size_takes_no_memory_before_its_bytes_have_come(broker: Broker) -> None:
     stream = broker.connect()
     stream.inbox += frame(PRODUCE, b"x", size=100_000_000)
     broker.turns()
-    assert 0 < broker.server.buffers.lent_bytes <= 4096
+    assert 0 < broker.server.memory.buffers.lent_bytes <= 4096
     stream.is_at_end = True
     broker.turns()
     assert stream.is_closed
-    assert broker.server.buffers.lent_bytes == 0
+    assert broker.server.memory.buffers.lent_bytes == 0
 
 
 def test_a_large_frame_takes_no_more_than_twice_what_has_come(broker: Broker) -> None:
@@ -150,7 +150,7 @@ def test_a_large_frame_takes_no_more_than_twice_what_has_come(broker: Broker) ->
         stream.inbox += data[position : position + 50_000]
         broker.turns(1)
         if position >= bounds.RECEIVE_BYTES:
-            assert broker.server.buffers.lent_bytes <= 2 * (position + 50_000)
+            assert broker.server.memory.buffers.lent_bytes <= 2 * (position + 50_000)
     broker.turns()
     assert broker.bodies == [data[12:]]
 
@@ -171,7 +171,7 @@ class CountingPool(BufferPool):
 def test_a_frame_that_comes_quickly_is_copied_once_and_received_in_few_turns(
     broker: Broker, begun: int
 ) -> None:
-    pool = broker.server.buffers = CountingPool()
+    pool = broker.server.memory.buffers = CountingPool()
     stream = broker.connect()
     body = bytes(range(256)) * 16_000
     data = frame(PRODUCE, body)
@@ -281,7 +281,7 @@ def test_what_a_turn_has_received_stays_until_the_turn_is_over(broker: Broker) -
         stream.inbox += frame(OTHER, b"body %d" % number)
     broker.turns(1)
     assert [stream.sent for stream in streams] == [b"body 0", b"body 1", b"body 2"]
-    assert broker.server.arena.used_bytes == 0
+    assert broker.server.memory.arena.used_bytes == 0
 
 
 @pytest.mark.parametrize("room_bytes", [0, 1, 6])
@@ -326,7 +326,7 @@ def test_an_answer_that_comes_later_leaves_its_connection_ready_for_the_next(
         stream.inbox += frame(OTHER, body)[7:]
         broker.turns()
     assert stream.sent == b"1<1>2<2>3<3>"
-    assert broker.server.arena.used_bytes == 0
+    assert broker.server.memory.arena.used_bytes == 0
 
 
 def test_reading_stops_when_a_parked_connection_has_sent_its_share(broker: Broker) -> None:
@@ -718,12 +718,12 @@ def test_a_large_frame_begins_when_nothing_is_held_any_more(broker: Broker, begu
     stream.inbox += data[begun:]
     broker.turns()
     assert broker.bodies == [b"held"]
-    assert broker.server.buffers.lent_bytes == 0
+    assert broker.server.memory.buffers.lent_bytes == 0
     broker.answers = echo
     broker.slots[0].skip()
     broker.turns(20)
     assert stream.sent == b"<" + b"z" * 400_000 + b">"
-    assert broker.server.buffers.lent_bytes == 0
+    assert broker.server.memory.buffers.lent_bytes == 0
 
 
 @pytest.mark.parametrize("is_closed", [False, True])
@@ -755,7 +755,7 @@ def test_a_large_frame_that_is_held_stays_until_it_is_answered(
     for slot in broker.slots:
         slot.skip()
     broker.turns()
-    assert broker.server.buffers.lent_bytes == 0
+    assert broker.server.memory.buffers.lent_bytes == 0
 
 
 def test_a_small_request_that_is_held_is_copied_by_whoever_holds_it(broker: Broker) -> None:

@@ -54,7 +54,7 @@ def test_ready_connections_are_received_from_and_answered_at_once(broker: Memory
     assert broker.network.received_at_once == broker.network.sent_at_once == 60
     assert all(stream.receives == stream.sends == 3 for stream in streams)
     assert broker.planned == 80
-    assert broker.broker.server.arena.used_bytes == 0
+    assert broker.broker.server.memory.arena.used_bytes == 0
 
 
 def test_acks_0_is_received_at_once_and_not_answered(broker: MemoryBroker) -> None:

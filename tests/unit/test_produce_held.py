@@ -224,10 +224,10 @@ def test_a_held_frame_with_a_buffer_of_its_own_keeps_it(broker: MemoryBroker) ->
     for _ in range(3):
         broker.broker.loop.run_turn(0)
     assert len(helpers(broker).waiting) == 1
-    lent_bytes = broker.broker.server.buffers.lent_bytes
+    lent_bytes = broker.broker.server.memory.buffers.lent_bytes
     assert lent_bytes > 0
     let_all_run(broker)
-    assert broker.broker.server.buffers.lent_bytes == 0
+    assert broker.broker.server.memory.buffers.lent_bytes == 0
     assert values(broker) == [noise]
 
 

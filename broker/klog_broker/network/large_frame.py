@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from klog_broker.network.bounds import LARGE_RECEIVE_BYTES
+from klog_broker.network.memory import ReceiveMemory
 from klog_broker.runtime.sockets import StreamSocket
-
-if TYPE_CHECKING:
-    from klog_broker.network.server import Server
 
 # Smaller buffers are not worth a call of their own.
 _LEAST_BYTES = 4096
@@ -21,13 +17,13 @@ class LargeFrame:
     copies of a whole frame no more than its bytes once.
     """
 
-    __slots__ = ("_buffer", "_frame_bytes", "_have", "_server")
+    __slots__ = ("_buffer", "_frame_bytes", "_have", "_memory")
 
-    def __init__(self, server: Server, frame_bytes: int, begun: bytearray) -> None:
-        self._server = server
+    def __init__(self, memory: ReceiveMemory, frame_bytes: int, begun: bytearray) -> None:
+        self._memory = memory
         self._frame_bytes = frame_bytes
         self._have = len(begun)
-        self._buffer = server.buffers.take(max(len(begun), _LEAST_BYTES))
+        self._buffer = memory.buffers.take(max(len(begun), _LEAST_BYTES))
         self._buffer[: len(begun)] = begun
 
     @property
@@ -61,13 +57,12 @@ class LargeFrame:
                 return received
 
     def _grow(self) -> None:
-        larger = self._server.buffers.take(min(self._frame_bytes, 2 * self._have))
+        larger = self._memory.buffers.take(min(self._frame_bytes, 2 * self._have))
         larger[: self._have] = self._buffer
-        self._server.buffers.give_back(self._buffer)
+        self._memory.buffers.give_back(self._buffer)
         self._buffer = larger
 
     def give_back(self) -> None:
         """The frame is dealt with."""
-        self._server.buffers.give_back(self._buffer)
-        self._buffer = bytearray()
-        self._server.on_memory_returned()
+        buffer, self._buffer = self._buffer, bytearray()
+        self._memory.give_back(buffer)

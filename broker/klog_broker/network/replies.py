@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from klog_broker.network.bounds import READ_AHEAD_BYTES, SEND_FILE_BYTES
+from klog_broker.network.large_frame import LargeFrame
 from klog_broker.runtime.sockets import StreamSocket
-
-if TYPE_CHECKING:
-    from klog_broker.network.large_frame import LargeFrame
 
 # sendmsg takes at most 1024 buffers (IOV_MAX).
 _PARTS_PER_SEND = 256
@@ -32,10 +30,11 @@ class SlotState(Enum):
 
 
 class SlotOwner(Protocol):
-    """The connection, as far as its slots know it."""
+    """Where a connection's answers leave from, as far as its slots know it."""
 
     @property
-    def is_open(self) -> bool: ...
+    def is_open(self) -> bool:
+        """Whether anybody can be answered."""
 
     def on_slot_filled(self, slot: ReplySlot) -> None:
         """One of the slots that this connection began is waiting no longer."""

@@ -1,10 +1,10 @@
-"""Listeners and connections of one broker: accepting, limits, idle ones, the turn's memory."""
+"""Listeners and connections of one broker: accepting, limits, idle ones, plans."""
 
 from __future__ import annotations
 
 import errno
 import logging
-from collections import Counter, OrderedDict, deque
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -14,8 +14,8 @@ from klog_broker.network.bounds import (
     BULK_RECEIVE_BYTES,
     RECEIVE_BYTES,
 )
-from klog_broker.network.buffers import BufferPool, ReceiveArena
 from klog_broker.network.connection import Connection
+from klog_broker.network.memory import ReceiveMemory
 from klog_broker.network.plans import Plans
 from klog_broker.network.replies import ReplySlot
 from klog_broker.runtime.descriptors import is_exhausted, why
@@ -70,8 +70,7 @@ class Server:
         self.max_request_bytes = limits.max_request_bytes
         self.plans: Plans | None = None
         """Plans for pipelined Produce; None without the kernel: the handler serves them all."""
-        self.arena = ReceiveArena()
-        self.buffers = BufferPool()
+        self.memory = ReceiveMemory(loop, limits.queued_max_request_bytes)
         self.counters: Counter[str] = Counter()
         self._network = network
         self._limits = limits
@@ -81,9 +80,6 @@ class Server:
         self._by_address: Counter[str] = Counter()
         self._accepted = 0
         self._accepting = True
-        self._keepers: list[Connection] = []
-        self._ends_turn = False
-        self._memory_waiters: deque[Connection] = deque()
         self._idle_timer: Timer | None = None
         self._refusals = RateLimit()
         self._accept_failures = RateLimit()
@@ -245,7 +241,7 @@ class Server:
         if limit.allows(self.loop.now_ms()):
             _log.warning("%s%s", text, limit.take_note())
 
-    # -- the turn's memory --------------------------------------------------------------------
+    # -- plans and shares ---------------------------------------------------------------------
 
     @property
     def is_planning(self) -> bool:
@@ -267,36 +263,3 @@ class Server:
     def bulk_share_bytes(self) -> int:
         """What a connection that sends in bulk may receive in this turn."""
         return max(RECEIVE_BYTES, BULK_RECEIVE_BYTES // max(1, self.loop.ready_count))
-
-    def keep_arena(self, size_bytes: int) -> None:
-        """The arena's next ``size_bytes`` are used until the turn is over."""
-        self.arena.used_bytes += size_bytes
-        if not self._ends_turn:
-            self._ends_turn = True
-            self.loop.call_at_turn_end(self._end_turn)
-
-    def keep_at_turn_end(self, connection: Connection) -> None:
-        """``connection.keep_rest`` is called when the turn is over, before the arena is reused."""
-        self.keep_arena(0)
-        self._keepers.append(connection)
-
-    def _end_turn(self) -> None:
-        self._ends_turn = False
-        keepers, self._keepers = self._keepers, []
-        for connection in keepers:
-            connection.keep_rest()
-        self.arena.reset()
-
-    def may_lend_memory(self) -> bool:
-        """Whether a further large frame may be begun (queued.max.request.bytes)."""
-        limit = self._limits.queued_max_request_bytes
-        return limit <= 0 or self.buffers.lent_bytes < limit
-
-    def wait_for_memory(self, connection: Connection) -> None:
-        """``connection.on_memory`` is called when a large buffer has come back."""
-        self._memory_waiters.append(connection)
-
-    def on_memory_returned(self) -> None:
-        """A large buffer has come back."""
-        while self._memory_waiters and self.may_lend_memory():
-            self._memory_waiters.popleft().on_memory()

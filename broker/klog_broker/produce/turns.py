@@ -110,7 +110,7 @@ class TurnPlans:
         waiting, self._waiting = self._waiting, []
         joined, self._joined = self._joined, []
         assert self.planner is not None
-        arena = self._server.arena
+        arena = self._server.memory.arena
         before_bytes = arena.used_bytes
         received = self._receive(joined) if joined else []
         after_bytes = received[-1][2] if received else before_bytes
@@ -120,7 +120,7 @@ class TurnPlans:
 
     def _receive(self, joined: list[Connection]) -> list[Received]:
         assert self.planner is not None
-        calls, arena = self.planner.calls, self._server.arena
+        calls, arena = self.planner.calls, self._server.memory.arena
         assert calls is not None
         ready = [each for each in joined if each.is_open]
         counts = calls.receive(

@@ -1,0 +1,79 @@
+"""Prints docs/connections.md: the states of a connection, and what may happen in each.
+
+``python -m klog_broker.connection_docs`` writes it, with ``--check`` it is compared.
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from klog_broker.config.docs import print_pages
+from klog_broker.network.states import CLOSED, FIRST, STATES, TRANSITIONS
+
+_HEAD = """\
+<!-- Printed by `./dev python -m klog_broker.connection_docs`; edit
+     broker/klog_broker/network/states.py, not this page. -->
+# Connections
+
+What the broker does with a client's connection, whatever the protocol's requests say. Bytes come
+into the connection's inbox, are cut into requests, and each request's answer leaves through its
+outbox in the order of the requests. While an answer is outstanding nothing more is begun, except
+that Produce may follow Produce; and nothing while too many answers wait or are unsent.
+
+```mermaid
+stateDiagram-v2
+"""
+
+_MAY = """\
+```
+
+## What may happen in each state
+
+| state | is | bytes are received | requests are begun | an answer lets it go on |
+|---|---|---|---|---|
+"""
+
+_STEPS = """
+## Steps
+
+| from | to | when |
+|---|---|---|
+"""
+
+
+def connections_page() -> str:
+    """docs/connections.md."""
+    lines = [_HEAD + "\n".join(_arrows()), _MAY + "\n".join(_rows())]
+    lines.append(_STEPS + "\n".join(_steps()))
+    return "\n".join(lines) + "\n"
+
+
+def _arrows() -> Iterator[str]:
+    yield f"    [*] --> {FIRST.name}"
+    for before, steps in TRANSITIONS.items():
+        for after in steps:
+            yield f"    {before.name} --> {after.name}"
+    yield f"    {CLOSED.name} --> [*]"
+
+
+def _rows() -> Iterator[str]:
+    for state in STATES:
+        receives = "and kept" if state.sets_aside else _yes(state.receives)
+        cells = (receives, _yes(state.parses), _yes(state.resumes))
+        yield f"| {state.name} | {state.meaning} | {' | '.join(cells)} |"
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"
+
+
+def _steps() -> Iterator[str]:
+    for before, steps in TRANSITIONS.items():
+        for after, why in steps.items():
+            yield f"| {before.name} | {after.name} | {why} |"
+
+
+PAGES = {Path("docs/connections.md"): connections_page}
+
+if __name__ == "__main__":
+    sys.exit(print_pages(PAGES, "klog_broker.connection_docs", sys.argv[1:]))

@@ -1,0 +1,277 @@
+"""What one connection has received and nobody has begun: bytes, and the requests cut out of them.
+
+Bytes that came in this turn are a piece of the shared arena (``unparsed``). What of them is not
+begun when the turn ends moves to a buffer of its own (``rest``), and a frame that is too large for
+both has another one, which grows as the frame arrives (``large``). A connection that may begin
+nothing receives into ``rest``, up to RECEIVE_BYTES, so that the end of its stream is noticed.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+from klog_broker.network.bounds import (
+    LEAST_RECEIVE_BYTES,
+    METADATA_REQUEST_BYTES,
+    MIN_REQUEST_BYTES,
+    RECEIVE_BYTES,
+)
+from klog_broker.network.large_frame import LargeFrame
+from klog_broker.network.memory import ReceiveMemory
+from klog_broker.runtime.sockets import StreamSocket
+from pyspark_klog.protocol.keys import ApiKey
+
+_SIZE = struct.Struct(">i")
+_API_KEY = struct.Struct(">h")
+FRAME_HEAD = struct.Struct(">ihh")
+"""Size, API key, version: how a frame begins."""
+
+PRODUCE = int(ApiKey.PRODUCE)
+NO_REQUEST = -1
+"""In the place of an API key: no whole request is here."""
+_NO_ROOM = -1
+
+_EMPTY = memoryview(b"")
+_NOTHING = bytearray()
+
+
+class BadFrame(Exception):
+    """The bytes cannot be cut into requests; the text says why."""
+
+
+class Inbox:
+    """Of one connection. Loop thread only."""
+
+    __slots__ = (
+        "_arena_end",
+        "_keep",
+        "_max_request_bytes",
+        "_memory",
+        "_rest",
+        "_stream",
+        "_unparsed",
+        "_waits_for_memory",
+        "large",
+    )
+
+    def __init__(
+        self,
+        stream: StreamSocket,
+        memory: ReceiveMemory,
+        max_request_bytes: int,
+        keep: Callable[[], None],
+    ) -> None:
+        self.large: LargeFrame | None = None
+        """The frame that has a buffer of its own, while it arrives or waits to be begun."""
+        self._stream = stream
+        self._memory = memory
+        self._max_request_bytes = max_request_bytes
+        # Called at the end of a turn in which the arena was used.
+        self._keep = keep
+        self._unparsed = _EMPTY
+        self._arena_end = 0
+        self._rest = _NOTHING
+        self._waits_for_memory = False
+
+    def __bool__(self) -> bool:
+        return bool(self._unparsed or self._rest) or self.large is not None
+
+    @property
+    def has_unparsed(self) -> bool:
+        """Whether bytes of this turn are here."""
+        return bool(self._unparsed)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing more may be received for now."""
+        return (
+            self._waits_for_memory
+            or len(self._rest) + len(self._unparsed) >= RECEIVE_BYTES
+            or (self.large is not None and self.large.is_complete)
+        )
+
+    # -- receiving ----------------------------------------------------------------------------
+
+    def receive(self, share_bytes: int) -> int:
+        """Receives once, up to ``share_bytes`` into the arena, or what the large frame lacks.
+
+        Returns how many bytes came: 0 at the end of the stream, negative if the arena has no room
+        in this turn. OSError as the socket raises it.
+        """
+        if self.large is not None:
+            return self.large.receive(self._stream)
+        arena = self._memory.arena
+        self._move_rest()
+        rest = self._rest
+        room = min(arena.free_bytes() - len(rest), share_bytes)
+        if room < LEAST_RECEIVE_BYTES:
+            return _NO_ROOM
+        start = arena.used_bytes
+        received_at = start + len(rest)
+        count = self._stream.recv_into(arena.view[received_at : received_at + room])
+        if rest:
+            arena.view[start:received_at] = rest
+            self._rest = _NOTHING
+        arena.take(len(rest) + count)
+        self._set_unparsed(start, received_at + count)
+        return count
+
+    def receive_aside(self) -> int:
+        """The same while nothing may be begun: into a buffer of its own, up to a bound."""
+        if self.large is not None:
+            return self.large.receive(self._stream)
+        self._move_rest()
+        room = RECEIVE_BYTES - len(self._rest)
+        if room <= 0:
+            return 1
+        buffer = bytearray(room)
+        count = self._stream.recv_into(memoryview(buffer))
+        self._rest = self._rest + buffer[:count]
+        return count
+
+    def adopt(self, start: int, end: int) -> None:
+        """What lies from ``start`` to ``end`` of the arena, already taken there, was received."""
+        self._set_unparsed(start, end)
+
+    def _set_unparsed(self, start: int, end: int) -> None:
+        self._arena_end = end
+        self._unparsed = self._memory.arena.view[start:end]
+        self._memory.keep_at_turn_end(self._keep)
+
+    def keep_rest(self, *, may_begin_large: bool) -> None:
+        """At the end of the turn, when the arena is given up, what is unparsed moves out of it. The
+        rest that begins a frame larger than what is held gets a buffer, if there may be more."""
+        self._move_rest()
+        rest = self._rest
+        if not may_begin_large or self.large is not None or len(rest) < 4:
+            return
+        size = _SIZE.unpack_from(rest)[0]
+        if RECEIVE_BYTES <= size + 4 <= self._max_request_bytes + 4 and len(rest) < size + 4:
+            self._begin_large_frame(size + 4)
+
+    def _move_rest(self) -> None:
+        if self._unparsed:
+            self._rest = bytearray(self._unparsed)
+            self._unparsed = _EMPTY
+
+    def _begin_large_frame(self, frame_bytes: int) -> None:
+        if not self._memory.may_lend():
+            if not self._waits_for_memory:
+                self._waits_for_memory = True
+                self._memory.when_returned(self._on_memory)
+            return
+        self._waits_for_memory = False
+        self.large = LargeFrame(self._memory, frame_bytes, self._rest)
+        self._rest = _NOTHING
+
+    def _on_memory(self) -> None:
+        if self._waits_for_memory:
+            self._waits_for_memory = False
+            self._keep()
+
+    def drop(self) -> LargeFrame | None:
+        """The connection is gone. Returns the large frame, to be given back after the turn."""
+        large, self.large = self.large, None
+        self._rest = _NOTHING
+        self._waits_for_memory = False
+        return large
+
+    # -- plans --------------------------------------------------------------------------------
+
+    def move_rest_into_arena(self) -> None:
+        """So that what an earlier turn left can be planned; nothing happens if it has no room."""
+        rest, arena = self._rest, self._memory.arena
+        if (
+            len(rest) < FRAME_HEAD.size
+            or self._unparsed
+            or self.large is not None
+            or arena.free_bytes() < len(rest)
+        ):
+            return
+        start = arena.used_bytes
+        arena.take(len(rest))
+        arena.view[start : arena.used_bytes] = rest
+        self._rest = _NOTHING
+        self._set_unparsed(start, arena.used_bytes)
+
+    def begins_with_produce(self) -> tuple[int, int] | None:
+        """The size of the first frame and of all that is in the arena, if that is Produce."""
+        view = self._unparsed
+        if len(view) < FRAME_HEAD.size:
+            return None
+        size, api_key, _ = FRAME_HEAD.unpack_from(view)
+        if api_key != PRODUCE or view.obj is not self._memory.arena.view.obj:
+            return None
+        return size + 4, len(view)
+
+    def place(self) -> tuple[int, int] | None:
+        """From where to where in the arena the unparsed bytes lie; None if there are none there."""
+        view = self._unparsed
+        if not view or view.obj is not self._memory.arena.view.obj:
+            return None
+        return self._arena_end - len(view), self._arena_end
+
+    def pass_over(self, size_bytes: int) -> None:
+        """So many bytes were served by a plan."""
+        self._unparsed = self._unparsed[size_bytes:] or _EMPTY
+
+    # -- requests -----------------------------------------------------------------------------
+
+    def take_up_rest(self) -> None:
+        """What an earlier turn left is unparsed again, where it lies."""
+        if self._rest and not self._unparsed and self.large is None:
+            self._unparsed = memoryview(self._rest)
+            self._rest = _NOTHING
+            self._memory.keep_at_turn_end(self._keep)
+
+    def next_api_key(self) -> int:
+        """Of the next request; NO_REQUEST if it is not here whole. BadFrame."""
+        if self.large is not None:
+            return self._large_api_key(self.large)
+        view = self._unparsed
+        held = len(view)
+        if held < 4:
+            return NO_REQUEST
+        size: int = _SIZE.unpack_from(view)[0]
+        if not MIN_REQUEST_BYTES <= size <= self._max_request_bytes:
+            raise BadFrame(
+                f"a request announces {size} bytes; from {MIN_REQUEST_BYTES} to"
+                f" {self._max_request_bytes} (socket.request.max.bytes) are allowed"
+            )
+        if held < 6:
+            return NO_REQUEST
+        api_key: int = _API_KEY.unpack_from(view, 4)[0]
+        if size > held - 4:
+            _check_metadata_size(size, api_key)
+            return NO_REQUEST
+        return api_key
+
+    def _large_api_key(self, large: LargeFrame) -> int:
+        if not large.is_complete:
+            return NO_REQUEST
+        frame = large.frame()
+        api_key: int = _API_KEY.unpack_from(frame)[0]
+        _check_metadata_size(len(frame), api_key)
+        return api_key
+
+    def take_request(self) -> tuple[memoryview, LargeFrame | None]:
+        """The next request without its size, which ``next_api_key`` has found whole; and its
+        buffer, if it has one of its own."""
+        large = self.large
+        if large is not None:
+            self.large = None
+            return large.frame(), large
+        view = self._unparsed
+        end = 4 + _SIZE.unpack_from(view)[0]
+        self._unparsed = view[end:] if end < len(view) else _EMPTY
+        return view[4:end], None
+
+
+def _check_metadata_size(size: int, api_key: int) -> None:
+    """Only Produce may be larger than what can be decoded into objects."""
+    if size > METADATA_REQUEST_BYTES and api_key != PRODUCE:
+        raise BadFrame(
+            f"a request of API key {api_key} announces {size} bytes; only Produce may have more"
+            f" than {METADATA_REQUEST_BYTES}"
+        )
