@@ -30,7 +30,7 @@ from klog_broker.network.server import Server
 from klog_broker.produce.idle import IdleKernels
 from klog_broker.produce.loading import CompileKernel, LoadKernel
 from klog_broker.produce.planner import ProducePlanner
-from klog_broker.produce.targets import ProduceTargets
+from klog_broker.produce.targets import ProduceTargets, may_be_planned
 from klog_broker.produce.turns import TurnPlans
 from klog_broker.refusals import disks_lost, refusal_of, refused_address, refused_directory
 from klog_broker.replication.replica_manager import ReplicaManager, TopicSettings
@@ -180,7 +180,12 @@ class BrokerServer:
         )
         deleted = [topic.name for topic in metadata.image.deleting.values()]
         if self._load_kernel is not None:
-            self.plans = TurnPlans(self.server, self._load_kernel, self._make_planner)
+            self.plans = TurnPlans(
+                self.server,
+                self._load_kernel,
+                self._make_planner,
+                lambda connection: may_be_planned(connection.principal),
+            )
             self.server.plans = self.plans
         self._lead(metadata)
         self._listen()

@@ -122,8 +122,8 @@ class MemoryBroker:
         self.broker.services.logs.use_kernels()
         self.turns()
 
-    def connect(self) -> FakeStream:
-        stream = self.network.arrive()
+    def connect(self, address: str = "10.0.0.1") -> FakeStream:
+        stream = self.network.arrive(address)
         self.turns()
         return stream
 

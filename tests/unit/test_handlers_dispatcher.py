@@ -10,6 +10,7 @@ from klog_broker.handlers.context import AnswerSteps, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler, Dispatcher, top_level_error
 from klog_broker.runtime.clock import ManualClock
 from klog_broker.runtime.loop import Loop
+from klog_broker.security.principal import KafkaPrincipal
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
 from pyspark_klog.protocol.headers import RequestHeader, decode_response, encode_request
@@ -54,6 +55,7 @@ class Connection:
     client_address = "10.0.0.1"
     connection_id = "c"
     listener = "PLAINTEXT"
+    principal = KafkaPrincipal("User", "alice")
 
 
 class Services:
@@ -95,6 +97,7 @@ def test_a_handler_sees_the_request_and_its_circumstances() -> None:
     ((request, context),) = seen
     assert request.group_id == "g"
     assert (context.api_version, context.client_id, context.listener) == (2, "me", "PLAINTEXT")
+    assert context.principal == KafkaPrincipal("User", "alice")
 
 
 def test_a_decision_is_answered_with_its_code() -> None:

@@ -39,7 +39,7 @@ class World:
             frozenset([0]),
         )
         self.server.listen("PLAINTEXT", "127.0.0.1", 0)
-        self.plans = TurnPlans(self.server, self._load, self._load)
+        self.plans = TurnPlans(self.server, self._load, self._load, lambda _: True)
         self.server.plans = self.plans
 
         def compile_kernel(_: object) -> bool:

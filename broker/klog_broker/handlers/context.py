@@ -28,6 +28,7 @@ from klog_broker.runtime.helpers import Helpers
 from klog_broker.runtime.loop import Loop
 from klog_broker.runtime.purgatory import Purgatory
 from klog_broker.runtime.rate_limit import RateLimit
+from klog_broker.security.principal import KafkaPrincipal
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId
 from pyspark_klog.protocol.headers import RequestHeader
@@ -90,6 +91,8 @@ class RequestContext:
     """Unique in the broker's life: ``local-remote-number``, for logs and group members."""
     listener: str
     """The name of the listener that the client came through."""
+    principal: KafkaPrincipal
+    """Who asks; ANONYMOUS without authentication."""
     reply: Reply
     broker: BrokerServices
 

@@ -16,6 +16,7 @@ from klog_broker.handlers.context import (
     ServedApi,
 )
 from klog_broker.runtime.slices import SLICE_ELEMENTS, Slices, Steps
+from klog_broker.security.principal import KafkaPrincipal
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol import registry
 from pyspark_klog.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
@@ -110,6 +111,9 @@ class ConnectionInfo(Protocol):
 
     @property
     def listener(self) -> str: ...
+
+    @property
+    def principal(self) -> KafkaPrincipal: ...
 
 
 class Dispatcher:
@@ -259,6 +263,7 @@ class Dispatcher:
             connection.client_address,
             connection.connection_id,
             connection.listener,
+            connection.principal,
             _Reply(slot, header, self),
             self._broker,
         )

@@ -28,6 +28,7 @@ from klog_broker.network.states import (
 )
 from klog_broker.runtime.poller import BROKEN, READABLE, WRITABLE
 from klog_broker.runtime.sockets import StreamSocket
+from klog_broker.security.principal import ANONYMOUS, KafkaPrincipal
 
 
 class ConnectionHost(OutboxHost, Protocol):
@@ -87,6 +88,7 @@ class Connection:
         "descriptor",
         "last_used_ms",
         "listener",
+        "principal",
         "state",
     )
 
@@ -99,6 +101,7 @@ class Connection:
         self.client_address = stream.remote_address()[0]
         self.connection_id = connection_id
         self.listener = listener
+        self.principal: KafkaPrincipal = ANONYMOUS
         self.last_used_ms = host.loop.now_ms()
         self._host = host
         self._loop = host.loop
@@ -107,7 +110,7 @@ class Connection:
         self._inbox = Inbox(stream, host.memory, host.max_request_bytes, self.keep_rest)
         self._outbox = Outbox(self, host, stream)
         self._interest = READABLE
-        # The last request was Produce: while quiet, the next ones are planned with others'.
+        # The last request was Produce: while quiet, the next is planned with others'.
         self._produces = False
         # The last turn's plan took more than half of an ordinary share.
         self._is_bulk = False
@@ -115,9 +118,6 @@ class Connection:
         # The turn in which requests were begun last, and how many.
         self._turn = -1
         self._requests = 0
-
-    def __repr__(self) -> str:
-        return f"Connection({self.connection_id})"
 
     @property
     def is_open(self) -> bool:

@@ -1,11 +1,21 @@
-"""Which partitions may be written to by a plan: what the handler of Produce asks of them first."""
+"""Who may write by a plan and to which partitions: what the handler of Produce asks first."""
 
 from klog_broker.handlers.context import BrokerServices
 from klog_broker.handlers.partitions import topic_by_id
 from klog_broker.log.planned import PlanTarget
 from klog_broker.metadata.image import INTERNAL_TOPICS
+from klog_broker.security.principal import ANONYMOUS, KafkaPrincipal
 from pyspark_klog.errors import BrokerError
 from pyspark_klog.ids import UUID
+
+
+def may_be_planned(principal: KafkaPrincipal) -> bool:
+    """Whether this client's Produce may go the planned way, on which nobody asks what it may do.
+
+    Only for those who may write to every topic. So far these are all clients there are; any other
+    principal is the handler's.
+    """
+    return principal is ANONYMOUS
 
 
 class ProduceTargets:

@@ -43,12 +43,16 @@ class TurnPlans:
         server: Server,
         load_kernel: LoadKernel,
         make_planner: Callable[[Any], ProducePlanner],
+        admits: Callable[[Connection], bool],
     ) -> None:
         self.planner: ProducePlanner | None = None
         self._server = server
         self._loop = server.loop
         self._load_kernel = load_kernel
         self._make_planner = make_planner
+        self.admits = admits
+        """Whether a connection's Produce may be planned at all, asked before the kernel sees any of
+        its bytes: the kernel itself asks nobody what a client may do."""
         self.is_asked_for = False
         """Whether the kernel is there, or being loaded, or cannot be."""
         self.is_closed = False
@@ -75,6 +79,8 @@ class TurnPlans:
 
     def offer(self, connection: Connection, first_frame_bytes: int, received_bytes: int) -> bool:
         """Whether the connection waits for the turn's plan (then it is not parsed before)."""
+        if not self.admits(connection):
+            return False
         if self.planner is None:
             if not self.is_asked_for:
                 is_load = first_frame_bytes >= _LARGE_REQUEST_BYTES
@@ -96,7 +102,7 @@ class TurnPlans:
         """Whether it is received from and planned in this turn's next phase, without its doing.
         Otherwise ``receive``, ``put_off`` or ``take_over`` is called then. Of plain streams only.
         """
-        if not self.receives or len(self._joined) == MAX_SOCKETS:
+        if not self.receives or len(self._joined) == MAX_SOCKETS or not self.admits(connection):
             return False
         self._schedule()
         self._joined.append(connection)
