@@ -15,10 +15,10 @@ _HEAD = """\
      broker/klog_broker/network/states.py, not this page. -->
 # Connections
 
-What the broker does with a client's connection, whatever the protocol's requests say. Bytes come
-into the connection's inbox, are cut into requests, and each request's answer leaves through its
-outbox in the order of the requests. While an answer is outstanding nothing more is begun, except
-that Produce may follow Produce; and nothing while too many answers wait or are unsent.
+How the broker serves one client's connection. The connection's inbox receives bytes and cuts them
+into requests; its outbox sends the answers in the order of the requests. While one request is
+unanswered no other is begun, except that Produce may follow Produce. No request at all is begun
+while too many answers wait or are unsent. A connection is always in one of these states:
 
 ```mermaid
 stateDiagram-v2
@@ -29,7 +29,7 @@ _MAY = """\
 
 ## What may happen in each state
 
-| state | is | bytes are received | requests are begun | an answer lets it go on |
+| state | meaning | bytes are received | requests are begun | an answer resumes parsing |
 |---|---|---|---|---|
 """
 
@@ -58,7 +58,7 @@ def _arrows() -> Iterator[str]:
 
 def _rows() -> Iterator[str]:
     for state in STATES:
-        receives = "and kept" if state.sets_aside else _yes(state.receives)
+        receives = "yes, but only kept" if state.sets_aside else _yes(state.receives)
         cells = (receives, _yes(state.parses), _yes(state.resumes))
         yield f"| {state.name} | {state.meaning} | {' | '.join(cells)} |"
 

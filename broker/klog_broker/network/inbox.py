@@ -1,9 +1,9 @@
-"""What one connection has received and nobody has begun: bytes, and the requests cut out of them.
+"""The bytes that one connection has received, until they are cut into requests that are begun.
 
-Bytes that came in this turn are a piece of the shared arena (``unparsed``). What of them is not
-begun when the turn ends moves to a buffer of its own (``rest``), and a frame that is too large for
-both has another one, which grows as the frame arrives (``large``). A connection that may begin
-nothing receives into ``rest``, up to RECEIVE_BYTES, so that the end of its stream is noticed.
+Bytes that came in this turn are a piece of the shared arena (``unparsed``). When the turn ends, the
+bytes of requests that are not begun move to the connection's own buffer (``rest``). A frame that is
+too large for either has a buffer that grows as the frame arrives (``large``). While no request may
+be begun, bytes are received into ``rest``, up to RECEIVE_BYTES: so the end of a stream is noticed.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Inbox:
         return count
 
     def receive_aside(self) -> int:
-        """The same while nothing may be begun: into a buffer of its own, up to a bound."""
+        """As ``receive``, while no request may be begun: into ``rest``, up to a bound."""
         if self.large is not None:
             return self.large.receive(self._stream)
         self._move_rest()
@@ -140,8 +140,8 @@ class Inbox:
         self._memory.keep_at_turn_end(self._keep)
 
     def keep_rest(self, *, may_begin_large: bool) -> None:
-        """At the end of the turn, when the arena is given up, what is unparsed moves out of it. The
-        rest that begins a frame larger than what is held gets a buffer, if there may be more."""
+        """At the end of the turn, before the arena is reused, unparsed bytes move out of it. If
+        they begin a large frame and ``may_begin_large``, the frame gets a buffer."""
         self._move_rest()
         rest = self._rest
         if not may_begin_large or self.large is not None or len(rest) < 4:
@@ -180,7 +180,7 @@ class Inbox:
     # -- plans --------------------------------------------------------------------------------
 
     def move_rest_into_arena(self) -> None:
-        """So that what an earlier turn left can be planned; nothing happens if it has no room."""
+        """The bytes that an earlier turn left can be planned then; without room they stay."""
         rest, arena = self._rest, self._memory.arena
         if (
             len(rest) < FRAME_HEAD.size
@@ -219,7 +219,7 @@ class Inbox:
     # -- requests -----------------------------------------------------------------------------
 
     def take_up_rest(self) -> None:
-        """What an earlier turn left is unparsed again, where it lies."""
+        """The bytes that an earlier turn left are unparsed again, where they lie."""
         if self._rest and not self._unparsed and self.large is None:
             self._unparsed = memoryview(self._rest)
             self._rest = _NOTHING

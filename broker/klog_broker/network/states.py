@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, eq=False, slots=True)
 class State:
-    """What a connection does next, and what it may do. Compared by identity."""
+    """A state of a connection and what the connection may do in it. Compared by identity."""
 
     name: str
     meaning: str
     receives: bool
     """Whether bytes are received, as far as there is room for them."""
     sets_aside: bool
-    """Whether what is received then is only kept, for nothing may be begun before something else
+    """Whether the received bytes are only kept, for no request may be begun before something else
     has happened."""
     parses: bool
     """Whether requests are begun."""
@@ -27,8 +27,8 @@ class State:
 
 QUIET = State(
     "quiet",
-    "nothing is held, worked on or unsent: a request that comes is received and begun at once, or"
-    " received and planned together with those of other connections",
+    "no bytes are held, no request is unanswered, no answer is unsent: the next request is begun as"
+    " soon as it is received, or received and planned together with other connections' requests",
     receives=True,
     sets_aside=False,
     parses=True,
@@ -36,8 +36,8 @@ QUIET = State(
 )
 READING = State(
     "reading",
-    "all that came whole is begun; requests may be worked on, answers unsent, a part of a request"
-    " here",
+    "every whole request that came is begun; some may be unanswered, answers may be unsent, and a"
+    " part of the next request may be held",
     receives=True,
     sets_aside=False,
     parses=True,
@@ -45,7 +45,7 @@ READING = State(
 )
 WAITING = State(
     "waiting",
-    "a whole request is here that may be begun only when answers are made or have left",
+    "a whole request is held; it may be begun only when earlier answers are made or sent",
     receives=True,
     sets_aside=True,
     parses=True,
@@ -53,8 +53,8 @@ WAITING = State(
 )
 YIELDED = State(
     "yielded",
-    "a whole request is here, but the turn's share of requests is used up: it is begun in the next"
-    " turn",
+    "a whole request is held, but this connection has begun as many requests as one turn allows:"
+    " the request is begun in the next turn",
     receives=True,
     sets_aside=True,
     parses=True,
@@ -62,7 +62,7 @@ YIELDED = State(
 )
 PLANNED = State(
     "planned",
-    "what is here begins with Produce and is left to the turn's plan",
+    "the held bytes begin with a Produce request, which waits for the turn's plan",
     receives=False,
     sets_aside=False,
     parses=False,
@@ -70,7 +70,8 @@ PLANNED = State(
 )
 ENDED = State(
     "ended",
-    "the client sends no more: what it sent is served, then the connection is closed",
+    "the client has ended its stream: the requests that it sent are served, then the connection is"
+    " closed",
     receives=False,
     sets_aside=False,
     parses=True,
@@ -78,7 +79,8 @@ ENDED = State(
 )
 CLOSING = State(
     "closing",
-    "an answer is to close the connection: those before it still leave, nothing more is begun",
+    "one of the answers closes the connection: the answers before it are still sent, no further"
+    " request is begun",
     receives=False,
     sets_aside=False,
     parses=False,
@@ -86,7 +88,7 @@ CLOSING = State(
 )
 CLOSED = State(
     "closed",
-    "the socket is closed, answers that still come are dropped",
+    "the socket is closed; answers that are made later are dropped",
     receives=False,
     sets_aside=False,
     parses=False,
@@ -102,7 +104,7 @@ TRANSITIONS: dict[State, dict[State, str]] = {
         CLOSED: "idle for too long, receiving failed, or the broker stops",
     },
     READING: {
-        QUIET: "all is begun, answered and sent",
+        QUIET: "every request is begun and answered, and every answer sent",
         WAITING: "a request has to wait for earlier answers",
         YIELDED: "the turn's share of requests is used up",
         PLANNED: "Produce has come, and a plan takes it",
@@ -111,32 +113,32 @@ TRANSITIONS: dict[State, dict[State, str]] = {
         CLOSED: "bad bytes, a broken socket, idle for too long, or the broker stops",
     },
     WAITING: {
-        READING: "all that is here is begun",
+        READING: "every whole request is begun",
         YIELDED: "the turn's share of requests is used up",
-        PLANNED: "what is next is Produce, and a plan takes it",
+        PLANNED: "the next request is Produce, and a plan takes it",
         ENDED: "the client sends no more",
         CLOSING: "an answer closes the connection",
         CLOSED: "bad bytes, a broken socket, or the broker stops",
     },
     YIELDED: {
-        READING: "all that is here is begun",
+        READING: "every whole request is begun",
         WAITING: "a request has to wait for earlier answers",
-        PLANNED: "what is next is Produce, and a plan takes it",
+        PLANNED: "the next request is Produce, and a plan takes it",
         ENDED: "the client sends no more",
         CLOSING: "an answer closes the connection",
         CLOSED: "bad bytes, a broken socket, or the broker stops",
     },
     PLANNED: {
-        READING: "the plan is over: what it left is parsed",
+        READING: "the plan is over: the requests that it left are parsed",
         CLOSING: "an answer closes the connection",
         CLOSED: "a broken socket, a log that failed, or the broker stops",
     },
     ENDED: {
         CLOSING: "an answer closes the connection",
-        CLOSED: "all is answered and sent, or nobody is left to be answered",
+        CLOSED: "every answer is sent, or the client waited for an answer when it left",
     },
     CLOSING: {
-        CLOSED: "the answers before have left, or a broken socket, or the broker stops",
+        CLOSED: "the answers before it are sent, or the socket is broken, or the broker stops",
     },
     CLOSED: {},
 }

@@ -5,9 +5,10 @@ anything: numba is not imported, and the generic handler serves all. Then a help
 kernel, if need be after a child process has compiled it; from there on each turn makes one plan for
 all connections that begin with Produce.
 
-Connections of which nothing is known but that they can be read join the plan: they are received
-from by one call, and those whose requests were all planned are answered by another. What goes
-otherwise, in whatever way, is handed to the connection, which goes on as if it had received it.
+A quiet connection that can be read joins the plan: one call receives from all connections that
+joined, and another sends the answers of those whose requests were all planned. If receiving fails,
+or the plan leaves some of a connection's requests or answers, the connection goes on by itself, as
+if it had received those bytes itself.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class TurnPlans:
         return self._turn >= 0
 
     def offer(self, connection: Connection, first_frame_bytes: int, received_bytes: int) -> bool:
-        """Whether the connection waits for the turn's plan (then it is not parsed before)."""
+        """See Plans.offer."""
         if not self.admits(connection):
             return False
         if self.planner is None:
@@ -99,9 +100,7 @@ class TurnPlans:
         return self.planner is not None and self.planner.calls is not None
 
     def join(self, connection: Connection) -> bool:
-        """Whether it is received from and planned in this turn's next phase, without its doing.
-        Otherwise ``receive``, ``put_off`` or ``take_over`` is called then. Of plain streams only.
-        """
+        """See Plans.join."""
         if not self.receives or len(self._joined) == MAX_SOCKETS or not self.admits(connection):
             return False
         self._schedule()
