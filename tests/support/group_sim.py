@@ -8,7 +8,7 @@ from klog_broker.coordinator.group.classic.group import Group
 from klog_broker.coordinator.group.classic.machine import GroupMachine, GroupSettings, Joiner
 from klog_broker.coordinator.group.classic.records import GroupEffects
 from klog_broker.coordinator.group.classic.states import GroupState
-from klog_broker.coordinator.group.commits import GroupRuntime
+from klog_broker.coordinator.group.forgetting import GroupRuntime
 from klog_broker.coordinator.group.shard_state import (
     GROUP_RECORDS,
     GroupShardState,

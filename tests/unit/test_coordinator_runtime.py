@@ -244,8 +244,10 @@ def test_a_state_that_cannot_be_kept_acknowledges_nothing_more() -> None:
     world.shard.append([("a", "1")])
     codes = world.visible()
     world.shard.state.breaks_at = "2"
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(BrokerError) as caught:
         world.shard.append([("a", "2")])
+    assert caught.value.code is NOT_COORDINATOR
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
     assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
     assert world.error is NOT_COORDINATOR
 

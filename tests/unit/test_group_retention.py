@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from klog_broker.coordinator.group.commits import TOMBSTONES_AT_ONCE
-from klog_broker.coordinator.group.coordinator import Commit, MemberName
+from klog_broker.coordinator.group.coordinator import Commit, CommitRequest, MemberName
+from klog_broker.coordinator.group.forgetting import TOMBSTONES_AT_ONCE
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.find_coordinator import FindCoordinatorRequest
@@ -187,7 +187,7 @@ def test_offsets_of_a_deleted_topic_are_forgotten_in_several_turns() -> None:
     coordinator.forget_topic("wide")
     assert offsets_log.log_end_offset - before <= 2 * TOMBSTONES_AT_ONCE
     last = Commit(TopicPartition("wide", count - 1), 1, -1, "")
-    coordinator.commit("many", MemberName(""), -1, [last], lambda _: None)
+    coordinator.commit(CommitRequest("many", MemberName(""), -1, [last], lambda _: None))
     groups.broker.turns()
     assert kept() == 1, "it was committed after the deletion, in a new topic of this name"
     assert groups.kept() == {"plain"}

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from klog_broker.coordinator.group.classic.machine import GroupSettings
-from klog_broker.coordinator.group.commits import GroupRuntime, GroupShard
+from klog_broker.coordinator.group.forgetting import GroupRuntime, GroupShard
 from klog_broker.coordinator.group.shard_state import (
     GROUP_RECORDS,
     GroupShardState,

@@ -15,7 +15,7 @@ from klog_broker.coordinator.state_log import StateLog
 from klog_broker.runtime.clock import Clock
 from klog_broker.runtime.purgatory import DelayedOperation, Purgatory
 from klog_broker.runtime.wheel import Timer
-from pyspark_klog.errors import ErrorCode, InvariantViolation
+from pyspark_klog.errors import BrokerError, ErrorCode, InvariantViolation
 from pyspark_klog.ids import Offset
 from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.builder import BatchBuilder, plain_batch
@@ -138,7 +138,8 @@ class Shard(Generic[K, V, S]):
         """Append as one batch, then apply; returns the batch's end offset.
 
         With a ``producer`` as a part of its transaction. Nothing has changed when it raises
-        LogError or BrokerError (see StateLog.append).
+        LogError or BrokerError (see StateLog.append); or the shard has failed, because what is in
+        the log could not be applied (NOT_COORDINATOR).
         """
         now_ms = self._clock.now_ms()
         encode = self._records.encode
@@ -198,7 +199,7 @@ class Shard(Generic[K, V, S]):
             except Exception as error:
                 # The log says what the state does not: nothing of it may be acknowledged.
                 self.fail(error)
-                raise
+                raise BrokerError(ErrorCode.NOT_COORDINATOR, str(error)) from error
         finally:
             self._is_appending = False
             self._purgatory.check(self)
@@ -261,8 +262,11 @@ class Shard(Generic[K, V, S]):
     # --- ends ------------------------------------------------------------------------------------
     def fail(self, error: BaseException) -> None:
         """Nobody is served from half of a state: as with Kafka, its keys have no coordinator."""
-        what = "load" if self.status is ShardStatus.LOADING else "apply"
-        _log.error("%s-failed partition=%s reason=%r", what, self.log.topic_partition, error)
+        partition = self.log.topic_partition
+        if self.status is ShardStatus.LOADING:
+            _log.error("load-failed partition=%s reason=%r", partition, error)
+        else:
+            _log.error("apply-failed partition=%s", partition, exc_info=error)
         self.status = ShardStatus.FAILED
         self._purgatory.check(self)
 

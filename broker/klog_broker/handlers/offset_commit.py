@@ -1,6 +1,8 @@
 """OffsetCommit: note how far a group has read, in __consumer_offsets."""
 
-from klog_broker.coordinator.group.coordinator import Commit, MemberName
+from collections.abc import Sequence
+
+from klog_broker.coordinator.group.coordinator import Commit, CommitRequest, MemberName
 from klog_broker.handlers.context import AnswerSteps, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
 from pyspark_klog.errors import ErrorCode
@@ -26,26 +28,25 @@ def handle(request: OffsetCommitRequest, context: RequestContext) -> AnswerSteps
     expire_ms = -1
     if request.retention_time_ms >= 0:
         expire_ms = context.broker.clock.now_ms() + request.retention_time_ms
+    name = MemberName(request.member_id, request.group_instance_id)
+    generation_id = request.generation_id_or_member_epoch
     results: dict[TopicPartition, ErrorCode] = {}
     commits: list[Commit] = []
     waiting = 1
 
-    def commit() -> None:
+    def commit(commits: list[Commit]) -> None:
         """Who commits is looked at each time: members can go between two slices."""
-        context.broker.groups.commit(
-            request.group_id,
-            MemberName(request.member_id, request.group_instance_id),
-            request.generation_id_or_member_epoch,
-            commits,
-            answer,
-        )
 
-    def answer(committed: dict[TopicPartition, ErrorCode]) -> None:
-        nonlocal waiting
-        results.update(committed)
-        waiting -= 1
-        if waiting == 0:
-            context.reply.send_in_slices(_response(request, results))
+        def answer(codes: Sequence[ErrorCode]) -> None:
+            nonlocal waiting
+            results.update(zip((each.partition for each in commits), codes, strict=True))
+            waiting -= 1
+            if waiting == 0:
+                context.reply.send_in_slices(_response(request, results))
+
+        context.broker.groups.commit(
+            CommitRequest(request.group_id, name, generation_id, commits, answer)
+        )
 
     for topic in request.topics:
         for each in topic.partitions:
@@ -66,10 +67,10 @@ def handle(request: OffsetCommitRequest, context: RequestContext) -> AnswerSteps
             )
             if len(commits) == COMMITS_AT_ONCE:
                 waiting += 1
-                commit()
+                commit(commits)
                 commits = []
                 yield COMMITS_AT_ONCE * _COMMIT
-    commit()
+    commit(commits)
     return None
 
 

@@ -1,45 +1,35 @@
-"""Committing offsets, reading them, and forgetting those that have served their time."""
+"""Committing offsets: what the connections of a turn commit, one batch a shard."""
 
-import logging
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from klog_broker.coordinator.errors import append_error, told
-from klog_broker.coordinator.group.classic.subscriptions import offset_expiry
+from klog_broker.coordinator.group.forgetting import GroupShard
 from klog_broker.coordinator.group.offsets import commit_key
-from klog_broker.coordinator.group.shard_state import (
-    GroupEntry,
-    GroupShardState,
-    Records,
-)
-from klog_broker.coordinator.runtime import CoordinatorRuntime
-from klog_broker.coordinator.shard import Shard, ShardStatus
-from klog_broker.log.errors import LogError
+from klog_broker.coordinator.group.shard_state import Records
+from klog_broker.log.errors import LogError, RecordBatchTooLarge, RecordTooLarge
 from klog_broker.runtime.clock import Clock
-from klog_broker.runtime.rate_limit import RateLimit
-from klog_broker.runtime.slices import Slices, Steps
+from klog_broker.runtime.loop import Loop
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import TopicPartition
-from pyspark_klog.state_records.consumer_offsets import Key, Value
 from pyspark_klog.state_records.offset_commit import OffsetCommitValue
 
-GroupShard = Shard[Key, Value, GroupShardState]
-GroupRuntime = CoordinatorRuntime[Key, Value, GroupShardState]
+_NONE = ErrorCode.NONE
+# Of a string no character takes more in UTF-8.
+_BYTES_A_CHARACTER = 4
 
-_log = logging.getLogger("klog.group")
-
-TOMBSTONES_AT_ONCE = 500
-"""Offsets of a group that are forgotten as one batch."""
-
-# Offsets that are looked at while one is answered about.
-_SEEN_AN_ELEMENT = 20
-
-CommitAnswer = Callable[[dict[TopicPartition, ErrorCode]], None]
+CommitAnswer = Callable[[Sequence[ErrorCode]], None]
+"""Takes a code for each commit of a request, in their order."""
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class MemberName(NamedTuple):
+    """How a request names a member: by id, and a static one by its instance id too."""
+
+    member_id: str
+    instance_id: str | None = None
+
+
+class Commit(NamedTuple):
     """One partition of an OffsetCommit; ``commit_ms`` and ``expire_ms`` are -1 unless given."""
 
     partition: TopicPartition
@@ -50,121 +40,116 @@ class Commit:
     expire_ms: int = -1
 
 
-class OffsetCommits:
-    """The offsets of all groups that a runtime has."""
+class CommitRequest(NamedTuple):
+    """What a group's member, or somebody outside of the group, commits at once."""
+
+    group_id: str
+    name: MemberName
+    generation_id: int
+    commits: Sequence[Commit]
+    answer: CommitAnswer
+
+
+class _Part(NamedTuple):
+    """What a request adds to a batch."""
+
+    records: Records
+    codes: list[ErrorCode]
+    answer: CommitAnswer
+
+    def tell(self, error: ErrorCode) -> None:
+        """NONE, or why nothing of it counts."""
+        if error is _NONE:
+            self.answer(self.codes)
+        else:
+            self.answer([error if code is _NONE else code for code in self.codes])
+
+
+class TurnCommits:
+    """The commits that are asked for in a turn: appended when its receiving is over, one batch a
+    shard. Requests keep their order, and each has its own errors.
+
+    ``check(shard, request)`` says whether the request may commit. It is asked when the batch is
+    made: since the request came its member may have been fenced.
+    """
 
     def __init__(
         self,
-        runtime: GroupRuntime,
+        loop: Loop,
         clock: Clock,
-        slices: Slices,
         *,
         metadata_max_bytes: int,
-        retention_ms: int,
+        check: Callable[[GroupShard, CommitRequest], ErrorCode],
     ) -> None:
-        self._runtime = runtime
+        self._loop = loop
         self._clock = clock
-        self._slices = slices
         self._metadata_max_bytes = metadata_max_bytes
-        self._retention_ms = retention_ms
-        self._not_forgotten = RateLimit()
+        self._check = check
+        self._collected: dict[GroupShard, list[CommitRequest]] = {}
 
-    def commit(
-        self, shard: GroupShard, group_id: str, commits: list[Commit], answer: CommitAnswer
-    ) -> None:
-        """Append what a group may commit; answer once it is visible."""
-        longest = self._metadata_max_bytes
-        results = {
-            c.partition: ErrorCode.OFFSET_METADATA_TOO_LARGE
-            if len(c.metadata.encode()) > longest
-            else ErrorCode.NONE
-            for c in commits
-        }
-        now_ms = self._clock.now_ms()
-        records: Records = [
-            (commit_key(group_id, c.partition), _commit_value(c, now_ms))
-            for c in commits
-            if results[c.partition] is ErrorCode.NONE
-        ]
-        try:
-            if records:
-                shard.append(records)
-        except (LogError, BrokerError) as failure:
-            answer(_failed(results, append_error(failure)))
-            return
-        shard.when_visible(lambda code: answer(_failed(results, told(code))))
-
-    # --- forgetting, in slices -------------------------------------------------------------------
-    def expire(self) -> Steps:
-        """Forget what has served its time."""
-        for shard in list(self._runtime.serving()):
-            for entry in list(shard.state.groups.values()):
-                yield 1
-                yield from self._expire_group(shard, entry)
-
-    def _expire_group(self, shard: GroupShard, entry: GroupEntry) -> Steps:
-        """A part of its offsets a step, by what the group is when their turn comes."""
-        for part in entry.offsets.in_parts(TOMBSTONES_AT_ONCE):
-            expiry = offset_expiry(entry.group)
-            if not _is_served(shard, entry) or expiry is None:
-                return
-            now_ms = self._clock.now_ms()
-            over = entry.offsets.expired(part, expiry, now_ms, self._retention_ms)
-            if over:
-                self._forget(shard, entry, over)
-            yield len(part) // _SEEN_AN_ELEMENT + len(over)
-        if _is_served(shard, entry) and not entry.offsets:
-            self._forget(shard, entry, [])
-
-    def forget_topic(self, topic: str) -> None:
-        """The topic was deleted: so are the offsets that were committed in it until now."""
-        for shard in self._runtime.shards():
-            if shard.status is ShardStatus.SERVING:
-                self._forget_topic(shard, topic)
-            elif shard.status is ShardStatus.LOADING:
-                shard.when_serving.append(partial(self._forget_topic, shard, topic))
-
-    def _forget_topic(self, shard: GroupShard, topic: str) -> None:
-        def steps() -> Steps:
-            end_offset = shard.log.log_end_offset
-            for entry in shard.state.groups_with(topic):
-                yield 1
-                partitions = entry.offsets.partitions(topic)
-                for first in range(0, len(partitions), TOMBSTONES_AT_ONCE):
-                    if not _is_served(shard, entry):
-                        break
-                    gone = [
-                        where
-                        for number in partitions[first : first + TOMBSTONES_AT_ONCE]
-                        if (found := entry.offsets.get(where := TopicPartition(topic, number)))
-                        # Another topic of this name may have come meanwhile.
-                        and found.record_offset < end_offset
-                    ]
-                    if gone:
-                        self._forget(shard, entry, gone)
-                    yield len(gone)
-
-        self._slices.run(steps(), lambda: shard.error() is ErrorCode.NONE)
-
-    def _forget(self, shard: GroupShard, entry: GroupEntry, gone: list[TopicPartition]) -> None:
-        records = shard.state.tombstones(entry, gone)
-        if not records:
-            return
-        group_id = entry.group.group_id
-        try:
-            shard.append(records)
-        except (LogError, BrokerError) as error:
-            if self._not_forgotten.allows(self._clock.monotonic_ms()):
-                more = self._not_forgotten.take_note()
-                _log.warning("not-expired group=%r reason=%s%s", group_id, error, more)
+    def add(self, shard: GroupShard, request: CommitRequest) -> None:
+        """Append the commits in this turn; answer once they are visible."""
+        collected = self._collected
+        if not collected:
+            self._loop.call_at_append(self._append_collected)
+        requests = collected.get(shard)
+        if requests is None:
+            collected[shard] = [request]
         else:
-            self._runtime.schedule(shard, group_id)
+            requests.append(request)
+
+    def _append_collected(self) -> None:
+        collected, self._collected = self._collected, {}
+        now_ms = self._clock.now_ms()
+        for shard, requests in collected.items():
+            parts = []
+            for request in requests:
+                error = shard.error() or self._check(shard, request)
+                if error is _NONE:
+                    parts.append(self._part(request, now_ms))
+                else:
+                    request.answer([error] * len(request.commits))
+            if parts:
+                _append(shard, parts)
+
+    def _part(self, request: CommitRequest, now_ms: int) -> _Part:
+        longest = self._metadata_max_bytes
+        group_id, commits = request.group_id, request.commits
+        codes = [_NONE] * len(commits)
+        records: Records = []
+        for number, commit in enumerate(commits):
+            metadata = commit.metadata
+            if len(metadata) * _BYTES_A_CHARACTER > longest and len(metadata.encode()) > longest:
+                codes[number] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            else:
+                key = commit_key(group_id, commit.partition)
+                records.append((key, _commit_value(commit, now_ms)))
+        return _Part(records, codes, request.answer)
 
 
-def _is_served(shard: GroupShard, entry: GroupEntry) -> bool:
-    """Whether the group is still there, and this broker its coordinator."""
-    is_there = shard.state.groups.get(entry.group.group_id) is entry
-    return is_there and shard.error() is ErrorCode.NONE
+def _append(shard: GroupShard, parts: list[_Part]) -> None:
+    """Append as one batch; as several if that is more than a batch of the log may hold."""
+    records = [record for part in parts for record in part.records]
+    try:
+        if records:
+            shard.append(records)
+    except (LogError, BrokerError) as failure:
+        if isinstance(failure, RecordTooLarge | RecordBatchTooLarge) and len(parts) > 1:
+            half = len(parts) // 2
+            _append(shard, parts[:half])
+            _append(shard, parts[half:])
+            return
+        code = append_error(failure)
+        for part in parts:
+            part.tell(code)
+        return
+
+    def tell(code: ErrorCode) -> None:
+        error = told(code)
+        for part in parts:
+            part.tell(error)
+
+    shard.when_visible(tell)
 
 
 def _commit_value(commit: Commit, now_ms: int) -> OffsetCommitValue:
@@ -175,11 +160,3 @@ def _commit_value(commit: Commit, now_ms: int) -> OffsetCommitValue:
         commit_timestamp=commit.commit_ms if commit.commit_ms >= 0 else now_ms,
         expire_timestamp=commit.expire_ms,
     )
-
-
-def _failed(
-    results: dict[TopicPartition, ErrorCode], error: ErrorCode
-) -> dict[TopicPartition, ErrorCode]:
-    if error is ErrorCode.NONE:
-        return results
-    return {p: error if code is ErrorCode.NONE else code for p, code in results.items()}

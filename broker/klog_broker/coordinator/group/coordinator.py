@@ -6,18 +6,17 @@ Loop thread only.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from klog_broker.coordinator.effects import Waiter
 from klog_broker.coordinator.group.classic.group import Group
 from klog_broker.coordinator.group.classic.machine import GroupSettings, Joiner
 from klog_broker.coordinator.group.commits import (
     Commit,
-    CommitAnswer,
-    GroupRuntime,
-    GroupShard,
-    OffsetCommits,
+    CommitRequest,
+    MemberName,
+    TurnCommits,
 )
+from klog_broker.coordinator.group.forgetting import GroupRuntime, GroupShard, OffsetForgetting
 from klog_broker.coordinator.group.shard_state import (
     GROUP_RECORDS,
     GroupEntry,
@@ -40,6 +39,7 @@ CONSUMER_OFFSETS = "__consumer_offsets"
 __all__ = [
     "CONSUMER_OFFSETS",
     "Commit",
+    "CommitRequest",
     "CoordinatorSettings",
     "GroupCoordinator",
     "MemberName",
@@ -61,13 +61,6 @@ class CoordinatorSettings:
     retention_ms: int
     retention_check_interval_ms: int
     codec: Codec
-
-
-class MemberName(NamedTuple):
-    """How a request names a member: by id, and a static one by its instance id too."""
-
-    member_id: str
-    instance_id: str | None = None
 
 
 class GroupCoordinator:
@@ -100,11 +93,16 @@ class GroupCoordinator:
             append_timeout_ms=settings.commit_timeout_ms,
             codec=settings.codec,
         )
-        self._commits = OffsetCommits(
+        self._commits = TurnCommits(
+            services.loop,
+            services.clock,
+            metadata_max_bytes=settings.offset_metadata_max_bytes,
+            check=self._check_commit,
+        )
+        self._forgetting = OffsetForgetting(
             self._runtime,
             services.clock,
             services.slices,
-            metadata_max_bytes=settings.offset_metadata_max_bytes,
             retention_ms=settings.retention_ms,
         )
         self._loop.call_later(settings.retention_check_interval_ms, self._expire_offsets)
@@ -178,23 +176,13 @@ class GroupCoordinator:
         return ErrorCode.NONE, results
 
     # --- offsets ---------------------------------------------------------------------------------
-    def commit(
-        self,
-        group_id: str,
-        name: MemberName,
-        generation_id: int,
-        commits: Iterable[Commit],
-        answer: CommitAnswer,
-    ) -> None:
-        """Append the commits; answer each partition's result once the records are visible."""
-        commits = list(commits)
-        error, shard = self._find(group_id)
-        if shard is not None:
-            error = self._check_commit(shard, group_id, name, generation_id)
-        if shard is None or error is not ErrorCode.NONE:
-            answer({commit.partition: error for commit in commits})
-            return
-        self._commits.commit(shard, group_id, commits, answer)
+    def commit(self, request: CommitRequest) -> None:
+        """Append the commits in this turn; answer each one's result once they are visible."""
+        error, shard = self._find(request.group_id)
+        if shard is None:
+            request.answer([error] * len(request.commits))
+        else:
+            self._commits.add(shard, request)
 
     def committed(self, group_id: str) -> tuple[ErrorCode, VisibleOffsets | None]:
         """A group's offsets, empty for a group that nobody knows; None if there is an error."""
@@ -205,7 +193,7 @@ class GroupCoordinator:
 
     def forget_topic(self, topic: str) -> None:
         """The topic was deleted: so are the offsets committed in it."""
-        self._commits.forget_topic(topic)
+        self._forgetting.forget_topic(topic)
 
     # --- what tools see --------------------------------------------------------------------------
     def describe(self, group_id: str) -> tuple[ErrorCode, Group | None]:
@@ -234,18 +222,18 @@ class GroupCoordinator:
             return error, None, None
         return ErrorCode.UNKNOWN_MEMBER_ID, shard, shard.state.groups.get(group_id)
 
-    def _check_commit(
-        self, shard: GroupShard, group_id: str, name: MemberName, generation_id: int
-    ) -> ErrorCode:
-        entry = shard.state.groups.get(group_id)
+    def _check_commit(self, shard: GroupShard, request: CommitRequest) -> ErrorCode:
+        entry = shard.state.groups.get(request.group_id)
+        generation_id = request.generation_id
         if entry is None:
             return ErrorCode.NONE if generation_id < 0 else ErrorCode.ILLEGAL_GENERATION
+        member_id, instance_id = request.name
         now_ms = self._loop.now_ms()
-        return entry.machine.check_commit(name.member_id, generation_id, now_ms, name.instance_id)
+        return entry.machine.check_commit(member_id, generation_id, now_ms, instance_id)
 
     def _expire_offsets(self) -> None:
         def steps() -> Steps:
-            yield from self._commits.expire()
+            yield from self._forgetting.expire()
             self._loop.call_later(self._settings.retention_check_interval_ms, self._expire_offsets)
 
         self._slices.run(steps(), lambda: True)

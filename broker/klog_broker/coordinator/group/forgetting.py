@@ -1,0 +1,119 @@
+"""Forgetting committed offsets: those that have served their time, and those of deleted topics."""
+
+import logging
+from functools import partial
+
+from klog_broker.coordinator.group.classic.subscriptions import offset_expiry
+from klog_broker.coordinator.group.shard_state import (
+    GroupEntry,
+    GroupShardState,
+)
+from klog_broker.coordinator.runtime import CoordinatorRuntime
+from klog_broker.coordinator.shard import Shard, ShardStatus
+from klog_broker.log.errors import LogError
+from klog_broker.runtime.clock import Clock
+from klog_broker.runtime.rate_limit import RateLimit
+from klog_broker.runtime.slices import Slices, Steps
+from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.state_records.consumer_offsets import Key, Value
+
+GroupShard = Shard[Key, Value, GroupShardState]
+GroupRuntime = CoordinatorRuntime[Key, Value, GroupShardState]
+
+_log = logging.getLogger("klog.group")
+
+TOMBSTONES_AT_ONCE = 500
+"""Offsets of a group that are forgotten as one batch."""
+
+# Offsets that are looked at while one is answered about.
+_SEEN_AN_ELEMENT = 20
+
+
+class OffsetForgetting:
+    """Of the offsets of all groups that a runtime has; in slices."""
+
+    def __init__(
+        self,
+        runtime: GroupRuntime,
+        clock: Clock,
+        slices: Slices,
+        *,
+        retention_ms: int,
+    ) -> None:
+        self._runtime = runtime
+        self._clock = clock
+        self._slices = slices
+        self._retention_ms = retention_ms
+        self._not_forgotten = RateLimit()
+
+    def expire(self) -> Steps:
+        """Forget what has served its time."""
+        for shard in list(self._runtime.serving()):
+            for entry in list(shard.state.groups.values()):
+                yield 1
+                yield from self._expire_group(shard, entry)
+
+    def _expire_group(self, shard: GroupShard, entry: GroupEntry) -> Steps:
+        """A part of its offsets a step, by what the group is when their turn comes."""
+        for part in entry.offsets.in_parts(TOMBSTONES_AT_ONCE):
+            expiry = offset_expiry(entry.group)
+            if not _is_served(shard, entry) or expiry is None:
+                return
+            now_ms = self._clock.now_ms()
+            over = entry.offsets.expired(part, expiry, now_ms, self._retention_ms)
+            if over:
+                self._forget(shard, entry, over)
+            yield len(part) // _SEEN_AN_ELEMENT + len(over)
+        if _is_served(shard, entry) and not entry.offsets:
+            self._forget(shard, entry, [])
+
+    def forget_topic(self, topic: str) -> None:
+        """The topic was deleted: so are the offsets that were committed in it until now."""
+        for shard in self._runtime.shards():
+            if shard.status is ShardStatus.SERVING:
+                self._forget_topic(shard, topic)
+            elif shard.status is ShardStatus.LOADING:
+                shard.when_serving.append(partial(self._forget_topic, shard, topic))
+
+    def _forget_topic(self, shard: GroupShard, topic: str) -> None:
+        def steps() -> Steps:
+            end_offset = shard.log.log_end_offset
+            for entry in shard.state.groups_with(topic):
+                yield 1
+                partitions = entry.offsets.partitions(topic)
+                for first in range(0, len(partitions), TOMBSTONES_AT_ONCE):
+                    if not _is_served(shard, entry):
+                        break
+                    gone = [
+                        where
+                        for number in partitions[first : first + TOMBSTONES_AT_ONCE]
+                        if (found := entry.offsets.get(where := TopicPartition(topic, number)))
+                        # Another topic of this name may have come meanwhile.
+                        and found.record_offset < end_offset
+                    ]
+                    if gone:
+                        self._forget(shard, entry, gone)
+                    yield len(gone)
+
+        self._slices.run(steps(), lambda: shard.error() is ErrorCode.NONE)
+
+    def _forget(self, shard: GroupShard, entry: GroupEntry, gone: list[TopicPartition]) -> None:
+        records = shard.state.tombstones(entry, gone)
+        if not records:
+            return
+        group_id = entry.group.group_id
+        try:
+            shard.append(records)
+        except (LogError, BrokerError) as error:
+            if self._not_forgotten.allows(self._clock.monotonic_ms()):
+                more = self._not_forgotten.take_note()
+                _log.warning("not-expired group=%r reason=%s%s", group_id, error, more)
+        else:
+            self._runtime.schedule(shard, group_id)
+
+
+def _is_served(shard: GroupShard, entry: GroupEntry) -> bool:
+    """Whether the group is still there, and this broker its coordinator."""
+    is_there = shard.state.groups.get(entry.group.group_id) is entry
+    return is_there and shard.error() is ErrorCode.NONE

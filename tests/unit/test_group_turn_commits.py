@@ -1,0 +1,202 @@
+"""Commits of several connections in one turn: one batch a shard, each with its own answer."""
+
+from typing import Any
+
+import pytest
+
+from klog_broker.coordinator.shard import Shard
+from klog_broker.log.errors import LogStorageError
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.protocol.apis.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from pyspark_klog.protocol.apis.find_coordinator import FindCoordinatorRequest
+from pyspark_klog.protocol.apis.heartbeat import HeartbeatRequest
+from pyspark_klog.protocol.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from pyspark_klog.protocol.apis.leave_group import LeaveGroupRequest
+from pyspark_klog.protocol.apis.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from pyspark_klog.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from pyspark_klog.protocol.headers import RequestHeader, encode_request
+from pyspark_klog.protocol.message import Request
+from pyspark_klog.records.sets import iterate
+from tests.support.produce_paths import MemoryBroker, answer_of, new_broker
+
+OFFSETS = "__consumer_offsets"
+NONE = ErrorCode.NONE
+
+
+def start(**configs: str) -> MemoryBroker:
+    broker = new_broker(with_kernel=False, group_initial_rebalance_delay_ms=0)
+    given = [CreatableTopicConfig(name=k.replace("_", "."), value=v) for k, v in configs.items()]
+    topic = CreatableTopic(name=OFFSETS, num_partitions=1, replication_factor=1, configs=given)
+    assert broker.call(CreateTopicsRequest(topics=[topic]), 7).topics[0].error_code == 0
+    assert broker.call(FindCoordinatorRequest(key="g"), 3).error_code == 0
+    return broker
+
+
+def commit(
+    offset: int, group: str = "g", partition: int = 0, *, metadata: str = "", **member: Any
+) -> OffsetCommitRequest:
+    row = OffsetCommitRequestPartition(
+        partition_index=partition, committed_offset=offset, committed_metadata=metadata
+    )
+    named = {"generation_id_or_member_epoch": -1, "member_id": "", **member}
+    topic = OffsetCommitRequestTopic(name="plain", partitions=[row])
+    return OffsetCommitRequest(group_id=group, topics=[topic], **named)
+
+
+def in_one_turn(broker: MemoryBroker, *requests: tuple[Request, int]) -> list[Any]:
+    """Each on a connection of its own; an answer that has not come is None."""
+    streams = [broker.connect() for _ in requests]
+    broker.turns()
+    for number, (stream, (request, version)) in enumerate(zip(streams, requests, strict=True)):
+        header = RequestHeader(request.api_key, version, number, "test")
+        stream.inbox += encode_request(header, request)
+    before = broker.broker.loop.turn
+    broker.turns()
+    assert broker.broker.loop.turn == before + 1
+    return [
+        answer_of(stream, request, version) if stream.sent else None
+        for stream, (request, version) in zip(streams, requests, strict=True)
+    ]
+
+
+def commits(broker: MemoryBroker, *requests: OffsetCommitRequest) -> list[int]:
+    answers = in_one_turn(broker, *((request, 7) for request in requests))
+    return [answer.topics[0].partitions[0].error_code for answer in answers]
+
+
+def batches(broker: MemoryBroker, from_offset: int) -> list[int]:
+    """How many records each batch of the log has."""
+    log = broker.log(OFFSETS)
+    counts = []
+    while from_offset < log.log_end_offset:
+        region = log.read(from_offset, 1, min_one_batch=True).region
+        data = region.file.pread(region.size, region.position)
+        counts.append(len(list(iterate(data))))
+        from_offset += counts[-1]
+    return counts
+
+
+def kept(broker: MemoryBroker, group: str = "g", partition: int = 0) -> int:
+    topic = OffsetFetchRequestTopic(name="plain", partition_indexes=[partition])
+    answer = broker.call(OffsetFetchRequest(group_id=group, topics=[topic]), 7)
+    return int(answer.topics[0].partitions[0].committed_offset)
+
+
+def member(broker: MemoryBroker) -> dict[str, Any]:
+    """The only member of the group "g", which waits for its assignment."""
+    request = JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+    )
+    joined = broker.call(request, 3)
+    assert joined.error_code == 0
+    return {"member_id": joined.member_id, "generation_id_or_member_epoch": joined.generation_id}
+
+
+def test_they_are_one_batch_and_the_later_one_of_a_partition_counts() -> None:
+    broker = start()
+    assert commits(broker, commit(5), commit(1, "other"), commit(6), commit(7, partition=1)) == [
+        *[NONE] * 4
+    ]
+    assert batches(broker, 0) == [4]
+    found = [kept(broker), kept(broker, "other"), kept(broker, partition=1)]
+    assert found == [6, 1, 7]
+
+
+def test_each_has_its_own_error() -> None:
+    broker = start()
+    answers = commits(
+        broker,
+        commit(5),
+        commit(6, generation_id_or_member_epoch=4, member_id="nobody"),
+        commit(7, metadata="x" * 5_000),
+        commit(8, "other"),
+    )
+    too_large = ErrorCode.OFFSET_METADATA_TOO_LARGE
+    assert answers == [NONE, ErrorCode.ILLEGAL_GENERATION, too_large, NONE]
+    assert batches(broker, 0) == [2]
+    assert (kept(broker), kept(broker, "other")) == (5, 8)
+
+
+def test_who_is_fenced_after_asking_and_before_the_append_commits_nothing() -> None:
+    broker = start()
+    name = member(broker)
+    leave = LeaveGroupRequest(group_id="g", member_id=name["member_id"])
+    committed, left = in_one_turn(broker, (commit(5, **name), 7), (leave, 1))
+    assert left.error_code == NONE
+    assert committed.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert kept(broker) == -1
+
+
+def test_what_is_more_than_a_batch_may_hold_becomes_several() -> None:
+    broker = start(max_message_bytes="400")
+    one = [commit(n, f"group-{n}") for n in range(9)]
+    assert commits(broker, *one, commit(9, metadata="x" * 400), commit(10)) == [
+        *[NONE] * 9,
+        ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+        NONE,
+    ]
+    sizes = batches(broker, 0)
+    assert sum(sizes) == 10
+    assert 1 < len(sizes) < 10
+    assert [kept(broker, f"group-{n}") for n in range(9)] == list(range(9))
+
+
+def test_they_are_all_told_why_they_could_not_be_appended(monkeypatch: Any) -> None:
+    broker = start()
+    log = broker.log(OFFSETS)
+    with monkeypatch.context() as patched:
+
+        def append(*_: Any, **__: Any) -> None:
+            raise LogStorageError("no room")
+
+        patched.setattr(log, "append_as_leader", append)
+        answers = commits(broker, commit(5), commit(6, "other"))
+    assert answers == [ErrorCode.NOT_COORDINATOR] * 2
+    assert (kept(broker), log.log_end_offset) == (-1, 0)
+    assert commits(broker, commit(5)) == [NONE]
+
+
+def test_they_are_all_told_if_they_cannot_be_applied(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = start()
+
+    def fail(*_: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("klog_broker.coordinator.group.shard_state.GroupShardState.apply", fail)
+    assert commits(broker, commit(5), commit(6, "other")) == [ErrorCode.NOT_COORDINATOR] * 2
+    assert "apply-failed" in caplog.text
+    beat = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+    assert broker.call(beat, 3).error_code == ErrorCode.NOT_COORDINATOR
+
+
+def test_one_wait_is_for_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = start(flush_messages="1")
+    broker.helpers.hold = True
+    waits = []
+    when_visible = Shard.when_visible
+
+    def count(shard: Any, callback: Any) -> None:
+        waits.append(callback)
+        when_visible(shard, callback)
+
+    monkeypatch.setattr(Shard, "when_visible", count)
+    streams = in_one_turn(broker, (commit(5), 7), (commit(6, "other"), 7))
+    assert streams == [None, None]
+    assert len(waits) == 1
+    broker.helpers.let_go()
+    broker.turns()
+    assert (kept(broker), kept(broker, "other")) == (5, 6)
