@@ -8,6 +8,7 @@ import pytest
 from klog_broker.handlers.bugs import BugReports
 from klog_broker.handlers.context import AnswerSteps, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler, Dispatcher, top_level_error
+from klog_broker.handlers.prepared import PREPARED_BYTES
 from klog_broker.runtime.clock import ManualClock
 from klog_broker.runtime.loop import Loop
 from klog_broker.security.principal import KafkaPrincipal
@@ -56,6 +57,9 @@ class Connection:
     connection_id = "c"
     listener = "PLAINTEXT"
     principal = KafkaPrincipal("User", "alice")
+
+    def __init__(self) -> None:
+        self.prepared: dict[int, Any] = {}
 
 
 class Services:
@@ -210,4 +214,76 @@ def test_an_answer_in_steps_that_cannot_be_encoded_closes(steps_before: int) -> 
     slot = ask(dispatcher)
     assert slot.parts is None
     assert "cannot be encoded" in slot.closed
+    assert services.bugs.total == 1
+
+
+# --- prepared requests ---------------------------------------------------------------------------
+class Again:
+    """Serves the frame that it was made of; ``fails`` raises instead."""
+
+    def __init__(self, frame: bytes) -> None:
+        self.frame = frame
+        self.count = 0
+        self.fails = False
+
+    def serve(self, frame: memoryview, slot: Slot) -> bool:
+        if self.fails:
+            raise ZeroDivisionError
+        if frame != self.frame:
+            return False
+        self.count += 1
+        slot.complete([b"again"])
+        return True
+
+
+def prepared_dispatcher() -> tuple[Dispatcher, Services, list[Again], list[str]]:
+    made: list[Again] = []
+    handled: list[str] = []
+
+    def handle(request: HeartbeatRequest, _: RequestContext) -> HeartbeatResponse:
+        handled.append(request.group_id)
+        return HeartbeatResponse()
+
+    def prepare(frame: bytes, _: HeartbeatRequest, __: RequestContext) -> Again:
+        made.append(Again(frame))
+        return made[-1]
+
+    dispatcher, services = served(handle, prepare=prepare)
+    return dispatcher, services, made, handled
+
+
+def send(dispatcher: Dispatcher, connection: Connection, group_id: str) -> Slot:
+    slot = Slot()
+    header = RequestHeader(ApiKey.HEARTBEAT, 2, 5, "me")
+    frame = memoryview(encode_request(header, HeartbeatRequest(group_id=group_id)))[4:]
+    dispatcher.handle_frame(frame, slot, connection)
+    return slot
+
+
+def test_a_request_like_the_last_one_of_its_connection_is_served_without_the_handler() -> None:
+    dispatcher, _, made, handled = prepared_dispatcher()
+    one, other = Connection(), Connection()
+    assert send(dispatcher, one, "g").error_code == 0
+    assert send(dispatcher, one, "g").parts == [b"again"]
+    assert send(dispatcher, other, "g").error_code == 0
+    assert send(dispatcher, one, "h").error_code == 0
+    assert send(dispatcher, one, "g").error_code == 0, "the last one counts"
+    assert handled == ["g", "g", "h", "g"]
+    assert made[0].count == 1
+
+
+def test_a_long_request_is_not_prepared_for() -> None:
+    dispatcher, _, made, _ = prepared_dispatcher()
+    send(dispatcher, Connection(), "g" * PREPARED_BYTES)
+    assert not made
+
+
+def test_a_bug_of_what_was_prepared_leaves_the_request_to_the_handler() -> None:
+    dispatcher, services, made, handled = prepared_dispatcher()
+    connection = Connection()
+    send(dispatcher, connection, "g")
+    made[0].fails = True
+    assert send(dispatcher, connection, "g").error_code == 0
+    assert send(dispatcher, connection, "g").parts == [b"again"]
+    assert handled == ["g", "g"]
     assert services.bugs.total == 1

@@ -15,6 +15,8 @@ from klog_broker.handlers.context import (
     RequestContext,
     ServedApi,
 )
+from klog_broker.handlers.prepared import PREPARED_BYTES, Prepare, Prepared, serve_again
+from klog_broker.handlers.reply_slot import ReplySlot
 from klog_broker.runtime.slices import SLICE_ELEMENTS, Slices, Steps
 from klog_broker.security.principal import KafkaPrincipal
 from pyspark_klog.errors import BrokerError, ErrorCode
@@ -80,24 +82,8 @@ class ApiHandler:
     lets_next_parse: bool = False
     """While its answer is outstanding, further requests of this same API may be parsed (Produce
     alone). Any other parked request stops the parsing of its connection."""
-
-
-class ReplySlot(Protocol):
-    """A place in a connection's queue of replies (network/connection.py has it)."""
-
-    @property
-    def is_open(self) -> bool: ...
-
-    def complete(self, parts: list[Any]) -> None:
-        """Fills the place: byte strings and file regions, which together are one whole frame."""
-
-    def skip(self) -> None: ...
-
-    def close(self, reason: str) -> None: ...
-
-    def when_closed(self, callback: Callable[[], None]) -> None: ...
-
-    def hold(self) -> bool: ...
+    prepare: Prepare | None = None
+    """Makes of a request what serves the connection's next one, if that is like it."""
 
 
 class ConnectionInfo(Protocol):
@@ -114,6 +100,10 @@ class ConnectionInfo(Protocol):
 
     @property
     def principal(self) -> KafkaPrincipal: ...
+
+    @property
+    def prepared(self) -> dict[int, Prepared]:
+        """By API key, what may serve the connection's next request: the dispatcher's."""
 
 
 class Dispatcher:
@@ -153,6 +143,9 @@ class Dispatcher:
 
     def handle_frame(self, frame: memoryview, slot: ReplySlot, connection: ConnectionInfo) -> None:
         """Decodes a request (a frame without its size) and hands it to its handler."""
+        prepared = connection.prepared
+        if prepared and serve_again(prepared, frame, slot, self._broker.bugs):
+            return
         try:
             header, position = decode_request_header(frame)
             handler = self._handlers.get(header.api_key)
@@ -190,7 +183,12 @@ class Dispatcher:
             self._broker.count("requests-malformed")
             slot.close(str(error))
             return
-        self.handle(handler, request, self._context(header, slot, connection))
+        context = self._context(header, slot, connection)
+        self.handle(handler, request, context)
+        if handler.prepare is not None and len(frame) <= PREPARED_BYTES:
+            found = handler.prepare(bytes(frame), request, context)
+            if found is not None:
+                prepared[header.api_key] = found
 
     def _all_ranges(self) -> Response:
         """Error 35 with what is served, so that the client can ask again in a version it finds."""

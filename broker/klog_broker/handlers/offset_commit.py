@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from klog_broker.coordinator.group.coordinator import Commit, CommitRequest, MemberName
 from klog_broker.handlers.context import AnswerSteps, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
+from klog_broker.handlers.offset_commit_again import prepare
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.offset_commit import (
@@ -109,4 +110,4 @@ def _error(request: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitRespons
     )
 
 
-HANDLER = ApiHandler(ApiKey.OFFSET_COMMIT, handle, _error, max_version=7)
+HANDLER = ApiHandler(ApiKey.OFFSET_COMMIT, handle, _error, max_version=7, prepare=prepare)

@@ -7,7 +7,7 @@ until RECEIVE_BYTES lie unparsed, so that a client that goes away is noticed.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 from klog_broker.network.bounds import MIN_REQUEST_BYTES, RECEIVE_BYTES, REQUESTS_PER_TURN
 from klog_broker.network.inbox import FRAME_HEAD, NO_REQUEST, PRODUCE, BadFrame, Inbox
@@ -88,6 +88,7 @@ class Connection:
         "descriptor",
         "last_used_ms",
         "listener",
+        "prepared",
         "principal",
         "state",
     )
@@ -102,6 +103,8 @@ class Connection:
         self.connection_id = connection_id
         self.listener = listener
         self.principal: KafkaPrincipal = ANONYMOUS
+        self.prepared: dict[int, Any] = {}
+        """What the dispatcher keeps of its last requests, by API key."""
         self.last_used_ms = host.loop.now_ms()
         self._host = host
         self._loop = host.loop

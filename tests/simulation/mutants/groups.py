@@ -4,19 +4,19 @@ from typing import Any
 
 from klog_broker.coordinator.group.classic.machine import GroupMachine
 from klog_broker.coordinator.group.classic.rebalance import Rebalance
-from klog_broker.coordinator.group.commits import OffsetCommits
+from klog_broker.coordinator.group.commits import TurnCommits
 from klog_broker.coordinator.shard import Shard
 from pyspark_klog.errors import ErrorCode
 from tests.simulation.mutants.mutant import Mutant
 
 
 def _commit_at_once(original: Any) -> Any:
-    def commit(commits: Any, shard: Any, group_id: str, wanted: Any, answer: Any) -> None:
+    def add(commits: Any, shard: Any, request: Any) -> None:
         """Acknowledged before it is visible."""
-        answer({each.partition: ErrorCode.NONE for each in wanted})
-        original(commits, shard, group_id, wanted, lambda _: None)
+        request.answer([ErrorCode.NONE] * len(request.commits))
+        original(commits, shard, request._replace(answer=lambda _: None))
 
-    return commit
+    return add
 
 
 def _commit_of_anybody(_original: Any) -> Any:
@@ -47,7 +47,7 @@ def _forgets_commits(original: Any) -> Any:
 
 
 MUTANTS = (
-    Mutant("commit not waited for", OffsetCommits, "commit", _commit_at_once),
+    Mutant("commit not waited for", TurnCommits, "add", _commit_at_once),
     Mutant("fenced member commits", GroupMachine, "check_commit", _commit_of_anybody),
     Mutant("generation not raised", Rebalance, "_complete", _same_generation),
     Mutant("loading leaves commits out", Shard, "replay", _forgets_commits),

@@ -1,0 +1,69 @@
+"""Requests that a connection sends again and again: known by their bytes, not decoded anew.
+
+A handler that has such requests prepares what it needs for the next one (``ApiHandler.prepare``);
+the dispatcher keeps it with the connection, one for each API, and asks it before anything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from klog_broker.handlers.bugs import BugReports
+from klog_broker.handlers.context import RequestContext
+from klog_broker.handlers.reply_slot import ReplySlot
+from pyspark_klog.protocol.headers import encode_response
+from pyspark_klog.protocol.message import Response
+
+PREPARED_BYTES = 1024
+"""No longer frame is prepared for: what a connection keeps is bounded by it."""
+
+CORRELATION_ID = slice(4, 8)
+"""Where the correlation id lies in a request's frame, behind API key and version."""
+
+
+class Prepared(Protocol):
+    """A request that was served, as far as the next one needs it."""
+
+    def serve(self, frame: memoryview, slot: ReplySlot) -> bool:
+        """Serve a frame (without its size) that differs only in what may differ; the answer may
+        come later. False, and nothing has happened, if it is another request.
+
+        When it raises nothing has been answered.
+        """
+
+
+Prepare = Callable[[bytes, Any, RequestContext], Prepared | None]
+"""(frame, request, context) -> what serves its like; None if nothing does. Called after the
+handler."""
+
+
+def serve_again(
+    prepared: dict[int, Prepared], frame: memoryview, slot: ReplySlot, bugs: BugReports
+) -> bool:
+    """Whether a frame is like the last one of its API, and was served as that."""
+    # The key's lower byte will do: who is found compares the whole frame.
+    found = prepared.get(frame[1])
+    if found is None:
+        return False
+    try:
+        return found.serve(frame, slot)
+    except Exception as error:
+        # The handler gets the request as if nobody had looked at it.
+        prepared.clear()
+        bugs.report(type(found).__name__, error)
+        return False
+
+
+class ReplyBytes:
+    """The frame of an answer, but for its correlation id."""
+
+    __slots__ = ("_behind", "_size")
+
+    def __init__(self, response: Response, api_version: int) -> None:
+        frame = encode_response(0, response, api_version)
+        self._size, self._behind = frame[:4], frame[8:]
+
+    def to(self, correlation_id: bytes | memoryview) -> bytes:
+        """The whole frame, for the four bytes of a request's correlation id."""
+        return b"".join((self._size, correlation_id, self._behind))

@@ -1,0 +1,246 @@
+"""Heartbeats and commits that a connection repeats are answered as if each was the first."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.protocol.apis.delete_topics import DeleteTopicsRequest
+from pyspark_klog.protocol.apis.find_coordinator import FindCoordinatorRequest
+from pyspark_klog.protocol.apis.heartbeat import HeartbeatRequest
+from pyspark_klog.protocol.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from pyspark_klog.protocol.apis.leave_group import LeaveGroupRequest
+from pyspark_klog.protocol.apis.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from pyspark_klog.protocol.apis.offset_fetch import OffsetFetchRequest
+from pyspark_klog.protocol.apis.sync_group import SyncGroupRequest
+from pyspark_klog.protocol.headers import (
+    RequestHeader,
+    decode_request_header,
+    decode_response_header,
+    encode_request,
+)
+from pyspark_klog.protocol.message import Request
+from tests.support.produce_paths import MemoryBroker, answer_of, new_broker
+
+NONE, UNKNOWN = ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID
+REBALANCE = ErrorCode.REBALANCE_IN_PROGRESS
+Row = tuple[int, int, int, str | None]
+
+
+class Repeating:
+    """One connection that asks again and again."""
+
+    def __init__(self, decoded: list[object]) -> None:
+        self.decoded = decoded
+        """Grows with each request that was decoded."""
+        self.broker: MemoryBroker = new_broker(
+            with_kernel=False, offsets_topic_num_partitions=1, group_initial_rebalance_delay_ms=0
+        )
+        for _ in range(2):
+            found = self.broker.call(FindCoordinatorRequest(key="g"), 3)
+        assert found.error_code == 0
+        self._stream = self.broker.connect()
+        self._correlation_id = 70_000
+
+    def ask(self, request: Request, version: int, *, again: bool) -> Any:
+        """``again`` is whether it is expected to be served as the one before."""
+        self._correlation_id += 1
+        header = RequestHeader(request.api_key, version, self._correlation_id, "cliént")
+        self._stream.inbox += encode_request(header, request)
+        before = len(self.decoded)
+        self.broker.turns()
+        assert (len(self.decoded) == before) == again
+        answer = answer_of(self._stream, request, version)
+        sent = bytes(self._stream.sent)
+        assert len(sent) == 4 + int.from_bytes(sent[:4], "big")
+        found = decode_response_header(sent[4:], request.api_key, version)
+        assert found[0] == self._correlation_id
+        self._stream.sent.clear()
+        return answer
+
+    def join(self, instance: str | None = None) -> dict[str, Any]:
+        """A member alone in its group, stable."""
+        request = JoinGroupRequest(
+            group_id="g",
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=10_000,
+            protocol_type="consumer",
+            group_instance_id=instance,
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+        )
+        joined = self.broker.call(request, 5 if instance else 3)
+        assert joined.error_code == NONE
+        name = {"member_id": joined.member_id, "generation_id": joined.generation_id}
+        synced = self.broker.call(
+            SyncGroupRequest(group_id="g", group_instance_id=instance, **name), 3
+        )
+        assert synced.error_code == NONE
+        return {**name, "group_instance_id": instance}
+
+    def beat(self, name: dict[str, Any], version: int = 3, *, again: bool) -> int:
+        request = HeartbeatRequest(group_id="g", **name)
+        return int(self.ask(request, version, again=again).error_code)
+
+    def commit(
+        self, *rows: Row, version: int = 7, again: bool, topic: str = "plain", **name: Any
+    ) -> list[int]:
+        found = [
+            OffsetCommitRequestPartition(
+                partition_index=partition,
+                committed_offset=offset,
+                committed_leader_epoch=epoch,
+                committed_metadata=metadata,
+            )
+            for partition, offset, epoch, metadata in rows
+        ]
+        topics = [OffsetCommitRequestTopic(name=topic, partitions=found)]
+        named = {"member_id": "", "generation_id_or_member_epoch": -1, **name}
+        request = OffsetCommitRequest(group_id="g", topics=topics, **named)
+        answer = self.ask(request, version, again=again).topics
+        assert [each.name for each in answer] == [topic]
+        told = answer[0].partitions
+        assert [each.partition_index for each in told] == [row[0] for row in rows]
+        return [each.error_code for each in told]
+
+    def kept(self) -> dict[tuple[str, int], tuple[int, int, str]]:
+        answer = self.broker.call(OffsetFetchRequest(group_id="g", topics=None), 7)
+        return {
+            (topic.name, each.partition_index): (
+                each.committed_offset,
+                each.committed_leader_epoch,
+                each.metadata,
+            )
+            for topic in answer.topics
+            for each in topic.partitions
+        }
+
+
+@pytest.fixture
+def group(monkeypatch: pytest.MonkeyPatch) -> Repeating:
+    decoded: list[object] = []
+    decode: Callable[..., Any] = decode_request_header
+
+    def counted(frame: memoryview) -> Any:
+        decoded.append(frame)
+        return decode(frame)
+
+    monkeypatch.setattr("klog_broker.handlers.dispatcher.decode_request_header", counted)
+    return Repeating(decoded)
+
+
+# --- Heartbeat -----------------------------------------------------------------------------------
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
+def test_a_heartbeat_is_known_again_and_says_what_the_group_says_now(
+    group: Repeating, version: int
+) -> None:
+    name = group.join()
+    assert group.beat(name, version, again=False) == NONE
+    assert group.beat(name, version, again=True) == NONE
+    other = JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+    )
+    group.broker.send(other, 3)
+    assert group.beat(name, version, again=True) == REBALANCE
+    leave = LeaveGroupRequest(group_id="g", member_id=name["member_id"])
+    assert group.broker.call(leave, 1).error_code == NONE
+    assert group.beat(name, version, again=True) == UNKNOWN
+    stale = {**name, "generation_id": 9}
+    assert group.beat(stale, version, again=False) == UNKNOWN
+
+
+def test_a_heartbeat_that_is_known_again_keeps_its_member_alive(group: Repeating) -> None:
+    name = group.join()
+    assert group.beat(name, again=False) == NONE
+    for _ in range(4):
+        group.broker.clock.advance(9_000)
+        group.broker.turns()
+        assert group.beat(name, again=True) == NONE
+    group.broker.clock.advance(11_000)
+    group.broker.turns()
+    assert group.beat(name, again=True) == UNKNOWN
+
+
+def test_a_static_member_whose_place_was_taken_is_fenced(group: Repeating) -> None:
+    name = group.join("one")
+    assert group.beat(name, again=False) == NONE
+    assert group.beat(name, again=True) == NONE
+    assert group.join("one")["member_id"] != name["member_id"]
+    assert group.beat(name, again=True) == ErrorCode.FENCED_INSTANCE_ID
+
+
+def test_other_versions_and_members_are_told_apart(group: Repeating) -> None:
+    name = group.join()
+    assert group.beat(name, 1, again=False) == NONE
+    assert group.beat(name, 2, again=False) == NONE
+    assert group.beat({**name, "member_id": "x" * len(name["member_id"])}, 2, again=False) == (
+        UNKNOWN
+    )
+    assert group.beat(name, 2, again=False) == NONE
+
+
+# --- OffsetCommit --------------------------------------------------------------------------------
+@pytest.mark.parametrize("version", [2, 3, 5, 6, 7])
+def test_a_commit_of_the_same_partitions_is_known_again(group: Repeating, version: int) -> None:
+    epochs = (1, 2, 3, 4) if version >= 6 else (-1, -1, -1, -1)
+    first = [(0, 5, epochs[0], "née"), (2, 6, epochs[1], None)]
+    assert group.commit(*first, version=version, again=False) == [NONE, NONE]
+    newer = [(0, 1 << 40, epochs[2], "née"), (2, 8, epochs[3], None)]
+    assert group.commit(*newer, version=version, again=True) == [NONE, NONE]
+    assert group.kept() == {
+        ("plain", 0): (1 << 40, epochs[2], "née"),
+        ("plain", 2): (8, epochs[3], ""),
+    }
+
+
+@pytest.mark.parametrize(
+    "row", [(1, 5, 1, "a"), (0, 5, 1, "b"), (0, 5, 1, ""), (0, 5, 1, None), (0, 5, 1, "longer")]
+)
+def test_another_partition_or_other_metadata_is_another_commit(group: Repeating, row: Row) -> None:
+    assert group.commit((0, 4, 1, "a"), again=False) == [NONE]
+    assert group.commit(row, again=False) == [NONE]
+    assert group.kept()["plain", row[0]] == (5, 1, row[3] or "")
+
+
+def test_who_may_not_commit_any_more_is_told(group: Repeating) -> None:
+    joined = group.join()
+    name = {
+        "member_id": joined["member_id"],
+        "generation_id_or_member_epoch": joined["generation_id"],
+    }
+    assert group.commit((0, 4, 1, ""), (1, 4, 1, ""), again=False, **name) == [NONE, NONE]
+    leave = LeaveGroupRequest(group_id="g", member_id=joined["member_id"])
+    assert group.broker.call(leave, 1).error_code == NONE
+    assert group.commit((0, 5, 1, ""), (1, 5, 1, ""), again=True, **name) == [UNKNOWN] * 2
+    assert group.kept()["plain", 0] == (4, 1, "")
+
+
+def test_a_commit_to_a_topic_that_has_gone_is_looked_at_anew(group: Repeating) -> None:
+    assert group.commit((0, 4, 1, ""), again=False) == [NONE]
+    assert group.commit((0, 4, 1, ""), again=True) == [NONE]
+    gone = group.broker.call(DeleteTopicsRequest(topic_names=["plain"]), 3)
+    assert gone.responses[0].error_code == NONE
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert group.commit((0, 5, 1, ""), again=False) == [unknown]
+    assert group.commit((0, 5, 1, ""), again=False) == [unknown]
+
+
+def test_a_partition_named_twice_is_decoded_each_time(group: Repeating) -> None:
+    for offset in (4, 5):
+        rows = [(0, offset, 1, ""), (0, offset + 10, 1, "")]
+        assert group.commit(*rows, again=False) == [NONE, NONE]
+        assert group.kept()["plain", 0] == (offset + 10, 1, "")
+
+
+def test_a_commit_with_an_expiry_of_its_own_is_decoded_each_time(group: Repeating) -> None:
+    for _ in range(2):
+        rows = [(0, 4, -1, "")]
+        assert group.commit(*rows, version=3, again=False, retention_time_ms=1_000) == [NONE]
