@@ -1,6 +1,8 @@
 """Offsets that are committed in a transaction count when its marker says so, live and replayed."""
 
 from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -13,7 +15,14 @@ from klog_broker.coordinator.group.shard_state import (
 )
 from klog_broker.coordinator.runtime import CoordinatorRuntime
 from klog_broker.coordinator.shard import Producer
+from klog_broker.handlers.offset_fetch import handle
+from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
+from pyspark_klog.protocol.apis.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+)
+from pyspark_klog.protocol.message import Response
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.control import ControlType, EndTransactionMarker
 from pyspark_klog.state_records.consumer_offsets import Key, Value
@@ -164,3 +173,86 @@ def test_readers_see_the_end_of_a_transaction_when_its_marker_is_visible(
     assert offsets.seen() == 6
     offsets.log.high_watermark = offsets.log.log_end_offset
     assert offsets.seen() == 7
+
+
+# --- who asks for stable offsets (KIP-447) -------------------------------------------------------
+def is_stable(offsets: Offsets, topic: str = "t") -> bool:
+    found = [
+        shard.state.visible_offsets("g", shard.log.high_watermark).is_stable(
+            TopicPartition(topic, 0)
+        )
+        for shard in (offsets.shard, lead(offsets.log))
+    ]
+    assert found[0] == found[1], "a replay comes to the same"
+    return found[0]
+
+
+@pytest.mark.parametrize("marker", [COMMIT, ABORT])
+def test_an_offset_is_not_stable_while_a_transaction_has_one_for_it(
+    offsets: Offsets, marker: EndTransactionMarker
+) -> None:
+    assert is_stable(offsets), "nobody knows the group"
+    offsets.commit(5)
+    offsets.commit(6, ONE)
+    offsets.commit(7, ONE)
+    assert not is_stable(offsets)
+    assert is_stable(offsets, "other")
+    offsets.commit(8, OTHER)
+    offsets.shard.append_marker(ONE, marker)
+    assert not is_stable(offsets), "the other's is still open"
+    offsets.shard.append_marker(OTHER, marker)
+    assert is_stable(offsets)
+
+
+def test_a_tombstone_leaves_nothing_to_wait_for(offsets: Offsets) -> None:
+    offsets.commit(5)
+    offsets.commit(6, ONE)
+    offsets.forget()
+    assert is_stable(offsets)
+
+
+def test_an_offset_is_not_stable_before_the_end_of_its_transaction_can_be_seen(
+    offsets: Offsets,
+) -> None:
+    offsets.commit(5)
+    offsets.commit(6, ONE)
+    offsets.log.follows = False
+    offsets.shard.append_marker(ONE, COMMIT)
+    assert offsets.seen() == 5
+    assert not is_stable(offsets)
+    offsets.log.high_watermark = offsets.log.log_end_offset
+    assert (offsets.seen(), is_stable(offsets)) == (6, True)
+
+
+@pytest.mark.parametrize("names_partitions", [True, False])
+def test_who_asks_for_stable_offsets_is_told_to_ask_again(
+    offsets: Offsets, names_partitions: bool
+) -> None:
+    offsets.commit(5)
+    offsets.commit(4, topic="other")
+    offsets.commit(6, ONE)
+    topics = [OffsetFetchRequestTopic(name=each, partition_indexes=[0]) for each in ("other", "t")]
+
+    def fetch(*, require_stable: bool) -> list[tuple[int, int]]:
+        request = OffsetFetchRequest(
+            group_id="g",
+            topics=topics if names_partitions else None,
+            require_stable=require_stable,
+        )
+        shard = offsets.shard
+        seen = shard.state.visible_offsets("g", shard.log.high_watermark)
+        groups = SimpleNamespace(committed=lambda _: (ErrorCode.NONE, seen))
+        context: Any = SimpleNamespace(api_version=7, broker=SimpleNamespace(groups=groups))
+        steps = handle(request, context)
+        assert not isinstance(steps, Response)
+        try:
+            while True:
+                next(steps)
+        except StopIteration as end:
+            rows = [each for topic in end.value.topics for each in topic.partitions]
+            return [(each.committed_offset, each.error_code) for each in rows]
+
+    assert fetch(require_stable=False) == [(4, 0), (5, 0)]
+    assert fetch(require_stable=True) == [(4, 0), (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)]
+    offsets.shard.append_marker(ONE, COMMIT)
+    assert fetch(require_stable=True) == [(4, 0), (6, 0)]

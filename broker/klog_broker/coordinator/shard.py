@@ -129,7 +129,10 @@ class Shard(Generic[K, V, S]):
 
     def error(self) -> ErrorCode:
         """NONE if requests can be served now, else what their senders are told."""
-        return ErrorCode.NOT_COORDINATOR if self.log.ended is not None else _TOLD[self.status]
+        if self.log.ended is not None:
+            return ErrorCode.NOT_COORDINATOR
+        status = self.status
+        return ErrorCode.NONE if status is ShardStatus.SERVING else _TOLD[status]
 
     # --- writing ---------------------------------------------------------------------------------
     def append(

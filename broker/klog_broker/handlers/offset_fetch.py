@@ -17,7 +17,11 @@ TOP_LEVEL_ERROR_SINCE = 2
 
 
 def handle(request: OffsetFetchRequest, context: RequestContext) -> AnswerSteps:
-    """A partition without a commit has offset -1 and no error."""
+    """A partition without a commit has offset -1 and no error.
+
+    With ``require_stable`` one that an open transaction may still move has UNSTABLE_OFFSET_COMMIT:
+    its reader asks again (KIP-447).
+    """
     error, committed = context.broker.groups.committed(request.group_id)
     if committed is None:
         return _error(request, error, per_partition=context.api_version < TOP_LEVEL_ERROR_SINCE)
@@ -28,8 +32,13 @@ def handle(request: OffsetFetchRequest, context: RequestContext) -> AnswerSteps:
         rows = []
         for number in committed.partitions(topic) if wanted is None else wanted[topic]:
             yield 1
-            found = committed.get(TopicPartition(topic, number))
-            if found is not None or wanted is not None:
+            partition = TopicPartition(topic, number)
+            found = committed.get(partition)
+            if found is None and wanted is None:
+                continue
+            if request.require_stable and not committed.is_stable(partition):
+                rows.append(_no_offset(number, ErrorCode.UNSTABLE_OFFSET_COMMIT))
+            else:
                 rows.append(_partition(number, found))
         if rows or wanted is not None:
             response.topics.append(OffsetFetchResponseTopic(name=topic, partitions=rows))
@@ -45,12 +54,18 @@ def _wanted(request: OffsetFetchRequest) -> dict[str, list[int]] | None:
 
 def _partition(index: int, found: CommittedOffset | None) -> OffsetFetchResponsePartition:
     if found is None:
-        return OffsetFetchResponsePartition(partition_index=index, committed_offset=-1, metadata="")
+        return _no_offset(index, ErrorCode.NONE)
     return OffsetFetchResponsePartition(
         partition_index=index,
         committed_offset=found.offset,
         committed_leader_epoch=found.leader_epoch,
         metadata=found.metadata,
+    )
+
+
+def _no_offset(index: int, code: ErrorCode) -> OffsetFetchResponsePartition:
+    return OffsetFetchResponsePartition(
+        partition_index=index, committed_offset=-1, metadata="", error_code=code
     )
 
 
@@ -64,12 +79,7 @@ def _error(
         topics=[
             OffsetFetchResponseTopic(
                 name=topic,
-                partitions=[
-                    OffsetFetchResponsePartition(
-                        partition_index=p, committed_offset=-1, metadata="", error_code=code
-                    )
-                    for p in partitions
-                ],
+                partitions=[_no_offset(each, code) for each in partitions],
             )
             for topic, partitions in wanted.items()
         ],

@@ -1,7 +1,7 @@
 """What one shard of the group coordinator knows: its groups and their committed offsets."""
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from klog_broker.coordinator.group.classic.group import Group
@@ -47,8 +47,20 @@ class GroupEntry:
         self.group = group
         self.machine = machine
         self.offsets = OffsetBook()
-        self.pending_offsets = 0
-        """How many offsets of it are in transactions that have not ended."""
+        self.pending_offsets: dict[TopicPartition, int] = {}
+        """By partition: how many transactions that have not ended have an offset of it."""
+
+    def now_pending(self, place: _Place) -> None:
+        """One more transaction has an offset there."""
+        partition = TopicPartition(place.topic, place.partition)
+        self.pending_offsets[partition] = self.pending_offsets.get(partition, 0) + 1
+
+    def no_longer_pending(self, place: _Place) -> None:
+        """One transaction less."""
+        partition = TopicPartition(place.topic, place.partition)
+        left = self.pending_offsets.pop(partition) - 1
+        if left:
+            self.pending_offsets[partition] = left
 
     @property
     def is_empty(self) -> bool:
@@ -122,7 +134,8 @@ class GroupShardState:
             else:
                 pending = self._pending.setdefault(producer.producer_id, {})
                 entry = self.get_or_create(key.group)
-                entry.pending_offsets += place not in pending
+                if place not in pending:
+                    entry.now_pending(place)
                 pending[place] = committed
             return
         if value is not None:
@@ -139,7 +152,7 @@ class GroupShardState:
         Kafka's OffsetMetadataManager."""
         for place, committed in self._pending.pop(producer.producer_id, {}).items():
             entry = self.groups[place.group_id]
-            entry.pending_offsets -= 1
+            entry.no_longer_pending(place)
             before = entry.offsets.get(TopicPartition(place.topic, place.partition))
             if is_commit and (before is None or before.record_offset < committed.record_offset):
                 self._keep_offset(place, committed)
@@ -171,7 +184,8 @@ class GroupShardState:
                 self.timeline.replaced(group_id, TopicPartition(topic, partition), before)
         if entry.pending_offsets:
             for pending in self._pending.values():
-                entry.pending_offsets -= pending.pop(place, None) is not None
+                if pending.pop(place, None) is not None:
+                    entry.no_longer_pending(place)
 
     # --- decisions -------------------------------------------------------------------------------
     def tombstones(self, entry: GroupEntry, gone: list[TopicPartition]) -> Records:
@@ -187,8 +201,10 @@ class GroupShardState:
         """A group's offsets as of the high watermark; none for a group that nobody knows."""
         self.timeline.passed(high_watermark)
         entry = self.groups.get(group_id)
-        newest = OffsetBook() if entry is None else entry.offsets
-        return VisibleOffsets(newest, self.timeline.seen_instead(group_id))
+        instead = self.timeline.seen_instead(group_id)
+        if entry is None:
+            return VisibleOffsets(OffsetBook(), instead, {})
+        return VisibleOffsets(entry.offsets, instead, entry.pending_offsets)
 
 
 class VisibleOffsets:
@@ -196,10 +212,19 @@ class VisibleOffsets:
     it was before. Offsets that are committed while one reads may be seen or not."""
 
     def __init__(
-        self, newest: OffsetBook, instead: dict[TopicPartition, CommittedOffset | None]
+        self,
+        newest: OffsetBook,
+        instead: dict[TopicPartition, CommittedOffset | None],
+        pending: Mapping[TopicPartition, int],
     ) -> None:
         self._newest = newest
         self._instead = instead
+        self._pending = pending
+
+    def is_stable(self, partition: TopicPartition) -> bool:
+        """Whether no transaction can change what is seen of the partition: none is open that has an
+        offset of it, and none whose end cannot be seen yet (KIP-447)."""
+        return partition not in self._pending and partition not in self._instead
 
     def get(self, partition: TopicPartition) -> CommittedOffset | None:
         if partition in self._instead:
