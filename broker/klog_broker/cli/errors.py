@@ -6,7 +6,6 @@ from typing import NoReturn
 
 import click
 
-from klog_broker.config.types import ConfigError
 from pyspark_klog.errors import KlogError
 
 
@@ -20,6 +19,9 @@ class CommandExit(IntEnum):
 
 def exit_with(error: KlogError) -> NoReturn:
     """Say the error's sentence on stderr, or each of them, and end."""
+    # Here, since most commands need nothing of the configuration, whose import takes some 40 ms.
+    from klog_broker.config import ConfigError
+
     for line in str(error).splitlines():
         click.echo(f"klog: {line}", err=True)
     sys.exit(CommandExit.USAGE if isinstance(error, ConfigError) else CommandExit.FAILED)
