@@ -352,3 +352,23 @@ def test_on_a_real_disk(tmp_path: Path) -> None:
     assert len(read_all(recovered)) == len(records) + 1
     assert not manager.is_clean_start
     manager.close()
+
+
+def test_a_start_after_a_kill_syncs_no_file_where_nothing_lies_past_the_recovery_point() -> None:
+    files = MemoryFiles()
+    manager = open_manager(files, config=CONFIG)
+    log = manager.create(PARTITION, TOPIC_ID, CONFIG)
+    fill(log)
+    log.flush()
+    manager.sync_recovery_points()
+    idle = files.killed()
+    again = open_manager(idle, config=CONFIG)
+    assert (idle.syncs, idle.directory_syncs > 0) == (0, True)
+    found = again.get(PARTITION)
+    assert found is not None
+    assert found.flushed_offset == found.recovery_point == log.log_end_offset
+    # One more record, which no flush has seen, is synced with its indexes.
+    append(found)
+    written = idle.killed()
+    open_manager(written, config=CONFIG)
+    assert written.syncs == 3

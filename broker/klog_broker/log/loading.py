@@ -159,6 +159,7 @@ class _Loader:
             self.epochs.write()
         states, snapshots = self._load_producers(log_start, end_offset)
         if self.must_sync:
+            # The directory always: names that were made or removed just before a kill look durable.
             for segment in self.touched:
                 for file in segment.sync_files():
                     file.sync()
@@ -252,23 +253,26 @@ class _Loader:
                     self._rebuild(segment)
                 segment.close()
                 continue
-            self.touched.append(segment)
             segment.activate(self.config)
-            end_offset, cut_bytes, damaged_bytes, epochs = recover_segment(
+            recovered = recover_segment(
                 segment,
                 recovery_point=recovery_point,
                 end_limit=next_base,
                 checks=self.checks,
                 latest_epoch=self.epochs.latest,
             )
-            self.cut_bytes += damaged_bytes
-            for epoch, start_offset in epochs:
+            end_offset = recovered.end_offset
+            self.cut_bytes += recovered.damaged_bytes
+            for epoch, start_offset in recovered.epochs:
                 self.epochs.note(epoch, start_offset)
+            # What was rolled after the last sync had its indexes finished without one.
+            if not (is_last and recovered.is_as_synced):
+                self.touched.append(segment)
             if is_last:
                 break
             # If it reaches the next one, what was cut was preallocated room. If not, records are
             # missing; in a compacted log they may be, but then every byte is good.
-            if end_offset < next_base and (cut_bytes or not self.config.compact):
+            if end_offset < next_base and (recovered.cut_bytes or not self.config.compact):
                 self._drop_after(number)
                 break
             segment.deactivate()

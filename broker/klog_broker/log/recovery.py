@@ -41,6 +41,7 @@ class Recovered(NamedTuple):
     cut_bytes: int  # what was taken away at its end
     damaged_bytes: int  # the same, but for preallocated room
     epochs: list[tuple[int, int]]  # leader epochs that begin in it, with their start offsets
+    is_as_synced: bool  # nothing lay past the recovery point, and what lies before it was trusted
 
 
 def scan_segment(
@@ -113,6 +114,7 @@ def recover_segment(
     """
     end_limit = min(end_limit, segment.base_offset + MAX_RELATIVE_OFFSET + 1)
     start = _trusted_position(segment, recovery_point)
+    is_as_synced = start == segment.size_bytes
     digest = restart_indexes(segment, start)
     digest.end_limit = end_limit
     digest.latest_epoch = latest_epoch
@@ -135,7 +137,8 @@ def recover_segment(
         )
         segment.log_file.truncate(end_position)
         segment.size_bytes = end_position
-    return Recovered(end_offset, cut_bytes, cut_bytes if is_damage else 0, digest.epochs)
+    damaged_bytes = cut_bytes if is_damage else 0
+    return Recovered(end_offset, cut_bytes, damaged_bytes, digest.epochs, is_as_synced)
 
 
 def _index_all(segment: Segment, digest: Digest, checks: RecordChecks, *, check_crc: bool) -> None:
