@@ -144,7 +144,6 @@ def test_round_robin_goes_on_from_batch_to_batch(producer: _Producer) -> None:
     assert found == {b"%d" % n: (first + n) % 3 for n in range(5)}
 
 
-@pytest.mark.parity("sink: kafka.partitioner.class", "sink: partition column")
 def test_batches_are_encoded_with_the_numbers_that_they_will_get(producer: _Producer) -> None:
     producer.identity, producer.sequences = Identity(8, 1), [0, 50, 2**31 - 1]
     rows = _batch(value=_values(*range(4)), partition=pa.array([2, 1, 2, 2], pa.int32()))
@@ -157,6 +156,7 @@ def test_batches_without_an_identity_have_no_numbers(producer: _Producer) -> Non
     assert [numbers[1:] for numbers in producer.numbers] == [(*NO_IDENTITY, NO_SEQUENCE)]
 
 
+@pytest.mark.parity("sink: kafka.partitioner.class", "sink: partition column")
 def test_only_rows_without_a_partition_are_asked_for(producer: _Producer) -> None:
     own = "tests.support.partitioners:last_but_keyed"
     sink = _sink(topic="t", kafka__partitioner__class=own)
