@@ -1,0 +1,301 @@
+"""A consumer group and its coordinator in conversation: commands in, what came of them as text.
+
+The real GroupCoordinator runs on a log in memory and a clock that only ``advance`` moves. There is
+one group, "g", and its members are named by their processes (m1, m2): like a client a process
+remembers the member id and the generation that it was told last. The commands, one method each,
+are told in docs/testing.md.
+"""
+
+from collections.abc import Callable, Mapping
+from itertools import count
+from typing import Any
+
+from klog_broker.coordinator.group.classic.machine import GroupSettings, Joiner
+from klog_broker.coordinator.group.commits import Commit, CommitRequest, MemberName
+from klog_broker.coordinator.group.coordinator import CoordinatorSettings, GroupCoordinator
+from klog_broker.runtime.chance import Chance
+from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.ids import Offset
+from pyspark_klog.protocol.apis.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from pyspark_klog.protocol.apis.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+)
+from pyspark_klog.records.compression import Codec
+from tests.simulation.group_words import (
+    group_line,
+    in_ms,
+    in_words,
+    joined_line,
+    log_lines,
+    partition_of,
+    synced_line,
+)
+from tests.support.state_log import MemoryStateLog, VirtualTime
+
+OUTSIDE = "-"
+"""Who commits or leaves without being a member: a tool."""
+
+_DEFAULTS = {
+    "initial-delay": "0s",
+    "max-size": "100",
+    "commit-timeout": "5s",
+    "retention": "1h",
+    "retention-check": "10m",
+}
+
+
+class _SpokenLog(MemoryStateLog):
+    """Says what is appended."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        super().__init__()
+        self._say = say
+
+    def put(self, batch: bytes, *, gap: int = 0) -> Offset:
+        end_offset = super().put(batch, gap=gap)
+        for line in log_lines(self.batches[-1]):
+            self._say(line)
+        return end_offset
+
+
+class _Process:
+    """What a client process knows of its membership."""
+
+    def __init__(self) -> None:
+        self.member_id = ""
+        self.generation_id = -1
+        self.instance_id: str | None = None
+        self.needs_id = False
+        self.protocols = "range"
+
+
+class GroupTalk:
+    """``run`` takes a command's words, and returns what came of it, line by line."""
+
+    def __init__(self) -> None:
+        self._chance = Chance(0)
+        self._settings = dict(_DEFAULTS)
+        self._processes: dict[str, _Process] = {}
+        self._lines: list[str] = []
+        self._status = ""
+        self._waiting: dict[int, str] = {}
+        """The requests that are not answered yet, by number."""
+        self._numbers = count(1)
+        self._shows_time = False
+        self._log = _SpokenLog(self._say)
+        self._time = VirtualTime(0)
+        self._groups: GroupCoordinator | None = None
+
+    def run(self, verb: str, *words: str) -> list[str]:
+        """Raises ValueError for a command that there is not."""
+        command = getattr(self, f"do_{verb}", None)
+        if command is None:
+            raise ValueError(f"no such command: {verb}")
+        self._lines, waited = [], set(self._waiting)
+        names = [word for word in words if "=" not in word]
+        command(*names, given=dict(word.split("=", 1) for word in words if "=" in word))
+        self._time.advance(0)
+        for number, request in self._waiting.items():
+            if number not in waited:
+                self._lines.append(f"{request} waits")
+        self._show_status()
+        return self._lines
+
+    # --- the coordinator -------------------------------------------------------------------------
+    def do_settings(self, given: Mapping[str, str]) -> None:
+        unknown = given.keys() - _DEFAULTS.keys()
+        if unknown or self._groups is not None:
+            raise ValueError(f"settings come first, and are of {sorted(_DEFAULTS)}")
+        self._settings |= given
+
+    def do_restart(self, given: Mapping[str, str]) -> None:
+        """The broker's process is killed: what waited is never answered. Another one replays."""
+        for each in self._waiting.values():
+            self._say(f"{each} is never answered")
+        self._waiting.clear()
+        self._time = VirtualTime(self._time.now_ms)
+        self._groups = None
+        self._coordinator()
+
+    def do_resign(self, given: Mapping[str, str]) -> None:
+        self._coordinator().on_resign(self._log.topic_partition)
+
+    def do_lead(self, given: Mapping[str, str]) -> None:
+        self._coordinator().on_lead(self._log)
+
+    def do_watermark(self, word: str, given: Mapping[str, str]) -> None:
+        """``hold``: it stays where it is; ``release``: it goes with the log's end again."""
+        self._log.follows = {"hold": False, "release": True}[word]
+        if self._log.follows:
+            self._log.high_watermark = self._log.log_end_offset
+            self._time.services.purgatory.check(self._log.topic_partition)
+
+    def do_append(self, word: str, given: Mapping[str, str]) -> None:
+        """``works``, or the error that the log refuses with from now on."""
+        self._log.fails = None if word == "works" else BrokerError(ErrorCode[word])
+
+    def do_advance(self, how_long: str, given: Mapping[str, str]) -> None:
+        self._shows_time = True
+        self._time.advance(in_ms(how_long))
+        self._time.advance(0)
+        self._shows_time = False
+
+    # --- members ---------------------------------------------------------------------------------
+    def do_join(self, name: str, *flags: str, given: Mapping[str, str]) -> None:
+        """Comes a second time if it is told its id, as clients do; not with the flag ``once``.
+
+        With the flag ``fresh`` it forgets the id that it had.
+        """
+        process = self._processes.setdefault(name, _Process())
+        if "fresh" in flags:
+            process.member_id = ""
+        process.instance_id = given.get("instance", process.instance_id)
+        process.protocols = given.get("protocols", process.protocols)
+        self._join(name, process, given)
+        self._time.advance(0)
+        if process.needs_id and "once" not in flags:
+            self._join(name, process, given)
+
+    def _join(self, name: str, process: _Process, given: Mapping[str, str]) -> None:
+        process.needs_id = False
+        request = JoinGroupRequest(
+            group_id="g",
+            session_timeout_ms=in_ms(given.get("session", "10s")),
+            rebalance_timeout_ms=in_ms(given.get("rebalance", "60s")),
+            member_id=process.member_id,
+            group_instance_id=process.instance_id,
+            protocol_type="consumer",
+            protocols=[
+                JoinGroupRequestProtocol(name=each, metadata=b"")
+                for each in process.protocols.split(",")
+            ],
+        )
+
+        def joined(reply: JoinGroupResponse) -> str:
+            if reply.error_code == ErrorCode.NONE:
+                process.generation_id = reply.generation_id
+            process.needs_id = reply.error_code == ErrorCode.MEMBER_ID_REQUIRED
+            if process.needs_id or reply.error_code == ErrorCode.NONE:
+                process.member_id = reply.member_id
+            return joined_line(reply)
+
+        answer = self._waiter(name, "join", joined)
+        self._coordinator().join(request, Joiner(name, "/127.0.0.1", True), answer)
+
+    def do_sync(self, name: str, given: Mapping[str, str]) -> None:
+        """A leader says who has what: ``m1=orders-0``."""
+        process = self._processes[name]
+        request = SyncGroupRequest(
+            group_id="g",
+            member_id=process.member_id,
+            group_instance_id=process.instance_id,
+            generation_id=process.generation_id,
+            assignments=[
+                SyncGroupRequestAssignment(
+                    member_id=self._processes[each].member_id, assignment=what.encode()
+                )
+                for each, what in given.items()
+            ],
+        )
+
+        self._coordinator().sync(request, self._waiter(name, "sync", synced_line))
+
+    def do_heartbeat(self, name: str, given: Mapping[str, str]) -> None:
+        process = self._processes[name]
+        generation_id = int(given.get("generation", process.generation_id))
+        error = self._coordinator().heartbeat("g", self._member_name(name), generation_id)
+        self._say(f"{name} <- heartbeat {error.name}")
+
+    def do_leave(self, name: str, given: Mapping[str, str]) -> None:
+        """A tool (``-``) removes a static member by its ``instance``."""
+        member = MemberName("", given["instance"]) if name == OUTSIDE else self._member_name(name)
+        error, results = self._coordinator().leave("g", [member])
+        self._say(f"{name} <- leave {[error, *results][-1].name}")
+
+    # --- offsets ---------------------------------------------------------------------------------
+    def do_commit(self, name: str, given: Mapping[str, str]) -> None:
+        """``orders-0=42``; of another ``generation`` than the process knows."""
+        offsets = {key: value for key, value in given.items() if key != "generation"}
+        commits = [
+            Commit(partition_of(key), int(value), leader_epoch=0, metadata="")
+            for key, value in offsets.items()
+        ]
+        known = -1 if name == OUTSIDE else self._processes[name].generation_id
+        generation_id = int(given.get("generation", known))
+        answer = self._waiter(
+            name, "commit", lambda codes: ", ".join(ErrorCode(code).name for code in codes)
+        )
+        member = MemberName("") if name == OUTSIDE else self._member_name(name)
+        self._coordinator().commit(CommitRequest("g", member, generation_id, commits, answer))
+
+    def do_fetch(self, *partitions: str, given: Mapping[str, str]) -> None:
+        error, offsets = self._coordinator().committed("g")
+        if offsets is None:
+            self._say(f"fetch {error.name}")
+            return
+        for each in partitions:
+            found = offsets.get(partition_of(each))
+            self._say(f"{each} = {'none' if found is None else found.offset}")
+
+    def do_delete(self, topic: str, given: Mapping[str, str]) -> None:
+        """The topic is deleted."""
+        self._coordinator().forget_topic(topic)
+
+    # --- inside ----------------------------------------------------------------------------------
+    def _coordinator(self) -> GroupCoordinator:
+        if self._groups is None:
+            given = self._settings
+            self._groups = GroupCoordinator(
+                CoordinatorSettings(
+                    group=GroupSettings(in_ms(given["initial-delay"]), int(given["max-size"])),
+                    min_session_timeout_ms=6_000,
+                    max_session_timeout_ms=1_800_000,
+                    offset_metadata_max_bytes=4_096,
+                    commit_timeout_ms=in_ms(given["commit-timeout"]),
+                    retention_ms=in_ms(given["retention"]),
+                    retention_check_interval_ms=in_ms(given["retention-check"]),
+                    codec=Codec.NONE,
+                ),
+                self._time.services,
+                new_member_id=lambda client_id: f"{client_id}-{self._chance.uuid()}",
+                num_partitions=lambda: 1,
+            )
+            self._groups.on_lead(self._log)
+            self._time.advance(0)
+        return self._groups
+
+    def _member_name(self, name: str) -> MemberName:
+        process = self._processes[name]
+        return MemberName(process.member_id, process.instance_id)
+
+    def _waiter(self, name: str, what: str, told: Callable[[Any], str]) -> Callable[[Any], None]:
+        """Takes the answer of a request; until then the request waits."""
+        number = next(self._numbers)
+        self._waiting[number] = f"{name}'s {what}"
+
+        def answer(reply: Any) -> None:
+            del self._waiting[number]
+            self._say(f"{name} <- {what} {told(reply)}")
+
+        return answer
+
+    def _say(self, line: str) -> None:
+        self._lines.append(f"{in_words(self._time.now_ms)}: {line}" if self._shows_time else line)
+
+    def _show_status(self) -> None:
+        """The group, and when its timer rings next, if either has changed."""
+        if self._groups is None:
+            return
+        error, group = self._groups.describe("g")
+        status = group_line(error, group)
+        for shard in self._groups._runtime.serving():
+            if "g" in shard.timers:
+                status += f"; timer at {in_words(shard.timers['g'][0])}"
+        if status != self._status:
+            self._status = status
+            self._lines.append(status)
