@@ -13,6 +13,7 @@ from klog_broker.exit_codes import ExitCode
 from klog_broker.handlers.context import BrokerServices, Endpoint
 from klog_broker.handlers.dispatcher import ApiHandler, Dispatcher
 from klog_broker.handlers.fetch_convert import DownConversions
+from klog_broker.handlers.fetch_sessions import FetchSessions
 from klog_broker.handlers.group_service import start_groups
 from klog_broker.handlers.produce_pipeline import ProducePipeline
 from klog_broker.handlers.producer_ids import ProducerIds
@@ -153,6 +154,7 @@ class BrokerServer:
             logs.release_locks()
             self._release()
             raise disks_lost(self._offline)
+        purgatory = Purgatory(self.loop)
         self.services = BrokerServices(
             config=config,
             broker_id=broker_id,
@@ -160,7 +162,7 @@ class BrokerServer:
             clock=self._clock,
             chance=self._chance,
             loop=self.loop,
-            purgatory=Purgatory(self.loop),
+            purgatory=purgatory,
             helpers=self._helpers,
             logs=logs,
             replicas=self._host(broker_id, metadata, logs),
@@ -168,6 +170,12 @@ class BrokerServer:
             produce=ProducePipeline(),
             producer_ids=ProducerIds(metadata),
             conversions=DownConversions(self.loop, self._helpers, self._prepare_kernels),
+            fetch_sessions=FetchSessions(
+                self.loop,
+                purgatory,
+                self._chance,
+                config["max.incremental.fetch.session.cache.slots"],
+            ),
         )
         dispatcher = Dispatcher(self.services, self._handlers)
         self.server = Server(

@@ -182,15 +182,13 @@ def test_followers_have_no_place_here(client: RawClient, topic: str) -> None:
     ("session_id", "epoch", "code"),
     [
         (0, -1, 0),
-        (0, 0, 0),
         (5, -1, 0),
-        (5, 0, 0),
         (5, 1, ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
         (0, 1, ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
         (5, 2**31 - 1, ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
     ],
 )
-def test_there_are_no_sessions(
+def test_a_session_that_is_not_there(
     client: RawClient, topic: str, session_id: int, epoch: int, code: int
 ) -> None:
     produced(client, topic, batch(b"a"))

@@ -46,6 +46,9 @@ class Alone:
     def high_watermark_grew(self, log: PartitionLog) -> None:
         self.on_change(log)
 
+    def log_start_grew(self, log: PartitionLog) -> None:
+        self.on_change(log)
+
     def log_went_offline(self, log: PartitionLog) -> None:
         self.on_change(log)
 

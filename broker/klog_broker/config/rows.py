@@ -136,6 +136,14 @@ _NETWORK = (
         " is sent even if it is larger.",
         AtLeast(1024),
     ),
+    Setting(
+        "max.incremental.fetch.session.cache.slots",
+        _INT,
+        1000,
+        "How many clients can have a fetch session, which spares them to name all partitions with"
+        " each Fetch. 0: none.",
+        AtLeast(0),
+    ),
 )
 
 _IDENTITY = (

@@ -17,6 +17,7 @@ from klog_broker.config import BrokerConfig
 from klog_broker.coordinator.group.coordinator import GroupCoordinator
 from klog_broker.handlers.bugs import BugReports
 from klog_broker.handlers.fetch_convert import DownConversions
+from klog_broker.handlers.fetch_sessions import FetchSessions
 from klog_broker.handlers.producer_ids import ProducerIds
 from klog_broker.log.log_manager import LogManager
 from klog_broker.metadata.interface import MetadataStore
@@ -144,6 +145,7 @@ class BrokerServices:
     produce: ProduceAppends
     producer_ids: ProducerIds
     conversions: DownConversions
+    fetch_sessions: FetchSessions
     groups: GroupCoordinator = field(init=False)
     """Set by app.py once the logs are loaded (group_service.start_groups)."""
     on_topic_deleted: list[Callable[[str], None]] = field(default_factory=list)

@@ -6,8 +6,8 @@ passed. If a look-up would
 have to wait for the disk, a helper thread warms it first while the fetch stays parked. For clients
 before version 4 what was read is converted down before it is sent (fetch_convert.py).
 
-There are no fetch sessions yet: every answer has session id 0, which tells a client to send whole
-fetches (KIP-227).
+What a fetch is of is its *scope*: the partitions that it names, or those of its session
+(fetch_sessions.py).
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ from typing import Any
 from klog_broker.handlers.context import RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
 from klog_broker.handlers.fetch_convert import Converted
-from klog_broker.handlers.fetch_read import FetchReader, ReadPartition, requested_partitions
+from klog_broker.handlers.fetch_read import FetchReader
+from klog_broker.handlers.fetch_scopes import SessionFetch, WholeFetch, scope_of
+from klog_broker.handlers.read_partition import ReadPartition
 from klog_broker.runtime.purgatory import DelayedOperation
-from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -29,9 +31,11 @@ from pyspark_klog.protocol.apis.fetch import (
 )
 from pyspark_klog.protocol.keys import ApiKey
 
-# Session epochs with a meaning of their own (KIP-227): both ask for all partitions that are named.
-_INITIAL_EPOCH = 0
-_FINAL_EPOCH = -1
+_SESSION_ERRORS = (
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+)
 
 # How many cold partitions one round of reading collects before it lets a helper warm them.
 _COLD_AT_ONCE = 16
@@ -40,13 +44,15 @@ _COLD_AT_ONCE = 16
 class _DelayedFetch(DelayedOperation):
     """A fetch that has not been answered yet."""
 
-    __slots__ = ("_context", "_partitions", "_reader", "_request")
+    __slots__ = ("_context", "_reader", "_request", "_scope")
 
-    def __init__(self, request: FetchRequest, context: RequestContext) -> None:
+    def __init__(
+        self, request: FetchRequest, context: RequestContext, scope: WholeFetch | SessionFetch
+    ) -> None:
         self._request = request
         self._context = context
         self._reader = FetchReader(request, context)
-        self._partitions = requested_partitions(request, context)
+        self._scope = scope
 
     def start(self) -> None:
         """Reads; answers if that is enough, else parks."""
@@ -54,28 +60,29 @@ class _DelayedFetch(DelayedOperation):
         if not context.reply.is_open:
             context.reply.skip()
             return
-        cold = self._reader.read(self._partitions, _COLD_AT_ONCE)
+        cold = self._read()
         if cold:
             self._warm(cold)
             return
         if self._request.max_wait_ms <= 0 or self._is_enough():
             self._answer()
             return
-        for each in self._partitions:
+        for each in self._scope.partitions:
             each.may_block = False
-        keys = [each.leader.topic_partition for each in self._partitions if each.leader]
+        self._scope.stay()
         purgatory = context.broker.purgatory
-        if not purgatory.watch(self, keys, self._request.max_wait_ms):
+        if not purgatory.watch(self, self._scope.keys(), self._request.max_wait_ms):
             context.reply.when_closed(lambda: purgatory.cancel(self))
 
     def try_complete(self, _now_ms: int) -> bool:
-        if not any(each.has_moved for each in self._partitions):
+        if not (self._scope.has_moved() or self._scope.has_ended):
             return False
-        cold = self._reader.read(self._partitions, _COLD_AT_ONCE)
+        cold = self._read()
         if cold:
             self._warm(cold, then_answer=True)
             return True
         if not self._is_enough():
+            self._scope.stay()
             return False
         self._answer()
         return True
@@ -85,11 +92,16 @@ class _DelayedFetch(DelayedOperation):
 
     def _finish(self) -> None:
         """The waiting is over: reads once more, and again if the disk had to be waited for."""
-        cold = self._reader.read(self._partitions, _COLD_AT_ONCE)
+        cold = self._read()
         if cold:
             self._warm(cold, then_answer=True)
         else:
             self._answer()
+
+    def _read(self) -> list[ReadPartition]:
+        """Returns those that have to be read anew once they are warm."""
+        self._scope.renew()
+        return self._reader.read(self._scope.partitions, _COLD_AT_ONCE)
 
     def _warm(self, cold: list[ReadPartition], then_answer: bool = False) -> None:
         """Lets helpers bring in what is needed, then reads anew."""
@@ -114,16 +126,16 @@ class _DelayedFetch(DelayedOperation):
 
     def _is_enough(self) -> bool:
         total_bytes = 0
-        for each in self._partitions:
+        for each in self._scope.partitions:
             if each.ends_the_wait:
                 return True
             total_bytes += each.size_bytes
-        return not self._partitions or total_bytes >= self._request.min_bytes
+        return self._scope.has_ended or total_bytes >= self._request.min_bytes
 
     def _answer(self) -> None:
         """Sends what was read, converted before that if need be."""
         magic = self._reader.converts_to
-        converted = [each for each in self._partitions if each.to_convert is not None]
+        converted = [each for each in self._scope.partitions if each.to_convert is not None]
         if magic is None or not converted:
             self._send()
             return
@@ -137,7 +149,7 @@ class _DelayedFetch(DelayedOperation):
                 if isinstance(records, ErrorCode):
                     each.refuse(records)
                 else:
-                    each.answer.records = records
+                    each.records = records
             self._send()
 
         sets = [each.to_convert for each in converted if each.to_convert is not None]
@@ -149,19 +161,18 @@ class _DelayedFetch(DelayedOperation):
         if not context.reply.is_open:
             context.reply.skip()
             return
-        response = FetchResponse()
+        session_id, told, code = self._scope.answer()
+        response = FetchResponse(error_code=code, session_id=session_id)
         topics = response.responses
-        for each in self._partitions:
+        for each in told:
             if not topics or topics[-1].topic != each.topic or topics[-1].topic_id != each.topic_id:
                 topics.append(FetchableTopicResponse(topic=each.topic, topic_id=each.topic_id))
-            topics[-1].partitions.append(each.answer)
+            topics[-1].partitions.append(each.answer())
         context.reply.send(response)
 
 
 def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | None:
-    if context.api_version >= 7 and request.session_epoch not in (_INITIAL_EPOCH, _FINAL_EPOCH):
-        raise BrokerError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-    _DelayedFetch(request, context).start()
+    _DelayedFetch(request, context, scope_of(request, context)).start()
     return None
 
 
@@ -171,7 +182,7 @@ def error_response(request: Any, code: ErrorCode) -> FetchResponse:
     def refused(index: int) -> PartitionData:
         return PartitionData(partition_index=index, error_code=code, high_watermark=-1, records=b"")
 
-    if code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
+    if code in _SESSION_ERRORS:
         return FetchResponse(error_code=code)
     return FetchResponse(
         error_code=code,

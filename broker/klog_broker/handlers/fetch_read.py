@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from klog_broker.config import topic_config
 from klog_broker.handlers.context import BrokerServices, RequestContext
 from klog_broker.handlers.fetch_convert import SetToConvert
 from klog_broker.handlers.partitions import check_leader_epoch, led_partition, topic_by_id
+from klog_broker.handlers.read_partition import ReadPartition
 from klog_broker.log.answers import ReadInfo
 from klog_broker.log.errors import ColdRead, DamagedLog, LogStorageError, OffsetOutOfRange
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.segment import Segment
 from klog_broker.log.zstd_free import zstd_free_bytes
-from klog_broker.replication.partition import Leader
 from klog_broker.runtime.files import ReadRegion
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import UUID
 from pyspark_klog.protocol.apis.fetch import (
     EpochEndOffset,
-    FetchPartition,
     FetchRequest,
-    PartitionData,
 )
 from pyspark_klog.protocol.fields import FileRegion
 from pyspark_klog.records.layout import LOG_OVERHEAD, LOG_OVERHEAD_BYTES, MAGIC_V0, MAGIC_V1
@@ -32,6 +32,7 @@ _DEBUGGING_CONSUMER = -2
 _FIRST_VERSION_WITH_V1 = 2
 _FIRST_VERSION_WITH_V2 = 4
 _FIRST_VERSION_WITH_ZSTD = 10
+FIRST_VERSION_WITH_TOPIC_IDS = 13
 _LAST_VERSION_WITH_HARD_LIMIT = 2
 
 MAX_HEADERS = 1000
@@ -39,78 +40,24 @@ MAX_HEADERS = 1000
 read it; of the partitions behind them each has one more. What follows comes with its next fetch."""
 
 
-class ReadPartition:
-    """One partition of a fetch: what was asked, and what the last read of it came to."""
-
-    __slots__ = (
-        "_seen_high_watermark",
-        "answer",
-        "cold",
-        "ends_the_wait",
-        "leader",
-        "may_block",
-        "name",
-        "request",
-        "size_bytes",
-        "to_convert",
-        "topic",
-        "topic_id",
-    )
-
-    def __init__(self, topic: str, topic_id: UUID, name: str, request: FetchPartition) -> None:
-        self.topic = topic
-        self.topic_id = topic_id
-        # The topic's name also where it was asked for by id.
-        self.name = name
-        self.request = request
-        self.leader: Leader | None = None
-        self.may_block = False
-        self._seen_high_watermark = -1
-        self.begin()
-
-    def begin(self) -> None:
-        """Forgets what the last read came to."""
-        self.answer = PartitionData(
-            partition_index=self.request.partition, high_watermark=-1, records=b""
-        )
-        self.size_bytes = 0
-        self.ends_the_wait = False
-        self.cold: ColdRead | None = None
-        self.to_convert: SetToConvert | None = None
-
-    @property
-    def has_moved(self) -> bool:
-        """Whether another read can come to anything else than the last one did."""
-        leader = self.leader
-        return leader is not None and (
-            leader.ended is not None or leader.log.high_watermark != self._seen_high_watermark
-        )
-
-    def see(self, leader: Leader) -> None:
-        """Notes who led, and up to where the log could be read."""
-        self.leader = leader
-        self._seen_high_watermark = leader.log.high_watermark
-
-    def refuse(self, code: ErrorCode) -> None:
-        """The partition's answer is an error: the fetch need not wait for others."""
-        self.begin()
-        self.answer.error_code = code
-        self.ends_the_wait = True
-
-
 def requested_partitions(request: FetchRequest, context: RequestContext) -> list[ReadPartition]:
     """All partitions that are asked for, in the order in which they are."""
     partitions = []
     for topic in request.topics:
         name = topic.topic
-        if context.api_version >= 13:
-            found = context.broker.metadata.image.topic_by_id(topic.topic_id)
-            name = found.name if found is not None else ""
+        if context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS:
+            name = name_of_topic(context.broker, topic.topic_id)
         partitions += [
             ReadPartition(topic.topic, topic.topic_id, name, partition)
             for partition in topic.partitions
         ]
     return partitions
+
+
+def name_of_topic(broker: BrokerServices, topic_id: UUID) -> str:
+    """Empty if no topic has this id."""
+    found = broker.metadata.image.topic_by_id(topic_id)
+    return found.name if found is not None else ""
 
 
 class FetchReader:
@@ -134,7 +81,7 @@ class FetchReader:
             return None
         return MAGIC_V1 if self._version >= _FIRST_VERSION_WITH_V1 else MAGIC_V0
 
-    def read(self, partitions: list[ReadPartition], cold_at_once: int) -> list[ReadPartition]:
+    def read(self, partitions: Sequence[ReadPartition], cold_at_once: int) -> list[ReadPartition]:
         """Fills in each partition's answer. Returns those whose look-up has to wait for the disk,
         ``cold_at_once`` at most; then the answers are incomplete, and it has to be read anew."""
         left_bytes = self._max_bytes
@@ -171,8 +118,9 @@ class FetchReader:
         return cold
 
     def _read_one(self, each: ReadPartition, left_bytes: int, min_one_batch: bool) -> None:
-        if self._version >= 13:
-            topic_by_id(self._broker, each.topic_id)
+        if self._version >= FIRST_VERSION_WITH_TOPIC_IDS:
+            # Sessions outlive names: the topic may be there only since the last fetch.
+            each.name = topic_by_id(self._broker, each.topic_id).name
         leader = led_partition(self._broker, each.name, each.request.partition)
         check_leader_epoch(leader, each.request.current_leader_epoch)
         each.see(leader)
@@ -180,34 +128,35 @@ class FetchReader:
         if self._replica_id >= 0:
             # This broker holds the only replica; whoever claims to be another is mistaken.
             raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        answer = each.answer
         if each.request.last_fetched_epoch >= 0 and self._has_diverged(each, log):
-            self._describe(answer, log)
+            self._describe(each, log)
             return
+        end_offset = self._end_offset(log)
         max_bytes = min(max(each.request.partition_max_bytes, 0), left_bytes)
         info = log.read(
             each.request.fetch_offset,
             max_bytes,
-            end_offset=self._end_offset(log),
+            end_offset=end_offset,
             min_one_batch=min_one_batch,
             may_block=each.may_block,
         )
-        self._describe(answer, log)
+        self._describe(each, log)
+        each.is_at_end = each.request.fetch_offset >= end_offset
         region = self._region_to_send(each, info, max_bytes, min_one_batch)
         if region is not None and info.segment is not None:
             headers = max(self._headers_left, 1)
             self._headers_left -= self._fill(each, log, info.segment, region, headers)
 
-    def _end_offset(self, log: PartitionLog) -> int | None:
+    def _end_offset(self, log: PartitionLog) -> int:
         if self._replica_id == _DEBUGGING_CONSUMER:
             return log.log_end_offset
-        return log.last_stable_offset if self._is_committed else None
+        return log.last_stable_offset if self._is_committed else log.high_watermark
 
-    def _describe(self, answer: PartitionData, log: PartitionLog) -> None:
-        answer.high_watermark = log.high_watermark
-        answer.last_stable_offset = log.last_stable_offset
-        answer.log_start_offset = log.log_start_offset
-        answer.aborted_transactions = [] if self._is_committed else None
+    def _describe(self, each: ReadPartition, log: PartitionLog) -> None:
+        each.high_watermark = log.high_watermark
+        each.last_stable_offset = log.last_stable_offset
+        each.log_start_offset = log.log_start_offset
+        each.aborted_transactions = [] if self._is_committed else None
 
     def _has_diverged(self, each: ReadPartition, log: PartitionLog) -> bool:
         """KIP-595: the reader's last batch is of an epoch that ended earlier here."""
@@ -220,9 +169,7 @@ class FetchReader:
             and found.end_offset >= request.fetch_offset
         ):
             return False
-        each.answer.diverging_epoch = EpochEndOffset(
-            epoch=found.leader_epoch, end_offset=found.end_offset
-        )
+        each.diverging_epoch = EpochEndOffset(epoch=found.leader_epoch, end_offset=found.end_offset)
         each.ends_the_wait = True
         return True
 
@@ -269,7 +216,7 @@ class FetchReader:
                 if free_bytes == 0:
                     raise BrokerError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
                 region = region._replace(size=free_bytes)
-            each.answer.records = FileRegion(region.file, region.position, region.size)
+            each.records = FileRegion(region.file, region.position, region.size)
         each.size_bytes = region.size
         return looked_at
 

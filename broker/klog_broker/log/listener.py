@@ -20,5 +20,8 @@ class LogListener(Protocol[LogT_contra]):
     def high_watermark_grew(self, log: LogT_contra) -> None:
         """``set_high_watermark`` raised it."""
 
+    def log_start_grew(self, log: LogT_contra) -> None:
+        """``log_start_offset`` grew: older records are gone."""
+
     def log_went_offline(self, log: LogT_contra) -> None:
         """Every method of the log raises LogStorageError from now on."""

@@ -80,6 +80,7 @@ class PartitionLog:
             roll=roll,
             remove_later=remove_later,
             renew_checkpoints=renew_checkpoints,
+            start_grew=self._start_grew,
         )
         self._transactions = LogTransactions(state)
         # What is appended goes to the parts without a call in between.
@@ -186,6 +187,10 @@ class PartitionLog:
         self._flushing.start_if_due()
         if self.listener is not None:
             self.listener.log_end_grew(self)
+
+    def _start_grew(self) -> None:
+        if self.listener is not None:
+            self.listener.log_start_grew(self)
 
     def _flushed(self) -> None:
         if self.listener is not None:

@@ -18,8 +18,9 @@ _log = logging.getLogger("klog.log")
 
 class Shortener:
     """Takes records away from one log. ``roll(now_ms)`` begins a new segment,
-    ``remove_later(paths, delay_ms)`` removes files that nobody finds any more, and
-    ``renew_checkpoints(done)`` has what is noted of the logs say what is so now."""
+    ``remove_later(paths, delay_ms)`` removes files that nobody finds any more,
+    ``renew_checkpoints(done)`` has what is noted of the logs say what is so now, and
+    ``start_grew()`` is told when the log's start has moved."""
 
     def __init__(
         self,
@@ -30,6 +31,7 @@ class Shortener:
         roll: Callable[[int], None],
         remove_later: Callable[[list[Path], int], None],
         renew_checkpoints: Callable[[Callable[[], None]], None],
+        start_grew: Callable[[], None],
     ) -> None:
         self._state = state
         self._flushing = flushing
@@ -37,6 +39,7 @@ class Shortener:
         self._roll = roll
         self._remove_later = remove_later
         self._renew_checkpoints = renew_checkpoints
+        self._start_grew = start_grew
 
     # --- at the start ----------------------------------------------------------------------------
     def delete_records_before(self, offset: int) -> Offset:
@@ -58,6 +61,7 @@ class Shortener:
             state.log_start_offset = Offset(offset)
             # Not written: older entries in the file do no harm, loading drops them again.
             state.epochs.truncate_from_start(offset)
+            self._start_grew()
 
     def apply_retention(self, now_ms: int) -> int:
         """See PartitionLog.apply_retention, which this is."""

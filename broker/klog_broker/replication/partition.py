@@ -300,6 +300,10 @@ class Partition:
         """Fetches and acks=all may have waited for that."""
         self._wake(self.topic_partition)
 
+    def log_start_grew(self, _log: PartitionLog) -> None:
+        """Sessions of fetches tell it to their clients."""
+        self._wake(self.topic_partition)
+
     def log_went_offline(self, _log: PartitionLog) -> None:
         """The log went offline, alone or with its directory."""
         if not isinstance(self.role, Offline):

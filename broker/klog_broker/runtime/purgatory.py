@@ -6,6 +6,7 @@ condition holds, or until its deadline. It ends exactly once, whichever comes fi
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable
+from typing import Protocol
 
 from klog_broker.runtime.loop import Loop
 from klog_broker.runtime.wheel import Timer
@@ -32,12 +33,20 @@ class DelayedOperation(ABC):
         """The deadline has passed with the condition unmet: ends the wait (sends what there is)."""
 
 
+class Listener(Protocol):
+    """Somebody who only wants to know, and has no deadline. Compared by identity."""
+
+    def on_checked(self) -> None:
+        """The key was checked. Cheap: whatever has to be done is done later."""
+
+
 class Purgatory:
     """The operations that wait, by key, on the loop's timing wheel. Loop thread only."""
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
         self._watched: dict[Hashable, dict[DelayedOperation, None]] = {}
+        self._listening: dict[Hashable, dict[Listener, None]] = {}
         self.waiting = 0
 
     def watch(self, operation: DelayedOperation, keys: Iterable[Hashable], timeout_ms: int) -> bool:
@@ -60,7 +69,12 @@ class Purgatory:
         return False
 
     def check(self, key: Hashable) -> int:
-        """Tries every operation under ``key``, in order of arrival; returns how many completed."""
+        """Tries every operation under ``key``, in order of arrival; returns how many completed.
+        Listeners of the key are told before."""
+        listeners = self._listening.pop(key, None)
+        if listeners:
+            for listener in listeners:
+                listener.on_checked()
         watchers = self._watched.get(key)
         if not watchers:
             return 0
@@ -77,9 +91,25 @@ class Purgatory:
         if self.is_waiting(operation):
             self._forget(operation)
 
+    def listen(self, listener: Listener, key: Hashable) -> None:
+        """Tells ``listener`` of the next check of ``key``: of that one alone."""
+        self._listening.setdefault(key, {})[listener] = None
+
+    def unlisten(self, listener: Listener, key: Hashable) -> None:
+        """Nothing more is told; not an error if it did not listen."""
+        listeners = self._listening.get(key)
+        if listeners is not None:
+            listeners.pop(listener, None)
+            if not listeners:
+                del self._listening[key]
+
     def is_waiting(self, operation: DelayedOperation) -> bool:
         """Parked, and neither completed, expired nor cancelled."""
         return getattr(operation, "_timer", None) is not None
+
+    def listening_to(self, key: Hashable) -> int:
+        """How many listeners ``key`` has."""
+        return len(self._listening.get(key, ()))
 
     def watched_under(self, key: Hashable) -> int:
         """How many operations wait under ``key``."""

@@ -1,0 +1,150 @@
+"""What a fetch is of: the partitions that it names, or what has changed of its session's."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple
+
+from klog_broker.handlers.context import RequestContext
+from klog_broker.handlers.fetch_read import (
+    FIRST_VERSION_WITH_TOPIC_IDS,
+    name_of_topic,
+    requested_partitions,
+)
+from klog_broker.handlers.fetch_sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    NO_SESSION,
+    FetchSession,
+    SessionPartition,
+)
+from klog_broker.handlers.read_partition import ReadPartition
+from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.protocol.apis.fetch import FetchRequest
+
+_FIRST_VERSION_WITH_SESSIONS = 7
+
+
+class Answer(NamedTuple):
+    """What the client is told."""
+
+    session_id: int
+    told: Sequence[ReadPartition]
+    error_code: ErrorCode = ErrorCode.NONE
+
+
+class WholeFetch:
+    """The partitions that the request names, all of which are told. May begin a session."""
+
+    __slots__ = ("_begins_session", "_context", "has_ended", "partitions")
+
+    def __init__(self, request: FetchRequest, context: RequestContext) -> None:
+        self._context = context
+        self.partitions: Sequence[ReadPartition] = requested_partitions(request, context)
+        self._begins_session = (
+            context.api_version >= _FIRST_VERSION_WITH_SESSIONS
+            and request.session_epoch == INITIAL_EPOCH
+        )
+        self.has_ended = not self.partitions
+
+    def renew(self) -> None:
+        """Before each read: ``partitions`` are those that it has to look at."""
+
+    def has_moved(self) -> bool:
+        """Whether another read can come to anything else than the last one did."""
+        return any(each.has_moved for each in self.partitions)
+
+    def stay(self) -> None:
+        """What was read is not enough: more is waited for."""
+
+    def keys(self) -> list[Hashable]:
+        """What the fetch waits under."""
+        return [each.leader.topic_partition for each in self.partitions if each.leader]
+
+    def answer(self) -> Answer:
+        """Of what was read, what the client is told now."""
+        session = None
+        if self._begins_session:
+            session = self._context.broker.fetch_sessions.begin(
+                self.partitions,
+                uses_topic_ids=self._context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS,
+            )
+        return Answer(NO_SESSION if session is None else session.session_id, self.partitions)
+
+
+class SessionFetch:
+    """What has changed of a session's partitions."""
+
+    __slots__ = ("_epoch", "_seen_events", "_session", "partitions")
+
+    def __init__(self, session: FetchSession) -> None:
+        self._session = session
+        self._epoch = session.epoch
+        self._seen_events = session.events
+        self.partitions: Sequence[SessionPartition] = ()
+
+    @property
+    def has_ended(self) -> bool:
+        """Also if another request came for the session meanwhile, by another connection."""
+        return self._session.is_over or self._session.epoch != self._epoch
+
+    def renew(self) -> None:
+        self._seen_events = self._session.events
+        self.partitions = self._session.unread()
+
+    def has_moved(self) -> bool:
+        return self._session.events != self._seen_events
+
+    def stay(self) -> None:
+        self._session.listen(self.partitions)
+
+    def keys(self) -> list[Hashable]:
+        return [self._session]
+
+    def answer(self) -> Answer:
+        session = self._session
+        if self.has_ended:
+            return Answer(session.session_id, (), ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        return Answer(session.session_id, session.tell(self.partitions))
+
+
+def scope_of(request: FetchRequest, context: RequestContext) -> WholeFetch | SessionFetch:
+    """What the fetch is of. BrokerError if the session is not what the client thinks."""
+    if context.api_version < _FIRST_VERSION_WITH_SESSIONS:
+        return WholeFetch(request, context)
+    sessions = context.broker.fetch_sessions
+    if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+        sessions.end(request.session_id)
+        return WholeFetch(request, context)
+    session = sessions.find(request.session_id)
+    if session is None:
+        raise BrokerError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    if session.epoch != request.session_epoch:
+        raise BrokerError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+    uses_topic_ids = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
+    if session.uses_topic_ids != uses_topic_ids:
+        raise BrokerError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+    _change_session(session, request, context, uses_topic_ids=uses_topic_ids)
+    if not session.partitions:
+        # Nothing is left to be told: as Kafka does, with session id 0.
+        sessions.end(session.session_id)
+        return WholeFetch(FetchRequest(session_epoch=FINAL_EPOCH), context)
+    sessions.use(session)
+    return SessionFetch(session)
+
+
+def _change_session(
+    session: FetchSession, request: FetchRequest, context: RequestContext, *, uses_topic_ids: bool
+) -> None:
+    broker = context.broker
+    for topic in request.topics:
+        name = name_of_topic(broker, topic.topic_id) if uses_topic_ids else topic.topic
+        for partition in topic.partitions:
+            session.want(topic.topic, topic.topic_id, name, partition)
+    for forgotten in request.forgotten_topics_data:
+        for index in forgotten.partitions:
+            session.forget((forgotten.topic, forgotten.topic_id, index))
+    if not broker.fetch_sessions.has_room():
+        # It has grown too much: the client goes on with whole fetches.
+        broker.fetch_sessions.end(session.session_id)
+        raise BrokerError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)

@@ -1,0 +1,103 @@
+"""One partition of a Fetch, before and after it was read."""
+
+from __future__ import annotations
+
+from klog_broker.handlers.fetch_convert import SetToConvert
+from klog_broker.log.errors import ColdRead
+from klog_broker.replication.partition import Leader
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import UUID
+from pyspark_klog.protocol.apis.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchPartition,
+    PartitionData,
+)
+from pyspark_klog.protocol.fields import FileRegion
+
+
+class ReadPartition:
+    """One partition of a fetch: what was asked, and what the last read of it came to."""
+
+    __slots__ = (
+        "_seen_high_watermark",
+        "aborted_transactions",
+        "cold",
+        "diverging_epoch",
+        "ends_the_wait",
+        "error_code",
+        "high_watermark",
+        "is_at_end",
+        "last_stable_offset",
+        "leader",
+        "log_start_offset",
+        "may_block",
+        "name",
+        "records",
+        "request",
+        "size_bytes",
+        "to_convert",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(self, topic: str, topic_id: UUID, name: str, request: FetchPartition) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        # The topic's name also where it was asked for by id.
+        self.name = name
+        self.request = request
+        self.leader: Leader | None = None
+        self.may_block = False
+        self._seen_high_watermark = -1
+        self.begin()
+
+    def begin(self) -> None:
+        """Forgets what the last read came to."""
+        self.error_code = ErrorCode.NONE
+        self.high_watermark = -1
+        self.last_stable_offset = -1
+        self.log_start_offset = -1
+        self.aborted_transactions: list[AbortedTransaction] | None = []
+        self.diverging_epoch: EpochEndOffset | None = None
+        self.records: memoryview | bytes | FileRegion = b""
+        self.size_bytes = 0
+        self.is_at_end = False
+        """Nothing is behind the offset that was asked for, as far as this client may read."""
+        self.ends_the_wait = False
+        self.cold: ColdRead | None = None
+        self.to_convert: SetToConvert | None = None
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether another read can come to anything else than the last one did."""
+        leader = self.leader
+        return leader is not None and (
+            leader.ended is not None or leader.log.high_watermark != self._seen_high_watermark
+        )
+
+    def see(self, leader: Leader) -> None:
+        """Notes who led, and up to where the log could be read."""
+        self.leader = leader
+        self._seen_high_watermark = leader.log.high_watermark
+
+    def refuse(self, code: ErrorCode) -> None:
+        """The partition's answer is an error: the fetch need not wait for others."""
+        self.begin()
+        self.error_code = code
+        self.ends_the_wait = True
+
+    def answer(self) -> PartitionData:
+        """What the last read came to."""
+        data = PartitionData(
+            partition_index=self.request.partition,
+            error_code=self.error_code,
+            high_watermark=self.high_watermark,
+            last_stable_offset=self.last_stable_offset,
+            log_start_offset=self.log_start_offset,
+            aborted_transactions=self.aborted_transactions,
+            records=self.records,
+        )
+        if self.diverging_epoch is not None:
+            data.diverging_epoch = self.diverging_epoch
+        return data
