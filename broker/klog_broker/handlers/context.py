@@ -46,6 +46,9 @@ class Reply(Protocol):
     def send(self, response: Response) -> None:
         """Answers. The response leaves when all earlier ones of the connection have left."""
 
+    def send_parts(self, parts: list[Any]) -> None:
+        """As :meth:`send`, with the whole frame of the response."""
+
     def send_in_slices(self, steps: AnswerSteps) -> None:
         """Answers with what the steps lead to, if that is not None, other work in between. If the
         connection goes, the rest of the steps is not taken."""

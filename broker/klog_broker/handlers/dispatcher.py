@@ -305,6 +305,10 @@ class _Reply:
                 return
         self._slot.complete(parts)
 
+    def send_parts(self, parts: list[Any]) -> None:
+        self.is_used = True
+        self._slot.complete(parts)
+
     def send_in_slices(self, steps: AnswerSteps) -> None:
         try:
             is_over, response = _first_steps(steps)

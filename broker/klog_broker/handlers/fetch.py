@@ -17,9 +17,10 @@ from typing import Any
 
 from klog_broker.handlers.context import RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
+from klog_broker.handlers.fetch_answer import pack_answer
 from klog_broker.handlers.fetch_convert import Converted
 from klog_broker.handlers.fetch_read import FetchReader
-from klog_broker.handlers.fetch_scopes import SessionFetch, WholeFetch, scope_of
+from klog_broker.handlers.fetch_scopes import Answer, SessionFetch, WholeFetch, scope_of
 from klog_broker.handlers.read_partition import ReadPartition
 from klog_broker.runtime.purgatory import DelayedOperation
 from pyspark_klog.errors import ErrorCode
@@ -161,14 +162,27 @@ class _DelayedFetch(DelayedOperation):
         if not context.reply.is_open:
             context.reply.skip()
             return
-        session_id, told, code = self._scope.answer()
-        response = FetchResponse(error_code=code, session_id=session_id)
-        topics = response.responses
-        for each in told:
-            if not topics or topics[-1].topic != each.topic or topics[-1].topic_id != each.topic_id:
-                topics.append(FetchableTopicResponse(topic=each.topic, topic_id=each.topic_id))
-            topics[-1].partitions.append(each.answer())
-        context.reply.send(response)
+        answer = self._scope.answer()
+        version, correlation_id = context.api_version, context.header.correlation_id
+        session_id, told, code = answer
+        parts = pack_answer(correlation_id, version, session_id, code, told)
+        if parts is None:
+            context.reply.send(_response(answer))
+        else:
+            context.reply.send_parts(parts)
+        for each in self._scope.partitions:
+            each.let_go()
+
+
+def _response(answer: Answer) -> FetchResponse:
+    """As the codec needs it."""
+    response = FetchResponse(error_code=answer.error_code, session_id=answer.session_id)
+    topics = response.responses
+    for each in answer.told:
+        if not topics or topics[-1].topic != each.topic or topics[-1].topic_id != each.topic_id:
+            topics.append(FetchableTopicResponse(topic=each.topic, topic_id=each.topic_id))
+        topics[-1].partitions.append(each.answer())
+    return response
 
 
 def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | None:

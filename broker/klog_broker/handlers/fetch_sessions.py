@@ -190,8 +190,6 @@ class FetchSession:
         told = []
         idle = []
         for each in read:
-            # What is brought in by a helper is for one read.
-            each.may_block = False
             if each.has_news:
                 told.append(each)
                 if each.size_bytes:
@@ -200,6 +198,9 @@ class FetchSession:
                 each.note_sent()
             if each.is_done:
                 idle.append(each)
+            else:
+                # Nobody would tell of the end of its leadership, and its log would be held.
+                each.leader = None
         self.listen(idle)
         return told
 

@@ -87,6 +87,13 @@ class ReadPartition:
         self.error_code = code
         self.ends_the_wait = True
 
+    def let_go(self) -> None:
+        """It was answered: nothing of the log's files is held any longer."""
+        self.records = b""
+        self.cold = self.to_convert = None
+        # What a helper brings in is for one read.
+        self.may_block = False
+
     def answer(self) -> PartitionData:
         """What the last read came to."""
         data = PartitionData(
