@@ -11,6 +11,7 @@ from klog_broker.handlers.dispatcher import ApiHandler, Dispatcher, top_level_er
 from klog_broker.handlers.prepared import PREPARED_BYTES
 from klog_broker.runtime.clock import ManualClock
 from klog_broker.runtime.loop import Loop
+from klog_broker.runtime.slices import Slices
 from klog_broker.security.principal import KafkaPrincipal
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -68,6 +69,7 @@ class Services:
     def __init__(self) -> None:
         self.served: tuple[object, ...] = ()
         self.loop = Loop(ManualClock(0), ScriptedPoller())
+        self.slices = Slices(self.loop)
         self.bugs = BugReports()
         self.counters: dict[str, int] = {}
 

@@ -29,6 +29,7 @@ from klog_broker.runtime.helpers import Helpers
 from klog_broker.runtime.loop import Loop
 from klog_broker.runtime.purgatory import Purgatory
 from klog_broker.runtime.rate_limit import RateLimit
+from klog_broker.runtime.slices import Slices
 from klog_broker.security.principal import KafkaPrincipal
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId
@@ -166,6 +167,11 @@ class BrokerServices:
     """For warnings of folders in the way of new topics: clients ask for those again and again."""
     counters: dict[str, int] = field(default_factory=dict)
     """Plain counts by name, for metrics and tests."""
+    slices: Slices = field(init=False)
+    """Where long answers are worked on, other work in between."""
+
+    def __post_init__(self) -> None:
+        self.slices = Slices(self.loop)
 
     def count(self, name: str, by: int = 1) -> None:
         """Adds to a counter."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -15,9 +15,10 @@ from klog_broker.handlers.context import (
     RequestContext,
     ServedApi,
 )
+from klog_broker.handlers.encoded_reply import EncodedReply, first_steps
 from klog_broker.handlers.prepared import PREPARED_BYTES, Prepare, Prepared, serve_again
 from klog_broker.handlers.reply_slot import ReplySlot
-from klog_broker.runtime.slices import SLICE_ELEMENTS, Slices, Steps
+from klog_broker.runtime.slices import SLICE_ELEMENTS
 from klog_broker.security.principal import KafkaPrincipal
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol import registry
@@ -27,8 +28,6 @@ from pyspark_klog.protocol.errors import MalformedRequest
 from pyspark_klog.protocol.headers import (
     RequestHeader,
     decode_request_header,
-    encode_response_in_steps,
-    encode_response_parts,
 )
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.protocol.message import Request, Response
@@ -45,10 +44,6 @@ UNCOUNTED_DATA_BYTES = 128 * 1024
 """The same for Produce and Fetch, which have decoders of their own and longer elements."""
 
 _DATA_APIS = frozenset((ApiKey.PRODUCE, ApiKey.FETCH))
-
-# An answer that took less is encoded in one go; that is quicker.
-_FEW_ELEMENTS = 16
-_ENCODED_ELEMENTS_A_STEP = 8
 
 
 def top_level_error(api_key: ApiKey) -> ErrorResponse:
@@ -111,7 +106,6 @@ class Dispatcher:
 
     def __init__(self, broker: BrokerServices, handlers: Iterable[ApiHandler] = ()) -> None:
         self._broker = broker
-        self.slices = Slices(broker.loop)
         self._handlers: dict[int, ApiHandler] = {}
         self._ranges: dict[int, tuple[int, int]] = {}
         for handler in handlers:
@@ -208,7 +202,7 @@ class Dispatcher:
                 return
             if not isinstance(answer, Response):
                 steps = answer
-                is_over, answer = _first_steps(steps)
+                is_over, answer = first_steps(steps)
                 if not is_over:
                     steps = self._guarded(handler, request, context, steps)
                     context.reply.send_in_slices(steps)
@@ -249,7 +243,7 @@ class Dispatcher:
         """The handler is wrong, not the request."""
         self.bugs.report(handler.api_key.name, error)
         reply = context.reply
-        if not (isinstance(reply, _Reply) and reply.is_used):
+        if not (isinstance(reply, EncodedReply) and reply.is_used):
             unknown = BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR)
             _send_error(handler, request, context, unknown)
 
@@ -262,7 +256,7 @@ class Dispatcher:
             connection.connection_id,
             connection.listener,
             connection.principal,
-            _Reply(slot, header, self),
+            EncodedReply(slot, header, self._broker),
             self._broker,
         )
 
@@ -275,107 +269,3 @@ def _send_error(
         context.reply.close(str(error))
     else:
         context.reply.send(response)
-
-
-class _Reply:
-    """Encodes an answer into its slot."""
-
-    __slots__ = ("_dispatcher", "_header", "_slot", "is_used")
-
-    def __init__(self, slot: ReplySlot, header: RequestHeader, dispatcher: Dispatcher) -> None:
-        self._slot = slot
-        self._header = header
-        self._dispatcher = dispatcher
-        self.is_used = False
-
-    @property
-    def is_open(self) -> bool:
-        return self._slot.is_open
-
-    def send(self, response: Response) -> None:
-        header = self._header
-        self.is_used = True
-        parts: list[Any] = []
-        if self._slot.is_open:
-            try:
-                parts = encode_response_parts(header.correlation_id, response, header.api_version)
-            except Exception as error:
-                # Often out of the purgatory, where nobody is left to catch it.
-                self._close_for_bug(response, error)
-                return
-        self._slot.complete(parts)
-
-    def send_parts(self, parts: list[Any]) -> None:
-        self.is_used = True
-        self._slot.complete(parts)
-
-    def send_in_slices(self, steps: AnswerSteps) -> None:
-        try:
-            is_over, response = _first_steps(steps)
-        except Exception as error:
-            self._close_for_bug(None, error)
-            return
-        if not is_over:
-            self._dispatcher.slices.run(self._work(steps), lambda: self._slot.is_open)
-        elif response is not None:
-            self.send(response)
-
-    def _work(self, steps: AnswerSteps) -> Steps:
-        """Takes the steps and, if they lead to an answer, encodes it in further ones."""
-        response: Response | None = None
-        try:
-            response = yield from steps
-            if response is None:
-                return
-            self.is_used = True
-            header = self._header
-            parts = yield from _thinned(
-                encode_response_in_steps(header.correlation_id, response, header.api_version)
-            )
-        except Exception as error:
-            self._close_for_bug(response, error)
-            return
-        self._slot.complete(parts)
-
-    def _close_for_bug(self, response: Response | None, error: Exception) -> None:
-        self.is_used = True
-        name = "an answer" if response is None else type(response).__name__
-        self._dispatcher.bugs.report(f"{name} v{self._header.api_version}", error)
-        self._slot.close("an internal error: the answer cannot be encoded")
-
-    def skip(self) -> None:
-        self.is_used = True
-        self._slot.skip()
-
-    def close(self, reason: str) -> None:
-        self.is_used = True
-        self._slot.close(reason)
-
-    def when_closed(self, callback: Callable[[], None]) -> None:
-        self._slot.when_closed(callback)
-
-    def hold(self) -> bool:
-        return self._slot.hold()
-
-
-def _first_steps(steps: AnswerSteps) -> tuple[bool, Response | None]:
-    """Takes a few steps: whether they were all, and what they have led to."""
-    spent = 0
-    try:
-        while spent < _FEW_ELEMENTS:
-            spent += next(steps)
-    except StopIteration as end:
-        return True, end.value
-    return False, None
-
-
-def _thinned(steps: Iterator[None]) -> Generator[int, None, list[Any]]:
-    """An element is encoded sooner than it is found: several are one."""
-    try:
-        while True:
-            for _ in range(_ENCODED_ELEMENTS_A_STEP):
-                next(steps)
-            yield 1
-    except StopIteration as end:
-        parts: list[Any] = end.value
-        return parts

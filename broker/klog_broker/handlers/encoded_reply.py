@@ -1,0 +1,124 @@
+"""A request's answer, encoded into its slot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from typing import Any
+
+from klog_broker.handlers.context import AnswerSteps, BrokerServices
+from klog_broker.handlers.reply_slot import ReplySlot
+from klog_broker.runtime.slices import Steps
+from pyspark_klog.protocol.headers import (
+    RequestHeader,
+    encode_response_in_steps,
+    encode_response_parts,
+)
+from pyspark_klog.protocol.message import Response
+
+# An answer that took less is encoded in one go; that is quicker.
+_FEW_ELEMENTS = 16
+_ENCODED_ELEMENTS_A_STEP = 8
+
+
+class EncodedReply:
+    """Encodes an answer into its slot."""
+
+    __slots__ = ("_broker", "_header", "_slot", "is_used")
+
+    def __init__(self, slot: ReplySlot, header: RequestHeader, broker: BrokerServices) -> None:
+        self._slot = slot
+        self._header = header
+        self._broker = broker
+        self.is_used = False
+
+    @property
+    def is_open(self) -> bool:
+        return self._slot.is_open
+
+    def send(self, response: Response) -> None:
+        header = self._header
+        self.is_used = True
+        parts: list[Any] = []
+        if self._slot.is_open:
+            try:
+                parts = encode_response_parts(header.correlation_id, response, header.api_version)
+            except Exception as error:
+                # Often out of the purgatory, where nobody is left to catch it.
+                self._close_for_bug(response, error)
+                return
+        self._slot.complete(parts)
+
+    def send_parts(self, parts: list[Any]) -> None:
+        self.is_used = True
+        self._slot.complete(parts)
+
+    def send_in_slices(self, steps: AnswerSteps) -> None:
+        try:
+            is_over, response = first_steps(steps)
+        except Exception as error:
+            self._close_for_bug(None, error)
+            return
+        if not is_over:
+            self._broker.slices.run(self._work(steps), lambda: self._slot.is_open)
+        elif response is not None:
+            self.send(response)
+
+    def _work(self, steps: AnswerSteps) -> Steps:
+        """Takes the steps and, if they lead to an answer, encodes it in further ones."""
+        response: Response | None = None
+        try:
+            response = yield from steps
+            if response is None:
+                return
+            self.is_used = True
+            header = self._header
+            parts = yield from _thinned(
+                encode_response_in_steps(header.correlation_id, response, header.api_version)
+            )
+        except Exception as error:
+            self._close_for_bug(response, error)
+            return
+        self._slot.complete(parts)
+
+    def _close_for_bug(self, response: Response | None, error: Exception) -> None:
+        self.is_used = True
+        name = "an answer" if response is None else type(response).__name__
+        self._broker.bugs.report(f"{name} v{self._header.api_version}", error)
+        self._slot.close("an internal error: the answer cannot be encoded")
+
+    def skip(self) -> None:
+        self.is_used = True
+        self._slot.skip()
+
+    def close(self, reason: str) -> None:
+        self.is_used = True
+        self._slot.close(reason)
+
+    def when_closed(self, callback: Callable[[], None]) -> None:
+        self._slot.when_closed(callback)
+
+    def hold(self) -> bool:
+        return self._slot.hold()
+
+
+def first_steps(steps: AnswerSteps) -> tuple[bool, Response | None]:
+    """Takes a few steps: whether they were all, and what they have led to."""
+    spent = 0
+    try:
+        while spent < _FEW_ELEMENTS:
+            spent += next(steps)
+    except StopIteration as end:
+        return True, end.value
+    return False, None
+
+
+def _thinned(steps: Iterator[None]) -> Generator[int, None, list[Any]]:
+    """An element is encoded sooner than it is found: several are one."""
+    try:
+        while True:
+            for _ in range(_ENCODED_ELEMENTS_A_STEP):
+                next(steps)
+            yield 1
+    except StopIteration as end:
+        parts: list[Any] = end.value
+        return parts
