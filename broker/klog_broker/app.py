@@ -178,6 +178,7 @@ class BrokerServer:
             ),
         )
         dispatcher = Dispatcher(self.services, self._handlers)
+        self.services.replicas.on_resign.append(lambda _: self.services.leader_holders.let_go_all())
         self.server = Server(
             self.loop,
             self._helpers,

@@ -15,6 +15,7 @@ from uuid import UUID
 from klog_broker.app import BrokerServer
 from klog_broker.config import BrokerConfig
 from klog_broker.produce import kernel as produce_kernel
+from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.clock import ManualClock
 from klog_broker.runtime.loop import Loop
 from pyspark_klog.ids import TopicPartition
@@ -109,6 +110,7 @@ class MemoryBroker:
         self.broker = BrokerServer(
             BrokerConfig.load(None, _SETTINGS | more, data=_DATA),
             clock=self.clock,
+            chance=Chance(1),
             files=files,
             network=self.network,
             poller=self.network.poller,

@@ -18,6 +18,7 @@ from klog_broker.coordinator.group.coordinator import GroupCoordinator
 from klog_broker.handlers.bugs import BugReports
 from klog_broker.handlers.fetch_convert import DownConversions
 from klog_broker.handlers.fetch_sessions import FetchSessions
+from klog_broker.handlers.leader_holders import LeaderHolders
 from klog_broker.handlers.producer_ids import ProducerIds
 from klog_broker.log.log_manager import LogManager
 from klog_broker.metadata.interface import MetadataStore
@@ -167,6 +168,8 @@ class BrokerServices:
     """For warnings of folders in the way of new topics: clients ask for those again and again."""
     counters: dict[str, int] = field(default_factory=dict)
     """Plain counts by name, for metrics and tests."""
+    leader_holders: LeaderHolders = field(default_factory=LeaderHolders)
+    """Told by app.py when a leadership ends."""
     slices: Slices = field(init=False)
     """Where long answers are worked on, other work in between."""
 

@@ -79,6 +79,8 @@ class ApiHandler:
     alone). Any other parked request stops the parsing of its connection."""
     prepare: Prepare | None = None
     """Makes of a request what serves the connection's next one, if that is like it."""
+    prepared_bytes: int = PREPARED_BYTES
+    """No longer frame is prepared for: what a connection keeps is bounded by it."""
 
 
 class ConnectionInfo(Protocol):
@@ -179,7 +181,7 @@ class Dispatcher:
             return
         context = self._context(header, slot, connection)
         self.handle(handler, request, context)
-        if handler.prepare is not None and len(frame) <= PREPARED_BYTES:
+        if handler.prepare is not None and len(frame) <= handler.prepared_bytes:
             found = handler.prepare(bytes(frame), request, context)
             if found is not None:
                 prepared[header.api_key] = found

@@ -19,6 +19,7 @@ from klog_broker.handlers.context import RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
 from klog_broker.handlers.fetch_answer import pack_answer
 from klog_broker.handlers.fetch_convert import Converted
+from klog_broker.handlers.fetch_kept import MAX_FRAME_BYTES, KeptFetch
 from klog_broker.handlers.fetch_read import FetchReader
 from klog_broker.handlers.fetch_scopes import Answer, SessionFetch, WholeFetch, scope_of
 from klog_broker.handlers.read_partition import ReadPartition
@@ -48,11 +49,15 @@ class _DelayedFetch(DelayedOperation):
     __slots__ = ("_context", "_reader", "_request", "_scope")
 
     def __init__(
-        self, request: FetchRequest, context: RequestContext, scope: WholeFetch | SessionFetch
+        self,
+        request: FetchRequest,
+        context: RequestContext,
+        scope: WholeFetch | SessionFetch,
+        reader: FetchReader,
     ) -> None:
         self._request = request
         self._context = context
-        self._reader = FetchReader(request, context)
+        self._reader = reader
         self._scope = scope
 
     def start(self) -> None:
@@ -186,8 +191,21 @@ def _response(answer: Answer) -> FetchResponse:
 
 
 def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | None:
-    _DelayedFetch(request, context, scope_of(request, context)).start()
+    _start(request, context, scope_of(request, context), FetchReader(request, context))
     return None
+
+
+def _start(
+    request: FetchRequest,
+    context: RequestContext,
+    scope: WholeFetch | SessionFetch,
+    reader: FetchReader,
+) -> None:
+    _DelayedFetch(request, context, scope, reader).start()
+
+
+def prepare(frame: bytes, request: FetchRequest, context: RequestContext) -> KeptFetch:
+    return KeptFetch(frame, request, context, _start)
 
 
 def error_response(request: Any, code: ErrorCode) -> FetchResponse:
@@ -211,4 +229,6 @@ def error_response(request: Any, code: ErrorCode) -> FetchResponse:
     )
 
 
-HANDLER = ApiHandler(ApiKey.FETCH, handle, error_response)
+HANDLER = ApiHandler(
+    ApiKey.FETCH, handle, error_response, prepare=prepare, prepared_bytes=MAX_FRAME_BYTES
+)

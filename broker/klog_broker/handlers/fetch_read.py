@@ -14,6 +14,7 @@ from klog_broker.log.errors import ColdRead, DamagedLog, LogStorageError, Offset
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.segment import Segment
 from klog_broker.log.zstd_free import zstd_free_bytes
+from klog_broker.replication.partition import Leader
 from klog_broker.runtime.files import ReadRegion
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import UUID
@@ -118,10 +119,9 @@ class FetchReader:
         return cold
 
     def _read_one(self, each: ReadPartition, left_bytes: int, min_one_batch: bool) -> None:
-        if self._version >= FIRST_VERSION_WITH_TOPIC_IDS:
-            # Sessions outlive names: the topic may be there only since the last fetch.
-            each.name = topic_by_id(self._broker, each.topic_id).name
-        leader = led_partition(self._broker, each.name, each.request.partition)
+        leader = each.leader
+        if leader is None or leader.ended is not None:
+            leader = self._find_leader(each)
         check_leader_epoch(leader, each.request.current_leader_epoch)
         each.see(leader)
         log = leader.log
@@ -132,6 +132,11 @@ class FetchReader:
             self._describe(each, log)
             return
         end_offset = self._end_offset(log)
+        if each.request.fetch_offset == end_offset and not log.is_offline:
+            # Nearly all fetches that find nothing.
+            self._describe(each, log)
+            each.is_at_end = True
+            return
         max_bytes = min(max(each.request.partition_max_bytes, 0), left_bytes)
         info = log.read(
             each.request.fetch_offset,
@@ -146,6 +151,12 @@ class FetchReader:
         if region is not None and info.segment is not None:
             headers = max(self._headers_left, 1)
             self._headers_left -= self._fill(each, log, info.segment, region, headers)
+
+    def _find_leader(self, each: ReadPartition) -> Leader:
+        if self._version >= FIRST_VERSION_WITH_TOPIC_IDS:
+            # A session is older than this fetch: the topic may be there only since its last one.
+            each.name = topic_by_id(self._broker, each.topic_id).name
+        return led_partition(self._broker, each.name, each.request.partition)
 
     def _end_offset(self, log: PartitionLog) -> int:
         if self._replica_id == _DEBUGGING_CONSUMER:

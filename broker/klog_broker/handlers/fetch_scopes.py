@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
 
 from klog_broker.handlers.context import RequestContext
@@ -38,14 +38,17 @@ class WholeFetch:
 
     __slots__ = ("_begins_session", "_context", "has_ended", "partitions")
 
-    def __init__(self, request: FetchRequest, context: RequestContext) -> None:
+    def __init__(
+        self,
+        partitions: Sequence[ReadPartition],
+        context: RequestContext,
+        *,
+        begins_session: bool = False,
+    ) -> None:
+        self.partitions = partitions
+        self.has_ended = not partitions
         self._context = context
-        self.partitions: Sequence[ReadPartition] = requested_partitions(request, context)
-        self._begins_session = (
-            context.api_version >= _FIRST_VERSION_WITH_SESSIONS
-            and request.session_epoch == INITIAL_EPOCH
-        )
-        self.has_ended = not self.partitions
+        self._begins_session = begins_session
 
     def renew(self) -> None:
         """Before each read: ``partitions`` are those that it has to look at."""
@@ -108,14 +111,21 @@ class SessionFetch:
         return Answer(session.session_id, session.tell(self.partitions))
 
 
-def scope_of(request: FetchRequest, context: RequestContext) -> WholeFetch | SessionFetch:
+Named = Callable[[FetchRequest, RequestContext], Sequence[ReadPartition]]
+"""The partitions that a request names."""
+
+
+def scope_of(
+    request: FetchRequest, context: RequestContext, named: Named = requested_partitions
+) -> WholeFetch | SessionFetch:
     """What the fetch is of. BrokerError if the session is not what the client thinks."""
     if context.api_version < _FIRST_VERSION_WITH_SESSIONS:
-        return WholeFetch(request, context)
+        return WholeFetch(named(request, context), context)
     sessions = context.broker.fetch_sessions
     if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
         sessions.end(request.session_id)
-        return WholeFetch(request, context)
+        begins = request.session_epoch == INITIAL_EPOCH
+        return WholeFetch(named(request, context), context, begins_session=begins)
     session = sessions.find(request.session_id)
     if session is None:
         raise BrokerError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -128,7 +138,7 @@ def scope_of(request: FetchRequest, context: RequestContext) -> WholeFetch | Ses
     if not session.partitions:
         # Nothing is left to be told: as Kafka does, with session id 0.
         sessions.end(session.session_id)
-        return WholeFetch(FetchRequest(session_epoch=FINAL_EPOCH), context)
+        return WholeFetch((), context)
     sessions.use(session)
     return SessionFetch(session)
 

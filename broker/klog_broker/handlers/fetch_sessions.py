@@ -159,11 +159,16 @@ class FetchSession:
         key = (topic, topic_id, request.partition)
         found = self.partitions.get(key)
         if found is None:
-            found = SessionPartition(self, topic, topic_id, name, request)
+            # Of its own: the request can be one that is kept, and written over (fetch_kept.py).
+            own = FetchPartition(partition=request.partition)
+            found = SessionPartition(self, topic, topic_id, name, own)
             self.partitions[key] = found
             self._kept.count += 1
-        else:
-            found.request = request
+        wanted = found.request
+        wanted.fetch_offset = request.fetch_offset
+        wanted.partition_max_bytes = request.partition_max_bytes
+        wanted.current_leader_epoch = request.current_leader_epoch
+        wanted.last_fetched_epoch = request.last_fetched_epoch
         self._unread[found] = None
         return found
 

@@ -16,7 +16,7 @@ from pyspark_klog.protocol.headers import encode_response
 from pyspark_klog.protocol.message import Response
 
 PREPARED_BYTES = 1024
-"""No longer frame is prepared for: what a connection keeps is bounded by it."""
+"""No longer frame is prepared for, unless its API says otherwise (``prepared_bytes``)."""
 
 CORRELATION_ID = slice(4, 8)
 """Where the correlation id lies in a request's frame, behind API key and version."""
