@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from klog_broker.handlers.fetch_read import FetchReader
 from klog_broker.handlers.produce_pipeline import ProducePipeline
 from klog_broker.log import producer_state
 from klog_broker.log.partition_log import PartitionLog
@@ -37,13 +38,11 @@ def _ack_before_append(original: Any) -> Any:
     return append
 
 
-def _shows_too_much(original: Any) -> Any:
-    def read(log: Any, offset: int, max_bytes: int, **options: Any) -> Any:
-        if options.get("end_offset") is None:
-            options["end_offset"] = log.log_end_offset
-        return original(log, offset, max_bytes, **options)
+def _shows_too_much(_original: Any) -> Any:
+    def end_offset(_reader: Any, log: Any) -> int:
+        return int(log.log_end_offset)
 
-    return read
+    return end_offset
 
 
 def _ahead_of_flush(original: Any) -> Any:
@@ -92,7 +91,7 @@ def _ids_twice(original: Any) -> Any:
 
 MUTANTS = (
     Mutant("watermark falls", PartitionLog, "_flushed", _watermark_falls),
-    Mutant("fetch passes the watermark", PartitionLog, "read", _shows_too_much),
+    Mutant("fetch passes the watermark", FetchReader, "_end_offset", _shows_too_much),
     Mutant("watermark ahead of flush", PartitionLog, "_count_appended", _ahead_of_flush),
     Mutant("ack before append", ProducePipeline, "_append", _ack_before_append),
     Mutant("sequence window off by one", producer_state, "WINDOW_BATCHES", _window_of_one_less),
