@@ -7,6 +7,7 @@ connection, or at that time.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -35,7 +36,7 @@ class Lost(Exception):
     """The connection is gone, and with it every answer that was waited for."""
 
 
-class Client:
+class Client(ABC):
     """One connection at a time. Override ``script``."""
 
     def __init__(
@@ -61,10 +62,9 @@ class Client:
         """Runs the script as far as it goes."""
         self._go_on()
 
+    @abstractmethod
     def script(self) -> Script:
         """What the client does; Lost may come out of every wait, and begins it anew."""
-        raise NotImplementedError
-        yield
 
     def note(self, text: str) -> None:
         self.world.note(f"{self.name} {text}")
