@@ -5,7 +5,7 @@ import logging
 from klog_broker.config import BrokerConfig
 from klog_broker.handlers.context import BrokerServices
 from klog_broker.runtime.clock import Clock
-from klog_broker.runtime.machine import process_id
+from klog_broker.runtime.identity import process_id
 from pyspark_klog._version import __version__
 
 _log = logging.getLogger("klog.life")

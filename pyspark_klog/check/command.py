@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from pyspark_klog.check.items import Item, Verdict, fail, note
+from pyspark_klog.check.items import Item, ItemVerdict, fail, note
 from pyspark_klog.check.java import check_java
 from pyspark_klog.check.pythons import check_pythons
 from pyspark_klog.properties import PropertiesError, read_properties
@@ -16,7 +16,7 @@ def check(environ: Mapping[str, str], servers: str | None, config: Path | None) 
     for item in _items(environ, servers, config):
         sys.stdout.write(f"{item}\n")
         sys.stdout.flush()
-        failed += item.verdict is Verdict.FAIL
+        failed += item.verdict is ItemVerdict.FAIL
     return int(failed > 0)
 
 

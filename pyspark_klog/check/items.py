@@ -4,7 +4,7 @@ from enum import Enum
 from typing import NamedTuple
 
 
-class Verdict(Enum):
+class ItemVerdict(Enum):
     """What a line begins with."""
 
     OK = "ok"
@@ -16,7 +16,7 @@ class Verdict(Enum):
 class Item(NamedTuple):
     """What was found; for a failure also what was expected and what to do."""
 
-    verdict: Verdict
+    verdict: ItemVerdict
     text: str
 
     def __str__(self) -> str:
@@ -25,14 +25,14 @@ class Item(NamedTuple):
 
 def ok(text: str) -> Item:
     """As it should be."""
-    return Item(Verdict.OK, text)
+    return Item(ItemVerdict.OK, text)
 
 
 def note(text: str) -> Item:
     """Good enough, and worth a word."""
-    return Item(Verdict.NOTE, text)
+    return Item(ItemVerdict.NOTE, text)
 
 
 def fail(text: str) -> Item:
     """A job would fail."""
-    return Item(Verdict.FAIL, text)
+    return Item(ItemVerdict.FAIL, text)

@@ -39,16 +39,16 @@ _TOO_SHORT = (IndexError, struct.error)
 _MISFITS = (struct.error, AttributeError, TypeError, ValueError, OverflowError)
 
 
-class Codec(NamedTuple):
+class MessageCodec(NamedTuple):
     """How one class travels in one version; both functions raise Python's own errors too."""
 
     decode: Decoder
     encode: Encoder
 
 
-HandWriter = Callable[[int, Codec], Codec]
+HandWriter = Callable[[int, MessageCodec], MessageCodec]
 
-_made: dict[tuple[type[Message], int], Codec] = {}
+_made: dict[tuple[type[Message], int], MessageCodec] = {}
 _handwritten: dict[type[Message], HandWriter] = {}
 _bounded: dict[tuple[type[Message], int], BoundedDecoder] = {}
 _step_encoders: dict[tuple[type[Message], int], StepEncoder] = {}
@@ -63,19 +63,19 @@ def use_handwritten(cls: type[Message], write: HandWriter) -> None:
     _handwritten[cls] = write
 
 
-def handwritten_codec(cls: type[Message], version: int, generated: Codec) -> Codec:
+def handwritten_codec(cls: type[Message], version: int, generated: MessageCodec) -> MessageCodec:
     """The codec of a class with ``generated`` under it; that one itself for most classes."""
     write = _handwritten.get(cls)
     return write(version, generated) if write else generated
 
 
-def generated_codec(cls: type[Message], version: int) -> Codec:
+def generated_codec(cls: type[Message], version: int) -> MessageCodec:
     """The codec as the rows alone define it, made anew: the reference for hand-written ones."""
     flexible = cls.is_flexible(version)
-    return Codec(make_decoder(cls, version, flexible), make_encoder(cls, version, flexible))
+    return MessageCodec(make_decoder(cls, version, flexible), make_encoder(cls, version, flexible))
 
 
-def codec_of(cls: type[Message], version: int) -> Codec:
+def codec_of(cls: type[Message], version: int) -> MessageCodec:
     """The codec of a class in a version; made at its first use."""
     codec = _made.get((cls, version))
     if codec is None:

@@ -16,7 +16,7 @@ from pyspark_klog.records.record import Record, TimestampType
 
 
 @dataclass(frozen=True, slots=True)
-class Converted:
+class UpConverted:
     """What a conversion gave: a set, and how many records of it had to be written anew."""
 
     data: bytes
@@ -34,7 +34,7 @@ def up_convert(
     partition_leader_epoch: int = at.NO_LEADER_EPOCH,
     compression_level: int | None = None,
     max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
-) -> Converted:
+) -> UpConverted:
     """The v0 and v1 entries of ``buffer[start:end]`` as one v2 batch, every CRC checked.
 
     Either all entries are plain messages or there is one wrapper: else InvalidRecords, also if
@@ -70,7 +70,7 @@ def up_convert(
         )
     if builder is None:
         raise CorruptRecords("there is no record in the wrapper")
-    return Converted(builder.build(), builder.record_count)
+    return UpConverted(builder.build(), builder.record_count)
 
 
 def _one_codec(sources: list[LegacyView]) -> Codec:

@@ -33,7 +33,7 @@ _NULL_KEY = at.INT32.pack(-1)
 _OVERFLOW_HEAD = Struct(">qi")
 
 
-class Converted(NamedTuple):
+class DownConverted(NamedTuple):
     """What a conversion gave: a set, and how many records of it had to be written anew."""
 
     data: bytes | memoryview
@@ -61,7 +61,7 @@ def down_convert(
     end: int | None = None,
     allow_partial: bool = False,
     max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
-) -> Converted:
+) -> DownConverted:
     """The entries of ``buffer[start:end]`` in formats no newer than ``magic`` (0 or 1).
 
     Entries that are old enough are copied. Of the others the CRC is checked, control batches are
@@ -90,7 +90,7 @@ def down_convert(
 
 def down_convert_some(
     data: Buffer, magic: int, *, first_offset: int, max_bytes: int, work: Work
-) -> Converted | None:
+) -> DownConverted | None:
     """As :func:`down_convert`, for what was read for a Fetch, the last entry maybe cut off: so many
     whole entries as make a set of about the size of ``data``, as Kafka has it, and as ``work``
     allows. The first one comes however much work it is, if none has been done before; None if
@@ -108,7 +108,7 @@ def down_convert_some(
         raise ending.error
     if conversion.position < len(data) and not ending.is_cut_off:
         return None
-    return Converted(overflow_message(len(data)), 0)
+    return DownConverted(overflow_message(len(data)), 0)
 
 
 def overflow_message(room_bytes: int) -> bytes:
@@ -180,14 +180,14 @@ class _Conversion:
                 return _Ending(error, False)
             self.position += entry.size_bytes
 
-    def converted(self) -> Converted:
+    def converted(self) -> DownConverted:
         """What there is so far."""
         data: bytes | memoryview = b""
         if self._pieces:
             # As ``b"".join``, without the GIL.
             joined: Any = self._np.concatenate(self._pieces)
             data = memoryview(joined)
-        return Converted(data, int(self._state[self._down.MESSAGES]))
+        return DownConverted(data, int(self._state[self._down.MESSAGES]))
 
     def _run_plain(self, stop_bytes: int) -> int:
         """Goes on as far as nothing has to be inflated: a status."""

@@ -9,7 +9,7 @@ from pyspark_klog.spark.errors import DataLost, OffsetError
 from pyspark_klog.spark.offsets import Offsets
 from pyspark_klog.spark.options import Options
 from pyspark_klog.spark.rows import HOW_TO_GO_ON
-from pyspark_klog.spark.starting import Discovery
+from pyspark_klog.spark.starting import OffsetSource
 
 _log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ def start_of(
 
 
 def resolve_committed(
-    discovery: Discovery, options: Options, partitions: frozenset[TopicPartition]
+    discovery: OffsetSource, options: Options, partitions: frozenset[TopicPartition]
 ) -> Offsets:
     """Where the group of commitGroupId is in each of the partitions.
 

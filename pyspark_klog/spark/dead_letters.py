@@ -1,8 +1,8 @@
 """Rows that cannot be written go to another topic, with the reason in headers.
 
-A letter has its row's key, value and headers, and behind these the headers of `Header`, a null
-where there is nothing to say. They are written before their task succeeds; where even that fails,
-the task fails.
+A letter has its row's key, value and headers, and behind these the headers of `LetterHeader`, a
+null where there is nothing to say. Letters are written before their task succeeds; if they cannot
+be written, the task fails.
 """
 
 from collections import Counter
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark_klog.spark.options import Options
 
 
-class Header(Enum):
+class LetterHeader(Enum):
     """The headers of a letter: text in UTF-8."""
 
     REASON = "klog.deadLetter.reason"
@@ -193,14 +193,14 @@ class DeadLetters:
         ids = self._ids
         asked = _column(rows, "partition") if refusal.partition is None else refusal.partition
         named = {
-            Header.REASON: refusal.reason.name,
-            Header.ERROR: refusal.error,
-            Header.TOPIC: refusal.topic,
-            Header.PARTITION: asked,
-            Header.TIMESTAMP: _milliseconds(_column(rows, "timestamp")),
-            Header.QUERY: ids.query_id,
-            Header.BATCH: ids.batch_id,
-            Header.TASK: f"{ids.partition_id}.{ids.attempt_number}",
+            LetterHeader.REASON: refusal.reason.name,
+            LetterHeader.ERROR: refusal.error,
+            LetterHeader.TOPIC: refusal.topic,
+            LetterHeader.PARTITION: asked,
+            LetterHeader.TIMESTAMP: _milliseconds(_column(rows, "timestamp")),
+            LetterHeader.QUERY: ids.query_id,
+            LetterHeader.BATCH: ids.batch_id,
+            LetterHeader.TASK: f"{ids.partition_id}.{ids.attempt_number}",
         }
         return {name.value: _as_text(value, rows.num_rows) for name, value in named.items()}
 

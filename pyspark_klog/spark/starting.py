@@ -18,7 +18,7 @@ from pyspark_klog.spark.offsets import EARLIEST, LATEST, Offsets
 from pyspark_klog.spark.options import Options
 
 
-class Discovery(Protocol):
+class OffsetSource(Protocol):
     """Whoever knows the partitions' offsets: a cluster, or a directory of segment files."""
 
     def earliest(self, partitions: Iterable[TopicPartition], /) -> Offsets:
@@ -37,7 +37,7 @@ class Discovery(Protocol):
 
 
 def resolve_start(
-    discovery: Discovery, options: Options, partitions: frozenset[TopicPartition]
+    discovery: OffsetSource, options: Options, partitions: frozenset[TopicPartition]
 ) -> Offsets:
     """Where reading begins in each of the partitions.
 
@@ -67,7 +67,7 @@ def resolve_start(
 
 
 def resolve_end(
-    discovery: Discovery, options: Options, partitions: frozenset[TopicPartition]
+    discovery: OffsetSource, options: Options, partitions: frozenset[TopicPartition]
 ) -> Offsets:
     """Where a batch ends in each of the partitions (exclusive).
 
@@ -92,7 +92,7 @@ def _times(
 
 
 def _resolve(
-    discovery: Discovery, bound: Bound, partitions: frozenset[TopicPartition], name: str
+    discovery: OffsetSource, bound: Bound, partitions: frozenset[TopicPartition], name: str
 ) -> Offsets:
     if bound == EARLIEST:
         return discovery.earliest(partitions)

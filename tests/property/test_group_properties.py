@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from klog_broker.coordinator.group.classic.group import Group
-from klog_broker.coordinator.group.classic.machine import NEW_MEMBER_JOIN_TIMEOUT_MS, Joiner
+from klog_broker.coordinator.group.classic.group_machine import NEW_MEMBER_JOIN_TIMEOUT_MS, Joiner
 from klog_broker.coordinator.group.classic.states import GroupState
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.join_group import (

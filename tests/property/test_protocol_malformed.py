@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyspark_klog.protocol.apis.fetch import FetchRequest
 from pyspark_klog.protocol.apis.produce import ProduceRequest
 from pyspark_klog.protocol.codec import (
-    Codec,
+    MessageCodec,
     codec_of,
     decode_message,
     encode_message,
@@ -107,7 +107,9 @@ def test_usual_requests_do_not_need_the_generated_decoder(cls: type[Message]) ->
     for version in range(first, cls.max_version + 1):
         message = usual_request(cls)
         encoded = encode_message(message, version)
-        alone = handwritten_codec(cls, version, Codec(fail, generated_codec(cls, version).encode))
+        alone = handwritten_codec(
+            cls, version, MessageCodec(fail, generated_codec(cls, version).encode)
+        )
         assert alone.decode(encoded, 0) == codec_of(cls, version).decode(encoded, 0)
 
 

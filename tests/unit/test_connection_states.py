@@ -13,7 +13,7 @@ from klog_broker.network import connection as connection_module
 from klog_broker.network import outbox as outbox_module
 from klog_broker.network import states
 from klog_broker.network.connection import Connection
-from klog_broker.network.replies import ReplySlot
+from klog_broker.network.replies import QueuedReply
 from klog_broker.network.server import NetworkLimits, Server
 from klog_broker.network.states import CLOSED, FIRST, STATES, TRANSITIONS, State
 from klog_broker.runtime.clock import ManualClock
@@ -100,7 +100,7 @@ class Walk:
         self.clock = ManualClock(0)
         self.network = FakeNetwork()
         self.loop = Loop(self.clock, self.network.poller)
-        self.open_slots: list[ReplySlot] = []
+        self.open_slots: list[QueuedReply] = []
         helpers: Any = None  # nothing is read ahead here
         self.server = Server(
             self.loop,
@@ -114,7 +114,7 @@ class Walk:
         self.server.listen("PLAINTEXT", "127.0.0.1", 0)
         self.streams: list[FakeStream] = []
 
-    def _handle(self, request: memoryview, slot: ReplySlot, connection: Connection) -> None:
+    def _handle(self, request: memoryview, slot: QueuedReply, connection: Connection) -> None:
         assert connection.state.parses
         if self.chance.random() < 0.4:
             slot.complete([bytes(request)])

@@ -84,7 +84,7 @@ def test_many_ids_that_nobody_uses_are_forgotten_by_few_looks() -> None:
 
 
 def test_of_too_many_ids_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("klog_broker.coordinator.group.classic.machine.MAX_PENDING_IDS", 2)
+    monkeypatch.setattr("klog_broker.coordinator.group.classic.group_machine.MAX_PENDING_IDS", 2)
     sim = Sim(delay_ms=1_000)
     for _ in range(3):
         sim.join("a", requires_id=True)

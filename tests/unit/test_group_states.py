@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from klog_broker.config.docs import print_pages
-from klog_broker.coordinator.group.classic.machine import GroupMachine, Joiner
+from klog_broker.coordinator.group.classic.group_machine import GroupMachine, Joiner
 from klog_broker.coordinator.group.classic.states import (
     ANSWERS,
     PARKED,

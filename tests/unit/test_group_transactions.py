@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from klog_broker.coordinator.group.classic.machine import GroupSettings
+from klog_broker.coordinator.group.classic.group_machine import GroupSettings
 from klog_broker.coordinator.group.forgetting import GroupRuntime, GroupShard
 from klog_broker.coordinator.group.shard_state import (
     GROUP_RECORDS,

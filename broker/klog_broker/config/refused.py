@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from klog_broker.config.listeners import ALL_INTERFACES, addresses, listener_names
-from klog_broker.runtime.machine import host_name
+from klog_broker.runtime.identity import host_name
 
 _NO_ACCESS_CONTROL = (
     "klog has no access control yet and would let everybody do everything; take the line out if"
@@ -42,19 +42,19 @@ REFUSED_UNLESS = {
 }
 
 
-class Refusal(NamedTuple):
+class RefusedSetting(NamedTuple):
     """A setting, and why it is refused."""
 
     name: str
     text: str
 
 
-def refusals(texts: Mapping[str, str]) -> Iterator[Refusal]:
+def refusals(texts: Mapping[str, str]) -> Iterator[RefusedSetting]:
     """What among the settings as they were given refuses the start."""
     given = {name: text.strip() for name, text in texts.items() if text.strip()}
     for name, reason in REFUSED.items():
         if name in given:
-            yield Refusal(name, f"{name}={given[name]} is refused: {reason}")
+            yield RefusedSetting(name, f"{name}={given[name]} is refused: {reason}")
     is_fine = {
         "controller.quorum.bootstrap.servers": _is_own_controller,
         "controller.quorum.voters": _is_own_vote,
@@ -62,7 +62,7 @@ def refusals(texts: Mapping[str, str]) -> Iterator[Refusal]:
     }
     for name, expected in REFUSED_UNLESS.items():
         if name in given and not is_fine[name](given[name], given):
-            yield Refusal(
+            yield RefusedSetting(
                 name,
                 f"{name}={given[name]} is refused: {_ALONE}; expected {expected}, or no such line,"
                 " for a broker that runs alone",

@@ -1,5 +1,6 @@
 """State that lives in a log: consumer groups (and, later, transactions), one shard a partition.
 
 May import: replication, security, metadata, log, runtime, config, and klog's shared packages.
-Start reading at shard.py (decide, append, apply), then runtime.py, then group/classic/machine.py.
+Start reading at shard.py (decide, append, apply), then runtime.py, then group/coordinator.py and
+group/classic/group_machine.py.
 """

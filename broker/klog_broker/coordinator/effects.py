@@ -14,7 +14,7 @@ Waiter = Callable[[Any], object]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class WaiterReply:
     """A parked request gets its reply."""
 
     waiter: Waiter
@@ -33,12 +33,12 @@ class Effects(Generic[K, V]):
     and goes on with the machine's ``appended``; or, if it cannot be appended, ``append_failed``.
     """
 
-    answers: list[Answer] = field(default_factory=list)
+    answers: list[WaiterReply] = field(default_factory=list)
     records: Callable[[int], Sequence[tuple[K, V | None]]] | None = None
 
     def answer(self, waiter: Waiter | None, reply: Any) -> None:
         if waiter is not None:
-            self.answers.append(Answer(waiter, reply))
+            self.answers.append(WaiterReply(waiter, reply))
 
 
 class Machine(Protocol[K, V]):

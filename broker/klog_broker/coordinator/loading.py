@@ -34,7 +34,7 @@ _RECORDS_A_STEP = 50
 _ELEMENTS_A_RECORD = 2
 
 
-class Checked(NamedTuple):
+class CheckedBytes(NamedTuple):
     """Bytes of a log. The batches before ``checked_bytes`` are whole, and have the right CRC;
     ``inflated`` has the records of those that were compressed, by position."""
 
@@ -46,7 +46,7 @@ class Checked(NamedTuple):
 class BatchWalk(Protocol):
     """Walks over bytes of a log, in a helper thread."""
 
-    def check(self, data: bytes) -> Checked: ...
+    def check(self, data: bytes) -> CheckedBytes: ...
 
 
 class KernelWalk:
@@ -63,7 +63,7 @@ class KernelWalk:
         self._table = np.zeros(rows * scan.TABLE_COLUMNS, dtype=np.int64)
         self._state = np.zeros(scan.STATE_FIELDS, dtype=np.int64)
 
-    def check(self, data: bytes) -> Checked:
+    def check(self, data: bytes) -> CheckedBytes:
         scan, state = self._scan, self._state
         buffer = self._np.frombuffer(data, dtype=self._np.uint8)
         buffer.flags.writeable = False
@@ -76,7 +76,7 @@ class KernelWalk:
             for position in table[compressed, scan.POSITION].tolist():
                 batch = BatchView(data, position)
                 inflated[position] = batch.records_section()
-        return Checked(data, int(state[scan.STATE_POSITION]), inflated)
+        return CheckedBytes(data, int(state[scan.STATE_POSITION]), inflated)
 
 
 Replay = Callable[[BatchView, Iterable[Record], Offset], int]
@@ -177,13 +177,13 @@ class Loader:
     def _read(self, region: ReadRegion) -> None:
         walk = self._walk = self._walk or self._new_walk()
 
-        def read() -> Checked:
+        def read() -> CheckedBytes:
             data = region.file.pread(region.size, region.position)
-            return Checked(data, 0, {}) if walk is None else walk.check(data)
+            return CheckedBytes(data, 0, {}) if walk is None else walk.check(data)
 
         self._helpers.submit(read, self._on_read)
 
-    def _on_read(self, checked: Checked | None, error: BaseException | None) -> None:
+    def _on_read(self, checked: CheckedBytes | None, error: BaseException | None) -> None:
         if not self._is_wanted():
             return
         if checked is not None:
@@ -191,7 +191,7 @@ class Loader:
         elif isinstance(error, Exception):
             self._failed(error)
 
-    def _apply(self, checked: Checked) -> Steps:
+    def _apply(self, checked: CheckedBytes) -> Steps:
         before = self._position
         try:
             for batch in split_batches(checked.data, allow_partial=True):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from klog_broker.coordinator.effects import Answer, Effects
+from klog_broker.coordinator.effects import Effects, WaiterReply
 from klog_broker.coordinator.errors import append_error, told
 from klog_broker.coordinator.hashing import partition_for_key
 from klog_broker.coordinator.loading import BatchWalk, Loader
@@ -224,7 +224,7 @@ def _unloading(shard: Shard[Any, Any, Any]) -> Steps:
         yield 1
 
 
-def _answer_when_visible(shard: Shard[Any, Any, Any], answers: list[Answer]) -> None:
+def _answer_when_visible(shard: Shard[Any, Any, Any], answers: list[WaiterReply]) -> None:
     def send(code: ErrorCode) -> None:
         error = told(code)
         for answer in answers:

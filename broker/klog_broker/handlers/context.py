@@ -76,7 +76,7 @@ class Endpoint(NamedTuple):
     port: int
 
 
-class Coordinator(NamedTuple):
+class CoordinatorAnswer(NamedTuple):
     """The answer to "who coordinates this group or transaction"."""
 
     error_code: ErrorCode
@@ -157,7 +157,7 @@ class BrokerServices:
     """Called with a topic's name when its logs have been set aside."""
     advertised: dict[str, Endpoint] = field(default_factory=dict)
     """By listener name: what Metadata, DescribeCluster and FindCoordinator tell clients."""
-    find_coordinator: dict[int, Callable[[str, RequestContext], Coordinator]] = field(
+    find_coordinator: dict[int, Callable[[str, RequestContext], CoordinatorAnswer]] = field(
         default_factory=dict
     )
     """By FindCoordinator's key type: 0 groups (put there by the group coordinator)."""

@@ -6,7 +6,7 @@ are refused here, for good.
 
 from typing import Any
 
-from klog_broker.handlers.context import AnswerSteps, Coordinator, RequestContext
+from klog_broker.handlers.context import AnswerSteps, CoordinatorAnswer, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
 from klog_broker.handlers.transactions import NO_TRANSACTIONS
 from klog_broker.metadata.image import NO_BROKER
@@ -21,11 +21,11 @@ TRANSACTION = 1
 _KEY = 5
 
 
-def _refused(code: ErrorCode, text: str | None = None) -> Coordinator:
-    return Coordinator(code, NO_BROKER, "", -1, text or code.message)
+def _refused(code: ErrorCode, text: str | None = None) -> CoordinatorAnswer:
+    return CoordinatorAnswer(code, NO_BROKER, "", -1, text or code.message)
 
 
-def _find(key_type: int, key: str, context: RequestContext) -> Coordinator:
+def _find(key_type: int, key: str, context: RequestContext) -> CoordinatorAnswer:
     if key_type == TRANSACTION:
         return _refused(NO_TRANSACTIONS.code, NO_TRANSACTIONS.text)
     if key_type != GROUP:
@@ -53,7 +53,7 @@ def handle(request: api.FindCoordinatorRequest, context: RequestContext) -> Answ
     )
 
 
-def _entry(key: str, found: Coordinator) -> api.Coordinator:
+def _entry(key: str, found: CoordinatorAnswer) -> api.Coordinator:
     return api.Coordinator(
         key=key,
         node_id=found.broker_id,

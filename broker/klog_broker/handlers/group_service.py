@@ -1,7 +1,7 @@
 """The group coordinator's place in the broker: its settings, its topic, and who asks for it."""
 
 from klog_broker.config import BrokerConfig
-from klog_broker.coordinator.group.classic.machine import GroupSettings
+from klog_broker.coordinator.group.classic.group_machine import GroupSettings
 from klog_broker.coordinator.group.coordinator import (
     CONSUMER_OFFSETS,
     CoordinatorSettings,
@@ -9,7 +9,7 @@ from klog_broker.coordinator.group.coordinator import (
 )
 from klog_broker.coordinator.loading import KernelWalk
 from klog_broker.coordinator.runtime import RuntimeServices
-from klog_broker.handlers.context import BrokerServices, Coordinator, RequestContext
+from klog_broker.handlers.context import BrokerServices, CoordinatorAnswer, RequestContext
 from klog_broker.log.record_checks import KernelChecks
 from klog_broker.metadata.image import NO_BROKER, Topic
 from klog_broker.replication.leader_state_log import LeaderStateLog
@@ -89,7 +89,7 @@ class _Finder:
         self._groups = groups
         self._is_creating = False
 
-    def find(self, group_id: str, context: RequestContext) -> Coordinator:
+    def find(self, group_id: str, context: RequestContext) -> CoordinatorAnswer:
         """This broker, once the topic is there; until then COORDINATOR_NOT_AVAILABLE (retriable).
 
         While its shard loads the group is told COORDINATOR_LOAD_IN_PROGRESS by it.
@@ -102,11 +102,11 @@ class _Finder:
         if self._groups.find(group_id) is ErrorCode.NOT_COORDINATOR:
             return _none(ErrorCode.COORDINATOR_NOT_AVAILABLE, "its partition is offline or damaged")
         endpoint = self._broker.advertised[context.listener]
-        return Coordinator(
+        return CoordinatorAnswer(
             ErrorCode.NONE, self._broker.broker_id, endpoint.host, endpoint.port, None
         )
 
-    def _create_topic(self) -> Coordinator:
+    def _create_topic(self) -> CoordinatorAnswer:
         answer = _none(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{CONSUMER_OFFSETS} is being created")
         if self._is_creating:
             return answer
@@ -132,5 +132,5 @@ class _Finder:
         self._is_creating = False
 
 
-def _none(code: ErrorCode, message: str) -> Coordinator:
-    return Coordinator(code, NO_BROKER, "", -1, message)
+def _none(code: ErrorCode, message: str) -> CoordinatorAnswer:
+    return CoordinatorAnswer(code, NO_BROKER, "", -1, message)

@@ -180,7 +180,7 @@ def _is_cut_off(data: memoryview, position: int) -> bool:
     return length > left - LOG_OVERHEAD_BYTES
 
 
-class Follower:
+class FollowerAppender:
     """Appends to one log what its leader holds. ``roll(now_ms)`` begins a new segment,
     ``maybe_roll(row, now_ms)`` does so if that batch needs one, ``appended()`` is called after each
     append."""

@@ -9,7 +9,7 @@ from klog_broker.log.directory import LogDirectory
 from klog_broker.log.durability import LogFlushing
 from klog_broker.log.errors import LogStorageError
 from klog_broker.log.flushing import FlushCallback
-from klog_broker.log.following import Follower
+from klog_broker.log.following import FollowerAppender
 from klog_broker.log.listener import LogListener
 from klog_broker.log.loading import LoadedLog
 from klog_broker.log.log_config import LogConfig
@@ -72,7 +72,9 @@ class PartitionLog:
         )
         roll, appended = self.roll, self._count_appended
         appender = self._appender = Appender(state, flushing, roll=roll, appended=appended)
-        follower = Follower(state, roll=roll, maybe_roll=appender.maybe_roll, appended=appended)
+        follower = FollowerAppender(
+            state, roll=roll, maybe_roll=appender.maybe_roll, appended=appended
+        )
         self._shortener = Shortener(
             state,
             flushing,

@@ -13,7 +13,7 @@ from klog_broker.network.bounds import MIN_REQUEST_BYTES, RECEIVE_BYTES, REQUEST
 from klog_broker.network.inbox import FRAME_HEAD, NO_REQUEST, PRODUCE, BadFrame, Inbox
 from klog_broker.network.memory import ReceiveMemory
 from klog_broker.network.outbox import Outbox, OutboxHost
-from klog_broker.network.replies import ReplySlot
+from klog_broker.network.replies import QueuedReply
 from klog_broker.network.states import (
     CLOSED,
     CLOSING,
@@ -43,7 +43,7 @@ class ConnectionHost(OutboxHost, Protocol):
     @property
     def is_planning(self) -> bool: ...
 
-    def handle_frame(self, frame: memoryview, slot: ReplySlot, connection: Connection, /) -> None:
+    def handle_frame(self, frame: memoryview, slot: QueuedReply, connection: Connection, /) -> None:
         """Takes one request without its size; fills the slot now or later. Raises nothing."""
 
     def offer_to_plan(

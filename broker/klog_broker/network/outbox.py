@@ -10,7 +10,7 @@ from collections import deque
 from typing import Protocol
 
 from klog_broker.network.bounds import PENDING_REPLIES, PENDING_REPLY_BYTES, SEND_BYTES
-from klog_broker.network.replies import OutgoingParts, ReplySlot, Sent, SlotState
+from klog_broker.network.replies import OutgoingParts, QueuedReply, Sent, SlotState
 from klog_broker.network.states import State
 from klog_broker.runtime.helpers import Helpers
 from klog_broker.runtime.loop import Loop
@@ -93,7 +93,7 @@ class Outbox:
         self._loop = host.loop
         self._pipelined_apis = host.pipelined_apis
         self._stream = stream
-        self._replies: deque[ReplySlot] = deque()
+        self._replies: deque[QueuedReply] = deque()
         self._queued_bytes = 0
         self._outgoing = OutgoingParts()
         self._is_reading_ahead = False
@@ -110,9 +110,9 @@ class Outbox:
 
     # -- requests -----------------------------------------------------------------------------
 
-    def begin(self, api_key: int) -> ReplySlot:
+    def begin(self, api_key: int) -> QueuedReply:
         """A request's place behind the others."""
-        slot = ReplySlot(self, api_key)
+        slot = QueuedReply(self, api_key)
         self._replies.append(slot)
         self.outstanding += 1
         return slot
@@ -142,7 +142,7 @@ class Outbox:
 
     # -- answers ------------------------------------------------------------------------------
 
-    def on_slot_filled(self, slot: ReplySlot) -> None:
+    def on_slot_filled(self, slot: QueuedReply) -> None:
         """See SlotOwner."""
         self.outstanding -= 1
         if slot.keeps_frame:
@@ -209,7 +209,7 @@ class Outbox:
             if slot.state is SlotState.ANSWERED:
                 self._outgoing.add(slot)
 
-    def _send_at_once(self, slot: ReplySlot) -> None:
+    def _send_at_once(self, slot: QueuedReply) -> None:
         """The only answer there is; what the socket does not take waits as any other."""
         try:
             count = self._stream.send(slot.parts)
@@ -252,7 +252,7 @@ class Outbox:
 
         self._host.helpers.submit(lambda: file.read_ahead(position, size), done)
 
-    def drop(self) -> deque[ReplySlot]:
+    def drop(self) -> deque[QueuedReply]:
         """The connection is gone: answers that still come are dropped. Returns the places of those
         that have not left."""
         self.is_open = False

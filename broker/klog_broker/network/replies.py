@@ -36,14 +36,14 @@ class SlotOwner(Protocol):
     def is_open(self) -> bool:
         """Whether anybody can be answered."""
 
-    def on_slot_filled(self, slot: ReplySlot) -> None:
+    def on_slot_filled(self, slot: QueuedReply) -> None:
         """One of the slots that this connection began is waiting no longer."""
 
     def on_slot_held(self) -> None:
         """Nothing more may be parsed until the slot is filled."""
 
 
-class ReplySlot:
+class QueuedReply:
     """One request's place. Exactly one of ``complete``, ``skip`` and ``close`` is called."""
 
     __slots__ = (
@@ -172,7 +172,7 @@ class OutgoingParts:
     def __bool__(self) -> bool:
         return bool(self._parts)
 
-    def add(self, slot: ReplySlot) -> None:
+    def add(self, slot: QueuedReply) -> None:
         """Puts an answer's parts behind the others."""
         for part in slot.parts:
             if isinstance(part, _IN_MEMORY):

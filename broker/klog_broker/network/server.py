@@ -17,7 +17,7 @@ from klog_broker.network.bounds import (
 from klog_broker.network.connection import Connection
 from klog_broker.network.memory import ReceiveMemory
 from klog_broker.network.plans import Plans
-from klog_broker.network.replies import ReplySlot
+from klog_broker.network.replies import QueuedReply
 from klog_broker.runtime.descriptors import is_exhausted, why
 from klog_broker.runtime.helpers import Helpers
 from klog_broker.runtime.loop import Loop
@@ -28,7 +28,7 @@ from klog_broker.runtime.wheel import Timer
 
 _log = logging.getLogger("klog.network")
 
-FrameHandler = Callable[[memoryview, ReplySlot, Connection], None]
+FrameHandler = Callable[[memoryview, QueuedReply, Connection], None]
 """Takes one request (without its size); fills the slot now or later. Raises nothing."""
 
 _OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)

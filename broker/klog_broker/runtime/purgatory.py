@@ -33,7 +33,7 @@ class DelayedOperation(ABC):
         """The deadline has passed with the condition unmet: ends the wait (sends what there is)."""
 
 
-class Listener(Protocol):
+class KeyListener(Protocol):
     """Somebody who only wants to know, and has no deadline. Compared by identity."""
 
     def on_checked(self) -> None:
@@ -46,7 +46,7 @@ class Purgatory:
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
         self._watched: dict[Hashable, dict[DelayedOperation, None]] = {}
-        self._listening: dict[Hashable, dict[Listener, None]] = {}
+        self._listening: dict[Hashable, dict[KeyListener, None]] = {}
         self.waiting = 0
 
     def watch(self, operation: DelayedOperation, keys: Iterable[Hashable], timeout_ms: int) -> bool:
@@ -91,11 +91,11 @@ class Purgatory:
         if self.is_waiting(operation):
             self._forget(operation)
 
-    def listen(self, listener: Listener, key: Hashable) -> None:
+    def listen(self, listener: KeyListener, key: Hashable) -> None:
         """Tells ``listener`` of the next check of ``key``: of that one alone."""
         self._listening.setdefault(key, {})[listener] = None
 
-    def unlisten(self, listener: Listener, key: Hashable) -> None:
+    def unlisten(self, listener: KeyListener, key: Hashable) -> None:
         """Nothing more is told; not an error if it did not listen."""
         listeners = self._listening.get(key)
         if listeners is not None:

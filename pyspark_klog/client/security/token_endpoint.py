@@ -29,7 +29,7 @@ _LONGEST_TEXT = 200
 _LONGEST_LIFE_S = 10 * 365 * 86_400
 
 
-class Answer(NamedTuple):
+class IssuedToken(NamedTuple):
     """A token, and for how long it is good if the answer says so."""
 
     access_token: str
@@ -76,7 +76,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def ask(login: ClientCredentials) -> Answer:
+def ask(login: ClientCredentials) -> IssuedToken:
     """Ask once.
 
     :raises EndpointFailed: naming the endpoint, and what it said
@@ -184,7 +184,7 @@ def _said(content: bytes, login: ClientCredentials) -> str:
     return f" ({text})" if text else ""
 
 
-def _read(content: bytes, where: str) -> Answer:
+def _read(content: bytes, where: str) -> IssuedToken:
     try:
         found = json.loads(content)
         token = found["access_token"]
@@ -193,7 +193,7 @@ def _read(content: bytes, where: str) -> Answer:
         token = expires_in_s = None
     if not isinstance(token, str) or not token:
         raise EndpointFailed(f"{where} answered without an access_token; expected JSON", False)
-    return Answer(token, expires_in_s)
+    return IssuedToken(token, expires_in_s)
 
 
 def _seconds(given: Any) -> int | None:

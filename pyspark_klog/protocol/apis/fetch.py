@@ -4,7 +4,7 @@ import struct as layouts
 
 from pyspark_klog.errors import InvariantViolation
 from pyspark_klog.ids import UUID
-from pyspark_klog.protocol.codec import Codec, use_handwritten
+from pyspark_klog.protocol.codec import MessageCodec, use_handwritten
 from pyspark_klog.protocol.decoders import Decoder
 from pyspark_klog.protocol.fields import (
     INT32_MAX,
@@ -339,11 +339,11 @@ def _flexible_decoder(version: int, rows: Decoder) -> Decoder:
     return decode
 
 
-def _request_codec(version: int, rows: Codec) -> Codec:
+def _request_codec(version: int, rows: MessageCodec) -> MessageCodec:
     if version < 9:
         return rows
     make = _plain_decoder if version < 12 else _flexible_decoder
-    return Codec(make(version, rows.decode), rows.encode)
+    return MessageCodec(make(version, rows.decode), rows.encode)
 
 
 use_handwritten(FetchRequest, _request_codec)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from klog_broker.coordinator.group.classic.machine import GroupMachine
+from klog_broker.coordinator.group.classic.group_machine import GroupMachine
 from klog_broker.coordinator.group.classic.rebalance import Rebalance
 from klog_broker.coordinator.group.commits import TurnCommits
 from klog_broker.coordinator.shard import Shard

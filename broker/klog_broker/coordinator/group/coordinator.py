@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from klog_broker.coordinator.effects import Waiter
 from klog_broker.coordinator.group.classic.group import Group
-from klog_broker.coordinator.group.classic.machine import GroupSettings, Joiner
+from klog_broker.coordinator.group.classic.group_machine import GroupSettings, Joiner
 from klog_broker.coordinator.group.commits import (
     Commit,
     CommitRequest,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from klog_broker.coordinator.group.classic.group import Group
-from klog_broker.coordinator.group.classic.machine import GroupMachine, GroupSettings
+from klog_broker.coordinator.group.classic.group_machine import GroupMachine, GroupSettings
 from klog_broker.coordinator.group.classic.records import apply_metadata
 from klog_broker.coordinator.group.classic.states import GroupState
 from klog_broker.coordinator.group.offsets import CommittedOffset, OffsetBook, commit_key

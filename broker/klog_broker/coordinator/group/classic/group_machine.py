@@ -2,7 +2,7 @@
 
 It follows what Kafka's GroupCoordinator of 3.9 does (KIP-345 static members, KIP-394 member ids
 required, KIP-389 maximum size). ``join`` and ``sync`` may park a request: its waiter comes back
-later in an ``Answer``. How a rebalance runs is in rebalance.py.
+later in a ``WaiterReply``. How a rebalance runs is in rebalance.py.
 """
 
 from collections.abc import Callable
