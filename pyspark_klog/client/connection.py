@@ -14,14 +14,14 @@ from typing import Generic, TypeVar, cast
 
 from pyspark_klog._version import __version__
 from pyspark_klog.client.errors import (
+    AuthenticationFailed,
     ClientError,
     ConnectionFailed,
     ReplyUnreadable,
     RequestTimedOut,
 )
 from pyspark_klog.client.frames import ReplyFrames
-from pyspark_klog.client.security.errors import AuthenticationFailed
-from pyspark_klog.client.security.handshake import (
+from pyspark_klog.client.handshake import (
     HANDSHAKE_VERSION,
     REAUTHENTICATE_AT,
     Mechanism,

@@ -36,6 +36,14 @@ class UnsupportedByBroker(ClientError):
     """The broker has no version of an API that this client could use."""
 
 
+class AuthenticationFailed(ClientError):
+    """The broker, or the service that gives tokens, did not accept who this client says it is."""
+
+
+class TlsFailed(ClientError):
+    """No TLS with the other side: certificates, names, versions, or no TLS there at all."""
+
+
 class NoBrokerAvailable(ClientError):
     """None of the addresses answered."""
 
@@ -59,6 +67,9 @@ class TimedOut(ClientError):
 class DeliveryFailed(ClientError):
     """Records were not acknowledged in time, or were refused."""
 
+
+LONGEST_TEXT = 300
+"""Characters of the other side's words that go into a message."""
 
 _CODES = {code.value: code for code in ErrorCode}
 
@@ -86,3 +97,10 @@ def broker_error(code: ErrorCode, what: str) -> BrokerError:
     """A broker's refusal of something that is named: ``fetch from t-0``."""
     needed = f"; {_NEEDED[code]}" if code in _NEEDED else ""
     return BrokerError(code, f"{what}: {code.message}{needed}")
+
+
+def one_line(text: str, longest: int = LONGEST_TEXT) -> str:
+    """The other side's words, fit for a message: bounded, and nothing that a terminal obeys."""
+    # Before a login nobody is known: the text may come from anyone, and be of any length.
+    shown = "".join(char if char.isprintable() else " " for char in text[: 4 * longest])
+    return " ".join(shown.split())[:longest]

@@ -3,7 +3,7 @@
 from enum import Enum
 from typing import NamedTuple
 
-from pyspark_klog.client.security.secret import Secret
+from pyspark_klog.client.secret import Secret
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1

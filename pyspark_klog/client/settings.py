@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from pyspark_klog.client.errors import SettingError
-from pyspark_klog.client.producer.partitioning import check_partitioner
-from pyspark_klog.client.security.secret import Secret
+from pyspark_klog.client.partitioning import check_partitioner
+from pyspark_klog.client.secret import Secret
 from pyspark_klog.client.setting_rows import SETTINGS, Effect, Setting, Value
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from pyspark_klog.client.secret import Secret
 from pyspark_klog.client.security.rows import SECURITY
-from pyspark_klog.client.security.secret import Secret
 from pyspark_klog.client.setting_rows import CONNECTIONS, LATER, READING, WITHOUT_EFFECT, WRITING
 from pyspark_klog.client.setting_types import INT_MAX, LONG_MAX, Effect, Setting
 from pyspark_klog.spark.option_rows import BY_KEY, OPTIONS, REFUSED_SETTINGS, Option, Status, Use

@@ -16,7 +16,7 @@ from pyspark.sql.types import (
 from pyspark_klog.client import chance
 from pyspark_klog.client.clock import epoch_ms
 from pyspark_klog.client.errors import TopicMissing
-from pyspark_klog.client.producer.partitioning import Unplaced, partitioner_for
+from pyspark_klog.client.partitioning import Unplaced, partitioner_for
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.clients import check_numba, drop_producer, freeze_once, producer_for

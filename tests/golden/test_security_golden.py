@@ -11,14 +11,13 @@ from typing import Any
 import pytest
 
 from pyspark_klog.client.connection import Connection, State
-from pyspark_klog.client.errors import SettingError
-from pyspark_klog.client.security.errors import AuthenticationFailed
-from pyspark_klog.client.security.handshake import Mechanism
+from pyspark_klog.client.errors import AuthenticationFailed, SettingError
+from pyspark_klog.client.handshake import Mechanism
+from pyspark_klog.client.secret import Secret
 from pyspark_klog.client.security.oauthbearer import OAuthBearer, Token
 from pyspark_klog.client.security.sasl_config import PasswordLogin, UnsecuredTokens
 from pyspark_klog.client.security.sasl_plain import Plain
 from pyspark_klog.client.security.scram import Scram
-from pyspark_klog.client.security.secret import Secret
 from pyspark_klog.client.security.stores import own_key, trusted_certificates
 from pyspark_klog.client.security.tls import make_context
 from pyspark_klog.client.settings import ClientSettings

@@ -10,9 +10,8 @@ import pytest
 from pyspark_klog import testing
 from pyspark_klog.client.admin import Admin, NewTopic
 from pyspark_klog.client.blocking import BlockingClient
-from pyspark_klog.client.errors import ClientError, TimedOut
+from pyspark_klog.client.errors import ClientError, TimedOut, TlsFailed
 from pyspark_klog.client.producer.producer import Producer
-from pyspark_klog.client.security.errors import TlsFailed
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.records.builder import BatchBuilder
 from tests.support.client_cases import read

@@ -10,8 +10,8 @@ from pyspark_klog import testing
 from pyspark_klog.client.admin import Admin, NewTopic
 from pyspark_klog.client.blocking import BlockingClient
 from pyspark_klog.client.consumer.fetcher import OffsetsLost, RangeFetcher
+from pyspark_klog.client.errors import AuthenticationFailed, TlsFailed
 from pyspark_klog.client.producer.producer import Producer
-from pyspark_klog.client.security.errors import AuthenticationFailed, TlsFailed
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.fetch import FetchResponse
 from pyspark_klog.protocol.apis.metadata import MetadataResponse, MetadataResponseBroker

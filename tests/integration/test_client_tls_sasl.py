@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from pyspark_klog.client.blocking import BlockingClient
-from pyspark_klog.client.errors import ClientError
-from pyspark_klog.client.security.errors import AuthenticationFailed, TlsFailed
+from pyspark_klog.client.errors import AuthenticationFailed, ClientError, TlsFailed
 from pyspark_klog.errors import KlogError
 from tests.support.eventually import eventually
 from tests.support.security_certs import Authority

@@ -12,12 +12,18 @@ import pytest
 from pyspark_klog.client.admin import Admin, NewTopic
 from pyspark_klog.client.blocking import BlockingClient
 from pyspark_klog.client.clock import epoch_ms
-from pyspark_klog.client.errors import ClientError, ReplyUnreadable, SettingError, TimedOut
+from pyspark_klog.client.errors import (
+    AuthenticationFailed,
+    ClientError,
+    ReplyUnreadable,
+    SettingError,
+    TimedOut,
+    TlsFailed,
+)
 from pyspark_klog.client.producer.producer import Producer
-from pyspark_klog.client.security.errors import AuthenticationFailed, TlsFailed
+from pyspark_klog.client.secret import Secret
 from pyspark_klog.client.security.jaas import read_jaas
 from pyspark_klog.client.security.oauthbearer import unsecured_token
-from pyspark_klog.client.security.secret import Secret
 from pyspark_klog.ids import TopicPartition
 from tests.support.client_cases import batch, read
 from tests.support.eventually import eventually

@@ -7,15 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_klog.client.connection import Connection, State
-from pyspark_klog.client.errors import SettingError
-from pyspark_klog.client.security.errors import AuthenticationFailed, one_line
-from pyspark_klog.client.security.handshake import Mechanism
+from pyspark_klog.client.errors import AuthenticationFailed, SettingError, one_line
+from pyspark_klog.client.handshake import Mechanism
+from pyspark_klog.client.secret import Secret
 from pyspark_klog.client.security.jaas import read_jaas
 from pyspark_klog.client.security.oauthbearer import OAuthBearer, Token, check_token, expiry_of
 from pyspark_klog.client.security.pem import pem_blocks
 from pyspark_klog.client.security.sasl_plain import Plain
 from pyspark_klog.client.security.scram import Scram
-from pyspark_klog.client.security.secret import Secret
 from pyspark_klog.errors import KlogError
 from pyspark_klog.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
 from pyspark_klog.protocol.apis.sasl_authenticate import SaslAuthenticateResponse

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from pyspark_klog.client.errors import SettingError
+from pyspark_klog.client.secret import Secret
 from pyspark_klog.client.security.sasl_config import (
     ClientCredentials,
     PasswordFunction,
@@ -17,7 +18,6 @@ from pyspark_klog.client.security.sasl_config import (
     TokenFunction,
     UnsecuredTokens,
 )
-from pyspark_klog.client.security.secret import Secret
 from pyspark_klog.client.settings import ClientSettings
 from pyspark_klog.spark.options import read_options
 from tests.support.security_kafka import OAUTH_MODULE, PLAIN_MODULE, SCRAM_MODULE, jaas

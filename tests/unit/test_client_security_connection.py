@@ -5,12 +5,16 @@ from typing import Any
 import pytest
 
 from pyspark_klog.client.connection import MAX_STRANGERS_REPLY_BYTES, Connection, State
-from pyspark_klog.client.errors import ReplyUnreadable, RequestTimedOut, UnsupportedByBroker
-from pyspark_klog.client.security.errors import AuthenticationFailed
-from pyspark_klog.client.security.handshake import Mechanism
+from pyspark_klog.client.errors import (
+    AuthenticationFailed,
+    ReplyUnreadable,
+    RequestTimedOut,
+    UnsupportedByBroker,
+)
+from pyspark_klog.client.handshake import Mechanism
+from pyspark_klog.client.secret import Secret
 from pyspark_klog.client.security.oauthbearer import OAuthBearer, Token
 from pyspark_klog.client.security.sasl_plain import Plain
-from pyspark_klog.client.security.secret import Secret
 from pyspark_klog.errors import BrokerError
 from pyspark_klog.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
 from pyspark_klog.protocol.apis.metadata import MetadataRequest, MetadataResponse

@@ -10,8 +10,7 @@ import pytest
 
 from pyspark_klog.client.addresses import Address
 from pyspark_klog.client.connection import Connection, State
-from pyspark_klog.client.errors import ConnectionFailed
-from pyspark_klog.client.security.errors import TlsFailed
+from pyspark_klog.client.errors import ConnectionFailed, TlsFailed
 from pyspark_klog.client.security.tls_link import TlsLink
 from pyspark_klog.client.settings import ClientSettings
 from pyspark_klog.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_klog.client.errors import SettingError
+from pyspark_klog.client.errors import AuthenticationFailed, SettingError
+from pyspark_klog.client.secret import Secret
 from pyspark_klog.client.security.callables import OwnFunction
-from pyspark_klog.client.security.errors import AuthenticationFailed
 from pyspark_klog.client.security.oauthbearer import (
     OAuthBearer,
     Token,
@@ -23,7 +23,6 @@ from pyspark_klog.client.security.sasl_config import (
     TokenFunction,
     UnsecuredTokens,
 )
-from pyspark_klog.client.security.secret import Secret
 from pyspark_klog.client.security.tokens import TokenSource, renew_at_ms
 
 MINUTE_MS = 60_000

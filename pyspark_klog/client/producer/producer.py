@@ -20,6 +20,7 @@ from pyspark_klog.client.errors import (
     broker_error,
     error_code,
     is_retriable,
+    one_line,
 )
 from pyspark_klog.client.producer.batch_order import (
     NO_IDENTITY,
@@ -30,7 +31,6 @@ from pyspark_klog.client.producer.batch_order import (
 )
 from pyspark_klog.client.producer.requests import answers_in, send_batches
 from pyspark_klog.client.producer.splitting import split_in_half
-from pyspark_klog.client.security.errors import one_line
 from pyspark_klog.client.settings import ClientSettings
 from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
 from pyspark_klog.ids import TopicPartition

@@ -6,15 +6,14 @@ import socket
 from pyspark_klog.client import chance
 from pyspark_klog.client.addresses import Address
 from pyspark_klog.client.connection import Connection
-from pyspark_klog.client.errors import SettingError
+from pyspark_klog.client.errors import AuthenticationFailed, SettingError
+from pyspark_klog.client.handshake import Mechanism
+from pyspark_klog.client.secret import Secret
 from pyspark_klog.client.security.config import SecurityConfig
-from pyspark_klog.client.security.errors import AuthenticationFailed
-from pyspark_klog.client.security.handshake import Mechanism
 from pyspark_klog.client.security.oauthbearer import OAuthBearer
 from pyspark_klog.client.security.sasl_config import PasswordFunction, PasswordLogin, SaslConfig
 from pyspark_klog.client.security.sasl_plain import Plain
 from pyspark_klog.client.security.scram import Scram
-from pyspark_klog.client.security.secret import Secret
 from pyspark_klog.client.security.tls import Tls
 from pyspark_klog.client.security.tls_link import TlsLink
 from pyspark_klog.client.security.tokens import TokenSource

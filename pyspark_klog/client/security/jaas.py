@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pyspark_klog.client.errors import SettingError
-from pyspark_klog.client.security.secret import Secret
+from pyspark_klog.client.secret import Secret
 
 FLAGS = ("required", "requisite", "sufficient", "optional")
 EXAMPLE = (

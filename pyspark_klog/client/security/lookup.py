@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Protocol
 
+from pyspark_klog.client.secret import Secret
 from pyspark_klog.client.security.rows import SECURITY
-from pyspark_klog.client.security.secret import Secret
 from pyspark_klog.client.setting_types import Value
 
 _ROWS = {row.name: row for row in SECURITY}

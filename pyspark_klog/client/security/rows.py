@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from pyspark_klog.client.security.secret import Secret
+from pyspark_klog.client.secret import Secret
 from pyspark_klog.client.setting_types import INT_MAX, Effect, Setting
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")

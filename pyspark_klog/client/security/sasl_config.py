@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pyspark_klog.client.errors import SettingError
+from pyspark_klog.client.secret import Secret
 from pyspark_klog.client.security.callables import OwnFunction, java_class, own_function
 from pyspark_klog.client.security.jaas import LoginModule, read_jaas
 from pyspark_klog.client.security.lookup import (
@@ -18,7 +19,6 @@ from pyspark_klog.client.security.lookup import (
 )
 from pyspark_klog.client.security.oauthbearer import read_extensions, unsecured_token
 from pyspark_klog.client.security.rows import ASSERTION_PASSPHRASE, ASSERTIONS
-from pyspark_klog.client.security.secret import Secret
 from pyspark_klog.client.security.tls_config import TlsConfig, read_tls
 
 OAUTHBEARER = "OAUTHBEARER"

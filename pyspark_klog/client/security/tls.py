@@ -8,9 +8,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from pyspark_klog.client.errors import ClientError, ConnectionFailed, SettingError
+from pyspark_klog.client.errors import ClientError, ConnectionFailed, SettingError, TlsFailed
 from pyspark_klog.client.security.ciphers import openssl_names
-from pyspark_klog.client.security.errors import TlsFailed
 from pyspark_klog.client.security.stores import own_key, trusted_certificates
 from pyspark_klog.client.security.tls_config import Store, TlsConfig
 

@@ -17,7 +17,7 @@ import urllib.parse
 import urllib.request
 from typing import Any, NamedTuple
 
-from pyspark_klog.client.security.errors import one_line
+from pyspark_klog.client.errors import one_line
 from pyspark_klog.client.security.sasl_config import ClientCredentials
 from pyspark_klog.client.security.tls import make_context
 from pyspark_klog.errors import KlogError

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pyspark_klog.client import clock
-from pyspark_klog.client.errors import SettingError
-from pyspark_klog.client.security.errors import AuthenticationFailed
+from pyspark_klog.client.errors import AuthenticationFailed, SettingError
 from pyspark_klog.client.security.oauthbearer import (
     Token,
     check_token,

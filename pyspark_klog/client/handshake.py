@@ -1,13 +1,12 @@
 """Authentication within Kafka's protocol: SaslHandshake v1, then SaslAuthenticate. Pure.
 
 `SaslExchange` makes the requests and takes the replies; `Connection` puts them on the wire, first
-when it begins and again before the session ends (KIP-368).
+when the connection begins and again before the session ends (KIP-368).
 """
 
 from typing import Protocol
 
-from pyspark_klog.client.errors import broker_error, error_code
-from pyspark_klog.client.security.errors import AuthenticationFailed, one_line
+from pyspark_klog.client.errors import AuthenticationFailed, broker_error, error_code, one_line
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.sasl_authenticate import (
     SaslAuthenticateRequest,
@@ -22,11 +21,11 @@ REAUTHENTICATE_AT = 0.85
 
 
 class Mechanism(Protocol):
-    """One exchange of a SASL mechanism; made anew for each."""
+    """One exchange of a SASL mechanism; each authentication makes a new one."""
 
     @property
     def name(self) -> str:
-        """Kafka's name of it."""
+        """The mechanism's name in Kafka, as in sasl.mechanism."""
 
     @property
     def who(self) -> str:
@@ -42,7 +41,7 @@ class Mechanism(Protocol):
         """
 
     def explain(self, text: str) -> str:
-        """The broker's words when it refuses, with what it said before and without secrets."""
+        """The broker's words of refusal, with its words of before and without secrets."""
 
 
 class SaslExchange:
@@ -82,7 +81,7 @@ class SaslExchange:
     def on_authenticate(self, reply: SaslAuthenticateResponse) -> SaslAuthenticateRequest | None:
         """The next request; None when the broker has accepted.
 
-        :raises AuthenticationFailed: if it has not, or does not follow the mechanism
+        :raises AuthenticationFailed: if the broker refused, or does not follow the mechanism
         """
         code = error_code(reply.error_code)
         if code is not ErrorCode.NONE:
