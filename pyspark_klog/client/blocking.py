@@ -1,20 +1,17 @@
-"""The blocking driver: sockets, time and retries around connections and metadata.
+"""The blocking driver: calls that are waited for, retries, and the cluster's metadata kept fresh.
 
-One `BlockingClient` belongs to one thread. It keeps one connection to each broker, opened when it
-is first needed; `poll` moves bytes on all of them. Nothing here knows what a request means.
+One `BlockingClient` belongs to one thread. Its connections are those of `links.py`. What requests
+other than Metadata mean is not known here.
 """
 
-import selectors
-import socket
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from pyspark_klog.client import chance, clock
-from pyspark_klog.client.addresses import Address, read_addresses
-from pyspark_klog.client.connection import MAX_REPLY_BYTES, Call, State
+from pyspark_klog.client.addresses import read_addresses
+from pyspark_klog.client.connection import Call
 from pyspark_klog.client.errors import (
-    ClientError,
     ConnectionFailed,
     LeaderUnknown,
     NoBrokerAvailable,
@@ -22,30 +19,27 @@ from pyspark_klog.client.errors import (
     TimedOut,
     is_retriable,
 )
-from pyspark_klog.client.metadata import ClusterView, PartitionInfo, TopicInfo
+from pyspark_klog.client.links import Links, this_host
+from pyspark_klog.client.metadata import (
+    ClusterView,
+    PartitionInfo,
+    TopicInfo,
+    metadata_request,
+)
 from pyspark_klog.client.read_replicas import ReadReplicas
 from pyspark_klog.client.retry import Backoff
 from pyspark_klog.client.setting_types import Value
 from pyspark_klog.client.settings import ClientSettings
-from pyspark_klog.client.sockets import IDLE_PROBE_MS, Link, connect
+from pyspark_klog.client.sockets import Link
 from pyspark_klog.client.trouble import Retries
 from pyspark_klog.errors import ErrorCode, KlogError
 from pyspark_klog.ids import TopicPartition
-from pyspark_klog.protocol.apis.metadata import (
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponse,
-)
+from pyspark_klog.protocol.apis.metadata import MetadataResponse
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.protocol.message import Request, Response
 
-if TYPE_CHECKING:
-    from pyspark_klog.client.security.driver import Security
-
 R = TypeVar("R", bound=Response)
 T = TypeVar("T")
-
-_NOT_READY = (State.NEGOTIATING, State.AUTHENTICATING)
 
 Build = Callable[[int], Request]
 """Makes a request for the version that was chosen."""
@@ -71,35 +65,20 @@ class BlockingClient:
             raise SettingError("bootstrap.servers is missing; expected host:port of a broker")
         self.bootstrap = read_addresses(self.settings.text("bootstrap.servers"))
         self.now_ms = now_ms
+        self.links = Links(self.bootstrap, self.settings, now_ms=now_ms, sleep=sleep, random=random)
         self.read_replicas = ReadReplicas()
         self.retries = Retries(now_ms, self.settings.prefix)
         self.view = ClusterView()
         self._refreshed_ms: dict[str, int] = {}
         self._sleep = sleep
         self._random = random
-        self._selector = selectors.DefaultSelector()
-        self._security = self._make_security()
-        self._links: dict[Address, Link] = {}
-        self._failures: dict[Address, tuple[int, int]] = {}
-        self._retry = self._backoff("retry.backoff.ms", "retry.backoff.max.ms")
-        self._reconnect = self._backoff("reconnect.backoff.ms", "reconnect.backoff.max.ms")
-
-    def _backoff(self, initial: str, longest: str) -> Backoff:
-        return Backoff(self.settings.number(initial), self.settings.number(longest))
-
-    def _make_security(self) -> "Security | None":
-        if self.settings.security is None:
-            return None
-        from pyspark_klog.client.security.driver import Security
-
-        return Security(self.settings.security)
+        self._retry = Backoff(
+            self.settings.number("retry.backoff.ms"), self.settings.number("retry.backoff.max.ms")
+        )
 
     def close(self) -> None:
         """Close every connection. The client can't be used afterwards."""
-        for link in self._links.values():
-            link.close()
-        self._links.clear()
-        self._selector.close()
+        self.links.close()
 
     def __enter__(self) -> "BlockingClient":
         return self
@@ -160,78 +139,6 @@ class BlockingClient:
         self._sleep(wait_ms / 1000)
 
     # --- connections -----------------------------------------------------------------------------
-    def link_to(self, address: Address, deadline_ms: int) -> Link:
-        """A ready connection to an address, opened if need be.
-
-        :raises ClientError: if it can't be made before the deadline
-        """
-        link = self._links.get(address)
-        if link is not None and self._is_stale(link):
-            self._drop(link)
-            link = None
-        if link is None:
-            self._wait_to_reconnect(address, deadline_ms)
-            try:
-                link = connect(
-                    address,
-                    self.settings,
-                    self._selector,
-                    self.now_ms,
-                    MAX_REPLY_BYTES,
-                    deadline_ms,
-                    self._security,
-                )
-            except ClientError:
-                self._note_failure(address)
-                raise
-            self._links[address] = link
-        elif self._security is not None and link.connection.authentication_due(self.now_ms()):
-            self._authenticate_again(link, self._security)
-        while link.connection.state is not State.READY:
-            if link.connection.error is not None:
-                self._note_failure(address)
-                self._drop(link)
-                raise link.connection.error
-            self.poll(deadline_ms)
-            if self.now_ms() >= deadline_ms and link.connection.state in _NOT_READY:
-                raise TimedOut(f"{address} did not answer in time: {link.connection.state.value}")
-        self._failures.pop(address, None)
-        link.last_used_ms = self.now_ms()
-        return link
-
-    def _authenticate_again(self, link: Link, security: "Security") -> None:
-        """Begin to authenticate again (KIP-368). Requests that are under way are answered first."""
-        mechanism = security.mechanism()
-        assert mechanism is not None
-        link.connection.authenticate(mechanism, self.now_ms())
-        link.send_pending()
-
-    def _is_stale(self, link: Link) -> bool:
-        """Whether a connection has ended, or was unused for so long that it is given up."""
-        idle_ms = self.now_ms() - link.last_used_ms
-        longest_ms = self.settings.number("connections.max.idle.ms")
-        if link.is_open and link.connection.in_flight == 0 and idle_ms >= IDLE_PROBE_MS:
-            link.receive_available()
-            if 0 <= longest_ms <= idle_ms:
-                return True
-        return not link.is_open
-
-    def _wait_to_reconnect(self, address: Address, deadline_ms: int) -> None:
-        failures, last_ms = self._failures.get(address, (0, 0))
-        if failures == 0:
-            return
-        wait_ms = last_ms + self._reconnect.wait_ms(failures, self._random) - self.now_ms()
-        if wait_ms > 0:
-            self._sleep(min(wait_ms, max(deadline_ms - self.now_ms(), 0)) / 1000)
-
-    def _note_failure(self, address: Address) -> None:
-        self._failures[address] = (self._failures.get(address, (0, 0))[0] + 1, self.now_ms())
-
-    def _drop(self, link: Link) -> None:
-        link.close()
-        if self._links.get(link.address) is link:
-            del self._links[link.address]
-
     def link_to_broker(self, broker_id: int, deadline_ms: int) -> Link:
         """A ready connection to a broker by its id.
 
@@ -241,14 +148,14 @@ class BlockingClient:
         if address is None:
             raise LeaderUnknown(f"broker {broker_id} is not in the cluster's metadata now")
         try:
-            return self.link_to(address, deadline_ms)
+            return self.links.to(address, deadline_ms)
         except ConnectionFailed as error:
             if type(error) is not ConnectionFailed or address in self.bootstrap:
                 raise
             # Most often a listener's address that only the broker's own network knows.
             raise ConnectionFailed(
                 f"{error} (the address that the cluster gives for broker {broker_id}, its "
-                f"advertised.listeners, must be reachable from {socket.gethostname()})"
+                f"advertised.listeners, must be reachable from {this_host()})"
             ) from error
 
     def link_to_any(self, deadline_ms: int) -> Link:
@@ -256,53 +163,7 @@ class BlockingClient:
 
         :raises NoBrokerAvailable: naming each address and why it did not serve
         """
-        now_ms = self.now_ms()
-        for link in list(self._links.values()):
-            connection = link.connection
-            if connection.authentication_due(now_ms):
-                continue  # `link_to` sees to it, if its turn comes
-            if connection.state is State.READY and not self._is_stale(link):
-                link.last_used_ms = now_ms
-                return link
-        known = list(self.view.brokers.values())
-        known.sort(key=lambda _: self._random())
-        reasons: list[str] = []
-        for address in dict.fromkeys([*known, *self.bootstrap]):
-            try:
-                return self.link_to(address, deadline_ms)
-            except KlogError as error:
-                if not is_retriable(error):
-                    raise
-                reasons.append(str(error))
-        raise NoBrokerAvailable(
-            f"no broker could be reached: {'; '.join(reasons)}; check "
-            f"{self.settings.prefix}bootstrap.servers, and whether these addresses can be reached "
-            f"from {socket.gethostname()}"
-        )
-
-    def poll(self, deadline_ms: int) -> None:
-        """Move bytes on all connections: return after something happened, or at the deadline."""
-        for link in list(self._links.values()):
-            if link.connection.to_send() is not None:
-                link.send_pending()
-            if not link.is_open:
-                self._drop(link)
-                # Its calls have ended: that is what the caller waits for.
-                deadline_ms = self.now_ms()
-        due = [deadline_ms]
-        due += [d for k in self._links.values() if (d := k.connection.next_deadline_ms())]
-        wait_s = max(min(due) - self.now_ms(), 0) / 1000
-        for key, events in self._selector.select(wait_s):
-            ready: Link = key.data
-            if events & selectors.EVENT_WRITE:
-                ready.send_pending()
-            if events & selectors.EVENT_READ:
-                ready.receive_available()
-        now_ms = self.now_ms()
-        for link in list(self._links.values()):
-            link.connection.on_deadline(now_ms)
-            if not link.is_open:
-                self._drop(link)
+        return self.links.to_any(self.view.brokers.values(), deadline_ms)
 
     # --- calls -----------------------------------------------------------------------------------
     def send(
@@ -334,7 +195,7 @@ class BlockingClient:
             now_ms = self.now_ms()
             if deadline_ms is not None and now_ms >= deadline_ms:
                 raise TimedOut(f"no reply to {call.api_key.name} in time")
-            self.poll(call.deadline_ms if deadline_ms is None else deadline_ms)
+            self.links.poll(call.deadline_ms if deadline_ms is None else deadline_ms)
         return call.result()
 
     def ask(
@@ -363,14 +224,16 @@ class BlockingClient:
     ) -> ClusterView:
         """Ask for metadata of some topics (None: all) and take it over; retried when lost.
 
-        What a topic's own error is stays in the view: the caller knows what it means.
+        An error of a single topic stays in the view: the caller knows what it means.
         """
         deadline = self.deadline() if deadline_ms is None else deadline_ms
         names = None if topics is None else sorted(set(topics))
 
         def attempt() -> ClusterView:
             link = self.link_to_any(deadline)
-            reply = self.ask(link, MetadataResponse, lambda v: _request(names, v, may_create))
+            reply = self.ask(
+                link, MetadataResponse, lambda v: metadata_request(names, v, may_create)
+            )
             found = ClusterView.of(reply)
             if not found.brokers:
                 # A broker that has just started may not have heard of any yet.
@@ -385,7 +248,7 @@ class BlockingClient:
             self.view = newer
             self._refreshed_ms = dict.fromkeys(newer.topics, now_ms)
         else:
-            # Versions before 4 are asked for all topics: only those asked for are taken over.
+            # Before version 4 the reply is about all topics: only the named ones are taken over.
             absent = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             asked = {n: newer.topics.get(n, TopicInfo(n, error=absent)) for n in names}
             self.view = self.view.merged(replace(newer, topics=asked))
@@ -399,13 +262,13 @@ class BlockingClient:
         return refreshed_ms is not None and self.now_ms() - refreshed_ms < age_ms
 
     def forget(self, topic: str) -> None:
-        """The topic's metadata turned out to be old: it is asked for before its next use."""
+        """The topic's metadata turned out to be old: `leader_of` will ask for it anew."""
         self._refreshed_ms.pop(topic, None)
 
     def leader_of(self, partition: TopicPartition, deadline_ms: int) -> PartitionInfo:
         """The partition with its leader, from fresh metadata.
 
-        :raises LeaderUnknown: if it has none now (asking again may help)
+        :raises LeaderUnknown: if the partition has no leader now (asking again may help)
         """
         if not self.is_fresh(partition.topic):
             self.refresh([partition.topic], deadline_ms)
@@ -414,18 +277,3 @@ class BlockingClient:
             self.forget(partition.topic)
             raise LeaderUnknown(f"{partition} has no leader now")
         return info
-
-
-def _request(names: list[str] | None, version: int, may_create: bool) -> MetadataRequest:
-    """A request for some topics that creates none, unless it may.
-
-    Before version 4 asking for a topic by name creates it: then all topics are asked for.
-    """
-    request = MetadataRequest()
-    if version >= 4:
-        request.allow_auto_topic_creation = may_create
-    if names is None or (version < 4 and not may_create):
-        request.topics = None if version >= 1 else []
-    else:
-        request.topics = [MetadataRequestTopic(name=name) for name in names]
-    return request

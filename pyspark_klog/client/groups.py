@@ -220,7 +220,7 @@ def _at_coordinator(
         link = client.link_to_any(deadline)
         reply = client.ask(link, FindCoordinatorResponse, build, high=_ONE_GROUP_FIND)
         _check(reply.error_code, f"coordinator of group {group_id}")
-        return attempt(client.link_to(Address(reply.host, reply.port), deadline))
+        return attempt(client.links.to(Address(reply.host, reply.port), deadline))
 
     bound = "default.api.timeout.ms" if deadline_ms is None else None
     return client.retrying(find_and_attempt, deadline, what, bound=bound)

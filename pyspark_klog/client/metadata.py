@@ -8,6 +8,8 @@ from pyspark_klog.client.errors import error_code
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import NO_TOPIC_ID, UUID, TopicPartition
 from pyspark_klog.protocol.apis.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
     MetadataResponse,
     MetadataResponsePartition,
     MetadataResponseTopic,
@@ -126,3 +128,19 @@ def _partition(row: MetadataResponsePartition) -> PartitionInfo:
         tuple(row.offline_replicas),
         error_code(row.error_code),
     )
+
+
+def metadata_request(names: list[str] | None, version: int, may_create: bool) -> MetadataRequest:
+    """A request for the topics ``names`` (None: all) that creates none, unless it may.
+
+    Before version 4 asking for a topic by name creates it: there the request is for all topics,
+    unless it may create them.
+    """
+    request = MetadataRequest()
+    if version >= 4:
+        request.allow_auto_topic_creation = may_create
+    if names is None or (version < 4 and not may_create):
+        request.topics = None if version >= 1 else []
+    else:
+        request.topics = [MetadataRequestTopic(name=name) for name in names]
+    return request

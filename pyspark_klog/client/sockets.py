@@ -1,21 +1,12 @@
-"""The socket of one connection, with or without TLS, and the selector that waits for several."""
+"""The socket of one connection, and the selector that waits for several of them."""
 
 import contextlib
 import selectors
 import socket
-from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from pyspark_klog.client.addresses import Address
 from pyspark_klog.client.connection import Connection, State
 from pyspark_klog.client.errors import ConnectionFailed
-from pyspark_klog.client.settings import ClientSettings
-
-if TYPE_CHECKING:
-    from pyspark_klog.client.security.driver import Security
-
-IDLE_PROBE_MS = 1_000
-"""A connection that was unused for longer is looked at before a request is put on it."""
 
 
 class Link:
@@ -88,53 +79,3 @@ class Link:
         if wanted != self._interest and self.is_open:
             self._interest = wanted
             self._selector.modify(self._socket, wanted, self)
-
-
-def connect(
-    address: Address,
-    settings: ClientSettings,
-    selector: selectors.BaseSelector,
-    now_ms: Callable[[], int],
-    max_reply_bytes: int,
-    deadline_ms: int,
-    security: "Security | None" = None,
-) -> Link:
-    """A link whose socket is connected and whose connection asks for the versions.
-
-    Every address of the host's name is tried, each for as long as the setting says and the
-    deadline allows. TLS's handshake is done when this returns, SASL's
-    begins once the versions are known.
-    :raises ConnectionFailed: naming the address and why
-    :raises ClientError: if it can't be secured as ``security`` asks for
-    """
-    mechanism = security.mechanism() if security else None
-    setup_ms = settings.number("socket.connection.setup.timeout.ms")
-    timeout_ms = max(min(setup_ms, deadline_ms - now_ms()), 1)
-    try:
-        sock = socket.create_connection(address, timeout=timeout_ms / 1000)
-    except (OSError, UnicodeError) as error:
-        text = getattr(error, "strerror", None) or str(error)
-        raise ConnectionFailed(f"could not connect to {address}: {text}") from None
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, option in (
-        ("receive.buffer.bytes", socket.SO_RCVBUF),
-        ("send.buffer.bytes", socket.SO_SNDBUF),
-    ):
-        if settings.number(name) > 0:
-            sock.setsockopt(socket.SOL_SOCKET, option, settings.number(name))
-    if security is not None:
-        sock = security.wrap(sock, address.host, str(address))
-    sock.setblocking(False)
-    connection = Connection(
-        str(address),
-        client_id=settings.text("client.id"),
-        request_timeout_ms=settings.number("request.timeout.ms"),
-        max_reply_bytes=max_reply_bytes,
-        mechanism=mechanism,
-    )
-    make_link = Link if security is None else security.link
-    link = make_link(address, connection, sock, selector)
-    connection.connected(now_ms())
-    link.send_pending()
-    return link

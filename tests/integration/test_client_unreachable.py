@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from pyspark_klog.client import blocking, sockets
 from pyspark_klog.client.addresses import Address
 from pyspark_klog.client.blocking import BlockingClient
 from pyspark_klog.client.errors import ConnectionFailed, NoBrokerAvailable, TimedOut
@@ -35,12 +34,13 @@ def test_no_address_answers() -> None:
 def test_waits_before_a_connection_grow_and_begin_anew_once_it_was_made(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    really_connect, is_refused, waits_ms = sockets.connect, True, []
+    is_refused, waits_ms = True, []
+    really_connect = socket.create_connection
 
-    def connect(*arguments: Any) -> Any:
+    def connect(*arguments: Any, **options: Any) -> Any:
         if is_refused:
-            raise ConnectionFailed("refused for the test")
-        return really_connect(*arguments)
+            raise OSError("refused for the test")
+        return really_connect(*arguments, **options)
 
     def sleep(seconds: float) -> None:
         nonlocal now_ms
@@ -51,11 +51,11 @@ def test_waits_before_a_connection_grow_and_begin_anew_once_it_was_made(
         waits_ms.clear()
         for _ in range(times):
             with pytest.raises(ConnectionFailed):
-                client.link_to(address, client.deadline(100_000))
+                client.links.to(address, client.deadline(100_000))
         return list(waits_ms)
 
     now_ms = 0
-    monkeypatch.setattr(blocking, "connect", connect)
+    monkeypatch.setattr(socket, "create_connection", connect)
     with (
         refusing_broker() as servers,
         BlockingClient(
@@ -72,7 +72,7 @@ def test_waits_before_a_connection_grow_and_begin_anew_once_it_was_made(
         [address] = client.bootstrap
         assert refused(7) == [50, 100, 200, 400, 800, 1000]
         is_refused = False
-        client.link_to(address, client.deadline(100_000)).close()
+        client.links.to(address, client.deadline(100_000)).close()
         is_refused = True
         assert refused(3) == [50, 100]
 
@@ -149,5 +149,5 @@ def test_a_connection_takes_no_longer_than_the_operation(monkeypatch: pytest.Mon
     clock = _Clock()
     for timeout_ms in (60_000, 700):
         with clock.client() as client, pytest.raises(ConnectionFailed, match="timed out"):
-            client.link_to(Address("127.0.0.1", 1), client.deadline(timeout_ms))
+            client.links.to(Address("127.0.0.1", 1), client.deadline(timeout_ms))
     assert timeouts == [10.0, 0.7]

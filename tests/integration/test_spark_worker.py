@@ -62,7 +62,7 @@ def test_tasks_of_a_worker_share_a_connection(broker: Broker) -> None:
         SinkRows(sink, TaskIds()).write(batch.select(["key", "value"]) for batch in batches)
     assert len(clients._clients) == len({source.client, sink.client}) == 1
     (client,) = clients._clients.values()
-    (link,) = client._links.values()
+    (link,) = client.links
     assert link.connection.error is None
     assert len(clients._producers) == 1
     assert next(iter(clients._producers.values())).written_records == 300

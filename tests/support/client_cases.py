@@ -219,7 +219,7 @@ def retried_batches_are_written_once(servers: str) -> None:
             for number in range(6):
                 producer.add(partition, *batch([b"%d-%d" % (round_number, number)] * 3))
             # The connection goes while requests are under way: what was written is not known.
-            for link in list(client._links.values()):
+            for link in client.links:
                 link.close()
             producer.flush()
         found = read(client, partition, 0, list_offsets(client, {partition: LATEST})[partition][0])

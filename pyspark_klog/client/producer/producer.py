@@ -236,7 +236,7 @@ class Producer:
                 self._send_ready()
                 now_ms = client.now_ms()
                 may_wait = wait and not any(call.is_done for call, _ in self._calls)
-                client.poll(self._wait_until_ms(now_ms) if may_wait else now_ms)
+                client.links.poll(self._wait_until_ms(now_ms) if may_wait else now_ms)
                 self._take_answers()
             self._check_age()
         except KlogError as error:
