@@ -13,8 +13,7 @@ from typing import Any
 
 from pyspark_klog.errors import InvariantViolation
 from pyspark_klog.protocol import wire
-from pyspark_klog.protocol.fields import UNSET, Field
-from pyspark_klog.protocol.message import NO_TAGS, Struct, slot_name
+from pyspark_klog.protocol.message import NO_TAGS, UNSET, Field, Struct, slot_name
 
 FIXED = {
     "bool": "?",

@@ -9,8 +9,7 @@ from typing import Any
 from pyspark_klog.protocol import wire
 from pyspark_klog.protocol.decoders import FIXED
 from pyspark_klog.protocol.errors import UnsupportedVersion
-from pyspark_klog.protocol.fields import UNSET, Field
-from pyspark_klog.protocol.message import Struct, slot_name
+from pyspark_klog.protocol.message import UNSET, Field, Struct, slot_name
 
 Encoder = Callable[[Any, bytearray], None]
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from pyspark_klog.ids import UUID
-from pyspark_klog.protocol.fields import Field, FileRegion
-from pyspark_klog.protocol.message import Message, Struct
+from pyspark_klog.protocol.fields import FileRegion
+from pyspark_klog.protocol.message import Field, Message, Struct
 
 _BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 _TYPES: dict[str, tuple[type, ...]] = {

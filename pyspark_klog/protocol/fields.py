@@ -1,30 +1,25 @@
 """The rows that messages are declared with: one call a field, for all versions at once.
 
 A row says in which versions the field is there (``since`` to ``until``, both inclusive; open end
-by default), from which version on it may be null, what it is worth where a version lacks it, and
-its tag if it travels in the tagged section (KIP-482). A message that carries a value other than
-the default to a version without the field is refused, unless the row says ``ignorable``.
+by default), from which version on it may be null, its default (also its value where a version lacks
+it), and its tag if it travels in the tagged section (KIP-482). A message that carries another value
+than the default to a version without the field is refused, unless the row says ``ignorable``.
 
 To type checkers a row is the default value of a keyword argument: ``topic: str = string()``
-declares an attribute ``topic: str`` and a constructor that may be called without it. What the call
-really returns is a `Field`; the metaclass in message.py takes it out of the class again.
+declares an attribute ``topic: str`` and a constructor that may be called without it. The call
+really returns a `Field`, which the metaclass in message.py takes out of the class again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
+from typing import Any, TypeVar, cast, overload
 
 from pyspark_klog.ids import UUID
-
-if TYPE_CHECKING:
-    from pyspark_klog.protocol.message import Struct
+from pyspark_klog.protocol.message import NEWEST, UNSET, Field, Unset
 
 T = TypeVar("T")
-
-NEWEST = 0x7FFF
-"""Stands for "every later version": versions are int16."""
 
 NO_UUID = UUID(int=0)
 INT32_MAX = 2**31 - 1
@@ -47,45 +42,6 @@ class FileRegion:
 
     def __len__(self) -> int:
         return self.size
-
-
-class _Unset:
-    """The type of UNSET."""
-
-    def __repr__(self) -> str:
-        return "UNSET"
-
-
-UNSET = _Unset()
-"""No default was given; None would mean null."""
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """One row. ``element`` is the row of an array's elements, ``struct`` a struct's class; what is
-    ``secret`` is never shown."""
-
-    kind: str
-    since: int = 0
-    until: int = NEWEST
-    nullable_since: int | None = None
-    default: Any = None
-    tag: int | None = None
-    ignorable: bool = False
-    element: Field | None = None
-    struct: type[Struct] | None = None
-    secret: bool = False
-
-    def in_version(self, version: int) -> bool:
-        return self.since <= version <= self.until
-
-    def nullable_in(self, version: int) -> bool:
-        return self.nullable_since is not None and version >= self.nullable_since
-
-    @property
-    def is_lazy(self) -> bool:
-        """A tagged struct is made when first looked at: most messages never have one."""
-        return self.kind == "struct" and self.tag is not None and self.nullable_since is None
 
 
 def _row(kind: str, zero: object, options: dict[str, Any]) -> Any:
@@ -287,7 +243,7 @@ def array(
     nullable_since: int,
     since: int = ...,
     until: int | None = ...,
-    default: _Unset | None = ...,
+    default: Unset | None = ...,
     tag: int | None = ...,
     ignorable: bool = ...,
 ) -> list[T] | None: ...
@@ -299,7 +255,7 @@ def array(
     since: int = 0,
     until: int | None = None,
     nullable_since: int | None = None,
-    default: _Unset | None = UNSET,
+    default: Unset | None = UNSET,
     tag: int | None = None,
     ignorable: bool = False,
 ) -> list[T] | None:
@@ -328,7 +284,7 @@ def struct(
     nullable_since: int,
     since: int = ...,
     until: int | None = ...,
-    default: _Unset | None = ...,
+    default: Unset | None = ...,
     tag: int | None = ...,
     ignorable: bool = ...,
 ) -> T | None: ...
@@ -340,7 +296,7 @@ def struct(
     since: int = 0,
     until: int | None = None,
     nullable_since: int | None = None,
-    default: _Unset | None = UNSET,
+    default: Unset | None = UNSET,
     tag: int | None = None,
     ignorable: bool = False,
 ) -> T | None:

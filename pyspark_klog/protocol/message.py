@@ -1,4 +1,4 @@
-"""What a declared message is at run time: slots, a constructor, equality, and its rows.
+"""Declared messages at run time: their rows, slots, constructors and equality.
 
 The constructor of a class is generated when it is first called, since most of the classes of an
 API file are never built by a given process, only decoded, or not even that.
@@ -7,18 +7,60 @@ API file are never built by a given process, only decoded, or not even that.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, ClassVar, dataclass_transform
 
 from pyspark_klog.ids import UUID
-from pyspark_klog.protocol.fields import UNSET, Field
 from pyspark_klog.protocol.keys import ApiKey
+
+NEWEST = 0x7FFF
+"""Stands for "every later version": versions are int16."""
 
 NO_TAGS: Mapping[int, bytes] = MappingProxyType({})
 """The unknown tagged fields of nearly every struct: shared, so it cannot be written to."""
 
 _IMMUTABLE = (bool, int, float, str, bytes, UUID, type(None))
+
+
+class Unset:
+    """The type of UNSET."""
+
+    def __repr__(self) -> str:
+        return "UNSET"
+
+
+UNSET = Unset()
+"""No default was given; None would mean null."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One row. ``element`` is the row of an array's elements, ``struct`` a struct's class; what is
+    ``secret`` is never shown."""
+
+    kind: str
+    since: int = 0
+    until: int = NEWEST
+    nullable_since: int | None = None
+    default: Any = None
+    tag: int | None = None
+    ignorable: bool = False
+    element: Field | None = None
+    struct: type[Struct] | None = None
+    secret: bool = False
+
+    def in_version(self, version: int) -> bool:
+        return self.since <= version <= self.until
+
+    def nullable_in(self, version: int) -> bool:
+        return self.nullable_since is not None and version >= self.nullable_since
+
+    @property
+    def is_lazy(self) -> bool:
+        """A tagged struct is made when first looked at: most messages never have one."""
+        return self.kind == "struct" and self.tag is not None and self.nullable_since is None
 
 
 class MessageMeta(type):
@@ -39,7 +81,7 @@ class MessageMeta(type):
         for base in bases:
             if getattr(base, "__fields__", None) and fields:
                 raise TypeError(f"{name}: a message cannot add fields to {base.__name__}'s")
-        # What a declared slot is worth is for type checkers; the constructor sets it.
+        # The value of a declared slot is for type checkers; the constructor sets it.
         for slot in namespace.get("__slots__", ()):
             namespace.pop(slot, None)
         namespace.setdefault("__slots__", tuple(slot_name(key, row) for key, row in fields.items()))

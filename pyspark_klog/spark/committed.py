@@ -9,13 +9,12 @@ from pyspark_klog.spark.errors import DataLost, OffsetError
 from pyspark_klog.spark.offsets import Offsets
 from pyspark_klog.spark.options import Options
 from pyspark_klog.spark.rows import HOW_TO_GO_ON
-from pyspark_klog.spark.starting import OffsetSource
 
 _log = logging.getLogger(__name__)
 
 
 class Start(NamedTuple):
-    """What a group's offsets are worth, by what the partitions hold."""
+    """A group's offsets, compared with the offsets that the partitions hold."""
 
     offsets: Offsets
     missing: list[TopicPartition]
@@ -44,19 +43,18 @@ def start_of(
     return start
 
 
-def resolve_committed(
-    discovery: OffsetSource, options: Options, partitions: frozenset[TopicPartition]
+def committed_start(
+    options: Options,
+    committed: Mapping[TopicPartition, int],
+    earliest: Mapping[TopicPartition, int],
+    latest: Mapping[TopicPartition, int],
 ) -> Offsets:
-    """Where the group of commitGroupId is in each of the partitions.
+    """Where a query begins in each partition of ``earliest``, by the group's offsets.
 
-    :raises OffsetError: if it has no offset in one and committedOffsetsMissing is error
+    :raises OffsetError: if the group has no offset in one and committedOffsetsMissing is error
     :raises DataLost: if a partition does not have the group's offset, by failOnDataLoss
     """
     group_id = options.commit_group_id
-    assert group_id is not None
-    committed = discovery.committed(group_id, partitions)
-    earliest = discovery.earliest(partitions)
-    latest = discovery.latest(partitions, {})
     start = start_of(committed, earliest, latest)
     if start.missing and options.committed_offsets_missing == "error":
         raise OffsetError(

@@ -1,4 +1,4 @@
-"""What the bounds of a read mean on a cluster, at the moment they are asked for."""
+"""The bounds of a read as offsets: what earliest, latest or a time mean at this moment."""
 
 from collections.abc import Iterable, Mapping
 from typing import Protocol
@@ -18,8 +18,8 @@ from pyspark_klog.spark.offsets import EARLIEST, LATEST, Offsets
 from pyspark_klog.spark.options import Options
 
 
-class OffsetSource(Protocol):
-    """Whoever knows the partitions' offsets: a cluster, or a directory of segment files."""
+class OffsetLookup(Protocol):
+    """Knows the partitions' offsets: `Discovery` asks a cluster, `SegmentDiscovery` reads files."""
 
     def earliest(self, partitions: Iterable[TopicPartition], /) -> Offsets:
         """The first offset of each partition."""
@@ -30,14 +30,15 @@ class OffsetSource(Protocol):
         """The end of each partition; ``known`` are offsets that it had before."""
 
     def at_times(self, timestamps_ms: Mapping[TopicPartition, int], /) -> Offsets:
-        """The first offset whose record is not older, for the partitions that have such a one."""
+        """The first offset whose record is not older than the partition's time; partitions without
+        such a record are left out."""
 
     def committed(self, group_id: str, partitions: Iterable[TopicPartition], /) -> Offsets:
         """The group's offsets, for the partitions in which it has one."""
 
 
 def resolve_start(
-    discovery: OffsetSource, options: Options, partitions: frozenset[TopicPartition]
+    lookup: OffsetLookup, options: Options, partitions: frozenset[TopicPartition]
 ) -> Offsets:
     """Where reading begins in each of the partitions.
 
@@ -49,7 +50,7 @@ def resolve_start(
     if isinstance(starting, AtTimestamp | AtTimestamps):
         name = option_of(starting, "starting")
         times = _times(starting, partitions, name)
-        found = discovery.at_times(times)
+        found = lookup.at_times(times)
         unmatched = sorted(times.keys() - found.keys())
         if unmatched and not options.latest_without_match:
             pairs = ", ".join(f"{p} at {times[p]}" for p in unmatched)
@@ -58,16 +59,19 @@ def resolve_start(
                 "timestamp, or set startingOffsetsByTimestampStrategy=latest to begin at the end "
                 "there"
             )
-        return found | discovery.latest(unmatched, {})
+        return found | lookup.latest(unmatched, {})
     if isinstance(starting, AtCommitted):
-        from pyspark_klog.spark.committed import resolve_committed
+        from pyspark_klog.spark.committed import committed_start
 
-        return resolve_committed(discovery, options, partitions)
-    return _resolve(discovery, starting, partitions, "startingOffsets")
+        assert options.commit_group_id is not None
+        committed = lookup.committed(options.commit_group_id, partitions)
+        earliest = lookup.earliest(partitions)
+        return committed_start(options, committed, earliest, lookup.latest(partitions, {}))
+    return _resolve(lookup, starting, partitions, "startingOffsets")
 
 
 def resolve_end(
-    discovery: OffsetSource, options: Options, partitions: frozenset[TopicPartition]
+    lookup: OffsetLookup, options: Options, partitions: frozenset[TopicPartition]
 ) -> Offsets:
     """Where a batch ends in each of the partitions (exclusive).
 
@@ -77,9 +81,9 @@ def resolve_end(
     assert ending is not None
     if isinstance(ending, AtTimestamp | AtTimestamps):
         times = _times(ending, partitions, option_of(ending, "ending"))
-        found = discovery.at_times(times)
-        return found | discovery.latest(times.keys() - found.keys(), {})
-    return _resolve(discovery, ending, partitions, "endingOffsets")
+        found = lookup.at_times(times)
+        return found | lookup.latest(times.keys() - found.keys(), {})
+    return _resolve(lookup, ending, partitions, "endingOffsets")
 
 
 def _times(
@@ -92,12 +96,12 @@ def _times(
 
 
 def _resolve(
-    discovery: OffsetSource, bound: Bound, partitions: frozenset[TopicPartition], name: str
+    lookup: OffsetLookup, bound: Bound, partitions: frozenset[TopicPartition], name: str
 ) -> Offsets:
     if bound == EARLIEST:
-        return discovery.earliest(partitions)
+        return lookup.earliest(partitions)
     if bound == LATEST:
-        return discovery.latest(partitions, {})
+        return lookup.latest(partitions, {})
     if isinstance(bound, ByTopic):
         unknown = sorted(bound.topics.keys() - {p.topic for p in partitions})
         if unknown:
@@ -109,6 +113,6 @@ def _resolve(
     assert isinstance(bound, dict)
     check_partitions(bound, partitions, name)
     resolved = dict(bound)
-    resolved |= discovery.earliest(p for p, offset in bound.items() if offset == EARLIEST)
-    resolved |= discovery.latest([p for p, offset in bound.items() if offset == LATEST], {})
+    resolved |= lookup.earliest(p for p, offset in bound.items() if offset == EARLIEST)
+    resolved |= lookup.latest([p for p, offset in bound.items() if offset == LATEST], {})
     return resolved

@@ -16,8 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pyspark_klog.protocol.fields import UNSET, Field
-from pyspark_klog.protocol.message import Message, Struct
+from pyspark_klog.protocol.message import UNSET, Field, Message, Struct
 from tests.support.peers import java, kafka_jars
 
 _PRIMITIVES = {

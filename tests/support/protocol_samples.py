@@ -13,8 +13,7 @@ from uuid import UUID
 
 from hypothesis import strategies as st
 
-from pyspark_klog.protocol.fields import Field
-from pyspark_klog.protocol.message import Message, Struct
+from pyspark_klog.protocol.message import Field, Message, Struct
 from pyspark_klog.protocol.registry import API_KEYS, api
 
 S = TypeVar("S", bound=Struct)
