@@ -15,13 +15,12 @@ from pyspark_klog.client.errors import (
     DeliveryFailed,
     LeaderUnknown,
     TimedOut,
-    TopicMissing,
     UnsupportedByBroker,
     broker_error,
     error_code,
     is_retriable,
-    one_line,
 )
+from pyspark_klog.client.producer.asking import ask_for_identity, wait_for_topic
 from pyspark_klog.client.producer.batch_order import (
     NO_IDENTITY,
     Batch,
@@ -29,20 +28,13 @@ from pyspark_klog.client.producer.batch_order import (
     Identity,
     Verdict,
 )
+from pyspark_klog.client.producer.refusals import records_refused
 from pyspark_klog.client.producer.requests import answers_in, send_batches
 from pyspark_klog.client.producer.splitting import split_in_half
 from pyspark_klog.client.settings import ClientSettings
-from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
+from pyspark_klog.errors import ErrorCode, KlogError
 from pyspark_klog.ids import TopicPartition
-from pyspark_klog.protocol.apis.init_producer_id import (
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-)
-from pyspark_klog.protocol.apis.produce import (
-    PartitionProduceResponse,
-    ProduceResponse,
-)
-from pyspark_klog.protocol.keys import ApiKey
+from pyspark_klog.protocol.apis.produce import PartitionProduceResponse, ProduceResponse
 from pyspark_klog.records.kept_memory import KeptMemory
 
 _log = logging.getLogger(__name__)
@@ -61,8 +53,6 @@ _MOST_REQUEST_BYTES = 4 << 20
 """Of a request with several batches, unless max.request.size is given: it bounds each batch."""
 _KEPT_PIECES = 8
 _MOST_KEPT_BYTES = 8 << 20
-_LONGEST_TEXT = 1_000
-"""Characters of a broker's words about records that it refuses."""
 _ACKS = {"all": -1, "1": 1, "0": 0}
 
 
@@ -126,40 +116,18 @@ class Producer:
 
     # --- topics ----------------------------------------------------------------------------------
     def partition_count(self, topic: str) -> int:
-        """How many partitions a topic has; asks for it, which may create it (as Kafka's producer).
+        """How many partitions a topic has. If that is not known, `wait_for_topic` asks.
 
-        :raises TopicMissing: if it is still unknown after max.block.ms
+        :raises TopicMissing: if the topic is still unknown after max.block.ms
         """
         client = self._client
         known = client.view.topics.get(topic)
         if client.is_fresh(topic) and known is not None and known.partitions:
             return len(known.partitions)
-        max_block_ms = client.settings.number("max.block.ms")
-        deadline_ms = client.now_ms() + max_block_ms
-        failures = 0
-        trouble = client.retries.trouble(f"asking for topic {topic}", "max.block.ms")
-        while True:
-            with client.retries.of(trouble, lambda: deadline_ms):
-                info = client.refresh([topic], deadline_ms, may_create=True).topics[topic]
-            if info.error is ErrorCode.NONE and info.partitions:
-                client.retries.passed(trouble)
-                return len(info.partitions)
-            if info.error is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-                raise _not_authorized(topic)
-            if not info.error.retriable and info.error is not ErrorCode.NONE:
-                raise broker_error(info.error, f"topic {topic}")
-            failures += 1
-            wait_ms = client.wait_ms(failures)
-            if client.now_ms() + wait_ms >= deadline_ms:
-                raise TopicMissing(
-                    f"topic {topic} does not exist: it was waited for {max_block_ms} ms "
-                    "(max.block.ms); create it, or let brokers do so with auto.create.topics.enable"
-                )
-            client.retries.failed(trouble, broker_error(info.error, f"topic {topic}"), deadline_ms)
-            client.pause(wait_ms)
+        return wait_for_topic(client, topic)
 
     def newest_partition_count(self, topic: str) -> int:
-        """The same, asked for anew."""
+        """As `partition_count`, from metadata that is asked for now."""
         self._client.forget(topic)
         return self.partition_count(topic)
 
@@ -274,29 +242,11 @@ class Producer:
 
     # --- identity --------------------------------------------------------------------------------
     def _find_identity(self) -> None:
-        client = self._client
-        deadline_ms = client.now_ms() + self._delivery_timeout_ms
-
-        def attempt() -> Identity:
-            link = client.link_to_any(deadline_ms)
-            versions = link.connection.versions
-            if versions is None or versions.newest(ApiKey.INIT_PRODUCER_ID) is None:
-                return NO_IDENTITY
-            reply = client.ask(
-                link,
-                InitProducerIdResponse,
-                lambda _: InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0),
-            )
-            code = error_code(reply.error_code)
-            if code is not ErrorCode.NONE:
-                raise _no_identity(code)
-            return Identity(reply.producer_id, reply.producer_epoch)
-
-        identity = client.retrying(attempt, deadline_ms, "asking for a producer id")
+        identity = ask_for_identity(self._client, self._delivery_timeout_ms)
         if identity != NO_IDENTITY:
             self._core.take_identity(identity)
             return
-        if client.settings.is_given("enable.idempotence"):
+        if self._client.settings.is_given("enable.idempotence"):
             raise UnsupportedByBroker("enable.idempotence=true needs a Kafka broker from 0.11 on")
         _log.warning("the broker is older than Kafka 0.11: retries may write records twice")
         self._core.go_without_identity()
@@ -387,7 +337,7 @@ class Producer:
             self._core.split(batch, split_in_half)
         elif verdict is Verdict.SET_ASIDE and self._on_set_aside is not None:
             self._core.leave_out(batch)
-            text = str(self._refused(batch, code, row.error_message))
+            text = str(records_refused(batch, code, row.error_message))
             self._on_set_aside(SetAside(batch.partition, batch.data, code, text))
         elif verdict is Verdict.NEW_IDENTITY:
             self._begin_anew(batch)
@@ -396,7 +346,7 @@ class Producer:
             self._client.forget(batch.partition.topic)
             self._retry(batch)
         else:
-            raise self._refused(batch, code, row.error_message)
+            raise records_refused(batch, code, row.error_message)
 
     def _note_refused(self, batch: Batch) -> None:
         size, topic = len(batch.data), batch.partition.topic
@@ -426,39 +376,7 @@ class Producer:
             self._core.delay(batch.partition, self._client.now_ms() + wait_ms)
         self._new_identities += 1
 
-    def _refused(self, batch: Batch, code: ErrorCode, text: str | None) -> DeliveryFailed:
-        count = batch.record_count
-        what = f"{count} records were" if count > 1 else "a record was"
-        what = f"{what} refused for {batch.partition}"
-        if code is ErrorCode.MESSAGE_TOO_LARGE:
-            return DeliveryFailed(
-                f"a record was refused for {batch.partition}: with {len(batch.data)} bytes it is "
-                "larger than the topic takes (max.message.bytes)"
-            )
-        if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-            return DeliveryFailed(f"{what}: {_not_authorized(batch.partition.topic)}")
-        said = one_line(text or "", _LONGEST_TEXT) or "Produce"
-        return DeliveryFailed(f"{what}: {broker_error(code, said)}")
-
 
 def _request_bytes(settings: ClientSettings) -> int:
     given = settings.number("max.request.size")
     return given if settings.is_given("max.request.size") else max(given, _MOST_REQUEST_BYTES)
-
-
-def _no_identity(code: ErrorCode) -> BrokerError:
-    what = "asking for a producer id"
-    if code is not ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
-        return broker_error(code, what)
-    return BrokerError(
-        code,
-        f"{what}: this user may not write idempotently; it needs WRITE on a topic or, before Kafka "
-        "2.8, IDEMPOTENT_WRITE on the cluster; or set enable.idempotence=false",
-    )
-
-
-def _not_authorized(topic: str) -> BrokerError:
-    return BrokerError(
-        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-        f"this user may not write to topic {topic}; it needs WRITE and DESCRIBE there",
-    )
