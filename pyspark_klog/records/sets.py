@@ -93,3 +93,30 @@ def iterate(
             entry.check_crc()
         if include_control or not entry.is_control:
             yield from entry.records(max_bytes)
+
+
+def offset_after(data: memoryview) -> int | None:
+    """The offset behind the last whole batch of a record set; None if there is no whole one.
+
+    :raises CorruptRecords: for a length that no batch can have
+    """
+    last = -1
+    position, end = 0, len(data)
+    # Local names: this loop runs for every batch that a reader fetches.
+    unpack, size_at, overhead_bytes = at.INT32.unpack_from, at.SIZE_AT, at.LOG_OVERHEAD_BYTES
+    least_bytes = at.UP_TO_MAGIC_BYTES
+    while end - position >= least_bytes:
+        length = unpack(data, position + size_at)[0]
+        if length < least_bytes - overhead_bytes:
+            raise CorruptRecords(f"the batch at byte {position} gives its length as {length}")
+        if length > end - position - overhead_bytes:
+            break
+        last = position
+        position += overhead_bytes + length
+    if last < 0:
+        return None
+    if data[last + at.MAGIC_AT] >= at.MAGIC_V2:
+        return BatchView(data, last).next_offset
+    # The offset of a v0 or v1 entry is that of its last record, compressed or not.
+    offset: int = at.INT64.unpack_from(data, last)[0]
+    return offset + 1

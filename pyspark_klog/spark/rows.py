@@ -25,7 +25,7 @@ from pyspark_klog.spark.ranges import OffsetRange
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
-    from pyspark_klog.client.consumer.fetcher import OffsetsLost
+    from pyspark_klog.client.consumer.offsets_lost import OffsetsLost
     from pyspark_klog.records.arrow import ArrowDecoder
 
 _log = logging.getLogger(__name__)

@@ -10,8 +10,9 @@ import pytest
 
 from pyspark_klog import testing
 from pyspark_klog.client.admin import Admin
-from pyspark_klog.client.consumer.fetcher import OffsetsLost, RangeFetcher
+from pyspark_klog.client.consumer.fetcher import RangeFetcher
 from pyspark_klog.client.consumer.offsets import LATEST, list_offsets
+from pyspark_klog.client.consumer.offsets_lost import OffsetsLost
 from pyspark_klog.client.errors import (
     DeliveryFailed,
     NoBrokerAvailable,

@@ -9,7 +9,8 @@ import pytest
 from pyspark_klog import testing
 from pyspark_klog.client.admin import Admin, NewTopic
 from pyspark_klog.client.blocking import BlockingClient
-from pyspark_klog.client.consumer.fetcher import OffsetsLost, RangeFetcher
+from pyspark_klog.client.consumer.fetcher import RangeFetcher
+from pyspark_klog.client.consumer.offsets_lost import OffsetsLost
 from pyspark_klog.client.errors import AuthenticationFailed, TlsFailed
 from pyspark_klog.client.producer.producer import Producer
 from pyspark_klog.ids import TopicPartition

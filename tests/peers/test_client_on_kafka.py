@@ -6,8 +6,9 @@ from functools import partial
 import confluent_kafka
 import pytest
 
-from pyspark_klog.client.consumer.fetcher import OffsetsLost, RangeFetcher
+from pyspark_klog.client.consumer.fetcher import RangeFetcher
 from pyspark_klog.client.consumer.offsets import LATEST, list_offsets
+from pyspark_klog.client.consumer.offsets_lost import OffsetsLost
 from pyspark_klog.client.groups import list_groups
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.records.arrow import ArrowDecoder

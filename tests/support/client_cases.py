@@ -8,8 +8,9 @@ import pytest
 
 from pyspark_klog.client.admin import Admin, NewTopic
 from pyspark_klog.client.blocking import BlockingClient
-from pyspark_klog.client.consumer.fetcher import OffsetsLost, RangeFetcher
+from pyspark_klog.client.consumer.fetcher import RangeFetcher
 from pyspark_klog.client.consumer.offsets import EARLIEST, LATEST, NOT_FOUND, list_offsets
+from pyspark_klog.client.consumer.offsets_lost import OffsetsLost
 from pyspark_klog.client.errors import DeliveryFailed, TopicMissing
 from pyspark_klog.client.groups import (
     CommittedOffset,

@@ -8,8 +8,9 @@ import pytest
 
 from pyspark_klog.client.addresses import Address
 from pyspark_klog.client.consumer import fetcher as fetcher_module
-from pyspark_klog.client.consumer.fetcher import OffsetsLost, RangeFetcher
+from pyspark_klog.client.consumer.fetcher import RangeFetcher
 from pyspark_klog.client.consumer.offsets import EARLIEST, OffsetAt
+from pyspark_klog.client.consumer.offsets_lost import OffsetsLost
 from pyspark_klog.client.errors import (
     ConnectionFailed,
     LeaderUnknown,

@@ -1,7 +1,8 @@
 """The records of one partition between two offsets, fetched ahead of their use.
 
-While the caller works on one chunk the request for the next is already under way. Leaders that
-change or go are followed, a lost connection is made anew; what is read does not depend on it.
+While the caller works on one chunk the request for the next is already under way. When the leader
+changes, the new one is asked; a lost connection is made anew. The records that are read are the
+same in any case.
 """
 
 import contextlib
@@ -12,6 +13,12 @@ from pyspark_klog.client.blocking import BlockingClient
 from pyspark_klog.client.connection import Call
 from pyspark_klog.client.consumer.fetch_size import FetchSize
 from pyspark_klog.client.consumer.offsets import EARLIEST, LATEST, list_offsets
+from pyspark_klog.client.consumer.offsets_lost import (
+    OffsetsLost,
+    out_of_range,
+    partition_gone,
+    topic_made_again,
+)
 from pyspark_klog.client.errors import (
     ClientError,
     LeaderUnknown,
@@ -32,17 +39,7 @@ from pyspark_klog.protocol.apis.fetch import (
     PartitionData,
 )
 from pyspark_klog.protocol.keys import ApiKey
-from pyspark_klog.records.batch import BatchView
-from pyspark_klog.records.errors import CorruptRecords
-from pyspark_klog.records.layout import (
-    INT32,
-    INT64,
-    LOG_OVERHEAD_BYTES,
-    MAGIC_AT,
-    MAGIC_V2,
-    SIZE_AT,
-    UP_TO_MAGIC_BYTES,
-)
+from pyspark_klog.records.sets import offset_after
 
 _NAMES_UNTIL = 12
 """Up to this version of Fetch topics go by name, then by id."""
@@ -60,28 +57,8 @@ _ALSO_PASSING = frozenset(
 
 
 _GONE_AFTER = 5
-"""What fresh metadata says so many times in a row is believed: that it has no such partition, or
-another topic of that name."""
-
-
-class OffsetsLost(ClientError):
-    """Offsets that were to be read are not there: ``start`` to ``end``, of those asked for."""
-
-    def __init__(
-        self,
-        text: str,
-        partition: TopicPartition,
-        start: int,
-        available: tuple[int, int],
-        *,
-        made_again: bool = False,
-    ) -> None:
-        super().__init__(text)
-        self.partition = partition
-        self.start = start
-        self.available = available
-        self.made_again = made_again
-        """Whether there is another topic of that name now."""
+"""So many times in a row fresh metadata must lack the partition, or name another topic id, before
+the partition counts as gone."""
 
 
 class Chunk(NamedTuple):
@@ -98,11 +75,11 @@ class RangeFetcher:
     """Iterates over the chunks of ``partition`` from offset ``start`` up to ``end`` (exclusive).
 
     Gaps (compacted or aborted records, markers) cost no waiting. ``progress_timeout_ms`` is the
-    longest time without any progress, ``progress_bound`` the option that says so. ``on_lost`` is
-    called when offsets are out of range, or behind the log's end for all of that time: it raises,
-    or returns and the reading goes on at the earliest offset that is there. Where the partition is
-    gone nothing more is read. Nor is another topic of the same name, if ``topic_id`` says which one
-    is meant and brokers have such ids.
+    longest time without any progress, ``progress_bound`` the option's name for messages.
+    ``on_lost`` is called when offsets are out of range, or behind the log's end for all of that
+    time. If it returns instead of raising, reading goes on at the earliest offset that is there, or
+    ends where the partition is gone. Another topic of the same name is not read, if ``topic_id``
+    says which one is meant and brokers have topic ids.
     """
 
     def __init__(
@@ -137,7 +114,7 @@ class RangeFetcher:
         self._trouble = Trouble(f"reading {partition}", progress_bound)
         self._there: tuple[int, int] | None = None
         """The offsets that the leader has, if it said just now that all are before the position."""
-        # The records of a range are there when it is planned: waiting for more would be in vain.
+        # A range is planned once its records are there, so a fetch has no more to wait for.
         self._min_bytes = client.settings.number("fetch.min.bytes")
 
     def __iter__(self) -> Iterator[Chunk]:
@@ -187,7 +164,8 @@ class RangeFetcher:
                 client.pause(client.wait_ms(failures or self._empty_replies))
 
     def _give_up(self, last: KlogError | None, timeout: TimedOut | None = None) -> None:
-        """Without progress for too long: it was the last error, or the log ends here."""
+        """There was no progress for too long, because of the last error or because the log ends
+        before the position."""
         if last is None and self._there is not None:
             earliest, latest = self._there
             text = f"{self._timeout_text(None)}: {earliest} to {latest} are there (ends exclusive)"
@@ -215,23 +193,9 @@ class RangeFetcher:
 
     def _gone(self) -> OffsetsLost:
         if self._is_made_again():
-            topic = self.partition.topic
-            return OffsetsLost(
-                f"topic {topic} was deleted and made again (its id was {self._topic_id}, and is "
-                f"{self._client.view.topic_id(topic)} now): offsets {self.position} to {self.end} "
-                f"of {self.partition} were to be read, and those of the old topic are gone",
-                self.partition,
-                self.position,
-                (0, 0),
-                made_again=True,
-            )
-        return OffsetsLost(
-            f"{self.partition} is gone: offsets {self.position} to {self.end} were to be read, and "
-            "it, or its topic, does not exist any more",
-            self.partition,
-            self.position,
-            (0, 0),
-        )
+            now = self._client.view.topic_id(self.partition.topic)
+            return topic_made_again(self.partition, self.position, self.end, self._topic_id, now)
+        return partition_gone(self.partition, self.position, self.end)
 
     def _timeout_text(self, last: KlogError | None) -> str:
         reason = f": {last}" if last else ", and the broker sent no more records"
@@ -264,7 +228,7 @@ class RangeFetcher:
         row = self._own_row(reply)
         code = error_code(row.error_code)
         if code is ErrorCode.OFFSET_OUT_OF_RANGE and self._is_at_replica:
-            # It may lag behind: what is there, the leader knows.
+            # The replica may lag behind; only the leader knows which offsets are there.
             self._leave_replica()
             return None
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -285,7 +249,7 @@ class RangeFetcher:
     def _go_to_replica(self, broker: int) -> None:
         """The leader has named a replica that is nearer to this reader's rack, and given nothing.
 
-        One that the metadata lacks, or a replica that names another, is not followed.
+        A broker that the metadata lacks is not followed, nor one that was named by a replica.
         """
         client = self._client
         if broker in client.view.brokers and not self._is_at_replica:
@@ -305,8 +269,9 @@ class RangeFetcher:
     def _take_nothing(self, row: PartitionData, throttle_time_ms: int) -> None:
         """There were no records: is the rest of the range a gap, or are they still to come?
 
-        A leader gives at least one batch if there is any below its high watermark. So if that has
-        passed the range's end, compaction has removed the rest. A throttled broker gives nothing.
+        A leader gives at least one batch if there is any below its high watermark. So if the
+        watermark has passed the range's end, compaction has removed the rest. This does not hold
+        for a throttled reader, which is given nothing.
         """
         visible_end = row.last_stable_offset if self._read_committed else row.high_watermark
         if visible_end >= self.end and throttle_time_ms == 0:
@@ -330,7 +295,7 @@ class RangeFetcher:
         data = memoryview(row.records)
         next_offset = offset_after(data)
         if next_offset is None and self._asked_bytes < self._most_bytes:
-            # Before Fetch 3 a batch that is larger than what was asked for does not come whole.
+            # Before Fetch 3 a batch of more than the bytes that were asked for comes cut off.
             self._size.ask_most()
             return None
         if next_offset is None:
@@ -351,7 +316,7 @@ class RangeFetcher:
         return Chunk(data, [(a.producer_id, a.first_offset) for a in aborted])
 
     def _ask_ahead(self, deadline_ms: int) -> None:
-        """Put the next request under way. What goes wrong shows again when its turn comes."""
+        """Put the next request under way. If that fails, the next chunk asks again and raises."""
         if self.position < self.end:
             with contextlib.suppress(KlogError):
                 self._call = self._request(deadline_ms)
@@ -402,18 +367,11 @@ class RangeFetcher:
         earliest = self._offset_of(EARLIEST, deadline_ms)
         latest = self._offset_of(LATEST, deadline_ms)
         if earliest <= self.position < latest:
-            # The log changed in between, as when a new leader catches up: ask again.
+            # The log changed between the two questions, as when a new leader catches up: ask again.
             raise broker_error(
                 ErrorCode.OFFSET_NOT_AVAILABLE, f"fetch from {self.partition} at {self.position}"
             )
-        lost = OffsetsLost(
-            f"offset {self.position} of {self.partition} is out of range: offsets {self.position} "
-            f"to {self.end} were to be read, and {earliest} to {latest} are there (ends exclusive)",
-            self.partition,
-            self.position,
-            (earliest, latest),
-        )
-        self._on_lost(lost)
+        self._on_lost(out_of_range(self.partition, self.position, self.end, (earliest, latest)))
         self.position = earliest if self.position < earliest else self.end
 
     def _offset_of(self, timestamp: int, deadline_ms: int) -> int:
@@ -424,27 +382,3 @@ class RangeFetcher:
             deadline_ms=deadline_ms,
         )
         return found[self.partition].offset
-
-
-def offset_after(data: memoryview) -> int | None:
-    """The offset behind the last whole batch of a record set; None if there is no whole one.
-
-    :raises CorruptRecords: for a length that no batch can have
-    """
-    last = -1
-    position, end = 0, len(data)
-    while end - position >= UP_TO_MAGIC_BYTES:
-        length = INT32.unpack_from(data, position + SIZE_AT)[0]
-        if length < UP_TO_MAGIC_BYTES - LOG_OVERHEAD_BYTES:
-            raise CorruptRecords(f"the batch at byte {position} gives its length as {length}")
-        if length > end - position - LOG_OVERHEAD_BYTES:
-            break
-        last = position
-        position += LOG_OVERHEAD_BYTES + length
-    if last < 0:
-        return None
-    if data[last + MAGIC_AT] >= MAGIC_V2:
-        return BatchView(data, last).next_offset
-    # The offset of a v0 or v1 entry is that of its last record, compressed or not.
-    offset: int = INT64.unpack_from(data, last)[0]
-    return offset + 1

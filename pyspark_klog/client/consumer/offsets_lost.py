@@ -1,0 +1,65 @@
+"""Offsets that were to be read and are not there: as an error, and in words."""
+
+from pyspark_klog.client.errors import ClientError
+from pyspark_klog.ids import UUID, TopicPartition
+
+
+class OffsetsLost(ClientError):
+    """Offsets from ``start`` on are not there; ``available`` are, the end exclusive.
+
+    ``made_again`` tells whether there is another topic of that name now.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        partition: TopicPartition,
+        start: int,
+        available: tuple[int, int],
+        *,
+        made_again: bool = False,
+    ) -> None:
+        super().__init__(text)
+        self.partition = partition
+        self.start = start
+        self.available = available
+        self.made_again = made_again
+
+
+def out_of_range(
+    partition: TopicPartition, start: int, end: int, available: tuple[int, int]
+) -> OffsetsLost:
+    """The leader has only ``available``."""
+    return OffsetsLost(
+        f"offset {start} of {partition} is out of range: offsets {start} to {end} were to be read, "
+        f"and {available[0]} to {available[1]} are there (ends exclusive)",
+        partition,
+        start,
+        available,
+    )
+
+
+def partition_gone(partition: TopicPartition, start: int, end: int) -> OffsetsLost:
+    """Brokers know no such partition any more."""
+    return OffsetsLost(
+        f"{partition} is gone: offsets {start} to {end} were to be read, and it, or its topic, "
+        "does not exist any more",
+        partition,
+        start,
+        (0, 0),
+    )
+
+
+def topic_made_again(
+    partition: TopicPartition, start: int, end: int, was: UUID, now: UUID
+) -> OffsetsLost:
+    """The topic's name belongs to another topic, whose id is ``now``."""
+    return OffsetsLost(
+        f"topic {partition.topic} was deleted and made again (its id was {was}, and is {now} now): "
+        f"offsets {start} to {end} of {partition} were to be read, and those of the old topic are "
+        "gone",
+        partition,
+        start,
+        (0, 0),
+        made_again=True,
+    )
