@@ -1,17 +1,18 @@
 """The records of __consumer_offsets as bytes: two bytes of version, then the message."""
 
 import struct
-from typing import TypeVar
 
-from pyspark_klog.errors import KlogError
-from pyspark_klog.protocol.codec import decode_message, encode_message
-from pyspark_klog.protocol.message import Message
 from pyspark_klog.state_records.group_metadata import GroupMetadataKey, GroupMetadataValue
 from pyspark_klog.state_records.offset_commit import OffsetCommitKey, OffsetCommitValue
+from pyspark_klog.state_records.versions import (
+    UnknownStateRecord,
+    decode_versioned,
+    encode_versioned,
+    version_of,
+)
 
 Key = OffsetCommitKey | GroupMetadataKey
 Value = OffsetCommitValue | GroupMetadataValue
-M = TypeVar("M", bound=Message)
 
 OFFSET_KEY_VERSION = 1
 GROUP_KEY_VERSION = 2
@@ -25,15 +26,11 @@ _VALUE_HEAD = struct.Struct(">hqih")  # version, offset, leader epoch, length of
 _TIMESTAMP = struct.Struct(">q")
 
 
-class UnknownStateRecord(KlogError):
-    """A record of a kind or version that this release does not know: skipped with a warning."""
-
-
 def encode_key(key: Key) -> bytes:
     if type(key) is OffsetCommitKey:
         return encode_offset_key(key.group, key.topic, key.partition)
     version = OFFSET_KEY_VERSION if isinstance(key, OffsetCommitKey) else GROUP_KEY_VERSION
-    return _encode(key, version)
+    return encode_versioned(key, version)
 
 
 def encode_offset_key(group: str, topic: str, partition: int) -> bytes:
@@ -53,55 +50,35 @@ def encode_offset_key(group: str, topic: str, partition: int) -> bytes:
     except struct.error:
         # Raises with a text that names the field.
         key = OffsetCommitKey(group=group, topic=topic, partition=partition)
-        return _encode(key, OFFSET_KEY_VERSION)
+        return encode_versioned(key, OFFSET_KEY_VERSION)
 
 
 def encode_value(value: Value) -> bytes:
     """Version 3, as Kafka before 4.0 and klog's readers know; 1 where an expiry was asked for."""
     if not isinstance(value, OffsetCommitValue):
-        return _encode(value, VALUE_VERSION)
+        return encode_versioned(value, VALUE_VERSION)
     if value.expire_timestamp >= 0:
-        return _encode(value, VALUE_VERSION_WITH_EXPIRY)
+        return encode_versioned(value, VALUE_VERSION_WITH_EXPIRY)
     metadata = value.metadata.encode()
     try:
         head = _VALUE_HEAD.pack(VALUE_VERSION, value.offset, value.leader_epoch, len(metadata))
         return head + metadata + _TIMESTAMP.pack(value.commit_timestamp)
     except struct.error:
-        return _encode(value, VALUE_VERSION)
+        return encode_versioned(value, VALUE_VERSION)
 
 
 def decode_key(data: bytes) -> Key:
     """Raises UnknownStateRecord for kinds that came later (consumer and share groups)."""
-    version = _version(data)
+    version = version_of(data)
     if version <= OFFSET_KEY_VERSION:
-        return _decode(OffsetCommitKey, version, data)
+        return decode_versioned(OffsetCommitKey, data)
     if version == GROUP_KEY_VERSION:
-        return _decode(GroupMetadataKey, version, data)
+        return decode_versioned(GroupMetadataKey, data)
     raise UnknownStateRecord(f"a key of kind {version} in __consumer_offsets; known are 0 to 2")
 
 
 def decode_value(key: Key, data: bytes) -> Value:
     """The value that belongs to ``key``. Raises UnknownStateRecord for a newer version."""
-    version = _version(data)
     if isinstance(key, OffsetCommitKey):
-        return _decode(OffsetCommitValue, version, data)
-    return _decode(GroupMetadataValue, version, data)
-
-
-def _encode(message: Message, version: int) -> bytes:
-    return version.to_bytes(2, "big") + encode_message(message, version)
-
-
-def _version(data: bytes) -> int:
-    if len(data) < 2:
-        raise UnknownStateRecord(f"{len(data)} bytes, expected a version of 2 bytes at least")
-    return int.from_bytes(data[:2], "big", signed=True)
-
-
-def _decode(cls: type[M], version: int, data: bytes) -> M:
-    if not cls.min_version <= version <= cls.max_version:
-        raise UnknownStateRecord(
-            f"a {cls.__name__} of version {version}; known are 0 to {cls.max_version}"
-        )
-    message, _ = decode_message(cls, version, data, 2)
-    return message
+        return decode_versioned(OffsetCommitValue, data)
+    return decode_versioned(GroupMetadataValue, data)

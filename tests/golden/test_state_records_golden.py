@@ -8,7 +8,6 @@ import pytest
 from pyspark_klog.errors import KlogError
 from pyspark_klog.protocol.errors import UnencodableMessage
 from pyspark_klog.state_records.consumer_offsets import (
-    UnknownStateRecord,
     decode_key,
     decode_value,
     encode_key,
@@ -20,6 +19,7 @@ from pyspark_klog.state_records.group_metadata import (
     MemberMetadata,
 )
 from pyspark_klog.state_records.offset_commit import OffsetCommitKey, OffsetCommitValue
+from pyspark_klog.state_records.versions import UnknownStateRecord
 
 GOLDEN = json.loads((Path(__file__).parent / "state_records/consumer_offsets.json").read_text())
 BYTES = {name: bytes.fromhex(text) for name, text in GOLDEN["records"].items()}
