@@ -1,6 +1,6 @@
-"""Prints docs/groups.md: the states of a classic group, and what each of them answers.
+"""Prints docs/groups.md: the states of a classic group, and what requests are answered in each.
 
-``python -m klog_broker.group_docs`` writes it, with ``--check`` it is compared.
+``python -m klog_broker.group_docs`` writes the page; with ``--check`` it only compares.
 """
 
 import sys
@@ -23,10 +23,10 @@ _HEAD = """\
 # Consumer groups
 
 How the broker keeps a group of the classic protocol (JoinGroup, SyncGroup, Heartbeat, LeaveGroup).
-A group's state is what DescribeGroups and ListGroups show. Every change of it is a row here, and
-the coordinator refuses any other. What is durable of a group (the members of a generation and their
-assignments) is one record in `__consumer_offsets`, which changes the state the same way when it is
-written and when it is replayed.
+DescribeGroups and ListGroups show a group's state. Every change of the state is a row below, and
+the coordinator refuses any other change. The durable part of a group (the members of a generation
+and their assignments) is one record in `__consumer_offsets`. Applying the record changes the state
+in the same way when it was just written and when the log is replayed.
 
 ```mermaid
 stateDiagram-v2
@@ -45,9 +45,10 @@ _STEPS = """\
 _ANSWERS = """
 ## What each state answers
 
-To a member that is known and names the current generation. Others are refused in any state:
-UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, or FENCED_INSTANCE_ID for a static member whose place is
-taken. An empty group knows no members; what is asked of it is a new member's JoinGroup.
+The table is for a member that the group knows and that names the current generation. Other members
+are refused in any state: with UNKNOWN_MEMBER_ID, with ILLEGAL_GENERATION, or with
+FENCED_INSTANCE_ID if another process has taken a static member's place. An empty group knows no
+members; the JoinGroup in its column is a new member's.
 
 """
 

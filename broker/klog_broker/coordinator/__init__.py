@@ -1,4 +1,4 @@
-"""State that lives in a log: consumer groups (and, later, transactions), one shard a partition.
+"""State that lives in a log: consumer groups, one shard a partition.
 
 May import: replication, security, metadata, log, runtime, config, and klog's shared packages.
 Start reading at shard.py (decide, append, apply), then runtime.py, then group/coordinator.py and

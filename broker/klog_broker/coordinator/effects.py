@@ -1,4 +1,4 @@
-"""What a decision asks its surroundings to do: answers to send, and records to append first."""
+"""What a machine's decision asks the runtime to do: append records, then send answers."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -15,22 +15,23 @@ Waiter = Callable[[Any], object]
 
 @dataclass(frozen=True, slots=True)
 class WaiterReply:
-    """A parked request gets its reply."""
+    """The reply to one parked request."""
 
     waiter: Waiter
     reply: Any
 
     def send(self, error: ErrorCode = ErrorCode.NONE) -> None:
-        """The reply, or ``error`` in its stead."""
+        """Send the reply, or ``error`` instead of it."""
         self.waiter(self.reply if error is ErrorCode.NONE else type(self.reply)(error_code=error))
 
 
 @dataclass(slots=True)
 class Effects(Generic[K, V]):
-    """Answers leave when the high watermark has passed what was appended before them.
+    """Answers leave when the high watermark has passed all records appended before them.
 
-    With ``records`` set the runtime appends what it returns for a wall clock's time, applies it,
-    and goes on with the machine's ``appended``; or, if it cannot be appended, ``append_failed``.
+    ``records``, if set, takes the wall clock's time in ms and returns records. The runtime appends
+    and applies them, and goes on with the machine's ``appended``; if they cannot be appended, with
+    its ``append_failed``.
     """
 
     answers: list[WaiterReply] = field(default_factory=list)
@@ -42,7 +43,7 @@ class Effects(Generic[K, V]):
 
 
 class Machine(Protocol[K, V]):
-    """What a shard keeps under a key and what has deadlines of its own: a group, a transaction.
+    """The part of a shard's state under one key that has deadlines: a group, a transaction.
 
     Times are milliseconds of the loop's clock.
     """
@@ -57,10 +58,10 @@ class Machine(Protocol[K, V]):
         """The records that were asked for are in the log and were applied."""
 
     def append_failed(self, error: ErrorCode, now_ms: int) -> Effects[K, V]:
-        """They could not be appended: nothing of them counts."""
+        """The records that were asked for could not be appended: none of them counts."""
 
     def reloaded(self, now_ms: int) -> None:
-        """The log was replayed: this broker serves it from now on."""
+        """The shard's log was replayed: this broker serves the machine's key from now on."""
 
     def unload(self) -> Effects[K, V]:
-        """This broker serves it no longer: whoever waits is told so."""
+        """This broker serves the key no longer: the answers tell all who wait so."""

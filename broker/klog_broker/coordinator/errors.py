@@ -1,10 +1,10 @@
-"""Why a coordinator's log refused, or did not show, what was written: as its clients know it."""
+"""Errors of a coordinator's log (append refused, watermark not reached), as clients see them."""
 
 from klog_broker.log.errors import OutOfDescriptors, RecordBatchTooLarge, RecordTooLarge
 from klog_broker.runtime.descriptors import is_exhausted
 from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
 
-# As Kafka's GroupMetadataManager and its CoordinatorOperationExceptionHelper translate them.
+# As Kafka's GroupMetadataManager and CoordinatorOperationExceptionHelper translate errors.
 _TOLD = {
     ErrorCode.NONE: ErrorCode.NONE,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -25,14 +25,14 @@ def told(code: ErrorCode) -> ErrorCode:
 
 
 def append_error(error: KlogError) -> ErrorCode:
-    """The same for what :meth:`StateLog.append` raised."""
+    """What clients of a coordinator are told for an error that :meth:`StateLog.append` raised."""
     if isinstance(error, RecordTooLarge | RecordBatchTooLarge):
         return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
     return told(error.code) if isinstance(error, BrokerError) else ErrorCode.NOT_COORDINATOR
 
 
 def wants_descriptor(error: BaseException) -> bool:
-    """Whether reading failed only because no file descriptor was left: it can be tried again."""
+    """Whether reading failed only because no file descriptor was left: try again later."""
     return isinstance(error, OutOfDescriptors) or (
         isinstance(error, OSError) and is_exhausted(error)
     )

@@ -6,7 +6,7 @@ _REMEMBERED_KEYS = 10_000
 
 
 def java_string_hash(text: str) -> int:
-    """Java's String.hashCode as int32: over UTF-16 units, as Kafka counts."""
+    """Java's String.hashCode as int32: over UTF-16 units."""
     units = text.encode("utf-16-be", "surrogatepass")
     value = 0
     for i in range(0, len(units), 2):

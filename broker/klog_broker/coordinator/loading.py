@@ -1,8 +1,8 @@
 """Loading a shard: its log is read and checked beside the loop, and applied in the loop in slices.
 
-A helper thread reads some batches, checks their CRCs and inflates what is compressed, all of it in
-calls that release the GIL. Until the kernels are there the loop checks and inflates itself, batch
-by batch: Python work in a thread beside it would starve it.
+A helper thread reads some batches, checks their CRCs and inflates compressed ones, all of it in
+calls that release the GIL. Until the kernels are loaded the loop checks and inflates batches
+itself, one after the other: Python work in a helper thread would starve the loop.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -25,18 +25,19 @@ from pyspark_klog.records.record import Record
 from pyspark_klog.records.record_section import read_records
 
 LOAD_READ_BYTES = 256 * 1024
-"""What of a shard's log is read at once while it loads."""
+"""How much of a shard's log is read at once while the shard loads."""
 
-# A shard that could not be read for want of a descriptor is read again after this.
+# After this time a read that failed for want of a file descriptor is tried again.
 _NO_DESCRIPTOR_PAUSE_MS = 1_000
-# Records of a batch that are applied in one step, and what one of them costs in elements.
+# How many records of a batch are applied in one step, and how many elements (runtime/slices.py) one
+# record counts for.
 _RECORDS_A_STEP = 50
 _ELEMENTS_A_RECORD = 2
 
 
 class CheckedBytes(NamedTuple):
     """Bytes of a log. The batches before ``checked_bytes`` are whole, and have the right CRC;
-    ``inflated`` has the records of those that were compressed, by position."""
+    ``inflated`` has the record sections of the compressed ones, by the batch's position."""
 
     data: bytes
     checked_bytes: int
@@ -44,13 +45,13 @@ class CheckedBytes(NamedTuple):
 
 
 class BatchWalk(Protocol):
-    """Walks over bytes of a log, in a helper thread."""
+    """Checks the batches in bytes of a log, in a helper thread."""
 
     def check(self, data: bytes) -> CheckedBytes: ...
 
 
 class KernelWalk:
-    """In compiled code. For one thread at a time."""
+    """The walk in compiled code. For one thread at a time."""
 
     def __init__(self) -> None:
         import numpy as np
@@ -80,16 +81,16 @@ class KernelWalk:
 
 
 Replay = Callable[[BatchView, Iterable[Record], Offset], int]
-"""Applies some records of a batch, those at or behind an offset; see Shard.replay."""
+"""Applies those records of a batch that lie at or behind an offset; see Shard.replay."""
 
 
 class Loader:
-    """Replays a log from its start to where it ends now.
+    """Replays a log from its start to where the log ended when the loader was made.
 
-    ``new_walk`` makes what checks batches in a helper thread; while it gives none the loop does.
-    ``done`` is called once, with None when all is applied, or with why it cannot be: the log is
-    damaged, or its disk fails. It is never called if the log ends (StateLog.ended) or ``cancel``
-    comes first.
+    ``new_walk`` makes the walk that checks batches in a helper thread; while it returns None the
+    loop checks them. ``done`` is called once: with None when everything is applied, or with the
+    error that prevents it (the log is damaged, its disk fails). ``done`` is never called if the
+    leadership ends (StateLog.ended) or ``cancel`` comes first.
     """
 
     def __init__(
@@ -116,11 +117,11 @@ class Loader:
         self._is_cancelled = False
 
     def begin(self) -> None:
-        """Go as far as can be gone at once: an empty log is loaded when this returns."""
+        """Load as far as is possible without waiting: an empty log is loaded when this returns."""
         self._go_on()
 
     def cancel(self) -> None:
-        """What a helper or another turn still had to do is left undone."""
+        """Stop: whatever a helper or a later turn still had to do is left undone."""
         self._is_cancelled = True
 
     def _is_wanted(self) -> bool:
@@ -142,10 +143,10 @@ class Loader:
                 self._read(region)
 
     def _next_region(self, *, may_block: bool = False) -> ReadRegion | None:
-        """Where the next batches lie; None at the end, or where none follow before it: the log was
-        cut, or the last offsets were cleaned away."""
+        """Where the next batches lie. None if there are none: the end is reached, the log was cut,
+        or the last offsets were cleaned away."""
         log = self._log
-        # Its beginning may have been deleted meanwhile.
+        # The log's beginning may have been deleted meanwhile.
         self._position = max(self._position, log.log_start_offset)
         end_offset = min(self._end_offset, log.log_end_offset)
         if self._position >= end_offset:
@@ -159,7 +160,8 @@ class Loader:
         ).region
 
     def _warmed(self, _: object, error: BaseException | None) -> None:
-        """The pages are there, but for what has left the cache already: that is waited for."""
+        """The pages were read into the page cache. Some may have left it again: the read waits for
+        those."""
         if not self._is_wanted():
             return
         try:

@@ -1,8 +1,8 @@
-"""The coordinator runtime: the shards that this broker leads of one state topic, and their time.
+"""The coordinator runtime: the shards of one state topic that this broker leads, and their timers.
 
-It loads and unloads shards, finds the one that a key belongs to, carries out what a machine has
-decided (Effects), and rings its deadlines. Groups are kept by it, and transactions will be; Kafka's
-CoordinatorRuntime does the same for its coordinators. Loop thread only.
+It loads and unloads shards, finds the shard that a key belongs to, carries out what a machine has
+decided (Effects), and calls machines at their deadlines. The group coordinator uses it, as Kafka's
+coordinators use their CoordinatorRuntime. Loop thread only.
 """
 
 import logging
@@ -35,8 +35,8 @@ _log = logging.getLogger("klog.coordinator")
 
 @dataclass(frozen=True, slots=True)
 class RuntimeServices:
-    """What a runtime stands on. ``new_walk`` makes what checks a loading log in a helper thread;
-    None as long as the kernels are not loaded."""
+    """What a runtime stands on. ``new_walk`` makes the walk that checks a loading log in a helper
+    thread; it returns None as long as the kernels are not loaded."""
 
     loop: Loop
     purgatory: Purgatory
@@ -47,8 +47,8 @@ class RuntimeServices:
 
 
 class CoordinatorRuntime(Generic[K, V, S]):
-    """``num_partitions`` is None while the topic does not exist; ``new_state`` makes a shard's
-    state with what readers may see of it."""
+    """``num_partitions`` returns None while the topic does not exist; ``new_state`` makes a shard's
+    state, and the timeline that tells what readers may see of that state."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class CoordinatorRuntime(Generic[K, V, S]):
 
     # --- shards ----------------------------------------------------------------------------------
     def lead(self, log: StateLog) -> None:
-        """Serve a partition: load it first. Led already it is loaded anew, from this log."""
+        """Load a partition, then serve it. One served already is loaded anew from ``log``."""
         partition = log.topic_partition.partition
         self.resign(partition)
         services = self._services
@@ -100,7 +100,7 @@ class CoordinatorRuntime(Generic[K, V, S]):
         loader.begin()
 
     def resign(self, partition: int) -> None:
-        """Serve a partition no longer: whoever waits for it looks for its coordinator anew."""
+        """Stop serving a partition: all who wait are told to look for the coordinator anew."""
         loader = self._loaders.pop(partition, None)
         if loader is not None:
             loader.cancel()
@@ -110,7 +110,7 @@ class CoordinatorRuntime(Generic[K, V, S]):
             self._services.slices.run(_unloading(shard), lambda: True)
 
     def shards(self) -> list[Shard[K, V, S]]:
-        """All that are led, whatever their status."""
+        """All shards that this broker leads, whatever their status."""
         return list(self._shards.values())
 
     def _replayed(self, partition: int, shard: Shard[K, V, S], error: Exception | None) -> None:
@@ -125,7 +125,7 @@ class CoordinatorRuntime(Generic[K, V, S]):
         self._services.slices.run(self._starting(shard), is_wanted)
 
     def _starting(self, shard: Shard[K, V, S]) -> Steps:
-        """Everything is applied: set the timers, then serve."""
+        """The whole log is applied: set the timers, then serve."""
         for key in list(shard.state.keys()):
             machine = shard.state.machine(key)
             if machine is not None:
@@ -139,7 +139,7 @@ class CoordinatorRuntime(Generic[K, V, S]):
 
     # --- finding ---------------------------------------------------------------------------------
     def find(self, key: str) -> tuple[ErrorCode, Shard[K, V, S] | None]:
-        """The shard that serves the key now; or why there is none, and None."""
+        """NONE and the shard that serves the key now; or why there is no such shard, and None."""
         num_partitions = self._num_partitions()
         if not num_partitions:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, None
@@ -155,7 +155,7 @@ class CoordinatorRuntime(Generic[K, V, S]):
 
     # --- what machines decide --------------------------------------------------------------------
     def run(self, shard: Shard[K, V, S], key: str, effects: Effects[K, V]) -> None:
-        """Carry out what the machine under ``key`` decided, and what follows from that."""
+        """Carry out what the machine under ``key`` decided, and all decisions that follow."""
         services = self._services
         while True:
             if effects.answers:
@@ -181,7 +181,7 @@ class CoordinatorRuntime(Generic[K, V, S]):
         self.schedule(shard, key)
 
     def schedule(self, shard: Shard[K, V, S], key: str) -> None:
-        """One timer a machine. Deadlines that move later are found out when it rings."""
+        """Keep one timer a machine. A deadline that moved later is noticed when the timer rings."""
         machine = shard.state.machine(key)
         deadline_ms = None if machine is None else machine.next_deadline_ms()
         current = shard.timers.get(key)
@@ -205,7 +205,7 @@ class CoordinatorRuntime(Generic[K, V, S]):
             self.run(shard, key, machine.on_deadline(self._services.loop.now_ms()))
 
     def _give_up(self, shard: Shard[K, V, S]) -> None:
-        """Its log has ended, and nobody has said so: it can answer nobody any more."""
+        """The shard's leadership has ended, and no resign came: it can answer nobody any more."""
         partition = shard.log.topic_partition.partition
         if self._shards.get(partition) is shard:
             self.resign(partition)

@@ -1,4 +1,4 @@
-"""A partition of a state topic as its coordinator sees it: what it appends to and reads from."""
+"""A partition of a state topic as its coordinator sees it: a log to append to and to read."""
 
 from typing import Protocol
 
@@ -20,18 +20,18 @@ class StateLog(Protocol):
 
     @property
     def high_watermark(self) -> Offset:
-        """What lies before it may be shown."""
+        """Records before this offset may be shown to clients."""
 
     @property
     def ended(self) -> object | None:
         """Why this broker leads the partition no longer (resigned, offline, deleted); None while
-        it does. It never becomes None again."""
+        it leads. Once set it never becomes None again."""
 
     def append(self, records: bytearray) -> Offset:
-        """Append one batch, for a coordinator; returns the log's end behind it.
+        """Append one batch, for a coordinator; returns the log's end offset after it.
 
         Raises LogError, or BrokerError with the partition's error (NOT_ENOUGH_REPLICAS,
-        NOT_LEADER_OR_FOLLOWER); nothing has changed then.
+        NOT_LEADER_OR_FOLLOWER); in both cases the log has not changed.
         """
 
     def read(

@@ -1,8 +1,9 @@
 """What readers of a shard may see: its state as of the high watermark.
 
-A coordinator decides on the newest state, and answers readers from what would survive the loss of
-this broker. Kafka keeps snapshots of its tables for that (SnapshotRegistry, TimelineHashMap); here
-each change that the watermark has not passed yet remembers what it replaced.
+A coordinator decides on the newest state, but answers readers with the state that would survive the
+loss of this broker. Kafka keeps snapshots of its tables for that (SnapshotRegistry,
+TimelineHashMap); here each change that the watermark has not passed yet keeps the value that it
+replaced.
 """
 
 from collections import deque
@@ -15,7 +16,7 @@ V = TypeVar("V")
 
 
 class _Change(NamedTuple, Generic[P]):
-    end_offset: Offset  # of the batch that made it
+    end_offset: Offset  # of the batch that made the change
     owner: str
     place: P
 
@@ -23,35 +24,36 @@ class _Change(NamedTuple, Generic[P]):
 class Timeline(Generic[P, V]):
     """The changes of one shard that readers may not see yet, oldest first.
 
-    A change is that of an ``owner`` (a group) at a ``place`` (a partition that it reads).
+    A change belongs to an ``owner`` (a group) and a ``place`` (a partition whose offset the group
+    commits).
     """
 
     def __init__(self) -> None:
         self._changes: deque[_Change[P]] = deque()
-        # What each change replaced, oldest first; there is no empty one.
+        # By owner and place: the values that the changes replaced, oldest first. No deque is empty.
         self._before: dict[str, dict[P, deque[V | None]]] = {}
         self._applying: Offset | None = None
 
     def begin(self, end_offset: Offset, high_watermark: Offset) -> None:
-        """What is applied from now on is of a batch that ends before ``end_offset``."""
+        """All changes from now on come from a batch that ends before ``end_offset``."""
         if self._changes:
             self.passed(high_watermark)
         self._applying = end_offset if end_offset > high_watermark else None
 
     @property
     def is_ahead(self) -> bool:
-        """Whether readers may not see yet what is applied now: then note what it replaces."""
+        """Whether readers may not see the current batch yet: if so, call ``replaced``."""
         return self._applying is not None
 
     def replaced(self, owner: str, place: P, before: V | None) -> None:
-        """The change that is applied now takes the place of ``before`` (None: of nothing)."""
+        """The current batch changes the value at ``place``; ``before`` is the old one, or None."""
         if self._applying is None:
             return
         self._changes.append(_Change(self._applying, owner, place))
         self._before.setdefault(owner, {}).setdefault(place, deque()).append(before)
 
     def passed(self, high_watermark: Offset) -> None:
-        """Batches that end at or before it can be seen now."""
+        """Readers may see the batches that end at or before ``high_watermark``."""
         changes = self._changes
         while changes and changes[0].end_offset <= high_watermark:
             _, owner, place = changes.popleft()
@@ -63,5 +65,5 @@ class Timeline(Generic[P, V]):
                     del self._before[owner]
 
     def seen_instead(self, owner: str) -> dict[P, V | None]:
-        """What readers see of the owner where that is not the newest; None: nothing."""
+        """By place: the older values (None: no value) that readers see instead of the newest."""
         return {place: before[0] for place, before in self._before.get(owner, {}).items()}

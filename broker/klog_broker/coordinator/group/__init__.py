@@ -1,5 +1,5 @@
-"""The group coordinator: groups of members, by their protocol, and committed offsets.
+"""The group coordinator: groups of members, and their committed offsets.
 
-May import: coordinator's runtime and what that may. Pure are classic/ and offsets. Start reading at
-classic/states.py, then coordinator.py.
+May import: the files of the folder above, and whatever those may import. classic/ and offsets.py
+are pure. Start reading at classic/states.py, then coordinator.py.
 """

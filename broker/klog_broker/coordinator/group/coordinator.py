@@ -1,7 +1,7 @@
-"""The group coordinator of a broker: finds a request's shard, and asks its group's machine.
+"""The group coordinator of a broker: finds a request's shard, and asks the group's machine.
 
-Answers are callables: the group's replies leave through them when what they rest on is visible.
-Loop thread only.
+``answer`` is a callable that takes the reply. It is called once all records that the reply rests on
+are visible. Loop thread only.
 """
 
 from collections.abc import Callable, Iterable
@@ -46,7 +46,7 @@ __all__ = [
 ]
 
 MAX_PROTOCOLS = 100
-"""Assignors that a member may offer. Those of all members are compared with every join."""
+"""How many assignors a member may offer. Each join compares the assignors of all members."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,8 @@ class GroupCoordinator:
         self._runtime.lead(log)
 
     def on_resign(self, topic_partition: TopicPartition) -> None:
-        """It does no longer: whoever waits is told to look for the coordinator anew."""
+        """This broker leads the partition no longer: all who wait are told to look for the
+        coordinator anew."""
         self._runtime.resign(topic_partition.partition)
 
     def find(self, group_id: str) -> ErrorCode:
@@ -141,7 +142,7 @@ class GroupCoordinator:
     def sync(self, request: SyncGroupRequest, answer: Waiter) -> None:
         error, shard, entry = self._member_entry(request.group_id)
         if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            # The rebalance that it belongs to is lost: as in Kafka, the member starts it over.
+            # The rebalance of this SyncGroup is lost: as in Kafka, the member starts it over.
             error = ErrorCode.REBALANCE_IN_PROGRESS
         if shard is None or entry is None:
             answer(SyncGroupResponse(error_code=error))
@@ -152,7 +153,7 @@ class GroupCoordinator:
     def heartbeat(self, group_id: str, name: MemberName, generation_id: int) -> ErrorCode:
         error, _, entry = self._member_entry(group_id)
         if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            # As in Kafka: all members get a session to show themselves once the group is loaded.
+            # As in Kafka. Once the group is loaded all members get a new session.
             return ErrorCode.NONE
         if entry is None:
             return error
@@ -162,7 +163,7 @@ class GroupCoordinator:
     def leave(
         self, group_id: str, names: Iterable[MemberName]
     ) -> tuple[ErrorCode, list[ErrorCode]]:
-        """An error for the request; if there is none, one for each of the members."""
+        """The request's error, and (if that is NONE) an error for each of the members."""
         error, shard, entry = self._member_entry(group_id)
         if shard is None:
             return error, []
@@ -177,7 +178,7 @@ class GroupCoordinator:
 
     # --- offsets ---------------------------------------------------------------------------------
     def commit(self, request: CommitRequest) -> None:
-        """Append the commits in this turn; answer each one's result once they are visible."""
+        """Append the commits in this turn; answer with each one's result once they are visible."""
         error, shard = self._find(request.group_id)
         if shard is None:
             request.answer([error] * len(request.commits))
@@ -185,25 +186,26 @@ class GroupCoordinator:
             self._commits.add(shard, request)
 
     def committed(self, group_id: str) -> tuple[ErrorCode, VisibleOffsets | None]:
-        """A group's offsets, empty for a group that nobody knows; None if there is an error."""
+        """NONE and a group's offsets (none for a group that does not exist); or an error and
+        None."""
         error, shard = self._find(group_id)
         if shard is None:
             return error, None
         return error, shard.state.visible_offsets(group_id, shard.log.high_watermark)
 
     def forget_topic(self, topic: str) -> None:
-        """The topic was deleted: so are the offsets committed in it."""
+        """The topic was deleted: forget the offsets committed in it."""
         self._forgetting.forget_topic(topic)
 
     # --- what tools see --------------------------------------------------------------------------
     def describe(self, group_id: str) -> tuple[ErrorCode, Group | None]:
-        """The group; None with error NONE if there is no such group (its state is Dead)."""
+        """The group. If no such group exists: NONE and None (clients are told the state Dead)."""
         error, shard = self._runtime.find(group_id)
         entry = None if shard is None else shard.state.groups.get(group_id)
         return error, None if entry is None else entry.group
 
     def groups(self) -> tuple[ErrorCode, list[Group]]:
-        """All groups of the shards; COORDINATOR_LOAD_IN_PROGRESS if some still load."""
+        """All groups of the loaded shards; COORDINATOR_LOAD_IN_PROGRESS if a shard still loads."""
         shards = [each for each in self._runtime.shards() if each.status is not ShardStatus.FAILED]
         is_loading = any(each.status is ShardStatus.LOADING for each in shards)
         found = [entry.group for each in shards for entry in each.state.groups.values()]
@@ -216,7 +218,7 @@ class GroupCoordinator:
     def _member_entry(
         self, group_id: str
     ) -> tuple[ErrorCode, GroupShard | None, GroupEntry | None]:
-        """The group, if it is there; the error is what its members are told if it is not."""
+        """The group, if it exists; otherwise ``error`` is for the member that asked."""
         error, shard = self._find(group_id)
         if shard is None:
             return error, None, None

@@ -1,4 +1,4 @@
-"""Forgetting committed offsets: those that have served their time, and those of deleted topics."""
+"""Forgetting committed offsets: expired ones (offsets.retention.minutes), and deleted topics'."""
 
 import logging
 from functools import partial
@@ -24,14 +24,14 @@ GroupRuntime = CoordinatorRuntime[Key, Value, GroupShardState]
 _log = logging.getLogger("klog.group")
 
 TOMBSTONES_AT_ONCE = 500
-"""Offsets of a group that are forgotten as one batch."""
+"""How many offsets of a group are forgotten in one batch."""
 
-# Offsets that are looked at while one is answered about.
+# How many offsets can be looked at in the time of one element (runtime/slices.py).
 _SEEN_AN_ELEMENT = 20
 
 
 class OffsetForgetting:
-    """Of the offsets of all groups that a runtime has; in slices."""
+    """Forgets offsets of all groups of a runtime, in slices."""
 
     def __init__(
         self,
@@ -48,14 +48,14 @@ class OffsetForgetting:
         self._not_forgotten = RateLimit()
 
     def expire(self) -> Steps:
-        """Forget what has served its time."""
+        """Forget all offsets that have expired."""
         for shard in list(self._runtime.serving()):
             for entry in list(shard.state.groups.values()):
                 yield 1
                 yield from self._expire_group(shard, entry)
 
     def _expire_group(self, shard: GroupShard, entry: GroupEntry) -> Steps:
-        """A part of its offsets a step, by what the group is when their turn comes."""
+        """Each step forgets a part of the group's offsets, by the group's state at that step."""
         for part in entry.offsets.in_parts(TOMBSTONES_AT_ONCE):
             expiry = offset_expiry(entry.group)
             if not _is_served(shard, entry) or expiry is None:
@@ -69,7 +69,7 @@ class OffsetForgetting:
             self._forget(shard, entry, [])
 
     def forget_topic(self, topic: str) -> None:
-        """The topic was deleted: so are the offsets that were committed in it until now."""
+        """The topic was deleted: forget the offsets that were committed in it until now."""
         for shard in self._runtime.shards():
             if shard.status is ShardStatus.SERVING:
                 self._forget_topic(shard, topic)
@@ -89,7 +89,7 @@ class OffsetForgetting:
                         where
                         for number in partitions[first : first + TOMBSTONES_AT_ONCE]
                         if (found := entry.offsets.get(where := TopicPartition(topic, number)))
-                        # Another topic of this name may have come meanwhile.
+                        # Offsets behind it may belong to a new topic of the same name.
                         and found.record_offset < end_offset
                     ]
                     if gone:
@@ -114,6 +114,6 @@ class OffsetForgetting:
 
 
 def _is_served(shard: GroupShard, entry: GroupEntry) -> bool:
-    """Whether the group is still there, and this broker its coordinator."""
+    """Whether the group still exists, and this broker is its coordinator."""
     is_there = shard.state.groups.get(entry.group.group_id) is entry
     return is_there and shard.error() is ErrorCode.NONE

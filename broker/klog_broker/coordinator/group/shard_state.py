@@ -1,4 +1,4 @@
-"""What one shard of the group coordinator knows: its groups and their committed offsets."""
+"""The state of one shard of the group coordinator: groups and their committed offsets."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
@@ -31,7 +31,7 @@ OffsetTimeline = Timeline[TopicPartition, CommittedOffset]
 
 
 class _Place(NamedTuple):
-    """Where an offset is kept."""
+    """The group and partition that an offset was committed for."""
 
     group_id: str
     topic: str
@@ -48,15 +48,15 @@ class GroupEntry:
         self.machine = machine
         self.offsets = OffsetBook()
         self.pending_offsets: dict[TopicPartition, int] = {}
-        """By partition: how many transactions that have not ended have an offset of it."""
+        """By partition: how many open transactions have committed an offset of it."""
 
     def now_pending(self, place: _Place) -> None:
-        """One more transaction has an offset there."""
+        """One more open transaction has committed an offset of ``place``."""
         partition = TopicPartition(place.topic, place.partition)
         self.pending_offsets[partition] = self.pending_offsets.get(partition, 0) + 1
 
     def no_longer_pending(self, place: _Place) -> None:
-        """One transaction less."""
+        """One open transaction less has committed an offset of ``place``."""
         partition = TopicPartition(place.topic, place.partition)
         left = self.pending_offsets.pop(partition) - 1
         if left:
@@ -64,14 +64,15 @@ class GroupEntry:
 
     @property
     def is_empty(self) -> bool:
-        """Nobody is in it, nobody is about to be, and no transaction has an offset for it."""
+        """The group has no members, nobody is about to join, and no open transaction has committed
+        an offset for it."""
         group = self.group
         return group.state is GroupState.EMPTY and not group.pending and not self.pending_offsets
 
 
 class GroupShardState:
-    """Groups by id, and which of them have offsets in a topic. ``apply`` and ``apply_marker`` alone
-    change what survives a restart (see CoordinatorState)."""
+    """Groups by id, and by topic the groups that have offsets in it. Only ``apply`` and
+    ``apply_marker`` change state that survives a restart (see CoordinatorState)."""
 
     def __init__(
         self,
@@ -85,7 +86,7 @@ class GroupShardState:
         self._new_member_id = new_member_id
         self._groups_by_topic: dict[str, dict[str, None]] = {}
         self._pending: dict[int, dict[_Place, CommittedOffset]] = {}
-        """By producer id: offsets that count once its transaction is committed."""
+        """By producer id: offsets that count once the producer's transaction is committed."""
 
     # --- finding ---------------------------------------------------------------------------------
     def get_or_create(self, group_id: str) -> GroupEntry:
@@ -104,11 +105,11 @@ class GroupShardState:
         return self.groups
 
     def groups_with(self, topic: str) -> list[GroupEntry]:
-        """Those that have committed an offset in the topic."""
+        """The groups that have committed an offset in the topic."""
         return [self.groups[each] for each in self._groups_by_topic.get(topic, ())]
 
     def settled(self, key: str) -> None:
-        """A group of which nothing was ever recorded goes when nobody is about to join it."""
+        """Drop a group that never had a record in the log and that nobody is about to join."""
         entry = self.groups.get(key)
         if (
             entry is not None
@@ -148,8 +149,8 @@ class GroupShardState:
             dead.group.move_to(GroupState.DEAD)
 
     def apply_marker(self, producer: Producer, *, is_commit: bool) -> None:
-        """Of two commits of one partition the later record counts, not the later marker: as in
-        Kafka's OffsetMetadataManager."""
+        """As in Kafka's OffsetMetadataManager, of two commits of one partition the one whose record
+        is later counts, not the one whose marker is later."""
         for place, committed in self._pending.pop(producer.producer_id, {}).items():
             entry = self.groups[place.group_id]
             entry.no_longer_pending(place)
@@ -168,7 +169,8 @@ class GroupShardState:
             self.timeline.replaced(group_id, TopicPartition(topic, partition), before)
 
     def _forget_offset(self, place: _Place) -> None:
-        """Also what transactions have for it: their markers come too late."""
+        """Forget the committed offset, and those of open transactions: their markers come too
+        late."""
         group_id, topic, partition = place
         entry = self.groups.get(group_id)
         if entry is None:
@@ -189,7 +191,7 @@ class GroupShardState:
 
     # --- decisions -------------------------------------------------------------------------------
     def tombstones(self, entry: GroupEntry, gone: list[TopicPartition]) -> Records:
-        """Records that forget some offsets, and the group too if nothing is left of it then."""
+        """Records that forget the offsets of ``gone``, and the group too if it is empty then."""
         group_id = entry.group.group_id
         records: Records = [(commit_key(group_id, partition), None) for partition in gone]
         if entry.is_empty and len(gone) == len(entry.offsets):
@@ -198,7 +200,7 @@ class GroupShardState:
 
     # --- readers ---------------------------------------------------------------------------------
     def visible_offsets(self, group_id: str, high_watermark: Offset) -> "VisibleOffsets":
-        """A group's offsets as of the high watermark; none for a group that nobody knows."""
+        """A group's offsets as of the high watermark; none for a group that does not exist."""
         self.timeline.passed(high_watermark)
         entry = self.groups.get(group_id)
         instead = self.timeline.seen_instead(group_id)
@@ -208,8 +210,8 @@ class GroupShardState:
 
 
 class VisibleOffsets:
-    """The committed offsets of a group as readers may see them: what is not visible yet stands as
-    it was before. Offsets that are committed while one reads may be seen or not."""
+    """The committed offsets of a group as readers may see them: for a commit that is not visible
+    yet, the offset before it. Commits that come while somebody reads may be seen or not."""
 
     def __init__(
         self,
@@ -222,8 +224,8 @@ class VisibleOffsets:
         self._pending = pending
 
     def is_stable(self, partition: TopicPartition) -> bool:
-        """Whether no transaction can change what is seen of the partition: none is open that has an
-        offset of it, and none whose end cannot be seen yet (KIP-447)."""
+        """Whether no transaction can change what readers see of the partition (KIP-447): no open
+        transaction has an offset of it, and no commit of it waits to become visible."""
         return partition not in self._pending and partition not in self._instead
 
     def get(self, partition: TopicPartition) -> CommittedOffset | None:
@@ -232,11 +234,11 @@ class VisibleOffsets:
         return self._newest.get(partition)
 
     def topics(self) -> list[str]:
-        """Those in which there may be an offset, in order."""
+        """Topics in which the group may have an offset, in order."""
         return sorted({*self._newest.topics(), *(each.topic for each in self._instead)})
 
     def partitions(self, topic: str) -> list[int]:
-        """Those of a topic in which there may be an offset, in order."""
+        """Partitions of a topic in which the group may have an offset, in order."""
         instead = (each.partition for each in self._instead if each.topic == topic)
         return sorted({*self._newest.partitions(topic), *instead})
 
@@ -246,7 +248,7 @@ def _encode(key: Key, value: Value | None) -> tuple[bytes, bytes | None]:
 
 
 def _decode(key: bytes, value: bytes | None) -> tuple[Key, Value | None] | None:
-    """None for a record that this release cannot read: it is kept in the log, and not used."""
+    """None for a record that this release cannot read: it stays in the log, unused."""
     try:
         decoded = decode_key(key)
         return decoded, None if value is None else decode_value(decoded, value)

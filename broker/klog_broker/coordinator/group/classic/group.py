@@ -1,4 +1,4 @@
-"""A classic group as data: members, generation, state, and what can be asked of them."""
+"""A classic group as data: members, generation, state, and questions about them."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -15,8 +15,9 @@ NEVER_MS = 1 << 62
 class Group:
     """The durable part (generation, protocol, leader, members) and the volatile part of a group.
 
-    Members keep the order in which they joined: the first one leads. What is asked with each
-    request is counted as it changes: a group can have thousands of members.
+    Members keep the order in which they joined: the first one leads. A group can have thousands of
+    members, so answers that every request needs (``joining``, ``supporters``, ``earliest_ms``) are
+    kept up to date with each change.
     """
 
     __slots__ = (
@@ -39,7 +40,7 @@ class Group:
         self.group_id = group_id
         self.state = GroupState.EMPTY
         self.state_changed_ms = -1
-        """Wall clock of the newest metadata record: an empty group's offsets expire from then."""
+        """Wall clock of the newest metadata record: an empty group's retention runs from then."""
         self.generation_id = 0
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
@@ -48,14 +49,14 @@ class Group:
         self.static_ids: dict[str, str] = {}
         """The member id of each static member, by its group.instance.id (KIP-345)."""
         self.pending: dict[str, int] = {}
-        """Ids handed out that have not joined yet, oldest first, and when each is forgotten
+        """Member ids handed out that have not joined yet, oldest first, and when each is forgotten
         (KIP-394)."""
         self.joining = 0
         """How many members wait for their JoinGroup."""
         self.supporters: Counter[str] = Counter()
         """How many members offer each protocol."""
         self.earliest_ms = NEVER_MS
-        """No member's deadline is earlier; what is earliest exactly ``find_earliest`` tells."""
+        """No member's deadline is earlier, but all may be later; ``find_earliest`` sets it anew."""
 
     def move_to(self, state: GroupState) -> None:
         check_transition(self.state, state)
@@ -82,7 +83,7 @@ class Group:
         return member
 
     def set_members(self, members: Iterable[Member]) -> None:
-        """These, in this order, and no others."""
+        """Make these the group's members, in this order."""
         before, self.members = self.members, {member.member_id: member for member in members}
         if len(before) == len(self.members) and all(
             before.get(member_id) is member for member_id, member in self.members.items()
@@ -99,7 +100,7 @@ class Group:
         )
 
     def offer(self, member: Member, protocols: tuple[Protocol, ...]) -> None:
-        """From now on the member offers these."""
+        """From now on the member offers ``protocols``."""
         if protocols == member.protocols:
             return
         self._count_out(member.protocol_names())
@@ -113,7 +114,7 @@ class Group:
                 del self.supporters[name]
 
     def replace(self, old_member_id: str, new: Member) -> None:
-        """``new`` takes the place of a member: its rank, and the lead if that one had it."""
+        """``new`` takes a member's place in the order, and the lead if the old member had it."""
         if self.leader_id == old_member_id:
             self.leader_id = new.member_id
         self.set_members(
@@ -124,7 +125,7 @@ class Group:
         return self.leader_id == member_id
 
     def check_member(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Whether a request that names its member so comes from one.
+        """Whether a request with these ids comes from a member of the group.
 
         FENCED_INSTANCE_ID: another member has taken that static member's place.
         """
@@ -137,20 +138,20 @@ class Group:
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def await_join(self, member: Member, waiter: Waiter) -> None:
-        """The member's JoinGroup is parked; none of it was before."""
+        """The member's JoinGroup is parked; no other of its JoinGroups may be parked already."""
         member.join_waiter = waiter
         self.joining += 1
         self.expect(member)
 
     def end_join(self, member: Member) -> Waiter | None:
-        """Whoever waits for the member's JoinGroup, which is over."""
+        """The member's JoinGroup is parked no longer; returns its waiter, if there was one."""
         waiter, member.join_waiter = member.join_waiter, None
         self.joining -= waiter is not None
         self.expect(member)
         return waiter
 
     def end_sync(self, member: Member) -> Waiter | None:
-        """Whoever waits for the member's SyncGroup, which is over."""
+        """The member's SyncGroup is parked no longer; returns its waiter, if there was one."""
         waiter, member.sync_waiter = member.sync_waiter, None
         self.expect(member)
         return waiter
@@ -166,8 +167,8 @@ class Group:
             self.earliest_ms = member.session_deadline_ms
 
     def find_earliest(self) -> None:
-        """Look through all members' deadlines. Between two looks a session that goes on does not
-        cost one: its deadline only moves away."""
+        """Set ``earliest_ms`` by looking at every member. No look is needed when a session is
+        renewed: its deadline only moves later."""
         deadlines = (member.deadline_ms() for member in self.members.values())
         self.earliest_ms = min((d for d in deadlines if d is not None), default=NEVER_MS)
 
@@ -175,13 +176,13 @@ class Group:
         return not self.pending and self.joining == len(self.members)
 
     def rebalance_timeout_ms(self) -> int:
-        """The longest that a member asks for: all of them get that long to come back."""
+        """The longest rebalance timeout of a member: all members get that long to come back."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def supports(
         self, protocol_type: str, protocols: Iterable[Protocol], *, besides: str | None = None
     ) -> bool:
-        """Whether a member with these protocols fits in; ``besides`` is not counted."""
+        """Whether a member with these protocols fits in; the member ``besides`` is not counted."""
         names = {name for name, _ in protocols}
         if not protocol_type or not names:
             return False
@@ -195,7 +196,7 @@ class Group:
         )
 
     def choose_protocol(self) -> str:
-        """The protocol that most members prefer of those that all of them support."""
+        """The protocol that most members prefer, of the protocols that all members support."""
         everyone = len(self.members)
         candidates = {name for name, count in self.supporters.items() if count == everyone}
         votes = Counter(member.vote(candidates) for member in self.members.values())

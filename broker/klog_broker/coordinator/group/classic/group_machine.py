@@ -1,7 +1,7 @@
 """The classic rebalance protocol as a pure state machine; time and ids are arguments.
 
-It follows what Kafka's GroupCoordinator of 3.9 does (KIP-345 static members, KIP-394 member ids
-required, KIP-389 maximum size). ``join`` and ``sync`` may park a request: its waiter comes back
+The machine does what Kafka's GroupCoordinator of 3.9 does (KIP-345 static members, KIP-394 member
+ids required, KIP-389 maximum size). ``join`` and ``sync`` may park a request: its waiter comes back
 later in a ``WaiterReply``. How a rebalance runs is in rebalance.py.
 """
 
@@ -27,30 +27,32 @@ from pyspark_klog.protocol.apis.sync_group import SyncGroupRequest, SyncGroupRes
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 MAX_PENDING_IDS = 10_000
-"""Ids of a group that were handed out and nobody has joined with. Of more the oldest are forgotten:
-who comes with such a one is told UNKNOWN_MEMBER_ID, and asks for another. Kafka keeps any number of
-them for a session's time."""
+"""How many member ids that were handed out, and that nobody has joined with, a group keeps. Beyond
+that the oldest are forgotten: a client that joins with a forgotten id is told UNKNOWN_MEMBER_ID,
+and asks for another. Kafka keeps any number of ids, each for a session's time."""
 
 _SYNC, _HEARTBEAT = ANSWERS[Asked.SYNC], ANSWERS[Asked.HEARTBEAT]
 _COMMIT, _COMMIT_FROM_OUTSIDE = ANSWERS[Asked.COMMIT], ANSWERS[Asked.COMMIT_FROM_OUTSIDE]
-_PENDING_PAUSE_MS = 100  # between two looks for ids that nobody has joined with in time
+_PENDING_PAUSE_MS = 100  # between two searches for ids that nobody has joined with in time
 
 __all__ = ["NEW_MEMBER_JOIN_TIMEOUT_MS", "GroupMachine", "GroupSettings", "Joiner"]
 
 
 @dataclass(frozen=True, slots=True)
 class Joiner:
-    """Who sends a JoinGroup: what the request itself does not say."""
+    """What the broker knows of a JoinGroup's sender besides the request itself."""
 
     client_id: str
     client_host: str
     requires_member_id: bool
-    """From JoinGroup 4 on a new member first gets its id (KIP-394); a static one does not."""
+    """Whether a new member without a group.instance.id is first given its id, to join again with
+    it: so from JoinGroup 4 on (KIP-394)."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Replacement:
-    """A static member whose place was taken while the group is stable: not durable yet."""
+    """A static member whose place was taken while the group is stable; the record of that is not
+    applied yet."""
 
     old: Member
     new: Member
@@ -59,7 +61,8 @@ class _Replacement:
 
 
 class GroupMachine:
-    """One group's transitions. Only ``apply`` of its record changes what survives a restart."""
+    """One group's transitions. Only applying the group's record (``apply_metadata``) changes state
+    that survives a restart."""
 
     def __init__(
         self, group: Group, settings: GroupSettings, new_member_id: Callable[[str], str]
@@ -70,8 +73,8 @@ class GroupMachine:
         self._rebalance = Rebalance(group, settings)
         self._replacement: _Replacement | None = None
         self._pending_deadline_ms = 0
-        """No id that was handed out is forgotten earlier: they can be too many to be looked
-        through with each request."""
+        """No pending id is due to be forgotten earlier. There can be too many ids to search all of
+        them with each request."""
 
     # Requests
 
@@ -87,7 +90,7 @@ class GroupMachine:
             effects.answer(waiter, join_refused(error))
             group.pending.pop(member_id, None)
             if member_id in group.members:
-                # The limit is lower than it was, and others came back before it.
+                # group.max.size is lower than it was, and others came back before this member.
                 self._rebalance.remove(member_id, effects, now_ms)
         elif error is ErrorCode.UNKNOWN_SERVER_ERROR:
             effects.answer(waiter, join_refused(error))
@@ -148,7 +151,7 @@ class GroupMachine:
     def leave(
         self, member_id: str, now_ms: int, instance_id: str | None = None
     ) -> tuple[ErrorCode, GroupEffects]:
-        """A member goes. An administrator names a static one by its instance id alone."""
+        """A member goes. An administrator names a static member by its instance id alone."""
         group, effects = self.group, GroupEffects()
         if group.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, effects
@@ -165,11 +168,12 @@ class GroupMachine:
     def check_commit(
         self, member_id: str, generation_id: int, now_ms: int, instance_id: str | None = None
     ) -> ErrorCode:
-        """Whether offsets may be committed by who names itself so (a sign of life, too)."""
+        """Whether a sender with these ids may commit offsets. For a member this is a sign of life,
+        too."""
         group = self.group
         is_empty = group.state is GroupState.EMPTY
         if generation_id < 0 and (is_empty or (not member_id and instance_id is None)):
-            # From outside: the group only keeps the offsets.
+            # Not from a member: whoever commits uses the group only to keep offsets.
             return _COMMIT_FROM_OUTSIDE[group.state]
         error = self._check_member(member_id, generation_id, instance_id)
         if error is ErrorCode.NONE:
@@ -181,7 +185,7 @@ class GroupMachine:
     # The log
 
     def appended(self, now_ms: int) -> GroupEffects:
-        """The record that ``assignments`` asked for is in the log and was applied."""
+        """The record that the effects asked for is in the log and was applied."""
         effects = GroupEffects()
         replacement, self._replacement = self._replacement, None
         if replacement is not None:
@@ -196,7 +200,7 @@ class GroupMachine:
         return effects
 
     def append_failed(self, error: ErrorCode, now_ms: int) -> GroupEffects:
-        """The record could not be appended: nothing of it counts, and members try again."""
+        """The record could not be appended: undo what it was to make durable; members try again."""
         effects = GroupEffects()
         replacement, self._replacement = self._replacement, None
         if replacement is not None:
@@ -243,7 +247,7 @@ class GroupMachine:
             group.alive(member, now_ms)
 
     def unload(self) -> GroupEffects:
-        """The shard goes: whatever waits is told to look for the coordinator again."""
+        """The shard goes: all who wait are told to look for the coordinator again."""
         effects = GroupEffects()
         group = self.group
         for member in group.members.values():
@@ -268,7 +272,7 @@ class GroupMachine:
         if not group.supports(request.protocol_type, protocols, besides=member_id):
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if member_id in group.pending and request.group_instance_id is not None:
-            # Ids are handed out to dynamic members only. Kafka's coordinator throws here.
+            # Pending ids were handed to dynamic members only. Kafka's coordinator throws here.
             return ErrorCode.UNKNOWN_SERVER_ERROR
         return ErrorCode.NONE
 
@@ -302,7 +306,7 @@ class GroupMachine:
         effects: GroupEffects,
         now_ms: int,
     ) -> None:
-        """A member that the group did not have."""
+        """Add a new member, and prepare a rebalance."""
         self.group.pending.pop(request.member_id, None)
         newcomer = self._member(request, joiner, protocols, request.member_id)
         newcomer.session_deadline_ms = now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS
@@ -329,7 +333,7 @@ class GroupMachine:
             member.member_id
         )
         if is_retry or (is_idle_follower and is_unchanged):
-            # Its reply was lost: it gets the generation that it already belongs to.
+            # The member's JoinGroup reply was lost: answer with its current generation.
             group.alive(member, now_ms)
             effects.answer(waiter, generation_reply(group, member))
             return
@@ -350,9 +354,10 @@ class GroupMachine:
         effects: GroupEffects,
         now_ms: int,
     ) -> None:
-        """A static member's process has begun anew: it gets a new id and the old one's place.
+        """A static member's process was restarted: it gets a new member id and the old member's
+        place.
 
-        A stable group stays as it is, unless its protocol would be another one now.
+        A stable group does not rebalance, unless its members would choose another protocol now.
         """
         group, old_leader_id = self.group, self.group.leader_id
         drop_join(group, old, ErrorCode.FENCED_INSTANCE_ID, old.member_id, effects)
@@ -394,6 +399,6 @@ class GroupMachine:
 
 
 def _rebalance_timeout_ms(request: JoinGroupRequest) -> int:
-    """JoinGroup 0 has none (-1): its session timeout counts for both."""
+    """JoinGroup 0 has no rebalance timeout (-1): the session timeout counts for both."""
     given_ms = request.rebalance_timeout_ms
     return request.session_timeout_ms if given_ms < 0 else given_ms

@@ -1,4 +1,4 @@
-"""One member of a classic group: what it asked for, and what it waits for."""
+"""One member of a classic group: its settings, protocols, assignment and parked requests."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ Protocol = tuple[str, bytes]
 
 @dataclass(slots=True)
 class Member:
-    """A member by id. ``join_waiter`` and ``sync_waiter`` stand for a parked request each."""
+    """A member. ``join_waiter`` and ``sync_waiter`` each stand for a parked request."""
 
     member_id: str
     client_id: str
@@ -29,26 +29,27 @@ class Member:
 
     @property
     def is_static(self) -> bool:
-        """Whether it keeps its place, by a name of its own, while its process is away (KIP-345)."""
+        """Whether the member has a name of its own (group.instance.id), by which it keeps its place
+        while its process is away (KIP-345)."""
         return self.group_instance_id is not None
 
     def protocol_names(self) -> Iterator[str]:
-        """Names in the member's order of preference."""
+        """The protocols' names, in the member's order of preference."""
         return (name for name, _ in self.protocols)
 
     def metadata_for(self, protocol: str | None) -> bytes:
-        """The member's metadata for ``protocol``; empty where it did not offer it."""
+        """The member's metadata for ``protocol``; empty if the member does not offer it."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
     def vote(self, candidates: set[str]) -> str:
-        """The first of the member's protocols that every member supports."""
+        """The first of the member's protocols that is among ``candidates``."""
         return next(name for name in self.protocol_names() if name in candidates)
 
     def deadline_ms(self) -> int | None:
-        """When the member is given up; None while a parked request shows that it is alive.
+        """When the member is removed; None while a parked request shows that it is alive.
 
-        A new member that waits for its first join has a deadline too: nothing else would tell
-        that its connection has gone (Kafka's new member join timeout).
+        A new member that waits for its first join has a deadline too: nothing else would show that
+        its connection has gone (Kafka's new member join timeout).
         """
         if self.join_waiter is not None:
             return self.session_deadline_ms if self.is_new else None

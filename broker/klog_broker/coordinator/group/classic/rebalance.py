@@ -1,7 +1,7 @@
-"""The course of one rebalance: who is waited for, until when, and how a generation comes about.
+"""The course of a rebalance: which members are waited for, until when, and the next generation.
 
-Pure: time is an argument, in milliseconds of a clock that never goes back. It follows what Kafka's
-GroupCoordinator of 3.9 does (KIP-62 rebalance timeout, KIP-134 initial delay, KIP-345 static
+Pure: time is an argument, in milliseconds of a clock that never goes back. Rebalances run as in
+Kafka's GroupCoordinator of 3.9 (KIP-62 rebalance timeout, KIP-134 initial delay, KIP-345 static
 members).
 """
 
@@ -36,14 +36,14 @@ class Rebalance:
         self._joined_in_window = False
         self._sync_deadline_ms: int | None = None
 
-    # What happens to it
+    # What happens to the group
 
     def newcomer(self) -> None:
-        """Somebody is about to be added: a first rebalance may wait for more once again."""
+        """A member is about to be added: a first rebalance waits the initial delay once more."""
         self._joined_in_window = True
 
     def prepare(self, effects: GroupEffects, now_ms: int) -> None:
-        """Everybody has to join anew; it completes at once if all have."""
+        """All members have to join anew. The rebalance completes at once if all have done so."""
         group = self._group
         if group.state is GroupState.EMPTY:
             delay_ms = self._delay_ms
@@ -71,7 +71,7 @@ class Rebalance:
             self._complete(effects, now_ms)
 
     def remove(self, member_id: str, effects: GroupEffects, now_ms: int) -> None:
-        """The member goes; the others share what it had."""
+        """Remove the member; the others take over its assignment in the next generation."""
         group = self._group
         member = group.remove(member_id)
         effects.answer(member.join_waiter, join_refused(ErrorCode.UNKNOWN_MEMBER_ID))
@@ -82,7 +82,7 @@ class Rebalance:
             self.complete_if_ready(effects, now_ms)
 
     def drop_syncs(self, error: ErrorCode, effects: GroupEffects, now_ms: int) -> None:
-        """Whoever waits for this generation's assignment gets ``error``."""
+        """Answer all parked SyncGroups of this generation with ``error``."""
         for member in self._group.members.values():
             if member.sync_waiter is not None:
                 drop_sync(self._group, member, error, effects)
@@ -91,7 +91,7 @@ class Rebalance:
     # Time
 
     def deadlines_ms(self) -> list[int]:
-        """When ``on_deadline`` has something to do."""
+        """The times at which ``on_deadline`` has something to do."""
         deadlines = (self._join_deadline_ms, self._sync_deadline_ms)
         return [deadline for deadline in deadlines if deadline is not None]
 
@@ -117,14 +117,15 @@ class Rebalance:
         self._complete(effects, now_ms)
 
     def _complete(self, effects: GroupEffects, now_ms: int) -> None:
-        """Who has not joined is out, but for static members: they keep their place for a while."""
+        """Begin the next generation. Members that have not joined are removed, except static ones:
+        those keep their place until their session ends."""
         group = self._group
         self._join_deadline_ms = self._initial_remaining_ms = None
         absent = [m for m in group.members.values() if m.join_waiter is None and not m.is_static]
         for member in absent:
             group.remove(member.member_id)
         if group.members and not self._elect_leader():
-            # All who are left are static and away: until one comes, or their sessions end.
+            # All members left are static and away: wait until one comes, or their sessions end.
             self._join_deadline_ms = now_ms + max(group.rebalance_timeout_ms(), 1)
             return
         group.generation_id += 1
@@ -144,7 +145,8 @@ class Rebalance:
             group.end_join(member)
 
     def _elect_leader(self) -> bool:
-        """The leader stays if it has joined, else the first that has; whether there is one."""
+        """The leader stays if it has joined; otherwise the first member that has joined leads.
+        Returns whether any member has joined."""
         group = self._group
         leader = group.members.get(group.leader_id or "")
         if leader is None or leader.join_waiter is None:
@@ -155,7 +157,7 @@ class Rebalance:
         return leader is not None
 
     def _give_up_on_syncs(self, effects: GroupEffects, now_ms: int) -> None:
-        """Who has joined and not fetched its assignment in time is out."""
+        """Remove the members that joined and did not ask for their assignment in time."""
         self._sync_deadline_ms = None
         group = self._group
         silent: list[Member] = [m for m in group.members.values() if not m.has_synced]

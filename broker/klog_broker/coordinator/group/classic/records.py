@@ -1,4 +1,4 @@
-"""Between a group and its record in __consumer_offsets: snapshot it, and apply one to it."""
+"""A group's record in __consumer_offsets: made from the group, and applied to the group."""
 
 from collections.abc import Mapping
 
@@ -17,7 +17,7 @@ GroupEffects = Effects[Key, Value]
 
 
 def record(group: Group, assignments: Mapping[str, bytes], effects: GroupEffects) -> None:
-    """Ask for the group's record with these assignments, by member id."""
+    """Ask, through ``effects``, for the group's record with these assignments (by member id)."""
     effects.records = lambda wall_clock_ms: [
         (GroupMetadataKey(group=group.group_id), snapshot(group, assignments, wall_clock_ms))
     ]
@@ -50,10 +50,10 @@ def snapshot(
 
 
 def apply_metadata(group: Group, value: GroupMetadataValue) -> None:
-    """Make the group's durable part what the record says; the same live and in a replay.
+    """Make the group's durable part what the record says; the same when it is written and replayed.
 
-    Members that are here keep what they wait for; the others are made from the record, and know
-    only the protocol that was chosen then.
+    Members that the group already has keep their parked requests; others are made from the record,
+    and offer only the protocol that was chosen then.
     """
     group.protocol_type = value.protocol_type or None
     group.generation_id = value.generation

@@ -1,4 +1,4 @@
-"""What members of a group are answered: the responses that the machine hands out."""
+"""The responses to members' JoinGroup and SyncGroup requests."""
 
 from klog_broker.coordinator.group.classic.group import Group
 from klog_broker.coordinator.group.classic.member import Member
@@ -13,16 +13,17 @@ def join_refused(error: ErrorCode, member_id: str = "") -> JoinGroupResponse:
 
 
 def generation_reply(group: Group, member: Member) -> JoinGroupResponse:
-    """The group's generation, as ``member`` is told: the leader learns who else is in it."""
+    """The JoinGroup response for ``member``; the leader's also lists all members."""
     listed = group.members.values() if group.is_leader(member.member_id) else ()
     return _generation(group, member, group.leader_id, [_listed(group, each) for each in listed])
 
 
 def replacement_reply(group: Group, member: Member, old_leader_id: str | None) -> JoinGroupResponse:
-    """The generation as it stands, for who has taken a static member's place in it.
+    """The JoinGroup response for a new process that has taken a static member's place.
 
-    The leader is named by the id that it had before: a replaced leader so does not take itself for
-    it and does not assign, which a stable group would not pass on (Kafka does so up to version 8).
+    The response names the leader by the id from before the replacement. A leader that was replaced
+    so does not find its own new id there and computes no assignment, which a stable group would
+    ignore. Kafka does the same up to JoinGroup 8.
     """
     return _generation(group, member, old_leader_id, [])
 
@@ -30,12 +31,12 @@ def replacement_reply(group: Group, member: Member, old_leader_id: str | None) -
 def drop_join(
     group: Group, member: Member, error: ErrorCode, member_id: str, effects: GroupEffects
 ) -> None:
-    """Whoever waits for the member's JoinGroup gets ``error``."""
+    """Answer the member's JoinGroup, if it is parked, with ``error``."""
     effects.answer(group.end_join(member), join_refused(error, member_id))
 
 
 def drop_sync(group: Group, member: Member, error: ErrorCode, effects: GroupEffects) -> None:
-    """Whoever waits for the member's SyncGroup gets ``error``."""
+    """Answer the member's SyncGroup, if it is parked, with ``error``."""
     effects.answer(group.end_sync(member), SyncGroupResponse(error_code=error))
 
 

@@ -1,4 +1,4 @@
-"""The states of a classic consumer group: every step between them, and what each of them answers.
+"""The states of a classic group: every step between them, and what requests are answered in each.
 
 docs/groups.md is printed from these tables.
 """
@@ -25,7 +25,7 @@ TRANSITIONS: dict[GroupState, dict[GroupState, str]] = {
         GroupState.PREPARING_REBALANCE: "a first member joins",
         GroupState.EMPTY: "the record of a generation without members is applied, live or replayed",
         GroupState.STABLE: "the record of a generation with members is replayed",
-        GroupState.DEAD: f"its tombstone is applied, live or replayed; {_UNLOADED}",
+        GroupState.DEAD: f"the group's tombstone is applied, live or replayed; {_UNLOADED}",
     },
     GroupState.PREPARING_REBALANCE: {
         GroupState.COMPLETING_REBALANCE: "all members joined, or the rebalance timeout passed",
@@ -33,16 +33,16 @@ TRANSITIONS: dict[GroupState, dict[GroupState, str]] = {
         GroupState.DEAD: _UNLOADED,
     },
     GroupState.COMPLETING_REBALANCE: {
-        GroupState.STABLE: "the leader's assignment is in the log: its record is applied",
+        GroupState.STABLE: "the record with the leader's assignment is applied",
         GroupState.PREPARING_REBALANCE: "a member joins, leaves, fails or does not sync in time",
         GroupState.DEAD: _UNLOADED,
     },
     GroupState.STABLE: {
         GroupState.PREPARING_REBALANCE: "a member joins, leaves, fails or the leader rejoins",
-        GroupState.STABLE: "the record of a static member's new process is applied; that of a "
-        "newer generation is replayed",
+        GroupState.STABLE: "the record of a static member's new process is applied; the record of "
+        "a newer generation with members is replayed",
         GroupState.EMPTY: "the record of a generation without members is replayed",
-        GroupState.DEAD: f"its tombstone is replayed; {_UNLOADED}",
+        GroupState.DEAD: f"the group's tombstone is replayed; {_UNLOADED}",
     },
     GroupState.DEAD: {},
 }
@@ -55,7 +55,7 @@ def check_transition(before: GroupState, after: GroupState) -> None:
 
 
 class Asked(Enum):
-    """What a group is asked, by a member that is known and names the current generation."""
+    """The requests of a member that the group knows and that names the current generation."""
 
     JOIN = "JoinGroup"
     SYNC = "SyncGroup"
@@ -84,7 +84,8 @@ ANSWERS: dict[Asked, dict[GroupState, ErrorCode]] = {
     Asked.COMMIT: _by_state(_UNKNOWN, _NONE, _REBALANCE, _NONE),
     Asked.COMMIT_FROM_OUTSIDE: _by_state(_NONE, _UNKNOWN, _UNKNOWN, _UNKNOWN),
 }
-"""The error that is answered; NONE: it is done. A group without members knows none."""
+"""The error of each request in each state; NONE: it is served. An empty group knows no member, so
+most requests to it end with UNKNOWN_MEMBER_ID."""
 
 PARKED: dict[tuple[Asked, GroupState], str] = {
     (Asked.JOIN, GroupState.EMPTY): "waits until the first generation begins",
@@ -96,4 +97,4 @@ PARKED: dict[tuple[Asked, GroupState], str] = {
     (Asked.SYNC, GroupState.COMPLETING_REBALANCE): "waits until the leader's assignment is in the "
     "log",
 }
-"""What waits, and until when; all else is answered at once."""
+"""The requests that wait, and until when. All others are answered at once."""

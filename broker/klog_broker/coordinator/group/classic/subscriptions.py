@@ -1,4 +1,4 @@
-"""Which topics a group of consumers reads: what its members' metadata says about it."""
+"""Which topics a group of consumers reads, by its members' metadata."""
 
 import struct
 
@@ -13,12 +13,12 @@ _VERSION_BYTES = 2
 
 
 def offset_expiry(group: Group) -> Expiry | None:
-    """When offsets of the group have served their time (KIP-211); None: not as it is now.
+    """By which rule offsets of the group expire (KIP-211); None: none expires in the group's state.
 
-    The clock of a group that had members starts when the last of them left, that of offsets
-    committed without a group at their commit. Consumers in a stable group lose what they have not
-    committed for that long in topics that none of them is subscribed to; any other group with
-    members loses nothing.
+    In a group that had members the retention time starts when the last one left; for offsets of a
+    group that never had members it starts at the commit. A stable group of consumers loses offsets
+    of that age in topics that none of its members is subscribed to. Any other group with members
+    loses nothing.
     """
     if group.state is GroupState.EMPTY:
         had_members = group.protocol_type is not None and group.state_changed_ms >= 0
@@ -29,8 +29,8 @@ def offset_expiry(group: Group) -> Expiry | None:
 
 
 def subscribed_topics(group: Group) -> frozenset[str] | None:
-    """The topics of all members of a consumer group that has a generation; None if they cannot be
-    told: another kind of group, or metadata that is not a consumer's."""
+    """The topics of all members of a consumer group that has a generation. None if the topics are
+    not known: another kind of group, or metadata that is not a consumer's."""
     if group.protocol_type != CONSUMER_PROTOCOL or group.protocol_name is None:
         return None
     topics: set[str] = set()
@@ -45,7 +45,7 @@ def subscribed_topics(group: Group) -> frozenset[str] | None:
 def _topics_in(metadata: bytes) -> list[str]:
     """Every version of the consumer's metadata begins as version 0 does: version, topics.
 
-    Raises struct.error or ValueError where that is not so.
+    Raises struct.error or ValueError for bytes that are not a version and topics.
     """
     (count,) = _COUNT.unpack_from(metadata, _VERSION_BYTES)
     position = _VERSION_BYTES + _COUNT.size
