@@ -40,6 +40,8 @@ KRAFT_METADATA_DIRECTORY = "__cluster_metadata-0"
 RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
 LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
+# klog's own: the logs that are being synced.
+SYNC_NOTES = "klog-syncs"
 
 _SEGMENT_FILE = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)\Z", re.ASCII)
 _PARTITION_DIRECTORY = re.compile(r"([a-zA-Z0-9._-]+)-(\d{1,10})\Z", re.ASCII)

@@ -29,6 +29,7 @@ class Faults:
             (1, self._full_disk),
             (1, self._slow_disk),
             (1, self._short_write),
+            (2, self._failed_sync),
             (1, self._no_descriptors),
         ]
         # Each run has its own few kinds of them, so that they also come alone.
@@ -63,6 +64,8 @@ class Faults:
         files.free_bytes = None
         files.crash_at_step = None
         files.short_write_bytes = None
+        files.fail_sync_at = None
+        files.failed_sync_kills = False
         files.has_descriptors = True
         if helpers is not None:
             helpers.slowness = self._machine.disk_slowness
@@ -112,6 +115,13 @@ class Faults:
 
     def _short_write(self) -> None:
         self._machine.files.short_write_bytes = self._world.between(0, 200)
+
+    def _failed_sync(self) -> None:
+        files = self._machine.files
+        files.fail_sync_at = files.syncs + self._world.between(1, 5)
+        # At times the broker is gone before it is told.
+        files.failed_sync_kills = self._world.chance(0.5)
+        self._machine.on_crash_mode = Death.KILL
 
     def _no_descriptors(self) -> None:
         self._machine.files.has_descriptors = False

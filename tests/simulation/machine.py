@@ -84,8 +84,6 @@ class Machine:
         self.restart_after_ms: Callable[[], int] = lambda: world.between(2 * LONGEST_DELAY_MS, 1500)
         self.on_crash_mode = Death.KILL
         """What happens when the disk's ``crash_at_step`` comes."""
-        self.exit_codes = {ExitCode.OK}
-        """With which the broker may end by itself."""
         self.last_trouble_ms = -1
         """When the disk was last full, slow or without descriptors: what waits for it may wait."""
         self._settings = settings
@@ -172,8 +170,9 @@ class Machine:
 
     @property
     def has_disk_trouble(self) -> bool:
-        """Whether the disk is full, or no descriptor is left."""
-        return self.files.free_bytes is not None or not self.files.has_descriptors
+        """Whether the disk is full, has failed to sync, or no descriptor is left."""
+        files = self.files
+        return files.free_bytes is not None or not files.has_descriptors or files.has_failed_sync
 
     # --- turns -----------------------------------------------------------------------------------
     def _want_turn(self, delay_ms: int = 0) -> None:
@@ -256,7 +255,8 @@ class Machine:
             self._crashed(crash)
             return
         self.world.note(f"machine ends exit_code={exit_code.name}")
-        if exit_code not in self.exit_codes:
+        expected = ExitCode.DISKS_LOST if self.files.has_failed_sync else ExitCode.OK
+        if exit_code not in (ExitCode.OK, expected):
             raise Violation("no bug ends the loop", f"the broker ended with {exit_code!r}")
         death = Death.CLEAN if exit_code is ExitCode.OK else Death.DISK
         for watcher in self.watchers:

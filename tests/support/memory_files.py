@@ -252,6 +252,8 @@ class MemoryFile:
         if size < len(content):
             self._files.take(size - len(content))
             del content[size:]
+            # Pages that are gone; the one that was cut is written anew.
+            self._inode.lost -= {at for at in self._inode.lost if at >= size // SECTOR_BYTES}
         elif size > len(content):
             content += bytes(size - len(content))
 
@@ -306,6 +308,8 @@ class MemoryFiles:
         self.is_crashed = False
         self.open_mappings = 0
         self.fail_sync_at: int | None = None  # the sync with this number, from 1
+        self.has_failed_sync = False
+        self.failed_sync_kills = False  # the process, before it is told
         self.free_bytes: int | None = None
         self.short_write_bytes: int | None = None  # the next write stops after so many
         self.fail_truncates = False
@@ -404,7 +408,11 @@ class MemoryFiles:
         self.step()
         self.syncs += 1
         if self.syncs == self.fail_sync_at:
+            self.has_failed_sync = True
             inode.fail_sync()
+            if self.failed_sync_kills:
+                self.is_crashed = True
+                raise Crashed
             raise OSError(errno.EIO, "the sync fails on the memory disk")
         inode.sync()
 

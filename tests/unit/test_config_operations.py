@@ -48,6 +48,7 @@ def test_the_files_of_a_data_directory_are_all_there() -> None:
         names.RECOVERY_POINT_CHECKPOINT,
         names.LOG_START_OFFSET_CHECKPOINT,
         names.HIGH_WATERMARK_CHECKPOINT,
+        names.SYNC_NOTES,
     ):
         assert f"`{name}`" in text
     assert f'"version":{VERSION}' in PAGE.read_text(encoding="utf-8")

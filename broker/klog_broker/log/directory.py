@@ -12,6 +12,7 @@ from klog_broker.log.errors import (
     OutOfDescriptors,
     ShortWrite,
 )
+from klog_broker.log.sync_notes import SyncNotes
 from klog_broker.runtime.clock import Clock
 from klog_broker.runtime.descriptors import is_exhausted, why
 from klog_broker.runtime.files import FileLock, FileLockHeld, Files, OpenDirectory
@@ -39,6 +40,7 @@ class LogDirectory:
         self.files = files
         self.path = path
         self.error: BaseException | None = None
+        self.sync_notes = SyncNotes(files, path)
         self.on_offline: Callable[[LogDirectory], None] | None = None
         self._clock = clock
         self._refusals = RateLimit()
@@ -149,6 +151,7 @@ class LogDirectory:
         self._names.sync()
 
     def release(self) -> None:
+        self.sync_notes.close()
         if self._names is not None:
             self._names.close()
             self._names = None

@@ -108,6 +108,7 @@ class LogFlushing:
         self._flusher = Flusher(
             state.files,
             helpers,
+            noted=lambda: directory.sync_notes.noted(state.path.name),
             plan=self._plan,
             on_flushed=self._flushed,
             on_postponed=self._durability.put_back,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ from klog_broker.runtime.locks import make_lock
 from pyspark_klog.ids import Offset
 
 FlushCallback = Callable[[BaseException | None], None]
+Noted = Callable[[], AbstractContextManager[None]]
 
 
 class FlushPlan(NamedTuple):
@@ -43,9 +45,10 @@ class _Run:
     """A plan that is carried out once, by whoever comes first: a helper thread, or the loop where
     it cannot go on without (close)."""
 
-    def __init__(self, files: Files, plan: FlushPlan) -> None:
+    def __init__(self, files: Files, plan: FlushPlan, noted: Noted) -> None:
         self.plan = plan
         self._files = files
+        self._noted = noted
         self._lock = make_lock()
         self._is_over = False
         self._error: BaseException | None = None
@@ -58,10 +61,11 @@ class _Run:
             if not self._is_over:
                 self._is_over = True
                 try:
-                    for file in self.plan.files:
-                        file.sync()
-                    for directory in self.plan.directories:
-                        self._files.sync_dir(directory)
+                    with self._noted():
+                        for file in self.plan.files:
+                            file.sync()
+                        for directory in self.plan.directories:
+                            self._files.sync_dir(directory)
                     self._write_epochs()
                 except BaseException as error:
                     self._error = error
@@ -77,13 +81,15 @@ class _Run:
 
 
 class Flusher:
-    """Runs one log's flushes. ``plan`` returns None if nothing is to be synced."""
+    """Runs one log's flushes, each within ``noted()``. ``plan`` returns None if nothing is to be
+    synced."""
 
     def __init__(
         self,
         files: Files,
         helpers: Helpers,
         *,
+        noted: Noted,
         plan: Callable[[bool], FlushPlan | None],
         on_flushed: Callable[[FlushPlan], None],
         on_postponed: Callable[[FlushPlan], None],
@@ -92,6 +98,7 @@ class Flusher:
     ) -> None:
         self._files = files
         self._helpers = helpers
+        self._noted = noted
         self._plan = plan
         self._on_flushed = on_flushed
         self._on_postponed = on_postponed
@@ -126,7 +133,7 @@ class Flusher:
         self.is_postponed = False
         if plan is None:
             return
-        run = self._running = _Run(self._files, plan)
+        run = self._running = _Run(self._files, plan, self._noted)
         self._helpers.submit(run.perform, lambda _, error: self._done(run, error))
 
     def flush_now(self) -> None:
@@ -139,7 +146,7 @@ class Flusher:
                 self._running.perform()
             plan = self._plan(True)
             if plan is not None:
-                run = _Run(self._files, plan)
+                run = _Run(self._files, plan, self._noted)
                 try:
                     run.perform()
                 except OSError as error:

@@ -18,6 +18,7 @@ from klog_broker.log.recovery import (
 )
 from klog_broker.log.segment import Segment
 from klog_broker.log.snapshots import ProducerSnapshots
+from klog_broker.log.sync_notes import SyncNotes
 from klog_broker.runtime.clock import Clock
 from klog_broker.runtime.files import Files
 from klog_broker.runtime.rate_limit import RateLimit
@@ -105,13 +106,14 @@ def load_log(
     log_start_offset: int,
     high_watermark: int,
     now_ms: int,
+    notes: SyncNotes,
 ) -> LoadedLog:
     """Load the log; unless it was closed properly, check what lies past the recovery point.
 
     The offsets are those of the checkpoints, 0 where there is none. Blocks. OSError if the disk
     fails.
     """
-    loader = _Loader(files, directory, config, checks, log_start_offset, now_ms)
+    loader = _Loader(files, directory, config, checks, log_start_offset, now_ms, notes)
     return loader.load(is_clean, recovery_point, high_watermark)
 
 
@@ -124,6 +126,7 @@ class _Loader:
         checks: RecordChecks,
         log_start_offset: int,
         now_ms: int,
+        notes: SyncNotes,
     ) -> None:
         self.files = files
         self.directory = directory
@@ -131,6 +134,7 @@ class _Loader:
         self.checks = checks
         self.checkpointed_start = log_start_offset
         self.now_ms = now_ms
+        self.notes = notes
         self.epochs = LeaderEpochs(files, directory)
         self.segments: list[Segment] = []
         # What is to be synced before anything is built on it.
@@ -160,10 +164,11 @@ class _Loader:
         states, snapshots = self._load_producers(log_start, end_offset)
         if self.must_sync:
             # The directory always: names that were made or removed just before a kill look durable.
-            for segment in self.touched:
-                for file in segment.sync_files():
-                    file.sync()
-            self.files.sync_dir(self.directory)
+            with self.notes.noted(self.directory.name):
+                for segment in self.touched:
+                    for file in segment.sync_files():
+                        file.sync()
+                self.files.sync_dir(self.directory)
         for segment in self.segments:
             segment.rest()
         return LoadedLog(
@@ -260,6 +265,7 @@ class _Loader:
                 end_limit=next_base,
                 checks=self.checks,
                 latest_epoch=self.epochs.latest,
+                is_suspect=self.notes.is_suspect(self.directory.name),
             )
             end_offset = recovered.end_offset
             self.cut_bytes += recovered.damaged_bytes

@@ -183,6 +183,7 @@ class LogManager:
         self, folders: FoundFolders, config_of: Callable[[str, TopicId], LogConfig]
     ) -> None:
         directory = folders.directory
+        directory.sync_notes.open()
         is_clean = directory.take_clean_marker()
         recovery_points = directory.read_checkpoint(names.RECOVERY_POINT_CHECKPOINT)
         starts = directory.read_checkpoint(names.LOG_START_OFFSET_CHECKPOINT)
@@ -205,9 +206,11 @@ class LogManager:
                 log_start_offset=starts.get(topic_partition, 0),
                 high_watermark=watermarks.get(topic_partition, 0),
                 now_ms=self._clock.now_ms(),
+                notes=directory.sync_notes,
             )
             self._add(directory, path, topic_partition, topic_id, loaded, config)
             tally.add(loaded)
+        directory.sync_notes.forget_found()
         tally.tell()
 
     def _add(

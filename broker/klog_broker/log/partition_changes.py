@@ -74,6 +74,7 @@ class NewLog:
                 log_start_offset=0,
                 high_watermark=0,
                 now_ms=self.now_ms,
+                notes=self.directory.sync_notes,
             )
             self.directory.sync_names()
         except OSError:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from klog_broker.log.digests import BatchRow, Digest
+from klog_broker.log.errors import ShortWrite
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.producer_state import (
     MAX_SEQUENCE,
@@ -106,9 +107,11 @@ def recover_segment(
     end_limit: int,
     checks: RecordChecks,
     latest_epoch: int,
+    is_suspect: bool,
 ) -> Recovered:
     """Check all batches from ``recovery_point`` on, cut at the first byte that is no good batch,
-    and make the index entries for them anew.
+    and make the index entries for them anew. If it ``is_suspect`` that they were read from the
+    cache alone, they are written once more, so that the next sync takes them to the disk.
 
     The segment must be activated. Its offsets lie before ``end_limit``: where the next one begins.
     """
@@ -137,8 +140,27 @@ def recover_segment(
         )
         segment.log_file.truncate(end_position)
         segment.size_bytes = end_position
+    if is_suspect:
+        _write_again(segment, start)
     damaged_bytes = cut_bytes if is_damage else 0
     return Recovered(end_offset, cut_bytes, damaged_bytes, digest.epochs, is_as_synced)
+
+
+def _write_again(segment: Segment, position: int) -> None:
+    """Put the same bytes in the same place. What they replace on the disk is the same or nothing,
+    so that a crash in the middle takes nothing away. OSError."""
+    _log.warning(
+        "log=%s written_again_from=%d bytes=%d after a sync that may have failed",
+        segment.log_file.path,
+        position,
+        segment.size_bytes - position,
+    )
+    while position < segment.size_bytes:
+        chunk = segment.log_file.pread(min(_CHUNK_BYTES, segment.size_bytes - position), position)
+        written = segment.log_file.pwrite(chunk, position)
+        if not chunk or written != len(chunk):
+            raise ShortWrite(written, len(chunk))
+        position += written
 
 
 def _index_all(segment: Segment, digest: Digest, checks: RecordChecks, *, check_crc: bool) -> None:

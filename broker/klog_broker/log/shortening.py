@@ -176,6 +176,7 @@ class Shortener:
         restart_indexes(last, position)
         state.take_segments(kept)
         state.snapshots.load(state.producers, kept, state.log_start_offset, offset, state.checks())
-        for file in last.sync_files():
-            file.sync()
-        state.files.sync_dir(state.path)
+        with state.log_directory.sync_notes.noted(state.path.name):
+            for file in last.sync_files():
+                file.sync()
+            state.files.sync_dir(state.path)

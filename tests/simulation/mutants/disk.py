@@ -1,6 +1,7 @@
 """Bugs in what is synced, and in what a start makes of what it finds."""
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from klog_broker.log import recovery
@@ -9,6 +10,7 @@ from klog_broker.log.directory import LogDirectory
 from klog_broker.log.errors import LogStorageError
 from klog_broker.log.flushing import _Run
 from klog_broker.log.partition_log import PartitionLog
+from klog_broker.log.sync_notes import SyncNotes
 from pyspark_klog.storage import names
 from tests.simulation.mutants.mutant import Mutant
 
@@ -44,6 +46,28 @@ def _always_clean(_original: Any) -> Any:
     return take
 
 
+def _trusts_the_cache(_original: Any) -> Any:
+    def is_suspect(_notes: Any, _log: str) -> bool:
+        """What can be read is taken to be on the disk."""
+        return False
+
+    return is_suspect
+
+
+def _notes_afterwards(_original: Any) -> Any:
+    @contextmanager
+    def noted(notes: Any, log: str) -> Iterator[None]:
+        """Once a sync has failed, if the process is still there."""
+        try:
+            yield
+        except OSError:
+            notes._note(log)
+            raise
+        notes._synced(log)
+
+    return noted
+
+
 def _counts_failed_write(original: Any) -> Any:
     def write(appender: Any, planned: Any, now_ms: int) -> None:
         """A write that failed counts all the same."""
@@ -58,5 +82,7 @@ MUTANTS = (
     Mutant("epoch kept after unclean stop", PartitionLog, "begin_epoch", _old_epoch),
     Mutant("torn tail kept", recovery, "_index_all", _keeps_torn_tail),
     Mutant("clean marker kept", LogDirectory, "take_clean_marker", _always_clean),
+    Mutant("failed sync forgotten", SyncNotes, "is_suspect", _trusts_the_cache),
+    Mutant("sync noted when it has failed", SyncNotes, "noted", _notes_afterwards),
     Mutant("failed write acknowledged", Appender, "_write", _counts_failed_write),
 )
