@@ -1,8 +1,9 @@
 """Pipelined Produce: a turn's requests planned by one kernel call, written, and then committed.
 
-kernel.py plans, tables.py is its table, planner.py writes and commits, targets.py says which
-partitions may be planned for, turns.py collects a turn's connections and has the kernel loaded when
-that is worth it (loading.py), idle.py has it loaded while nobody waits.
-May import: everything of klog_broker below app, network and handlers among it, neither of which
-imports this.
+kernel.py plans; tables.py writes and reads the kernel's table; planner.py writes and commits what
+was planned; targets.py says which partitions may be planned for. turns.py collects a turn's
+connections, and has loading.py load the kernel once the load is worth it; idle.py has the kernel
+loaded while nobody waits.
+May import: everything of klog_broker below app, also network and handlers; neither of the two
+imports this room.
 """

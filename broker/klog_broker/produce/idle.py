@@ -1,9 +1,9 @@
-"""Brings the kernels before they are needed, while nobody waits.
+"""Loads the kernels before they are needed, while nobody waits.
 
-Compiling them, if their cache is cold, takes a child process many seconds and begins at once.
-Loading takes 0.3 s of this process, in which the loop stalls for up to 30 ms, and 130 MB of memory:
-that waits for the first Produce, and then for a moment in which no connection is used. A load that
-is worth a kernel does not wait for such a moment: see turns.py.
+If the kernels' cache is cold a child process compiles them; that takes many seconds and begins at
+once. Loading takes 0.3 s of this process, in which the loop stalls for up to 30 ms, and 130 MB of
+memory. So it waits for the first Produce, and then for a moment in which no connection is used.
+When many requests come, turns.py loads the kernels without waiting for such a moment.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from klog_broker.produce.turns import TurnPlans
 
 _LOOK_AGAIN_MS = 1000
-# A consumer that waits for records asks every half a second: that is quiet enough.
+# Without a request for this long the broker is quiet. A consumer that waits for records sends one
+# every half a second, so there are quiet moments between its requests.
 _QUIET_MS = 250
 
 
@@ -30,13 +31,13 @@ class IdleKernels:
         self._compile_kernel = compile_kernel
 
     def begin(self) -> None:
-        """The broker serves."""
+        """To be called when the broker serves: compiles the kernels, if their cache is cold."""
         self._server.helpers.submit(
             lambda: self._compile_kernel(lambda: self._plans.is_closed), self._compiled
         )
 
     def _compiled(self, is_there: bool | None, _: BaseException | None) -> None:
-        # If not: the first load tries again, and says why.
+        # If compiling failed, the first load tries again and logs the reason.
         if is_there:
             self._look()
 

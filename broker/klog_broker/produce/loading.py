@@ -1,4 +1,4 @@
-"""Loads the kernels that the planned path needs, without importing numba before."""
+"""Loads the kernels that planned Produce needs; numba is imported only then."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _SOCKET_MODULE = "klog_broker.runtime.socket_kernel"
 _CONVERSION_MODULE = "pyspark_klog.records.kernels.down"
 
 LoadKernel = Callable[[Callable[[], bool]], Any | None]
-"""Loads the kernel's module; None where there is none. Runs in a helper thread and may block, but
-gives up soon when what it is given says that the broker stops."""
+"""Loads the kernel's module; returns None if it cannot be had. Runs in a helper thread and may
+block, but gives up soon once its argument, a function, says that the broker stops."""
 
 CompileKernel = Callable[[Callable[[], bool]], bool]
-"""Sees to it that loading will take no compiling; False where it cannot be. Runs and ends as
-LoadKernel does, without importing numba."""
+"""Fills the kernels' cache, so that loading needs no compiling; returns False if that is not
+possible. Runs and ends as LoadKernel does, and does not import numba."""
 
 
 def load_produce_kernel(is_stopping: Callable[[], bool]) -> Any | None:
@@ -34,10 +34,11 @@ def load_produce_kernel(is_stopping: Callable[[], bool]) -> Any | None:
         module = importlib.import_module(_MODULE)
         importlib.import_module(_SOCKET_MODULE)
         importlib.import_module(_CONVERSION_MODULE)
-        kernel_checks()  # so that the loop finds them made
+        kernel_checks()  # made here, so that the loop need not make them
         return module if module.IS_COMPILED else None
 
 
 def compile_produce_kernel(is_stopping: Callable[[], bool]) -> bool:
-    """Whether the kernels are in their cache, put there by a child process if they were not."""
+    """Have a child process compile the kernels if their cache is cold; returns whether the cache
+    has them now."""
     return fill_cache((_MODULE, _SOCKET_MODULE), is_stopping)

@@ -1,9 +1,10 @@
 """A turn's pipelined Produce requests: planned by the kernel, written, and only then committed.
 
-Plan, append, commit: the kernel's plan changes nothing. All that is planned is written, partition
-by partition, behind the logs' ends, where it does not count; if one write fails, all are taken
-back, and the requests go the generic way as if there had been no plan. Otherwise the partitions
-commit, and the connections queue the answers and go on, generically, with what the kernel left.
+The steps are plan, append, commit. The kernel's plan changes nothing outside its table. All planned
+batches are written, partition by partition, behind the logs' ends, where they do not count yet. If
+one write fails, all writes are taken back, and the generic handler serves the requests as if there
+had been no plan. Otherwise the partitions commit, and the connections queue the answers and go on,
+generically, with the requests that the kernel left.
 """
 
 from __future__ import annotations
@@ -23,49 +24,52 @@ _log = logging.getLogger("klog.produce")
 
 
 class PlannedConnection(Protocol):
-    """A connection, as far as a plan knows it."""
+    """A connection, as plans see it."""
 
     @property
     def is_open(self) -> bool:
-        """Whether it still is: an append can end another connection's request, and so close it."""
+        """Whether the connection is still open: an append can complete another connection's
+        request, and so close that connection."""
 
     @property
     def descriptor(self) -> int:
-        """Of its socket, for the calls that receive and send for many."""
+        """The socket's descriptor, for calls that receive or send for many connections."""
 
     def plannable(self) -> tuple[int, int] | None:
-        """From where to where in the arena its unparsed bytes lie; None if none of them may be
-        planned, because requests before them are still worked on."""
+        """Start and end of the connection's unparsed bytes in the arena; None if none of them may
+        be planned, because earlier requests are still being served."""
 
     def planned(self, taken_bytes: int, replies: list[bytes]) -> None:
-        """The plan that it waited for is over: so many bytes of requests are served, with these
-        answers, which the connection sends."""
+        """The plan that the connection was offered to is over: ``taken_bytes`` of requests are
+        served, and the connection sends ``replies``."""
 
     def take_over(self, start: int, end: int, taken_bytes: int, replies: list[bytes]) -> None:
-        """The plan that it joined is over, and something is left to it: of what was received into
-        the arena from ``start`` to ``end`` so much was served, with these answers to be sent."""
+        """The plan that the connection joined is over, and leaves it something to do: of its bytes
+        in the arena (``start`` to ``end``) ``taken_bytes`` are served, and ``replies`` are to be
+        sent."""
 
     def close(self, reason: str) -> None:
         """Ends the connection."""
 
 
 Received = tuple[PlannedConnection, int, int]
-"""A connection that joined the plan, and from where to where in the arena its bytes lie."""
+"""A connection that joined the plan, and start and end of its bytes in the arena."""
 
 
 class PlanTargets(Protocol):
-    """Which partitions there are; targets.py knows."""
+    """Finds the partitions that may be planned for (targets.py has it)."""
 
     @property
     def version(self) -> int:
-        """Another number when anything that ``find`` says may have changed."""
+        """Changes whenever an answer of ``find`` may have changed."""
 
     def find(self, topic: bytes, *, by_id: bool, partition: int) -> PlanTarget | None:
-        """By the topic's name or the bytes of its id; None leaves it to the generic handler."""
+        """The partition, by the topic's name or the bytes of its id; None leaves the request to the
+        generic handler."""
 
 
 class _CommitFailed(Exception):
-    """A log could not commit what was written, and is offline: a bug."""
+    """A log could not commit what was written, and is offline now: a bug."""
 
 
 class _Turn:
@@ -75,12 +79,12 @@ class _Turn:
         self, waiting: list[PlannedConnection], places: list[tuple[int, int]], first_received: int
     ) -> None:
         self.waiting = waiting
-        self.places = places  # of each, what lies before it was taken; and the end
+        self.places = places  # of each: where its bytes that are not taken begin and end
         self.first_received = first_received
         self.replies: dict[int, list[bytes]] = {}
 
     def add_reply(self, number: int, data: bytes) -> None:
-        """What connection ``number`` has to send."""
+        """Connection ``number`` has to send ``data``."""
         self.replies.setdefault(number, []).append(data)
 
 
@@ -97,26 +101,27 @@ class ProducePlanner:
         make_calls: Callable[[memoryview, memoryview], SocketCalls | None],
     ) -> None:
         self.requests = 0
-        """How many were planned and appended, for tests and metrics."""
+        """How many requests were planned and appended, for tests and metrics."""
         self._kernel = kernel
         self._targets = targets
         self._clock = clock
         self._tables = PlanTables(kernel, arena.view, max_request_bytes)
         self.calls = make_calls(arena.view, self._tables.replies)
-        """What connections that joined are received from and answered by; None if none can."""
+        """Receives from all connections that joined, and answers them; None if connections cannot
+        join."""
         self._logs: list[PlanTarget | None] = []
         self._targets_version = targets.version
         self._slots_before = 0
-        # The slot that stands for a log in this plan.
+        # By log: the slot that stands for it in this plan.
         self._slot_of: dict[PlannedLog, int] = {}
 
     def run(self, offered: Sequence[PlannedConnection], received: Sequence[Received] = ()) -> bool:
-        """Serves what of their requests can be planned.
+        """Serves the requests that can be planned.
 
-        ``PlannedConnection.planned`` is called for each that was offered, once and in order. Those
-        that were received from by ``calls`` are answered by ``calls``; ``take_over`` is called for
-        those of which something is left to be parsed or sent. Returns whether it was called for
-        none.
+        ``PlannedConnection.planned`` is called for each connection in ``offered``, once and in
+        order. Connections in ``received`` are answered through ``calls``; ``take_over`` is called
+        for those that have something left to parse or send. Returns whether ``take_over`` was
+        called for none.
         """
         limit = self._kernel.MAX_CONNECTIONS
         if len(offered) + len(received) <= limit:
@@ -157,7 +162,7 @@ class ProducePlanner:
         return is_over
 
     def _plan_all(self, turn: _Turn) -> None:
-        """One plan, or as many as it takes where the tables are too small."""
+        """Makes one plan, or several if the tables are too small for all requests."""
         tables = self._tables
         first = 0
         while first < len(turn.waiting):
@@ -209,7 +214,7 @@ class ProducePlanner:
         self._tables.forget_slots()
 
     def _make_room(self) -> bool:
-        """Whether the next plan has more room than the one that could take nothing."""
+        """After a plan that took nothing: forgets slots; returns whether that made room."""
         if not self._slots_before:
             return False
         self._forget_slots()
@@ -247,7 +252,8 @@ class ProducePlanner:
     # -- append and commit --------------------------------------------------------------------
 
     def _append(self, now_ms: int) -> bool:
-        """Whether all was written, and now counts. If not, nothing has changed."""
+        """Write and commit the plan's batches. Returns False if they could not be written; nothing
+        has changed then."""
         touched = self._tables.touched()
         written: list[PlannedLog] = []
         for slot in touched:
@@ -274,13 +280,13 @@ class ProducePlanner:
             try:
                 log.take_back_planned()
             except LogStorageError as error:
-                # Its directory is offline now; whoever writes to it is told so.
+                # The log's directory is offline now: writers to it get that error.
                 _log.error("partition=%s: %s", log.topic_partition, error)
 
     # -- answers ------------------------------------------------------------------------------
 
     def _collect(self, turn: _Turn, first: int) -> None:
-        """How far each connection has come, and its answers."""
+        """Note how far each connection has come; send its answers or leave them to the turn."""
         tables = self._tables
         direct: list[tuple[int, int, int]] = []
         for number, (taken_to, end, start, stop, requests) in enumerate(
@@ -289,7 +295,7 @@ class ProducePlanner:
             if requests:
                 turn.places[number] = (taken_to, end)
                 if stop > start:
-                    # Behind an answer that could not be sent whole others have to wait.
+                    # After an answer that was not sent whole, later answers have to wait for it.
                     if number >= turn.first_received and number not in turn.replies:
                         direct.append((number, start, stop))
                     else:
@@ -298,9 +304,9 @@ class ProducePlanner:
             self._answer(turn, direct)
 
     def _answer(self, turn: _Turn, direct: Sequence[tuple[int, int, int]]) -> None:
-        """Sends answers at once; what of them is not taken is left to the connection."""
+        """Sends answers at once. Bytes that a socket does not take are left to its connection."""
         assert self.calls is not None
-        # An append can complete another connection's request, and so end it.
+        # An append can complete another connection's request, and so close that connection.
         ready = [each for each in direct if turn.waiting[each[0]].is_open]
         sent = self.calls.send(
             [turn.waiting[number].descriptor for number, _, _ in ready],

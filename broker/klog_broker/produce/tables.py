@@ -1,8 +1,8 @@
-"""The produce kernel's table, written and read: what a plan is asked about and what it comes to.
+"""Writes and reads the produce kernel's table: a plan's input and its outcome.
 
-The kernel's constants say which word is which; kernel.py has the list. Positions in the arena, in
-the answers and in the table itself are plain numbers. One row of a section is packed or unpacked by
-one call, for a row has up to 35 words and a turn can have hundreds of rows.
+The kernel's constants (kernel.py) say which word is which. Positions in the arena, in the answers
+and in the table itself are plain numbers. One row of a section is packed or unpacked by one call:
+a row has up to 40 words, and a turn can have hundreds of rows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pyspark_klog.ids import Offset
 
 WORD_BYTES = 8
 SLOT_ROW = Struct("=23q")
-"""A slot's words up to SLOT_OUT: the facts, and what a plan has made of them."""
+"""A slot's words up to SLOT_OUT: the partition's facts, which a plan updates, and its outcome."""
 CONNECTION_ROW = Struct("=5q")
 
 
@@ -48,7 +48,7 @@ class PlanTables:
         self._words = memoryview(self._memory).cast("q")
         self._names = bytearray(kernel.NAMES_BYTES)
         self.replies = memoryview(bytearray(kernel.REPLIES_BYTES))
-        """The answers of a plan, connection by connection."""
+        """A plan's answers, connection by connection."""
         self._batches = memoryview(bytearray(len(arena)))
         self._arguments = (
             np.frombuffer(arena, np.uint8),
@@ -63,7 +63,7 @@ class PlanTables:
     # -- one plan -----------------------------------------------------------------------------
 
     def begin(self, places: Sequence[tuple[int, int]]) -> None:
-        """A new plan, over connections whose bytes lie from where to where in the arena."""
+        """Begin a new plan. ``places``: start and end of each connection's bytes in the arena."""
         kernel, words = self._kernel, self._words
         self._round += 1
         words[kernel.HEAD_ROUND] = self._round
@@ -84,13 +84,13 @@ class PlanTables:
             at += CONNECTION_ROW.size
 
     def plan(self) -> int:
-        """Lets the kernel go on; returns its status."""
+        """Lets the kernel begin or go on; returns its status (DONE, FULL, NEED_SLOT, ...)."""
         status: int = self._kernel.plan_produce(*self._arguments)
         return status
 
     @property
     def needed(self) -> int:
-        """After NEED_SLOT and NEED_PRODUCER: the number of the slot or producer."""
+        """After NEED_SLOT or NEED_PRODUCER: the number of the slot or producer to be filled."""
         number: int = self._words[self._kernel.HEAD_NEEDED]
         return number
 
@@ -134,14 +134,14 @@ class PlanTables:
         )
 
     def leave_slot(self, number: int) -> None:
-        """Requests for this slot are the generic handler's, in this plan."""
+        """In this plan requests for the slot are left to the generic handler."""
         kernel, words = self._kernel, self._words
         at = kernel.SLOTS_AT + number * kernel.SLOT_WORDS
         words[at + kernel.SLOT_ROUND] = self._round
         words[at + kernel.SLOT_STATE] = kernel.SLOT_UNAVAILABLE
 
     def join_slots(self, number: int, other: int) -> None:
-        """The slot is the same partition as another one, which stands for both in this plan."""
+        """The slot ``other`` is the same partition, and stands for both in this plan."""
         kernel, words = self._kernel, self._words
         at = kernel.SLOTS_AT + number * kernel.SLOT_WORDS
         words[at + kernel.SLOT_ROUND] = self._round
@@ -149,7 +149,7 @@ class PlanTables:
         words[at + kernel.SLOT_TARGET] = kernel.SLOTS_AT + other * kernel.SLOT_WORDS
 
     def fill_slot(self, number: int, facts: PlanFacts, acks_all: bool) -> None:
-        """What this plan must know of the slot's partition."""
+        """Write the facts of the slot's partition that this plan needs."""
         kernel, words = self._kernel, self._words
         at = kernel.SLOTS_AT + number * kernel.SLOT_WORDS
         room = facts.room
@@ -185,14 +185,14 @@ class PlanTables:
     # -- producers ----------------------------------------------------------------------------
 
     def producer_key(self, number: int) -> tuple[int, int]:
-        """Who a producer is: (the number of its slot, producer id)."""
+        """A producer's identity: (the number of its slot, producer id)."""
         kernel, words = self._kernel, self._words
         at = kernel.PRODUCERS_AT + number * kernel.PRODUCER_WORDS
         slot_at = words[at + kernel.PRODUCER_SLOT]
         return (slot_at - kernel.SLOTS_AT) // kernel.SLOT_WORDS, words[at + kernel.PRODUCER_ID]
 
     def fill_producer(self, number: int, entry: ProducerEntry | None) -> None:
-        """What the log knows of the producer; None if it knows nothing."""
+        """Write what the log knows of the producer; ``entry`` is None if it knows nothing."""
         kernel, words = self._kernel, self._words
         at = kernel.PRODUCERS_AT + number * kernel.PRODUCER_WORDS
         if entry is None:
@@ -207,9 +207,9 @@ class PlanTables:
     # -- what a plan comes to -----------------------------------------------------------------
 
     def connections(self, count: int) -> Iterator[tuple[int, ...]]:
-        """How far the plan's first ``count`` connections have come: where in the arena the bytes
-        that are not taken begin and end, where the answers do in ``replies``, and how many requests
-        were taken."""
+        """How far the plan's first ``count`` connections have come, a row each: start and end of
+        the bytes in the arena that were not taken, start and end of the answers in ``replies``,
+        and how many requests were taken."""
         start = self._kernel.CONNECTIONS_AT * WORD_BYTES
         rows = memoryview(self._memory)[start : start + count * CONNECTION_ROW.size]
         return CONNECTION_ROW.iter_unpack(rows)
@@ -233,7 +233,7 @@ class PlanTables:
         return found
 
     def appends(self, touched: Sequence[TouchedSlot]) -> list[PlannedAppend]:
-        """What the plan comes to for each of these partitions, once their batches are written."""
+        """For each of these partitions: what is to be committed once its batches are written."""
         kernel, words = self._kernel, self._words
         producers = self._producers()
         entries = self._index_entries()
@@ -256,7 +256,7 @@ class PlanTables:
         return appends
 
     def _index_entries(self) -> dict[int, list[PlannedIndexEntry]]:
-        """By slot number."""
+        """The index entries, by slot number."""
         kernel, words = self._kernel, self._words
         found: dict[int, list[PlannedIndexEntry]] = {}
         at = kernel.INDEX_ROWS_AT
@@ -267,7 +267,7 @@ class PlanTables:
         return found
 
     def _producers(self) -> dict[int, list[PlannedProducer]]:
-        """By where the slot's words begin."""
+        """The producers that wrote, by the position at which their slot's words begin."""
         kernel, words = self._kernel, self._words
         found: dict[int, list[PlannedProducer]] = {}
         for number in range(words[kernel.HEAD_PRODUCERS]):

@@ -1,4 +1,4 @@
-"""Who may write by a plan and to which partitions: what the handler of Produce asks first."""
+"""Which clients' Produce may be planned, and for which partitions."""
 
 from klog_broker.handlers.context import BrokerServices
 from klog_broker.handlers.partitions import topic_by_id
@@ -10,27 +10,28 @@ from pyspark_klog.ids import UUID
 
 
 def may_be_planned(principal: KafkaPrincipal) -> bool:
-    """Whether this client's Produce may go the planned way, on which nobody asks what it may do.
+    """Whether this client's Produce may be planned. Plans do not check what a client may do, so the
+    client must be allowed to write to every topic.
 
-    Only for those who may write to every topic. So far these are all clients there are; any other
-    principal is the handler's.
+    So far all clients are ANONYMOUS and may; another principal's requests go to the handler.
     """
     return principal is ANONYMOUS
 
 
 class ProduceTargets:
-    """The partitions that this broker leads, but for internal ones."""
+    """The partitions that this broker leads, except those of internal topics."""
 
     def __init__(self, broker: BrokerServices) -> None:
         self._broker = broker
 
     @property
     def version(self) -> int:
-        """Rises whenever an answer of ``find`` may change."""
+        """Changes whenever an answer of ``find`` may have changed."""
         return self._broker.replicas.version
 
     def find(self, topic: bytes, *, by_id: bool, partition: int) -> PlanTarget | None:
-        """By the topic's name or the bytes of its id; None leaves the request to the handler."""
+        """The partition, by the topic's name or the bytes of its id; None leaves the request to the
+        handler."""
         broker = self._broker
         try:
             name = topic_by_id(broker, UUID(bytes=topic)).name if by_id else topic.decode()

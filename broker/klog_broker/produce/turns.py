@@ -1,14 +1,14 @@
-"""Which connections a turn's produce plan looks at, and when the kernel for it is loaded.
+"""Collects the connections of a turn's produce plan, and has the plan's kernel loaded.
 
-Until the first pipelined turn, or an idle moment before it (idle.py), nothing here costs
-anything: numba is not imported, and the generic handler serves all. Then a helper thread loads the
-kernel, if need be after a child process has compiled it; from there on each turn makes one plan for
-all connections that begin with Produce.
+Until the first pipelined turn, or an idle moment before it (idle.py), plans cost nothing: numba is
+not imported, and the generic handler serves everybody. Then a helper thread loads the kernel, if
+need be after a child process has compiled it. From then on each turn makes one plan for all
+connections whose received bytes begin with Produce.
 
-A quiet connection that can be read joins the plan: one call receives from all connections that
-joined, and another sends the answers of those whose requests were all planned. If receiving fails,
-or the plan leaves some of a connection's requests or answers, the connection goes on by itself, as
-if it had received those bytes itself.
+A readable connection with nothing else under way may join the plan (Plans.join): one call receives
+from all connections that joined, and another one sends the answers of those whose requests were all
+planned. If receiving fails, or the plan leaves some of a connection's requests or answers, the
+connection goes on with them as if it had received the bytes itself.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("klog.kernels")
 
-# So many requests in one receive, or connections that begin with Produce in one turn, are a load
-# that is worth the kernel.
+# The kernel is loaded once a receive brings this many requests, or this many connections begin with
+# Produce in one turn.
 _PIPELINED_REQUESTS = 4
 _READY_CONNECTIONS = 16
-# One request of this size, too: its records are checked by a kernel, or one by one in Python.
+# One request of this size has the kernel loaded, too: without a kernel Python checks its records
+# one by one.
 _LARGE_REQUEST_BYTES = 32 * 1024
 
 
@@ -52,12 +53,12 @@ class TurnPlans:
         self._load_kernel = load_kernel
         self._make_planner = make_planner
         self.admits = admits
-        """Whether a connection's Produce may be planned at all, asked before the kernel sees any of
-        its bytes: the kernel itself asks nobody what a client may do."""
+        """Whether a connection's Produce may be planned at all. This is asked before the kernel
+        sees any of the connection's bytes: the kernel does not check what a client may do."""
         self.is_asked_for = False
-        """Whether the kernel is there, or being loaded, or cannot be."""
+        """Whether the kernel was asked for: it is loaded, being loaded, or could not be loaded."""
         self.is_closed = False
-        """The broker stops: a kernel that is being compiled is not waited for."""
+        """The broker stops: a kernel that is still being compiled is given up."""
         self._asked_ms = 0
         self._waiting: list[Connection] = []
         self._joined: list[Connection] = []
@@ -65,17 +66,17 @@ class TurnPlans:
         self._offers = 0
 
     def close(self) -> None:
-        """See ``is_closed``."""
+        """The broker stops: see ``is_closed``."""
         self.is_closed = True
 
     @property
     def is_planning(self) -> bool:
-        """Whether the kernel is there."""
+        """Whether the kernel is loaded."""
         return self.planner is not None
 
     @property
     def is_wanted(self) -> bool:
-        """Whether somebody has produced, however little."""
+        """Whether somebody has produced anything, however little."""
         return self._turn >= 0
 
     def offer(self, connection: Connection, first_frame_bytes: int, received_bytes: int) -> bool:
@@ -96,7 +97,7 @@ class TurnPlans:
 
     @property
     def receives(self) -> bool:
-        """Whether connections may join."""
+        """Whether connections may join plans."""
         return self.planner is not None and self.planner.calls is not None
 
     def join(self, connection: Connection) -> bool:
@@ -120,7 +121,7 @@ class TurnPlans:
         received = self._receive(joined) if joined else []
         after_bytes = received[-1][2] if received else before_bytes
         if self.planner.run(waiting, received):
-            # Nobody holds a view of it.
+            # Nobody holds a view of the bytes that were received.
             arena.take_back(before_bytes, after_bytes)
 
     def _receive(self, joined: list[Connection]) -> list[Received]:
@@ -152,7 +153,7 @@ class TurnPlans:
             if count == NO_ROOM:
                 connection.put_off()
             else:
-                # The end of the stream, a failure, or nothing to be received after all.
+                # The end of the stream, a failure, or no bytes after all: the connection finds out.
                 connection.receive()
         return received
 
@@ -165,7 +166,7 @@ class TurnPlans:
             self.load()
 
     def load(self) -> None:
-        """Has the kernel loaded, once; plans begin when it is there."""
+        """Has the kernel loaded, once; plans begin as soon as it is."""
         if not self.is_asked_for:
             self.is_asked_for = True
             self._asked_ms = self._loop.now_ms()
