@@ -547,7 +547,7 @@ class TestIncrementalAlterConfigs:
         other = self.alter(world, topic="x", kind=8)
         assert other.error_code == ErrorCode.INVALID_REQUEST
         twice = self.alter(world, ("flush.ms", SET, "1"), ("flush.ms", DELETE, None))
-        assert twice.error_message == "these settings stand there twice: flush.ms"
+        assert twice.error_message == "these settings are named twice: flush.ms"
 
     def test_a_resource_twice_fails_in_both_places(self, world: World) -> None:
         world.create(new("a"))

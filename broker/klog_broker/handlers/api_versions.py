@@ -1,4 +1,4 @@
-"""ApiVersions: what this broker serves, as its registry of handlers has it."""
+"""ApiVersions: the APIs and versions that this broker serves, from the registry of handlers."""
 
 import re
 from typing import Any
@@ -14,7 +14,7 @@ from pyspark_klog.protocol.apis.api_versions import (
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.protocol.message import Response
 
-# What a client may call its software (KIP-511).
+# A name or version that a client may give its software (KIP-511).
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 

@@ -1,4 +1,4 @@
-"""What happens when the broker's own code is wrong: one traceback for each place, and a counter."""
+"""Reports of bugs in the broker's own code: one traceback for each place, and a counter."""
 
 import logging
 from collections import Counter
@@ -7,8 +7,8 @@ _log = logging.getLogger("klog.bug")
 
 
 class BugReports:
-    """Exceptions that no request should be able to cause. The request is answered with
-    UNKNOWN_SERVER_ERROR, and no other client notices."""
+    """Counts and logs exceptions that no request should be able to cause. Such a request is
+    answered with UNKNOWN_SERVER_ERROR, and no other client notices."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()

@@ -1,10 +1,10 @@
 """What a handler is given besides the request: who asks, when, how to answer, and the broker.
 
 A handler returns its response, or returns None and answers later through ``context.reply``: exactly
-once, by ``send``, ``skip`` or ``close``. What it waits for meanwhile it puts into the purgatory.
+once, by ``send``, ``skip`` or ``close``. Until then a request that waits lies in the purgatory.
 An answer that can become long is a generator of steps (``AnswerSteps``), which the dispatcher takes
 in slices.
-A request's records are views of the receive buffer and are gone after the turn's append phase.
+A request's records are views of the receive buffer, valid until the turn's append phase ends.
 """
 
 from __future__ import annotations
@@ -46,27 +46,29 @@ class Reply(Protocol):
         """False once the connection is gone: nobody waits for this answer any more."""
 
     def send(self, response: Response) -> None:
-        """Answers. The response leaves when all earlier ones of the connection have left."""
+        """Answers. The response leaves once all earlier responses of the connection have left."""
 
     def send_parts(self, parts: list[Any]) -> None:
-        """As :meth:`send`, with the whole frame of the response."""
+        """As :meth:`send`, with the parts of the response's whole frame."""
 
     def send_in_slices(self, steps: AnswerSteps) -> None:
-        """Answers with what the steps lead to, if that is not None, other work in between. If the
-        connection goes, the rest of the steps is not taken."""
+        """Takes the steps, with other work in between, and answers with the response that they end
+        with, if there is one. If the connection closes, the remaining steps are not taken."""
 
     def skip(self) -> None:
         """The client expects no answer (Produce with acks=0)."""
 
     def close(self, reason: str) -> None:
-        """Closes the connection: there is no other way to tell. Earlier answers still leave."""
+        """Closes the connection, where no answer could tell the client of an error. Earlier answers
+        still leave."""
 
     def when_closed(self, callback: Callable[[], None]) -> None:
-        """Calls back if the connection goes before this request is answered."""
+        """Calls back if the connection closes before this request is answered."""
 
     def hold(self) -> bool:
-        """Nothing more of the connection is parsed before this is answered. Returns whether the
-        request's bytes stay until then; otherwise they are gone after this turn, as ever."""
+        """No more requests of the connection are parsed before this one is answered. Returns
+        whether this request's bytes stay valid until then; if not, they are gone after this
+        turn."""
 
 
 class Endpoint(NamedTuple):
@@ -77,7 +79,7 @@ class Endpoint(NamedTuple):
 
 
 class CoordinatorAnswer(NamedTuple):
-    """The answer to "who coordinates this group or transaction"."""
+    """The answer to "which broker coordinates this group or transactional id"."""
 
     error_code: ErrorCode
     broker_id: BrokerId
@@ -108,12 +110,12 @@ class RequestContext:
 
     @property
     def client_id(self) -> str:
-        """What the client calls itself; empty if it does not."""
+        """The client's name for itself; empty if it gives none."""
         return self.header.client_id or ""
 
     @property
     def now_ms(self) -> int:
-        """Monotonic time of this turn: what deadlines are reckoned from."""
+        """Monotonic time of this turn; deadlines are reckoned from it."""
         return self.broker.loop.now_ms()
 
 
@@ -129,12 +131,12 @@ class ProduceAppends(Protocol):
     """The appends of a turn's Produce requests; produce_pipeline.py has it."""
 
     def add(self, leader: Leader, append: Any, broker: BrokerServices) -> None:
-        """Puts an append (of pending_produce.py) behind the others to its partition."""
+        """Puts an append (see pending_produce.py) behind earlier ones to the same partition."""
 
 
 @dataclass(slots=True, eq=False)
 class BrokerServices:
-    """What the handlers work on. One for each broker; made by app.py."""
+    """All that handlers work with. One for each broker; made by app.py."""
 
     config: BrokerConfig
     broker_id: BrokerId
@@ -156,22 +158,23 @@ class BrokerServices:
     on_topic_deleted: list[Callable[[str], None]] = field(default_factory=list)
     """Called with a topic's name when its logs have been set aside."""
     advertised: dict[str, Endpoint] = field(default_factory=dict)
-    """By listener name: what Metadata, DescribeCluster and FindCoordinator tell clients."""
+    """By listener name: the address that FindCoordinator tells clients."""
     find_coordinator: dict[int, Callable[[str, RequestContext], CoordinatorAnswer]] = field(
         default_factory=dict
     )
-    """By FindCoordinator's key type: 0 groups (put there by the group coordinator)."""
+    """By FindCoordinator's key type: 0 for groups (set by group_service.start_groups)."""
     served: tuple[ServedApi, ...] = ()
-    """What ApiVersions names: filled by the dispatcher's registry."""
+    """The rows of ApiVersions; set by the dispatcher."""
     bugs: BugReports = field(default_factory=BugReports)
     folder_warnings: RateLimit = field(default_factory=RateLimit)
-    """For warnings of folders in the way of new topics: clients ask for those again and again."""
+    """For warnings of folders in the way of new topics: clients try to create those again and
+    again."""
     counters: dict[str, int] = field(default_factory=dict)
     """Plain counts by name, for metrics and tests."""
     leader_holders: LeaderHolders = field(default_factory=LeaderHolders)
-    """Told by app.py when a leadership ends."""
+    """All that keep leaderships from one request to the next; app.py tells them when one ends."""
     slices: Slices = field(init=False)
-    """Where long answers are worked on, other work in between."""
+    """Runs the steps of long answers, with other work in between."""
 
     def __post_init__(self) -> None:
         self.slices = Slices(self.loop)
@@ -182,13 +185,13 @@ class BrokerServices:
 
 
 AnswerSteps = Generator[int, None, Response | None]
-"""A response in steps, each with its cost in elements (runtime/slices.py): of answers that grow
-with the request or with what the broker holds."""
+"""A response that is made in steps, each yielding its cost in elements (runtime/slices.py). For
+answers that grow with the request or with the broker's topics and groups."""
 
 Handle = Callable[[Any, RequestContext], Response | AnswerSteps | None]
-"""(request, context) -> the response, at once or in steps, or None if it comes later through
+"""(request, context) -> the response, at once or in steps; None if the response comes later through
 ``context.reply``."""
 
 ErrorResponse = Callable[[Any, ErrorCode], Response | None]
-"""(request, code) -> a response that says ``code`` wherever this API says how it went. None closes
-the connection: the client expects no answer (Produce with acks=0)."""
+"""(request, code) -> a response with ``code`` in all its error fields. None closes the connection:
+the client expects no answer (Produce with acks=0)."""

@@ -1,4 +1,4 @@
-"""CreatePartitions (key 37): more partitions for topics that are there."""
+"""CreatePartitions (key 37): more partitions for existing topics."""
 
 from collections import Counter
 from functools import partial
@@ -22,7 +22,7 @@ from pyspark_klog.protocol.apis.create_partitions import (
 )
 from pyspark_klog.protocol.keys import ApiKey
 
-# In elements: handing one change to a helper, and answering.
+# Cost in elements (runtime/slices.py): handing one change to a helper, and answering.
 _CHANGE = 10
 
 

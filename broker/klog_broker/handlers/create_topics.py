@@ -29,7 +29,8 @@ from pyspark_klog.protocol.keys import ApiKey
 _NO_ID = UUID(int=0)
 
 
-# In elements: checking a topic with its settings; describing all settings of a topic.
+# Costs in elements (runtime/slices.py): checking a topic with its settings; describing all settings
+# of a topic.
 _PLANNED = 10
 _SETTINGS = 60
 
@@ -110,9 +111,9 @@ def _failed(name: str, error: BrokerError) -> CreatableTopicResult:
 def _created(
     broker: BrokerServices, new: NewTopic, topic_id: UUID, told: _Told
 ) -> Generator[int, None, CreatableTopicResult]:
-    """The answer for a topic that was created, or (without an id) that could be.
+    """The answer for a topic that was created, or (without an id) that could be created.
 
-    ``told`` keeps the described settings, for the next topics that were given the same ones."""
+    ``told`` keeps the described settings, for later topics that were given the same ones."""
     given = tuple(sorted(new.configs.items()))
     yield 1 if given in told else _SETTINGS
     if given not in told:
@@ -145,7 +146,7 @@ def _settings(broker: BrokerServices, new: NewTopic) -> list[CreatableTopicConfi
 def _response(
     names: Counter[str], results: dict[str, CreatableTopicResult]
 ) -> CreateTopicsResponse:
-    """In the order of the request."""
+    """The response, with its topics in the order of the request."""
     return CreateTopicsResponse(topics=[results[name] for name in names])
 
 

@@ -23,22 +23,22 @@ _FIRST_VERSION_WITH_IDS = 6
 _FIRST_VERSION_WITH_TOPIC_DELETION_DISABLED = 3
 
 
-# In elements: asking for one deletion, and answering.
+# Cost in elements (runtime/slices.py): asking for one deletion, and answering.
 _DELETION = 10
 
 
 def handle(request: DeleteTopicsRequest, context: RequestContext) -> AnswerSteps:
-    """Every topic succeeds or fails by itself; one that the request has twice fails once."""
+    """Every topic succeeds or fails by itself; a topic that the request has twice fails once."""
     asked = _asked(request, context.api_version)
     results: list[DeletableTopicResult] = []
     found: dict[UUID, DeletableTopicResult] = {}
     times = Counter((each.name, each.topic_id) for each in asked)
-    # A later one of the same name and id takes the earlier one's place in the dict.
+    # Of several entries with the same name and id the dict keeps one.
     for key, each in {(each.name, each.topic_id): each for each in asked}.items():
         yield 2
         try:
             if times[key] > 1:
-                raise BrokerError(ErrorCode.INVALID_REQUEST, "the topic stands there twice")
+                raise BrokerError(ErrorCode.INVALID_REQUEST, "the topic is named twice")
             topic = _find(context, each)
             if topic.topic_id in found:
                 text = f"topic {topic.name} is named twice: by its name and by its id"

@@ -26,19 +26,19 @@ from pyspark_klog.protocol.apis.describe_configs import (
 )
 from pyspark_klog.protocol.keys import ApiKey
 
-# In elements: finding and describing all settings of a topic, and of a broker.
+# Costs in elements (runtime/slices.py): finding and describing all settings of a topic or broker.
 _SETTINGS = {ResourceType.TOPIC: 60, ResourceType.BROKER: 500}
 
-# An empty name asks for the settings that were given to all brokers while they ran.
+# An empty name asks for settings that were given to all brokers while they run; klog has none.
 _ALL_BROKERS = ""
 
 _Told = dict[tuple[Any, ...], list[DescribeConfigsResourceResult]]
 
 
 def handle(request: DescribeConfigsRequest, context: RequestContext) -> AnswerSteps:
-    """Every resource succeeds or fails by itself. A null list of names asks for all.
+    """Every resource succeeds or fails by itself. A null list of names asks for all settings.
 
-    A resource that is named twice is answered once: an answer is much longer than its question.
+    A resource that is named twice is answered once, since an answer is much longer than a name.
     """
     results = []
     told: _Told = {}
@@ -62,8 +62,8 @@ def _configs(
     context: RequestContext,
     told: _Told,
 ) -> Generator[int, None, list[DescribeConfigsResourceResult]]:
-    """``told`` keeps what was described, for the next topics with the same overrides: most have
-    none."""
+    """``told`` keeps described settings, for later topics with the same overrides (most topics have
+    none)."""
     yield 1
     keys = asked.configuration_keys
     given = _given(context.broker, asked)
@@ -135,7 +135,7 @@ def _described(
         name=entry.setting.name,
         value=entry.value,
         read_only=entry.read_only,
-        # The field exists in version 0 alone; the source took its place.
+        # The field exists in version 0 only; later versions have config_source instead.
         is_default=version == 0 and entry.source is ConfigSource.DEFAULT_CONFIG,
         config_source=entry.source,
         is_sensitive=entry.setting.is_secret,

@@ -1,4 +1,4 @@
-"""DescribeGroups: the members of groups, and what each of them was assigned."""
+"""DescribeGroups: the members of groups, with their assignments."""
 
 from collections.abc import Generator
 
@@ -17,8 +17,8 @@ from pyspark_klog.protocol.keys import ApiKey
 
 
 def handle(request: DescribeGroupsRequest, context: RequestContext) -> AnswerSteps:
-    """A group that nobody knows is Dead, without an error. One that is named twice is described
-    once: it can be much longer than its name."""
+    """A group that does not exist is Dead, without an error. A group that is named twice is
+    described once, since a description can be much longer than a name."""
     groups = []
     for group_id in dict.fromkeys(request.groups):
         yield 1
@@ -33,7 +33,8 @@ def handle(request: DescribeGroupsRequest, context: RequestContext) -> AnswerSte
 
 
 def _described(group: Group) -> Generator[int, None, DescribedGroup]:
-    """Subscriptions and assignments belong to a generation: they are shown while it is stable."""
+    """Subscriptions and assignments belong to a generation: they are shown while the group is
+    stable."""
     protocol = group.protocol_name if group.state is GroupState.STABLE else None
     described = DescribedGroup(
         group_id=group.group_id,

@@ -1,7 +1,7 @@
 """FindCoordinator: which broker coordinates a group or a transactional id.
 
-Who coordinates a kind of key puts a function into ``BrokerServices.find_coordinator``; transactions
-are refused here, for good.
+A coordinator puts a function for its type of key into ``BrokerServices.find_coordinator``.
+Transactional ids are refused here, with an error that clients do not retry.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ from pyspark_klog.protocol.keys import ApiKey
 GROUP = 0
 TRANSACTION = 1
 
-# In elements: each look at the partitions of __consumer_offsets.
+# Cost in elements (runtime/slices.py): finding the coordinator of one key.
 _KEY = 5
 
 
@@ -65,7 +65,7 @@ def _entry(key: str, found: CoordinatorAnswer) -> api.Coordinator:
 
 
 def error_response(request: Any, code: ErrorCode) -> api.FindCoordinatorResponse:
-    # Only requests of version 4 and later name their keys in a list, and only they get one back.
+    # Only requests of version 4 and later name their keys in a list, and are answered with a list.
     if request.coordinator_keys:
         refused = _refused(code)
         entries = [_entry(key, refused) for key in request.coordinator_keys]

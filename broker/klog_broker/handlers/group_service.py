@@ -1,4 +1,4 @@
-"""The group coordinator's place in the broker: its settings, its topic, and who asks for it."""
+"""Connects the group coordinator to its broker: settings, leaderships, and FindCoordinator."""
 
 from klog_broker.config import BrokerConfig
 from klog_broker.coordinator.group.classic.group_machine import GroupSettings
@@ -43,7 +43,8 @@ def coordinator_settings(config: BrokerConfig) -> CoordinatorSettings:
 
 
 def start_groups(broker: BrokerServices) -> GroupCoordinator:
-    """The coordinator, loading what ``__consumer_offsets`` holds already."""
+    """Make the coordinator; it begins to load the partitions of ``__consumer_offsets`` that this
+    broker leads."""
 
     def num_partitions() -> int | None:
         topic = broker.metadata.image.topic(CONSUMER_OFFSETS)
@@ -82,7 +83,7 @@ def start_groups(broker: BrokerServices) -> GroupCoordinator:
 
 
 class _Finder:
-    """Answers FindCoordinator for groups; the first question creates ``__consumer_offsets``."""
+    """Answers FindCoordinator for groups; the first request creates ``__consumer_offsets``."""
 
     def __init__(self, broker: BrokerServices, groups: GroupCoordinator) -> None:
         self._broker = broker
@@ -90,9 +91,10 @@ class _Finder:
         self._is_creating = False
 
     def find(self, group_id: str, context: RequestContext) -> CoordinatorAnswer:
-        """This broker, once the topic is there; until then COORDINATOR_NOT_AVAILABLE (retriable).
+        """This broker, once the topic exists; until then COORDINATOR_NOT_AVAILABLE (retriable).
 
-        While its shard loads the group is told COORDINATOR_LOAD_IN_PROGRESS by it.
+        While the group's shard loads, this broker is the answer, too: the shard itself answers
+        requests with COORDINATOR_LOAD_IN_PROGRESS.
         """
         if not group_id:
             return _none(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
@@ -117,7 +119,7 @@ class _Finder:
                 self._broker,
                 CONSUMER_OFFSETS,
                 num_partitions=config["offsets.topic.num.partitions"],
-                # klog makes fewer where there are fewer brokers, as its settings page says.
+                # Never more replicas than brokers, as docs/configuration.md says.
                 replication_factor=min(factor, len(self._broker.metadata.image.brokers)),
                 configs=offsets_topic_configs(config),
             )
@@ -128,7 +130,7 @@ class _Finder:
         return answer
 
     def _created(self, _: list[Topic | BrokerError]) -> None:
-        """Whether it worked or not: the next question finds it, or tries again."""
+        """Created or not: the next request finds the topic, or tries again."""
         self._is_creating = False
 
 

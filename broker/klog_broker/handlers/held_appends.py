@@ -1,9 +1,9 @@
 """Appends that are held while a helper thread validates them: inflating, compressing, rewriting.
 
-What a connection sends later waits behind what is held of it, whatever the partition, so that
-nothing overtakes; other connections go on. A connection with something held is parsed no further,
-so that it has one request here, or what one turn received; and only a few batches at a time are
-worked on, the connections taking turns, since each can take hundreds of MiB.
+While an append of a connection is held, all its later appends wait behind that one, whatever their
+partition, so that none overtakes; other connections go on. No more requests of the connection are
+parsed meanwhile, so the appends held of it are those of one request, or of one turn. Only a few
+batches are validated at a time, the connections taking turns: a batch can take hundreds of MiB.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from klog_broker.runtime.helpers import Helpers
 from klog_broker.runtime.switching import brisk_switching
 
 BATCHES_AT_ONCE = 2
-"""Batches that helper threads validate at the same time."""
+"""How many batches helper threads validate at the same time."""
 
 Prepared = Callable[[], Validated]
-"""Returns the batch that a helper has validated, or raises the error that this ended with."""
+"""Returns the batch that a helper has validated, or raises the error of that validation."""
 
 
 class _Held(NamedTuple):
@@ -33,8 +33,8 @@ class _Held(NamedTuple):
 class HeldAppends:
     """Queues by connection. Loop thread only.
 
-    ``finish(leader, append, prepared)`` appends what a helper has prepared; with None it tries in
-    the loop, and returns False if that cannot be.
+    ``finish(leader, append, prepared)`` appends the batch that a helper has prepared. With None it
+    validates the batch in the loop, and returns False if that would take too long there.
     """
 
     def __init__(
@@ -49,11 +49,11 @@ class HeldAppends:
         self._working = 0
 
     def has(self, connection_id: str) -> bool:
-        """Whether an append of the connection is held: then all its later ones must be, too."""
+        """Whether an append of the connection is held: then all its later appends must be held."""
         return connection_id in self._queues
 
     def hold(self, connection_id: str, leader: Leader, append: Append) -> None:
-        """Put an append behind those of its connection that are held."""
+        """Hold an append, behind the held ones of its connection."""
         if not append.pending.context.reply.hold():
             # The records are views of a buffer that is used again after this turn.
             append = append._replace(records=bytearray(append.records))
@@ -92,8 +92,7 @@ class HeldAppends:
         self._helpers.submit(work, done)
 
     def _go_on(self, connection_id: str, prepared: Prepared | None) -> None:
-        """Append the batch that was prepared, and those behind it up to the next one that needs a
-        helper."""
+        """Append the prepared batch, and those behind it up to the next one that needs a helper."""
         queue = self._queues[connection_id]
         while queue and self._finish(queue[0].leader, queue[0].append, prepared):
             queue.popleft().append.pending.appended()

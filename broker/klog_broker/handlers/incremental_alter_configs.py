@@ -1,6 +1,6 @@
 """IncrementalAlterConfigs (key 44): single settings of topics set, deleted, added to, taken from.
 
-What is changed counts for the topic's logs as soon as the reply is sent. A broker's own settings
+When the reply is sent the topic's logs already follow the new settings. A broker's own settings
 cannot be changed while it runs.
 """
 
@@ -39,9 +39,10 @@ class Operation(IntEnum):
 
 
 MAX_CHANGES_PER_TOPIC = 1000
-"""Changes of one topic in one request: a topic has some 40 settings."""
+"""How many changes one request may make to one topic: a topic has some 40 settings."""
 
-# In elements: checking a topic's settings; asking for their change, and answering.
+# Costs in elements (runtime/slices.py): checking a topic's settings; asking for their change, and
+# answering.
 _CHECKED = 20
 _CHANGE = 20
 
@@ -58,7 +59,7 @@ def handle(request: IncrementalAlterConfigsRequest, context: RequestContext) -> 
         results.append(result)
         try:
             if times[(asked.resource_type, asked.resource_name)] > 1:
-                text = "the resource stands there twice; put its settings into one"
+                text = "the resource is named twice; put its settings into one entry"
                 raise BrokerError(ErrorCode.INVALID_REQUEST, text)
             _changed(broker, asked, _topic(broker, asked).configs)
             planned.append((result, asked))
@@ -79,7 +80,8 @@ def handle(request: IncrementalAlterConfigsRequest, context: RequestContext) -> 
 
     for result, asked in planned:
         yield _CHANGE
-        # Computed again from the settings at that time: another client may have changed them.
+        # The store calls `change` with the settings of that moment: other clients may have changed
+        # them since the check above.
         change = partial(_changed, broker, asked)
         change_topic_configs(broker, asked.resource_name, change, partial(done, result))
     return None
@@ -111,7 +113,7 @@ def _topic(broker: BrokerServices, asked: AlterConfigsResource) -> Topic:
         raise BrokerError(ErrorCode.INVALID_REQUEST, text)
     twice = [name for name, times in Counter(c.name for c in asked.configs).items() if times > 1]
     if twice:
-        text = f"these settings stand there twice: {', '.join(twice)}"
+        text = f"these settings are named twice: {', '.join(twice)}"
         raise BrokerError(ErrorCode.INVALID_REQUEST, text)
     return topic
 
@@ -119,7 +121,7 @@ def _topic(broker: BrokerServices, asked: AlterConfigsResource) -> Topic:
 def _changed(
     broker: BrokerServices, asked: AlterConfigsResource, configs: Mapping[str, str]
 ) -> Mapping[str, str]:
-    """All overrides that a topic with these `configs` will have, checked."""
+    """The overrides, checked, that a topic with the overrides `configs` has after the changes."""
     changed = dict(configs)
     for change in asked.configs:
         _apply(broker, changed, change)

@@ -30,7 +30,7 @@ def handle(request: InitProducerIdRequest, context: RequestContext) -> None:
             return
         context.reply.send(InitProducerIdResponse(producer_id=producer_id, producer_epoch=0))
 
-    # A producer that has an id already, but no transactional id, gets a new one all the same.
+    # Without a transactional id, a producer that has a producer id already gets a new one, too.
     context.broker.producer_ids.next_id(got)
 
 

@@ -10,7 +10,7 @@ REQUIRES_MEMBER_ID_SINCE = 4
 
 
 def handle(request: JoinGroupRequest, context: RequestContext) -> None:
-    """Answered when all members have joined; the connection waits, as its client does."""
+    """Answered when all members have joined; later requests of the connection wait until then."""
     joiner = Joiner(
         client_id=context.client_id,
         client_host=f"/{context.client_address}",

@@ -1,4 +1,4 @@
-"""LeaveGroup: members go of their own accord, and their partitions need not wait for a time-out."""
+"""LeaveGroup: members leave, so that others take over their partitions without a time-out."""
 
 from klog_broker.coordinator.group.coordinator import MemberName
 from klog_broker.handlers.context import AnswerSteps, RequestContext
@@ -16,7 +16,7 @@ _MEMBERS_AT_ONCE = 50
 
 
 def handle(request: LeaveGroupRequest, context: RequestContext) -> AnswerSteps:
-    """From version 3 on several at once, each with an error of its own."""
+    """From version 3 on several members leave at once, each with an error of its own."""
     groups = context.broker.groups
     if context.api_version < SEVERAL_MEMBERS_SINCE:
         error, results = groups.leave(request.group_id, [MemberName(request.member_id)])

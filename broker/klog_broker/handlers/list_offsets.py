@@ -35,10 +35,10 @@ _DEBUGGING_CONSUMER = -2
 _READ_COMMITTED = 1
 _FIRST_VERSION_WITH_EPOCH = 4
 
-# In elements: an offset by time takes a search in the index, and records to be read.
+# Cost in elements (runtime/slices.py) of an offset by time: it searches the index, reads records.
 _LOOK_UP = 20
 
-# The timestamps with a meaning of their own, and the version that brought each.
+# By special timestamp: the first version of ListOffsets that has it.
 _SINCE = {
     LATEST_TIMESTAMP: 0,
     EARLIEST_TIMESTAMP: 0,
@@ -50,7 +50,7 @@ _SINCE = {
 
 
 class _ListOffsets:
-    """One request. A look-up that would wait for the disk is left to a helper thread first."""
+    """One request. A look-up that would wait for the disk is first given to a helper thread."""
 
     def __init__(self, request: ListOffsetsRequest, context: RequestContext) -> None:
         self._request = request
@@ -67,7 +67,8 @@ class _ListOffsets:
         )
 
     def run(self) -> AnswerSteps:
-        """The steps to the response; None if a helper was given work, after which it runs again."""
+        """The steps to the response. They end with None if a helper was given work; ``run`` is
+        called again once the helper is done, and goes on."""
         while (row := self._held or next(self._left, None)) is not None:
             self._held = None
             topic, asked = row
@@ -84,9 +85,9 @@ class _ListOffsets:
         return self._response
 
     def _each(self) -> Iterator[tuple[ListOffsetsTopicResponse, ListOffsetsPartition | None]]:
-        """Each partition that is asked about, with the topic that its answer belongs to.
+        """Each partition of the request, with the topic's response that its answer belongs to.
 
-        Each topic comes once with None before its partitions."""
+        Each topic's response comes with None first, before its partitions."""
         for topic in self._request.topics:
             answers = ListOffsetsTopicResponse(name=topic.name)
             self._response.topics.append(answers)
@@ -164,8 +165,8 @@ class _ListOffsets:
             answer.leader_epoch = found.leader_epoch
 
     def _offsets_before(self, log: PartitionLog, asked: ListOffsetsPartition) -> list[int]:
-        """Version 0: base offsets of the segments last written by that time, and the log's end if
-        that is asked for, too; newest first."""
+        """The answer of version 0, newest offset first: base offsets of the segments that were last
+        written before the asked time, and the log's end if LATEST_TIMESTAMP is asked for."""
         if asked.max_num_offsets <= 0:
             raise BrokerError(ErrorCode.INVALID_REQUEST)
         if asked.timestamp not in (LATEST_TIMESTAMP, EARLIEST_TIMESTAMP) and asked.timestamp < 0:
@@ -194,7 +195,7 @@ class _ListOffsets:
 
 
 class _Waits(Exception):
-    """A look-up has to wait for a helper."""
+    """A look-up needs ``work`` to be done by a helper thread first."""
 
     def __init__(self, key: tuple[str, int], work: Callable[[], object]) -> None:
         self.key = key

@@ -1,4 +1,4 @@
-"""Metadata: brokers, topics and who leads their partitions; creates topics that are asked for."""
+"""Metadata: brokers, topics and their partitions' leaders; creates missing topics on request."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from pyspark_klog.protocol.apis.metadata import (
 )
 from pyspark_klog.protocol.keys import ApiKey
 
-# In elements: checking a topic that is to be created, with its settings.
+# Cost in elements (runtime/slices.py): checking a topic that is to be created, with its settings.
 _PLANNED = 10
 
 _PARTITIONS_A_STEP = 50
@@ -57,13 +57,13 @@ def _create(request: MetadataRequest, context: RequestContext, missing: list[str
             continue
         room -= len(new.assignment)
         if room < 0:
-            # The others stay unknown, and are made when the client asks again.
+            # The remaining topics stay unknown, and are created when the client asks again.
             break
         planned.append(new)
 
     def created(results: list[Topic | BrokerError]) -> None:
         for new, result in zip(planned, results, strict=True):
-            # Another client may have been faster: the topic exists, which is what was wanted.
+            # Another client may have created the topic meanwhile: that is no error here.
             if isinstance(result, BrokerError) and result.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 refused[new.name] = result.code
         context.reply.send_in_slices(_describe(request, context, refused))
@@ -75,21 +75,21 @@ def _create(request: MetadataRequest, context: RequestContext, missing: list[str
 
 
 def _topics_to_create(request: MetadataRequest, context: RequestContext) -> list[str]:
-    """Names that do not exist and that both client and broker allow to be made."""
+    """Names of topics that do not exist and that both client and broker allow to be created."""
     broker = context.broker
     allowed = request.allow_auto_topic_creation or context.api_version < 4
     if request.topics is None or not allowed or not broker.config["auto.create.topics.enable"]:
         return []
     names = dict.fromkeys(topic.name for topic in request.topics if topic.name is not None)
     known = broker.metadata.image.topics
-    # Internal topics are made by whoever keeps state in them, with settings of their own.
+    # Internal topics are created by the coordinators that use them, with settings of their own.
     return [name for name in names if name not in known and name not in INTERNAL_TOPICS]
 
 
 def _describe(
     request: MetadataRequest, context: RequestContext, refused: dict[str, ErrorCode]
 ) -> AnswerSteps:
-    """Topics that are created or deleted between two steps may be in the answer, or not."""
+    """Topics that are created or deleted between two steps may be in the response, or not."""
     image = context.broker.metadata.image
     with_operations = request.include_topic_authorized_operations
     response = MetadataResponse(
@@ -142,7 +142,7 @@ def _one(
     refused: dict[str, ErrorCode],
     with_operations: bool,
 ) -> tuple[Topic | None, MetadataResponseTopic]:
-    """The topic, if there is one, and what is answered besides its partitions."""
+    """The topic, if it exists, and its response without partitions."""
     image = context.broker.metadata.image
     # Names were nullable from version 10 on to be asked by id, but not in answers before 12.
     no_name = None if context.api_version >= 12 else ""

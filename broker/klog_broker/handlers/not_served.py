@@ -10,7 +10,7 @@ _QUOTAS = "there are no quotas yet"
 _NEW_GROUPS = (
     "groups of the new protocol (KIP-848) are not coordinated yet; consumers use the classic"
 )
-_TELEMETRY = "client metrics (KIP-714) are collected by nobody; clients do without"
+_TELEMETRY = "client metrics (KIP-714) are not collected; clients work without"
 _ONE_BROKER = "with one broker there is nothing to move, to elect or to unregister"
 _LATER = "not written yet"
 
@@ -31,7 +31,8 @@ REASONS: dict[ApiKey, str] = {
     ApiKey.DESCRIBE_ACLS: _ACLS,
     ApiKey.CREATE_ACLS: _ACLS,
     ApiKey.DELETE_ACLS: _ACLS,
-    ApiKey.ALTER_CONFIGS: "it resets what it does not name; IncrementalAlterConfigs is served",
+    ApiKey.ALTER_CONFIGS: "it resets all settings that it does not name; IncrementalAlterConfigs "
+    "is served",
     ApiKey.ALTER_REPLICA_LOG_DIRS: _LATER,
     ApiKey.DESCRIBE_LOG_DIRS: _LATER,
     ApiKey.CREATE_DELEGATION_TOKEN: _TOKENS,
@@ -60,14 +61,14 @@ STOPS: dict[ApiKey, str] = {
     ApiKey.OFFSET_FETCH: "8 asks for several groups, 9 is for new groups, 10 names topics by id",
     ApiKey.FIND_COORDINATOR: "5 is for transactions, 6 for share groups",
     ApiKey.JOIN_GROUP: "7 tells the protocol's type, 8 why a member joins, 9 skips assigning",
-    ApiKey.HEARTBEAT: "4 is flexible; it says nothing more",
+    ApiKey.HEARTBEAT: "4 is flexible; it has no new fields",
     ApiKey.LEAVE_GROUP: "4 is flexible, 5 tells why a member leaves",
     ApiKey.SYNC_GROUP: "4 is flexible, 5 tells the protocol's type",
     ApiKey.DESCRIBE_GROUPS: "5 is flexible, 6 has an error for groups that are not there",
     ApiKey.LIST_GROUPS: "5 asks by the type of group",
 }
-"""Where the newest version that is served is not the newest that klog can read and write: what the
-later versions add. None of that is written yet."""
+"""APIs whose newest served version is not the newest that klog can read and write: what the later
+versions add. None of that is written yet."""
 
 LEFT_OUT: dict[str, str] = {
     "LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown": "between the brokers and the "
@@ -82,4 +83,4 @@ LEFT_OUT: dict[str, str] = {
     "AlterShareGroupOffsets, DeleteShareGroupOffsets": "share groups (KIP-932)",
     "StreamsGroupHeartbeat, StreamsGroupDescribe": "streams groups (KIP-1071)",
 }
-"""APIs of which klog does not even have the messages."""
+"""APIs whose messages klog does not have, with the reason."""

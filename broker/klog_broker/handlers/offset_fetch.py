@@ -19,8 +19,8 @@ TOP_LEVEL_ERROR_SINCE = 2
 def handle(request: OffsetFetchRequest, context: RequestContext) -> AnswerSteps:
     """A partition without a commit has offset -1 and no error.
 
-    With ``require_stable`` one that an open transaction may still move has UNSTABLE_OFFSET_COMMIT:
-    its reader asks again (KIP-447).
+    With ``require_stable`` a partition whose offset an open transaction may still change has
+    UNSTABLE_OFFSET_COMMIT: the client asks again (KIP-447).
     """
     error, committed = context.broker.groups.committed(request.group_id)
     if committed is None:
@@ -46,7 +46,7 @@ def handle(request: OffsetFetchRequest, context: RequestContext) -> AnswerSteps:
 
 
 def _wanted(request: OffsetFetchRequest) -> dict[str, list[int]] | None:
-    """Partitions by topic; None asks for all that the group has committed."""
+    """The partitions that are asked for, by topic; None for all that have a committed offset."""
     if request.topics is None:
         return None
     return {topic.name: list(topic.partition_indexes) for topic in request.topics}
@@ -72,7 +72,7 @@ def _no_offset(index: int, code: ErrorCode) -> OffsetFetchResponsePartition:
 def _error(
     request: OffsetFetchRequest, code: ErrorCode, *, per_partition: bool = True
 ) -> OffsetFetchResponse:
-    """Before version 2 only partitions can carry an error."""
+    """The same error for all; before version 2 there is no field for it but the partitions'."""
     wanted = _wanted(request) or {} if per_partition else {}
     return OffsetFetchResponse(
         error_code=code,

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where a leader epoch ended, for those who have to truncate (KIP-320)."""
+"""OffsetForLeaderEpoch: where a leader epoch ended, so that clients notice truncation (KIP-320)."""
 
 from klog_broker.handlers.context import AnswerSteps, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler

@@ -1,6 +1,6 @@
 """What a client may do, as a bit set of Kafka's ACL operations (KIP-430).
 
-Without an authorizer everybody may do everything that the kind of resource knows.
+Without an authorizer every client may do every operation that a kind of resource has.
 """
 
 _READ = 1 << 3

@@ -1,4 +1,4 @@
-"""The leadership that a request is about, or the error why there is none; for the data APIs."""
+"""Finds the leadership of a request's partition, or the error if there is none; for data APIs."""
 
 from klog_broker.handlers.context import BrokerServices
 from klog_broker.metadata.image import Topic
@@ -9,7 +9,7 @@ from pyspark_klog.ids import UUID
 
 
 def topic_by_id(broker: BrokerServices, topic_id: UUID) -> Topic:
-    """The topic with this id; BrokerError UNKNOWN_TOPIC_ID if there is none (any more)."""
+    """The topic with this id; BrokerError UNKNOWN_TOPIC_ID if it does not exist (any more)."""
     topic = broker.metadata.image.topic_by_id(topic_id)
     if topic is None:
         raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID)
@@ -19,7 +19,7 @@ def topic_by_id(broker: BrokerServices, topic_id: UUID) -> Topic:
 def led_partition(broker: BrokerServices, topic: str, partition: int) -> Leader:
     """This broker's leadership of a partition; BrokerError if it has none.
 
-    Roles alone decide whether there is one; the image only tells why there is none.
+    Only the partition's role decides; the metadata image is asked only for the reason of an error.
     """
     leader = broker.replicas.led.get((topic, partition))
     if leader is None:
@@ -42,12 +42,13 @@ def _why_not_led(broker: BrokerServices, topic: str, partition: int) -> ErrorCod
     hosted = broker.replicas.partition(topic, partition)
     if hosted is not None and isinstance(hosted.role, Offline):
         return ErrorCode.KAFKA_STORAGE_ERROR
-    # Also while a new topic's logs are being made: the client tries again in a moment.
+    # So it is also while a new topic's logs are being made: the client tries again in a moment.
     return ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def check_leader_epoch(leader: Leader, current_leader_epoch: int) -> None:
-    """The leader epoch that the client knows must be the leader's (KIP-320); -1: none is known."""
+    """Raise BrokerError unless the client's leader epoch is the leader's (KIP-320). A client that
+    does not know the epoch sends -1, which passes."""
     if current_leader_epoch < 0 or current_leader_epoch == leader.leader_epoch:
         return
     if current_leader_epoch < leader.leader_epoch:

@@ -1,7 +1,8 @@
-"""A Produce request until it is answered: what its appends came to, and which of them are safe.
+"""A Produce request until it is answered: the outcome of its appends, and which of them are safe.
 
-With acks=-1 the answer waits in the purgatory until the high watermark has passed, and wherever
-flush.messages=1 at least until the flush; or until the leadership that appended has ended.
+With acks=-1 the answer waits in the purgatory until the high watermark has passed the records.
+With acks=1 it waits only where flush.messages=1, until the records are flushed. If the leadership
+that appended the records ends first, the answer is an error.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ class PendingProduce(DelayedOperation):
     def wait_for(
         self, answer: PartitionProduceResponse, leader: Leader, required_offset: int
     ) -> None:
-        """This answer is due once all records before the offset are as safe as ``acks`` asks."""
+        """The answer is due once all records before ``required_offset`` are as safe as ``acks``
+        asks."""
         if self._safe_offset(leader) < required_offset:
             self._waiting.append(_Waiting(answer, leader, required_offset))
 
@@ -105,7 +107,7 @@ class PendingProduce(DelayedOperation):
         for topic in self.response.responses:
             for partition in topic.partition_responses:
                 if partition.error_code:
-                    # There is no other way to tell a client that expects no answer.
+                    # The client expects no answer: closing is the only way to tell it.
                     name = f"{topic.name or topic.topic_id}-{partition.index}"
                     reply.close(f"Produce with acks=0 to {name}: {partition.error_message}")
                     return
@@ -113,7 +115,7 @@ class PendingProduce(DelayedOperation):
 
 
 def set_error(answer: PartitionProduceResponse, code: ErrorCode, text: str | None = None) -> None:
-    """Makes the answer an error; Kafka's brokers answer -1 for what is not known then."""
+    """Makes the answer an error, with -1 in all other fields as Kafka's brokers do."""
     answer.error_code = code
     answer.error_message = text
     answer.base_offset = -1

@@ -1,4 +1,4 @@
-"""Produce: checked and split as it is parsed; produce_pipeline.py appends the parts."""
+"""Produce: the request is checked and split by partition; produce_pipeline.py appends the parts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pyspark_klog.protocol.apis.produce import (
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.records.compression import Codec
 
-# Kafka's tools write to internal topics under this client id; nobody else may.
+# As in Kafka, only clients with this id may write to internal topics.
 ADMIN_CLIENT_ID = "__admin_client"
 
 _MAGIC_AT = 16
@@ -34,7 +34,7 @@ def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse 
     if request.acks not in (-1, 0, 1):
         return _refuse(request, context, BrokerError(ErrorCode.INVALID_REQUIRED_ACKS))
     pending = PendingProduce(request, context)
-    # One more than there are partitions, so that it cannot be answered before all are looked at.
+    # One more than there are appends: the request is not answered before all partitions were seen.
     pending.open_appends = 1
     for topic in request.topic_data:
         answers: list[PartitionProduceResponse] = []
@@ -69,13 +69,14 @@ def _leader(context: RequestContext, topic: str, partition: int) -> Leader:
 
 
 def _checked_records(records: memoryview | bytes | None, api_version: int) -> memoryview | bytes:
-    """From version 3 on exactly one batch of format v2; zstd not before version 7 (KIP-110)."""
+    """A partition's records, or BrokerError: from version 3 on the format must be v2; zstd needs
+    version 7 (KIP-110)."""
     if records is None or len(records) == 0:
         if api_version >= 3:
             raise BrokerError(ErrorCode.INVALID_RECORD, "the records of a partition are missing")
         return b""
     if len(records) <= _ATTRIBUTES_AT:
-        return records  # no batch, as the log will say
+        return records  # too short for a batch: the log will refuse it
     magic = records[_MAGIC_AT]
     if api_version >= 3 and magic != 2:
         raise BrokerError(

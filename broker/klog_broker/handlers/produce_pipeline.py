@@ -1,7 +1,8 @@
 """The appends of Produce: a turn's batches partition by partition, answered when they are safe.
 
-They run together when a turn's receiving is over; the records are views of the receive buffer until
-then. What takes more than the loop's share to validate is held until a helper thread has done that.
+All appends of a turn run together once the turn has received; until then their records are views of
+the receive buffer. A batch whose validation would take more than the loop's share is held until a
+helper thread has validated it.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ _CODES: tuple[tuple[type[KlogError], ErrorCode], ...] = (
 
 
 class ProducePipeline:
-    """The appends of a turn: collected while it receives, run together when it has received."""
+    """The appends of a turn: collected while the turn receives, then run together."""
 
     def __init__(self) -> None:
         self._appends: dict[Leader, list[Append]] = {}
@@ -68,7 +69,7 @@ class ProducePipeline:
         self._broker: BrokerServices | None = None
 
     def add(self, leader: Leader, append: Append, broker: BrokerServices) -> None:
-        """Puts an append behind the others to its partition."""
+        """Puts an append behind earlier ones to the same partition."""
         appends = self._appends
         if not appends:
             if self._held is None:
@@ -113,7 +114,8 @@ class ProducePipeline:
             if not _set_refusal(answer, error, leader.log):
                 broker.bugs.report(f"append to {leader.topic_partition}", error)
         except Exception as error:
-            # Had the append been half done, the log would be offline and acknowledge nothing more.
+            # Nothing is half done: after a half-done append the log would be offline, and its error
+            # a LogStorageError.
             broker.bugs.report(f"append to {leader.topic_partition}", error)
             set_error(answer, ErrorCode.UNKNOWN_SERVER_ERROR)
         else:
@@ -132,7 +134,8 @@ def _set_success(answer: PartitionProduceResponse, info: AppendInfo) -> None:
 
 
 def _set_refusal(answer: PartitionProduceResponse, error: KlogError, log: PartitionLog) -> bool:
-    """Makes the answer the log's error as clients know it; False if they know no such error."""
+    """Makes the answer an error, with the code that clients know for the log's error; False if
+    there is no such code."""
     code = next((code for kind, code in _CODES if isinstance(error, kind)), None)
     if code is None:
         set_error(answer, ErrorCode.UNKNOWN_SERVER_ERROR)

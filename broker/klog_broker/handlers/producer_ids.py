@@ -10,8 +10,8 @@ GotProducerId = Callable[[ProducerId | None], None]
 
 
 class ProducerIds:
-    """Hands out producer ids, each once. The end of a block is on disk before its first id goes
-    out; what a crash leaves of a block is never used."""
+    """Hands out producer ids, each once. The end of a block is on disk before the block's first id
+    is handed out; ids of a block that are left after a crash are never used."""
 
     def __init__(self, metadata: MetadataStore) -> None:
         self._metadata = metadata

@@ -1,17 +1,17 @@
-"""The place of one answer, as handlers and the dispatcher see what the network has."""
+"""The place of one answer in its connection's queue, as the dispatcher and handlers see it."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
 
 
 class ReplySlot(Protocol):
-    """A place in a connection's queue of replies (network/connection.py has it)."""
+    """A place in a connection's queue of replies: network.replies.QueuedReply."""
 
     @property
     def is_open(self) -> bool: ...
 
     def complete(self, parts: list[Any]) -> None:
-        """Fills the place: byte strings and file regions, which together are one whole frame."""
+        """Fills the place. The parts, byte strings and file regions, together are one frame."""
 
     def skip(self) -> None: ...
 

@@ -1,4 +1,4 @@
-"""The rows of what a broker serves. ApiVersions is derived from it."""
+"""The APIs that a broker serves, a row each. ApiVersions is derived from these rows."""
 
 from klog_broker.handlers import (
     api_versions,

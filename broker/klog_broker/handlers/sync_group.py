@@ -1,4 +1,4 @@
-"""SyncGroup: the leader hands the assignment in, every member takes its part out."""
+"""SyncGroup: the leader hands in the assignment, and every member is told its own part."""
 
 from klog_broker.handlers.context import RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler, top_level_error
