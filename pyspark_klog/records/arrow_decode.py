@@ -18,6 +18,7 @@ from pyspark_klog.records.arrow_columns import (
     schema_for,
     wanted_bits,
 )
+from pyspark_klog.records.arrow_legacy import LegacyRows
 from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
 from pyspark_klog.records.errors import CorruptRecords
@@ -32,7 +33,6 @@ from pyspark_klog.records.kernels.status import (
 )
 from pyspark_klog.records.layout import Buffer
 from pyspark_klog.records.legacy import LegacyView
-from pyspark_klog.records.record import Record
 
 Table: TypeAlias = npt.NDArray[np.int64]
 
@@ -107,8 +107,7 @@ class ArrowDecoder:
         self._target_bytes = target_bytes
         self._buffers: ColumnBuffers | None = None
         self._state = np.zeros(decode.STATE_FIELDS, np.int64)
-        self._legacy: list[Record] = []
-        self._legacy_bytes = 0
+        self._legacy = LegacyRows(self._columns, max_rows, target_bytes)
         self._table = np.empty(_TABLE_ROWS * scan.TABLE_COLUMNS, np.int64)
         self._scan_state = np.zeros(scan.STATE_FIELDS, np.int64)
         self._constants: dict[str, pa.Array] = {}
@@ -158,7 +157,7 @@ class ArrowDecoder:
 
     def flush(self) -> pa.RecordBatch | None:
         """What is left since the last full RecordBatch; None if there is nothing."""
-        if self._legacy:
+        if self._legacy.records:
             return self._finish_legacy()
         if self._buffers is None or not self._state[decode.ROWS]:
             return None
@@ -238,7 +237,7 @@ class ArrowDecoder:
     def _append(self, data: npt.NDArray[np.uint8], rows: Table) -> Iterator[pa.RecordBatch]:
         if not len(rows):
             return
-        if self._legacy:
+        if self._legacy.records:
             yield self._finish_legacy()
         state = self._state
         state[: decode.ROWS] = 0  # where to go on
@@ -306,38 +305,18 @@ class ArrowDecoder:
             for record in LegacyView(buffer, position).records(self._max_decompressed_bytes):
                 if not self._start_offset <= record.offset < self._end_offset:
                     continue
-                size = len(record.key or b"") + len(record.value or b"")
-                if self._legacy and (
-                    len(self._legacy) == self._max_rows
-                    or self._legacy_bytes + size > self._target_bytes
-                ):
+                if not self._legacy.has_room_for(record):
                     yield self._finish_legacy()
                 if "timestamp" in self._columns and abs(record.timestamp_ms) > _MAX_TIMESTAMP_MS:
                     raise error_for(
                         TIMESTAMP_NOT_IN_MICROSECONDS,
                         f"{self._topic}-{self._partition}, offset {record.offset}",
                     )
-                self._legacy.append(record)
-                self._legacy_bytes += size
+                self._legacy.add(record)
 
     def _finish_legacy(self) -> pa.RecordBatch:
-        records = self._legacy
-        self._legacy = []
-        self._legacy_bytes = 0
-        fields: dict[str, list[object]] = {
-            "key": [record.key for record in records],
-            "value": [record.value for record in records],
-            "offset": [record.offset for record in records],
-            "timestamp": [record.timestamp_ms * 1000 for record in records],
-            "timestampType": [int(record.timestamp_type) for record in records],
-            "headers": [None for _ in records],
-        }
-        arrays = {
-            name: pa.array(fields[name], COLUMN_TYPES[name])
-            for name in self._columns
-            if name in fields
-        }
-        return self._assemble(arrays, len(records))
+        count = len(self._legacy.records)
+        return self._assemble(self._legacy.finish(), count)
 
     # --- errors ----------------------------------------------------------------------------------
     def _scan_error(self, buffer: Buffer, position: int, status: int) -> Exception:
