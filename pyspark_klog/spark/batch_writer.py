@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from pyspark_klog.spark.options import read_options
+from pyspark_klog.spark.option_reader import read_options
 from pyspark_klog.spark.sink_options import check_sink
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from pyspark_klog.errors import KlogError
 from pyspark_klog.spark.clients import check_arrow
 from pyspark_klog.spark.errors import OptionError
 from pyspark_klog.spark.failures import one_line
-from pyspark_klog.spark.options import read_options
+from pyspark_klog.spark.option_reader import read_options
 
 # Spark plans in processes that are new each time, two for each micro-batch of a sink: what only one
 # of the four sides needs is imported there.

@@ -12,7 +12,7 @@ from pyspark_klog.client.errors import ConnectionFailed, NoBrokerAvailable, Time
 from pyspark_klog.client.metadata import ClusterView
 from pyspark_klog.client.settings import ClientSettings
 from pyspark_klog.spark.discovery import Discovery
-from pyspark_klog.spark.options import read_options
+from pyspark_klog.spark.option_reader import read_options
 from tests.support.refusing_broker import refusing_broker
 
 

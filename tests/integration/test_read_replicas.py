@@ -3,7 +3,7 @@
 import pytest
 
 from pyspark_klog.errors import ErrorCode
-from pyspark_klog.spark.options import read_options
+from pyspark_klog.spark.option_reader import read_options
 from pyspark_klog.spark.reader import BatchReader
 from tests.support.rack_nodes import FOLLOWER, LEADER, RackNodes, rack_nodes
 

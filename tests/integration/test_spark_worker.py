@@ -15,7 +15,8 @@ from pyspark_klog.client.admin import Admin, NewTopic
 from pyspark_klog.client.blocking import BlockingClient
 from pyspark_klog.spark import clients
 from pyspark_klog.spark.dead_letters import TaskIds
-from pyspark_klog.spark.options import Options, read_options
+from pyspark_klog.spark.option_reader import read_options
+from pyspark_klog.spark.options import Options
 from pyspark_klog.spark.ranges import OffsetRange
 from pyspark_klog.spark.rows import RangeReader
 from pyspark_klog.spark.sink_rows import SinkRows

@@ -15,7 +15,7 @@ from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark import discovery as discovery_module
 from pyspark_klog.spark.discovery import Discovery
 from pyspark_klog.spark.errors import OffsetError
-from pyspark_klog.spark.options import read_options
+from pyspark_klog.spark.option_reader import read_options
 from pyspark_klog.spark.starting import resolve_end, resolve_start
 
 _P0, _P1 = TopicPartition("t", 0), TopicPartition("t", 1)

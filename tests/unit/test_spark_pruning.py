@@ -10,7 +10,7 @@ from pyspark_klog.ids import TopicPartition
 from pyspark_klog.records.partitioner import partition_for_key
 from pyspark_klog.spark.errors import OptionError
 from pyspark_klog.spark.offsets import Offsets
-from pyspark_klog.spark.options import read_options
+from pyspark_klog.spark.option_reader import read_options
 from pyspark_klog.spark.pruning import KEYS, TIMES, Condition, cut, prune_by
 from pyspark_klog.spark.pruning_reader import PruningReader, condition_of, pruning_reader
 

@@ -16,7 +16,7 @@ from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.errors import CorruptRecords
 from pyspark_klog.spark import segment_discovery
 from pyspark_klog.spark.errors import DataLost, OffsetError, OptionError
-from pyspark_klog.spark.options import read_options
+from pyspark_klog.spark.option_reader import read_options
 from pyspark_klog.spark.paths import local_directory
 from pyspark_klog.spark.ranges import OffsetRange
 from pyspark_klog.spark.reader import RangePartition

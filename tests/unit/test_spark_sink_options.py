@@ -17,7 +17,7 @@ from pyspark.sql.types import (
 import pyspark_klog
 from pyspark_klog.client.errors import SettingError
 from pyspark_klog.spark.errors import OptionError, SchemaError
-from pyspark_klog.spark.options import read_options
+from pyspark_klog.spark.option_reader import read_options
 from pyspark_klog.spark.sink_options import check_sink
 from pyspark_klog.spark.sink_rows import check_sink_schema
 

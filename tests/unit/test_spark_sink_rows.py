@@ -25,7 +25,7 @@ from pyspark_klog.spark import sink_rows
 from pyspark_klog.spark.clients import client_for, drop_producer, producer_for
 from pyspark_klog.spark.dead_letters import DeadLettersFailed, TaskIds, with_headers
 from pyspark_klog.spark.errors import SchemaError
-from pyspark_klog.spark.options import read_options
+from pyspark_klog.spark.option_reader import read_options
 from pyspark_klog.spark.sink_rows import SinkRows
 
 _IDS = TaskIds("query", 5, 3, 1, 99)

@@ -13,7 +13,8 @@ from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.discovery import Discovery
 from pyspark_klog.spark.errors import DataLost, OffsetError, OptionError
 from pyspark_klog.spark.offsets import EARLIEST, LATEST, Offsets
-from pyspark_klog.spark.options import Options, read_options
+from pyspark_klog.spark.option_reader import read_options
+from pyspark_klog.spark.options import Options
 from pyspark_klog.spark.reader import RangePartition
 from pyspark_klog.spark.samples import Sample
 from pyspark_klog.spark.stream_reader import LimitedStreamReader, PlainStreamReader
