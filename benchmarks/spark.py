@@ -5,43 +5,36 @@ Rows for ``--rows``: batch, stream, keyed, unkeyed, copy, micro, idle, lz4, zstd
 """
 
 import argparse
-import json
-import subprocess
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from contextlib import ExitStack
 from functools import partial
 from importlib.metadata import version
-from pathlib import Path
 
 from benchmarks import _brokers
-from benchmarks._brokers import Pair, Side
 from benchmarks._defaults import differing, kafka_client_defaults
 from benchmarks._load.generator import SparkDriver
-from benchmarks._load.spark_fill import Records, fill, whole
-from benchmarks._load.spark_jobs import MICRO_RECORDS, Kind, SparkJob, SparkMeasured
-from benchmarks._processes import cpu_seconds
+from benchmarks._load.spark_fill import Records
+from benchmarks._load.spark_jobs import MICRO_RECORDS, Kind, SparkMeasured
 from benchmarks._report import found
+from benchmarks._spark_alone import many_micro_batches, memory, newest_spark
+from benchmarks._spark_engines import (
+    BIG,
+    PARTITIONS,
+    SINK_ROWS,
+    WARM_UPS,
+    Ceiling,
+    Engine,
+    Engines,
+    filled,
+)
 from benchmarks._turns import in_turns, median, progress, sized
 from benchmarks.rows import Row
 from tests.support.peers import spark_connector_jars
 
-_CHECKOUT = Path(__file__).resolve().parents[1]
-_NEWEST_PYTHON = _CHECKOUT / ".venv" / "bin" / "python"
-_PARTITIONS = 4
-_SINK_ROWS = 3_000_000
 _MICRO_BATCHES = 50
-# The JVM compiles what it runs often: the first runs of a driver are far from its last ones.
-_WARM_UPS = 2
-_MOST_PYTHON_MB = 300.0
-_MANY_MICRO_BATCHES = 20_000
-_MOST_GROWTH_MB = 8.0
 _SHOWN_PHASES = 6
 
-_BIG = Records(6_000_000)
 _COPIED = Records(3_000_000)
-_SMALL = Records(100_000_000, 1, value_bytes=10, key_bytes=0, codec="zstd", batch_bytes=1_000_000)
 _SHAPES: dict[str, tuple[str, Records]] = {
     "lz4": ("lz4", Records(2_000_000, codec="lz4")),
     "zstd": ("zstd", Records(2_000_000, codec="zstd")),
@@ -61,51 +54,6 @@ ROWS = (
 )
 
 
-@dataclass(frozen=True)
-class _Engine:
-    """A driver with its data source, and the broker that it works on."""
-
-    driver: SparkDriver
-    side: Side
-
-    def run(self, job: SparkJob) -> SparkMeasured:
-        """Does a job; the broker's CPU time is added to the driver's."""
-        before_s = cpu_seconds(self.side.pid)
-        measured = self.driver.run(job)
-        broker_s = cpu_seconds(self.side.pid) - before_s
-        return replace(measured, cpu_s=measured.cpu_s + broker_s, broker_cpu_s=broker_s)
-
-    def job(self, kind: Kind, topic: str, records: int, **more: object) -> SparkJob:
-        return SparkJob(kind, self.side.bootstrap_servers, topic, records, **more)  # type: ignore[arg-type]
-
-
-@dataclass(frozen=True)
-class _Ceiling:
-    """A driver of its own for jobs with nothing at their ends; see SparkJob.is_ceiling.
-
-    In klog's JVM these jobs would warm up what klog's run through, and klog's what theirs do.
-    """
-
-    driver: SparkDriver
-
-    def job(self, kind: Kind, records: int, **more: object) -> Callable[[], SparkMeasured]:
-        job = SparkJob(kind, "", "", records, is_ceiling=True, **more)  # type: ignore[arg-type]
-        return partial(self.driver.run, job)
-
-
-@dataclass(frozen=True)
-class _Engines:
-    """klog on its broker and the peer on its own, all on the Spark release of the peer."""
-
-    klog: _Engine
-    kafka: _Engine
-    ceiling: _Ceiling
-
-    @property
-    def both(self) -> tuple[_Engine, _Engine]:
-        return self.klog, self.kafka
-
-
 def run(args: argparse.Namespace) -> list[Row]:
     wanted = _wanted(args.rows)
     with _brokers.both() as pair:
@@ -115,18 +63,18 @@ def run(args: argparse.Namespace) -> list[Row]:
                 klog = stack.enter_context(SparkDriver("klog", []))
                 kafka = stack.enter_context(SparkDriver("kafka", spark_connector_jars()))
                 ceiling = stack.enter_context(SparkDriver("klog", []))
-                engines = _Engines(
-                    _Engine(klog, pair.klog), _Engine(kafka, pair.kafka), _Ceiling(ceiling)
+                engines = Engines(
+                    Engine(klog, pair.klog), Engine(kafka, pair.kafka), Ceiling(ceiling)
                 )
                 defaults = "; ".join(differing(kafka_client_defaults()))
                 progress(f"defaults that differ, klog / Spark's own connector: {defaults}")
                 rows += _compared(wanted, engines)
         if "memory" in wanted:
-            rows.append(_memory(pair))
+            rows.append(memory(pair))
         if "batches" in wanted:
-            rows.append(_many_micro_batches(pair))
+            rows.append(many_micro_batches(pair))
         if "spark43" in wanted:
-            rows += _newest(pair)
+            rows += newest_spark(pair)
         return rows
 
 
@@ -138,7 +86,7 @@ def _wanted(names: str) -> set[str]:
     return chosen or set(ROWS)
 
 
-def _compared(wanted: set[str], engines: _Engines) -> list[Row]:
+def _compared(wanted: set[str], engines: Engines) -> list[Row]:
     rows: list[Row] = []
     if wanted & {"batch", "stream"}:
         rows += _sources(wanted, engines)
@@ -155,9 +103,9 @@ def _compared(wanted: set[str], engines: _Engines) -> list[Row]:
 
 
 # --- throughput ----------------------------------------------------------------------------------
-def _sources(wanted: set[str], engines: _Engines) -> list[Row]:
+def _sources(wanted: set[str], engines: Engines) -> list[Row]:
     rows = []
-    with _filled(engines.both, _BIG) as (topics, count):
+    with filled(engines.both, BIG) as (topics, count):
         for engine, topic in zip(engines.both, topics, strict=True):
             engine.run(engine.job("check", topic, count))
         if "batch" in wanted:
@@ -172,10 +120,10 @@ def _read_row(
     work: str,
     bar: float | None,
     kind: Kind,
-    engines: _Engines,
+    engines: Engines,
     topics: Sequence[str],
     count: int,
-    records: Records = _BIG,
+    records: Records = BIG,
     options: dict[str, str] | None = None,
 ) -> Row:
     progress(work)
@@ -186,47 +134,47 @@ def _read_row(
     shape = {"partitions": records.partitions, "value_bytes": records.value_bytes}
     ceiling = engines.ceiling.job(kind, count, **shape)
     readers = (partial(e.run, j) for e, j in zip(engines.both, jobs, strict=True))
-    return _row(work, bar, in_turns(*readers, ceiling, warm_ups=_WARM_UPS))
+    return _row(work, bar, in_turns(*readers, ceiling, warm_ups=WARM_UPS))
 
 
-def _sink(kind: Kind, engines: _Engines) -> Row:
+def _sink(kind: Kind, engines: Engines) -> Row:
     work = f"sink, rows of a range, {kind}"
     progress(work)
-    count = sized(_SINK_ROWS)
+    count = sized(SINK_ROWS)
 
-    def write(engine: _Engine) -> SparkMeasured:
-        with engine.side.topic("sink", _PARTITIONS) as topic:
+    def write(engine: Engine) -> SparkMeasured:
+        with engine.side.topic("sink", PARTITIONS) as topic:
             measured = engine.run(engine.job(kind, topic, count))
-            engine.side.expect_records(topic, count, _PARTITIONS)
+            engine.side.expect_records(topic, count, PARTITIONS)
             return measured
 
     writers = (partial(write, engine) for engine in engines.both)
     ceiling = engines.ceiling.job(kind, count)
-    return _row(work, 2.0, in_turns(*writers, ceiling, warm_ups=_WARM_UPS))
+    return _row(work, 2.0, in_turns(*writers, ceiling, warm_ups=WARM_UPS))
 
 
-def _copy(engines: _Engines) -> Row:
+def _copy(engines: Engines) -> Row:
     work = "copy topic to topic"
     progress(work)
 
-    def copy(engine: _Engine, topic: str, count: int) -> SparkMeasured:
-        with engine.side.topic("copy", _PARTITIONS) as to:
+    def copy(engine: Engine, topic: str, count: int) -> SparkMeasured:
+        with engine.side.topic("copy", PARTITIONS) as to:
             measured = engine.run(engine.job("copy", topic, count, to=to))
-            engine.side.expect_records(to, count, _PARTITIONS)
+            engine.side.expect_records(to, count, PARTITIONS)
             return measured
 
-    with _filled(engines.both, _COPIED) as (topics, count):
+    with filled(engines.both, _COPIED) as (topics, count):
         copies = [
             partial(copy, engine, topic, count)
             for engine, topic in zip(engines.both, topics, strict=True)
         ]
         ceiling = engines.ceiling.job("copy", count)
-        return _row(work, 2.0, in_turns(*copies, ceiling, warm_ups=_WARM_UPS))
+        return _row(work, 2.0, in_turns(*copies, ceiling, warm_ups=WARM_UPS))
 
 
-def _shape(what: str, records: Records, engines: _Engines) -> Row:
+def _shape(what: str, records: Records, engines: Engines) -> Row:
     options = {"includeHeaders": "true"} if records.headers else {}
-    with _filled(engines.both, records) as (topics, count):
+    with filled(engines.both, records) as (topics, count):
         work = f"batch source to noop, {what}"
         return _read_row(work, 1.0, "batch", engines, topics, count, records, options)
 
@@ -261,7 +209,7 @@ def _cpu_us(runs: Sequence[SparkMeasured]) -> str:
 
 
 # --- small things --------------------------------------------------------------------------------
-def _micro_batches(engines: _Engines) -> list[Row]:
+def _micro_batches(engines: Engines) -> list[Row]:
     rows = []
     batches = max(_MICRO_BATCHES, sized(_MICRO_BATCHES))
     records = Records(batches * MICRO_RECORDS)
@@ -271,11 +219,11 @@ def _micro_batches(engines: _Engines) -> list[Row]:
         work = f"micro-batch of {MICRO_RECORDS} records, 4 partitions, {target}"
         progress(work)
 
-        def measure(engine: _Engine, topic: str, count: int, kind: Kind = kind) -> SparkMeasured:
-            with engine.side.topic("micro", _PARTITIONS) as to:
+        def measure(engine: Engine, topic: str, count: int, kind: Kind = kind) -> SparkMeasured:
+            with engine.side.topic("micro", PARTITIONS) as to:
                 return engine.run(engine.job(kind, topic, count, to=to))
 
-        with _filled(engines.both, records, in_full=True) as (topics, count):
+        with filled(engines.both, records, in_full=True) as (topics, count):
             sides = zip(engines.both, topics, strict=True)
             readers = (partial(measure, engine, topic, count) for engine, topic in sides)
             runs = in_turns(*readers, engines.ceiling.job(kind, count))
@@ -300,11 +248,11 @@ def _phases(runs: Sequence[Sequence[SparkMeasured]]) -> str:
     return f"ms klog / peer / ceiling: {', '.join(shown)}"
 
 
-def _idle(engines: _Engines) -> list[Row]:
+def _idle(engines: Engines) -> list[Row]:
     progress("idle query")
     measured = []
     for engine in engines.both:
-        with engine.side.topic("idle", _PARTITIONS) as topic:
+        with engine.side.topic("idle", PARTITIONS) as topic:
             measured.append(engine.run(engine.job("idle", topic, 1)))
     jvm = " / ".join(f"{(each.jvm_cpu or 0) * 100:.1f}" for each in measured)
     shares = [(each.driver_cpu or 0) * 100 for each in measured]
@@ -319,97 +267,3 @@ def _idle(engines: _Engines) -> list[Row]:
         row("CPU of the driver", "% of a core", shares, 5.0, note),
         row("a new record is picked up", "ms", waits_ms, 100.0, "the longest of ten"),
     ]
-
-
-# --- klog alone ----------------------------------------------------------------------------------
-def _memory(pair: Pair) -> Row:
-    progress("100 million small records in one task")
-    with (
-        SparkDriver("klog", []) as driver,
-        _filled((_Engine(driver, pair.klog),), _SMALL) as (topics, count),
-    ):
-        engine = _Engine(driver, pair.klog)
-        measured = engine.run(engine.job("batch", topics[0], count))
-    rate = measured.records / measured.seconds
-    return found(
-        Row(
-            *(f"{count:,} records of 10 bytes, zstd, in one task", "MB of Python"),
-            measured.python_peak_bytes / 1e6,
-            bar=_MOST_PYTHON_MB,
-            lower_is_better=True,
-            note=f"the largest worker's peak; {rate:,.0f} records/s",
-        )
-    )
-
-
-def _many_micro_batches(pair: Pair) -> Row:
-    count = sized(_MANY_MICRO_BATCHES)
-    progress(f"{count} micro-batches, without Spark")
-    shape = Records(count * MICRO_RECORDS)
-    with (
-        pair.klog.topic("batches", _PARTITIONS) as topic,
-        pair.klog.topic("batches", _PARTITIONS) as to,
-    ):
-        fill(pair.klog.bootstrap_servers, topic, shape)
-        command = [sys.executable, "-m", "benchmarks._load.spark_batches"]
-        command += [pair.klog.bootstrap_servers, topic, to, str(count)]
-        ran = subprocess.run(command, cwd=_CHECKOUT, stdout=subprocess.PIPE, text=True, check=True)
-        pair.klog.expect_records(to, whole(shape), _PARTITIONS)
-    memory = json.loads(ran.stdout)
-    growth_mb = (memory["late_bytes"] - memory["early_bytes"]) / 1e6
-    work = f"{count:,} micro-batches of {MICRO_RECORDS} records, read and written"
-    note = f"growth from the first fifth to the end, of {memory['late_bytes'] / 1e6:,.0f} MB"
-    row = Row(work, "MB of Python", growth_mb, bar=_MOST_GROWTH_MB, lower_is_better=True, note=note)
-    return found(row)
-
-
-def _newest(pair: Pair) -> list[Row]:
-    """klog with the Spark release of its own environment, for which the peer has no jar here."""
-    if not _NEWEST_PYTHON.exists():
-        progress(f"spark43: {_NEWEST_PYTHON} is missing: ./dev test makes it")
-        return []
-    rows = []
-    with (
-        SparkDriver("klog", [], python=_NEWEST_PYTHON) as driver,
-        SparkDriver("klog", [], python=_NEWEST_PYTHON) as bare,
-        _filled((_Engine(driver, pair.klog),), _BIG) as (topics, count),
-    ):
-        engine, ceiling = _Engine(driver, pair.klog), _Ceiling(bare)
-        read: tuple[Kind, ...] = ("batch", "stream")
-        for kind in read:
-            ours = partial(engine.run, engine.job(kind, topics[0], count))
-            runs = in_turns(ours, ceiling.job(kind, count), warm_ups=_WARM_UPS)
-            rows.append(_alone(f"{kind} source to noop", runs))
-
-        def write() -> SparkMeasured:
-            with pair.klog.topic("sink", _PARTITIONS) as topic:
-                return engine.run(engine.job("keyed", topic, sized(_SINK_ROWS) // 2))
-
-        bound = ceiling.job("keyed", sized(_SINK_ROWS) // 2)
-        runs = in_turns(write, bound, warm_ups=_WARM_UPS)
-        rows.append(_alone("sink, rows of a range, keyed", runs))
-    return rows
-
-
-def _alone(work: str, runs: Sequence[Sequence[SparkMeasured]]) -> Row:
-    klog, ceiling = (median([run.records / run.seconds for run in each]) for each in runs)
-    note = f"local[2]; {klog / ceiling:.0%} of the ceiling, {ceiling:,.0f}"
-    return found(Row(f"{work} (klog's own Spark)", "records/s", klog, note=note))
-
-
-@contextmanager
-def _filled(
-    engines: Sequence[_Engine], records: Records, *, in_full: bool = False
-) -> Iterator[tuple[list[str], int]]:
-    """A topic on each engine's broker with the same records: their names, and how many."""
-    shape = records if in_full else replace(records, count=sized(records.count))
-    count = whole(shape)
-    progress(f"filling a topic with {count} records on each side")
-    with ExitStack() as stack:
-        topics = []
-        for engine in engines:
-            topic = stack.enter_context(engine.side.topic("spark", shape.partitions))
-            fill(engine.side.bootstrap_servers, topic, shape)
-            engine.side.expect_records(topic, count, shape.partitions)
-            topics.append(topic)
-        yield topics, count

@@ -12,8 +12,7 @@ import select
 import socket
 import sys
 from dataclasses import asdict, dataclass
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 from uuid import UUID
 
 from benchmarks._load.jobs import Target
@@ -42,27 +41,15 @@ class Bare:
     offset_at: int = 0
 
 
-class BareLoop:
-    """The process, as a context manager."""
+class BareLoop(Child):
+    """The process."""
 
     def __init__(self) -> None:
-        self._child = Child("benchmarks._load.bare")
-
-    def __enter__(self) -> Self:
-        self._child.__enter__()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._child.__exit__(kind, error, trace)
+        super().__init__("benchmarks._load.bare")
 
     def serve(self, bare: Bare, topic: str = "") -> Target:
         """Answers so from now on; returns where."""
-        found = self._child.ask(json.dumps(asdict(bare)), _TIMEOUT_S)
+        found = self.ask(json.dumps(asdict(bare)), _TIMEOUT_S)
         uuid = bare.topic_id or str(UUID(int=0))
         return Target("127.0.0.1", found["port"], found["pid"], topic, uuid)
 

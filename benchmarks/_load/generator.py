@@ -3,8 +3,7 @@
 import hashlib
 import shutil
 from pathlib import Path
-from types import TracebackType
-from typing import Literal, Self
+from typing import Literal
 
 from benchmarks._load import spark_jobs
 from benchmarks._load.jobs import Job, LoadFailed, Measured, write_job
@@ -17,61 +16,37 @@ _GRACE_S = 90.0
 _SPARK_TIMEOUT_S = 300.0
 
 
-class Generator:
-    """A process that generates load, as a context manager; one job at a time."""
+class Generator(Child):
+    """A process that generates load; one job at a time."""
 
     def __init__(self) -> None:
         environment = {"NUMBA_CACHE_DIR": str(_cache_directory())}
-        self._child = Child("benchmarks._load.child", environment=environment)
-
-    def __enter__(self) -> Self:
-        self._child.__enter__()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._child.__exit__(kind, error, trace)
+        super().__init__("benchmarks._load.child", environment=environment)
 
     def run(self, job: Job) -> Measured:
         """Does a job and returns what was measured; LoadFailed if it did not come to its end."""
         try:
-            return Measured(**self._child.ask(write_job(job), job.timeout_s + _GRACE_S))
+            return Measured(**self.ask(write_job(job), job.timeout_s + _GRACE_S))
         except LoadFailed as error:
             raise LoadFailed(f"{type(job).__name__} on {job.target.topic}: {error}") from None
 
 
-class SparkDriver:
-    """A Spark driver, as a context manager; one job at a time. ``python`` is another one than this,
-    with another Spark."""
+class SparkDriver(Child):
+    """A Spark driver; one job at a time. ``python`` is another interpreter than this one, with
+    another Spark."""
 
     def __init__(
         self, source: Literal["klog", "kafka"], jars: list[Path], python: Path | None = None
     ) -> None:
         self._source = source
         arguments = [source, *map(str, jars)]
-        self._child = Child("benchmarks._load.spark_child", arguments, python=python)
-
-    def __enter__(self) -> Self:
-        self._child.__enter__()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._child.__exit__(kind, error, trace)
+        super().__init__("benchmarks._load.spark_child", arguments, python=python)
 
     def run(self, job: SparkJob) -> SparkMeasured:
         """Does a job; LoadFailed if it failed, or met another number of records."""
         what = f"format {self._source}, {job.kind} on {job.topic}"
         try:
-            found = self._child.ask(spark_jobs.write_job(job), _SPARK_TIMEOUT_S)
+            found = self.ask(spark_jobs.write_job(job), _SPARK_TIMEOUT_S)
         except LoadFailed as error:
             raise LoadFailed(f"{what}: {error}") from None
         measured = SparkMeasured(**found)

@@ -1,0 +1,82 @@
+"""What runs the jobs of the Spark rows: drivers with their brokers, and topics filled for them."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+
+from benchmarks._brokers import Side
+from benchmarks._load.generator import SparkDriver
+from benchmarks._load.spark_fill import Records, fill, whole
+from benchmarks._load.spark_jobs import Kind, SparkJob, SparkMeasured
+from benchmarks._processes import cpu_seconds
+from benchmarks._turns import progress, sized
+
+PARTITIONS = 4
+SINK_ROWS = 3_000_000
+# The JVM compiles what it runs often: the first runs of a driver are far from its last ones.
+WARM_UPS = 2
+BIG = Records(6_000_000)
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A driver with its data source, and the broker that it works on."""
+
+    driver: SparkDriver
+    side: Side
+
+    def run(self, job: SparkJob) -> SparkMeasured:
+        """Does a job; the broker's CPU time is added to the driver's."""
+        before_s = cpu_seconds(self.side.pid)
+        measured = self.driver.run(job)
+        broker_s = cpu_seconds(self.side.pid) - before_s
+        return replace(measured, cpu_s=measured.cpu_s + broker_s, broker_cpu_s=broker_s)
+
+    def job(self, kind: Kind, topic: str, records: int, **more: object) -> SparkJob:
+        return SparkJob(kind, self.side.bootstrap_servers, topic, records, **more)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """A driver of its own for jobs with nothing at their ends; see SparkJob.is_ceiling.
+
+    In klog's JVM these jobs would warm up what klog's run through, and klog's what theirs do.
+    """
+
+    driver: SparkDriver
+
+    def job(self, kind: Kind, records: int, **more: object) -> Callable[[], SparkMeasured]:
+        job = SparkJob(kind, "", "", records, is_ceiling=True, **more)  # type: ignore[arg-type]
+        return partial(self.driver.run, job)
+
+
+@dataclass(frozen=True)
+class Engines:
+    """klog on its broker and the peer on its own, all on the Spark release of the peer."""
+
+    klog: Engine
+    kafka: Engine
+    ceiling: Ceiling
+
+    @property
+    def both(self) -> tuple[Engine, Engine]:
+        return self.klog, self.kafka
+
+
+@contextmanager
+def filled(
+    engines: Sequence[Engine], records: Records, *, in_full: bool = False
+) -> Iterator[tuple[list[str], int]]:
+    """A topic on each engine's broker with the same records: their names, and how many."""
+    shape = records if in_full else replace(records, count=sized(records.count))
+    count = whole(shape)
+    progress(f"filling a topic with {count} records on each side")
+    with ExitStack() as stack:
+        topics = []
+        for engine in engines:
+            topic = stack.enter_context(engine.side.topic("spark", shape.partitions))
+            fill(engine.side.bootstrap_servers, topic, shape)
+            engine.side.expect_records(topic, count, shape.partitions)
+            topics.append(topic)
+        yield topics, count
