@@ -14,9 +14,13 @@ import pytest
 
 from pyspark_klog import testing
 from pyspark_klog.client.admin import Admin, NewTopic
+from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.client.consumer.offsets import LATEST, list_offsets
+from pyspark_klog.ids import TopicPartition
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.control import ControlType, EndTransactionMarker, end_transaction_batch
 from pyspark_klog.records.legacy_builder import LegacyBuilder
+from pyspark_klog.records.sets import offset_after
 from tests.support.eventually import eventually
 from tests.support.parity import Engine, Parity
 from tests.support.parity_fixtures import new_kafka
@@ -105,6 +109,21 @@ def _write(data: Path) -> None:
         (data / f"{name}-0" / f"{0:020}.log").write_bytes(log)
 
 
+def _wait_for_ends(servers: str) -> None:
+    """Returns once the broker answers with the end of each log: Kafka is up before it leads, and a
+    leader shows records only as its high watermark and last stable offset pass them."""
+    wanted = {TopicPartition(name, 0): offset_after(memoryview(log)) for name, log in _LOGS.items()}
+    with BlockingClient({"bootstrap.servers": servers}) as client:
+
+        def ends_are_told() -> bool:
+            found = list_offsets(client, dict.fromkeys(wanted, LATEST), read_committed=True)
+            ends = {partition: at.offset for partition, at in found.items()}
+            assert ends == wanted
+            return True
+
+        eventually(ends_are_told, deadline_s=60, what="the end of each log that was put there")
+
+
 @pytest.fixture(scope="module")
 def servers_of_logs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A broker whose topics were put on its disk by hand."""
@@ -112,10 +131,16 @@ def servers_of_logs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if release is not None:
         with new_kafka(release) as server:
             _create(server.bootstrap_servers)
-            # Kafka's answer comes before its folders do.
-            logs = [server.log_dir / f"{name}-0" / f"{0:020}.log" for name in _LOGS]
-            eventually(lambda: all(log.exists() for log in logs), deadline_s=60)
+            # Kafka's answer comes before its folders do, and partition.metadata last. A folder that
+            # is left without this file is put aside at the next start, as no topic's.
+            folders = [server.log_dir / f"{name}-0" for name in _LOGS]
+            eventually(
+                lambda: all((folder / "partition.metadata").exists() for folder in folders),
+                deadline_s=60,
+                what="Kafka's folder of each topic",
+            )
             server.restart(lambda: _write(server.log_dir))
+            _wait_for_ends(server.bootstrap_servers)
             yield server.bootstrap_servers
         return
     data = tmp_path_factory.mktemp("logs") / "data"
@@ -124,6 +149,7 @@ def servers_of_logs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         broker.stop()
         _write(data)
         broker.start()
+        _wait_for_ends(broker.bootstrap_servers)
         yield broker.bootstrap_servers
 
 
