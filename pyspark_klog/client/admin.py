@@ -37,7 +37,7 @@ R = TypeVar("R", bound=Response)
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
 BROKERS_DEFAULT = -1
-"""As a number of partitions or replicas: what the broker's configuration says."""
+"""As a number of partitions or replicas: the one of the broker's configuration."""
 _BROKERS_DEFAULT_SINCE = 4
 """CreateTopics takes -1 for both from this version on (KIP-464, Kafka 2.4)."""
 
@@ -78,7 +78,7 @@ class Admin:
         *,
         client: BlockingClient | None = None,
     ) -> None:
-        """Give the address, or a client (which is then not closed)."""
+        """Give the address, or a client, which `close` then leaves open."""
         self._owns_client = client is None
         given = dict(settings or {})
         if bootstrap_servers is not None:
@@ -285,7 +285,8 @@ def _creatable(topic: NewTopic, version: int) -> CreatableTopic:
 
 
 def _may_pass(error: BaseException) -> bool:
-    """What the controller says about a topic is final, unless it is not the controller."""
+    """Whether to ask again: an answer about a topic is final, unless it came from a broker that is
+    not the controller."""
     if isinstance(error, BrokerError):
         return error.code is ErrorCode.NOT_CONTROLLER
     return is_retriable(error)

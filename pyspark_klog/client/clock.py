@@ -1,4 +1,4 @@
-"""The machine's clocks, for the drivers: what is without I/O is told the time by them."""
+"""The machine's clocks, for the drivers, which tell modules without I/O the time."""
 
 import time
 

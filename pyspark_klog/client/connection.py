@@ -45,12 +45,12 @@ R = TypeVar("R", bound=Response)
 
 MAX_REPLY_BYTES = 1 << 30
 MAX_STRANGERS_REPLY_BYTES = 1 << 20
-"""Of a reply before the connection is ready: until then anyone may be at the other side."""
+"""Most bytes of a reply before the connection is ready: until then anybody may be the peer."""
 _LAST_CORRELATION_ID = 2**31 - 1
 
 
 class State(Enum):
-    """Where a connection stands; each comes from the one before, CLOSED from all."""
+    """Where a connection stands. Each state follows the one before, and CLOSED any of them."""
 
     CONNECTING = "connecting"
     NEGOTIATING = "asking for versions"
@@ -61,7 +61,7 @@ class State(Enum):
 
 @dataclass(slots=True)
 class Call(Generic[R]):
-    """A request that was sent, and in time its reply or its error."""
+    """A request that was sent, and, once it is done, its reply or its error."""
 
     api_key: ApiKey
     version: int
@@ -87,7 +87,7 @@ class Call(Generic[R]):
 class Connection:
     """The protocol's side of a connection to ``peer`` (its address, for messages).
 
-    ``mechanism`` is how it authenticates itself; None where the listener has no SASL.
+    ``mechanism`` is how this client authenticates itself; None where the listener has no SASL.
     """
 
     def __init__(
@@ -239,7 +239,7 @@ class Connection:
     ) -> Call[R]:
         """Queue a request. ``timeout_ms`` is added to the request's timeout (long polls).
 
-        One that expects no reply is done, with an empty one, once all its bytes were sent.
+        A call that expects no reply is done, with an empty reply, once all its bytes were sent.
         """
         if self.state is State.CLOSED:
             raise self.error or ConnectionFailed(f"the connection to {self.peer} is closed")
@@ -365,7 +365,8 @@ class Connection:
         self._frames.max_frame_bytes = self._max_reply_bytes
 
     def _take_versions(self, frame: memoryview, call: Call[Response]) -> None:
-        """Take the versions; with error 35 comes the range of ApiVersions, if the broker has it."""
+        """Take the versions. With UNSUPPORTED_VERSION (35) newer brokers give the range of
+        ApiVersions itself; then this client asks again, in the highest version of that range."""
         reply = decode_response(frame, ApiKey.API_VERSIONS, call.version)
         assert isinstance(reply, ApiVersionsResponse)
         if reply.error_code == ErrorCode.UNSUPPORTED_VERSION and call.version > 0:

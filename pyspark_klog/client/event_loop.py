@@ -9,8 +9,8 @@ from typing import Any, Protocol
 READABLE = 1
 WRITABLE = 2
 BROKEN = 4
-"""Bits of what an `EventLoop` reports of a descriptor. BROKEN is never asked for, and all that was
-asked for comes with it."""
+"""The bits that an `EventLoop` reports of a descriptor. BROKEN is never asked for; the bits that
+were asked for are reported with it."""
 
 
 class LoopTimer(Protocol):

@@ -30,7 +30,7 @@ from pyspark_klog.protocol.message import Request, Response
 R = TypeVar("R", bound=Response)
 
 RECEIVE_BYTES = 1 << 20
-"""So many bytes of one connection, then the loop's other descriptors have their turn."""
+"""After so many bytes of one connection the loop's other descriptors have their turn."""
 
 Build = Callable[[int], Request]
 """Makes a request for the version that was chosen, and does nothing else."""
@@ -78,7 +78,7 @@ class _Ask:
         return ApiKey(self.reply_class.api_key).name
 
     def answer(self) -> None:
-        """Call back: exactly once, by whoever has taken it out of the queue."""
+        """Call back. Called exactly once, by the code that took this request out of the queue."""
         call = self.call
         if self.error is not None or call is None:
             self.on_done(None, self.error)
@@ -91,10 +91,10 @@ class EventedConnection:
 
     Each `send` is answered exactly once, in the order of sending, from the loop: never within
     `send` or another callback. Callbacks may call `send` and `close`. When a connection can't be
-    made or is lost, or a request's time is over, the connection is closed and all that was sent by
-    then fails with that error, also what still waited for its turn: so no later request overtakes
-    one that its sender tries again. All methods belong to the loop's thread. ``random`` gives
-    [0, 1), for the waits between connections.
+    made or is lost, or a request's time is over, the connection is closed, and all requests fail
+    with that error, also those that still waited for their turn: so no later request overtakes one
+    that its sender tries again. All methods belong to the loop's thread. ``random`` gives [0, 1),
+    for the waits between connections.
     """
 
     def __init__(
@@ -150,8 +150,8 @@ class EventedConnection:
         """Ask in the newest version that both sides speak, from ``low`` to ``high``.
 
         ``timeout_ms`` counts from now and includes connecting and waiting for a turn. Errors:
-        ConnectionFailed (also after `close`), RequestTimedOut, ReplyUnreadable, ClientError, and
-        UnsupportedByBroker and what encoding raises, which leave the connection as it is.
+        ConnectionFailed (also after `close`), RequestTimedOut, ReplyUnreadable and ClientError. The
+        connection stays as it is after UnsupportedByBroker and the errors of encoding.
         """
         deadline_ms = self._loop.now_ms() + timeout_ms
         ask = _Ask(self._next_number, build, reply_class, on_done, deadline_ms, (low, high))
@@ -166,8 +166,8 @@ class EventedConnection:
             self._call_soon()
 
     def close(self, reason: str = "the client closed it") -> None:
-        """End the connection for good. What is unanswered fails with ConnectionFailed, before
-        this returns or, if a callback has called it, right after that callback."""
+        """End the connection for good. Unanswered requests fail with ConnectionFailed, before this
+        returns or, if a callback called `close`, right after that callback."""
         if self._closed is not None:
             return
         self._closed = ConnectionFailed(f"connection to {self.address}: {reason}")
@@ -180,7 +180,7 @@ class EventedConnection:
 
     # --- turns -----------------------------------------------------------------------------------
     def _go_on(self) -> None:
-        """Answer what is done, then start what waits. The end of everything that happens."""
+        """Answer the requests that are done, then start those that wait. Every event ends here."""
         self._answer()
         if self._link is None:
             self._connect_if_due()
@@ -191,8 +191,8 @@ class EventedConnection:
             self._call_soon()
 
     def _answer(self) -> None:
-        """Call back in order, as far as requests are done. What is sent meanwhile comes later, so
-        that a sender who tries again at once can't hold the loop here."""
+        """Call back in order, as far as requests are done. Requests that callbacks send are
+        answered in a later turn, so that a sender who tries again at once can't hold the loop."""
         end = self._next_number
         started = self._started
         self._is_answering = True
@@ -375,7 +375,7 @@ class EventedConnection:
             self._wake_by(min(due_ms))
 
     def _overdue(self, now_ms: int) -> KlogError | None:
-        """The error of what should have happened by now."""
+        """The error of the setup or the request whose time is over; None if there is none."""
         connection = self._link[0] if self._link is not None else None
         if connection is not None and now_ms >= self._setup_deadline_ms:
             if connection.state is State.NEGOTIATING:

@@ -13,10 +13,10 @@ _SIZE_BYTES = 4
 _MIN_FRAME_BYTES = 4
 """A reply has at least its correlation id."""
 _TLS_ALERT = 0x1503
-"""How an alert begins, by which a listener with TLS refuses what is not TLS."""
+"""The first two bytes of a TLS alert, with which a TLS listener refuses other bytes than TLS."""
 SMALL_BYTES = 64 * 1024
 FIRST_GROWTH_BYTES = 8 * 1024 * 1024
-"""Memory for a frame is taken in steps, so that a size that lies costs no more than what came."""
+"""Memory for a frame is taken in steps, so that a false size costs no more than what was sent."""
 KEPT_FRAMES = 3
 """As many large frames of a connection are kept to be used again: one that is worked on, one that
 comes in, and one whose last rows are still on their way."""

@@ -75,7 +75,7 @@ class Group:
     coordinator_id: int
     member_count: int | None
     has_offsets: bool = True
-    """Whether it commits offsets: a share group does not."""
+    """Whether the group commits offsets: a share group does not."""
 
 
 def commit_offsets(
@@ -188,7 +188,7 @@ def _describe_classic(
 def _describe_newer(
     client: BlockingClient, link: Link, broker_id: int, listed: list[ListedGroup]
 ) -> list[Group]:
-    """Those of the newer protocol (KIP-848), which DescribeGroups calls dead."""
+    """Groups of the newer protocol (KIP-848), which DescribeGroups calls dead."""
     if not listed:
         return []
     types = {row.group_id: row.protocol_type for row in listed}
@@ -210,7 +210,7 @@ def _at_coordinator(
     deadline_ms: int | None,
     what: str,
 ) -> T:
-    """``attempt`` on the connection to the group's coordinator, wherever that moves."""
+    """``attempt`` on the connection to the group's coordinator, which each retry looks up anew."""
     deadline = client.deadline() if deadline_ms is None else deadline_ms
 
     def build(_: int) -> FindCoordinatorRequest:

@@ -17,7 +17,8 @@ from pyspark_klog.protocol.apis.sasl_handshake import SaslHandshakeRequest, Sasl
 HANDSHAKE_VERSION = 1
 """Version 0 is followed by bare tokens; 1 (Kafka 1.0 and later) by SaslAuthenticate."""
 REAUTHENTICATE_AT = 0.85
-"""Part of a session after which a new one is begun; Java's client varies it from 0.85 to 0.95."""
+"""The part of a session's life after which this client authenticates again. Java's client takes a
+random part from 0.85 to 0.95."""
 
 
 class Mechanism(Protocol):

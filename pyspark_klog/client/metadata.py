@@ -61,7 +61,7 @@ class ClusterView:
         )
 
     def merged(self, newer: "ClusterView") -> "ClusterView":
-        """``newer``, with the topics that it does not speak of, and no older leader epochs.
+        """``newer`` with the topics of this view that it lacks, and without older leader epochs.
 
         A reply can come from a broker that lags behind: a leader with an older epoch than the known
         one is not taken over, unless the topic was created anew (another id).

@@ -1,4 +1,4 @@
-"""Which partition a row goes to, where no column says so: `partitioner.class`.
+"""The partition of a row that has none in a column: `partitioner.class`.
 
 Partitioners choose for many rows at once. Java's built-in ones are known by their class names; one
 of a user's own is ``module:callable``.
@@ -56,11 +56,12 @@ def check_partitioner(name: str, prefix: str = "") -> None:
 
 
 def partitioner_for(name: str | None, *, ignore_keys: bool) -> Partitioner | None:
-    """What chooses for rows that name no partition; None where the default holds.
+    """The partitioner for rows that name no partition; None for the default (the key's hash).
 
     ``name`` is partitioner.class, ``ignore_keys`` partitioner.ignore.keys, which counts for the
     default only.
-    :raises SettingError: if a user's own cannot be imported
+
+    :raises SettingError: if a user's own partitioner cannot be imported
     """
     if name is None:
         return _uniform_sticky if ignore_keys else None
@@ -104,9 +105,9 @@ class Own:
         self._function = function
 
     def __call__(self, given: Unplaced) -> "Array":
-        """What the function gives.
+        """The function's numbers.
 
-        :raises SettingError: if that is not a whole number for each row
+        :raises SettingError: if the function does not give a whole number for each row
         """
         import pyarrow as pa
 

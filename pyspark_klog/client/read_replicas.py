@@ -4,10 +4,10 @@ from pyspark_klog.ids import TopicPartition
 
 
 class ReadReplicas:
-    """What leaders have said, each for metadata.max.age.ms or until reading there fails.
+    """The replicas that leaders have named, each for metadata.max.age.ms or until reading fails.
 
-    After a failure the leader is read for the same time, without being asked for another replica:
-    it would name the same one, until it has noticed itself.
+    After a failure the leader is read for the same time without being told the reader's rack: it
+    would name the same replica again until it notices the failure itself.
     """
 
     def __init__(self) -> None:
@@ -24,9 +24,9 @@ class ReadReplicas:
         return broker is not None or now_ms >= until_ms
 
     def prefer(self, partition: TopicPartition, broker: int, until_ms: int) -> None:
-        """The leader has named a broker."""
+        """The leader has named ``broker``, which is read from until ``until_ms``."""
         self._known[partition] = (broker, until_ms)
 
     def fail(self, partition: TopicPartition, until_ms: int) -> None:
-        """Reading there did not work."""
+        """Reading from the replica failed: the leader is read until ``until_ms``."""
         self._known[partition] = (None, until_ms)

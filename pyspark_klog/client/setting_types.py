@@ -32,4 +32,4 @@ class Setting(NamedTuple):
     choices: tuple[str, ...] = ()
     effect: Effect = Effect.APPLIED
     without: str = ""
-    """Why it has no effect, or what to do until it is supported."""
+    """Why the setting has no effect, or what to do until it is supported."""

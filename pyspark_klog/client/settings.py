@@ -73,7 +73,7 @@ class ClientSettings:
             raise SettingError(f"{prefix}compression.gzip.level is 0; expected -1, or 1 to 9")
         if self.number("request.timeout.ms") > self.number("delivery.timeout.ms"):
             if not self.is_given("delivery.timeout.ms"):
-                # As Kafka's producer; and a reader has no use for it.
+                # As in Kafka's producer. A reader does not use the delivery timeout.
                 self._given["delivery.timeout.ms"] = self["request.timeout.ms"]
                 return
             raise SettingError(

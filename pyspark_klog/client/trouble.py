@@ -1,4 +1,5 @@
-"""What is said while something is tried again: soon after it began, then seldom, and when it ends.
+"""Warnings while an operation is tried again: soon after the first failure, then seldom, and a last
+one when it works again.
 
 `Trouble` is pure: time comes as an argument, sentences are given back. `Retries` logs them.
 """
@@ -15,14 +16,14 @@ FIRST_PAUSE_MS = 5_000
 """Between the first two warnings; each pause is twice the one before, up to the longest."""
 LONGEST_PAUSE_MS = 60_000
 PATIENCE_MS = 5_000
-"""Leaders change within seconds: a broker's answer of that kind is no trouble before."""
+"""Leaders change within seconds: there is no warning of brokers' answers before that time."""
 
 
 class Trouble:
     """One operation's failures in a row.
 
-    ``what`` is the beginning of a sentence, as in "reading t-0". ``bound`` names the setting that
-    says for how long it is tried; None if there is none.
+    ``what`` names the operation as the beginning of a sentence, as in "reading t-0". ``bound`` is
+    the setting that says for how long the operation is tried; None if there is none.
     """
 
     def __init__(self, what: str, bound: str | None = None) -> None:
@@ -39,7 +40,8 @@ class Trouble:
         return self._since_ms is not None
 
     def failed(self, error: BaseException, now_ms: int, until_ms: int) -> str | None:
-        """An attempt failed, and there will be others until then: the sentence, if one is due."""
+        """An attempt failed, and there will be others until ``until_ms``; returns the warning, if
+        one is due."""
         if self._since_ms is None:
             self._since_ms = now_ms
         self._failures += 1
@@ -59,7 +61,7 @@ class Trouble:
         )
 
     def passed(self, now_ms: int) -> str | None:
-        """An attempt succeeded: the sentence that says so, if one about failures was given."""
+        """An attempt succeeded; returns the sentence that says so, if there was a warning."""
         since_ms, was_said = self._since_ms, self._due_ms is not None
         self._since_ms = self._due_ms = None
         self._failures = 0
@@ -71,13 +73,13 @@ class Trouble:
     def _is_worth_a_word(self, error: BaseException, age_ms: int) -> bool:
         if isinstance(error, NoBrokerAvailable | RequestTimedOut):
             return True
-        # A connection that was lost may be there again with the next attempt.
+        # The attempt after a lost connection often makes a new one, so the first loss is no news.
         return age_ms >= PATIENCE_MS or (isinstance(error, ConnectionFailed) and self._failures > 1)
 
 
 class Retries:
-    """Logs the trouble of one client. Of operations within each other the outermost counts: the
-    user knows that one, and its bound is the one that holds."""
+    """Logs the trouble of one client. Of operations within each other only the outermost is named:
+    the user knows it, and its time is the one that ends them all."""
 
     def __init__(self, now_ms: Callable[[], int], prefix: str = "") -> None:
         """``prefix`` is put before the names of settings."""
@@ -87,17 +89,17 @@ class Retries:
         self._is_muted = False
 
     def mute(self) -> None:
-        """Say nothing from now on: whoever uses the client does."""
+        """Log nothing from now on; the client's user reports failures itself."""
         self._is_muted = True
 
     def trouble(self, what: str, bound: str | None = None) -> Trouble:
-        """For an operation whose time is bounded by this setting, if any is named."""
+        """The trouble of an operation, named ``what``, whose time the setting ``bound`` limits."""
         return Trouble(what, None if bound is None else self._prefix + bound)
 
     @contextmanager
     def of(self, trouble: Trouble, until_ms: Callable[[], int]) -> Iterator[None]:
-        """What fails within belongs to this operation, which will be given up then, or to one
-        around it."""
+        """Failures within the block are those of this operation, which will be given up at
+        ``until_ms``, or of the operation around it, if there is one."""
         if self._outermost is not None:
             yield
             return

@@ -30,7 +30,7 @@ LATEST = -1
 EARLIEST = -2
 """As a timestamp: the first offset that can be read."""
 NOT_FOUND = -1
-"""As an offset: no record is as young as that."""
+"""As an offset: no record is as young as the timestamp."""
 
 
 class OffsetAt(NamedTuple):
@@ -51,7 +51,8 @@ def list_offsets(
     """For each partition the first offset whose record is not older than the timestamp (ms).
 
     `LATEST` and `EARLIEST` stand for the ends. `NOT_FOUND` is given if all records are older.
-    Leaders that change or go are asked again until the deadline.
+    Where a leader has changed or is away, the partition's leader is asked again until the deadline.
+
     :raises TopicMissing: if fresh metadata does not have one of the partitions
     :raises TimedOut: naming the partitions that could not be asked, with the last error
     """
@@ -94,7 +95,8 @@ def _ask_leaders(
     deadline_ms: int,
     found: dict[TopicPartition, OffsetAt],
 ) -> dict[TopicPartition, KlogError]:
-    """Ask every leader at the same time; gives the errors that may pass, raises the others."""
+    """Ask every leader at the same time, and put the answers into ``found``; returns the errors
+    that may pass, raises the others."""
     errors: dict[TopicPartition, KlogError] = {}
     by_leader: dict[int, list[ListOffsetsPartition]] = defaultdict(list)
     topics: dict[int, list[str]] = defaultdict(list)

@@ -1,12 +1,13 @@
-"""The order of a producer's batches and what becomes of each: no socket, no clock.
+"""The order of a producer's batches and what becomes of each. Pure: no socket, no clock.
 
 Batches of a partition wait in a queue and leave in order, several at a time. A batch keeps its
 sequence through all its attempts, so that a broker can tell a repetition from new records and
 refuses a gap (KIP-98, KIP-360). After a failure nothing of that partition is sent until all its
-requests have come back; then the sending begins again at the head, one batch at a time until
-those that failed are written: a broker remembers a producer's last five batches, so a repetition
-that shared its way with newer ones could be forgotten before its answer is known. And the first
-batch of an identity goes alone, since a broker takes any sequence of a producer it does not know.
+requests have come back. Then the sending begins again at the head, one batch at a time until those
+that failed are written: a broker remembers a producer's last five batches, so if newer batches were
+sent with a repetition, the broker could have forgotten the repeated one before its answer is known.
+The first batch of an identity also goes alone, since a broker takes any sequence from a producer
+that it does not know.
 """
 
 from collections import deque
@@ -27,11 +28,11 @@ _ONE_RECORDS_FAULT = (
     ErrorCode.INVALID_RECORD,
     ErrorCode.INVALID_TIMESTAMP,
 )
-"""Refusals of a whole batch for what may be a single record's fault."""
+"""Refusals of a whole batch that may be the fault of a single record."""
 
 
 class Identity(NamedTuple):
-    """What a broker knows an idempotent producer by."""
+    """A producer's id and epoch, by which a broker recognises an idempotent producer."""
 
     producer_id: int
     producer_epoch: int
@@ -51,13 +52,15 @@ class Batch:
     sequence: int = NO_SEQUENCE
     identity: Identity = NO_IDENTITY
     topic_id: UUID = NO_TOPIC_ID
-    """By which the last request named the topic, if it did."""
+    """The id by which the last request named the topic, if it named it by id."""
     in_flight: bool = False
     attempts: int = 0
     may_be_written: bool = False
-    """Whether an attempt under the same sequence failed: the broker may have it nevertheless."""
+    """Whether an attempt under the same sequence failed: the broker may have the batch
+    nevertheless."""
     begins_anew: bool = False
-    """Whether a sequence before it is missing: only under another identity it can be written."""
+    """Whether a sequence before this batch is missing, so that it can be written only under another
+    identity."""
     base_offset: int = -1
 
 
@@ -88,7 +91,7 @@ class _Queue:
 
     @property
     def is_unsettled(self) -> bool:
-        """Whether a batch may be written, which only sending it as it was can tell."""
+        """Whether a batch may be written already; only sending it again unchanged can tell."""
         return any(b.may_be_written and not b.begins_anew for b in self.batches)
 
 
@@ -107,7 +110,8 @@ class BatchOrder:
         self.written_records = 0
         self.written_batches = 0
         self.sets_aside = False
-        """Whether records that their topic does not take are left out, and the rest is written."""
+        """Whether a record that its topic does not take is left out and the rest written; else the
+        producer fails."""
         self._max_in_flight = max_in_flight
         self._max_request_bytes = max_request_bytes
         self._max_attempts = max_attempts
@@ -135,8 +139,8 @@ class BatchOrder:
     def needs_identity(self) -> bool:
         """Whether `take_identity` is to be called before anything more is sent.
 
-        Not before it is known whether what may be written is: under a new identity it would be
-        written twice (KIP-360).
+        False as long as it is not known of some batch whether it is written: under a new identity
+        that batch could be written twice (KIP-360).
         """
         if not self._wants_identity or self._in_flight:
             return False
@@ -206,7 +210,8 @@ class BatchOrder:
 
     @staticmethod
     def _may_settle(queue: _Queue) -> bool:
-        """Whether to go on under an identity that is to be given up."""
+        """Whether to send this partition's next batch under the old identity although a new one is
+        wanted, to learn whether the batch is written already."""
         return queue.is_unsettled and not _first_unsent(queue).begins_anew
 
     def take(self, partitions: Iterable[TopicPartition], now_ms: int) -> list[Batch]:
@@ -250,7 +255,7 @@ class BatchOrder:
         if self.idempotent and code is ErrorCode.UNKNOWN_PRODUCER_ID:
             return Verdict.NEW_IDENTITY
         if self.idempotent and code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-            # Behind a batch that failed a gap is no surprise; at the head it is a real one.
+            # Behind a batch that failed a gap is expected; at the head the broker lost track.
             is_head = self._queues[batch.partition].batches[0] is batch
             return Verdict.NEW_IDENTITY if is_head else Verdict.RETRY
         # A topic that was just created is not yet known to every broker.
@@ -269,7 +274,7 @@ class BatchOrder:
         self.written_batches += 1
 
     def retry(self, batch: Batch, not_before_ms: int) -> None:
-        """The batch is to be sent again, no sooner than that."""
+        """The batch is to be sent again, at ``not_before_ms`` or later."""
         queue = self._come_back(batch)
         batch.may_be_written = True
         queue.must_drain = True
@@ -284,7 +289,7 @@ class BatchOrder:
     def leave_out(self, batch: Batch) -> None:
         """The batch is never to be sent again.
 
-        Its sequence stays missing, so what is behind it begins anew under a new identity.
+        Its sequence stays missing, so the batches behind it begin anew under a new identity.
         """
         queue = self._come_back(batch)
         queue.must_drain = True
@@ -299,7 +304,7 @@ class BatchOrder:
     ) -> None:
         """Put several smaller batches (data, records) in the place of one that was too large.
 
-        They take over its sequences, so that those behind it stay right.
+        The parts take over its sequences, so that the sequences of later batches stay right.
         """
         queue = self._come_back(batch)
         queue.must_drain = True
@@ -319,7 +324,7 @@ class BatchOrder:
                 sequence = _plus(sequence, count)
 
     def delay(self, partition: TopicPartition, not_before_ms: int) -> None:
-        """Send nothing to the partition before that: it has no leader now."""
+        """Send nothing to the partition before ``not_before_ms``: it has no leader now."""
         queue = self._queues[partition]
         queue.not_before_ms = max(queue.not_before_ms, not_before_ms)
 

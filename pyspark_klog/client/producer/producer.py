@@ -50,7 +50,8 @@ class SetAside(NamedTuple):
 
 
 _MOST_REQUEST_BYTES = 4 << 20
-"""Of a request with several batches, unless max.request.size is given: it bounds each batch."""
+"""Most bytes of a request with several batches, unless max.request.size is given. A batch by itself
+is bounded by max.request.size in either case."""
 _KEPT_PIECES = 8
 _MOST_KEPT_BYTES = 8 << 20
 _ACKS = {"all": -1, "1": 1, "0": 0}
@@ -93,7 +94,8 @@ class Producer:
         """From now on give ``receiver`` each record that its topic does not take (one that is too
         large, or refused for what it holds) and write the others; with None, fail as at first.
 
-        It is called within `add` and `flush` and must not call them. Needs acknowledgements.
+        The receiver is called within `add` and `flush` and must not call them. With acks=0 it is
+        never called.
         """
         self._on_set_aside = receiver
         self._core.sets_aside = receiver is not None
@@ -135,8 +137,8 @@ class Producer:
     def numbers_ahead(self, topic: str, partition_count: int) -> tuple[Identity, list[int]]:
         """The identity, and for each partition the sequence, to encode the next batches with.
 
-        They are written into batches that lack them before these are sent, which takes a second
-        CRC. No sequences are given as long as there is no identity.
+        A batch that was encoded with other numbers gets the right ones before it is sent, which
+        takes a second CRC. No sequences are given as long as there is no identity.
         """
         return self._core.numbers_ahead(TopicPartition(topic, p) for p in range(partition_count))
 
@@ -182,7 +184,7 @@ class Producer:
         self._client.retries.passed(self._trouble)
 
     def _come_back(self) -> None:
-        """The caller was elsewhere. Nothing is sent in that time: it makes no batch late."""
+        """The caller was elsewhere, and nothing was sent: that time makes no batch late."""
         if self._left_ms is not None:
             self._away_ms += self._client.now_ms() - self._left_ms
 
@@ -225,7 +227,7 @@ class Producer:
         return self._client.now_ms() + self._delivery_timeout_ms - waited_ms
 
     def _failed(self, partition: TopicPartition, error: KlogError) -> None:
-        """For the log: records of this partition wait."""
+        """Note, for what the log says of trouble, that records of this partition wait."""
         self._troubled.add(partition)
         self._client.retries.failed(self._trouble, error, self._gives_up_at_ms())
 
@@ -369,7 +371,8 @@ class Producer:
         self._core.retry(batch, now_ms + self._client.wait_ms(batch.attempts))
 
     def _begin_anew(self, batch: Batch) -> None:
-        """Under a new identity; one that helped nothing is not followed by the next at once."""
+        """Send the batch again under a new identity. If the identity before brought no batch
+        through either, there is a wait first."""
         self._core.begin_anew(batch)
         if self._new_identities:
             wait_ms = self._client.wait_ms(self._new_identities)

@@ -1,4 +1,4 @@
-"""Produce on the wire: batches as one request, and what its reply says of each."""
+"""Produce on the wire: batches as one request, and the answer to each batch in its reply."""
 
 from collections.abc import Iterator, Sequence
 
@@ -36,9 +36,9 @@ def send_batches(
 ) -> Call[ProduceResponse]:
     """Queue one request with these batches, each of another partition, in a version for all.
 
-    Notes in each batch by which id its topic was named.
+    Sets the ``topic_id`` of each batch to the id by which the request names its topic.
 
-    :raises UnsupportedByBroker: if the broker is too old for what is in them
+    :raises UnsupportedByBroker: if the broker is too old for the batches' codec or headers
     """
     version = _version(client, link, batches, is_idempotent=is_idempotent)
     request = ProduceRequest(acks=acks, timeout_ms=timeout_ms)
@@ -63,9 +63,9 @@ def send_batches(
 def answers_in(
     reply: ProduceResponse, batches: Sequence[Batch]
 ) -> Iterator[tuple[Batch, PartitionProduceResponse]]:
-    """What a reply says of each batch of its request.
+    """Each batch of a request with its row of the reply.
 
-    :raises ReplyUnreadable: if it leaves one out
+    :raises ReplyUnreadable: if the reply leaves a batch out
     """
     # The topic may have another id by now, or none: it may be gone, or created anew.
     names = {batch.topic_id: batch.partition.topic for batch in batches}

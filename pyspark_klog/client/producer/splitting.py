@@ -1,4 +1,4 @@
-"""A batch cut into two, for a topic that takes only smaller ones. Slow, and rarely needed."""
+"""A batch cut into two, for a topic that takes only smaller ones. Slow: record by record."""
 
 from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.builder import BatchBuilder

@@ -1,4 +1,4 @@
-"""Functions of a user's own, named ``module:callable``: what Java's class names are on the JVM."""
+"""Functions of a user's own, named ``module:callable``, where Java's settings name a class."""
 
 import importlib
 import re
@@ -23,7 +23,7 @@ class OwnFunction:
     def load(self) -> Callable[..., Any]:
         """The function, imported here.
 
-        :raises SettingError: if it is not there, naming this Python
+        :raises SettingError: if there is no such function, naming this Python interpreter
         """
         module, _, path = self.name.partition(":")
         try:

@@ -1,4 +1,4 @@
-"""TLS and SASL of one client's connections: what `blocking.py` keeps beside them."""
+"""TLS and SASL of one client's connections: `links.py` has one `Security` beside them."""
 
 import selectors
 import socket
@@ -21,7 +21,7 @@ from pyspark_klog.client.sockets import Link
 
 
 class Security:
-    """Secures a client's connections, one thread's as the client is."""
+    """Secures a client's connections; used by the client's thread alone."""
 
     def __init__(self, config: SecurityConfig) -> None:
         self.config = config
@@ -43,7 +43,7 @@ class Security:
         sock: socket.socket,
         selector: selectors.BaseSelector,
     ) -> Link:
-        """What moves bytes over a socket that `wrap` gave."""
+        """The link that moves bytes over a socket that `wrap` gave."""
         if self.tls is None:
             return Link(address, connection, sock, selector)
         return TlsLink(address, connection, sock, selector, self.tls.config)
@@ -78,7 +78,7 @@ def _ask_for_password(login: PasswordFunction) -> tuple[str, Secret]:
     try:
         given = function(options)
     except Exception as error:
-        # Its text may hold anything, so only its type is told; the user's own code can log it.
+        # The error's text may hold a secret, so only its type is told; the function can log it.
         raise AuthenticationFailed(
             f"{login.function.setting}: {login.function.name} raised {type(error).__name__}; it "
             "must give (user, password)"

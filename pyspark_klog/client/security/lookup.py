@@ -1,4 +1,4 @@
-"""Where the readers of settings find values: `ClientSettings`, or a login module's options."""
+"""The values that settings are read from: `ClientSettings`, or a login module's options."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -17,7 +17,7 @@ class Lookup(Protocol):
         """The value that was given, or the default."""
 
     def is_given(self, name: str) -> bool:
-        """Whether the user gave it."""
+        """Whether the user gave a value."""
 
 
 class LoginOptions:

@@ -21,7 +21,7 @@ _DEFAULT_LIFETIME_S = 3_600
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A bearer token. ``expires_ms`` is of the epoch; None where nothing says it."""
+    """A bearer token. ``expires_ms`` is a time since the epoch; None if it is not known."""
 
     value: Secret
     expires_ms: int | None = None
@@ -34,7 +34,7 @@ class OAuthBearer:
 
     name = "OAUTHBEARER"
     who = ""
-    """The token says who it is for; this client does not read it."""
+    """Empty: only the token says who the user is, and this client does not read it."""
 
     def __init__(self, token: Token) -> None:
         self._token = token
@@ -47,7 +47,8 @@ class OAuthBearer:
         return (_SEPARATOR.join(parts) + _SEPARATOR * 2).encode()
 
     def respond(self, challenge: bytes) -> bytes | None:
-        """None when the broker is content. A challenge says why it is not, and must be answered."""
+        """None when the broker has accepted. A challenge says why it refuses, and must be answered
+        before the broker's error comes (RFC 7628, 3.2.3)."""
         if self._refusal is not None:
             # After a refusal there is no consent: only an error may follow (RFC 7628, 3.2.3).
             raise AuthenticationFailed(f"it refused the token: {self._refusal}")
@@ -57,11 +58,11 @@ class OAuthBearer:
         return _SEPARATOR.encode()
 
     def explain(self, text: str) -> str:
-        """The broker's last word, with the reason that it gave before, and without the token."""
+        """The broker's last words, with the reason that it gave before, and without the token."""
         text = self._without_token(text)
         if self._refusal is None or self._refusal in text:
             return text
-        # Kafka's last word is the JSON of its first.
+        # Kafka repeats the JSON of its challenge as its last words.
         is_told = not text or text.lstrip().startswith("{")
         return self._refusal if is_told else f"{text} ({self._refusal})"
 
@@ -70,7 +71,7 @@ class OAuthBearer:
 
 
 def _refusal(challenge: bytes) -> str:
-    """What a refusal says: JSON with a status, and maybe scope and where to ask."""
+    """The status and scope out of a refusal, which is JSON, for a message."""
     try:
         found = json.loads(challenge)
         parts = [f"{k} {found[k]}" for k in ("status", "scope") if isinstance(found.get(k), str)]

@@ -47,7 +47,7 @@ ASSERTIONS = tuple(
     )
 )
 ASSERTION_PASSPHRASE = f"{_OAUTH}assertion.private.key.passphrase"
-"""Signed assertions (RFC 7523), which klog does not make; the last is a secret."""
+"""Settings of signed assertions (RFC 7523), which klog does not make; this one is a secret."""
 
 SECURITY: tuple[Setting, ...] = (
     Setting(

@@ -1,6 +1,6 @@
-"""The settings ``sasl.*`` as values. Pure: login.py makes exchanges of them, tokens.py gets tokens.
+"""The settings ``sasl.*`` as values. Pure: driver.py makes mechanisms of them, tokens.py tokens.
 
-Java's class names are mapped to what is built in here; ``module:callable`` names a Python function.
+Java's class names stand for what klog has built in; ``module:callable`` names a Python function.
 """
 
 from collections.abc import Mapping
@@ -307,7 +307,7 @@ def _from_endpoint(
     if not url.startswith(("https://", "http://")):
         raise SettingError(f"{prefix}{_ENDPOINT} is {url!r}; expected https://..., or file:///...")
     if "@" in url.split("/")[2]:
-        # Not shown: it is a place where a password may stand.
+        # The URL is not shown: a password may stand before the @.
         raise SettingError(
             f"{prefix}{_ENDPOINT} has a user before the host's name; expected https://host/path, "
             f"and clientId and clientSecret in {prefix}{_JAAS}"

@@ -14,15 +14,15 @@ class Plain:
         self._password = password
 
     def initial(self) -> bytes:
-        """The only message: no other identity is asked for, as Kafka's Java client does."""
+        """The only message. The identity to act as is left empty, as in Kafka's Java client."""
         return f"\0{self.who}\0{self._password.reveal()}".encode()
 
     def respond(self, challenge: bytes) -> bytes | None:
-        """The broker answers with nothing when it is content."""
+        """None: a broker that accepts sends an empty message."""
         if challenge:
             raise AuthenticationFailed("it sent a challenge, which PLAIN does not have")
         return None
 
     def explain(self, text: str) -> str:
-        """The broker's words, should they repeat the password, without it."""
+        """The broker's words, without the password if they repeat it."""
         return text.replace(self._password.reveal(), "***") if self._password else text

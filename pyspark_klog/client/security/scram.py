@@ -52,9 +52,10 @@ class Scram:
         return (_GS2_HEADER + self._first_bare).encode()
 
     def respond(self, challenge: bytes) -> bytes | None:
-        """The final message to the server's first; None once its final one is found true.
+        """The client's final message after the server's first; None once the server's final message
+        has proved that it knows the password.
 
-        :raises AuthenticationFailed: for anything that is out of order or not as it must be
+        :raises AuthenticationFailed: for a message that is out of order, malformed or untrue
         """
         if self._state is _State.FIRST_SENT:
             return self._final(_text(challenge))
@@ -64,7 +65,7 @@ class Scram:
         raise AuthenticationFailed("it sent a message of SCRAM that nothing had asked for")
 
     def explain(self, text: str) -> str:
-        """The broker's words: it does not know the password."""
+        """The broker's words as they are: it never saw the password."""
         return text
 
     def _final(self, server_first: str) -> bytes:

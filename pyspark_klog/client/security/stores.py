@@ -83,7 +83,7 @@ def _read(store: Store) -> tuple[bytes, str]:
 
 
 def _is_pkcs12(store: Store, content: bytes) -> bool:
-    """What the file is: Java's type JKS opens PKCS12, too, so only the bytes tell."""
+    """Whether the file is PKCS12. Only its bytes tell: Java's type JKS opens PKCS12, too."""
     if content[:4] in _JKS_MAGIC:
         path = Path(store.location or "")
         raise SettingError(
@@ -140,7 +140,8 @@ def _pkcs12_certificates(store: Store, content: bytes) -> str:
 
 
 def _pkcs12_key(store: Store, content: bytes) -> OwnKey:
-    """The first key of a PKCS12 store, under a password of its own: it is never plain in a file."""
+    """The first key of a PKCS12 store, encrypted anew with a password that only this process knows,
+    so that the key is never in a file in plain text."""
     from cryptography.hazmat.primitives import serialization
 
     found = _load(store, content)

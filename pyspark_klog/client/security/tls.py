@@ -30,8 +30,8 @@ _EXPIRED, _NOT_YET, _OTHER_NAME, _OTHER_ADDRESS = 10, 9, 62, 64
 
 
 class Tls:
-    """Makes TLS of sockets. The context is made when it is first needed, and again when files of
-    stores have changed (certificates are renewed while a stream runs)."""
+    """Wraps sockets in TLS. OpenSSL's context is made when it is first needed, and again when the
+    stores' files have changed (certificates are renewed while a stream runs)."""
 
     def __init__(self, config: TlsConfig) -> None:
         self.config = config
@@ -58,10 +58,11 @@ class Tls:
         return tuple(stamp)
 
     def wrap(self, sock: socket.socket, host: str, peer: str) -> ssl.SSLSocket:
-        """``sock`` after TLS's handshake, within the socket's timeout. It is closed on failure.
+        """``sock`` after TLS's handshake, within the socket's timeout; on failure it is closed.
 
         ``host`` is the name that the certificate must have; ``peer`` names the address in messages.
-        :raises TlsFailed: where another attempt would end alike
+
+        :raises TlsFailed: if another attempt would fail in the same way
         :raises ConnectionFailed: if the connection ended or the time ran out
         """
         try:
@@ -93,7 +94,7 @@ def make_context(config: TlsConfig) -> ssl.SSLContext:
         try:
             made = function(dict(config.given))
         except Exception as error:
-            # Its text may hold anything, so only its type is told; the user's own code can log it.
+            # The error's text may hold a secret, so only its type is told; the function can log it.
             raise SettingError(
                 f"{config.engine.setting}: {config.engine.name} raised {type(error).__name__}; it "
                 "must give an ssl.SSLContext"
@@ -106,7 +107,7 @@ def make_context(config: TlsConfig) -> ssl.SSLContext:
         return made
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = config.check_host_name
-    context.options |= ssl.OP_NO_RENEGOTIATION  # Kafka refuses it, too: no broker asks for it
+    context.options |= ssl.OP_NO_RENEGOTIATION  # brokers never renegotiate
     _set_versions(context, config)
     if config.trust is None:
         context.load_default_certs()

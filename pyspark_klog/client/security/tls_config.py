@@ -11,8 +11,8 @@ from pyspark_klog.client.security.rows import SECURITY
 
 VERSIONS = ("TLSv1.2", "TLSv1.3")
 _BROKEN_VERSIONS = ("TLSv1", "TLSv1.1")
-"""Named in settings of older days. As in Java 17 they are not spoken; the others that stand beside
-them are (RFC 8996)."""
+"""Versions that older settings still name. As in Java 17 they are never spoken (RFC 8996), only the
+others of the list are."""
 STORE_TYPES = ("JKS", "PKCS12", "PEM")
 
 _ENGINE = "ssl.engine.factory.class"
@@ -27,7 +27,7 @@ class Store:
     name: str
     """``ssl.truststore`` or ``ssl.keystore``, with the prefix, for messages."""
     kind: str | None
-    """One of STORE_TYPES, as the user says; None where the file tells."""
+    """One of STORE_TYPES, if the user named it; else the file's content tells."""
     location: str | None = None
     password: Secret | None = None
     """Of a PKCS12 file."""
@@ -42,7 +42,7 @@ class TlsConfig:
 
     prefix: str
     trust: Store | None
-    """None: what this system trusts."""
+    """None: the authorities that this system trusts."""
     own: Store | None
     """The client's own key and certificates, if a broker wants them."""
     check_host_name: bool

@@ -84,7 +84,7 @@ class TlsLink(Link):
                 return count, False, False
             except OSError:
                 if count:
-                    # What came before is taken first; the error shows again.
+                    # The bytes that came before are taken first; the next call raises it again.
                     return count, True, False
                 raise
             if got == 0:
@@ -112,12 +112,13 @@ class TlsLink(Link):
         told = alert_error(error, str(self.address), self._config)
         if self.connection.state is not State.READY or is_about_certificates(error):
             return told
-        # TLS has worked here: what broke it is this connection's, and another may do.
+        # TLS has worked on this connection, so another connection may work again.
         return ConnectionFailed(str(told))
 
     def _is_refused_quietly(self) -> bool:
-        """Under TLS 1.3 a broker that wants another certificate, or one, may close before its alert
-        is read."""
+        """Whether the broker may have refused this client's certificate, or its having none; if so,
+        the connection is lost with that reason. Under TLS 1.3 a broker that refuses may close the
+        connection before its alert is read."""
         if self.connection.state is not State.NEGOTIATING:
             return False
         own = self._config.own

@@ -1,7 +1,7 @@
 """A token from an endpoint of OAuth 2, by a client's id and secret (RFC 6749, 4.4).
 
-Redirects are not followed: they would carry the secret to somewhere else. An answer has a bound in
-bytes and one in time, however slowly its bytes come.
+Redirects are not followed: they would carry the secret to another host. An answer has a bound in
+bytes, and one in time that holds however slowly its bytes come.
 """
 
 import base64
@@ -30,14 +30,14 @@ _LONGEST_LIFE_S = 10 * 365 * 86_400
 
 
 class IssuedToken(NamedTuple):
-    """A token, and for how long it is good if the answer says so."""
+    """A token, and how long it is valid, if the answer says so."""
 
     access_token: str
     expires_in_s: int | None
 
 
 class EndpointFailed(KlogError):
-    """No token. ``may_pass``: asking again may help."""
+    """The endpoint gave no token. ``may_pass``: asking again may help."""
 
     def __init__(self, text: str, may_pass: bool) -> None:
         super().__init__(text)
@@ -45,7 +45,7 @@ class EndpointFailed(KlogError):
 
 
 class _Alarm:
-    """Ends a connection when its answer has taken too long; with it `rang` is true."""
+    """Ends a connection whose answer takes too long; `rang` tells whether it did."""
 
     def __init__(self, limit_s: float) -> None:
         self.rang = False
@@ -67,7 +67,7 @@ class _Alarm:
     def _ring(self, sock: socket.socket) -> None:
         self.rang = True
         with contextlib.suppress(OSError):
-            # Not SSLSocket's own, which would take TLS away from under the thread that reads.
+            # Not SSLSocket.shutdown, which would drop the TLS state that another thread reads with.
             socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
 
@@ -77,9 +77,9 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 def ask(login: ClientCredentials) -> IssuedToken:
-    """Ask once.
+    """Ask the endpoint for a token, once.
 
-    :raises EndpointFailed: naming the endpoint, and what it said
+    :raises EndpointFailed: naming the endpoint, and its words
     """
     where = f"token endpoint {login.url}"
     alarm = _Alarm(login.read_timeout_ms / 1000)
@@ -173,7 +173,7 @@ def _headers(login: ClientCredentials) -> dict[str, str]:
 
 
 def _said(content: bytes, login: ClientCredentials) -> str:
-    """What an error's body says (RFC 6749, 5.2), should it repeat the secret without it."""
+    """The text in an error's body (RFC 6749, 5.2), without the secret if the body repeats it."""
     try:
         found = json.loads(content)
         parts = [found[key] for key in ("error", "error_description") if found.get(key)]
@@ -197,7 +197,7 @@ def _read(content: bytes, where: str) -> IssuedToken:
 
 
 def _seconds(given: Any) -> int | None:
-    """A life that an answer tells, as a number or as text; None for what cannot be one."""
+    """The token's life in an answer, a number or text; None if there is none, or no finite one."""
     if given is None:
         return None
     seconds = float(given)

@@ -32,10 +32,12 @@ _MAX_TOKEN_BYTES = 1 << 20
 
 
 def renew_at_ms(token: Token, since_ms: int, renewal: Renewal) -> int:
-    """From when on a token that was got at ``since_ms`` is renewed. One without an end: at once.
+    """The time from which on a token that was got at ``since_ms`` is renewed; ``since_ms`` itself
+    if the token's end is not known.
 
-    As Kafka's Java client: at a part of its life, but some time before its end, and not after too
-    short a use; where both can't be had, at that part of its life.
+    As Kafka's Java client: after the renewal's part of the token's life, but no later than its
+    buffer before the end, and no sooner than its minimum period. Where buffer and period do not fit
+    the life, only the part counts.
     """
     if token.expires_ms is None:
         return since_ms
@@ -66,9 +68,10 @@ class TokenSource:
         self._renew_at_ms = 0
 
     def token(self) -> Token:
-        """The token at hand, or a new one. An old one serves on while none can be got and it lasts.
+        """The token at hand, or a new one once it is due for renewal. If no new one can be got, the
+        old one is used as long as it lasts.
 
-        :raises AuthenticationFailed, SettingError: if there is none
+        :raises AuthenticationFailed, SettingError: if there is no token
         """
         now_ms, held = self._now_ms(), self._token
         if held is not None and now_ms < self._renew_at_ms:
@@ -117,13 +120,13 @@ class TokenSource:
 
 
 def _from_function(login: TokenFunction) -> Token:
-    """What a function of the user's own gives: a token, or (token, its end in ms of the epoch)."""
+    """The token of a user's function, which gives it, or (token, its end in ms of the epoch)."""
     options = {name: value.reveal() for name, value in login.options.items()}
     function = login.function.load()
     try:
         given = function(options)
     except Exception as error:
-        # Its text may hold anything, so only its type is told; the user's own code can log it.
+        # The error's text may hold a secret, so only its type is told; the function can log it.
         raise AuthenticationFailed(
             f"{login.function.setting}: {login.function.name} raised {type(error).__name__}; it "
             "must give a token"
