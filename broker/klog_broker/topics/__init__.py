@@ -1,5 +1,5 @@
-"""Topics: changes of them planned and made, their settings as they are told, folders taken in.
+"""Topics: plans and makes changes of topics, describes their settings, takes unknown folders in.
 
-May import: klog_broker.{replication,metadata,log,config,runtime}; knows no API, no connection.
+May import: klog_broker.{replication,metadata,log,config,runtime}; knows no API and no connection.
 Start reading at planning.py, then changing.py.
 """

@@ -1,9 +1,10 @@
 """At the start: partition folders that the metadata does not know are refused, or taken in.
 
-Taking them in can be cut short anywhere and repeated. Until the topics are written down, all at
-once, a start without ``--adopt`` refuses the folders as before, and what has been done in them is
-what any start after a kill does. What is left after it (ids for folders without one, a new leader
-epoch for each) every start does when its replicas are given their roles.
+Taking folders in can be cut short anywhere and repeated. All their topics are written to the
+metadata at once. Before that moment a start without ``--adopt`` still refuses the folders, and they
+were changed only as by any start after a kill. What remains to be done after it (ids for folders
+without one, a new leader epoch for each) is done when the replicas are given their roles, as at
+every start.
 """
 
 import logging
@@ -48,33 +49,33 @@ _log = logging.getLogger("klog.topics")
 
 
 class AdoptingStore(MetadataStore, Protocol):
-    """A store with what a broker's start needs besides, when the logs are known."""
+    """A metadata store with the calls that a broker's start needs once the logs are loaded."""
 
     @property
     def is_new(self) -> bool:
-        """Whether nothing has been kept yet."""
+        """Whether the store has not kept anything yet."""
 
     def adopt(self, topics: Sequence[Topic], after: int) -> None:
         """Add or replace the topics, all of them or none, and hand out no producer id up to
         `after`. Blocks; durable when it returns. StoreFailed."""
 
     def elect(self, found: Mapping[TopicPartition, FoundLog]) -> None:
-        """Give every replica of this broker its role, given the logs that were loaded. Blocks, and
-        the orders have to be answered at once. StoreFailed."""
+        """Give every replica of this broker its role, knowing the logs that were loaded. Blocks;
+        the orders have to be answered before it returns. StoreFailed."""
 
 
 ConfigOf = Callable[[str, TopicId], LogConfig]
 
-# Retention deletes nothing that somebody may have wanted to keep for ever.
+# The settings of topics that are taken in: retention must not delete what was to be kept for ever.
 KEEP_ALL = {"retention.ms": "-1", "retention.bytes": "-1"}
-# Clients choose ids as they like; above this one there would be none left to hand out.
+# Clients may write any producer id. One above this is ignored: the next ids would be used up soon.
 _HIGHEST_PRODUCER_ID = 1 << 62
 
 
 class Adoption:
-    """One start's look at the folders: `check` and `loading` go to the LogManager, then `finish`.
+    """The adoption of one start. The LogManager calls `check` and `loading`; then comes `finish`.
 
-    Without ``is_wanted`` nothing is taken in, and unknown folders are refused.
+    Without ``is_wanted`` no folder is taken in, and unknown folders are refused.
     """
 
     def __init__(
@@ -98,12 +99,11 @@ class Adoption:
         self._new: set[TopicPartition] = set()
 
     def check(self, found: Sequence[FoundFolders]) -> None:
-        """LogDirectoryError if there are folders that are unknown, and not or never to be taken
-        in."""
+        """Raise LogDirectoryError if unknown folders are not to be taken in, or cannot be."""
         image = self._metadata.image
         knowledge = Knowledge(_known(image.topics.values()), _known(image.deleting.values()))
         unknown = knowledge.unknown(each for folders in found for each in folders.partitions)
-        # Once there is klog's own metadata, Kafka's is only a folder that lies there.
+        # Kafka's metadata folder matters only as long as klog has no metadata of its own.
         krafts = [each.kraft_metadata for each in found if each.kraft_metadata is not None]
         krafts = krafts if self._metadata.is_new else []
         knowledge.check_apart(unknown)
@@ -148,8 +148,8 @@ class Adoption:
         )
 
     def loading(self, config_of: ConfigOf) -> ConfigOf:
-        """What the logs are to do while they are loaded: a log that is taken in may have been
-        compacted, and then offsets that are missing between its segments are no damage."""
+        """The settings of the logs while they are loaded: a log that is taken in may have been
+        compacted, and then missing offsets between its segments are no damage."""
 
         def config_while_loading(name: str, topic_id: TopicId) -> LogConfig:
             config = config_of(name, topic_id)
@@ -158,8 +158,8 @@ class Adoption:
         return config_while_loading
 
     def finish(self, logs: LogManager, config_of: ConfigOf) -> None:
-        """Write the topics down, once all that lies in their folders is durable. LogDirectoryError
-        if that cannot be; then nothing has been taken in. Blocks."""
+        """Make the folders' contents durable, then write their topics to the metadata. If that
+        fails, LogDirectoryError, and nothing has been taken in. Blocks."""
         if not self._topics:
             return
         adopted = [log for log in map(logs.get, sorted(self._new)) if log is not None]
@@ -187,8 +187,8 @@ class Adoption:
             _tell(topic, plan)
 
     def _topic(self, plan: AdoptedTopic, logs: LogManager) -> Topic:
-        """The topic as it is to be: each partition in an epoch that begins now, since whoever led
-        it before does so no more."""
+        """The topic as it will be: each new partition begins another leader epoch, because its
+        former leader is gone."""
         known = self._metadata.image.topic(plan.name)
         new = tuple(self._state(logs.get(each)) for each in plan.new_partitions())
         if known is not None:
@@ -214,7 +214,7 @@ def _known(topics: Iterable[Topic]) -> list[KnownTopic]:
 
 
 def _highest_producer_id(logs: Iterable[PartitionLog]) -> int:
-    """The highest id in use: a producer that was given it again would be taken for its owner."""
+    """The highest producer id in use. Handed out again, two producers would have the same one."""
     ids = [each.producer_id for log in logs for each in log.producers]
     return max((each for each in ids if each < _HIGHEST_PRODUCER_ID), default=-1)
 

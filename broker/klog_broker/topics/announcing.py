@@ -1,4 +1,4 @@
-"""After a change of topics: everybody whose work depends on them is told."""
+"""After a change of topics: tells replicas and listeners of it, and warns of unused settings."""
 
 import logging
 from collections.abc import Sequence
@@ -11,9 +11,9 @@ _log = logging.getLogger("klog.topics")
 
 
 def image_changed(broker: TopicServices, image: MetadataImage, names: Sequence[str]) -> None:
-    """Tell everybody whose work depends on topics which came, went or have other settings.
+    """Tell of the topics in ``names``, which came, went, or have other settings.
 
-    What the metadata store calls with each new image.
+    The metadata store calls this with each new image.
     """
     known: dict[tuple[tuple[str, str], ...], TopicConfig] = {}
     broker.replicas.topics_changed([name for name in names if image.topic(name) is not None])
@@ -24,7 +24,7 @@ def image_changed(broker: TopicServices, image: MetadataImage, names: Sequence[s
                 tell(name)
             continue
         if topic.configs:
-            # Topics that come together mostly have the same settings, and parsing those takes long.
+            # Topics created together mostly have the same settings, and parsing settings is slow.
             key = tuple(topic.configs.items())
             if key not in known:
                 known[key] = topic_config(broker.config, topic.configs)
@@ -32,6 +32,6 @@ def image_changed(broker: TopicServices, image: MetadataImage, names: Sequence[s
 
 
 def warn_of_settings(name: str, config: TopicConfig) -> None:
-    """Log each setting that a topic was given and that changes nothing."""
+    """Log each given setting of a topic that has no effect."""
     for warning in config.warnings:
         _log.warning("topic=%s %s", name, warning)

@@ -1,4 +1,4 @@
-"""Changes of topics, made: each is asked of the metadata store once it has been planned.
+"""Makes planned changes of topics, by asking the metadata store.
 
 The store makes a change durable and has the logs follow; then ``done`` is called.
 """
@@ -69,7 +69,7 @@ def add_partitions(
     more: MorePartitions,
     done: Callable[[Topic | BrokerError], None],
 ) -> None:
-    """Add partitions to a topic; `done` gets the topic as it is then, or an error."""
+    """Add partitions to a topic; `done` gets the changed topic, or an error."""
 
     def find_strangers() -> None:
         Strangers(broker, [name]).check(name, more.first_partition)
@@ -94,10 +94,9 @@ def change_topic_configs(
     change: Callable[[Mapping[str, str]], Mapping[str, str]],
     done: Callable[[BrokerError | None], None],
 ) -> None:
-    """Change a topic's settings and tell its logs; `done` gets the error.
+    """Change a topic's settings and tell its logs; `done` gets the error, or None.
 
-    `change` makes the new settings out of those that are there, and raises BrokerError if they
-    cannot be.
+    `change` makes the new settings from the present ones, or raises BrokerError.
     """
     broker.metadata.update_topic_configs(name, change, lambda outcome: done(_error(outcome)))
 
@@ -105,7 +104,7 @@ def change_topic_configs(
 def delete_topic(
     broker: TopicServices, topic_id: TopicId, done: Callable[[BrokerError | None], None]
 ) -> None:
-    """Delete a topic; `done` gets the error."""
+    """Delete a topic; `done` gets the error, or None."""
     broker.metadata.delete_topic(topic_id, lambda outcome: done(_error(outcome)))
 
 

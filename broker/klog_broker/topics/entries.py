@@ -1,4 +1,4 @@
-"""Settings as DescribeConfigs and CreateTopics tell them: value, source and synonyms."""
+"""Settings as DescribeConfigs and CreateTopics return them: value, source and synonyms."""
 
 from enum import IntEnum
 from typing import NamedTuple
@@ -6,19 +6,19 @@ from typing import NamedTuple
 from klog_broker.config import SETTINGS, TOPIC_SETTINGS, BrokerConfig, Setting, TopicConfig, render
 from klog_broker.config.types import Value
 
-# Two names of one thing, or a directory beside directories: Kafka does not list these together.
+# Kafka does not list these as synonyms: broker.id and node.id, log.dirs and log.dir.
 _WITHOUT_SYNONYMS = ("broker.id", "node.id", "log.dirs")
 
 
 class ResourceType(IntEnum):
-    """What a setting belongs to, as on the wire."""
+    """What a setting belongs to; numbered as on the wire."""
 
     TOPIC = 2
     BROKER = 4
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from, as on the wire."""
+    """Where a value comes from; numbered as on the wire."""
 
     DYNAMIC_TOPIC_CONFIG = 1
     STATIC_BROKER_CONFIG = 4
@@ -26,7 +26,7 @@ class ConfigSource(IntEnum):
 
 
 class Synonym(NamedTuple):
-    """A name that gives the value, or would give it if the ones before it were not set."""
+    """A setting's name that gives the value, or would if the names before it were not set."""
 
     name: str
     value: str | None
@@ -34,7 +34,7 @@ class Synonym(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """One setting of one resource. `synonyms` begins with the name that counts."""
+    """One setting of one resource. `synonyms` begins with the name that gives the value."""
 
     setting: Setting
     value: str | None
@@ -44,13 +44,13 @@ class ConfigEntry(NamedTuple):
 
     @property
     def documentation(self) -> str:
-        """The setting's text, and why it has no effect where it has none."""
+        """The setting's text, and the reason if the setting has no effect."""
         row = self.setting
         return f"{row.doc} No effect here: {row.effect}" if row.effect else row.doc
 
 
 def topic_entries(config: TopicConfig, broker: BrokerConfig) -> list[ConfigEntry]:
-    """All settings of a topic, by name."""
+    """All settings of a topic, sorted by name."""
     overrides = config.overrides
     entries = []
     for name, row in sorted(TOPIC_SETTINGS.items()):
@@ -65,7 +65,7 @@ def topic_entries(config: TopicConfig, broker: BrokerConfig) -> list[ConfigEntry
 
 
 def broker_entries(broker: BrokerConfig) -> list[ConfigEntry]:
-    """All settings of the broker that klog knows, by name. None can be altered while it runs."""
+    """All settings of a broker, sorted by name. None can be altered while the broker runs."""
     entries = []
     for name, row in sorted(SETTINGS.items()):
         value = broker[name] if name in ("broker.id", "node.id") else broker.own_value(name)
@@ -82,9 +82,10 @@ def _entry(
 
 
 def _broker_synonyms(broker: BrokerConfig, row: Setting) -> list[Synonym]:
-    """What is set, finest unit first, then the defaults; from the setting's own name on.
+    """The names that are set, finest unit first, then those with defaults; all from the setting's
+    own name on.
 
-    As in Kafka: if only a coarser unit gives the value, the list is empty.
+    As in Kafka the list is empty if only a setting in a coarser unit gives the value.
     """
     names = [row.name]
     if row.name not in _WITHOUT_SYNONYMS:

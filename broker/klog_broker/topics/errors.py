@@ -27,7 +27,7 @@ _CODES: dict[type[BaseException | None], ErrorCode] = {
 
 
 def as_broker_error(error: BaseException | None) -> BrokerError:
-    """The error as clients know it, with its sentence. Any error without a code here is a bug."""
+    """The error with Kafka's code and the sentence. An error without a code here is a bug."""
     if isinstance(error, BrokerError):
         return error
     if type(error) in _CODES:

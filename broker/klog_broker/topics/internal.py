@@ -1,4 +1,4 @@
-"""The topics that hold a broker's own state: what settings they are made with."""
+"""The settings with which topics of a broker's own state are created."""
 
 from klog_broker.config import BrokerConfig
 

@@ -1,6 +1,6 @@
-"""Changes of topics before they are made: checked against the image as it is, without any effect.
+"""Plans changes of topics: checks them against the present image; nothing is changed.
 
-A plan that cannot be carried out raises BrokerError with a sentence.
+A change that is not possible raises BrokerError with a sentence.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,14 +19,14 @@ from klog_broker.topics.services import TopicServices
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import BrokerId
 
-# What one request may create, as in Kafka: a partition costs files, and memory before that.
+# How many partitions one request may create, as in Kafka: each costs files, and memory before that.
 MAX_PARTITIONS_PER_REQUEST = 10_000
 
 Assignment = tuple[tuple[BrokerId, ...], ...]
 
 
 class MorePartitions(NamedTuple):
-    """Partitions that may be added behind the last one, whose number is `first_partition` - 1."""
+    """Partitions that may be added to a topic whose last partition is `first_partition` - 1."""
 
     first_partition: int
     assignment: Assignment
@@ -41,7 +41,7 @@ def plan_new_topic(
     assignment: Mapping[int, Sequence[int]] | None = None,
     configs: Mapping[str, str] | None = None,
 ) -> NewTopic:
-    """Check a topic to be created; -1 takes the broker's default. BrokerError if it cannot be."""
+    """Check a topic to be created; -1 takes the broker's default. BrokerError if it is refused."""
     image = broker.metadata.image
     if name == CLUSTER_METADATA:
         text = f"{CLUSTER_METADATA} is the name of Kafka's own metadata and cannot be a topic's"
@@ -69,7 +69,7 @@ def plan_new_topic(
 def plan_more_partitions(
     broker: TopicServices, topic: Topic, count: int, assignment: Sequence[Sequence[int]] | None
 ) -> MorePartitions:
-    """The partitions that make `topic` have `count` of them, or BrokerError."""
+    """The partitions to be added so that `topic` has `count` of them, or BrokerError."""
     current = len(topic.partitions)
     if count <= current:
         raise BrokerError(
@@ -123,7 +123,7 @@ def _even_assignment(
             f"{factor} replicas are asked for: it must be from 1 to {len(brokers)}, the number of"
             " brokers, or -1 for the broker's default",
         )
-    # One broker holds everything; spreading over several comes with the cluster.
+    # There is one broker, which holds all partitions.
     return (brokers[:factor],) * partitions
 
 
@@ -158,7 +158,7 @@ def _manual_assignment(
 
 
 def too_many_partitions(partitions: int) -> BrokerError:
-    """For a request that asks for more than one may create."""
+    """The error for a request that asks for more partitions than one request may create."""
     return BrokerError(
         ErrorCode.POLICY_VIOLATION,
         f"the request asks for {partitions} partitions; at most {MAX_PARTITIONS_PER_REQUEST} are"

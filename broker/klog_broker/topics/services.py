@@ -1,4 +1,4 @@
-"""What changes of topics need of a broker."""
+"""The parts of a broker that changes of topics need."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -35,8 +35,9 @@ class TopicServices(Protocol):
 
     @property
     def on_topic_deleted(self) -> Sequence[Callable[[str], None]]:
-        """Called with a topic's name when its logs have been set aside."""
+        """Each is called with a topic's name when its logs have been set aside."""
 
     @property
     def folder_warnings(self) -> RateLimit:
-        """For warnings of folders in the way of new topics: clients ask again and again."""
+        """For warnings of folders in the way of new topics: clients try to create those again and
+        again."""

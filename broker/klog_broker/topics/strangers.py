@@ -1,4 +1,4 @@
-"""Folders that lie under the names of topics which are to be made, and are not of them."""
+"""Folders that are named as partitions of a topic to be created, but do not belong to it."""
 
 import logging
 from collections.abc import Iterable
@@ -10,21 +10,21 @@ _log = logging.getLogger("klog.topics")
 
 
 class Strangers:
-    """Finds those folders: their contents must not become the new topics'. Blocks, so that it is
-    for helper threads."""
+    """Finds such folders: their contents must not become the new topic's. Blocks, so it is for
+    helper threads."""
 
     def __init__(self, broker: TopicServices, names: Iterable[str]) -> None:
         self._broker = broker
         self._folders = broker.logs.folders_of(names)
 
     def check(self, name: str, first_new: int = 0) -> None:
-        """InconsistentTopicId if a folder lies in the way of a partition from `first_new` on."""
+        """Raise InconsistentTopicId if a folder has the name of a partition from `first_new` on."""
         image = self._broker.metadata.image
         known = image.topic(name)
         if (len(known.partitions) if known is not None else 0) != first_new or any(
             topic.name == name for topic in image.deleting.values()
         ):
-            return  # changed meanwhile, or the name is still taken: the store will refuse
+            return  # the topic has changed, or its name is still taken: the store will refuse
         for number, path in self._folders.get(name, ()):
             # The folder of a topic that was being deleted may be gone by now.
             if number >= first_new and self._broker.logs.lies_there(path):
