@@ -1,6 +1,6 @@
 """Prints docs/roles.md: the roles of a hosted partition, and the steps between them.
 
-``python -m klog_broker.role_docs`` writes it, with ``--check`` it is compared.
+``python -m klog_broker.role_docs`` writes the page; with ``--check`` it only compares.
 """
 
 import sys
@@ -16,11 +16,11 @@ _HEAD = """\
      broker/klog_broker/replication/roles.py, not this page. -->
 # Roles of a partition
 
-What a replica on this broker is for. Orders alone give a role; what clients are told of the cluster
-(images) changes none. A leadership that ends, for whatever reason, ends every request that waits
-for it: with KAFKA_STORAGE_ERROR if the log went offline, UNKNOWN_TOPIC_OR_PARTITION if the
-partition was deleted, NOT_LEADER_OR_FOLLOWER else. A replica is Unassigned from the loading of its
-log to its first order.
+Each replica on this broker has a role. Only orders give a role; images, which tell clients of the
+cluster, change none. When a leadership ends, for whatever reason, every request that waits for it
+is answered: with KAFKA_STORAGE_ERROR if the log went offline, with UNKNOWN_TOPIC_OR_PARTITION if
+the partition was deleted, otherwise with NOT_LEADER_OR_FOLLOWER. A replica is Unassigned from the
+loading of its log to its first order.
 
 ```mermaid
 stateDiagram-v2
@@ -37,9 +37,11 @@ _STEPS = """\
 """
 
 _TOLD = """
-An order for a replica whose log is offline is answered with an error, but for one that only stops.
+An order for a replica whose log is offline fails with an error, unless it is a plain order to stop.
+A replica whose log could not be made (the disk was full, say) is Offline, too. It is ordered again
+every 10 seconds, and leaves Offline once its log is made.
 
-## What requests to a leader are answered
+## How requests to a leader are answered
 
 | role | |
 |---|---|

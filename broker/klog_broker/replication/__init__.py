@@ -1,5 +1,5 @@
-"""The replicas that this broker hosts: who leads, what is in sync, and how far that is.
+"""The replicas that this broker hosts: their roles, in-sync sets and high watermarks.
 
-May import: metadata, log, config, runtime; coordinators and handlers, which serve from a partition,
-import this room. Start reading at partition.py (the roles), then replica_manager.py (the orders).
+May import: metadata, log, config, runtime. Coordinators and handlers import this room, because they
+serve from partitions. Start reading at partition.py (roles), then replica_manager.py (orders).
 """

@@ -9,11 +9,11 @@ from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import TopicPartition
 
 ORDERS_AT_ONCE = 4
-"""Logs that are made or set aside at the same time: the other helpers stay free for flushes."""
+"""How many logs are made or set aside at the same time: other helpers stay free for flushes."""
 
 
 OrderDone = Callable[[KlogError | None], None]
-"""Called once, in the loop, with why an order could not be carried out."""
+"""Called once, in the loop: with the error if an order could not be carried out, else with None."""
 
 
 class Application:
@@ -39,7 +39,7 @@ class Application:
     def run(self) -> None:
         """Begin as many as may be at work, each partition's orders one after the other."""
         if self._is_beginning:
-            return  # An order was answered within `_carry_out`: the loop that gave it goes on.
+            return  # `_carry_out` answered at once: the while loop that called it goes on.
         self._is_beginning = True
         while (
             self._left
@@ -53,7 +53,7 @@ class Application:
         if self._left or self._at_work:
             return
         if self._deletes:
-            # What checkpoints say of a deleted log must not count for the next one of its name.
+            # Checkpoints of a deleted log must not count for a new log of the same name.
             self._forget_deleted(self._end)
         else:
             self._end()

@@ -1,4 +1,4 @@
-"""What a replica can refuse. Only the handlers know the numbers on the wire."""
+"""The errors of replicas. Only the handlers know Kafka's numbers for them."""
 
 from enum import Enum
 
@@ -11,7 +11,7 @@ class ReplicationError(KlogError):
 
 
 class StaleOrder(ReplicationError):
-    """The order is older than what the replica was told before."""
+    """The order's epochs are older than those of an order that the replica had before."""
 
 
 class NotEnoughReplicas(ReplicationError):
@@ -27,7 +27,7 @@ class Ended(Enum):
 
 
 class LeadershipEnded(ReplicationError):
-    """This leadership is over: nothing is appended in its name any more."""
+    """The leadership is over: nothing can be appended through it any more."""
 
     def __init__(self, topic_partition: TopicPartition, ended: Ended) -> None:
         super().__init__(f"{topic_partition} is not led here any more: {ended.value}")

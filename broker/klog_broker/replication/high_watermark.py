@@ -1,4 +1,4 @@
-"""Up to where a leader's log is on every replica that has to have it. Pure."""
+"""The high watermark: up to where every replica that has to have the log has it. Pure."""
 
 from collections.abc import Iterable
 
@@ -6,10 +6,11 @@ from pyspark_klog.ids import Offset
 
 
 def reached_watermark(set_before: int, own_end: int, follower_ends: Iterable[int]) -> Offset:
-    """The high watermark: the least of these ends, and never less than it was set to before.
+    """The high watermark: the least of the ends, and never less than `set_before`, its last value.
 
     `own_end` is the end of the leader's log, or of its flushed part where replies wait for a flush.
-    `follower_ends` are the log ends of the others in the maximal in-sync set, -1 for one that has
-    not fetched in this epoch: that one is known to have what lies before `set_before`, and no more.
+    `follower_ends` are the log ends of the other replicas in the maximal in-sync set; -1 for a
+    follower that has not fetched in this epoch, which is known to have the records before
+    `set_before` and no more.
     """
     return Offset(max(set_before, min((own_end, *follower_ends))))

@@ -1,8 +1,9 @@
-"""The in-sync replicas of a partition that this broker leads, and who belongs to them. Pure.
+"""The in-sync replicas of a partition that this broker leads, and the rules of membership. Pure.
 
-The set changes only when the controller has made that durable. Until it has answered, a leader goes
-by the larger of the two sets it may become (KIP-497, the maximal one): a follower that is being
-added must have what is acknowledged, and one that is being taken out may still be elected.
+The set changes only when the controller has made the change durable. Until the controller answers,
+a leader goes by the larger one of the old and the new set (the maximal set of KIP-497): a follower
+that is being added must have all that is acknowledged, and one that is being taken out may still be
+elected.
 """
 
 from __future__ import annotations
@@ -15,23 +16,23 @@ from pyspark_klog.ids import BrokerId
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The set as the controller knows it, and nothing is asked for."""
+    """The set as the controller knows it; no change is asked for."""
 
     members: tuple[BrokerId, ...]
 
     @property
     def maximal(self) -> tuple[BrokerId, ...]:
-        """Who has to have a record before it counts as replicated."""
+        """The replicas that must have a record before the record counts as replicated."""
         return self.members
 
     def expanded(self, joining: BrokerId) -> Expanding:
-        """While the controller is asked to add a follower."""
+        """The set while the controller is asked to add a follower."""
         if joining in self.members:
             raise ValueError(f"broker {joining} is in sync already: {self.members}")
         return Expanding(self.members, joining)
 
     def shrunk(self, leaving: Collection[BrokerId]) -> Shrinking:
-        """While the controller is asked to take followers out."""
+        """The set while the controller is asked to take followers out."""
         if not leaving or not set(leaving) <= set(self.members):
             raise ValueError(f"brokers {sorted(leaving)} are not all in sync: {self.members}")
         return Shrinking(self.members, frozenset(leaving))
@@ -46,12 +47,12 @@ class Expanding:
 
     @property
     def maximal(self) -> tuple[BrokerId, ...]:
-        """Also who is being added: the controller may have done so already."""
+        """Includes the follower being added: the controller may have added it already."""
         return (*self.members, self.joining)
 
     @property
     def wanted(self) -> tuple[BrokerId, ...]:
-        """What the controller is asked for."""
+        """The set that the controller is asked for."""
         return self.maximal
 
 
@@ -64,23 +65,23 @@ class Shrinking:
 
     @property
     def maximal(self) -> tuple[BrokerId, ...]:
-        """Also who is being taken out: the controller may refuse."""
+        """Includes the followers being taken out: the controller may refuse."""
         return self.members
 
     @property
     def wanted(self) -> tuple[BrokerId, ...]:
-        """What the controller is asked for."""
+        """The set that the controller is asked for."""
         return tuple(each for each in self.members if each not in self.leaving)
 
 
 InSyncSet = Committed | Expanding | Shrinking
-"""`members` is what the controller has committed: min.insync.replicas counts these."""
+"""`members` is the set that the controller has committed; min.insync.replicas counts these."""
 
 
 @dataclass(frozen=True, slots=True)
 class FollowerProgress:
-    """How far a follower has come, as its fetches tell: one that asks for an offset has all records
-    before that offset. Times are monotonic."""
+    """How far a follower has come, by its fetches: a follower that asks for an offset has all
+    records before that offset. Times are monotonic."""
 
     log_end_offset: int = -1
     """-1 until the follower fetches in this epoch."""
@@ -112,8 +113,8 @@ def fallen_behind(
     now_ms: int,
     max_lag_ms: int,
 ) -> frozenset[BrokerId]:
-    """Who of the followers in sync has not had the leader's end for longer than `max_lag_ms`
-    (replica.lag.time.max.ms). The leader is not among `followers` and never falls behind."""
+    """The in-sync followers that have not caught up with the leader's end for longer than
+    `max_lag_ms` (replica.lag.time.max.ms). `followers` does not contain the leader."""
     return frozenset(
         broker_id
         for broker_id, progress in followers.items()
@@ -124,6 +125,7 @@ def fallen_behind(
 
 
 def may_join(follower_end: int, *, high_watermark: int, epoch_start_offset: int) -> bool:
-    """Whether a follower that ends there has all that is acknowledged, and all that the leader
-    began its epoch with: below that its log may still differ (KAFKA-7128)."""
+    """Whether a follower whose log ends at `follower_end` may be added to the in-sync set. It needs
+    all records that are acknowledged, and all that the leader had when its epoch began: before that
+    offset the two logs may still differ (KAFKA-7128)."""
     return follower_end >= max(high_watermark, epoch_start_offset)

@@ -1,4 +1,4 @@
-"""A led partition as the coordinator sees it that keeps its state in the partition's log."""
+"""A leadership as a StateLog: for the coordinator whose state the partition's log holds."""
 
 from klog_broker.log.append_rules import AppendOrigin
 from klog_broker.replication.errors import Ended, LeadershipEnded, NotEnoughReplicas
@@ -41,8 +41,8 @@ class LeaderStateLog:
         return self._leader.ended
 
     def append(self, records: bytearray) -> Offset:
-        """Append one batch; returns the log's end behind the batch. min.insync.replicas counts, as
-        for Produce with acks=all.
+        """Append one batch; returns the log's end after the batch. min.insync.replicas is checked,
+        as for Produce with acks=all.
 
         Raises LogError, or BrokerError with what the partition's clients would be told
         (NOT_ENOUGH_REPLICAS, NOT_LEADER_OR_FOLLOWER); nothing has changed then.

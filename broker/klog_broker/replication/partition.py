@@ -1,8 +1,8 @@
 """A partition that this broker has a replica of, and the replica's role.
 
-The role decides who may ask for what: a client's request, or a coordinator, is given a `Leader` and
-keeps it while it waits. A leadership that is over says so in `ended`, for good: the next one is
-another `Leader`, also on the same broker.
+The role decides what is served. Requests of clients, and coordinators, get a `Leader` and keep it
+while they wait. Once a leadership is over its `ended` says so for good; the partition's next
+leadership, also on the same broker, is another `Leader`.
 """
 
 from collections.abc import Callable
@@ -23,20 +23,20 @@ NO_PARTITION_EPOCH = -1
 
 
 class Epochs(NamedTuple):
-    """Of two orders the one with the greater epochs is the newer one."""
+    """The epochs of an order. Of two orders the one with the greater epochs is newer."""
 
     leader_epoch: int
     partition_epoch: int
 
 
 class Unassigned:
-    """The log is there, and no order has said yet whether this broker leads or follows."""
+    """The log is loaded, and no order has said yet whether this broker leads or follows."""
 
     __slots__ = ()
 
 
 class Follower:
-    """Another broker leads, or nobody (NO_BROKER)."""
+    """Another broker leads the partition, or nobody does (NO_BROKER)."""
 
     __slots__ = ("leader",)
 
@@ -45,7 +45,7 @@ class Follower:
 
 
 class Offline:
-    """The log cannot be used, or may lie in a directory that is offline; a restart will tell."""
+    """The log cannot be used, could not be made, or may lie in an offline directory."""
 
     __slots__ = ()
 
@@ -93,7 +93,7 @@ class Leader:
 
     @property
     def is_enough_in_sync(self) -> bool:
-        """Whether acks=all can be promised: as many are in sync as min.insync.replicas asks for."""
+        """Whether acks=all is possible: at least min.insync.replicas replicas are in sync."""
         return len(self.in_sync.members) >= self.min_in_sync_replicas
 
     @property
@@ -111,9 +111,10 @@ class Leader:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         share: LoopShare | None = None,
     ) -> AppendInfo:
-        """``PartitionLog.append_as_leader`` in this leadership's epoch, and raises what that does.
+        """Call ``PartitionLog.append_as_leader`` in this leadership's epoch.
 
-        Also, with nothing changed, LeadershipEnded, and with `acks_all` NotEnoughReplicas.
+        Raises the errors of that method; also LeadershipEnded, and with `acks_all`
+        NotEnoughReplicas, both with nothing changed.
         """
         self.check(acks_all=acks_all)
         return self.log.append_as_leader(
@@ -123,7 +124,7 @@ class Leader:
     def append_prepared(
         self, prepared: Callable[[], Validated], *, acks_all: bool, now_ms: int
     ) -> AppendInfo:
-        """As :meth:`append`, of what a helper has made of :meth:`preparation`."""
+        """As :meth:`append`. ``prepared`` returns what :meth:`preparation` gave in a helper."""
         self.check(acks_all=acks_all)
         return self.log.append_prepared(prepared(), leader_epoch=self.leader_epoch, now_ms=now_ms)
 
@@ -134,7 +135,7 @@ class Leader:
         return self.log.preparation(records, now_ms)
 
     def check(self, *, acks_all: bool) -> None:
-        """LeadershipEnded; with `acks_all` NotEnoughReplicas."""
+        """Raise LeadershipEnded; with `acks_all` also NotEnoughReplicas."""
         if self.ended is not None:
             raise LeadershipEnded(self.topic_partition, self.ended)
         if acks_all and not self.is_enough_in_sync:
@@ -167,8 +168,8 @@ class Leader:
             self.advance_watermark()
 
     def advance_watermark(self) -> None:
-        """Let readers see what is acknowledged: on all of the maximal in-sync set, and synced here
-        if replies wait for that."""
+        """Let readers see the records that all of the maximal in-sync set have, and that are
+        flushed here if replies wait for flushes."""
         log = self.log
         if log.config.replies_wait_for_flush:
             reached = log.flushed_offset
@@ -211,7 +212,7 @@ class Partition:
         self.log: PartitionLog | None = None
         self.role: Role = Unassigned()
         self.epochs = Epochs(-1, NO_PARTITION_EPOCH)
-        """Those of the newest order."""
+        """The epochs of the newest order."""
         self._wake = wake
         self._on_ended = on_ended
         if log is not None:
@@ -221,15 +222,15 @@ class Partition:
         return f"Partition({self.topic_partition}, {type(self.role).__name__}, {self.epochs})"
 
     def take_log(self, log: PartitionLog) -> None:
-        """Host this log, which has been made or loaded."""
+        """Host ``log``, which has just been made or loaded."""
         self.log = log
         log.listener = self
         self.role = Offline() if log.is_offline else Unassigned()
 
     # --- roles -----------------------------------------------------------------------------------
     def lead(self, order: PartitionOrder, min_in_sync: int) -> Leader | None:
-        """Lead as ordered. Returns the Leader if this is a new leadership; None if it goes on with
-        other replicas. Raises StaleLeaderEpoch if the log knows a newer epoch than the order.
+        """Lead as ordered. Returns the Leader if a new leadership begins; None if the present one
+        goes on with other replicas. Raises StaleLeaderEpoch if the log has a newer epoch.
         """
         log, role = self.log, self.role
         assert log is not None
@@ -250,13 +251,13 @@ class Partition:
         return leader
 
     def follow(self, order: PartitionOrder) -> None:
-        """Another broker leads, or nobody."""
+        """Follow as ordered: another broker leads, or nobody."""
         self._end(Ended.RESIGNED)
         self.epochs = Epochs(order.leader_epoch, order.partition_epoch)
         self.role = Follower(order.leader)
 
     def stop(self, *, deletes: bool) -> None:
-        """This broker is to have no replica any more. Deleting the log is left to the caller."""
+        """Stop: this broker is to have no replica any more. The caller deletes the log."""
         self._end(Ended.DELETED if deletes else Ended.RESIGNED)
 
     def go_offline(self) -> None:
@@ -297,11 +298,11 @@ class Partition:
             self._wake(self.topic_partition)
 
     def high_watermark_grew(self, _log: PartitionLog) -> None:
-        """Fetches and acks=all may have waited for that."""
+        """Fetches, and Produce with acks=all, may have waited for the watermark."""
         self._wake(self.topic_partition)
 
     def log_start_grew(self, _log: PartitionLog) -> None:
-        """Sessions of fetches tell it to their clients."""
+        """Fetch sessions tell their clients the new start."""
         self._wake(self.topic_partition)
 
     def log_went_offline(self, _log: PartitionLog) -> None:

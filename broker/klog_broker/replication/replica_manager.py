@@ -1,8 +1,8 @@
 """The partitions that this broker has a replica of, and the orders that give them their roles.
 
-Orders come in order: those of one call are carried out together, later ones queue behind. What is
-asked of the disk (making a log, setting one aside) is done by helper threads, a few at a time;
-roles change in the loop.
+The orders of one call are carried out together; those of later calls wait until all of them are
+done. Work on the disk (making a log, setting one aside) is done by helper threads, a few logs at a
+time; roles change in the loop.
 """
 
 from collections import deque
@@ -30,20 +30,20 @@ from pyspark_klog.storage.text_files import encode_topic_id
 
 
 class TopicSettings(NamedTuple):
-    """What a topic's settings say to its replicas."""
+    """The part of a topic's settings that its replicas need."""
 
     log: LogConfig
     min_in_sync_replicas: int
 
     @classmethod
     def from_topic_config(cls, config: TopicConfig) -> "TopicSettings":
-        """The part of a topic's settings that counts here."""
+        """Take that part from all settings of a topic."""
         return cls(LogConfig.from_topic_config(config), config["min.insync.replicas"])
 
 
 class LogChanges(Protocol):
-    """What a replica manager asks of the disk (log/partition_changes.py). ``done`` is called in the
-    loop, once; at once if there is nothing to do."""
+    """Makes and deletes logs, with helper threads (log/partition_changes.py). ``done`` is called
+    once, in the loop; within the call if there is nothing to do."""
 
     def create_beside(
         self,
@@ -62,7 +62,7 @@ class LogChanges(Protocol):
 
 
 class Logs(Protocol):
-    """The broker's logs (log/log_manager.py)."""
+    """The broker's logs (log/log_manager.py has them)."""
 
     @property
     def changes(self) -> LogChanges: ...
@@ -75,12 +75,12 @@ class Logs(Protocol):
 
 
 class ReplicaManager:
-    """Loop thread only.
+    """Hosts partitions, and carries out the orders for them. Loop thread only.
 
     ``settings_of`` gives a topic's present settings. ``wake`` is called with a partition when
     requests that wait for that partition may have become ready. ``call_soon`` runs a callback after
     the present one: a log can go offline in the middle of a coordinator's append, and the
-    coordinator is to hear of that when its append has returned.
+    coordinator must not hear of that before its append has returned.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class ReplicaManager:
             self._host(log.topic_partition, log.topic_id, log)
 
     def partition(self, topic: str, partition: int) -> Partition | None:
-        """That partition, if this broker has a replica of it."""
+        """The partition, if this broker has a replica of it."""
         return self._hosted.get(topic, {}).get(partition)
 
     def partitions(self) -> Iterator[Partition]:
@@ -127,9 +127,9 @@ class ReplicaManager:
     def apply(self, orders: Sequence[Order], done: Callable[[OrderResults], None]) -> None:
         """Carry the orders out, behind those of earlier calls; see ``metadata.orders.ApplyOrders``.
 
-        An order fails with StaleOrder (its epochs are older than what the replica was told),
-        InconsistentTopicId (another topic's replica, or folder, is there), LogStorageError (the
-        disk refused: the replica is offline), or OutOfDescriptors (nothing has changed).
+        An order fails with StaleOrder (the replica had an order with newer epochs),
+        InconsistentTopicId (another topic's replica or folder has the same name), LogStorageError
+        (the disk failed: the replica is offline), or OutOfDescriptors (nothing has changed).
         """
         self._queue.append(
             Application(
@@ -143,7 +143,7 @@ class ReplicaManager:
 
     def _apply_next(self) -> None:
         if self._is_beginning:
-            return  # A call was answered within its `run`: the loop that ran it goes on.
+            return  # `run` answered at once: the while loop that called it goes on.
         self._is_beginning = True
         try:
             while self._queue and self._applied is None:
@@ -196,7 +196,7 @@ class ReplicaManager:
                 log.update_config(now.log)
             done(self._give_role(self._host(order.topic_partition, order.topic_id, log), order))
 
-        # If the log is there already, made by a broker that knew no topic ids, this notes the id.
+        # For a log that exists already, made by a broker that knew no topic ids, this notes the id.
         self._logs.changes.create_beside(order.topic_partition, order.topic_id, settings.log, made)
 
     def _give_role(self, partition: Partition, order: PartitionOrder) -> KlogError | None:
@@ -221,7 +221,7 @@ class ReplicaManager:
         partition = self.partition(*order.topic_partition)
         if partition is None or partition.topic_id not in (order.topic_id, NO_TOPIC_ID):
             if order.deletes and partition is None:
-                # The log may lie in a directory that is offline, and come back with it.
+                # The log may lie in an offline directory, and come back with the directory.
                 self._logs.check_complete()
             done(None)
             return
@@ -282,13 +282,14 @@ class ReplicaManager:
         self._call_soon(lambda: self._tell(()))
 
     def _tell(self, more: Iterable[Callable[[], None]]) -> None:
-        """Tell coordinators first of leaderships that have ended, then `more`: of new ones."""
+        """Call the coordinators: first about leaderships that have ended, then all of `more`, about
+        new ones."""
         self._untold.extend(more)
         while self._untold:
             self._untold.popleft()()
 
     def topics_changed(self, names: Iterable[str]) -> None:
-        """The settings of these topics may have changed, as ``settings_of`` says from now on."""
+        """The settings of these topics may have changed; ``settings_of`` gives the new ones."""
         for name in names:
             hosted = self._hosted.get(name, {}).values()
             if hosted:
@@ -301,7 +302,7 @@ class ReplicaManager:
 
 
 def _check_order(partition: Partition, order: PartitionOrder) -> None:
-    """StaleOrder, or InconsistentTopicId."""
+    """Raise StaleOrder or InconsistentTopicId if the order is not for this replica."""
     if partition.topic_id not in (order.topic_id, NO_TOPIC_ID):
         raise InconsistentTopicId(
             f"{order.topic_partition} is here a replica of the topic with id"
@@ -316,7 +317,7 @@ def _check_order(partition: Partition, order: PartitionOrder) -> None:
 
 
 def _as_failure(error: BaseException | None) -> KlogError:
-    """The error of a helper's work, to be answered. One that is no KlogError is a bug: raised."""
+    """A helper's error, to be answered. An error that is no KlogError is a bug, and raised."""
     if isinstance(error, KlogError):
         return error
     raise error or InvariantViolation("a log was neither made nor refused")

@@ -13,7 +13,7 @@ Kind = type[Role] | None
 
 
 class Event(Enum):
-    """What can change a role, in words."""
+    """The events that can change a role, in words."""
 
     LEAD = "an order to lead, in a newer leader epoch"
     FOLLOW = "an order that names another leader, or none"
@@ -44,4 +44,4 @@ TOLD: dict[type[Role], ErrorCode] = {
     Follower: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     Offline: ErrorCode.KAFKA_STORAGE_ERROR,
 }
-"""The error of Produce, Fetch and the other requests to a leader; NONE: they are served."""
+"""The error of Produce, Fetch and other requests to a leader; NONE: requests are served."""
