@@ -1,7 +1,7 @@
-"""What a controller makes of a change that somebody asks for: the next state, and the orders.
+"""Changes of metadata: from a request to the next state, and to the orders that follow from it.
 
-A change is planned on the newest state, its plan is written, and then its orders are carried out.
-All of it happens in the loop's thread but the writing.
+A change is planned on the newest state, the planned state is written, and then the orders are
+carried out. Everything except the writing happens in the loop's thread.
 """
 
 import logging
@@ -33,15 +33,15 @@ from pyspark_klog.storage.text_files import encode_topic_id
 
 _log = logging.getLogger("klog.topics")
 
-# Costs in elements (runtime/slices.py): checking and making a topic, or reporting it; partitions of
-# a topic with their orders, how many for one element; making or reporting any other change.
+# Costs in elements (runtime/slices.py): making a topic, or reporting its outcome; how many
+# partitions with their orders one element pays for; making any other change, or reporting it.
 _TOPIC = 5
 _PARTITIONS_PER_ELEMENT = 2
 _CHANGE = 5
 
 
 class Draft:
-    """The next state, while changes are put into it."""
+    """The next state, while changes are made to it."""
 
     def __init__(self, state: StoredState) -> None:
         self._state = state
@@ -50,24 +50,24 @@ class Draft:
 
     @property
     def is_changed(self) -> bool:
-        """Whether there is anything to write."""
+        """Whether the next state differs from the present one."""
         return self.image.is_changed or self.next_producer_id != self._state.next_producer_id
 
     def state(self) -> StoredState:
-        """The next state. The draft is used up."""
+        """The next state. The draft cannot be used any more."""
         image = self.image.image() if self.image.is_changed else self._state.image
         return replace(self._state, image=image, next_producer_id=self.next_producer_id)
 
 
 PlanSteps = Generator[int, None, Sequence[Order]]
-"""Steps with their costs, and then the orders that the change leads to."""
+"""Yields the costs of its steps, and returns the orders that follow from the change."""
 
 
 class Change(Protocol):
-    """A change that has been asked for. After `plan` comes one of the other two, once."""
+    """A change that was asked for. After `plan` one of the other two methods is called, once."""
 
     def plan(self, draft: Draft) -> PlanSteps:
-        """Puts the change into the draft. What it raises refuses it: the draft is as it was."""
+        """Makes the change in the draft. An error refuses the change; the draft is unchanged."""
 
     def failed(self, error: Exception) -> None:
         """The change was refused, or could not be written: nothing has changed."""
@@ -77,7 +77,7 @@ class Change(Protocol):
 
 
 class CreateTopics:
-    """Topics to be created, and deleted again where they cannot be."""
+    """Creates topics. A topic whose orders fail is taken back: it is deleted again."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class CreateTopics:
 
 
 class CreatePartitions:
-    """More partitions for a topic."""
+    """Adds partitions to a topic."""
 
     def __init__(
         self,
@@ -187,7 +187,7 @@ class CreatePartitions:
 
 
 class UpdateTopicConfigs:
-    """Other settings for a topic."""
+    """Changes the settings of a topic."""
 
     def __init__(
         self,
@@ -218,7 +218,8 @@ class UpdateTopicConfigs:
 
 
 class DeleteTopic:
-    """The first of a deletion's two steps. The second follows once all its logs are set aside."""
+    """First step of a topic's deletion: clients no longer see the topic, and its logs are set
+    aside. Then ``finish`` asks for the second step."""
 
     def __init__(
         self,
@@ -247,14 +248,14 @@ class DeleteTopic:
         yield _CHANGE
         error = first_failure(self._topic, results)
         if error is not None:
-            # The first step stands: the next start finishes what this one cannot.
+            # The first step is durable: the broker's next start finishes the deletion.
             self._done(error)
         else:
             self._finish(self._topic, self._done)
 
 
 class FinishDeletion:
-    """Second step: the topic's name is free."""
+    """Second step of a topic's deletion: the topic's name is free again."""
 
     def __init__(self, topic: Topic, done: Done[Topic]) -> None:
         self._topic = topic
@@ -275,7 +276,7 @@ class FinishDeletion:
 
 
 class AllocateProducerIds:
-    """A block of producer ids."""
+    """Hands out a block of producer ids."""
 
     def __init__(self, done: Done[ProducerIdBlock]) -> None:
         self._done = done
@@ -297,7 +298,7 @@ class AllocateProducerIds:
 
 
 def partition_orders(topic: Topic, first: int = 0, *, is_new: bool) -> list[Order]:
-    """Orders for a topic's partitions from `first` on: a broker that runs alone has them all."""
+    """Orders for a topic's partitions from `first` on. The lone broker has replicas of all."""
     return [
         partition_order(topic, number, is_new=is_new)
         for number in range(first, len(topic.partitions))
@@ -328,7 +329,7 @@ def stop_orders(topic: Topic) -> list[Order]:
 
 
 def first_failure(topic: Topic, results: OrderResults) -> KlogError | None:
-    """The error of the topic's first partition that has one."""
+    """The error of the topic's first partition whose order failed; None if there is no such."""
     if not results:
         return None
     return next((results[each] for each in topic.topic_partitions() if each in results), None)

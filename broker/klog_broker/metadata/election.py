@@ -9,12 +9,12 @@ from pyspark_klog.ids import NO_TOPIC_ID, LeaderEpoch, TopicId, TopicPartition
 
 
 class FoundLog(NamedTuple):
-    """What loading a partition's log has come to."""
+    """A partition's log as it was loaded."""
 
     topic_id: TopicId
     """NO_TOPIC_ID if the broker that made the log knew no topic ids."""
     leader_epoch: LeaderEpoch
-    """The newest epoch that the log ever had, also if none of its records are left; -1: none."""
+    """The newest epoch that the log ever had, even if no records of it are left; -1: none."""
     was_unclean: bool
     """Whether the log had to be recovered: records that clients have read may be gone."""
 
@@ -22,11 +22,11 @@ class FoundLog(NamedTuple):
 def elected(
     image: MetadataImage, found: Mapping[TopicPartition, FoundLog]
 ) -> dict[TopicPartition, PartitionState]:
-    """The partitions that begin a new epoch, with the state in which they do.
+    """The partitions that must begin a new epoch, with their new states.
 
     An epoch stands for one history of a log's records. After an unclean stop records may be gone,
-    and another history begins. An epoch that only the log knows (an older klog, or Kafka, wrote
-    the directory) was another leader's: the new epoch is above that one, too.
+    so another history begins. An epoch that only the log knows (an older klog, or Kafka, wrote the
+    directory) was another leader's: the new epoch is above that one, too.
     """
     states: dict[TopicPartition, PartitionState] = {}
     for topic_partition, log in found.items():

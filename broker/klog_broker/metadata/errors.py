@@ -1,4 +1,4 @@
-"""What can go wrong with metadata; the handlers know the numbers on the wire."""
+"""The errors of metadata. Only the handlers know Kafka's numbers for them."""
 
 from pyspark_klog.errors import KlogError
 
@@ -20,7 +20,7 @@ class PartitionsChanged(MetadataError):
 
 
 class InvalidTopicName(MetadataError):
-    """The name breaks Kafka's rules, or differs from another one only in ``.`` and ``_``."""
+    """The name breaks Kafka's rules, or differs from another topic's only in ``.`` and ``_``."""
 
 
 class StoreRefused(MetadataError):
@@ -28,5 +28,5 @@ class StoreRefused(MetadataError):
 
 
 class StoreFailed(MetadataError):
-    """A write did not reach the disk, and nothing was changed. Unless the disk was full, the store
-    takes no more changes."""
+    """The store's file could not be written; nothing was changed. The store takes no more changes,
+    unless only disk space or a file descriptor was missing."""

@@ -1,4 +1,4 @@
-"""A snapshot of the metadata: immutable, so any thread may read it while the next one is made."""
+"""Images: immutable snapshots of the metadata. Any thread may read one while the next is made."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -25,7 +25,7 @@ INTERNAL_TOPICS = frozenset((CONSUMER_OFFSETS, TRANSACTION_STATE))
 MAX_TOPIC_NAME_LENGTH = 249
 _LEGAL_NAME = re.compile("[a-zA-Z0-9._-]+")
 
-# Kafka keeps these ids for itself: "none" and its own metadata topic.
+# Ids that Kafka reserves: for "no topic", and for its own metadata topic.
 RESERVED_IDS = frozenset((UUID(int=0), UUID(int=1)))
 
 
@@ -48,10 +48,10 @@ class BrokerRegistration:
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """Who holds a partition and who leads it. `leader` is NO_BROKER while nobody can.
+    """A partition's replicas and leader. `leader` is NO_BROKER while no broker can lead.
 
-    The partition epoch rises with every change of the state, the leader epoch with every new leader
-    and whenever a leader begins anew.
+    The partition epoch rises with every change of the state; the leader epoch rises with every new
+    leader, and when the same leader begins a new history of the log.
     """
 
     replicas: tuple[BrokerId, ...]
@@ -63,7 +63,7 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic: its partitions by number, and the settings given for it (texts, as they came)."""
+    """A topic: its partitions by number, and the settings given for it (as unparsed text)."""
 
     name: str
     topic_id: TopicId
@@ -72,7 +72,7 @@ class Topic:
 
     @property
     def is_internal(self) -> bool:
-        """Whether the broker itself keeps its state in the topic."""
+        """Whether brokers keep their own state in the topic."""
         return self.name in INTERNAL_TOPICS
 
     def topic_partitions(self) -> list[TopicPartition]:
@@ -82,7 +82,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class MetadataImage:
-    """Everything at one moment. `version` rises by one with every change.
+    """The whole metadata at one moment. `version` rises by one with every change.
 
     A topic in `deleting` is gone for clients; its name is free again once its logs are set aside.
     """
@@ -109,7 +109,7 @@ class MetadataImage:
         return self.topics.get(name)
 
     def topic_by_id(self, topic_id: UUID) -> Topic | None:
-        """The topic of that id, or None (also for the id of a topic that was created anew)."""
+        """The topic with the id, or None. A topic that was deleted and made again has a new id."""
         return self.topics_by_id.get(TopicId(topic_id))
 
     def partition(self, topic: str, partition: int) -> PartitionState | None:
@@ -120,14 +120,14 @@ class MetadataImage:
         return found.partitions[partition]
 
     def with_topics(self, topics: Iterable[Topic]) -> "MetadataImage":
-        """The next image, with each of `topics` added or in place of the one with its id."""
+        """The next image, with each of `topics` added, or replacing the topic with the same id."""
         draft = ImageDraft(self)
         for topic in topics:
             draft.put(topic)
         return draft.image()
 
     def with_partitions(self, states: Mapping[TopicPartition, PartitionState]) -> "MetadataImage":
-        """The next image, with these states in place of those that the partitions have."""
+        """The next image, with new states of these partitions."""
         draft = ImageDraft(self)
         draft.put_partitions(states)
         return draft.image()
@@ -139,15 +139,15 @@ class MetadataImage:
 
 
 def _copy(mapping: Mapping[K, Topic]) -> dict[K, Topic]:
-    # copy() takes over the keys with their hashes, dict() would ask each key: a tenth of the time.
+    # copy() takes over the keys' hashes and takes a tenth of the time of dict(), which hashes anew.
     return mapping.copy() if isinstance(mapping, MappingProxyType) else dict(mapping)
 
 
 class ImageDraft:
-    """Changes to an image, any number of them, from which one new image is made.
+    """Any number of changes to an image, from which one new image is made.
 
-    What a change does not touch is shared with the old image, and what it touches is copied once
-    for all of them: thousands of changes cost one copy.
+    Parts that no change touches are shared with the old image. A part that changes touch is copied
+    once, so that thousands of changes cost one copy.
     """
 
     def __init__(self, base: MetadataImage) -> None:
@@ -166,17 +166,17 @@ class ImageDraft:
 
     @property
     def changed_names(self) -> tuple[str, ...]:
-        """The names of topics that came, went or have other settings."""
+        """The names of topics that were added, removed, or got other settings."""
         return tuple(self._changed)
 
     @property
     def topics(self) -> Mapping[str, Topic]:
-        """By name, with the changes made so far."""
+        """The topics by name, with the changes made so far."""
         return self._base.topics if self._topics is None else self._topics
 
     @property
     def topics_by_id(self) -> Mapping[TopicId, Topic]:
-        """With the changes made so far."""
+        """The topics by id, with the changes made so far."""
         return self._base.topics_by_id if self._topics is None else self._by_id
 
     @property
@@ -199,7 +199,7 @@ class ImageDraft:
         return name in self._deleting_names
 
     def put(self, topic: Topic) -> None:
-        """Add a topic, or put it in place of the one with its id."""
+        """Add a topic, or replace the topic with the same id."""
         topics = self._own_topics()
         known = self._by_id.get(topic.topic_id)
         if known is None or known.configs != topic.configs:
@@ -221,7 +221,7 @@ class ImageDraft:
             self.put(replace(topic, partitions=tuple(partitions)))
 
     def begin_deletion(self, topic: Topic) -> None:
-        """Take a topic out of those that clients see."""
+        """Move a topic to `deleting`: clients no longer see it."""
         topics = self._own_topics()
         del topics[topic.name], self._by_id[topic.topic_id]
         self._plain = None
@@ -235,7 +235,7 @@ class ImageDraft:
         self._deleting_names = None
 
     def image(self) -> MetadataImage:
-        """The next image. The draft is used up."""
+        """The next image. The draft cannot be used any more."""
         changed: dict[str, Any] = {"version": self._base.version + 1}
         if self._topics is not None:
             changed["topics"] = MappingProxyType(self._topics)
@@ -256,7 +256,7 @@ class ImageDraft:
 
 
 def check_topic_name(name: str) -> None:
-    """Raise InvalidTopicName unless `name` is one that Kafka allows."""
+    """Raise InvalidTopicName unless Kafka allows `name`."""
     if not name:
         raise InvalidTopicName("the topic's name is empty")
     if name in (".", ".."):
@@ -276,7 +276,7 @@ def check_topic_name(name: str) -> None:
 def check_no_collision(name: str, image: MetadataImage | ImageDraft) -> None:
     """Raise InvalidTopicName if a topic's name differs from `name` in ``.`` and ``_`` only.
 
-    Kafka refuses those, since its metrics' names do not tell the two characters apart.
+    Kafka refuses such names, since names of metrics have ``_`` for both characters.
     """
     if "." in name or "_" in name:
         other = image.names_by_plain_name().get(plain_name(name), name)
@@ -289,12 +289,12 @@ def _by_plain_name(names: Iterable[str]) -> dict[str, str]:
 
 
 def plain_name(name: str) -> str:
-    """A topic's name as metrics' names have it."""
+    """A topic's name as it appears in names of Kafka's metrics."""
     return name.replace(".", "_")
 
 
 def collision(name: str, other: str) -> InvalidTopicName:
-    """The error for a `name` whose plain name is that of the topic `other`, too."""
+    """The error for a `name` that has the same plain name as the existing topic `other`."""
     return InvalidTopicName(
         f"topic {name} differs from the existing topic {other} only in '.' and '_', which"
         " metrics' names do not tell apart"
@@ -302,10 +302,8 @@ def collision(name: str, other: str) -> InvalidTopicName:
 
 
 def new_id(chance: Chance) -> UUID:
-    """A random id that Kafka does not keep for itself, and whose text does not look like an option.
-
-    A text that begins with ``-`` would be taken for an option by command line tools.
-    """
+    """A random id that Kafka does not reserve and whose text does not begin with ``-``, because
+    command line tools would take such a text for an option."""
     while True:
         found = chance.uuid()
         if found not in RESERVED_IDS and not encode_topic_id(found).startswith("-"):

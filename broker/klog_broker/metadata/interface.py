@@ -1,9 +1,10 @@
-"""What a metadata store promises. `local.LocalStore` keeps it in a file; ZooKeeper's comes later.
+"""What a metadata store promises. `local.LocalStore` is the store that keeps metadata in a file.
 
-Everything here belongs to the loop's thread and nothing blocks. A change is asked for and `done` is
-called later, once, in the loop: with the outcome when the change is durable, `image` shows it and
-the orders that it led to have been answered; with an exception when nothing has changed. Changes
-are made one after the other, each from what the ones before it left.
+All methods are for the loop's thread, and none blocks unless its text says so. A change is asked
+for, and `done` is called once, later, in the loop. It gets the outcome when the change is durable,
+`image` shows it, and the orders that follow from it have been answered; it gets an exception if the
+change was refused. Changes are made one after the other, each on the state that the earlier ones
+left.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,8 +22,8 @@ T = TypeVar("T")
 Done = Callable[[T | Exception], None]
 
 OnImage = Callable[[MetadataImage, Sequence[str]], None]
-"""Called with each new image, before the orders that come with it, and with the names of the topics
-that came, went, or have other settings."""
+"""Called with each new image, before the orders that come with it, and with the names of topics
+that were added, removed, or got other settings."""
 
 
 class ProducerIdBlock(NamedTuple):
@@ -35,7 +36,7 @@ class ProducerIdBlock(NamedTuple):
 class NewTopic(NamedTuple):
     """A topic to be created: the replicas of each partition, and the settings given for it.
 
-    The first replica leads. The topic gets an id that is made up unless one is given.
+    The first replica leads. Without `topic_id` the topic gets a random id.
     """
 
     name: str
@@ -49,22 +50,22 @@ class MetadataStore(Protocol):
 
     @property
     def image(self) -> MetadataImage:
-        """The newest durable state. It never changes, it is replaced."""
+        """The newest durable state. An image never changes; each change makes a new one."""
 
     def start(self, loop: Loop, helpers: Helpers, *, on_image: OnImage, apply: ApplyOrders) -> None:
-        """Say what the store works with, and whom it tells: first of all, once."""
+        """Give the store what it works with and whom it calls: once, before any other call."""
 
     def register_broker(self, broker: BrokerRegistration) -> None:
-        """Make this broker known, or its addresses anew. It is forgotten when the store closes."""
+        """Register this broker with its addresses, or change these. It is forgotten at `close`."""
 
     def create_topics(
         self, topics: Sequence[NewTopic], done: Callable[[list[Topic | Exception]], None]
     ) -> None:
-        """Add topics, each by itself: `done` gets for each of them the topic, or its error.
+        """Add topics, each by itself: for each of them `done` gets the topic, or its error.
 
-        InvalidTopicName (also for one that differs from another topic's in ``.`` and ``_`` only),
-        TopicExists (also while a topic of that name is being deleted). What cannot be carried out
-        for a partition is the topic's error, and the topic is deleted again.
+        Errors: InvalidTopicName (also for a name that differs from another topic's in ``.`` and
+        ``_`` only), TopicExists (also while a topic of that name is being deleted). An order that
+        fails for a partition is the topic's error, and the topic is deleted again.
         """
 
     def create_partitions(
@@ -74,10 +75,11 @@ class MetadataStore(Protocol):
         assignment: Sequence[Sequence[BrokerId]],
         done: Done[Topic],
     ) -> None:
-        """Add partitions from `first_partition` on, which comes right behind the topic's last one.
+        """Add partitions from `first_partition` on, the number after the topic's last partition.
 
-        UnknownTopic; PartitionsChanged if somebody else was faster. What cannot be carried out for
-        a partition comes out; the partitions are there all the same, and it is tried again.
+        Errors: UnknownTopic; PartitionsChanged if somebody else added partitions meanwhile. If an
+        order fails for a partition, `done` gets that error; the partitions stay, and the order is
+        given again later.
         """
 
     def update_topic_configs(
@@ -86,21 +88,20 @@ class MetadataStore(Protocol):
         update: Callable[[Mapping[str, str]], Mapping[str, str]],
         done: Done[Topic],
     ) -> None:
-        """Replace a topic's settings by what `update` makes of them; nobody can come in between.
-
-        What `update` raises comes out and nothing has changed. UnknownTopic.
+        """Replace a topic's settings by the result of `update(settings)`; no other change can come
+        in between. Errors: UnknownTopic, or the error that `update` raises.
         """
 
     def delete_topic(self, topic_id: TopicId, done: Done[Topic]) -> None:
-        """Delete a topic in two durable steps. UnknownTopic.
+        """Delete a topic in two durable steps. Errors: UnknownTopic.
 
-        After the first one clients no longer see it and its logs are set aside; its name is free
-        after the second. What cannot be carried out comes out, the name stays taken, and the next
-        start finishes it.
+        After the first step clients no longer see the topic, and its logs are set aside; after the
+        second its name is free. If an order fails, `done` gets that error, the name stays taken,
+        and the broker's next start finishes the deletion.
         """
 
     def allocate_producer_ids(self, done: Done[ProducerIdBlock]) -> None:
-        """A fresh block; its end is durable before the first id can be handed out."""
+        """Allocate a fresh block; its end is durable before `done` gets the block."""
 
     def close(self) -> None:
-        """Let go of files and connections. What has not been answered may be lost."""
+        """Let go of files and connections. Changes that have not been answered may be lost."""

@@ -1,9 +1,9 @@
 """The metadata of a broker that runs alone: the store of a controller that is always elected.
 
-Changes wait in a queue. Those that wait when nothing is being written are planned, in slices, and
-go to the disk in one write; then the image is shown; then the orders that follow are carried out,
-while the next changes are written. The queue holds one request of each connection at most: until
-that is answered the connection asks for nothing else.
+Changes wait in a queue. When nothing is being written, all waiting changes are planned, in slices,
+and go to the disk in one write. Then the new image is announced, and the orders that follow are
+carried out while the next changes are written. The queue holds at most one request of each
+connection: until it is answered no other request of the connection is served.
 """
 
 import logging
@@ -38,7 +38,7 @@ from pyspark_klog.storage.text_files import encode_topic_id
 _log = logging.getLogger("klog.topics")
 
 CHANGES_PER_WRITE = 256
-# A partition whose log could not be made (the disk was full, for example) is ordered again later.
+# An order that failed (the disk was full, for example) is given again after this time.
 RETRY_MS = 10_000
 RETRIED_AT_ONCE = 100
 
@@ -49,9 +49,10 @@ class _Planned(NamedTuple):
 
 
 class LocalStore:
-    """A `MetadataStore` in a file. Only one process may have it: the data directory's lock.
+    """A `MetadataStore` in a file. The lock of the data directory keeps other processes away.
 
-    ``open``, perhaps ``adopt``, ``start``, ``elect``, ``register_broker``; then it takes changes.
+    Calls at the start, in order: ``open``, perhaps ``adopt``, ``start``, ``elect``,
+    ``register_broker``. Then the store takes changes.
     """
 
     def __init__(
@@ -84,11 +85,11 @@ class LocalStore:
     ) -> "LocalStore":
         """Read the store in `directory`. Writes nothing: `register_broker` begins a new file.
 
-        A new store belongs to `cluster_id`, else to the cluster of the meta.properties in the
-        directory or in `others` (a crash, or a new disk, may have left those alone), else to one
-        that is made up. StoreRefused if the file cannot be read, is damaged, of another version,
-        or of another broker or cluster. The caller holds the directory's lock before it changes
-        anything.
+        A new store belongs to `cluster_id` if given; else to the cluster that a meta.properties in
+        `directory` or in `others` names (after a crash, or with a new disk, these may be all that
+        is left); else to a new cluster with a random id. StoreRefused if the file cannot be read,
+        is damaged, or is of another version, broker or cluster. The caller must hold the lock of
+        the directory before it asks for changes.
         """
         chance = chance or Chance()
         file = MetadataFile(files, directory)
@@ -117,7 +118,7 @@ class LocalStore:
         """Add or replace the topics, all of them or none, and hand out no producer id up to
         `after`. Blocks; durable when it returns. StoreFailed."""
         image = self._state.image.with_topics(topics)
-        # Ids from the rest of the block of `after`, and from the next one, may be in use, too.
+        # Other ids of the block of `after`, and of the next block, may be in use, too.
         first = (after // PRODUCER_ID_BLOCK_SIZE + 2) * PRODUCER_ID_BLOCK_SIZE
         producer_id = ProducerId(max(self._state.next_producer_id, first))
         self._write(replace(self._state, image=image, next_producer_id=producer_id))
@@ -131,10 +132,11 @@ class LocalStore:
         self._apply = apply
 
     def elect(self, found: Mapping[TopicPartition, FoundLog]) -> None:
-        """Lead every partition, given the logs that were loaded: show the image, give the orders.
+        """Announce the image, and order the broker to lead every partition.
 
-        Epochs that have to rise are durable before, in one write. Deletions that had begun are
-        finished. Blocks, and ``apply`` has to answer before it returns. StoreFailed.
+        `found` are the logs that were loaded. Epochs that have to rise are made durable before, in
+        one write. Deletions that had begun are finished. Blocks; ``apply`` has to answer before it
+        returns. StoreFailed.
         """
         draft = Draft(self._state)
         draft.image.put_partitions(elected(self.image, found))
@@ -174,8 +176,8 @@ class LocalStore:
                 self._order_again(dict.fromkeys(failed, topic.topic_id))
 
     def register_broker(self, broker: BrokerRegistration) -> None:
-        """Make this broker's addresses known. They are not kept in the file, but a new file is
-        begun. Blocks, at the start. StoreFailed."""
+        """Register this broker with its addresses, which the file does not keep. A new store's file
+        is written now, so the call may block; it is made once, at the start. StoreFailed."""
         state = replace(self._state, image=self.image.with_broker(broker))
         if self._is_new:
             self._write(state)
@@ -217,7 +219,7 @@ class LocalStore:
         self._ask(changes.AllocateProducerIds(done))
 
     def close(self) -> None:
-        """Nothing is open between two writes."""
+        """Nothing to do: no file is open between two writes."""
 
     def _new_topic_id(self) -> TopicId:
         return TopicId(new_id(self._chance))
@@ -226,8 +228,8 @@ class LocalStore:
         self._ask(changes.FinishDeletion(topic, done))
 
     def _take_back(self, topic: Topic, over: Callable[[], None]) -> None:
-        """Delete a topic that could not be made; where that cannot be done either, its partitions
-        are ordered again."""
+        """Delete a topic that could not be completed. If that fails, too, the orders for its
+        partitions are given again later."""
         if self.image.topic_by_id(topic.topic_id) is None:
             over()  # the topic has been deleted meanwhile
             return
@@ -253,14 +255,14 @@ class LocalStore:
         self._slices.run(self._plan(), lambda: True)
 
     def _plan(self) -> Steps:
-        """Plan the changes that wait, each on the state after the one before it; then write."""
+        """Plan the waiting changes, each on the state that the one before it leaves; then write."""
         draft = Draft(self._state)
         planned: list[_Planned] = []
         for _ in range(min(len(self._queue), CHANGES_PER_WRITE)):
             change = self._queue.popleft()
             try:
                 orders = yield from change.plan(draft)
-            except Exception as error:  # also one that a caller's `update` has raised
+            except Exception as error:  # also an error of a caller's `update`
                 change.failed(error)
             else:
                 planned.append(_Planned(change, orders))
@@ -295,7 +297,7 @@ class LocalStore:
         self._begin()
 
     def _carry_out(self, planned: Sequence[_Planned]) -> None:
-        """Give the orders, those of several changes together if they are of different topics."""
+        """Give the orders; several changes' orders in one call if they are of different topics."""
         together: list[_Planned] = []
         names: set[str] = set()
         for each in planned:
@@ -345,7 +347,7 @@ class LocalStore:
         for topic_partition in list(self._unmade)[:RETRIED_AT_ONCE]:
             topic = self.image.topic_by_id(self._unmade.pop(topic_partition))
             if topic is not None:
-                # Not as a new one: its data may lie in a directory that went offline meanwhile.
+                # Not as a new partition: its data may lie in a directory that is offline now.
                 order = changes.partition_order(topic, topic_partition.partition, is_new=False)
                 orders.append(order)
 

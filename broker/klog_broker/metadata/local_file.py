@@ -2,8 +2,8 @@
 
 The whole state is written with every change (temporary file, fsync, rename, fsync of the
 directory), so a crash leaves the old state or the new one. The file is lines of JSON: a header, one
-line for each topic, and a last line with the CRC-32C of all before it. docs/operations.md has an
-example.
+line for each topic, and a last line with the CRC-32C of all lines before it. docs/operations.md has
+an example.
 """
 
 import errno
@@ -35,7 +35,7 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class StoredState:
-    """What one file holds. The image's brokers are not kept."""
+    """The contents of the file. The brokers of the image are not in it."""
 
     image: MetadataImage
     broker_id: BrokerId
@@ -43,7 +43,7 @@ class StoredState:
 
 
 class _Line(NamedTuple):
-    """A topic, and the line of the file that says what it is."""
+    """A topic, and its line of the file."""
 
     topic: Topic
     data: bytes
@@ -56,15 +56,15 @@ class MetadataFile:
         self._files = files
         self._path = directory / FILE_NAME
         self._failure: OSError | None = None
-        # Each topic's line is kept, by id and whether the topic is being deleted, so that a change
-        # encodes one topic and not all of them.
+        # Each topic's line, by id and whether the topic is being deleted, so that a change encodes
+        # only the changed topics.
         self._lines: dict[tuple[TopicId, bool], _Line] = {}
 
     def read(self, broker_id: BrokerId, cluster_id: str | None) -> StoredState | None:
         """The state; None if there is no file.
 
-        StoreRefused if it cannot be read, is damaged, of another version, or of another broker or
-        (if one is given) cluster. Blocks.
+        StoreRefused if the file cannot be read, is damaged, or is of another version, broker or (if
+        one is given) cluster. Blocks.
         """
         data = self._read()
         if data is None:
@@ -74,10 +74,10 @@ class MetadataFile:
         return state
 
     def write(self, state: StoredState) -> None:
-        """Put `state` in place of what there is, durably. Blocks.
+        """Replace the file by one with `state`, durably. Blocks.
 
-        StoreFailed: nothing has changed; after anything but a full disk nothing is written any
-        more.
+        With StoreFailed nothing has changed. Later writes fail, too, unless the disk was full or no
+        descriptor was left.
         """
         if self._failure is not None:
             raise StoreFailed(
@@ -87,8 +87,8 @@ class MetadataFile:
         try:
             self._files.write_atomically(self._path, self._encode(state))
         except OSError as error:
-            # A full disk may have room again later, and the next write is a whole new file. After
-            # any other error nobody knows what the disk holds.
+            # A full disk may have room again later, descriptors may be free again, and the next
+            # write is a whole new file. After any other error nobody knows what the disk holds.
             if is_exhausted(error):
                 raise StoreFailed(f"cannot write {self._path}: {why(error)}") from error
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
@@ -152,7 +152,7 @@ def _topic_fields(topic: Topic, deleting: bool) -> dict[str, Any]:
 
 
 def _decode(data: bytes, path: Path) -> StoredState:
-    """The state in a file's bytes; StoreRefused says what is wrong with them."""
+    """The state in the file's bytes; StoreRefused if they are damaged or of another version."""
     lines = data.splitlines(keepends=True)
     version = _version_of(lines, path)
     if version != VERSION:
@@ -233,13 +233,13 @@ def _check_owner(
 
 
 def cluster_of(files: Files, directory: Path) -> str | None:
-    """The cluster that a data directory's meta.properties names, if it does."""
+    """The cluster that a data directory's meta.properties names; None without a readable one."""
     path = directory / META_PROPERTIES
     try:
         if files.exists(path):
             return decode_meta_properties(files.read_bytes(path)).cluster_id
     except (OSError, StorageFormatError):
-        pass  # the log manager refuses the directory when it loads it, and says why
+        pass  # the log manager will refuse to load the directory, and say why
     return None
 
 

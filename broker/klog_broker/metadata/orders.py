@@ -1,7 +1,7 @@
-"""Orders: how whoever controls the cluster gives a broker's replicas their roles.
+"""Orders: by these a cluster's controller gives a broker's replicas their roles.
 
-In a cluster they arrive as Kafka's LeaderAndIsr and StopReplica; a store that controls itself gives
-the same. An image tells clients of the cluster; no role follows from one.
+In a cluster of Kafka they are the requests LeaderAndIsr and StopReplica; a store that is its own
+controller gives them, too. Images are what clients are told of the cluster; they give no roles.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,11 +13,11 @@ from pyspark_klog.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class PartitionOrder:
-    """This broker has a replica: who leads the partition, and in which epochs.
+    """This broker has a replica of the partition, which is led by `leader` in these epochs.
 
-    `leader` is NO_BROKER while nobody can. A leader epoch rises with the leader, a partition epoch
-    also with the in-sync set. `is_new` says that no replica of the partition has had data yet, so
-    that a log may be made even while a data directory is offline.
+    `leader` is NO_BROKER while no broker can lead. The leader epoch rises with each new leader, the
+    partition epoch also with each change of the in-sync set. `is_new` says that no replica of the
+    partition has had data yet, so that a log may be made even while a data directory is offline.
     """
 
     topic_partition: TopicPartition
@@ -32,7 +32,7 @@ class PartitionOrder:
 
 @dataclass(frozen=True, slots=True)
 class StopOrder:
-    """This broker is to have no replica any more; with `deletes` its log goes, too."""
+    """This broker is to have no replica any more; with `deletes` the log is deleted, too."""
 
     topic_partition: TopicPartition
     topic_id: TopicId
@@ -43,8 +43,8 @@ class StopOrder:
 Order = PartitionOrder | StopOrder
 
 OrderResults = Mapping[TopicPartition, KlogError]
-"""Of each order that could not be carried out its error; whatever is not in it was."""
+"""By partition: the error of an order that failed. All other orders were carried out."""
 
 ApplyOrders = Callable[[Sequence[Order], Callable[[OrderResults], None]], None]
-"""Carries orders out, behind those that came before, and calls back in the loop with the results
-once the disk's part is done."""
+"""Carries orders out, after all earlier ones, and calls back in the loop with the results once the
+work on the disk is done."""
