@@ -38,10 +38,11 @@ def start(
     data: Sequence[Path] = (DATA,),
     chance: Chance | None = None,
     open_store: OpenStore = open_local_store,
+    network: FakeNetwork | None = None,
     **settings: object,
 ) -> BrokerServer:
     """A broker that has started; CannotStart comes out. ``settings`` with underscores for dots."""
-    network = FakeNetwork()
+    network = network or FakeNetwork()
     # The room for an index is taken at once: in memory much of it would take long.
     overrides = {"log.index.size.max.bytes": "4096", "log.dirs": ",".join(map(str, data))}
     overrides |= {name.replace("_", "."): str(value) for name, value in settings.items()}

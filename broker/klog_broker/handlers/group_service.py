@@ -102,7 +102,8 @@ class _Finder:
         if topic is None:
             return self._create_topic()
         if self._groups.find(group_id) is ErrorCode.NOT_COORDINATOR:
-            return _none(ErrorCode.COORDINATOR_NOT_AVAILABLE, "its partition is offline or damaged")
+            text = f"the group's {CONSUMER_OFFSETS} partition is offline, damaged or not made yet"
+            return _none(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
         endpoint = self._broker.advertised[context.listener]
         return CoordinatorAnswer(
             ErrorCode.NONE, self._broker.broker_id, endpoint.host, endpoint.port, None
