@@ -25,6 +25,7 @@ class Faults:
             (2, self._kill),
             (2, self._cut_power),
             (2, self._crash_inside),
+            (3, self._die_after_promise),
             (1, self._stop),
             (1, self._full_disk),
             (1, self._slow_disk),
@@ -44,7 +45,9 @@ class Faults:
     def stop(self) -> None:
         """No more of them; those that last end."""
         self._is_over = True
+        self._machine.dies_after = None
         self._heal()
+        self._look_after()
 
     def _plan_next(self) -> None:
         wait_ms = min(int(self._world.random.expovariate(1 / self._mean_ms)), 5 * self._mean_ms)
@@ -100,6 +103,11 @@ class Faults:
         death = self._world.random.choice((Death.KILL, Death.POWER))
         self._machine.crash_in(self._world.between(1, _CRASH_STEPS), death)
 
+    def _die_after_promise(self) -> None:
+        random = self._world.random
+        what = random.choice(("acknowledged", "assigned", "committed"))
+        self._machine.dies_after = (what, random.choice((Death.KILL, Death.POWER)))
+
     def _stop(self) -> None:
         self._machine.stop()
 
@@ -122,6 +130,12 @@ class Faults:
         # At times the broker is gone before it is told.
         files.failed_sync_kills = self._world.chance(0.5)
         self._machine.on_crash_mode = Death.KILL
+        self._world.after(self._world.between(0, 2 * _TROUBLE_MS), self._look_after)
+
+    def _look_after(self) -> None:
+        """What has failed to write its metadata, or has lost a directory, is to be restarted."""
+        if self._machine.files.has_failed_sync:
+            self._machine.stop()
 
     def _no_descriptors(self) -> None:
         self._machine.files.has_descriptors = False

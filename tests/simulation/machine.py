@@ -84,6 +84,8 @@ class Machine:
         self.restart_after_ms: Callable[[], int] = lambda: world.between(2 * LONGEST_DELAY_MS, 1500)
         self.on_crash_mode = Death.KILL
         """What happens when the disk's ``crash_at_step`` comes."""
+        self.dies_after: tuple[str, Death] | None = None
+        """As soon as a client has been told that ("assigned", ...)."""
         self.last_trouble_ms = -1
         """When the disk was last full, slow or without descriptors: what waits for it may wait."""
         self._settings = settings
@@ -160,6 +162,14 @@ class Machine:
         """The same, but in the middle of what the broker does then: at a change of the disk."""
         self.on_crash_mode = death
         self.files.crash_at_step = self.files.steps + steps
+
+    def has_told(self, what: str) -> None:
+        """A client has been told something that is to last."""
+        if self.dies_after is not None and self.dies_after[0] == what:
+            death = self.dies_after[1]
+            self.dies_after = None
+            self.world.note(f"machine had told that {what}")
+            self.world.after(0, lambda: self._die(death))
 
     def stop(self) -> None:
         """SIGTERM."""

@@ -38,12 +38,13 @@ class Admin(Client):
         while self._goes_on and not self.must_end:
             self._count += 1
             topic = TopicPlan(f"own-{self._count}", self.world.between(1, 3), False)
-            yield from self._create(topic)
+            is_there = yield from self._create(topic)
             yield from self.sleep(self.world.between(0, 500))
-            yield from self._delete(topic.name)
+            yield from self._delete(topic.name, is_there)
             yield from self.sleep(self.world.between(0, 500))
 
-    def _create(self, topic: TopicPlan) -> Generator[Any, Any, None]:
+    def _create(self, topic: TopicPlan) -> Generator[Any, Any, bool]:
+        """Whether it is there; else it was only seen, perhaps while a failed try was taken back."""
         configs = [CreatableTopicConfig(name=name, value=v) for name, v in topic.configs.items()]
         wanted = CreatableTopic(
             name=topic.name,
@@ -52,21 +53,31 @@ class Admin(Client):
             configs=configs,
         )
         request = CreateTopicsRequest(topics=[wanted], timeout_ms=3_000)
-        yield from self._until_done(
+        code = yield from self._until_done(
             request, CreateTopicsResponse, "topics", ErrorCode.TOPIC_ALREADY_EXISTS
         )
+        return code is ErrorCode.NONE
 
-    def _delete(self, name: str) -> Generator[Any, Any, None]:
+    def _delete(self, name: str, is_there: bool) -> Generator[Any, Any, None]:
         request = DeleteTopicsRequest(topic_names=[name], timeout_ms=3_000)
         yield from self._until_done(
-            request, DeleteTopicsResponse, "responses", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            request,
+            DeleteTopicsResponse,
+            "responses",
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            was_tried=not is_there,
         )
 
     def _until_done(
-        self, request: Any, reply_class: Any, rows: str, done_before: ErrorCode
-    ) -> Generator[Any, Any, None]:
+        self,
+        request: Any,
+        reply_class: Any,
+        rows: str,
+        done_before: ErrorCode,
+        *,
+        was_tried: bool = False,
+    ) -> Generator[Any, Any, ErrorCode]:
         """Again and again, whatever breaks; ``done_before`` is fine once it was tried."""
-        was_tried = False
         while True:
             try:
                 yield from self.connect()
@@ -81,6 +92,6 @@ class Admin(Client):
             if code is done_before and not was_tried:
                 raise Violation(TOPICS, f"{self.name} was told {code.name} at the first try")
             if code in (ErrorCode.NONE, done_before):
-                return
+                return code
             was_tried = True
             yield from self.sleep(self.world.between(10, 200))

@@ -142,6 +142,7 @@ class Member(Client):
         self.history.groups.was_assigned(
             self._member_id, self._generation, self._owned, self.world.now_ms
         )
+        self.machine.has_told("assigned")
         return True
 
     def _step_back(self, code: ErrorCode) -> Script:
@@ -243,6 +244,7 @@ class Member(Client):
             self.note(f"commit {partition} {commit.offset} {code.name}")
             if code is ErrorCode.NONE:
                 groups.was_committed(commit, world.now_ms)
+                self.machine.has_told("committed")
             elif code in _FENCED:
                 groups.was_refused(partition, commit)
             worst = worst if code is ErrorCode.NONE else code

@@ -189,6 +189,7 @@ class Producer(Client):
                 self.history.records.was_acknowledged(
                     batch.partition, row.base_offset, self.name, numbers
                 )
+                self.machine.has_told("acknowledged")
             elif verdict is Verdict.NEW_IDENTITY:
                 self._core.begin_anew(batch)
             elif verdict is Verdict.RETRY:

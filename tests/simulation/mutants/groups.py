@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from klog_broker.coordinator import runtime
 from klog_broker.coordinator.group.classic.group_machine import GroupMachine
 from klog_broker.coordinator.group.classic.rebalance import Rebalance
 from klog_broker.coordinator.group.commits import TurnCommits
@@ -17,6 +18,15 @@ def _commit_at_once(original: Any) -> Any:
         original(commits, shard, request._replace(answer=lambda _: None))
 
     return add
+
+
+def _assignment_at_once(_original: Any) -> Any:
+    def answer(_shard: Any, answers: Any) -> None:
+        """Before what was appended is visible."""
+        for each in answers:
+            each.send()
+
+    return answer
 
 
 def _commit_of_anybody(_original: Any) -> Any:
@@ -48,6 +58,7 @@ def _forgets_commits(original: Any) -> Any:
 
 MUTANTS = (
     Mutant("commit not waited for", TurnCommits, "add", _commit_at_once),
+    Mutant("assignment not waited for", runtime, "_answer_when_visible", _assignment_at_once),
     Mutant("fenced member commits", GroupMachine, "check_commit", _commit_of_anybody),
     Mutant("generation not raised", Rebalance, "_complete", _same_generation),
     Mutant("loading leaves commits out", Shard, "replay", _forgets_commits),
