@@ -3,12 +3,15 @@
 from collections.abc import Sequence
 
 from pyspark_klog.records.batch import BatchView
+from pyspark_klog.records.checksums import crc32c
 from pyspark_klog.records.compression import Codec, compress
 from pyspark_klog.records.errors import BatchTooLarge, InvalidRecords
 from pyspark_klog.records.layout import (
     BATCH_HEADER,
     BATCH_HEADER_BYTES,
     CONTROL_BIT,
+    CRC_AT,
+    CRC_START_AT,
     DELETE_HORIZON_BIT,
     INT32_MAX,
     INT64_MAX,
@@ -21,6 +24,7 @@ from pyspark_klog.records.layout import (
     NO_TIMESTAMP_MS,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
+    UINT32,
 )
 from pyspark_klog.records.record import TimestampType
 from pyspark_klog.records.record_section import (
@@ -191,22 +195,60 @@ def plain_batch(
     """One uncompressed batch without a producer, of keys and values that all have the same time:
     what :class:`BatchBuilder` makes of them, in a fraction of the time.
     """
-    if not records:
-        raise InvalidRecords("a batch needs a record; see empty_batch for compaction's")
     batch = bytearray(BATCH_HEADER_BYTES)
     for offset_delta, (key, value) in enumerate(records):
         append_plain_record(batch, offset_delta, key, value)
-    write_header(
-        batch,
-        base_offset=0,
-        leader_epoch=NO_LEADER_EPOCH,
-        attributes=Codec.NONE,
-        last_offset_delta=len(records) - 1,
-        timestamps_ms=(timestamp_ms, timestamp_ms),
-        producer=(NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE),
-        record_count=len(records),
-    )
+    finish_plain_batch(batch, len(records), timestamp_ms)
     return batch
+
+
+def finish_plain_batch(batch: bytearray, record_count: int, timestamp_ms: int) -> None:
+    """Fill in the header of a batch as :func:`plain_batch` makes them. ``batch`` has room for the
+    header, and behind that the records (:func:`append_plain_record`), numbered from 0."""
+    if not record_count:
+        raise InvalidRecords("a batch needs a record; see empty_batch for compaction's")
+    length = len(batch) - LOG_OVERHEAD_BYTES
+    if length > INT32_MAX:
+        raise BatchTooLarge(f"a batch of {length} bytes, its length field ends at {INT32_MAX}")
+    BATCH_HEADER.pack_into(
+        batch,
+        0,
+        0,
+        length,
+        NO_LEADER_EPOCH,
+        MAGIC_V2,
+        0,
+        Codec.NONE,
+        record_count - 1,
+        timestamp_ms,
+        timestamp_ms,
+        NO_PRODUCER_ID,
+        NO_PRODUCER_EPOCH,
+        NO_SEQUENCE,
+        record_count,
+    )
+    UINT32.pack_into(batch, CRC_AT, crc32c(memoryview(batch)[CRC_START_AT:]))
+
+
+def compressed_batch(
+    plain: bytearray, record_count: int, timestamp_ms: int, codec: Codec
+) -> bytearray:
+    """What :func:`finish_plain_batch` would make, with its records compressed."""
+    if not record_count:
+        raise InvalidRecords("a batch needs a record; see empty_batch for compaction's")
+    section = compress(codec, plain[BATCH_HEADER_BYTES:])
+    return bytearray(
+        _assemble(
+            base_offset=0,
+            leader_epoch=NO_LEADER_EPOCH,
+            attributes=codec,
+            last_offset_delta=record_count - 1,
+            timestamps_ms=(timestamp_ms, timestamp_ms),
+            producer=(NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE),
+            record_count=record_count,
+            section=section,
+        )
+    )
 
 
 def empty_batch(source: BatchView) -> bytes:

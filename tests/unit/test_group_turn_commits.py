@@ -176,7 +176,9 @@ def test_they_are_all_told_if_they_cannot_be_applied(
     def fail(*_: Any) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("klog_broker.coordinator.group.shard_state.GroupShardState.apply", fail)
+    monkeypatch.setattr(
+        "klog_broker.coordinator.group.shard_state.GroupShardState.keep_offset", fail
+    )
     assert commits(broker, commit(5), commit(6, "other")) == [ErrorCode.NOT_COORDINATOR] * 2
     assert "apply-failed" in caplog.text
     beat = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")

@@ -18,7 +18,12 @@ from klog_broker.runtime.wheel import Timer
 from pyspark_klog.errors import BrokerError, ErrorCode, InvariantViolation
 from pyspark_klog.ids import Offset
 from pyspark_klog.records.batch import BatchView
-from pyspark_klog.records.builder import BatchBuilder, plain_batch
+from pyspark_klog.records.builder import (
+    BatchBuilder,
+    compressed_batch,
+    finish_plain_batch,
+    plain_batch,
+)
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.control import (
     ControlType,
@@ -155,6 +160,18 @@ class Shard(Generic[K, V, S]):
                 offset += 1
 
         return self._append(self._batch(encoded, now_ms, producer), apply)
+
+    def append_packed(
+        self, batch: bytearray, record_count: int, now_ms: int, apply: Callable[[int], None]
+    ) -> Offset:
+        """As :meth:`append`, of records that are packed behind the room for a batch's header
+        (append_plain_record). ``apply`` is called with the first one's offset, and does to the
+        state what applying each record would."""
+        if self._codec is Codec.NONE:
+            finish_plain_batch(batch, record_count, now_ms)
+        else:
+            batch = compressed_batch(batch, record_count, now_ms, self._codec)
+        return self._append(batch, lambda end_offset: apply(end_offset - record_count))
 
     def _batch(
         self,

@@ -5,12 +5,16 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from klog_broker.coordinator.group.coordinator import Commit, CommitRequest, MemberName
+from klog_broker.coordinator.group.coordinator import MemberName
+from klog_broker.coordinator.group.forgetting import GroupShard
+from klog_broker.coordinator.group.offsets import NEVER_MS, CommittedOffset, OffsetPlace
+from klog_broker.coordinator.group.shard_state import GroupShardState
+from klog_broker.coordinator.shard import ShardStatus
 from klog_broker.handlers.context import BrokerServices, RequestContext
 from klog_broker.handlers.prepared import ReplyBytes
 from klog_broker.handlers.reply_slot import ReplySlot
-from pyspark_klog.errors import ErrorCode
-from pyspark_klog.ids import TopicPartition
+from pyspark_klog.errors import ErrorCode, InvariantViolation
+from pyspark_klog.ids import LeaderEpoch, Offset, TopicPartition
 from pyspark_klog.protocol.apis.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -18,6 +22,7 @@ from pyspark_klog.protocol.apis.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from pyspark_klog.protocol.headers import encode_response
+from pyspark_klog.state_records.offset_record import OffsetRecord
 
 MOST_PARTITIONS = 32
 """A request with more is decoded each time, and answered in slices."""
@@ -29,107 +34,173 @@ _INSTANCE_ID_SINCE = 7
 _RETENTION_VERSIONS = range(2, 5)
 _NO_LEADER_EPOCH = -1
 
-_Places = tuple[tuple[TopicPartition, str], ...]
+_NONE, _SERVING = ErrorCode.NONE, ShardStatus.SERVING
+_CORRELATION_ID = struct.Struct(">i")
+
+_Partitions = Sequence[tuple[TopicPartition, str]]
 """Each partition of the request, with the metadata of its commit."""
 
 
+class _Place:
+    """One partition of the request, with what its commits have in common."""
+
+    __slots__ = ("metadata", "partition", "place", "record")
+
+    def __init__(self, group_id: str, partition: TopicPartition, metadata: str) -> None:
+        self.partition = partition
+        self.metadata = metadata
+        self.place = OffsetPlace(group_id, *partition)
+        self.record = OffsetRecord(group_id, *partition, metadata)
+
+
 class _SamePartitions:
-    """The same member of the same group, the same partitions, the same metadata."""
+    """The same member of the same group, the same partitions, the same metadata. While a request is
+    served this is its Committing, too: a connection has one OffsetCommit at a time."""
 
     __slots__ = (
         "_broker",
+        "_correlation_id",
         "_done",
+        "_epochs",
         "_fixed",
-        "_generation_id",
-        "_group_id",
+        "_frame_bytes",
         "_image",
-        "_layout",
-        "_name",
+        "_now_ms",
+        "_offsets",
         "_places",
+        "_shard",
+        "_slot",
         "_stride",
+        "_unpack",
         "_version",
+        "generation_id",
+        "group_id",
+        "name",
     )
 
     def __init__(
         self,
         frame: bytes,
         layout: struct.Struct,
-        places: _Places,
+        partitions: _Partitions,
         request: OffsetCommitRequest,
         context: RequestContext,
     ) -> None:
-        self._layout = layout
+        self.group_id = request.group_id
+        self.name = MemberName(request.member_id, request.group_instance_id)
+        self.generation_id = request.generation_id_or_member_epoch
         self._version = context.api_version
+        self._frame_bytes = len(frame)
+        self._unpack = layout.unpack
         self._stride = 3 if self._version >= _LEADER_EPOCH_SINCE else 2
-        key_and_version, _, *rest = layout.unpack(frame)
-        self._fixed = (key_and_version, *rest[:: self._stride])
-        self._places = places
-        self._group_id = request.group_id
-        self._name = MemberName(request.member_id, request.group_instance_id)
-        self._generation_id = request.generation_id_or_member_epoch
+        found = layout.unpack(frame)
+        self._fixed = (found[0], *found[2 :: self._stride])
+        self._places = [_Place(request.group_id, *each) for each in partitions]
         self._broker: BrokerServices = context.broker
         self._image: object = None
-        codes = [ErrorCode.NONE] * len(places)
-        self._done = ReplyBytes(_response(places, codes), self._version)
+        self._shard: GroupShard | None = None
+        codes = [ErrorCode.NONE] * len(partitions)
+        self._done = ReplyBytes(_response(partitions, codes), self._version)
+        # Of the request that is served now.
+        self._slot: ReplySlot | None = None
+        self._correlation_id = b""
+        self._offsets: Sequence[int] = ()
+        self._epochs: Sequence[int] = (_NO_LEADER_EPOCH,) * len(partitions)
+        self._now_ms = 0
 
     def serve(self, frame: memoryview, slot: ReplySlot) -> bool:
-        if len(frame) != self._layout.size:
+        if len(frame) != self._frame_bytes:
             return False
-        key_and_version, correlation_id, *rest = self._layout.unpack(frame)
+        found = self._unpack(frame)
         stride = self._stride
-        if (key_and_version, *rest[::stride]) != self._fixed or not self._has_partitions():
+        if (found[0], *found[2::stride]) != self._fixed or self._slot is not None:
             return False
-        offsets = rest[1::stride]
-        epochs = rest[2::3] if stride == 3 else [_NO_LEADER_EPOCH] * len(offsets)
-        commits = [
-            Commit(partition, offset, epoch, metadata)
-            for (partition, metadata), offset, epoch in zip(
-                self._places, offsets, epochs, strict=True
-            )
-        ]
-
-        def answer(codes: Sequence[ErrorCode]) -> None:
-            if any(codes):
-                (number,) = struct.unpack(">i", correlation_id)
-                response = _response(self._places, codes)
-                slot.complete([encode_response(number, response, self._version)])
-            else:
-                slot.complete([self._done.to(correlation_id)])
-
-        self._broker.groups.commit(
-            CommitRequest(self._group_id, self._name, self._generation_id, commits, answer)
-        )
-        return True
-
-    def _has_partitions(self) -> bool:
-        """Whether all partitions are known: looked at once an image."""
-        image = self._broker.metadata.image
-        if image is not self._image:
-            if any(image.partition(*partition) is None for partition, _ in self._places):
+        shard = self._shard
+        if (
+            shard is None
+            or shard.status is not _SERVING
+            or self._broker.metadata.image is not self._image
+        ):
+            shard = self._find_shard()
+            if shard is None:
                 return False
-            self._image = image
+        self._correlation_id = found[1]
+        self._offsets = found[3::stride]
+        if stride == 3:
+            self._epochs = found[4::3]
+        self._slot = slot
+        self._broker.groups.commits.add(shard, self)
         return True
+
+    def _find_shard(self) -> GroupShard | None:
+        """The group's shard; None if there is none now, or a partition is not known: then the
+        handler says what is wrong. Both are looked up once an image."""
+        image = self._broker.metadata.image
+        known = all(image.partition(*each.partition) is not None for each in self._places)
+        self._shard = self._broker.groups.shard_of(self.group_id) if known else None
+        self._image = image
+        return self._shard
+
+    def pack(self, batch: bytearray, first_delta: int, now_ms: int) -> int:
+        self._now_ms = now_ms
+        delta = first_delta
+        for each, offset, epoch in zip(self._places, self._offsets, self._epochs, strict=True):
+            each.record.append_to(batch, delta, offset, epoch, now_ms)
+            delta += 1
+        return delta - first_delta
+
+    def apply(self, state: GroupShardState, offset: int) -> int:
+        now_ms = self._now_ms
+        for each, committed, epoch in zip(self._places, self._offsets, self._epochs, strict=True):
+            state.keep_offset(
+                each.place,
+                CommittedOffset(
+                    Offset(committed),
+                    LeaderEpoch(epoch),
+                    each.metadata,
+                    now_ms,
+                    NEVER_MS,
+                    Offset(offset),
+                ),
+            )
+            offset += 1
+        return offset
+
+    def tell(self, error: ErrorCode) -> None:
+        slot, self._slot = self._slot, None
+        if slot is None:
+            raise InvariantViolation("a commit was answered twice")
+        if error is _NONE:
+            slot.complete([self._done.to(self._correlation_id)])
+        else:
+            (number,) = _CORRELATION_ID.unpack(self._correlation_id)
+            partitions = [(each.partition, each.metadata) for each in self._places]
+            response = _response(partitions, [error] * len(partitions))
+            slot.complete([encode_response(number, response, self._version)])
 
 
 def prepare(
     frame: bytes, request: OffsetCommitRequest, context: RequestContext
 ) -> _SamePartitions | None:
     """None for what is rarely sent: an expiry of its own, a partition or a topic named twice, a
-    topic without partitions."""
+    topic without partitions, too much metadata."""
     if context.api_version not in _VERSIONS or request.retention_time_ms >= 0:
         return None
     topics = {topic.name for topic in request.topics if topic.partitions}
     if len(topics) < len(request.topics):
         return None
-    places = tuple(
+    partitions = [
         (TopicPartition(topic.name, each.partition_index), each.committed_metadata or "")
         for topic in request.topics
         for each in topic.partitions
-    )
-    if not 0 < len(places) <= MOST_PARTITIONS or len(dict(places)) < len(places):
+    ]
+    if not 0 < len(partitions) <= MOST_PARTITIONS or len(dict(partitions)) < len(partitions):
+        return None
+    longest = context.broker.config["offset.metadata.max.bytes"]
+    if any(len(metadata.encode()) > longest for _, metadata in partitions):
         return None
     layout = _layout(len(frame), request, context)
-    return None if layout is None else _SamePartitions(frame, layout, places, request, context)
+    return None if layout is None else _SamePartitions(frame, layout, partitions, request, context)
 
 
 def _layout(
@@ -161,9 +232,9 @@ def _size(text: str | None) -> int:
     return 2 if text is None else 2 + len(text.encode())
 
 
-def _response(places: _Places, codes: Sequence[ErrorCode]) -> OffsetCommitResponse:
+def _response(partitions: _Partitions, codes: Sequence[ErrorCode]) -> OffsetCommitResponse:
     response = OffsetCommitResponse()
-    for ((topic, number), _), code in zip(places, codes, strict=True):
+    for ((topic, number), _), code in zip(partitions, codes, strict=True):
         if not response.topics or response.topics[-1].name != topic:
             response.topics.append(OffsetCommitResponseTopic(name=topic))
         told = OffsetCommitResponsePartition(partition_index=number, error_code=code)

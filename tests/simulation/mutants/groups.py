@@ -11,11 +11,24 @@ from pyspark_klog.errors import ErrorCode
 from tests.simulation.mutants.mutant import Mutant
 
 
+class _Answered:
+    """A request that is told nothing more."""
+
+    def __init__(self, request: Any) -> None:
+        self._request = request
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._request, name)
+
+    def tell(self, _: ErrorCode) -> None:
+        pass
+
+
 def _commit_at_once(original: Any) -> Any:
     def add(commits: Any, shard: Any, request: Any) -> None:
         """Acknowledged before it is visible."""
-        request.answer([ErrorCode.NONE] * len(request.commits))
-        original(commits, shard, request._replace(answer=lambda _: None))
+        request.tell(ErrorCode.NONE)
+        original(commits, shard, _Answered(request))
 
     return add
 

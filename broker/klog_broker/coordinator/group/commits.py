@@ -1,17 +1,20 @@
 """Committing offsets: what the connections of a turn commit, one batch a shard."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from klog_broker.coordinator.errors import append_error, told
 from klog_broker.coordinator.group.forgetting import GroupShard
-from klog_broker.coordinator.group.offsets import commit_key
-from klog_broker.coordinator.group.shard_state import Records
+from klog_broker.coordinator.group.offsets import CommittedOffset, OffsetPlace
+from klog_broker.coordinator.group.shard_state import GroupShardState
 from klog_broker.log.errors import LogError, RecordBatchTooLarge, RecordTooLarge
 from klog_broker.runtime.clock import Clock
 from klog_broker.runtime.loop import Loop
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import TopicPartition
+from pyspark_klog.records.layout import BATCH_HEADER_BYTES
+from pyspark_klog.records.record_section import append_plain_record
+from pyspark_klog.state_records.consumer_offsets import encode_offset_key, encode_value
 from pyspark_klog.state_records.offset_commit import OffsetCommitValue
 
 _NONE = ErrorCode.NONE
@@ -50,44 +53,96 @@ class CommitRequest(NamedTuple):
     answer: CommitAnswer
 
 
-class _Part(NamedTuple):
-    """What a request adds to a batch."""
+class Committing(Protocol):
+    """A request as TurnCommits knows it: its offsets go into a batch, and into the group."""
 
-    records: Records
-    codes: list[ErrorCode]
-    answer: CommitAnswer
+    @property
+    def group_id(self) -> str: ...
+
+    @property
+    def name(self) -> MemberName: ...
+
+    @property
+    def generation_id(self) -> int: ...
+
+    def pack(self, batch: bytearray, first_delta: int, now_ms: int) -> int:
+        """Put the records behind others (append_plain_record), numbered from ``first_delta``.
+        Returns how many there are. Called again if the batch was too large."""
+
+    def apply(self, state: GroupShardState, offset: int) -> int:
+        """The records are in the log from ``offset`` on: keep their offsets. Returns the offset
+        behind them."""
 
     def tell(self, error: ErrorCode) -> None:
-        """NONE, or why nothing of it counts."""
-        if error is _NONE:
-            self.answer(self.codes)
-        else:
-            self.answer([error if code is _NONE else code for code in self.codes])
+        """Answer; once. NONE: the commits count. Else they do not, for this reason."""
+
+
+class AskedCommits:
+    """The Committing of a CommitRequest. ``metadata_max_bytes`` bounds each commit's metadata."""
+
+    __slots__ = ("_codes", "_metadata_max_bytes", "_now_ms", "_request", "group_id")
+
+    def __init__(self, request: CommitRequest, metadata_max_bytes: int) -> None:
+        self.group_id = request.group_id
+        self._request = request
+        self._metadata_max_bytes = metadata_max_bytes
+        self._codes = [_NONE] * len(request.commits)
+        self._now_ms = 0
+
+    @property
+    def name(self) -> MemberName:
+        return self._request.name
+
+    @property
+    def generation_id(self) -> int:
+        return self._request.generation_id
+
+    def pack(self, batch: bytearray, first_delta: int, now_ms: int) -> int:
+        """See Committing. A commit with too much metadata has its error, and no record."""
+        delta = first_delta
+        self._now_ms = now_ms
+        for number, commit in enumerate(self._request.commits):
+            if self._is_too_long(commit.metadata):
+                self._codes[number] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                continue
+            key = encode_offset_key(self.group_id, *commit.partition)
+            append_plain_record(batch, delta, key, encode_value(_commit_value(commit, now_ms)))
+            delta += 1
+        return delta - first_delta
+
+    def apply(self, state: GroupShardState, offset: int) -> int:
+        for commit, code in zip(self._request.commits, self._codes, strict=True):
+            if code is _NONE:
+                committed = CommittedOffset.from_record(_commit_value(commit, self._now_ms), offset)
+                state.keep_offset(OffsetPlace(self.group_id, *commit.partition), committed)
+                offset += 1
+        return offset
+
+    def tell(self, error: ErrorCode) -> None:
+        codes = self._codes
+        if error is not _NONE:
+            codes = [error if code is _NONE else code for code in codes]
+        self._request.answer(codes)
+
+    def _is_too_long(self, metadata: str) -> bool:
+        longest = self._metadata_max_bytes
+        return len(metadata) * _BYTES_A_CHARACTER > longest and len(metadata.encode()) > longest
 
 
 class TurnCommits:
     """The commits that are asked for in a turn: appended when its receiving is over, one batch a
     shard. Requests keep their order, and each has its own errors.
 
-    ``check(shard, request)`` says whether the request may commit. It is asked when the batch is
-    made: since the request came its member may have been fenced.
+    Whether a request may commit is asked when the batch is made: since the request came its member
+    may have been fenced.
     """
 
-    def __init__(
-        self,
-        loop: Loop,
-        clock: Clock,
-        *,
-        metadata_max_bytes: int,
-        check: Callable[[GroupShard, CommitRequest], ErrorCode],
-    ) -> None:
+    def __init__(self, loop: Loop, clock: Clock) -> None:
         self._loop = loop
         self._clock = clock
-        self._metadata_max_bytes = metadata_max_bytes
-        self._check = check
-        self._collected: dict[GroupShard, list[CommitRequest]] = {}
+        self._collected: dict[GroupShard, list[Committing]] = {}
 
-    def add(self, shard: GroupShard, request: CommitRequest) -> None:
+    def add(self, shard: GroupShard, request: Committing) -> None:
         """Append the commits in this turn; answer once they are visible."""
         collected = self._collected
         if not collected:
@@ -102,52 +157,62 @@ class TurnCommits:
         collected, self._collected = self._collected, {}
         now_ms = self._clock.now_ms()
         for shard, requests in collected.items():
-            parts = []
-            for request in requests:
-                error = shard.error() or self._check(shard, request)
-                if error is _NONE:
-                    parts.append(self._part(request, now_ms))
-                else:
-                    request.answer([error] * len(request.commits))
-            if parts:
-                _append(shard, parts)
+            allowed = self._allowed(shard, requests)
+            if allowed:
+                _append(shard, allowed, now_ms)
 
-    def _part(self, request: CommitRequest, now_ms: int) -> _Part:
-        longest = self._metadata_max_bytes
-        group_id, commits = request.group_id, request.commits
-        codes = [_NONE] * len(commits)
-        records: Records = []
-        for number, commit in enumerate(commits):
-            metadata = commit.metadata
-            if len(metadata) * _BYTES_A_CHARACTER > longest and len(metadata.encode()) > longest:
-                codes[number] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+    def _allowed(self, shard: GroupShard, requests: list[Committing]) -> list[Committing]:
+        """The requests that may commit; the others are answered."""
+        shard_error = shard.error()
+        groups, time_ms = shard.state.groups, self._loop.time_ms
+        allowed = []
+        for request in requests:
+            entry = groups.get(request.group_id)
+            generation_id = request.generation_id
+            if shard_error is not _NONE:
+                error = shard_error
+            elif entry is not None:
+                member_id, instance_id = request.name
+                error = entry.machine.check_commit(member_id, generation_id, time_ms, instance_id)
             else:
-                key = commit_key(group_id, commit.partition)
-                records.append((key, _commit_value(commit, now_ms)))
-        return _Part(records, codes, request.answer)
+                error = _NONE if generation_id < 0 else ErrorCode.ILLEGAL_GENERATION
+            if error is _NONE:
+                allowed.append(request)
+            else:
+                request.tell(error)
+        return allowed
 
 
-def _append(shard: GroupShard, parts: list[_Part]) -> None:
+def _append(shard: GroupShard, requests: list[Committing], now_ms: int) -> None:
     """Append as one batch; as several if that is more than a batch of the log may hold."""
-    records = [record for part in parts for record in part.records]
+    batch = bytearray(BATCH_HEADER_BYTES)
+    count = 0
+    for request in requests:
+        count += request.pack(batch, count, now_ms)
+
+    def apply(offset: int) -> None:
+        state = shard.state
+        for request in requests:
+            offset = request.apply(state, offset)
+
     try:
-        if records:
-            shard.append(records)
+        if count:
+            shard.append_packed(batch, count, now_ms, apply)
     except (LogError, BrokerError) as failure:
-        if isinstance(failure, RecordTooLarge | RecordBatchTooLarge) and len(parts) > 1:
-            half = len(parts) // 2
-            _append(shard, parts[:half])
-            _append(shard, parts[half:])
+        if isinstance(failure, RecordTooLarge | RecordBatchTooLarge) and len(requests) > 1:
+            half = len(requests) // 2
+            _append(shard, requests[:half], now_ms)
+            _append(shard, requests[half:], now_ms)
             return
         code = append_error(failure)
-        for part in parts:
-            part.tell(code)
+        for request in requests:
+            request.tell(code)
         return
 
     def tell(code: ErrorCode) -> None:
         error = told(code)
-        for part in parts:
-            part.tell(error)
+        for request in requests:
+            request.tell(error)
 
     shard.when_visible(tell)
 

@@ -11,6 +11,7 @@ from klog_broker.coordinator.effects import Waiter
 from klog_broker.coordinator.group.classic.group import Group
 from klog_broker.coordinator.group.classic.group_machine import GroupSettings, Joiner
 from klog_broker.coordinator.group.commits import (
+    AskedCommits,
     Commit,
     CommitRequest,
     MemberName,
@@ -93,12 +94,8 @@ class GroupCoordinator:
             append_timeout_ms=settings.commit_timeout_ms,
             codec=settings.codec,
         )
-        self._commits = TurnCommits(
-            services.loop,
-            services.clock,
-            metadata_max_bytes=settings.offset_metadata_max_bytes,
-            check=self._check_commit,
-        )
+        self.commits = TurnCommits(services.loop, services.clock)
+        """Where who has found the shard of a group adds its commits."""
         self._forgetting = OffsetForgetting(
             self._runtime,
             services.clock,
@@ -116,6 +113,10 @@ class GroupCoordinator:
         """This broker leads the partition no longer: all who wait are told to look for the
         coordinator anew."""
         self._runtime.resign(topic_partition.partition)
+
+    def shard_of(self, group_id: str) -> GroupShard | None:
+        """The shard that serves the group now; None if this broker does not."""
+        return self._find(group_id)[1]
 
     def find(self, group_id: str) -> ErrorCode:
         """Whether this broker serves the group now."""
@@ -183,7 +184,8 @@ class GroupCoordinator:
         if shard is None:
             request.answer([error] * len(request.commits))
         else:
-            self._commits.add(shard, request)
+            longest = self._settings.offset_metadata_max_bytes
+            self.commits.add(shard, AskedCommits(request, longest))
 
     def committed(self, group_id: str) -> tuple[ErrorCode, VisibleOffsets | None]:
         """NONE and a group's offsets (none for a group that does not exist); or an error and
@@ -223,15 +225,6 @@ class GroupCoordinator:
         if shard is None:
             return error, None, None
         return ErrorCode.UNKNOWN_MEMBER_ID, shard, shard.state.groups.get(group_id)
-
-    def _check_commit(self, shard: GroupShard, request: CommitRequest) -> ErrorCode:
-        entry = shard.state.groups.get(request.group_id)
-        generation_id = request.generation_id
-        if entry is None:
-            return ErrorCode.NONE if generation_id < 0 else ErrorCode.ILLEGAL_GENERATION
-        member_id, instance_id = request.name
-        now_ms = self._loop.now_ms()
-        return entry.machine.check_commit(member_id, generation_id, now_ms, instance_id)
 
     def _expire_offsets(self) -> None:
         def steps() -> Steps:

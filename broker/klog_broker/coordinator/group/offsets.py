@@ -9,6 +9,14 @@ from pyspark_klog.state_records.offset_commit import OffsetCommitKey, OffsetComm
 NEVER_MS = -1
 
 
+class OffsetPlace(NamedTuple):
+    """Where an offset is kept."""
+
+    group_id: str
+    topic: str
+    partition: int
+
+
 class CommittedOffset(NamedTuple):
     """The next offset to read. ``expire_ms`` is -1 unless the commit asked for a time of its own
     (OffsetCommit 2 to 4); both times are wall clock. ``record_offset`` is where it stands in
@@ -22,14 +30,14 @@ class CommittedOffset(NamedTuple):
     record_offset: Offset
 
     @classmethod
-    def from_record(cls, value: OffsetCommitValue, record_offset: Offset) -> "CommittedOffset":
+    def from_record(cls, value: OffsetCommitValue, record_offset: int) -> "CommittedOffset":
         return cls(
             Offset(value.offset),
             LeaderEpoch(value.leader_epoch),
             value.metadata,
             value.commit_timestamp,
             value.expire_timestamp,
-            record_offset,
+            Offset(record_offset),
         )
 
 

@@ -2,13 +2,17 @@
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
 
 from klog_broker.coordinator.group.classic.group import Group
 from klog_broker.coordinator.group.classic.group_machine import GroupMachine, GroupSettings
 from klog_broker.coordinator.group.classic.records import apply_metadata
 from klog_broker.coordinator.group.classic.states import GroupState
-from klog_broker.coordinator.group.offsets import CommittedOffset, OffsetBook, commit_key
+from klog_broker.coordinator.group.offsets import (
+    CommittedOffset,
+    OffsetBook,
+    OffsetPlace,
+    commit_key,
+)
 from klog_broker.coordinator.shard import Format, Producer
 from klog_broker.coordinator.timeline import Timeline
 from pyspark_klog.errors import KlogError
@@ -30,14 +34,6 @@ Records = list[tuple[Key, Value | None]]
 OffsetTimeline = Timeline[TopicPartition, CommittedOffset]
 
 
-class _Place(NamedTuple):
-    """The group and partition that an offset was committed for."""
-
-    group_id: str
-    topic: str
-    partition: int
-
-
 class GroupEntry:
     """A group: its members' machine and its offsets. Either may be empty."""
 
@@ -50,12 +46,12 @@ class GroupEntry:
         self.pending_offsets: dict[TopicPartition, int] = {}
         """By partition: how many open transactions have committed an offset of it."""
 
-    def now_pending(self, place: _Place) -> None:
+    def now_pending(self, place: OffsetPlace) -> None:
         """One more open transaction has committed an offset of ``place``."""
         partition = TopicPartition(place.topic, place.partition)
         self.pending_offsets[partition] = self.pending_offsets.get(partition, 0) + 1
 
-    def no_longer_pending(self, place: _Place) -> None:
+    def no_longer_pending(self, place: OffsetPlace) -> None:
         """One open transaction less has committed an offset of ``place``."""
         partition = TopicPartition(place.topic, place.partition)
         left = self.pending_offsets.pop(partition) - 1
@@ -85,7 +81,7 @@ class GroupShardState:
         self._settings = settings
         self._new_member_id = new_member_id
         self._groups_by_topic: dict[str, dict[str, None]] = {}
-        self._pending: dict[int, dict[_Place, CommittedOffset]] = {}
+        self._pending: dict[int, dict[OffsetPlace, CommittedOffset]] = {}
         """By producer id: offsets that count once the producer's transaction is committed."""
 
     # --- finding ---------------------------------------------------------------------------------
@@ -124,14 +120,14 @@ class GroupShardState:
         self, offset: Offset, key: Key, value: Value | None, producer: Producer | None
     ) -> None:
         if isinstance(key, OffsetCommitKey):
-            place = _Place(key.group, key.topic, key.partition)
+            place = OffsetPlace(key.group, key.topic, key.partition)
             if value is None:
                 self._forget_offset(place)
                 return
             assert isinstance(value, OffsetCommitValue)
             committed = CommittedOffset.from_record(value, offset)
             if producer is None:
-                self._keep_offset(place, committed)
+                self.keep_offset(place, committed)
             else:
                 pending = self._pending.setdefault(producer.producer_id, {})
                 entry = self.get_or_create(key.group)
@@ -156,19 +152,20 @@ class GroupShardState:
             entry.no_longer_pending(place)
             before = entry.offsets.get(TopicPartition(place.topic, place.partition))
             if is_commit and (before is None or before.record_offset < committed.record_offset):
-                self._keep_offset(place, committed)
+                self.keep_offset(place, committed)
             self.settled(place.group_id)
 
-    def _keep_offset(self, place: _Place, committed: CommittedOffset) -> None:
+    def keep_offset(self, place: OffsetPlace, committed: CommittedOffset) -> None:
+        """What applying the record of a committed offset comes to: also for who has packed it."""
         group_id, topic, partition = place
-        offsets = self.get_or_create(group_id).offsets
-        before = offsets.put(topic, partition, committed)
+        entry = self.groups.get(group_id) or self.get_or_create(group_id)
+        before = entry.offsets.put(topic, partition, committed)
         if before is None:
             self._groups_by_topic.setdefault(topic, {})[group_id] = None
         if self.timeline.is_ahead:
             self.timeline.replaced(group_id, TopicPartition(topic, partition), before)
 
-    def _forget_offset(self, place: _Place) -> None:
+    def _forget_offset(self, place: OffsetPlace) -> None:
         """Forget the committed offset, and those of open transactions: their markers come too
         late."""
         group_id, topic, partition = place

@@ -1,0 +1,38 @@
+"""Records of committed offsets that were packed beforehand are those of the codec."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_klog.records.record_section import append_plain_record
+from pyspark_klog.state_records.consumer_offsets import encode_offset_key, encode_value
+from pyspark_klog.state_records.offset_commit import OffsetCommitValue
+from pyspark_klog.state_records.offset_record import OffsetRecord
+
+names = st.text(st.characters(exclude_categories=["Cs"]), max_size=150)
+int64s = st.integers(-(1 << 63), (1 << 63) - 1)
+int32s = st.integers(-(1 << 31), (1 << 31) - 1)
+deltas = st.integers(0, 300) | st.sampled_from([63, 64, 8_191, 8_192])
+
+
+@given(names, names, int32s, names, deltas, int64s, int32s, int64s)
+def test_a_packed_record_is_the_codecs(
+    group: str,
+    topic: str,
+    partition: int,
+    metadata: str,
+    delta: int,
+    offset: int,
+    leader_epoch: int,
+    commit_ms: int,
+) -> None:
+    value = OffsetCommitValue(
+        offset=offset, leader_epoch=leader_epoch, metadata=metadata, commit_timestamp=commit_ms
+    )
+    expected = bytearray(b"before")
+    append_plain_record(
+        expected, delta, encode_offset_key(group, topic, partition), encode_value(value)
+    )
+    found = bytearray(b"before")
+    record = OffsetRecord(group, topic, partition, metadata)
+    record.append_to(found, delta, offset, leader_epoch, commit_ms)
+    assert found == expected
