@@ -62,6 +62,9 @@ class Connection:
     def __init__(self) -> None:
         self.prepared: dict[int, Any] = {}
 
+    def forget_prepared(self) -> None:
+        self.prepared.clear()
+
 
 class Services:
     """The part of BrokerServices that the dispatcher itself uses."""
@@ -272,6 +275,15 @@ def test_a_request_like_the_last_one_of_its_connection_is_served_without_the_han
     assert send(dispatcher, one, "g").error_code == 0, "the last one counts"
     assert handled == ["g", "g", "h", "g"]
     assert made[0].count == 1
+
+
+def test_what_was_prepared_can_be_forgotten() -> None:
+    dispatcher, _, _, handled = prepared_dispatcher()
+    connection = Connection()
+    send(dispatcher, connection, "g")
+    connection.forget_prepared()
+    assert send(dispatcher, connection, "g").error_code == 0
+    assert handled == ["g", "g"]
 
 
 def test_a_long_request_is_not_prepared_for() -> None:

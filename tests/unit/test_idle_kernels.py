@@ -9,6 +9,9 @@ import pytest
 from klog_broker import app, process
 from klog_broker.config import BrokerConfig
 from klog_broker.exit_codes import CannotStart, ExitCode
+from klog_broker.network.connection import Connection
+from klog_broker.network.lone import LoneReply
+from klog_broker.network.replies import QueuedReply
 from klog_broker.network.server import NetworkLimits, Server
 from klog_broker.produce.idle import IdleKernels
 from klog_broker.produce.loading import compile_produce_kernel
@@ -19,6 +22,11 @@ from tests.support.fake_network import FakeNetwork
 from tests.support.log_harness import ManualHelpers
 
 PRODUCE, METADATA = (struct.pack(">ihhi", 8, api_key, 0, 7) for api_key in (0, 3))
+
+
+def answer_at_once(_: memoryview, slot: QueuedReply | LoneReply, __: Connection) -> bool:
+    slot.complete([b"x"])
+    return True
 
 
 class World:
@@ -35,7 +43,7 @@ class World:
             self.helpers,
             self.network,
             NetworkLimits(),
-            lambda _, slot, __: slot.complete([b"x"]),
+            answer_at_once,
             frozenset([0]),
         )
         self.server.listen("PLAINTEXT", "127.0.0.1", 0)

@@ -30,6 +30,8 @@ K = TypeVar("K")
 V = TypeVar("V")
 S = TypeVar("S", bound=CoordinatorState[Any, Any])
 
+_NONE = ErrorCode.NONE
+
 _log = logging.getLogger("klog.coordinator")
 
 
@@ -147,7 +149,7 @@ class CoordinatorRuntime(Generic[K, V, S]):
         if shard is None:
             return ErrorCode.NOT_COORDINATOR, None
         error = shard.error()
-        return error, shard if error is ErrorCode.NONE else None
+        return error, shard if error is _NONE else None
 
     def serving(self) -> Iterator[Shard[K, V, S]]:
         """The shards that serve now."""

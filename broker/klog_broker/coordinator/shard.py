@@ -93,6 +93,9 @@ class ShardStatus(Enum):
     RESIGNED = "resigned"
 
 
+_NONE = ErrorCode.NONE
+_SERVING = ShardStatus.SERVING
+
 _TOLD = {
     ShardStatus.LOADING: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ShardStatus.SERVING: ErrorCode.NONE,
@@ -137,7 +140,7 @@ class Shard(Generic[K, V, S]):
         if self.log.ended is not None:
             return ErrorCode.NOT_COORDINATOR
         status = self.status
-        return ErrorCode.NONE if status is ShardStatus.SERVING else _TOLD[status]
+        return _NONE if status is _SERVING else _TOLD[status]
 
     # --- writing ---------------------------------------------------------------------------------
     def append(

@@ -16,7 +16,7 @@ from klog_broker.handlers.context import (
     ServedApi,
 )
 from klog_broker.handlers.encoded_reply import EncodedReply, first_steps
-from klog_broker.handlers.prepared import PREPARED_BYTES, Prepare, Prepared, serve_again
+from klog_broker.handlers.prepared import PREPARED_BYTES, Prepare, Prepared
 from klog_broker.handlers.reply_slot import ReplySlot
 from klog_broker.runtime.slices import SLICE_ELEMENTS
 from klog_broker.security.principal import KafkaPrincipal
@@ -102,6 +102,9 @@ class ConnectionInfo(Protocol):
     def prepared(self) -> dict[int, Prepared]:
         """By API key, what may serve the connection's next request: the dispatcher's."""
 
+    def forget_prepared(self) -> None:
+        """Empties ``prepared``."""
+
 
 class Dispatcher:
     """The rows of one broker, and the way from a frame through them to its reply slot."""
@@ -137,11 +140,24 @@ class Dispatcher:
         """The keys of the APIs whose requests may follow one of theirs that waits."""
         return frozenset(key for key, row in self._handlers.items() if row.lets_next_parse)
 
-    def handle_frame(self, frame: memoryview, slot: ReplySlot, connection: ConnectionInfo) -> None:
-        """Decodes a request (a frame without its size) and hands it to its handler."""
-        prepared = connection.prepared
-        if prepared and serve_again(prepared, frame, slot, self._broker.bugs):
-            return
+    def handle_frame(self, frame: memoryview, slot: ReplySlot, connection: ConnectionInfo) -> bool:
+        """Serve a request (a frame without its size). Returns whether nobody looks at the frame any
+        more: so it is when the request was known by its bytes."""
+        # The key's lower byte will do: who is found compares the whole frame.
+        found = connection.prepared.get(frame[1])
+        if found is not None:
+            try:
+                if found.serve(frame, slot):
+                    return True
+            except Exception as error:
+                # The handler gets the request as if nobody had looked at it.
+                connection.forget_prepared()
+                self._broker.bugs.report(type(found).__name__, error)
+        self._decode(frame, slot, connection)
+        return False
+
+    def _decode(self, frame: memoryview, slot: ReplySlot, connection: ConnectionInfo) -> None:
+        """Decode a request and hand it to its handler."""
         try:
             header, position = decode_request_header(frame)
             handler = self._handlers.get(header.api_key)
@@ -184,7 +200,7 @@ class Dispatcher:
         if handler.prepare is not None and len(frame) <= handler.prepared_bytes:
             found = handler.prepare(bytes(frame), request, context)
             if found is not None:
-                prepared[header.api_key] = found
+                connection.prepared[header.api_key] = found
 
     def _all_ranges(self) -> Response:
         """Error 35 with what is served, so that the client can ask again in a version it finds."""

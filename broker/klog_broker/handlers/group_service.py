@@ -11,7 +11,7 @@ from klog_broker.coordinator.loading import KernelWalk
 from klog_broker.coordinator.runtime import RuntimeServices
 from klog_broker.handlers.context import BrokerServices, CoordinatorAnswer, RequestContext
 from klog_broker.log.record_checks import KernelChecks
-from klog_broker.metadata.image import NO_BROKER, Topic
+from klog_broker.metadata.image import NO_BROKER, MetadataImage, Topic
 from klog_broker.replication.leader_state_log import LeaderStateLog
 from klog_broker.replication.partition import Leader
 from klog_broker.runtime.slices import Slices
@@ -46,9 +46,18 @@ def start_groups(broker: BrokerServices) -> GroupCoordinator:
     """Make the coordinator; it begins to load the partitions of ``__consumer_offsets`` that this
     broker leads."""
 
+    metadata = broker.metadata
+    seen_image: MetadataImage | None = None
+    count: int | None = None
+
     def num_partitions() -> int | None:
-        topic = broker.metadata.image.topic(CONSUMER_OFFSETS)
-        return None if topic is None else len(topic.partitions)
+        """Asked with every request, and looked up once an image."""
+        nonlocal seen_image, count
+        image = metadata.image
+        if image is not seen_image:
+            seen_image, topic = image, image.topic(CONSUMER_OFFSETS)
+            count = None if topic is None else len(topic.partitions)
+        return count
 
     groups = GroupCoordinator(
         coordinator_settings(broker.config),

@@ -1,5 +1,7 @@
 """Heartbeat: a member is alive, and learns whether it has to rejoin."""
 
+import struct
+
 from klog_broker.coordinator.group.coordinator import GroupCoordinator, MemberName
 from klog_broker.handlers.context import RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler, top_level_error
@@ -8,6 +10,8 @@ from klog_broker.handlers.reply_slot import ReplySlot
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
 from pyspark_klog.protocol.keys import ApiKey
+
+_NONE = ErrorCode.NONE
 
 
 def handle(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
@@ -20,36 +24,44 @@ class _SameMember:
     """The next heartbeat of a member in the same generation: only its correlation id differs."""
 
     __slots__ = (
+        "_alive",
         "_behind",
         "_generation_id",
         "_group_id",
         "_groups",
         "_head",
         "_name",
-        "_replies",
+        "_size",
+        "_unpack",
         "_version",
     )
 
     def __init__(
         self, frame: bytes, request: HeartbeatRequest, version: int, groups: GroupCoordinator
     ) -> None:
-        self._head, self._behind = frame[: CORRELATION_ID.start], frame[CORRELATION_ID.stop :]
+        self._size = len(frame)
+        # Key and version; correlation id; the rest.
+        self._unpack = struct.Struct(f"4s4s{len(frame) - CORRELATION_ID.stop}s").unpack
+        self._head, _, self._behind = self._unpack(frame)
         self._version = version
         self._group_id = request.group_id
         self._name = MemberName(request.member_id, request.group_instance_id)
         self._generation_id = request.generation_id
         self._groups = groups
-        self._replies: dict[ErrorCode, ReplyBytes] = {}
+        self._alive = ReplyBytes(HeartbeatResponse(), version)
 
     def serve(self, frame: memoryview, slot: ReplySlot) -> bool:
-        if frame[CORRELATION_ID.stop :] != self._behind or frame[:4] != self._head:
+        if len(frame) != self._size:
+            return False
+        head, correlation_id, behind = self._unpack(frame)
+        if behind != self._behind or head != self._head:
             return False
         error = self._groups.heartbeat(self._group_id, self._name, self._generation_id)
-        reply = self._replies.get(error)
-        if reply is None:
-            response = HeartbeatResponse(error_code=error)
-            reply = self._replies[error] = ReplyBytes(response, self._version)
-        slot.complete([reply.to(frame[CORRELATION_ID])])
+        if error is _NONE:
+            reply = self._alive
+        else:
+            reply = ReplyBytes(HeartbeatResponse(error_code=error), self._version)
+        slot.complete([reply.to(correlation_id)])
         return True
 
 

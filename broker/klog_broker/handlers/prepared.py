@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from klog_broker.handlers.bugs import BugReports
 from klog_broker.handlers.context import RequestContext
 from klog_broker.handlers.reply_slot import ReplySlot
 from pyspark_klog.protocol.headers import encode_response
@@ -36,23 +35,6 @@ class Prepared(Protocol):
 Prepare = Callable[[bytes, Any, RequestContext], Prepared | None]
 """(frame, request, context) -> what serves its like; None if nothing does. Called after the
 handler."""
-
-
-def serve_again(
-    prepared: dict[int, Prepared], frame: memoryview, slot: ReplySlot, bugs: BugReports
-) -> bool:
-    """Whether a frame is like the last one of its API, and was served as that."""
-    # The key's lower byte will do: who is found compares the whole frame.
-    found = prepared.get(frame[1])
-    if found is None:
-        return False
-    try:
-        return found.serve(frame, slot)
-    except Exception as error:
-        # The handler gets the request as if nobody had looked at it.
-        prepared.clear()
-        bugs.report(type(found).__name__, error)
-        return False
 
 
 class ReplyBytes:

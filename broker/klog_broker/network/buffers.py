@@ -3,7 +3,7 @@
 Both are reused when the turn is over, so that nothing may hold a view of them longer.
 """
 
-from klog_broker.network.bounds import ARENA_BYTES, POOLED_BYTES
+from klog_broker.network.bounds import ARENA_BYTES, POOLED_BYTES, RECEIVE_BYTES
 
 
 class ReceiveArena:
@@ -13,6 +13,16 @@ class ReceiveArena:
         self.view = memoryview(bytearray(size_bytes))
         self.size_bytes = size_bytes
         self.used_bytes = 0
+        # Most turns of small requests use nothing of the arena: then there is nothing to slice.
+        self._first_window = self.view[:RECEIVE_BYTES]
+
+    def window(self) -> memoryview | None:
+        """The next RECEIVE_BYTES, which stay free until ``take``; None if so many are not left."""
+        start = self.used_bytes
+        if not start:
+            return self._first_window
+        end = start + RECEIVE_BYTES
+        return self.view[start:end] if end <= self.size_bytes else None
 
     def free_bytes(self) -> int:
         """What is left for this turn."""

@@ -7,13 +7,13 @@ until RECEIVE_BYTES lie unparsed, so that a client that goes away is noticed.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from klog_broker.network.bounds import MIN_REQUEST_BYTES, RECEIVE_BYTES, REQUESTS_PER_TURN
+from klog_broker.network.host import ConnectionHost
 from klog_broker.network.inbox import FRAME_HEAD, NO_REQUEST, PRODUCE, BadFrame, Inbox
-from klog_broker.network.memory import ReceiveMemory
-from klog_broker.network.outbox import Outbox, OutboxHost
-from klog_broker.network.replies import QueuedReply
+from klog_broker.network.lone import LoneReply
+from klog_broker.network.outbox import Outbox
 from klog_broker.network.states import (
     CLOSED,
     CLOSING,
@@ -30,41 +30,7 @@ from klog_broker.runtime.poller import BROKEN, READABLE, WRITABLE
 from klog_broker.runtime.sockets import StreamSocket
 from klog_broker.security.principal import ANONYMOUS, KafkaPrincipal
 
-
-class ConnectionHost(OutboxHost, Protocol):
-    """What a connection asks of the broker's network; server.py is it."""
-
-    @property
-    def memory(self) -> ReceiveMemory: ...
-
-    @property
-    def max_request_bytes(self) -> int: ...
-
-    @property
-    def is_planning(self) -> bool: ...
-
-    def handle_frame(self, frame: memoryview, slot: QueuedReply, connection: Connection, /) -> None:
-        """Takes one request without its size; fills the slot now or later. Raises nothing."""
-
-    def offer_to_plan(
-        self, connection: Connection, first_frame_bytes: int, received_bytes: int
-    ) -> bool:
-        """Whether what has been received, Produce first, is left to this turn's plan."""
-
-    def join_plan(self, connection: Connection) -> bool:
-        """Whether a connection that can be read is received from and planned with others."""
-
-    def bulk_share_bytes(self) -> int:
-        """What a connection that sends in bulk may receive in this turn."""
-
-    def touch(self, connection: Connection) -> None:
-        """Something was received or sent."""
-
-    def refuse(self, connection: Connection, reason: str) -> None:
-        """Closes the connection for what its client did, with a line in the log now and then."""
-
-    def on_closed(self, connection: Connection, reason: str) -> None:
-        """The connection has closed itself."""
+_unpack_head = FRAME_HEAD.unpack_from
 
 
 class Connection:
@@ -79,8 +45,10 @@ class Connection:
         "_memory",
         "_outbox",
         "_produces",
+        "_recv_into",
         "_requests",
         "_resume_scheduled",
+        "_send",
         "_socket",
         "_turn",
         "client_address",
@@ -94,7 +62,11 @@ class Connection:
     )
 
     def __init__(
-        self, host: ConnectionHost, stream: StreamSocket, listener: str, connection_id: str
+        self,
+        host: ConnectionHost[Connection],
+        stream: StreamSocket,
+        listener: str,
+        connection_id: str,
     ) -> None:
         self.state: State = FIRST
         """One of states.py's; only this class changes it."""
@@ -104,12 +76,15 @@ class Connection:
         self.listener = listener
         self.principal: KafkaPrincipal = ANONYMOUS
         self.prepared: dict[int, Any] = {}
-        """What the dispatcher keeps of its last requests, by API key."""
+        """What the dispatcher keeps of its last requests, by API key; for this principal alone."""
         self.last_used_ms = host.loop.now_ms()
         self._host = host
         self._loop = host.loop
         self._memory = host.memory
         self._socket = stream
+        # Called for every request: looked up once.
+        self._recv_into = stream.recv_into
+        self._send = stream.send
         self._inbox = Inbox(stream, host.memory, host.max_request_bytes, self.keep_rest)
         self._outbox = Outbox(self, host, stream)
         self._interest = READABLE
@@ -132,6 +107,11 @@ class Connection:
         """Whether a request is being worked on: such a connection is not idle."""
         return self._outbox.outstanding > 0
 
+    def forget_prepared(self) -> None:
+        """The next request of each API is decoded anew. What was prepared acts for the principal
+        that it was made for: whoever changes that calls this."""
+        self.prepared.clear()
+
     # -- receiving ----------------------------------------------------------------------------
 
     def on_ready(self, events: int) -> None:
@@ -149,17 +129,13 @@ class Connection:
 
     def _receive_one(self) -> None:
         """Receives once while quiet, and begins what has most likely come: one small request."""
-        host = self._host
         memory = self._memory
-        arena = memory.arena
-        start = arena.used_bytes
-        end = start + RECEIVE_BYTES
-        if self._is_bulk or end > arena.size_bytes:
+        window = memory.arena.window()
+        if window is None or self._is_bulk:
             self.receive()
             return
-        view = arena.view
         try:
-            count = self._socket.recv_into(view[start:end])
+            count = self._recv_into(window)
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
@@ -170,22 +146,47 @@ class Connection:
             self.state = ENDED
             self._parse()
             return
-        memory.keep_arena(count)
-        host.touch(self)
-        end = start + count
+        host, loop = self._host, self._loop
+        if self.last_used_ms != loop.time_ms:
+            host.touch(self)
         if count > FRAME_HEAD.size:
-            size, api_key, _ = FRAME_HEAD.unpack_from(view, start)
+            size, api_key, _ = _unpack_head(window)
             if MIN_REQUEST_BYTES <= size == count - 4 <= host.max_request_bytes and (
                 api_key != PRODUCE
             ):
-                self._turn = self._loop.turn
+                self._turn = loop.turn
                 self._requests = 1
                 self._produces = False
-                host.handle_frame(view[start + 4 : end], self._outbox.begin(api_key), self)
+                slot = LoneReply(self, self._outbox, api_key)
+                host.lone.add(slot)
+                if not host.handle_frame(window[4:count], slot, self):
+                    memory.keep_arena(count)
                 return
-        self._inbox.adopt(start, end)
+        start = memory.arena.used_bytes
+        memory.keep_arena(count)
+        self._inbox.adopt(start, start + count)
         if not self._is_offered_to_a_plan():
             self._parse()
+
+    def settle(self, slot: LoneReply) -> None:
+        """See LoneConnection. What the socket does not take goes the way of all other answers."""
+        answer = slot.answer
+        if answer is None or self.state is not READING or not slot.is_alone:
+            if self.state is not CLOSED:
+                slot.place()
+            return
+        try:
+            count = self._send(answer)
+        except (BlockingIOError, InterruptedError):
+            count = 0
+        except OSError as error:
+            self.close(f"send failed: {error}")
+            return
+        if count == len(answer[0]):
+            self.state = QUIET
+        else:
+            slot.answer = [answer[0][count:]]
+            slot.place()
 
     def receive(self) -> None:
         """Receives once and parses what there is."""

@@ -15,6 +15,7 @@ from klog_broker.network.bounds import (
     RECEIVE_BYTES,
 )
 from klog_broker.network.connection import Connection
+from klog_broker.network.lone import LoneReply, LoneRequests
 from klog_broker.network.memory import ReceiveMemory
 from klog_broker.network.plans import Plans
 from klog_broker.network.replies import QueuedReply
@@ -28,8 +29,8 @@ from klog_broker.runtime.wheel import Timer
 
 _log = logging.getLogger("klog.network")
 
-FrameHandler = Callable[[memoryview, QueuedReply, Connection], None]
-"""Takes one request (without its size); fills the slot now or later. Raises nothing."""
+FrameHandler = Callable[[memoryview, QueuedReply | LoneReply, Connection], bool]
+"""See ConnectionHost.handle_frame."""
 
 _OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -71,6 +72,7 @@ class Server:
         self.plans: Plans | None = None
         """Plans for pipelined Produce; None without the kernel: the handler serves them all."""
         self.memory = ReceiveMemory(loop, limits.queued_max_request_bytes)
+        self.lone = LoneRequests(loop)
         self.counters: Counter[str] = Counter()
         self._network = network
         self._limits = limits
@@ -183,7 +185,7 @@ class Server:
 
     def touch(self, connection: Connection) -> None:
         """Something was received or sent."""
-        now_ms = self.loop.now_ms()
+        now_ms = self.loop.time_ms
         if connection.last_used_ms != now_ms:
             connection.last_used_ms = now_ms
             self._connections.move_to_end(connection)

@@ -27,8 +27,9 @@ class Loop:
     def __init__(self, clock: Clock, poller: Poller) -> None:
         self.clock = clock
         self._poller = poller
-        self._now_ms = clock.monotonic_ms()
-        self._wheel = TimingWheel(self._now_ms)
+        self.time_ms = clock.monotonic_ms()
+        """As ``now_ms``, which alone is for others to ask where a call does not count."""
+        self._wheel = TimingWheel(self.time_ms)
         self._ready_callbacks: dict[int, ReadyCallback] = {}
         self._posted: deque[Callback] = deque()
         self._soon: deque[Callback] = deque()
@@ -45,11 +46,11 @@ class Loop:
 
     def now_ms(self) -> int:
         """Monotonic time as it was when this turn began; all of a turn happens at one time."""
-        return self._now_ms
+        return self.time_ms
 
     def call_later(self, delay_ms: int, action: Callback) -> Timer:
         """Runs ``action`` once, ``delay_ms`` after this turn's time; ``Timer.cancel`` drops it."""
-        return self._wheel.start(self._now_ms + delay_ms, action)
+        return self._wheel.start(self.time_ms + delay_ms, action)
 
     def call_at(self, deadline_ms: int, action: Callback) -> Timer:
         """Runs ``action`` once, in the first turn at or after ``deadline_ms`` (``now_ms`` time)."""
@@ -102,10 +103,10 @@ class Loop:
     def run_turn(self, timeout_ms: int | None = None) -> None:
         """One turn. It sleeps ``timeout_ms`` at most (None: until there is something to do)."""
         ready = self._poller.poll(self._time_to_sleep_ms(timeout_ms))
-        self._now_ms = max(self._now_ms, self.clock.monotonic_ms())
+        self.time_ms = max(self.time_ms, self.clock.monotonic_ms())
         self.turn += 1
         self.ready_count = len(ready)
-        for timer in self._wheel.advance(self._now_ms):
+        for timer in self._wheel.advance(self.time_ms):
             timer.action()
         # Only what is there now: what these callbacks add waits for the next turn.
         for queue in (self._posted, self._soon):
@@ -142,7 +143,7 @@ class Loop:
     def next_wake_ms(self) -> int | None:
         """When a turn would have something to do without any event: for a simulation's clock."""
         if self._soon or self._posted:
-            return self._now_ms
+            return self.time_ms
         return self._wheel.next_deadline_ms()
 
     def _time_to_sleep_ms(self, timeout_ms: int | None) -> int | None:

@@ -152,14 +152,16 @@ class GroupCoordinator:
         self._runtime.run(shard, request.group_id, effects)
 
     def heartbeat(self, group_id: str, name: MemberName, generation_id: int) -> ErrorCode:
-        error, _, entry = self._member_entry(group_id)
-        if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        error, shard = self._find(group_id)
+        if shard is None:
             # As in Kafka. Once the group is loaded all members get a new session.
-            return ErrorCode.NONE
+            is_loading = error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            return ErrorCode.NONE if is_loading else error
+        entry = shard.state.groups.get(group_id)
         if entry is None:
-            return error
-        now_ms = self._loop.now_ms()
-        return entry.machine.heartbeat(name.member_id, generation_id, now_ms, name.instance_id)
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        member_id, instance_id = name
+        return entry.machine.heartbeat(member_id, generation_id, self._loop.time_ms, instance_id)
 
     def leave(
         self, group_id: str, names: Iterable[MemberName]

@@ -158,8 +158,9 @@ class Group:
 
     def alive(self, member: Member, now_ms: int) -> None:
         """The member has shown itself: a new session begins."""
-        member.session_deadline_ms = now_ms + member.session_timeout_ms
-        self.expect(member)
+        deadline_ms = member.session_deadline_ms = now_ms + member.session_timeout_ms
+        if deadline_ms < self.earliest_ms:
+            self.earliest_ms = deadline_ms
 
     def expect(self, member: Member) -> None:
         """The member's deadline may be an earlier one than before."""

@@ -31,6 +31,9 @@ MAX_PENDING_IDS = 10_000
 that the oldest are forgotten: a client that joins with a forgotten id is told UNKNOWN_MEMBER_ID,
 and asks for another. Kafka keeps any number of ids, each for a session's time."""
 
+# A member of an enumeration takes ten times as long to look up as a name of this module.
+_NONE = ErrorCode.NONE
+_EMPTY, _DEAD = GroupState.EMPTY, GroupState.DEAD
 _SYNC, _HEARTBEAT = ANSWERS[Asked.SYNC], ANSWERS[Asked.HEARTBEAT]
 _COMMIT, _COMMIT_FROM_OUTSIDE = ANSWERS[Asked.COMMIT], ANSWERS[Asked.COMMIT_FROM_OUTSIDE]
 _PENDING_PAUSE_MS = 100  # between two searches for ids that nobody has joined with in time
@@ -142,7 +145,7 @@ class GroupMachine:
         self, member_id: str, generation_id: int, now_ms: int, instance_id: str | None = None
     ) -> ErrorCode:
         error = self._check_member(member_id, generation_id, instance_id)
-        if error is not ErrorCode.NONE:
+        if error is not _NONE:
             return error
         group = self.group
         group.alive(group.members[member_id], now_ms)
@@ -171,14 +174,14 @@ class GroupMachine:
         """Whether a sender with these ids may commit offsets. For a member this is a sign of life,
         too."""
         group = self.group
-        is_empty = group.state is GroupState.EMPTY
+        is_empty = group.state is _EMPTY
         if generation_id < 0 and (is_empty or (not member_id and instance_id is None)):
             # Not from a member: whoever commits uses the group only to keep offsets.
             return _COMMIT_FROM_OUTSIDE[group.state]
         error = self._check_member(member_id, generation_id, instance_id)
-        if error is ErrorCode.NONE:
+        if error is _NONE:
             error = _COMMIT[group.state]
-        if error is ErrorCode.NONE:
+        if error is _NONE:
             group.alive(group.members[member_id], now_ms)
         return error
 
@@ -288,12 +291,14 @@ class GroupMachine:
     def _check_member(
         self, member_id: str, generation_id: int, instance_id: str | None
     ) -> ErrorCode:
-        if self.group.state is GroupState.DEAD:
+        group = self.group
+        if group.state is _DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        error = self.group.check_member(member_id, instance_id)
-        if error is ErrorCode.NONE and generation_id != self.group.generation_id:
-            return ErrorCode.ILLEGAL_GENERATION
-        return error
+        if instance_id is not None or member_id not in group.members:
+            error = group.check_member(member_id, instance_id)
+            if error is not _NONE:
+                return error
+        return _NONE if generation_id == group.generation_id else ErrorCode.ILLEGAL_GENERATION
 
     # Ways to join
 

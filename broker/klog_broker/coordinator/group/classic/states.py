@@ -11,6 +11,9 @@ from pyspark_klog.errors import ErrorCode, InvariantViolation
 class GroupState(Enum):
     """The names are those that DescribeGroups and ListGroups show."""
 
+    # Compared by identity, as members of an enumeration are: the hash of their names takes longer.
+    __hash__ = object.__hash__
+
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
     COMPLETING_REBALANCE = "CompletingRebalance"

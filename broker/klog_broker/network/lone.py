@@ -1,0 +1,108 @@
+"""Requests that come alone: the short way from a quiet connection to its answer and back.
+
+A quiet connection has no answer that a new one could overtake. Most of its requests are answered in
+the turn in which they came, by a few bytes: these answers need no queue. All of a turn are sent in
+a row, one send each. Whatever else happens to such a request (it waits, its answer is a file's, it
+closes the connection) gives the request an ordinary place in the connection's outbox.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from klog_broker.network.outbox import Outbox
+from klog_broker.network.replies import QueuedReply
+from klog_broker.runtime.loop import Loop
+
+_IN_MEMORY = (bytes, bytearray)
+
+
+class LoneConnection(Protocol):
+    """The connection, as far as the turn's lone requests know it."""
+
+    def settle(self, slot: LoneReply) -> None:
+        """The turn's appends are over: sends the answer if there is one by now, or gives the
+        request its place in the outbox."""
+
+
+class LoneReply:
+    """The place of a lone request's answer, used as a QueuedReply: exactly one of ``complete``,
+    ``skip`` and ``close`` is called."""
+
+    __slots__ = ("_api_key", "_outbox", "_place", "answer", "connection")
+
+    def __init__(self, connection: LoneConnection, outbox: Outbox, api_key: int) -> None:
+        self.connection = connection
+        self.answer: list[Any] | None = None
+        """The one part of an answer that needs no ordinary place."""
+        self._outbox = outbox
+        self._api_key = api_key
+        self._place: QueuedReply | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the connection still is."""
+        return self._outbox.is_open
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether the request has no ordinary place."""
+        return self._place is None
+
+    def place(self) -> QueuedReply:
+        """The request's place in the outbox, from now on if it had none."""
+        place = self._place
+        if place is None:
+            place = self._place = self._outbox.begin(self._api_key)
+            if self.answer is not None:
+                place.complete(self.answer)
+        return place
+
+    def complete(self, parts: list[Any]) -> None:
+        """See QueuedReply."""
+        if (
+            self._place is None
+            and self.answer is None
+            and len(parts) == 1
+            and type(parts[0]) in _IN_MEMORY
+        ):
+            self.answer = parts
+        else:
+            self.place().complete(parts)
+
+    def skip(self) -> None:
+        """See QueuedReply."""
+        self.place().skip()
+
+    def close(self, reason: str) -> None:
+        """See QueuedReply."""
+        self.place().close(reason)
+
+    def when_closed(self, callback: Callable[[], None]) -> None:
+        """See QueuedReply."""
+        self.place().when_closed(callback)
+
+    def hold(self) -> bool:
+        """See QueuedReply."""
+        return self.place().hold()
+
+
+class LoneRequests:
+    """The lone requests of a turn. Loop thread only."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._slots: list[LoneReply] = []
+
+    def add(self, slot: LoneReply) -> None:
+        """Settle the request when the turn's appends are over."""
+        slots = self._slots
+        if not slots:
+            self._loop.call_at_send(self._settle)
+        slots.append(slot)
+
+    def _settle(self) -> None:
+        slots, self._slots = self._slots, []
+        for slot in slots:
+            slot.connection.settle(slot)
