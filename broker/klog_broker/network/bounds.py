@@ -35,8 +35,9 @@ alone may be larger. Regions of files are not counted: they take no memory."""
 SEND_BYTES = 1024 * 1024
 """Sent to one connection in one turn (fairness)."""
 
-SEND_FILE_BYTES = 256 * 1024
-"""Sent from a file by one call, after a probe that both ends of the piece are in the cache."""
+PROBED_BYTES = 256 * 1024
+"""A piece of a file that is sent as far as a probe of its two ends tells that it is in the cache.
+One call sends as many such pieces as the turn's share allows."""
 
 READ_AHEAD_BYTES = 4 * 1024 * 1024
 """Read ahead by a helper thread when a piece to be sent is not in the cache."""

@@ -178,22 +178,24 @@ class Outbox:
         if not self.is_open:
             return
         replies = self._replies
-        if len(replies) == 1 and not self._outgoing:
-            slot = replies[0]
-            if slot.state is SlotState.ANSWERED and slot.fits_one_send:
-                replies.popleft()
-                self._queued_bytes -= slot.size_bytes
-                self._send_at_once(slot)
-                if not self.is_open or (not self._outgoing and self._owner.on_all_sent()):
-                    return
-        self._queue_answers()
-        if not self._is_reading_ahead:
-            self._send()
-        if not self.is_open:
-            return
-        if self._close_reason is not None and not self._outgoing:
-            self._owner.refuse(self._close_reason)
-            return
+        if (
+            len(replies) == 1
+            and not self._outgoing
+            and replies[0].state is SlotState.ANSWERED
+            and not self._is_reading_ahead
+        ):
+            self._send_single(replies.popleft())
+            if not self.is_open or (not self._outgoing and self._owner.on_all_sent()):
+                return
+        else:
+            self._queue_answers()
+            if not self._is_reading_ahead:
+                self._send()
+            if not self.is_open:
+                return
+            if self._close_reason is not None and not self._outgoing:
+                self._owner.refuse(self._close_reason)
+                return
         self._owner.on_sent()
 
     def _queue_answers(self) -> None:
@@ -209,8 +211,13 @@ class Outbox:
             if slot.state is SlotState.ANSWERED:
                 self._outgoing.add(slot)
 
-    def _send_at_once(self, slot: QueuedReply) -> None:
-        """The only answer there is; what the socket does not take waits as any other."""
+    def _send_single(self, slot: QueuedReply) -> None:
+        """Sends the only answer there is; what the socket does not take waits as any other."""
+        self._queued_bytes -= slot.size_bytes
+        if not slot.fits_one_send:
+            self._outgoing.add(slot)
+            self._send(is_fresh=True)
+            return
         try:
             count = self._stream.send(slot.parts)
         except (BlockingIOError, InterruptedError):
@@ -224,9 +231,10 @@ class Outbox:
         if count:
             self._owner.touch()
 
-    def _send(self) -> None:
+    def _send(self, *, is_fresh: bool = False) -> None:
+        """Sends what there is, as far as the turn's share and the socket allow."""
         try:
-            how, sent_bytes = self._outgoing.send(self._stream, SEND_BYTES)
+            how, sent_bytes = self._outgoing.send(self._stream, SEND_BYTES, is_fresh=is_fresh)
         except OSError as error:
             self._owner.close(f"send failed: {error}")
             return

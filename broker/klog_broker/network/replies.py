@@ -11,8 +11,9 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any, Protocol
 
-from klog_broker.network.bounds import READ_AHEAD_BYTES, SEND_FILE_BYTES
+from klog_broker.network.bounds import PROBED_BYTES, READ_AHEAD_BYTES
 from klog_broker.network.large_frame import LargeFrame
+from klog_broker.runtime.files import ProbedRegion
 from klog_broker.runtime.sockets import StreamSocket
 
 # sendmsg takes at most 1024 buffers (IOV_MAX).
@@ -182,45 +183,61 @@ class OutgoingParts:
             elif part.size:
                 self._parts.append(part)
 
-    def send(self, stream: StreamSocket, budget_bytes: int) -> tuple[Sent, int]:
-        """Sends up to ``budget_bytes`` (the last part may go beyond): (how far, bytes sent).
+    def send(
+        self, stream: StreamSocket, budget_bytes: int, *, is_fresh: bool = False
+    ) -> tuple[Sent, int]:
+        """Sends up to ``budget_bytes`` (parts in memory may go beyond): (how far, bytes sent).
 
-        A file's piece is probed before it is sent, because sendfile of a page that is not in the
-        cache blocks even on a non-blocking socket.
+        The pieces of a file are probed before they are sent, because sendfile of a page that is not
+        in the cache blocks even on a non-blocking socket. With ``is_fresh`` all parts were added in
+        this turn, so that a small ProbedRegion need not be probed once more.
         """
         sent_bytes = 0
         parts = self._parts
         while parts:
-            if sent_bytes >= budget_bytes:
+            left_bytes = budget_bytes - sent_bytes
+            if left_bytes <= 0:
                 return Sent.BUDGET, sent_bytes
             first = parts[0]
             try:
-                if not isinstance(first, _IN_MEMORY):
-                    piece = min(SEND_FILE_BYTES, first.size - self._done_bytes)
-                    position = first.position + self._done_bytes
-                    if not self._is_warm(first.file, position, piece):
-                        return Sent.COLD, sent_bytes
-                    count = stream.send_file(first.file, position, piece)
-                    if count == 0:
-                        raise ShortRegion(
-                            f"{first.file!r} ends within the region of {first.size} bytes at"
-                            f" {first.position} that was to be sent"
-                        )
-                    self._advance_region(count)
-                    wanted = piece
-                else:
+                if isinstance(first, _IN_MEMORY):
                     batch = self._bytes_at_the_head()
                     # What stands before a file's piece is not worth a packet of its own.
                     is_last = len(parts) == len(batch)
                     count = stream.send(batch) if is_last else stream.send_more(batch)
-                    wanted = sum(len(part) for part in batch)
+                    wanted = sum(map(len, batch))
                     self.advance_bytes(count)
+                else:
+                    wanted = min(first.size - self._done_bytes, left_bytes)
+                    if not (
+                        is_fresh and type(first) is ProbedRegion and first.size <= PROBED_BYTES
+                    ):
+                        wanted = self._warm_bytes(first, wanted)
+                        if wanted == 0:
+                            return Sent.COLD, sent_bytes
+                    count = self._send_piece(stream, first, wanted)
             except (BlockingIOError, InterruptedError):
                 return Sent.BLOCKED, sent_bytes
             sent_bytes += count
             if count < wanted:
                 return Sent.BLOCKED, sent_bytes
         return Sent.ALL, sent_bytes
+
+    def _send_piece(self, stream: StreamSocket, region: Any, size_bytes: int) -> int:
+        """Sends what follows of the first part, a region; returns how much the socket took."""
+        done_bytes = self._done_bytes
+        count = stream.send_file(region.file, region.position + done_bytes, size_bytes)
+        if count == 0:
+            raise ShortRegion(
+                f"{region.file!r} ends within the region of {region.size} bytes at"
+                f" {region.position} that was to be sent"
+            )
+        self._done_bytes = done_bytes + count
+        if self._done_bytes == region.size:
+            self._parts.popleft()
+            self._done_bytes = 0
+            self._warm_end = 0
+        return count
 
     def cold_region(self) -> tuple[Any, int, int]:
         """After COLD: (file, position, size) of what to read ahead."""
@@ -238,11 +255,22 @@ class OutgoingParts:
         self._parts.clear()
         self.bytes_in_memory = 0
 
-    def _is_warm(self, file: Any, position: int, size_bytes: int) -> bool:
-        if self._done_bytes + size_bytes <= self._warm_end:
-            return True
-        warm: bool = file.is_warm(position, size_bytes)
-        return warm
+    def _warm_bytes(self, region: Any, size_bytes: int) -> int:
+        """How many of the next ``size_bytes`` of the first part, a region, can be sent without
+        waiting for the disk."""
+        read_ahead_bytes = self._warm_end - self._done_bytes
+        if read_ahead_bytes > 0:
+            return min(size_bytes, read_ahead_bytes)
+        file, start = region.file, region.position + self._done_bytes
+        warm_bytes = min(size_bytes, PROBED_BYTES)
+        if not file.is_warm(start, warm_bytes):
+            return 0
+        while warm_bytes < size_bytes:
+            end = min(size_bytes, warm_bytes + PROBED_BYTES)
+            if not file.is_warm(start + end - 1, 1):
+                break
+            warm_bytes = end
+        return warm_bytes
 
     def _bytes_at_the_head(self) -> list[Any]:
         batch: list[Any] = []
@@ -253,13 +281,6 @@ class OutgoingParts:
         if self._done_bytes:
             batch[0] = memoryview(batch[0])[self._done_bytes :]
         return batch
-
-    def _advance_region(self, count: int) -> None:
-        self._done_bytes += count
-        if self._done_bytes == self._parts[0].size:
-            self._parts.popleft()
-            self._done_bytes = 0
-            self._warm_end = 0
 
     def advance_bytes(self, count: int) -> None:
         """So many bytes of the parts in memory at the head have been sent."""

@@ -113,6 +113,12 @@ class ReadRegion(NamedTuple):
     size: int
 
 
+class ProbedRegion(ReadRegion):
+    """A region both ends of which were in the page cache just before it was made."""
+
+    __slots__ = ()
+
+
 class FileLock(Protocol):
     """A lock that is held until it is released or the process ends."""
 

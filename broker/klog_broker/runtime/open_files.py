@@ -283,22 +283,19 @@ class RealFile:
         self.is_used = True
         descriptor = self.descriptor or self._open()
         buffer = bytearray(size)
-        filled = 0
-        with memoryview(buffer) as view:
-            while filled < size:
-                try:
-                    count = os.preadv(
-                        descriptor.number, [view[filled:]], position + filled, _NOWAIT
-                    )
-                except BlockingIOError:
-                    return None
-                except OSError as error:
-                    if error.errno != errno.EOPNOTSUPP:
-                        raise
-                    return self.pread(size, position)
-                if count == 0:
-                    break
+        try:
+            filled = count = os.preadv(descriptor.number, [buffer], position, _NOWAIT)
+            while count and filled < size:
+                with memoryview(buffer) as view:
+                    rest = [view[filled:]]
+                    count = os.preadv(descriptor.number, rest, position + filled, _NOWAIT)
                 filled += count
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno != errno.EOPNOTSUPP:
+                raise
+            return self.pread(size, position)
         return bytes(buffer) if filled == size else bytes(buffer[:filled])
 
     def is_warm(self, position: int, size: int) -> bool:
@@ -309,7 +306,8 @@ class RealFile:
         byte = [bytearray(1)]
         try:
             os.preadv(number, byte, position, _NOWAIT)
-            os.preadv(number, byte, position + size - 1, _NOWAIT)
+            if size > 1:
+                os.preadv(number, byte, position + size - 1, _NOWAIT)
         except BlockingIOError:
             return False
         except OSError as error:
