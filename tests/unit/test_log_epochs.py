@@ -4,6 +4,7 @@ from random import Random
 
 import pytest
 
+from klog_broker.log.batch_search import find_batch
 from klog_broker.log.errors import LogStorageError, StaleLeaderEpoch
 from klog_broker.log.leader_epochs import LeaderEpochs
 from klog_broker.log.log_manager import LogManager
@@ -214,7 +215,7 @@ def test_an_epoch_of_which_all_is_lost_is_told_until_a_newer_one_is_written() ->
     log.flush()
     # A reader has seen a record of epoch 7 at offset 10; now the log is cut before it.
     segment = log.segments[-1]
-    place = segment.find(5)
+    place = find_batch(segment, 5)
     assert place is not None
     segment.log_file.pwrite(b"\xff" * 20, place.position)
     for seed in range(3):
@@ -308,7 +309,7 @@ def test_what_follows_a_cut_is_looked_at_after_a_crash() -> None:
     truncate(log, 4)
     for _ in range(6):
         append_in(log, 3)
-    place = log.segments[-1].find(7)
+    place = find_batch(log.segments[-1], 7)
     assert place is not None
     log.segments[-1].log_file.pwrite(b"\xff" * 20, place.position)
     log = open_log(files.killed())

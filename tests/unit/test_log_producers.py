@@ -7,6 +7,7 @@ import pytest
 
 from klog_broker.log.answers import AppendInfo
 from klog_broker.log.append_rules import AppendOrigin
+from klog_broker.log.batch_search import find_batch
 from klog_broker.log.errors import InvalidProducerEpoch, OutOfOrderSequence
 from klog_broker.log.housekeeping import LogManagerSettings
 from klog_broker.log.log_config import LogConfig
@@ -227,7 +228,7 @@ def test_damage_in_an_old_segment_keeps_no_log_from_being_loaded() -> None:
     for number in range(3):
         send(log, 1_000 + number)
     segment = log.segments[1]
-    place = segment.find(segment.base_offset + 2)
+    place = find_batch(segment, segment.base_offset + 2)
     assert place is not None
     manager.close()
     segment.log_file.pwrite(b"\xff" * 60, place.position)

@@ -19,7 +19,9 @@ from pyspark_klog.records.layout import (
 # base offset, length, leader epoch, magic, CRC, attributes, last offset delta: the start of a v2
 # batch up to what tells where it ends.
 _BATCH_START = Struct(">qiibIhi")
-_LOOK_BYTES = 8192
+BATCH_START_BYTES = _BATCH_START.size
+LOOK_BYTES = 8192
+"""Of the log are read at once to find batches in."""
 
 
 class BatchPlace(NamedTuple):
@@ -50,6 +52,29 @@ def max_timestamp_of(header: bytes) -> int:
     return int.from_bytes(header[at : at + 8], "big", signed=True)
 
 
+def place_in(window: bytes, at: int, position: int, end: int, path: Path) -> BatchPlace:
+    """The batch at ``position`` of a file that ends at ``end``, whose start lies at ``at`` in
+    ``window``. DamagedLog if it can be none."""
+    seen = len(window) - at
+    if seen < _BATCH_START.size and (seen < UP_TO_MAGIC_BYTES or window[at + MAGIC_AT] == MAGIC_V2):
+        raise DamagedLog(f"{path}: no batch at byte {position}")
+    magic = window[at + MAGIC_AT]
+    if magic == MAGIC_V2:
+        base_offset, length, _, _, _, _, delta = _BATCH_START.unpack_from(window, at)
+    else:
+        base_offset = int.from_bytes(window[at : at + 8], "big", signed=True)
+        length = int.from_bytes(window[at + 8 : at + 12], "big", signed=True)
+        delta = 0
+    size_bytes = LOG_OVERHEAD_BYTES + length
+    if not LOG_OVERHEAD_BYTES < size_bytes <= end - position or magic > MAGIC_V2:
+        raise DamagedLog(
+            f"{path}: the batch at byte {position} has {size_bytes} bytes and magic {magic}, "
+            f"{end - position} bytes are left; stop the broker and remove the clean shutdown "
+            f"marker to have the log checked"
+        )
+    return BatchPlace(position, size_bytes, base_offset, base_offset + delta)
+
+
 def walk(
     look: Callable[[int, int], bytes], position: int, stop: int, end: int, path: Path
 ) -> Iterator[BatchPlace]:
@@ -62,26 +87,8 @@ def walk(
     while position < stop:
         at = position - window_at
         if at + _BATCH_START.size > len(window):
-            window = look(position, _LOOK_BYTES)
+            window = look(position, LOOK_BYTES)
             window_at, at = position, 0
-        seen = len(window) - at
-        if seen < _BATCH_START.size and (
-            seen < UP_TO_MAGIC_BYTES or window[at + MAGIC_AT] == MAGIC_V2
-        ):
-            raise DamagedLog(f"{path}: no batch at byte {position}")
-        magic = window[at + MAGIC_AT]
-        if magic == MAGIC_V2:
-            base_offset, length, _, _, _, _, delta = _BATCH_START.unpack_from(window, at)
-        else:
-            base_offset = int.from_bytes(window[at : at + 8], "big", signed=True)
-            length = int.from_bytes(window[at + 8 : at + 12], "big", signed=True)
-            delta = 0
-        size_bytes = LOG_OVERHEAD_BYTES + length
-        if not LOG_OVERHEAD_BYTES < size_bytes <= end - position or magic > MAGIC_V2:
-            raise DamagedLog(
-                f"{path}: the batch at byte {position} has {size_bytes} bytes and magic {magic}, "
-                f"{end - position} bytes are left; stop the broker and remove the clean shutdown "
-                f"marker to have the log checked"
-            )
-        yield BatchPlace(position, size_bytes, base_offset, base_offset + delta)
-        position += size_bytes
+        place = place_in(window, at, position, end, path)
+        yield place
+        position += place.size_bytes

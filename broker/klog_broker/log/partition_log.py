@@ -15,7 +15,7 @@ from klog_broker.log.loading import LoadedLog
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.log_state import LogState
 from klog_broker.log.producer_state import ProducerEntry
-from klog_broker.log.reading import LogView, answer_timestamp, read_region
+from klog_broker.log.reading import answer_timestamp, read_region
 from klog_broker.log.record_checks import RecordChecks
 from klog_broker.log.segment import Segment
 from klog_broker.log.shortening import Shortener
@@ -292,7 +292,7 @@ class PartitionLog:
         state = self._state
         state.check_online()
         found = read_region(
-            self._view(),
+            state,
             offset,
             max_bytes,
             end_offset=state.high_watermark if end_offset is None else end_offset,
@@ -301,17 +301,6 @@ class PartitionLog:
         )
         segment, region = found or (None, None)
         return ReadInfo(region, state.high_watermark, state.log_start_offset, segment)
-
-    def _view(self) -> LogView:
-        state = self._state
-        return LogView(
-            self.topic_partition,
-            state.segments,
-            state.epochs,
-            state.log_start_offset,
-            state.high_watermark,
-            state.log_end_offset,
-        )
 
     def offset_for_timestamp(
         self, timestamp_ms: int, *, may_block: bool = True
@@ -322,7 +311,7 @@ class PartitionLog:
         Raises ColdRead as ``read`` does. -5 and -6 ask about tiered storage, which has nothing.
         """
         self._state.check_online()
-        return answer_timestamp(self._view(), timestamp_ms, may_block=may_block)
+        return answer_timestamp(self._state, timestamp_ms, may_block=may_block)
 
     def end_offset_for_epoch(self, leader_epoch: int) -> EpochEndOffset:
         """Where the newest epoch not newer than ``leader_epoch`` ends (KIP-320)."""

@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple
+from typing import Protocol
 
 from klog_broker.log.answers import (
     EARLIEST_LOCAL_TIMESTAMP,
@@ -15,6 +15,7 @@ from klog_broker.log.answers import (
     MAX_TIMESTAMP,
     TimestampOffset,
 )
+from klog_broker.log.batch_search import find_batch
 from klog_broker.log.errors import ColdRead, LongLookUp, OffsetOutOfRange
 from klog_broker.log.leader_epochs import LeaderEpochs
 from klog_broker.log.segment import Segment
@@ -50,8 +51,8 @@ class SegmentList:
         return self._bases[index + 1] if index + 1 < len(self._bases) else log_end_offset
 
 
-class LogView(NamedTuple):
-    """A log as a reader sees it at one moment."""
+class LogView(Protocol):
+    """What readers need to know of a log; LogState is one."""
 
     topic_partition: TopicPartition
     segments: SegmentList
@@ -79,20 +80,22 @@ def read_region(
             f"offset {offset} of {view.topic_partition}: there are offsets "
             f"{view.log_start_offset} to {view.log_end_offset}"
         )
-    end_offset = min(end_offset, view.log_end_offset)
+    log_end_offset = view.log_end_offset
+    end_offset = min(end_offset, log_end_offset)
     if offset >= end_offset:
         return None
     log = view.segments
-    for index in range(log.index_for(offset), len(log.segments)):
-        segment = log.segments[index]
+    segments = log.segments
+    for index in range(log.index_for(offset), len(segments)):
+        segment = segments[index]
         try:
             if not may_block:
                 check_index_is_warm(segment)
-            place = segment.find(offset, may_block=may_block)
+            place = find_batch(segment, offset, may_block=may_block)
             if place is None:
                 continue
             limit = segment.size_bytes
-            if end_offset < log.end_of(index, view.log_end_offset):
+            if end_offset < log.end_of(index, log_end_offset):
                 limit = _position_of_end(segment, end_offset, may_block=may_block)
             wanted = max(max_bytes, place.size_bytes if min_one_batch else 0)
             size = min(limit - place.position, wanted)
@@ -107,7 +110,7 @@ def read_region(
 
 def _position_of_end(segment: Segment, end_offset: int, *, may_block: bool) -> int:
     """Where the first batch starts that is not wholly before ``end_offset``."""
-    place = segment.find(end_offset, may_block=may_block)
+    place = find_batch(segment, end_offset, may_block=may_block)
     return segment.size_bytes if place is None else place.position
 
 

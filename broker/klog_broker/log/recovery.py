@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
+from klog_broker.log.batch_search import find_batch
 from klog_broker.log.digests import BatchRow, Digest
 from klog_broker.log.errors import ShortWrite
 from klog_broker.log.log_config import LogConfig
@@ -324,7 +325,7 @@ def replay_producers(
     for index, segment in enumerate(segments):
         if index + 1 < len(segments) and segments[index + 1].base_offset <= start:
             continue
-        place = segment.find(start) if start > segment.base_offset else None
+        place = find_batch(segment, start) if start > segment.base_offset else None
         if start > segment.base_offset and place is None:
             continue
         position = place.position if place is not None else 0

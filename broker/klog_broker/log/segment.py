@@ -14,7 +14,7 @@ from klog_broker.log.errors import ColdRead, ShortWrite
 from klog_broker.log.index_files import OffsetIndexFile, TimeIndexFile
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.planned import PlannedAppend
-from klog_broker.runtime.files import File, Files, ReadRegion
+from klog_broker.runtime.files import File, Files, ProbedRegion, ReadRegion
 from pyspark_klog.ids import Offset
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.layout import (
@@ -61,6 +61,8 @@ class Segment:
         # What a failed write left behind the last committed byte is still there.
         self._is_uncut = False
         self._positions: dict[int, int] = {}
+        self.near_row = 0
+        """The row of the offset index at which the last search has ended (batch_search.py)."""
         self._offset_index: OffsetIndexFile | None = None
         self._time_index: TimeIndexFile | None = None
 
@@ -381,18 +383,16 @@ class Segment:
             self.log_file.path,
         )
 
-    def find(self, offset: int, *, may_block: bool = True) -> BatchPlace | None:
-        """The first batch that ends at or after ``offset``; None if all end before it."""
-        start = self._positions.get(offset)
-        if start is None:
-            start = self.offset_index.view().lookup(offset).position
-        for place in self.places(start, may_block=may_block):
-            if place.last_offset >= offset:
-                return place
-        return None
+    def recent_position(self, offset: int) -> int | None:
+        """Where the batch with this base offset starts, if it is one of the newest."""
+        return self._positions.get(offset)
 
     def region(self, position: int, size: int, *, may_block: bool = True) -> ReadRegion:
-        """The bytes for a reader; ColdRead if one of their ends is not in memory."""
-        if not may_block and not self.log_file.is_warm(position, size):
-            raise ColdRead(partial(self.log_file.read_ahead, position, size))
-        return ReadRegion(self.log_file, position, size)
+        """The bytes for a reader who has looked at their start just now; ColdRead if their end is
+        not in memory."""
+        log_file = self.log_file
+        if may_block:
+            return ReadRegion(log_file, position, size)
+        if not log_file.is_warm(position + size - 1, 1):
+            raise ColdRead(partial(log_file.read_ahead, position, size))
+        return ProbedRegion(log_file, position, size)

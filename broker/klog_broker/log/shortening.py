@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
+from klog_broker.log.batch_search import find_batch
 from klog_broker.log.durability import LogFlushing
 from klog_broker.log.errors import OffsetOutOfRange
 from klog_broker.log.log_state import LogState
@@ -168,7 +169,7 @@ class Shortener:
             for path in segment.mark_deleted():
                 state.files.remove(path)
         last = kept[-1]
-        place = last.find(offset)
+        place = find_batch(last, offset)
         last.activate(state.config)
         position = last.size_bytes if place is None else place.position
         last.log_file.truncate(position)

@@ -1,0 +1,46 @@
+"""Finding the batch of an offset in a segment with as few looks at its files as can be.
+
+A consumer goes on where its last answer ended. So the index is searched first a little behind the
+row that was found last; and where the two rows around the offset are so far apart that one look
+at the log could not reach from the one's batch to the other's, the offset is most likely in the
+batch of the second row: one look at that batch's start tells.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from klog_broker.log.batch_places import BATCH_START_BYTES, LOOK_BYTES, BatchPlace, place_in
+
+if TYPE_CHECKING:
+    from klog_broker.log.segment import Segment
+
+
+def find_batch(segment: Segment, offset: int, *, may_block: bool = True) -> BatchPlace | None:
+    """The first batch that ends at or after ``offset``; None if all end before it. ColdRead as
+    ``Segment.look``."""
+    recent = segment.recent_position(offset)
+    if recent is not None:
+        return _place_at(segment, recent, may_block=may_block)
+    index = segment.offset_index.view()
+    rows = index.rows_at_or_below(offset, segment.near_row)
+    # Only where to begin the next search: that is right with any number.
+    segment.near_row = rows
+    ends_with, start = index[rows - 1] if rows else (-1, 0)
+    if ends_with == offset:
+        return _place_at(segment, start, may_block=may_block)
+    if rows < len(index):
+        following = index[rows].position
+        if following - start > LOOK_BYTES:
+            place = _place_at(segment, following, may_block=may_block)
+            if place.base_offset <= offset <= place.last_offset:
+                return place
+    for place in segment.places(start, may_block=may_block):
+        if place.last_offset >= offset:
+            return place
+    return None
+
+
+def _place_at(segment: Segment, position: int, *, may_block: bool) -> BatchPlace:
+    head = segment.look(position, BATCH_START_BYTES, may_block=may_block)
+    return place_in(head, 0, position, segment.size_bytes, segment.log_file.path)
