@@ -22,9 +22,9 @@ class Reads:
         self.count = 0
         read = FetchReader.read
 
-        def counted(reader: FetchReader, partitions: Any, cold_at_once: int) -> Any:
+        def counted(reader: FetchReader, partitions: Any) -> Any:
             self.count += 1
-            return read(reader, partitions, cold_at_once)
+            return read(reader, partitions)
 
         monkeypatch.setattr(FetchReader, "read", counted)
 

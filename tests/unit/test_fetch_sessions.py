@@ -60,9 +60,9 @@ def test_idle_partitions_are_not_looked_at(
     looked_at: list[int] = []
     read = FetchReader.read
 
-    def counted(reader: FetchReader, partitions: Any, cold_at_once: int) -> Any:
+    def counted(reader: FetchReader, partitions: Any) -> Any:
         looked_at.append(len(partitions))
-        return read(reader, partitions, cold_at_once)
+        return read(reader, partitions)
 
     monkeypatch.setattr(FetchReader, "read", counted)
     client.fetch({}, 2)

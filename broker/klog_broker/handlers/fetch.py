@@ -17,11 +17,11 @@ from typing import Any
 
 from klog_broker.handlers.context import RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
-from klog_broker.handlers.fetch_answer import pack_answer
+from klog_broker.handlers.fetch_answer import make_answer, pack_answer
 from klog_broker.handlers.fetch_convert import Converted
 from klog_broker.handlers.fetch_kept import MAX_FRAME_BYTES, KeptFetch
 from klog_broker.handlers.fetch_read import FetchReader
-from klog_broker.handlers.fetch_scopes import Answer, SessionFetch, WholeFetch, scope_of
+from klog_broker.handlers.fetch_scopes import SessionFetch, WholeFetch, is_enough, scope_of
 from klog_broker.handlers.read_partition import ReadPartition
 from klog_broker.runtime.purgatory import DelayedOperation
 from pyspark_klog.errors import ErrorCode
@@ -38,9 +38,6 @@ _SESSION_ERRORS = (
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
     ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
 )
-
-# How many cold partitions one round of reading collects before it lets a helper warm them.
-_COLD_AT_ONCE = 16
 
 
 class _DelayedFetch(DelayedOperation):
@@ -66,11 +63,16 @@ class _DelayedFetch(DelayedOperation):
         if not context.reply.is_open:
             context.reply.skip()
             return
-        cold = self._read()
+        self.go_on(self._read())
+
+    def go_on(self, cold: list[ReadPartition]) -> None:
+        """After the first read: answers if that is enough, else parks or warms what was cold."""
+        context = self._context
         if cold:
             self._warm(cold)
             return
-        if self._request.max_wait_ms <= 0 or self._is_enough():
+        request = self._request
+        if request.max_wait_ms <= 0 or is_enough(self._scope, request.min_bytes):
             self._answer()
             return
         for each in self._scope.partitions:
@@ -87,7 +89,7 @@ class _DelayedFetch(DelayedOperation):
         if cold:
             self._warm(cold, then_answer=True)
             return True
-        if not self._is_enough():
+        if not is_enough(self._scope, self._request.min_bytes):
             self._scope.stay()
             return False
         self._answer()
@@ -107,7 +109,7 @@ class _DelayedFetch(DelayedOperation):
     def _read(self) -> list[ReadPartition]:
         """Returns those that have to be read anew once they are warm."""
         self._scope.renew()
-        return self._reader.read(self._scope.partitions, _COLD_AT_ONCE)
+        return self._reader.read(self._scope.partitions)
 
     def _warm(self, cold: list[ReadPartition], then_answer: bool = False) -> None:
         """Lets helpers bring in what is needed, then reads anew."""
@@ -129,14 +131,6 @@ class _DelayedFetch(DelayedOperation):
             each.may_block = True
             self._context.broker.count("cold-look-ups")
             self._context.broker.helpers.submit(each.cold.warm, done)
-
-    def _is_enough(self) -> bool:
-        total_bytes = 0
-        for each in self._scope.partitions:
-            if each.ends_the_wait:
-                return True
-            total_bytes += each.size_bytes
-        return self._scope.has_ended or total_bytes >= self._request.min_bytes
 
     def _answer(self) -> None:
         """Sends what was read, converted before that if need be."""
@@ -167,45 +161,36 @@ class _DelayedFetch(DelayedOperation):
         if not context.reply.is_open:
             context.reply.skip()
             return
-        answer = self._scope.answer()
+        session_id, told, code = self._scope.answer()
         version, correlation_id = context.api_version, context.header.correlation_id
-        session_id, told, code = answer
         parts = pack_answer(correlation_id, version, session_id, code, told)
         if parts is None:
-            context.reply.send(_response(answer))
+            context.reply.send(make_answer(session_id, code, told))
         else:
             context.reply.send_parts(parts)
         for each in self._scope.partitions:
             each.let_go()
 
 
-def _response(answer: Answer) -> FetchResponse:
-    """As the codec needs it."""
-    response = FetchResponse(error_code=answer.error_code, session_id=answer.session_id)
-    topics = response.responses
-    for each in answer.told:
-        if not topics or topics[-1].topic != each.topic or topics[-1].topic_id != each.topic_id:
-            topics.append(FetchableTopicResponse(topic=each.topic, topic_id=each.topic_id))
-        topics[-1].partitions.append(each.answer())
-    return response
-
-
 def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | None:
-    _start(request, context, scope_of(request, context), FetchReader(request, context))
+    version, broker = context.api_version, context.broker
+    scope = scope_of(request, version, broker)
+    _DelayedFetch(request, context, scope, FetchReader(request, version, broker)).start()
     return None
 
 
-def _start(
+def _go_on(
     request: FetchRequest,
     context: RequestContext,
     scope: WholeFetch | SessionFetch,
     reader: FetchReader,
+    cold: list[ReadPartition],
 ) -> None:
-    _DelayedFetch(request, context, scope, reader).start()
+    _DelayedFetch(request, context, scope, reader).go_on(cold)
 
 
 def prepare(frame: bytes, request: FetchRequest, context: RequestContext) -> KeptFetch:
-    return KeptFetch(frame, request, context, _start)
+    return KeptFetch(frame, request, context, _go_on)
 
 
 def error_response(request: Any, code: ErrorCode) -> FetchResponse:

@@ -1,19 +1,22 @@
-"""The answer to a Fetch as bytes, packed at once.
+"""The answer to a Fetch, packed at once or made for the codec.
 
-Byte for byte as the codec of FetchResponse would encode it, for what nearly every answer is: from
-version 4 on, with records in files, without diverging epochs and aborted transactions.
+What is packed is byte for byte what the codec of FetchResponse would encode. It is what nearly
+every answer is: of version 4 or newer, with records in files, without diverging epochs and aborted
+transactions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import groupby
 from struct import Struct
 
 from klog_broker.handlers.fetch_read import FIRST_VERSION_WITH_TOPIC_IDS
 from klog_broker.handlers.read_partition import ReadPartition
+from klog_broker.runtime.files import ReadRegion
 from pyspark_klog.errors import ErrorCode
-from pyspark_klog.protocol.fields import FileRegion
+from pyspark_klog.protocol.apis.fetch import FetchableTopicResponse, FetchResponse
 from pyspark_klog.protocol.wire import Buffer, uvarint
 
 _FIRST_VERSION = 4
@@ -36,6 +39,16 @@ _PARTITION_V4 = Struct(">ihqqii").pack
 _PARTITION_V5 = Struct(">ihqqqii").pack
 _PARTITION_V11 = Struct(">ihqqqiii").pack
 _PARTITION_V12 = Struct(">ihqqqBi").pack
+# From the size to the preferred replica, of one partition: the head of V12, how many topics, the
+# topic's id, how many partitions, and what stands before the records of one.
+_ONE_V13 = Struct(">iibihiB16sBihqqqBi")
+_ONE = 2
+"""A count of one, which flexible versions write one too high."""
+_ONES_END = b"\0\0\0"
+"""No tags: of the partition, the topic and the answer."""
+
+# A consumer's answers are most often as large as it allows.
+_uvarint_of_size = lru_cache(256)(uvarint)
 
 
 def pack_answer(
@@ -44,33 +57,32 @@ def pack_answer(
     session_id: int,
     error_code: ErrorCode,
     told: Sequence[ReadPartition],
-) -> list[Buffer | FileRegion] | None:
+) -> list[Buffer | ReadRegion] | None:
     """The whole frame in parts, as ``encode_response_parts`` gives it; None if it cannot."""
     if version < _FIRST_VERSION:
         return None
+    if len(told) == 1 and version >= FIRST_VERSION_WITH_TOPIC_IDS:
+        return _pack_one(correlation_id, session_id, error_code, told[0])
     is_flexible = version >= _FIRST_FLEXIBLE_VERSION
     if len(told) == 1:
         topics: list[Sequence[ReadPartition]] = [told]
     else:
         topics = [list(each) for _, each in groupby(told, key=_topic_of)]
     chunk = bytearray(_head(correlation_id, version, session_id, error_code, len(topics)))
-    parts: list[Buffer | FileRegion] = []
+    parts: list[Buffer | ReadRegion] = []
     sent_bytes = 0
     for partitions in topics:
         chunk += _topic_head(partitions[0], version)
         chunk += uvarint(len(partitions) + 1) if is_flexible else _COUNT(len(partitions))
         for each in partitions:
-            if each.diverging_epoch is not None or each.aborted_transactions:
+            if not _is_plain(each):
                 return None
-            records = each.records
-            size_bytes = len(records)
-            if size_bytes and type(records) is not FileRegion:
-                return None
-            chunk += _partition(each, version, size_bytes)
-            if size_bytes:
-                sent_bytes += len(chunk) + size_bytes
+            region = each.region
+            chunk += _partition(each, version, 0 if region is None else region.size)
+            if region is not None:
+                sent_bytes += len(chunk) + region.size
                 parts.append(chunk)
-                parts.append(records)
+                parts.append(region)
                 chunk = bytearray()
             if is_flexible:
                 chunk += b"\0"
@@ -85,6 +97,43 @@ def pack_answer(
     assert type(first) is bytearray
     _SIZE.pack_into(first, 0, sent_bytes - _SIZE.size)
     return parts
+
+
+def _pack_one(
+    correlation_id: int, session_id: int, error_code: ErrorCode, each: ReadPartition
+) -> list[Buffer | ReadRegion] | None:
+    """One partition, since version 13."""
+    if not _is_plain(each):
+        return None
+    region = each.region
+    size_bytes = 0 if region is None else region.size
+    length = _uvarint_of_size(size_bytes + 1)
+    head = _ONE_V13.pack(
+        _ONE_V13.size + len(length) + size_bytes + len(_ONES_END) - _SIZE.size,
+        correlation_id,
+        0,
+        0,
+        error_code,
+        session_id,
+        _ONE,
+        each.topic_id.bytes,
+        _ONE,
+        each.request.partition,
+        each.error_code,
+        each.high_watermark,
+        each.last_stable_offset,
+        each.log_start_offset,
+        0 if each.aborted_transactions is None else 1,
+        _NO_REPLICA,
+    )
+    if region is None:
+        return [head + length + _ONES_END]
+    return [head + length, region, _ONES_END]
+
+
+def _is_plain(each: ReadPartition) -> bool:
+    """Whether the partition is what nearly all are."""
+    return not (each.records or each.diverging_epoch is not None or each.aborted_transactions)
 
 
 def _head(
@@ -129,3 +178,16 @@ def _partition(each: ReadPartition, version: int, size_bytes: int) -> bytes:
     if version < _FIRST_VERSION_WITH_READ_REPLICAS:
         return _PARTITION_V5(index, code, watermark, stable, start, aborted, size_bytes)
     return _PARTITION_V11(index, code, watermark, stable, start, aborted, _NO_REPLICA, size_bytes)
+
+
+def make_answer(
+    session_id: int, error_code: ErrorCode, told: Sequence[ReadPartition]
+) -> FetchResponse:
+    """The answer for the codec."""
+    response = FetchResponse(error_code=error_code, session_id=session_id)
+    topics = response.responses
+    for each in told:
+        if not topics or topics[-1].topic != each.topic or topics[-1].topic_id != each.topic_id:
+            topics.append(FetchableTopicResponse(topic=each.topic, topic_id=each.topic_id))
+        topics[-1].partitions.append(each.answer())
+    return response

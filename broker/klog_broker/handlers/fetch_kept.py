@@ -13,16 +13,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from struct import Struct
 
-from klog_broker.handlers.context import RequestContext
+from klog_broker.handlers.context import BrokerServices, RequestContext
 from klog_broker.handlers.encoded_reply import EncodedReply
+from klog_broker.handlers.fetch_answer import make_answer, pack_answer
 from klog_broker.handlers.fetch_holes import CORRELATION_ID_AT, find_holes
 from klog_broker.handlers.fetch_read import FetchReader, requested_partitions
-from klog_broker.handlers.fetch_scopes import SessionFetch, WholeFetch, scope_of
+from klog_broker.handlers.fetch_scopes import SessionFetch, WholeFetch, is_enough, scope_of
 from klog_broker.handlers.read_partition import ReadPartition
 from klog_broker.handlers.reply_slot import ReplySlot
 from pyspark_klog.errors import BrokerError
 from pyspark_klog.protocol.apis.fetch import FetchPartition, FetchRequest
-from pyspark_klog.protocol.headers import RequestHeader, decode_request_header
+from pyspark_klog.protocol.headers import decode_request_header
 
 MAX_FRAME_BYTES = 4096
 """Of a request that is kept: a hundred partitions."""
@@ -30,8 +31,12 @@ MAX_FRAME_BYTES = 4096
 _INT32 = Struct(">i").unpack_from
 _INT64 = Struct(">q").unpack_from
 
-Start = Callable[[FetchRequest, RequestContext, WholeFetch | SessionFetch, FetchReader], None]
-"""Begins a fetch of a scope; its answer comes when there is one."""
+GoOn = Callable[
+    [FetchRequest, RequestContext, WholeFetch | SessionFetch, FetchReader, list[ReadPartition]],
+    None,
+]
+"""Takes over a fetch of a scope that was read once and is not answered, with the partitions that
+were cold; its answer comes later."""
 
 
 class KeptFetch:
@@ -44,6 +49,7 @@ class KeptFetch:
         "_connection_id",
         "_epoch_at",
         "_frame",
+        "_go_on",
         "_header",
         "_listener",
         "_offsets",
@@ -53,23 +59,24 @@ class KeptFetch:
         "_reader",
         "_request",
         "_size_bytes",
-        "_start",
+        "_version",
     )
 
     def __init__(
-        self, frame: bytes, request: FetchRequest, context: RequestContext, start: Start
+        self, frame: bytes, request: FetchRequest, context: RequestContext, go_on: GoOn
     ) -> None:
         # Not the context: its reply holds on to what was answered.
         self._header = context.header
+        self._version = context.api_version
         self._client_address = context.client_address
         self._connection_id = context.connection_id
         self._listener = context.listener
         self._principal = context.principal
         self._broker = context.broker
-        self._start = start
+        self._go_on = go_on
         self._request = request
         self._frame: bytes | None = frame
-        """Until the first request of its size: most requests that differ do so in that."""
+        """Until the first request of the same size: most requests that differ do so in that."""
         self._size_bytes = len(frame)
         self._epoch_at = 0
         self._pieces: tuple[tuple[int, bytes], ...] = ()
@@ -78,10 +85,40 @@ class KeptFetch:
         self._reader: FetchReader | None = None
 
     def serve(self, frame: memoryview, slot: ReplySlot) -> bool:
-        header = self._take(frame)
-        if header is None:
+        if len(frame) != self._size_bytes:
             return False
-        context = RequestContext(
+        data = bytes(frame)
+        if not self._take(data):
+            return False
+        request, version, broker = self._request, self._version, self._broker
+        try:
+            scope = scope_of(request, version, broker, self._named)
+        except BrokerError:
+            # The client is wrong about its session: the handler says so.
+            return False
+        reader = self._reader
+        if reader is None:
+            reader = self._reader = FetchReader(request, version, broker)
+        (correlation_id,) = _INT32(data, CORRELATION_ID_AT)
+        scope.renew()
+        cold = reader.read(scope.partitions)
+        if cold or not (request.max_wait_ms <= 0 or is_enough(scope, request.min_bytes)):
+            self._go_on(request, self._context(correlation_id, slot), scope, reader, cold)
+            return True
+        session_id, told, code = scope.answer()
+        parts = pack_answer(correlation_id, version, session_id, code, told)
+        if parts is None:
+            answer = make_answer(session_id, code, told)
+            self._context(correlation_id, slot).reply.send(answer)
+        else:
+            slot.complete(parts)
+        for each in scope.partitions:
+            each.let_go()
+        return True
+
+    def _context(self, correlation_id: int, slot: ReplySlot) -> RequestContext:
+        header = self._header._replace(correlation_id=correlation_id)
+        return RequestContext(
             header,
             self._client_address,
             self._connection_id,
@@ -90,42 +127,26 @@ class KeptFetch:
             EncodedReply(slot, header, self._broker),
             self._broker,
         )
-        request = self._request
-        try:
-            scope = scope_of(request, context, self._named)
-        except BrokerError:
-            # The client is wrong about its session: the handler says so.
-            return False
-        if self._reader is None:
-            self._reader = FetchReader(request, context)
-        self._start(request, context, scope, self._reader)
-        return True
 
     def let_go(self) -> None:
         """See LeaderHolders."""
         self._partitions = None
 
-    def _take(self, frame: memoryview) -> RequestHeader | None:
-        """If this is the request once more: puts what is new into the one that is kept, and
-        returns its header."""
-        if len(frame) != self._size_bytes:
-            return None
+    def _take(self, data: bytes) -> bool:
+        """Whether this is the request once more: then what is new in it has been put into the
+        request that is kept."""
         if self._frame is not None:
             self._find_holes(self._frame)
         if not self._pieces:
-            return None
-        data = bytes(frame)
+            return False
         for at, piece in self._pieces:
             if not data.startswith(piece, at):
-                return None
+                return False
         if self._epoch_at:
             (self._request.session_epoch,) = _INT32(data, self._epoch_at)
         for at, partition in self._offsets:
             (partition.fetch_offset,) = _INT64(data, at)
-        api_key, api_version, _, client_id, tags = self._header
-        return RequestHeader(
-            api_key, api_version, _INT32(data, CORRELATION_ID_AT)[0], client_id, tags
-        )
+        return True
 
     def _find_holes(self, frame: bytes) -> None:
         self._frame = None
@@ -137,9 +158,11 @@ class KeptFetch:
             self._epoch_at = holes.epoch_at
             self._pieces = tuple(holes.pieces(frame))
 
-    def _named(self, request: FetchRequest, context: RequestContext) -> Sequence[ReadPartition]:
+    def _named(
+        self, request: FetchRequest, version: int, broker: BrokerServices
+    ) -> Sequence[ReadPartition]:
         """The partitions that the request names: the same ones each time, and their leaders."""
         if self._partitions is None:
-            self._partitions = requested_partitions(request, context)
-            self._broker.leader_holders.add(self)
+            self._partitions = requested_partitions(request, version, broker)
+            broker.leader_holders.add(self)
         return self._partitions

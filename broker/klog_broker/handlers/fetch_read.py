@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from klog_broker.config import topic_config
-from klog_broker.handlers.context import BrokerServices, RequestContext
+from klog_broker.handlers.context import BrokerServices
 from klog_broker.handlers.fetch_convert import SetToConvert
 from klog_broker.handlers.partitions import check_leader_epoch, led_partition, topic_by_id
 from klog_broker.handlers.read_partition import ReadPartition
@@ -22,7 +22,6 @@ from pyspark_klog.protocol.apis.fetch import (
     EpochEndOffset,
     FetchRequest,
 )
-from pyspark_klog.protocol.fields import FileRegion
 from pyspark_klog.records.layout import LOG_OVERHEAD, LOG_OVERHEAD_BYTES, MAGIC_V0, MAGIC_V1
 
 READ_COMMITTED = 1
@@ -36,18 +35,23 @@ _FIRST_VERSION_WITH_ZSTD = 10
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 _LAST_VERSION_WITH_HARD_LIMIT = 2
 
+# How many cold partitions one round of reading collects before it lets a helper warm them.
+_COLD_AT_ONCE = 16
+
 MAX_HEADERS = 1000
 """So many batches of one response are looked at for zstd, where it may be, for a client that cannot
 read it; of the partitions behind them each has one more. What follows comes with its next fetch."""
 
 
-def requested_partitions(request: FetchRequest, context: RequestContext) -> list[ReadPartition]:
+def requested_partitions(
+    request: FetchRequest, version: int, broker: BrokerServices
+) -> list[ReadPartition]:
     """All partitions that are asked for, in the order in which they are."""
     partitions = []
     for topic in request.topics:
         name = topic.topic
-        if context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS:
-            name = name_of_topic(context.broker, topic.topic_id)
+        if version >= FIRST_VERSION_WITH_TOPIC_IDS:
+            name = name_of_topic(broker, topic.topic_id)
         partitions += [
             ReadPartition(topic.topic, topic.topic_id, name, partition)
             for partition in topic.partitions
@@ -64,10 +68,9 @@ def name_of_topic(broker: BrokerServices, topic_id: UUID) -> str:
 class FetchReader:
     """Reads the partitions of one fetch, as often as it takes."""
 
-    def __init__(self, request: FetchRequest, context: RequestContext) -> None:
-        broker = context.broker
-        self._broker: BrokerServices = broker
-        self._version = context.api_version
+    def __init__(self, request: FetchRequest, version: int, broker: BrokerServices) -> None:
+        self._broker = broker
+        self._version = version
         self._replica_id = request.replica_id
         if self._version >= 15:
             self._replica_id = request.replica_state.replica_id
@@ -82,9 +85,9 @@ class FetchReader:
             return None
         return MAGIC_V1 if self._version >= _FIRST_VERSION_WITH_V1 else MAGIC_V0
 
-    def read(self, partitions: Sequence[ReadPartition], cold_at_once: int) -> list[ReadPartition]:
+    def read(self, partitions: Sequence[ReadPartition]) -> list[ReadPartition]:
         """Fills in each partition's answer. Returns those whose look-up has to wait for the disk,
-        ``cold_at_once`` at most; then the answers are incomplete, and it has to be read anew."""
+        _COLD_AT_ONCE at most; then the answers are incomplete, and it has to be read anew."""
         left_bytes = self._max_bytes
         self._headers_left = MAX_HEADERS
         min_one_batch = self._version > _LAST_VERSION_WITH_HARD_LIMIT
@@ -107,7 +110,7 @@ class FetchReader:
                 each.begin()
                 each.cold = waits
                 cold.append(each)
-                if len(cold) == cold_at_once:
+                if len(cold) == _COLD_AT_ONCE:
                     break
             except Exception as error:
                 # As each partition has its own error, it has its own share of the damage.
@@ -122,31 +125,33 @@ class FetchReader:
         leader = each.leader
         if leader is None or leader.ended is not None:
             leader = self._find_leader(each)
-        check_leader_epoch(leader, each.request.current_leader_epoch)
+        request = each.request
+        if request.current_leader_epoch != leader.leader_epoch:
+            check_leader_epoch(leader, request.current_leader_epoch)
         each.see(leader)
         log = leader.log
         if self._replica_id >= 0:
             # This broker holds the only replica; whoever claims to be another is mistaken.
             raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if each.request.last_fetched_epoch >= 0 and self._has_diverged(each, log):
+        if request.last_fetched_epoch >= 0 and self._has_diverged(each, log):
             self._describe(each, log)
             return
         end_offset = self._end_offset(log)
-        if each.request.fetch_offset == end_offset and not log.is_offline:
+        if request.fetch_offset == end_offset and not log.is_offline:
             # Nearly all fetches that find nothing.
             self._describe(each, log)
             each.is_at_end = True
             return
-        max_bytes = min(max(each.request.partition_max_bytes, 0), left_bytes)
+        max_bytes = min(max(request.partition_max_bytes, 0), left_bytes)
         info = log.read(
-            each.request.fetch_offset,
+            request.fetch_offset,
             max_bytes,
             end_offset=end_offset,
             min_one_batch=min_one_batch,
             may_block=each.may_block,
         )
         self._describe(each, log)
-        each.is_at_end = each.request.fetch_offset >= end_offset
+        each.is_at_end = request.fetch_offset >= end_offset
         region = self._region_to_send(each, info, max_bytes, min_one_batch)
         if region is not None and info.segment is not None:
             headers = max(self._headers_left, 1)
@@ -226,8 +231,9 @@ class FetchReader:
                 )
                 if free_bytes == 0:
                     raise BrokerError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-                region = region._replace(size=free_bytes)
-            each.records = FileRegion(region.file, region.position, region.size)
+                if free_bytes != region.size:
+                    region = ReadRegion(region.file, region.position, free_bytes)
+            each.region = region
         each.size_bytes = region.size
         return looked_at
 

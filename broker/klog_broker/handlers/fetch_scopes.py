@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
 
-from klog_broker.handlers.context import RequestContext
+from klog_broker.handlers.context import BrokerServices
 from klog_broker.handlers.fetch_read import (
     FIRST_VERSION_WITH_TOPIC_IDS,
     name_of_topic,
@@ -16,6 +16,7 @@ from klog_broker.handlers.fetch_sessions import (
     INITIAL_EPOCH,
     NO_SESSION,
     FetchSession,
+    FetchSessions,
     SessionPartition,
 )
 from klog_broker.handlers.read_partition import ReadPartition
@@ -36,18 +37,20 @@ class Answer(NamedTuple):
 class WholeFetch:
     """The partitions that the request names, all of which are told. May begin a session."""
 
-    __slots__ = ("_begins_session", "_context", "has_ended", "partitions")
+    __slots__ = ("_begins_session", "_sessions", "_version", "has_ended", "partitions")
 
     def __init__(
         self,
         partitions: Sequence[ReadPartition],
-        context: RequestContext,
+        version: int,
+        sessions: FetchSessions,
         *,
         begins_session: bool = False,
     ) -> None:
         self.partitions = partitions
         self.has_ended = not partitions
-        self._context = context
+        self._version = version
+        self._sessions = sessions
         self._begins_session = begins_session
 
     def renew(self) -> None:
@@ -68,9 +71,8 @@ class WholeFetch:
         """Of what was read, what the client is told now."""
         session = None
         if self._begins_session:
-            session = self._context.broker.fetch_sessions.begin(
-                self.partitions,
-                uses_topic_ids=self._context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS,
+            session = self._sessions.begin(
+                self.partitions, uses_topic_ids=self._version >= FIRST_VERSION_WITH_TOPIC_IDS
             )
         return Answer(NO_SESSION if session is None else session.session_id, self.partitions)
 
@@ -111,42 +113,54 @@ class SessionFetch:
         return Answer(session.session_id, session.tell(self.partitions))
 
 
-Named = Callable[[FetchRequest, RequestContext], Sequence[ReadPartition]]
-"""The partitions that a request names."""
+def is_enough(scope: WholeFetch | SessionFetch, min_bytes: int) -> bool:
+    """Whether what was read is answered, however long the client would wait for more."""
+    total_bytes = 0
+    for each in scope.partitions:
+        if each.ends_the_wait:
+            return True
+        total_bytes += each.size_bytes
+    return total_bytes >= min_bytes or scope.has_ended
+
+
+Named = Callable[[FetchRequest, int, BrokerServices], Sequence[ReadPartition]]
+"""The partitions that a request of a version names."""
 
 
 def scope_of(
-    request: FetchRequest, context: RequestContext, named: Named = requested_partitions
+    request: FetchRequest,
+    version: int,
+    broker: BrokerServices,
+    named: Named = requested_partitions,
 ) -> WholeFetch | SessionFetch:
     """What the fetch is of. BrokerError if the session is not what the client thinks."""
-    if context.api_version < _FIRST_VERSION_WITH_SESSIONS:
-        return WholeFetch(named(request, context), context)
-    sessions = context.broker.fetch_sessions
+    sessions = broker.fetch_sessions
+    if version < _FIRST_VERSION_WITH_SESSIONS:
+        return WholeFetch(named(request, version, broker), version, sessions)
     if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
         sessions.end(request.session_id)
         begins = request.session_epoch == INITIAL_EPOCH
-        return WholeFetch(named(request, context), context, begins_session=begins)
+        return WholeFetch(named(request, version, broker), version, sessions, begins_session=begins)
     session = sessions.find(request.session_id)
     if session is None:
         raise BrokerError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     if session.epoch != request.session_epoch:
         raise BrokerError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-    uses_topic_ids = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
+    uses_topic_ids = version >= FIRST_VERSION_WITH_TOPIC_IDS
     if session.uses_topic_ids != uses_topic_ids:
         raise BrokerError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-    _change_session(session, request, context, uses_topic_ids=uses_topic_ids)
+    _change_session(session, request, broker, uses_topic_ids=uses_topic_ids)
     if not session.partitions:
         # Nothing is left to be told: as Kafka does, with session id 0.
         sessions.end(session.session_id)
-        return WholeFetch((), context)
+        return WholeFetch((), version, sessions)
     sessions.use(session)
     return SessionFetch(session)
 
 
 def _change_session(
-    session: FetchSession, request: FetchRequest, context: RequestContext, *, uses_topic_ids: bool
+    session: FetchSession, request: FetchRequest, broker: BrokerServices, *, uses_topic_ids: bool
 ) -> None:
-    broker = context.broker
     for topic in request.topics:
         name = name_of_topic(broker, topic.topic_id) if uses_topic_ids else topic.topic
         for partition in topic.partitions:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from klog_broker.handlers.fetch_convert import SetToConvert
 from klog_broker.log.errors import ColdRead
 from klog_broker.replication.partition import Leader
+from klog_broker.runtime.files import ReadRegion
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import UUID
 from pyspark_klog.protocol.apis.fetch import (
@@ -34,6 +35,7 @@ class ReadPartition:
         "may_block",
         "name",
         "records",
+        "region",
         "request",
         "size_bytes",
         "to_convert",
@@ -60,7 +62,10 @@ class ReadPartition:
         self.log_start_offset = -1
         self.aborted_transactions: list[AbortedTransaction] | None = []
         self.diverging_epoch: EpochEndOffset | None = None
-        self.records: memoryview | bytes | FileRegion = b""
+        self.region: ReadRegion | None = None
+        """The record set, where it is sent as it lies in the file: not empty."""
+        self.records: memoryview | bytes = b""
+        """The record set that was converted."""
         self.size_bytes = 0
         self.is_at_end = False
         """Nothing is behind the offset that was asked for, as far as this client may read."""
@@ -89,6 +94,7 @@ class ReadPartition:
 
     def let_go(self) -> None:
         """It was answered: nothing of the log's files is held any longer."""
+        self.region = None
         self.records = b""
         self.cold = self.to_convert = None
         # What a helper brings in is for one read.
@@ -103,7 +109,7 @@ class ReadPartition:
             last_stable_offset=self.last_stable_offset,
             log_start_offset=self.log_start_offset,
             aborted_transactions=self.aborted_transactions,
-            records=self.records,
+            records=self.records if self.region is None else FileRegion(*self.region),
         )
         if self.diverging_epoch is not None:
             data.diverging_epoch = self.diverging_epoch
