@@ -1,6 +1,6 @@
 """Prints docs/connections.md: the states of a connection, and what may happen in each.
 
-``python -m klog_broker.connection_docs`` writes it, with ``--check`` it is compared.
+``python -m klog_broker.connection_docs`` writes the page; with ``--check`` it only compares.
 """
 
 import sys

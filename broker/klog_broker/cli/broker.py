@@ -34,7 +34,7 @@ the file, then --set; docs/configuration.md lists them.
     "--config",
     "config_file",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="A properties file with Kafka's names, as broker/server.properties.",
+    help="A properties file with Kafka's names, like broker/server.properties.",
 )
 @click.option(
     "--set", "overrides", multiple=True, metavar="NAME=VALUE", help="One setting; repeatable."
@@ -45,18 +45,18 @@ the file, then --set; docs/configuration.md lists them.
 @click.option(
     "--adopt",
     is_flag=True,
-    help="Take in what lies in the data directory and klog does not know: for one start, after"
-    " klog-metadata was lost or Kafka's folders were brought here.",
+    help="Take in partition folders in the data directory that klog does not know: for one start,"
+    " after klog-metadata was lost or Kafka's folders were brought here.",
 )
 @click.option(
     "--log-level",
     type=click.Choice(LEVELS, case_sensitive=False),
     default=DEFAULT_LEVEL,
     show_default=True,
-    help="What is written to stderr: lines of this level and worse.",
+    help="Which log lines are written to stderr: those of this level and worse.",
 )
-# For who starts a broker for itself alone (pyspark_klog.testing): however that process ends, its
-# end of the pipe is closed, and no broker is left behind.
+# For a process that starts a broker of its own (pyspark_klog.testing): however that process ends,
+# its end of the pipe is closed, and the broker ends, too.
 @click.option("--until-stdin-ends", is_flag=True, hidden=True)
 def command(
     port: int | None,
@@ -88,14 +88,15 @@ def _run(config: BrokerConfig, log_level: str, until_stdin_ends: bool, adopt: bo
     write_log_to_stderr(log_level)
     for warning in config.warnings:
         logging.getLogger("klog.config").warning("%s", warning)
-    # Late: it brings in the whole broker, and --print-config does not need it.
+    # Imported late: this imports the whole broker, which --print-config does not need.
     from klog_broker.process import run
 
     return run(config, until_stdin_ends=until_stdin_ends, adopt=adopt)
 
 
 def _rows(config: BrokerConfig) -> list[Row]:
-    """What is in force, by name: a value out of a coarser unit names the setting it came from."""
+    """The settings in force, by name. If a setting in a coarser unit gives the value, the source
+    names that setting."""
     rows: list[Row] = []
     for name, row in sorted(SETTINGS.items()):
         source = str(config.source_of(name))

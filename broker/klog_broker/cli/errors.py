@@ -10,7 +10,7 @@ from pyspark_klog.errors import KlogError
 
 
 class CommandExit(IntEnum):
-    """What the commands end with; `klog broker` adds those of klog_broker/exit_codes.py."""
+    """The commands' exit codes; `klog broker` also has those of klog_broker/exit_codes.py."""
 
     OK = 0
     FAILED = 1
@@ -18,8 +18,8 @@ class CommandExit(IntEnum):
 
 
 def exit_with(error: KlogError) -> NoReturn:
-    """Say the error's sentence on stderr, or each of them, and end."""
-    # Here, since most commands need nothing of the configuration, whose import takes some 40 ms.
+    """Print the error's sentence, or sentences, on stderr and end."""
+    # Imported here: it takes some 40 ms, and only errors need it in most commands.
     from klog_broker.config import ConfigError
 
     for line in str(error).splitlines():

@@ -9,7 +9,7 @@ from klog_broker.cli.errors import exit_with
 from pyspark_klog._version import __version__
 from pyspark_klog.errors import KlogError
 
-#: name -> what `klog --help` says; the module of that name is imported only when it is called
+#: By command: its line in `klog --help`. A command's module is imported only when it is called.
 COMMANDS = {
     "broker": "Run a broker in the foreground.",
     "topics": "List, create, describe and delete topics.",
@@ -32,12 +32,12 @@ class LazyGroup(click.Group):
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """The table's texts: help must not import what it lists."""
+        """The texts of COMMANDS: `klog --help` must not import the commands' modules."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; an error that klog means is one sentence on stderr."""
+        """Run the command; a KlogError is printed on stderr as its sentence."""
         try:
             return super().invoke(ctx)
         except KlogError as error:

@@ -8,8 +8,8 @@ DEFAULT_LEVEL = "INFO"
 
 
 def write_log_to_stderr(level: str) -> None:
-    """From this level on; of the kernels' compiler, which writes thousands of lines at DEBUG, at
-    least warnings."""
+    """Write log lines of this level and worse to stderr. The kernels' compiler (numba), which has
+    thousands of lines at DEBUG, writes warnings and worse only."""
     logging.basicConfig(
         stream=sys.stderr,
         level=level,

@@ -9,7 +9,7 @@ Row = tuple[str, ...]
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Row]) -> None:
-    """Print the rows under the columns' names; numbers are not told from texts."""
+    """Print the rows under the columns' names; all cells are aligned to the left."""
     if sys.stdout.isatty() and _print_with_rich(columns, rows):
         return
     widths = [
@@ -24,7 +24,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Row]) -> None:
 
 
 def _print_with_rich(columns: Sequence[str], rows: Sequence[Row]) -> bool:
-    """Whether rich is there; it comes with the extra `cli`."""
+    """Print with rich; returns False without it (the extra `cli` installs it)."""
     try:
         from rich.console import Console
         from rich.table import Table
@@ -33,7 +33,7 @@ def _print_with_rich(columns: Sequence[str], rows: Sequence[Row]) -> bool:
         return False
     table = Table(*columns)
     for row in rows:
-        # As Text: a value in brackets is no markup.
+        # As Text, because rich would take a value in brackets for markup.
         table.add_row(*(Text(cell) for cell in row))
     Console().print(table)
     return True

@@ -27,7 +27,7 @@ _TIMEOUT = click.option(
     type=click.IntRange(min=1),
     default=10_000,
     show_default=True,
-    help="How long brokers are waited for (default.api.timeout.ms).",
+    help="How long to wait for brokers (default.api.timeout.ms).",
 )
 _JSON = click.option("--json", "as_json", is_flag=True, help="JSON for scripts, not a table.")
 
@@ -41,7 +41,7 @@ def command() -> None:
 @_SERVERS
 @_TIMEOUT
 @_JSON
-@click.option("--internal", is_flag=True, help="Also the topics that hold the brokers' own state.")
+@click.option("--internal", is_flag=True, help="Also list topics that hold the brokers' own state.")
 def list_topics(servers: str, timeout_ms: int, as_json: bool, internal: bool) -> None:
     """List the topics with their partitions and replicas."""
     with _admin(servers, timeout_ms) as admin:
@@ -65,7 +65,7 @@ def list_topics(servers: str, timeout_ms: int, as_json: bool, internal: bool) ->
 @click.option(
     "--config", "configs", multiple=True, metavar="NAME=VALUE", help="A topic setting; repeatable."
 )
-@click.option("--validate-only", is_flag=True, help="Only say whether they could be created.")
+@click.option("--validate-only", is_flag=True, help="Only say whether the topics could be created.")
 def create(
     names: Sequence[str],
     servers: str,
@@ -106,7 +106,7 @@ def create(
 @_TIMEOUT
 @_JSON
 def describe(names: Sequence[str], servers: str, timeout_ms: int, as_json: bool) -> None:
-    """Show partitions, leaders, settings; of all by default."""
+    """Show partitions, leaders and changed settings of topics (default: of all topics)."""
     with _admin(servers, timeout_ms) as admin:
         infos = list(admin.describe_topics(names or None).values())
         settings = {
