@@ -1,6 +1,6 @@
 """Which folders belong to topics that the metadata knows, and whether the others can be taken in.
 
-Nothing here changes a file but `sync_folder`, which makes what was copied in durable.
+Only `sync_folder` touches files: it makes files that somebody copied in durable.
 """
 
 from collections import defaultdict
@@ -16,12 +16,12 @@ from pyspark_klog.ids import NO_TOPIC_ID, TopicId, TopicPartition
 from pyspark_klog.storage.names import SWAP_SUFFIX, Suffix
 from pyspark_klog.storage.text_files import encode_topic_id
 
-# Names that one sentence lists; the others are counted.
+# How many names one sentence lists; the others are only counted.
 _LISTED = 20
 
 
 class KnownTopic(NamedTuple):
-    """What the metadata says of a topic."""
+    """A topic as the metadata knows it."""
 
     name: str
     topic_id: TopicId
@@ -29,22 +29,23 @@ class KnownTopic(NamedTuple):
 
 
 class AdoptedTopic(NamedTuple):
-    """A topic, or the rest of one, that lies in folders. NO_TOPIC_ID: it is to be given one."""
+    """A topic, or further partitions of a known one, found in folders. With NO_TOPIC_ID the topic
+    gets a new id."""
 
     name: str
     topic_id: TopicId
     first_new: int
-    """How many partitions of it the metadata knows already."""
+    """How many partitions of the topic the metadata knows already."""
     partition_count: int
 
     def new_partitions(self) -> list[TopicPartition]:
-        """Those that are to be taken in."""
+        """The partitions that are to be taken in."""
         numbers = range(self.first_new, self.partition_count)
         return [TopicPartition(self.name, number) for number in numbers]
 
 
 class Knowledge:
-    """The topics that the metadata knows, those included whose deletion is not finished."""
+    """The topics that the metadata knows, including those whose deletion is not finished."""
 
     def __init__(self, topics: Iterable[KnownTopic], deleting: Iterable[KnownTopic]) -> None:
         self._topics = {topic.name: topic for topic in topics}
@@ -52,7 +53,8 @@ class Knowledge:
         self._by_id = {each.topic_id: each for each in (*self._topics.values(), *self._deleting)}
 
     def unknown(self, partitions: Iterable[FoundPartition]) -> list[FoundPartition]:
-        """Those of no known topic. A folder without an id is of the topic of its name."""
+        """The folders that belong to no known topic. A folder without an id belongs to the topic
+        of its name."""
         return [found for found in partitions if not self._is_known(found)]
 
     def _is_known(self, found: FoundPartition) -> bool:
@@ -66,8 +68,8 @@ class Knowledge:
         )
 
     def check_apart(self, unknown: Iterable[FoundPartition]) -> None:
-        """LogDirectoryError if one of them stands in the way of a known topic: of its name, or with
-        its id under another name."""
+        """Raise LogDirectoryError if an unknown folder has the name of a known topic and another
+        id, or a known topic's id under another name."""
         for (name, _), topic_id, path in unknown:
             known = self._topics.get(name)
             if known is None:
@@ -88,7 +90,7 @@ class Knowledge:
                 )
 
     def plan(self, unknown: Iterable[FoundPartition]) -> list[AdoptedTopic]:
-        """The topics to be made of the folders. LogDirectoryError says what is in the way."""
+        """The topics to be made from the folders; LogDirectoryError if that is not possible."""
         by_topic: dict[str, list[FoundPartition]] = defaultdict(list)
         for found in unknown:
             by_topic[found.topic_partition.topic].append(found)
@@ -145,7 +147,7 @@ def _same_id(name: str, other: str, topic_id: TopicId) -> LogDirectoryError:
 
 
 def check_whole(files: Files, partitions: Iterable[FoundPartition]) -> None:
-    """LogDirectoryError if a folder holds what klog would lose or show wrongly. OSError."""
+    """Raise LogDirectoryError if a folder has data that klog would lose or misread. OSError."""
     for found in partitions:
         for name in files.list_dir(found.path):
             if name.endswith(SWAP_SUFFIX):
@@ -158,7 +160,7 @@ def check_whole(files: Files, partitions: Iterable[FoundPartition]) -> None:
 
 
 def transactions_refused(path: Path, what: str) -> LogDirectoryError:
-    """Until klog knows transactions, readers with read_committed would get too much."""
+    """The error for records of transactions, which read_committed readers must not always see."""
     return LogDirectoryError(
         f"{path} has records of transactions that {what}, and klog would show them to "
         f"read_committed consumers: it cannot be adopted until klog has transactions; move the "
@@ -167,7 +169,7 @@ def transactions_refused(path: Path, what: str) -> LogDirectoryError:
 
 
 def sync_folder(files: Files, path: Path) -> None:
-    """Make durable what somebody may have copied in a moment ago. OSError. Blocks."""
+    """Make the folder's files durable: they may have been copied in just now. OSError. Blocks."""
     for name in files.list_dir(path):
         if not files.is_dir(path / name):
             file = files.open(path / name, writable=False)

@@ -10,7 +10,7 @@ from pyspark_klog.ids import LeaderEpoch, Offset
 if TYPE_CHECKING:
     from klog_broker.log.segment import Segment
 
-# ListOffsets: timestamps that are questions of their own (KIP-32, 734, 405, 1005, 1023).
+# ListOffsets: timestamps with a meaning of their own (KIP-32, 734, 405, 1005, 1023).
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
 MAX_TIMESTAMP = -3
@@ -20,7 +20,7 @@ EARLIEST_PENDING_UPLOAD_TIMESTAMP = -6
 
 
 class AppendInfo(NamedTuple):
-    """What an append came to, for the reply to the producer.
+    """The outcome of an append, for the reply to the producer.
 
     The reply may leave when ``log.flushed_offset >= required_flush_offset`` (None: at once). The
     flush for it has begun.
@@ -31,16 +31,16 @@ class AppendInfo(NamedTuple):
     log_append_time_ms: int  # -1 under create time
     log_start_offset: Offset
     required_flush_offset: Offset | None
-    is_duplicate: bool  # nothing was appended: the first append's answer again
+    is_duplicate: bool  # nothing was appended: this is the first append's answer again
     record_count: int
     size_bytes: int  # as stored; 0 for a duplicate
 
 
 class ReadInfo(NamedTuple):
-    """``region`` holds whole batches, but for the last which max_bytes may cut; None if empty.
+    """``region`` holds whole batches, except that max_bytes may cut the last one; None if empty.
 
-    It starts with the batch that contains the offset asked for, so that its first records can lie
-    before it.
+    The region starts with the batch that contains the requested offset, so its first records can
+    lie before that offset.
     """
 
     region: ReadRegion | None
@@ -50,7 +50,7 @@ class ReadInfo(NamedTuple):
 
 
 class TimestampOffset(NamedTuple):
-    """An answer to ListOffsets; timestamp_ms and leader_epoch are -1 where there is none."""
+    """An answer to ListOffsets; timestamp_ms and leader_epoch are -1 if unknown."""
 
     timestamp_ms: int
     offset: Offset
@@ -58,7 +58,7 @@ class TimestampOffset(NamedTuple):
 
 
 class EpochEndOffset(NamedTuple):
-    """An answer to OffsetForLeaderEpoch; (-1, -1) where the epoch is unknown."""
+    """An answer to OffsetForLeaderEpoch; (-1, -1) if the epoch is unknown."""
 
     leader_epoch: LeaderEpoch
     end_offset: Offset

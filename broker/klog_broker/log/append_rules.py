@@ -1,4 +1,4 @@
-"""By which rules a batch is validated, and how its records' faults are named."""
+"""The rules by which a batch is validated, and the errors that name its records' faults."""
 
 from enum import Enum
 from typing import NamedTuple
@@ -15,21 +15,21 @@ from pyspark_klog.records.record import TimestampType
 
 # How many of a batch's faults the text of an exception names, as in Kafka.
 _NAMED_IN_TEXT = 3
-# Compressing takes so much longer than inflating.
+# How many times longer compressing takes than inflating.
 COMPRESSING = 8
-# Members, frames and blocks that the loop itself goes through.
+# How many members, frames and blocks of compressed data the loop itself inflates.
 _PARTS_IN_LOOP = 64
 
 
 class AppendOrigin(Enum):
-    """Who appends: decides what is checked (Kafka's AppendOrigin)."""
+    """Who appends, which decides what is checked (Kafka's AppendOrigin)."""
 
     CLIENT = "client"  # everything is checked
     COORDINATOR = "coordinator"  # control batches are allowed, sequences are not checked
 
 
 class Rules(NamedTuple):
-    """Of one append: the log's settings at that time, and what the loop may spend on it."""
+    """The rules of one append: the log's settings at that time, and the loop's share of work."""
 
     now_ms: int
     config: LogConfig
@@ -42,7 +42,7 @@ class Rules(NamedTuple):
         return self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
 
     def allowed(self, *, is_control: bool = False) -> Allowed:
-        """What records may be; a timestamp of -1 is always allowed."""
+        """The limits for single records; a timestamp of -1 is always allowed."""
         config = self.config
         earliest_ms, latest_ms = INT64_MIN, INT64_MAX
         if not self.is_log_append_time:
@@ -63,7 +63,7 @@ class Rules(NamedTuple):
         return self.config.compression
 
     def spend(self, work_bytes: int) -> None:
-        """Count what comes now; TooMuchForTheLoop if the loop has no share left for it."""
+        """Count work before it is done; TooMuchForTheLoop if the loop's share is too small."""
         if self.share is not None:
             self.share.take(work_bytes)
 
@@ -72,7 +72,7 @@ class Rules(NamedTuple):
         max_bytes = self.config.max_decompressed_bytes
         if self.share is None:
             return decompress(codec, data, magic=magic, max_bytes=max_bytes)
-        # What it inflates to is not known before: the loop tries, up to its share.
+        # The inflated size is not known before: the loop tries, up to its share.
         room_bytes = min(self.share.room_bytes, max_bytes)
         if len(data) > room_bytes:
             raise TooMuchForTheLoop
@@ -87,7 +87,7 @@ class Rules(NamedTuple):
 
 
 def refuse(found: Look, allowed: Allowed) -> None:
-    """Raise what is wrong with single records, if anything is; the first are named (KIP-467)."""
+    """Raise an error if single records have faults; it names the first ones (KIP-467)."""
     count = found.key_faults + found.timestamp_faults
     if not count:
         return

@@ -1,4 +1,4 @@
-"""Where batches lie in a log file, and what their headers say of them."""
+"""The positions of batches in a log file, by their headers."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,8 +16,8 @@ from pyspark_klog.records.layout import (
     UP_TO_MAGIC_BYTES,
 )
 
-# base offset, length, leader epoch, magic, CRC, attributes, last offset delta: the start of a v2
-# batch up to what tells where it ends.
+# The start of a v2 batch up to the field that tells its last offset: base offset, length, leader
+# epoch, magic, CRC, attributes, last offset delta.
 _BATCH_START = Struct(">qiibIhi")
 BATCH_START_BYTES = _BATCH_START.size
 LOOK_BYTES = 8192
@@ -25,16 +25,16 @@ LOOK_BYTES = 8192
 
 
 class BatchPlace(NamedTuple):
-    """A stored batch (or older message) by its header's start."""
+    """A stored batch (or older message), by the start of its header."""
 
     position: int
     size_bytes: int
-    base_offset: Offset  # of an older wrapper: its last offset, as is last_offset
+    base_offset: Offset  # of an older wrapper message: its last offset, like last_offset
     last_offset: Offset
 
 
 class AppendedBatch(NamedTuple):
-    """What the indexes need to know of a batch that has been written."""
+    """The facts of a written batch that the indexes need."""
 
     size_bytes: int
     base_offset: Offset
@@ -78,10 +78,10 @@ def place_in(window: bytes, at: int, position: int, end: int, path: Path) -> Bat
 def walk(
     look: Callable[[int, int], bytes], position: int, stop: int, end: int, path: Path
 ) -> Iterator[BatchPlace]:
-    """The batches from the one at ``position`` on that start before ``stop``, in a file that ends
-    at ``end``. DamagedLog at what can be no batch.
+    """The batches that start from ``position`` on and before ``stop``, in a file that ends at
+    ``end``. DamagedLog at bytes that cannot be a batch.
 
-    ``look(position, size)`` returns bytes of the file, fewer at its end; what it raises comes out.
+    ``look(position, size)`` returns bytes of the file, fewer at its end; its errors come out.
     """
     window_at, window = position, b""
     while position < stop:

@@ -1,7 +1,7 @@
-"""What recovery wants to know of a row of batches, kept up as they are gone through.
+"""Digests: what recovery needs to know of batches in order, summed up while they are scanned.
 
-Batches come as rows from the plain checks, or as a whole table of numbers from the compiled ones:
-then numpy does in bulk what would cost microseconds a batch in Python. Both come to the same.
+Batches come as rows from the plain checks, or as a whole table of numbers from the compiled checks:
+then numpy does in bulk what would cost microseconds a batch in Python. Both give the same digest.
 """
 
 from collections.abc import Iterable, Iterator
@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 
 from pyspark_klog.records.layout import INT64_MAX
 
-# More producers than this in one table are gone through batch by batch.
+# With more producers than this in one table, all their batches are taken, not the last of each.
 _FEW_PRODUCERS = 64
 # A producer's state depends on no more than its last batches.
 _LAST_BATCHES = 5
 
 
 class BatchRow(NamedTuple):
-    """A batch by its header; of v0 and v1 messages ``base_offset`` is their only offset."""
+    """A batch by its header; for v0 and v1 messages ``base_offset`` is their only offset."""
 
     position: int
     size_bytes: int
@@ -34,7 +34,7 @@ class BatchRow(NamedTuple):
 
 
 class IndexRow(NamedTuple):
-    """Entries that are due: the offset index's, and what the time index would hold by then."""
+    """An entry that is due for the offset index, with the time index's entry at that batch."""
 
     last_offset: int
     position: int
@@ -43,7 +43,7 @@ class IndexRow(NamedTuple):
 
 
 class Digest:
-    """Where batches end, what entries they need, which epochs and producers are in them."""
+    """The end of the scanned batches, the index entries they need, their epochs and producers."""
 
     def __init__(
         self,
@@ -65,25 +65,25 @@ class Digest:
         self.max_timestamp_ms = max_timestamp_ms
         self.max_timestamp_offset = max_timestamp_offset
         self.latest_epoch = latest_epoch
-        # A batch came whose offsets do not follow on; it and what is behind it does not count.
+        # A batch came whose offsets do not follow the last one's; it and all after it do not count.
         self.is_cut = False
         self.epochs: list[tuple[int, int]] = []
         self._index_rows: list[IndexRow] = []
         self._producer_rows: list[BatchRow] = []
 
     def take_index_rows(self) -> list[IndexRow]:
-        """Those that have come up since the last call."""
+        """The index entries that became due since the last call."""
         rows, self._index_rows = self._index_rows, []
         return rows
 
     def take_producer_rows(self) -> list[BatchRow]:
-        """Batches of producers since the last call: all that their states depend on, in order."""
+        """Batches of producers since the last call, in order: all that their states depend on."""
         rows, self._producer_rows = self._producer_rows, []
         return rows
 
     # --- batch by batch --------------------------------------------------------------------------
     def add_rows(self, rows: Iterable[BatchRow], shift: int) -> None:
-        """Batches in order; ``shift`` leads from their positions to those in the file."""
+        """Add batches in order; their positions plus ``shift`` are positions in the file."""
         for row in rows:
             if row.base_offset < self.end_offset or row.last_offset >= self.end_limit:
                 self.is_cut = True
@@ -112,7 +112,7 @@ class Digest:
 
     # --- in bulk ---------------------------------------------------------------------------------
     def add_table(self, table: Any, shift: int) -> None:
-        """The same for an int64 array of shape (batches, 13), in the order of BatchRow's fields."""
+        """As :meth:`add_rows`, for an int64 array of shape (batches, 13) with BatchRow's fields."""
         import numpy as np
 
         columns = {name: table[:, number] for number, name in enumerate(BatchRow._fields)}
@@ -159,7 +159,7 @@ class Digest:
 
 
 def _risers(np: Any, values: Any, before: int) -> Any:
-    """The places where a value is larger than all before it, and than ``before``."""
+    """The indexes of values that are larger than all values before them, and than ``before``."""
     largest = np.maximum.accumulate(np.concatenate(([before], values)))
     return np.flatnonzero(values > largest[:-1])
 

@@ -1,4 +1,4 @@
-"""A data directory: whose it is, its lock, its checkpoints, and whether it still works."""
+"""A data directory: its owner, its lock, its checkpoints, and whether it is online."""
 
 import errno
 import logging
@@ -52,7 +52,8 @@ class LogDirectory:
         return self.error is not None
 
     def go_offline(self, error: BaseException) -> LogStorageError:
-        """Nothing here is written or served any more. Returns the exception to raise."""
+        """From now on nothing in the directory is written or served. Returns the exception to
+        raise."""
         if self.error is None:
             self.error = error
             _log.error("log_dir=%s offline=%r", self.path, error)
@@ -61,15 +62,15 @@ class LogDirectory:
         return self.storage_error()
 
     def refuse(self, error: OSError, refused: object) -> LogStorageError:
-        """The exception to raise for something that did not succeed and left nothing behind: a
-        disk without room, or a want of descriptors, refuses this one thing, after any other failure
-        the directory is offline. ``refused`` names the partition, or what else was not done.
+        """The exception to raise for an operation that failed and left nothing behind. If the disk
+        is full or no descriptor is left, only this operation is refused; after any other failure
+        the directory is offline. ``refused`` names the partition or file for the message.
         """
         if is_exhausted(error):
             return OutOfDescriptors(f"{self.path}: {why(error)}")
         if not isinstance(error, ShortWrite) and error.errno not in _NO_ROOM:
             return self.go_offline(error)
-        # Clients try again at once, and all of them: that must not fill what room there is.
+        # All clients try again at once: the log lines of that must not fill the disk.
         if self._refusals.allows(self._clock.monotonic_ms()):
             _log.warning(
                 "log_dir=%s refused=%s no space left: %s%s",
@@ -91,7 +92,7 @@ class LogDirectory:
 
     # --- whose it is -----------------------------------------------------------------------------
     def take(self) -> None:
-        """Make it if need be, and lock it. LogDirectoryError if another broker has it."""
+        """Make the directory if need be, and lock it. LogDirectoryError if it is in use."""
         try:
             self._make()
             self._lock = self.files.lock(self.path / names.LOCK)
@@ -107,7 +108,7 @@ class LogDirectory:
             raise LogDirectoryError(self.why_unusable(error)) from None
 
     def why_unusable(self, error: OSError) -> str:
-        """What is wrong with the path, in a sentence, after the error that came of it."""
+        """A sentence that says what is wrong with the path, which ``error`` came from."""
         expected = "expected a directory that this user can read and write (--data or log.dirs)"
         place = self.path
         while not self._is_there(place) and place != place.parent:
@@ -131,12 +132,12 @@ class LogDirectory:
             return False  # in a directory that this user may not look into
 
     def _make(self) -> None:
-        """Durably: what is acknowledged later must not hang on a name that a power cut takes."""
+        """Make the directory durably: a power cut must not remove it with acknowledged records."""
         made = self.path
         while not self.files.exists(made.parent):
             made = made.parent
         self.files.make_dirs(self.path)
-        # Also if it was there: whoever made it may have been killed before it was synced.
+        # Also if it existed: its maker may have been killed before the name was synced.
         with suppress(PermissionError):
             self.files.sync_dir(made.parent)
         while made != self.path:
@@ -144,8 +145,8 @@ class LogDirectory:
             made = made / self.path.relative_to(made).parts[0]
 
     def sync_names(self) -> None:
-        """Make the names of the partitions' directories durable: that needs no new descriptor, so
-        that a deletion never wants for one. Blocks."""
+        """Make the names of the partitions' directories durable. Needs no new descriptor, so that a
+        deletion never fails for want of one. Blocks."""
         if self._names is None:
             raise LogStorageError(f"the data directory {self.path} is not in use")
         self._names.sync()
@@ -160,7 +161,8 @@ class LogDirectory:
             self._lock = None
 
     def read_meta(self) -> MetaProperties | None:
-        """meta.properties; None if there is none. LogDirectoryError if it is of another version."""
+        """meta.properties; None if there is no such file. LogDirectoryError if it cannot be read or
+        is of another version."""
         path = self.path / names.META_PROPERTIES
         if not self.files.exists(path):
             return None
@@ -183,8 +185,8 @@ class LogDirectory:
 
     # --- the marker of a clean stop --------------------------------------------------------------
     def take_clean_marker(self) -> bool:
-        """Whether the last broker closed everything. Durably gone afterwards, so that a crash while
-        loading counts as one."""
+        """Whether the last broker closed everything. The marker is removed durably, so that a crash
+        while loading counts as a crash."""
         path = self.path / names.CLEAN_SHUTDOWN_MARKER
         if not self.files.exists(path):
             return False
@@ -197,7 +199,8 @@ class LogDirectory:
 
     # --- checkpoints -----------------------------------------------------------------------------
     def read_checkpoint(self, name: str) -> dict[TopicPartition, Offset]:
-        """The offsets; none if the file is damaged, which is logged: more is then scanned."""
+        """The offsets of a checkpoint. A damaged file is logged and counts as empty: recovery then
+        reads more."""
         path = self.path / name
         if not self.files.exists(path):
             return {}
@@ -208,12 +211,12 @@ class LogDirectory:
             return {}
 
     def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Blocks."""
+        """Replace the checkpoint, durably. Blocks."""
         self._write(name, encode_offset_checkpoint(offsets))
 
     def replace_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """As :meth:`write_checkpoint`, but where it cannot be written the old one goes, too: it
-        would say what is not so any more, and without one only more is scanned."""
+        """As :meth:`write_checkpoint`, but if the new one cannot be written the old one is removed:
+        it would be wrong now, and without a checkpoint recovery only reads more."""
         try:
             self.write_checkpoint(name, offsets)
         except OSError:

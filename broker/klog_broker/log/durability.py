@@ -1,4 +1,4 @@
-"""What of a log is synced, what is not, and what the next sync has to take along."""
+"""Which parts of a log are synced, and what the next sync has to include."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -15,26 +15,26 @@ from pyspark_klog.ids import Offset
 
 
 class Durability:
-    """``flushed_offset``: records before it survive a power cut. ``recovery_point``: their index
-    entries, too, so that a start after a crash need not look at them."""
+    """Records before ``flushed_offset`` survive a power cut. Before ``recovery_point`` their index
+    entries do so, too: a start after a crash need not read them."""
 
     def __init__(self, end_offset: Offset, recovery_point: Offset) -> None:
         self.flushed_offset = end_offset
         self.recovery_point = recovery_point
-        # A plan from before the log was cut says nothing of what it is now.
+        # How often the log was cut: the outcome of a plan from before a cut does not count.
         self._cuts = 0
-        # Besides the active segment's: files, and directories with new names in them.
+        # To be synced besides the active segment's files, and directories with new names in them.
         self._files: list[File] = []
         self._directories: list[Path] = []
 
     def add(self, files: Iterable[File], directory: Path) -> None:
-        """These are to be synced with the next flush: a segment was rolled or closed."""
+        """Include files and directory in the next flush: a segment was rolled or closed."""
         self._files += files
         if directory not in self._directories:
             self._directories.append(directory)
 
     def is_behind(self, end_offset: int) -> bool:
-        """Whether there is something that a flush would make durable."""
+        """Whether a flush would make anything durable."""
         return self.flushed_offset < end_offset or bool(self._files)
 
     def plan(
@@ -45,9 +45,9 @@ class Durability:
         *,
         with_indexes: bool,
     ) -> FlushPlan | None:
-        """All that is not synced, once; None if there is nothing. ``epochs`` goes along if the
-        recovery point moves, and ``with_indexes``. Its failure takes the directory offline;
-        :meth:`put_back` is for what was not tried."""
+        """Everything that is not synced, in one plan; None if there is nothing. ``epochs`` are part
+        of it if the recovery point moves, or ``with_indexes``. If the plan fails the directory goes
+        offline; a plan that was not tried is given to :meth:`put_back`."""
         behind = self.recovery_point if with_indexes else self.flushed_offset
         if behind >= end_offset and not (self._files or self._directories):
             if not with_indexes or epochs is None:
@@ -55,7 +55,7 @@ class Durability:
             return FlushPlan((), (), end_offset, end_offset, self._cuts, epochs)
         files, self._files = self._files, []
         directories, self._directories = self._directories, []
-        # What lies before the active segment is synced with its indexes when it is rolled.
+        # Segments before the active one were synced with their indexes when they were rolled.
         recovery_point = max(active.base_offset, self.recovery_point)
         if with_indexes:
             files += active.sync_files()
@@ -69,12 +69,12 @@ class Durability:
         )
 
     def put_back(self, plan: FlushPlan) -> None:
-        """The plan could not be carried out for now: the next one takes its work along."""
+        """The plan could not be carried out for now: the next plan includes its work."""
         self._files = [*plan.files, *self._files]
         self._directories = [*plan.directories, *self._directories]
 
     def done(self, plan: FlushPlan) -> bool:
-        """The plan was carried out; False if it says nothing of the log any more."""
+        """The plan was carried out; returns False if the log was cut since the plan was made."""
         if plan.cuts != self._cuts:
             return False
         self.flushed_offset = max(self.flushed_offset, plan.flushed_offset)
@@ -82,7 +82,7 @@ class Durability:
         return True
 
     def truncate(self, end_offset: Offset) -> None:
-        """The log ends there now."""
+        """The log was cut, and ends at ``end_offset`` now."""
         self._cuts += 1
         self.flushed_offset = min(self.flushed_offset, end_offset)
         self.recovery_point = min(self.recovery_point, end_offset)
@@ -118,12 +118,12 @@ class LogFlushing:
 
     @property
     def flushed_offset(self) -> Offset:
-        """What lies before it survives a power cut."""
+        """Records before this offset survive a power cut."""
         return self._durability.flushed_offset
 
     @property
     def recovery_point(self) -> Offset:
-        """From here on a start after a crash checks every byte."""
+        """From this offset on a start after a crash checks every byte."""
         return self._durability.recovery_point
 
     @property
@@ -132,16 +132,16 @@ class LogFlushing:
 
     @property
     def awaits_flush(self) -> bool:
-        """Whether a flush that was begun has to be begun again: a descriptor was wanting."""
+        """Whether a flush was given up for want of a descriptor, and has to be begun again."""
         return self._flusher.is_postponed and not self._state.is_offline
 
     @property
     def waiting(self) -> int:
-        """How many wait for a flush."""
+        """How many callbacks wait for a flush."""
         return self._flusher.waiting
 
     def when_flushed(self, offset: int, callback: FlushCallback) -> None:
-        """See PartitionLog.when_flushed, which this is."""
+        """PartitionLog.when_flushed."""
         if self._state.is_offline:
             try:
                 self._state.check_online()
@@ -155,36 +155,36 @@ class LogFlushing:
         self.start()
 
     def start(self, *, with_indexes: bool = False) -> None:
-        """See PartitionLog.start_flush, which this is."""
+        """PartitionLog.start_flush."""
         if not self._state.is_offline:
             self._flusher.start(with_indexes=with_indexes)
 
     def start_if_due(self) -> None:
-        """After an append, or when the settings changed (flush.messages)."""
+        """Begin a flush if flush.messages asks for one: after an append or a change of settings."""
         state = self._state
         if state.log_end_offset - self._durability.flushed_offset >= state.config.flush_messages:
             self._flusher.start()
 
     def flush_now(self) -> None:
-        """Sync all that has been appended, indexes too, here and now. Blocks. LogStorageError."""
+        """Sync everything that has been appended, and the indexes. Blocks. LogStorageError."""
         self._flusher.flush_now()
 
     def add(self, files: Iterable[File]) -> None:
-        """These, and names of the log's directory, are to be synced with the next flush."""
+        """Include these files, and the names in the log's directory, in the next flush."""
         self._durability.add(files, self._state.path)
 
     def cut(self, end_offset: Offset) -> Callable[[], None]:
-        """The log ends there now. Returns what waits, in a helper thread, for the sync that is
-        under way."""
+        """The log ends at ``end_offset`` now. Returns a function that waits, in a helper thread,
+        for the sync that is under way."""
         self._durability.truncate(end_offset)
         return self._flusher.wait_for_run()
 
     def fail(self, error: LogStorageError) -> None:
-        """Tell all who wait that their records may be lost."""
+        """Tell all who wait for a flush that their records may be lost."""
         self._flusher.fail(error)
 
     def abandon(self, error: LogStorageError) -> None:
-        """The log is deleted: who waits is told so, and files that are gone are no failure."""
+        """The log is deleted: tell all who wait for a flush; missing files are no failure now."""
         self._is_deleted = True
         self._flusher.fail(error)
 
@@ -207,7 +207,7 @@ class LogFlushing:
     def _failed(self, error: BaseException) -> LogStorageError:
         state = self._state
         if self._is_deleted and isinstance(error, FileNotFoundError):
-            # Its directory has been renamed meanwhile: nothing of it is needed any more.
+            # The log's directory has been renamed for its deletion: no sync is needed any more.
             return LogStorageError(f"{state.topic_partition} was deleted")
         if is_exhausted(error):
             assert isinstance(error, OSError)

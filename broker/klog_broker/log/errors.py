@@ -1,4 +1,4 @@
-"""What the log can refuse or fail with. Only the handlers know the numbers on the wire.
+"""The errors of the log. Only the handlers know Kafka's numbers for them.
 
 Besides these, appending raises the records room's exceptions: CorruptRecords (CORRUPT_MESSAGE),
 InvalidRecords (INVALID_RECORD), UnsupportedCodec (UNSUPPORTED_COMPRESSION_TYPE),
@@ -24,7 +24,7 @@ class RecordTooLarge(LogError):
 
 
 class RecordBatchTooLarge(LogError):
-    """What is to be appended does not fit into a segment (RECORD_LIST_TOO_LARGE)."""
+    """The batches to be appended do not fit into a segment (RECORD_LIST_TOO_LARGE)."""
 
 
 class RecordError(KlogError):
@@ -49,7 +49,7 @@ class InvalidTimestamp(RecordsRefused):
 
 
 class UnsupportedForMessageFormat(LogError):
-    """The records' format cannot say what they are to mean (UNSUPPORTED_FOR_MESSAGE_FORMAT)."""
+    """The records' format lacks a feature that they need (UNSUPPORTED_FOR_MESSAGE_FORMAT)."""
 
 
 class InvalidProducerEpoch(LogError):
@@ -82,15 +82,15 @@ class InconsistentTopicId(LogError):
 
 
 class CorruptStorage(LogError):
-    """A file of the log says what cannot be. Loading goes on without it if it can be rebuilt."""
+    """A file of the log has impossible contents. Loading goes on if the file can be rebuilt."""
 
 
 class DamagedLog(InvariantViolation):
-    """No batch lies where one must: the file was changed, or lost bytes (CORRUPT_MESSAGE)."""
+    """There is no batch where one must be: the file was changed or lost bytes (CORRUPT_MESSAGE)."""
 
 
 class ColdRead(Exception):
-    """Not a fault: to answer, the disk must be waited for.
+    """Not a fault: the answer has to wait for the disk.
 
     Run ``warm`` in a helper thread, then ask again with ``may_block=True`` (pages can leave the
     cache in between). Raised only where ``may_block`` is False.
@@ -102,10 +102,11 @@ class ColdRead(Exception):
 
 
 class LongLookUp(Exception):
-    """Not a fault: to answer, records have to be inflated or many of them looked at.
+    """Not a fault: to answer, records have to be inflated, or many records read.
 
     Run ``search`` in a helper thread: it returns the TimestampOffset, or None if the batch has no
-    such record after all; then ask again with ``may_block=True``. Raised only where that is False.
+    such record after all; then ask again with ``may_block=True``. Raised only with
+    ``may_block=False``.
     """
 
     def __init__(self, search: Callable[[], object]) -> None:

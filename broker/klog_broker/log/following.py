@@ -1,7 +1,7 @@
-"""Appending as a follower what the leader sent: the same batches, offsets and epochs, as they are.
+"""Appends of a follower: the leader's batches with the same bytes, offsets and epochs.
 
-A follower checks what recovery checks, and takes from the batches what recovery takes; their
-records are not looked at again, for the leader has done that.
+A follower checks batches as recovery does, and takes the same facts from them. It does not validate
+records: the leader has done that.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,16 +23,16 @@ from pyspark_klog.storage.indexes import MAX_RELATIVE_OFFSET
 
 
 class Followed(NamedTuple):
-    """Whole batches that may be appended, and what they come to in the active segment."""
+    """Whole batches that may be appended, and the changes that they make to the active segment."""
 
     planned: PlannedAppend
-    epochs: list[tuple[int, int]]  # those that begin in them, with their start offsets
-    codec: Codec  # zstd if any of them is
+    epochs: list[tuple[int, int]]  # epochs that begin in the batches, with their start offsets
+    codec: Codec  # zstd if any of the batches is
     last_offset: int
 
 
 class _FollowerDigest(Digest):
-    """Besides what recovery wants to know: whether the epochs may come after those of the log."""
+    """A digest that also tells whether the batches' epochs may follow those of the log."""
 
     first_row: BatchRow | None = None
     has_zstd = False
@@ -80,11 +80,11 @@ def follow(
     check_crc: bool = True,
 ) -> Followed | None:
     """The whole batches at the start of ``data``, to be appended where ``room`` begins; None if
-    there is none. What is cut off at the end of ``data`` is left off.
+    there are none. A batch that is cut off at the end of ``data`` is left out.
 
-    CorruptRecords where no good batch lies, or offsets or epochs fall; OffsetOutOfRange where they
-    begin before the log's end, or so far behind it that no segment can hold both; StaleLeaderEpoch
-    for a batch newer than ``leader_epoch``: it was sent by a later leader (KAFKA-18723).
+    CorruptRecords if bytes are not a good batch, or if offsets or epochs fall. OffsetOutOfRange if
+    the batches begin before the log's end, or end so far after it that no segment can hold both.
+    StaleLeaderEpoch for a batch newer than ``leader_epoch``: a later leader sent it (KAFKA-18723).
     """
     digest = _FollowerDigest(
         position=room.size_bytes,
@@ -140,7 +140,7 @@ def _planned(digest: _FollowerDigest, first: BatchRow, size_bytes: int) -> Plann
 
 
 def fits(followed: Followed, room: AppendRoom) -> bool:
-    """Whether no batch of them would have rolled the segment."""
+    """Whether all batches can be appended to the segment without rolling it."""
     planned = followed.planned
     timestamp_limit_ms = room.timestamp_limit_ms
     if not room.size_bytes:
@@ -155,7 +155,7 @@ def fits(followed: Followed, room: AppendRoom) -> bool:
 
 
 def halves(data: memoryview, checks: RecordChecks) -> tuple[memoryview, memoryview] | None:
-    """The batches, which are good, in two parts; None if there is only one."""
+    """Good batches in two parts; None if there is only one batch."""
     rows = checks.scan(data, 0, len(data), check_crc=False).rows
     if len(rows) < 2:
         return None
@@ -172,7 +172,7 @@ def _refuse_offsets(first: BatchRow | None, log_end_offset: int) -> None:
 
 
 def _is_cut_off(data: memoryview, position: int) -> bool:
-    """Whether what is left from ``position`` on can be the start of a batch."""
+    """Whether the bytes from ``position`` on can be the start of a batch that is cut off."""
     left = len(data) - position
     if left < LOG_OVERHEAD_BYTES:
         return True
@@ -181,8 +181,8 @@ def _is_cut_off(data: memoryview, position: int) -> bool:
 
 
 class FollowerAppender:
-    """Appends to one log what its leader holds. ``roll(now_ms)`` begins a new segment,
-    ``maybe_roll(row, now_ms)`` does so if that batch needs one, ``appended()`` is called after each
+    """Appends the leader's batches to one log. ``roll(now_ms)`` begins a new segment;
+    ``maybe_roll(row, now_ms)`` does so if the batch needs one; ``appended()`` is called after each
     append."""
 
     def __init__(
@@ -201,13 +201,13 @@ class FollowerAppender:
     def append_as_follower(
         self, records: memoryview, *, leader_epoch: LeaderEpoch, now_ms: int
     ) -> None:
-        """Append batches as the leader of ``leader_epoch`` sent them: offsets, epochs, bytes. They
-        may begin behind the log's end (a cleaned leader has gaps); one that is cut off at the end
-        of ``records`` is left off.
+        """Append batches as the leader of ``leader_epoch`` sent them: same offsets, epochs and
+        bytes. They may begin after the log's end (a compacted leader has gaps). A batch that is cut
+        off at the end of ``records`` is left out.
 
-        Rolls where the leader rolled, if the settings are the same. Nothing has changed when it
-        raises CorruptRecords, OffsetOutOfRange or StaleLeaderEpoch; LogStorageError may leave
-        whole batches before a new segment's.
+        Rolls where the leader rolled, if both have the same settings. After CorruptRecords,
+        OffsetOutOfRange or StaleLeaderEpoch nothing has changed; after LogStorageError the batches
+        before a roll may have been appended.
         """
         self._state.check_online()
         followed = self._follow(records, leader_epoch, now_ms, check_crc=True)
@@ -231,7 +231,7 @@ class FollowerAppender:
         )
 
     def _room(self, now_ms: int) -> AppendRoom:
-        """What the active segment has room for; a new one's, if it is to be rolled."""
+        """The room in the active segment; if that must be rolled, the room in the new one."""
         state = self._state
         try:
             room = state.append_room(now_ms)
@@ -247,7 +247,7 @@ class FollowerAppender:
     def _append(
         self, data: memoryview, leader_epoch: LeaderEpoch, now_ms: int, followed: Followed | None
     ) -> None:
-        """``data`` is whole batches that were checked, and ``followed`` what they come to now."""
+        """``data``: whole, checked batches; ``followed``: computed from them, None if not yet."""
         state = self._state
         room = self._room(now_ms)
         if followed is None:
@@ -255,7 +255,7 @@ class FollowerAppender:
             assert followed is not None
         parts = None if fits(followed, room) else halves(data, state.checks())
         if parts is not None:
-            # Somewhere within them a new segment begins, where the leader's does.
+            # A new segment begins somewhere within the batches, where the leader's does.
             for part in parts:
                 self._append(part, leader_epoch, now_ms, None)
             return

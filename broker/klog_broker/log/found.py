@@ -1,4 +1,4 @@
-"""The folders of a data directory, looked at before anything in it is opened or changed."""
+"""Finds the folders of a data directory, before anything in it is opened or changed."""
 
 import logging
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ _log = logging.getLogger("klog.log")
 
 
 class FoundPartition(NamedTuple):
-    """A partition's folder. The id is NO_TOPIC_ID where partition.metadata is missing."""
+    """A partition's folder. The id is NO_TOPIC_ID if partition.metadata is missing."""
 
     topic_partition: TopicPartition
     topic_id: TopicId
@@ -27,18 +27,19 @@ class FoundPartition(NamedTuple):
 
 @dataclass(frozen=True)
 class FoundFolders:
-    """What one data directory holds."""
+    """The folders of one data directory."""
 
     directory: LogDirectory
     partitions: tuple[FoundPartition, ...]
     deleted: tuple[Path, ...]
-    """Of partitions that were deleted: their files are still to go."""
+    """Folders of deleted partitions, whose files are still to be removed."""
     kraft_metadata: Path | None
     """The log of a KRaft controller, which is no partition of a topic."""
 
 
 def find_folders(files: Files, directory: LogDirectory) -> FoundFolders:
-    """Changes nothing. Raises OSError, and LogDirectoryError for a damaged partition.metadata."""
+    """Find the folders; changes nothing. OSError; LogDirectoryError for a damaged
+    partition.metadata."""
     partitions: list[FoundPartition] = []
     deleted: list[Path] = []
     kraft_metadata: Path | None = None
@@ -61,7 +62,7 @@ def find_folders(files: Files, directory: LogDirectory) -> FoundFolders:
 
 
 def check_once(partitions: Iterable[FoundPartition]) -> None:
-    """LogDirectoryError if two folders hold the same partition."""
+    """Raise LogDirectoryError if two folders hold the same partition."""
     seen: dict[TopicPartition, Path] = {}
     for topic_partition, _, path in partitions:
         other = seen.setdefault(topic_partition, path)
@@ -74,7 +75,7 @@ def check_once(partitions: Iterable[FoundPartition]) -> None:
 def folders_of_topics(
     files: Files, directories: Iterable[LogDirectory], topics: Iterable[str]
 ) -> dict[str, list[tuple[int, Path]]]:
-    """Partition numbers and folders that lie on the disks under these topics' names. OSError."""
+    """By topic: numbers and paths of the folders on the disks with that topic's name. OSError."""
     wanted = set(topics)
     found: dict[str, list[tuple[int, Path]]] = {}
     for directory in directories:

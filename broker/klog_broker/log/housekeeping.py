@@ -1,6 +1,7 @@
 """Periodic work on all logs: retention, flushes by time, checkpoints, producer expiry, deletions.
 
-Time is asked for at each round; what blocks goes to the helpers, and comes back to the loop.
+Each round reads the clock anew. Work that blocks is done by helpers, whose results come back to the
+loop.
 """
 
 import heapq
@@ -24,15 +25,15 @@ from pyspark_klog.storage import names
 _log = logging.getLogger("klog.log")
 # The first round of periodic work comes early, as in Kafka.
 _FIRST_ROUND_MS = 30_000
-# flush.ms of a topic counts even where log.flush.scheduler.interval.ms was left at "never".
+# A topic's flush.ms counts even if log.flush.scheduler.interval.ms is at its default, "never".
 _FLUSH_CHECK_MS = 1_000
-# What nobody has used for so long gives descriptors and mappings back.
+# Files that nobody has used for this long give their descriptors and mappings back.
 _UNUSED_FILES_MS = 60_000
 
 
 @dataclass(frozen=True)
 class LogManagerSettings:
-    """The broker's settings that concern all logs, by Kafka's names."""
+    """The broker's settings that concern all logs, with Kafka's names."""
 
     retention_check_interval_ms: int = 300_000
     flush_scheduler_interval_ms: int = INT64_MAX
@@ -44,7 +45,7 @@ class LogManagerSettings:
 
 
 class _Periodic:
-    """A piece of work and when it is due, by the monotonic clock."""
+    """Periodic work, and when it is due by the monotonic clock."""
 
     def __init__(self, run: Callable[[], None], interval_ms: int, now_ms: int) -> None:
         self.run = run
@@ -53,7 +54,7 @@ class _Periodic:
 
 
 class Housekeeping:
-    """What has to be done now and then; ``logs`` gives those that there are."""
+    """Does the periodic work; ``logs`` gives the logs that exist."""
 
     def __init__(
         self,
@@ -95,7 +96,7 @@ class Housekeeping:
         return min(next_ms, self._removals[0][0]) if self._removals else next_ms
 
     def run_due(self) -> None:
-        """Do what is due."""
+        """Do all work that is due."""
         now_ms = self._clock.monotonic_ms()
         for periodic in self._periodic:
             if periodic.due_ms <= now_ms:
@@ -107,7 +108,7 @@ class Housekeeping:
             self._remove(heapq.heappop(self._removals)[2])
 
     def remove_later(self, paths: Iterable[Path], delay_ms: int) -> None:
-        """Files or directories that are out of use: they go after the delay."""
+        """Remove files or directories that are out of use, after the delay."""
         due_ms = self._clock.monotonic_ms() + delay_ms
         for path in paths:
             self._removal_count += 1
@@ -122,7 +123,7 @@ class Housekeeping:
 
         def done(_: None, error: BaseException | None) -> None:
             if error is not None:
-                # It is out of use: what is left of it goes at the next start.
+                # The next start removes the rest.
                 _log.warning("path=%s not_removed=%s", path, error)
 
         self._helpers.submit(work, done)
@@ -140,7 +141,7 @@ class Housekeeping:
         try:
             log.apply_retention(self._clock.now_ms())
         except LogStorageError as error:
-            # The directory has said so, in the name of all of its logs.
+            # The directory has logged the failure already.
             _log.debug("log=%s retention=%s", log.path, error)
 
     def _flush_by_time(self) -> None:
@@ -168,15 +169,16 @@ class Housekeeping:
     def _checkpoint_recovery_points(self) -> None:
         for log in self._online():
             if log.flushed_offset > log.recovery_point:
-                # Replies waited for the records alone; now their indexes. Counts next time.
+                # Only the records are flushed; flush their indexes, for the next checkpoint.
                 log.start_flush(with_indexes=True)
         self._write_checkpoints(names.RECOVERY_POINT_CHECKPOINT)
 
     def forget_deleted(self, done: Callable[[], None]) -> None:
-        """Have the checkpoints name only the logs that there are; then ``done``, in the loop.
+        """Rewrite the checkpoints so that they name only existing logs; then call ``done``, in the
+        loop.
 
-        What is noted of a deleted log must not count for the next one of that name: a start after a
-        crash would take for synced what never was.
+        A deleted log's checkpoints must not count for the next log of its name: a start after a
+        crash would take records for synced that never were.
         """
         left = 1
 
@@ -210,23 +212,23 @@ class Housekeeping:
 
 
 class Checkpoints:
-    """Writes checkpoint files in helper threads, each one only if it says something new."""
+    """Writes checkpoint files in helper threads, each only if its content has changed."""
 
     def __init__(self, helpers: Helpers) -> None:
         self._helpers = helpers
         self._written: dict[tuple[Path, str], Mapping[TopicPartition, int]] = {}
         self._writing: set[tuple[Path, str]] = set()
-        # What is to be done when what is being written is written.
+        # By file: what to do once the write under way is over.
         self._waiting: dict[tuple[Path, str], list[Callable[[], None]]] = {}
 
     def write(
         self, directory: LogDirectory, name: str, offsets: Mapping[TopicPartition, int]
     ) -> None:
-        """Nothing while the same file is being written."""
+        """Write the checkpoint if it has changed. Does nothing while the same file is written."""
         key = (directory.path, name)
         if key in self._writing or self._written.get(key) == offsets:
             return
-        # For want of room the old one stays, which costs time at the next start only.
+        # If the disk is full the old file stays: that only costs time at the next start.
         work = partial(directory.write_checkpoint, name, offsets)
         self._submit(directory, name, offsets, work, lambda: None)
 
@@ -237,7 +239,7 @@ class Checkpoints:
         offsets_of: Callable[[], Mapping[TopicPartition, int]],
         done: Callable[[], None],
     ) -> None:
-        """What the file says afterwards is not older than this call: then ``done``, in the loop."""
+        """Write the checkpoint with offsets not older than this call; then ``done`` in the loop."""
         key = (directory.path, name)
         if key in self._writing:
             again = partial(self.write_anew, directory, name, offsets_of, done)
@@ -280,7 +282,7 @@ class Checkpoints:
 def checkpoint(
     name: str, directory: LogDirectory, logs: Iterable[PartitionLog]
 ) -> dict[TopicPartition, int]:
-    """What the checkpoint file of that name should say for the directory."""
+    """The content of the directory's checkpoint file ``name``."""
     offset_of = _OFFSETS[name]
     offsets = {}
     for log in logs:
@@ -292,7 +294,7 @@ def checkpoint(
 
 
 def _raised_start(log: PartitionLog) -> int | None:
-    """The log start offset, where the first segment does not tell it."""
+    """The log start offset, if it is not the first segment's base offset."""
     start = log.log_start_offset
     return start if start > log.segments[0].base_offset else None
 

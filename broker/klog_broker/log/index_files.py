@@ -1,9 +1,9 @@
-"""The index files of a segment as the broker holds them: mapped, and growing while it is active.
-Mapped they need no descriptor but to change their size.
+"""The index files of a segment, mapped into memory; they grow while the segment is active.
 
-An active index is preallocated to segment.index.bytes as a sparse file and cut to its rows when
-the segment is rolled or closed, as in Kafka. Room on the disk is taken a few pages ahead of the
-rows: a store into a hole of a mapped file would kill the process when the disk is full.
+A mapped file needs a descriptor only to change its size. The index of an active segment is a sparse
+file of segment.index.bytes, and is cut to its rows when the segment is rolled or closed, as in
+Kafka. Room on the disk is allocated a few pages ahead of the rows: if the disk is full, a store
+into a hole of a mapped file would kill the process.
 """
 
 from collections.abc import Sequence
@@ -57,7 +57,7 @@ class _MappedRows:
         return self._file
 
     def reserve(self, rows: int) -> None:
-        """Take room on the disk for so many more rows (fewer where the file is full)."""
+        """Allocate disk space for this many more rows, or fewer if the file is full."""
         needed = min(self.rows + rows, self.max_rows) * self._row_bytes
         if needed > self._allocated_bytes:
             end = min(needed + _ALLOCATE_BYTES, self.max_rows * self._row_bytes)
@@ -66,7 +66,7 @@ class _MappedRows:
             self._file.rest()
 
     def cut(self, rows: int) -> None:
-        """Keep the first ``rows``; what is behind them takes no room and reads as zeros."""
+        """Keep the first ``rows``; the rest of the file takes no disk space and reads as zeros."""
         if rows == self.rows:
             return
         with self._file.held():
@@ -79,7 +79,7 @@ class _MappedRows:
         self._file.rest()
 
     def trim(self) -> None:
-        """Give back what is behind the last row. The file must be held."""
+        """Cut the file after the last row. The file must be held."""
         if self.max_rows == self.rows and not self.misfit_bytes:
             return
         self._unmap()
@@ -89,11 +89,11 @@ class _MappedRows:
         self._map()
 
     def sync(self) -> None:
-        """Blocks; also runs in helper threads, on the file alone: the mapping may go meanwhile."""
+        """Sync the file. Blocks; may run in a helper thread while the loop closes the mapping."""
         self._file.sync()
 
     def close(self) -> None:
-        # The file itself closes with its last reference: a helper may be syncing it just now.
+        # The file closes with its last reference: a helper may be syncing it at this moment.
         self._unmap()
 
     def _unmap(self) -> None:
@@ -103,7 +103,7 @@ class _MappedRows:
 
 
 class OffsetIndexFile:
-    """<base>.index. ``max_bytes`` None opens it for reading alone."""
+    """<base>.index. Without ``max_bytes`` it is opened only for reading."""
 
     def __init__(
         self, files: Files, path: Path, base_offset: int, max_bytes: int | None = None
@@ -117,7 +117,7 @@ class OffsetIndexFile:
 
     @property
     def misfit_bytes(self) -> int:
-        """Bytes behind the last whole row when the file was opened."""
+        """Bytes after the last whole row when the file was opened."""
         return self._rows.misfit_bytes
 
     @property
@@ -133,15 +133,15 @@ class OffsetIndexFile:
 
     @property
     def free_rows(self) -> int:
-        """How many rows make it full."""
+        """How many rows can be added."""
         return self._rows.max_rows - self._rows.rows
 
     def reserve(self, rows: int = 1) -> None:
-        """Before an append: OSError here, never a fault in it."""
+        """To be called before an append: a full disk is an OSError here, and a crash there."""
         self._rows.reserve(rows)
 
     def append(self, offset: int, position: int) -> None:
-        """Add a row; both numbers must be larger than in the last one."""
+        """Add a row; both numbers must be larger than in the last row."""
         rows = self._rows
         relative = offset - self.base_offset
         if not 0 <= relative <= MAX_RELATIVE_OFFSET:
@@ -155,7 +155,7 @@ class OffsetIndexFile:
         rows.rows += 1
 
     def append_all(self, entries: Sequence[tuple[int, int]]) -> None:
-        """As :meth:`append`, for many (offset, position) that are known to follow one another."""
+        """As :meth:`append`, for many rows (offset, position) that are known to rise."""
         rows, base_offset = self._rows, self.base_offset
         if (
             not 0
@@ -174,7 +174,7 @@ class OffsetIndexFile:
         rows.rows += len(entries)
 
     def cut_to_position(self, position: int) -> None:
-        """Drop the rows of batches that start at or after ``position``, and all after a bad one."""
+        """Drop rows of batches that start at or after ``position``, and all after a bad row."""
         keep, last_offset, last_position = 0, self.base_offset, 0
         for offset, at in self.view():
             if offset <= last_offset or at <= last_position or at >= position:
@@ -193,14 +193,14 @@ class OffsetIndexFile:
 
 
 class TimeIndexFile:
-    """<base>.timeindex. ``max_bytes`` None opens it for reading alone."""
+    """<base>.timeindex. Without ``max_bytes`` it is opened only for reading."""
 
     def __init__(
         self, files: Files, path: Path, base_offset: int, max_bytes: int | None = None
     ) -> None:
         if max_bytes is not None:
-            # Also the smallest one holds the final entry, without which a closed segment's largest
-            # timestamp would not be known.
+            # Even the smallest index has room for the final entry: a closed segment's largest
+            # timestamp is known only from that entry.
             max_bytes = max(max_bytes, TIME_INDEX_ENTRY.size)
         self._rows = _MappedRows(files, path, TIME_INDEX_ENTRY, max_bytes)
         self.base_offset = base_offset
@@ -208,8 +208,8 @@ class TimeIndexFile:
 
     @property
     def last(self) -> TimeIndexEntry:
-        """The last row; (-1, base offset) if there is none. Read when first asked for: the page
-        may be cold."""
+        """The last row; (-1, base offset) if there is none. Read from the mapping only when first
+        needed, because the page may be cold."""
         if self._last is None:
             view = self.view()
             none = TimeIndexEntry(-1, Offset(self.base_offset))
@@ -222,7 +222,7 @@ class TimeIndexFile:
 
     @property
     def misfit_bytes(self) -> int:
-        """Bytes behind the last whole row when the file was opened."""
+        """Bytes after the last whole row when the file was opened."""
         return self._rows.misfit_bytes
 
     @property
@@ -239,11 +239,12 @@ class TimeIndexFile:
 
     @property
     def free_rows(self) -> int:
-        """How many rows make it full."""
+        """How many rows can be added before it is full."""
         return self._rows.max_rows - 1 - self._rows.rows
 
     def reserve(self, rows: int = 1) -> None:
-        """Before an append: OSError here, never a fault in it. With room for the final entry."""
+        """To be called before an append: a full disk is an OSError here, and a crash there.
+        Allocates room for the final entry, too."""
         self._rows.reserve(rows + 1)
 
     def maybe_append(self, timestamp_ms: int, offset: int) -> None:
@@ -258,7 +259,7 @@ class TimeIndexFile:
         self._last = TimeIndexEntry(timestamp_ms, Offset(offset))
 
     def cut_to_offset(self, offset: int) -> None:
-        """Drop the rows of ``offset`` and after it, and all after a bad one."""
+        """Drop rows with ``offset`` or a later one, and all after a bad row."""
         keep, last_timestamp_ms, last_offset = 0, -1, self.base_offset
         for timestamp_ms, at in self.view():
             if timestamp_ms <= last_timestamp_ms or at < last_offset or at >= offset:

@@ -1,8 +1,8 @@
-"""Which leader epoch each part of the log was written in, and where each one ended (KIP-101).
+"""The leader epochs in which the parts of the log were written, and their ends (KIP-101).
 
-Kept in leader-epoch-checkpoint. The file is written with each flush that moves the recovery point,
-and at the close: what it does not name yet begins at or after the recovery point, where recovery
-finds epochs again from the batches' headers (docs/decisions/0023).
+They are kept in leader-epoch-checkpoint. The file is written with each flush that moves the
+recovery point, and when the log is closed. Epochs that the file lacks begin at or after the
+recovery point, where recovery finds them again in the batches' headers (docs/decisions/0023).
 """
 
 from dataclasses import dataclass
@@ -23,14 +23,14 @@ _UNDEFINED = (NO_LEADER_EPOCH, Offset(-1))
 
 @dataclass(frozen=True, slots=True)
 class UnsavedEpochs:
-    """What the file is to say; any thread may write it."""
+    """New contents for the file; any thread may write them."""
 
     files: Files
     path: Path
     entries: tuple[EpochStart, ...]
 
     def write(self) -> None:
-        """Make the file say so, durably. Blocks. OSError."""
+        """Write the file, durably. Blocks. OSError."""
         self.files.write_atomically(self.path, encode_leader_epochs(self.entries))
 
 
@@ -41,11 +41,11 @@ class LeaderEpochs:
         self._files = files
         self._path = directory / LEADER_EPOCH_CHECKPOINT
         self._entries: tuple[EpochStart, ...] = ()
-        # What the file says; None: nothing that can be read.
+        # The file's contents; None if they cannot be read.
         self._saved: tuple[EpochStart, ...] | None = ()
 
     def load(self) -> bool:
-        """Read the file; False if it is damaged: then the epochs are to be made from the log."""
+        """Read the file; False if it is damaged: the epochs must then be found in the log."""
         if not self._files.exists(self._path):
             return True
         self._saved = None
@@ -63,19 +63,19 @@ class LeaderEpochs:
 
     @property
     def is_dirty(self) -> bool:
-        """Whether the file does not say yet what is known."""
+        """Whether the file differs from the epochs in memory."""
         return self._entries != self._saved
 
     def unsaved(self) -> UnsavedEpochs:
-        """What is known now, to be written; then comes :meth:`saved`."""
+        """The present epochs, to be written; afterwards :meth:`saved` must be called."""
         return UnsavedEpochs(self._files, self._path, self._entries)
 
     def saved(self, written: UnsavedEpochs) -> None:
-        """The file says that."""
+        """``written`` is in the file now."""
         self._saved = written.entries
 
     def write(self) -> None:
-        """Make the file say what is known, durably. Blocks."""
+        """Write the epochs to the file, durably. Blocks."""
         written = self.unsaved()
         written.write()
         self.saved(written)
@@ -90,9 +90,10 @@ class LeaderEpochs:
         return self._entries[-1].epoch if self._entries else NO_LEADER_EPOCH
 
     def note(self, epoch: int, start_offset: int) -> bool:
-        """The epoch begins at the offset; whether that was news.
+        """Note that an epoch begins at the offset; returns whether that was news.
 
-        Entries that contradict it (as new or newer, or starting at or after it) go.
+        Entries that contradict it are dropped: equal or newer epochs, and those that begin at or
+        after the offset.
         """
         last = self._entries[-1] if self._entries else None
         if last is not None and last.epoch == epoch and start_offset >= last.start_offset:
@@ -106,7 +107,7 @@ class LeaderEpochs:
         self._entries = ()
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[LeaderEpoch, Offset]:
-        """The newest epoch not above ``epoch`` and where it ends; (-1, -1) for an unknown one."""
+        """The newest epoch not above ``epoch``, and its end; (-1, -1) if ``epoch`` is unknown."""
         if epoch < 0 or not self._entries or epoch > self.latest:
             return _UNDEFINED
         if epoch == self.latest:
@@ -126,7 +127,7 @@ class LeaderEpochs:
         return epoch
 
     def truncate_from_end(self, end_offset: int) -> bool:
-        """Forget epochs that begin at or after ``end_offset``; whether there were any."""
+        """Forget epochs that begin at or after ``end_offset``; returns whether there were any."""
         kept = tuple(e for e in self._entries if e.start_offset < end_offset)
         if len(kept) == len(self._entries):
             return False

@@ -1,4 +1,4 @@
-"""Who is told of what happens to a log."""
+"""The listener of a log: is told of changes of the log."""
 
 from typing import Protocol, TypeVar
 
@@ -6,19 +6,19 @@ LogT_contra = TypeVar("LogT_contra", contravariant=True)
 
 
 class LogListener(Protocol[LogT_contra]):
-    """The host of a log: it decides how far readers may see, and it tells those who wait.
+    """The host of a log: decides how far readers may see, and wakes waiting requests.
 
-    Called in the loop, after the change; each call must be cheap, for appends make it.
+    Called in the loop, after the change. Calls must be cheap: every append makes some.
     """
 
     def log_end_grew(self, log: LogT_contra) -> None:
-        """Records were appended: once for each commit of them."""
+        """Records were appended; called once for each commit."""
 
     def log_flushed(self, log: LogT_contra) -> None:
         """``flushed_offset`` grew."""
 
     def high_watermark_grew(self, log: LogT_contra) -> None:
-        """``set_high_watermark`` raised it."""
+        """``set_high_watermark`` raised the high watermark."""
 
     def log_start_grew(self, log: LogT_contra) -> None:
         """``log_start_offset`` grew: older records are gone."""

@@ -26,7 +26,7 @@ class LogConfig:
     message_timestamp_type: TimestampType = TimestampType.CREATE_TIME
     message_timestamp_before_max_ms: int = INT64_MAX
     message_timestamp_after_max_ms: int = INT64_MAX
-    # The codec that records are stored in; None is `producer`: as they came.
+    # The codec that records are stored in; None for `producer`: the producer's own codec.
     compression: Codec | None = None
     compression_level: int | None = None
     delete: bool = True
@@ -36,7 +36,7 @@ class LogConfig:
     file_delete_delay_ms: int = 60_000
     flush_messages: int = INT64_MAX
     flush_ms: int = INT64_MAX
-    # klog's own: what one batch may inflate to while it is validated.
+    # klog's own setting: the inflated size that one batch may have while it is validated.
     max_decompressed_bytes: int = 128 << 20
 
     @classmethod
@@ -55,7 +55,7 @@ class LogConfig:
         after_ms = int(tc["message.timestamp.after.max.ms"])
         difference_ms = tc.get("message.timestamp.difference.max.ms")
         if difference_ms is not None:
-            # The deprecated setting counts where the one that replaced it was left at its default
+            # The deprecated setting counts if the setting that replaced it is at its default
             # (KIP-937).
             before_ms = before_ms if before_ms != INT64_MAX else int(difference_ms)
             after_ms = after_ms if after_ms != INT64_MAX else int(difference_ms)

@@ -1,4 +1,4 @@
-"""All the logs of a broker: its data directories, loading, creating, deleting, periodic work."""
+"""All logs of a broker: data directories, loading, creating, deleting, periodic work."""
 
 import logging
 from base64 import urlsafe_b64encode
@@ -38,7 +38,7 @@ __all__ = ["LogManager", "LogManagerSettings"]
 
 
 class LogManager:
-    """Owns the data directories. One thread, the loop's; see PartitionLog."""
+    """Owns the data directories and their logs. For the loop's thread only; see PartitionLog."""
 
     def __init__(
         self,
@@ -53,9 +53,9 @@ class LogManager:
         default_config: LogConfig | None = None,
         chance: Chance | None = None,
     ) -> None:
-        # Called when a directory goes offline; when none is left the process has to end.
+        # Called when a directory goes offline. If no directory is left the process has to end.
         self.on_directory_offline: Callable[[Path, BaseException], None] | None = None
-        # Given to each log that is loaded or made.
+        # The listener of each log that is loaded or made.
         self.listener: LogListener[PartitionLog] | None = None
         self.checks: RecordChecks = PlainChecks()
         self._files = files
@@ -85,28 +85,28 @@ class LogManager:
         for directory in self._directories:
             directory.on_offline = self._directory_went_offline
 
-    # --- what there is ---------------------------------------------------------------------------
+    # --- the logs --------------------------------------------------------------------------------
     @property
     def cluster_id(self) -> str:
-        """As meta.properties says; given, or made up at the first start."""
+        """The cluster id in meta.properties: the given one, or a random one of the first start."""
         if self._cluster_id is None:
             raise RuntimeError("the cluster id is known after load()")
         return self._cluster_id
 
     @property
     def is_clean_start(self) -> bool:
-        """Whether all directories with logs in them had been closed properly."""
+        """Whether all directories with logs were closed properly by the last broker."""
         return self._is_clean
 
     def get(self, topic_partition: TopicPartition) -> PartitionLog | None:
         return self._logs.get(topic_partition)
 
     def logs(self) -> Iterable[PartitionLog]:
-        """All of them, also those that are offline."""
+        """All logs, including those that are offline."""
         return tuple(self._logs.values())
 
     def use_kernels(self) -> None:
-        """Validate in compiled code from now on. Compiles here and now if its cache is cold."""
+        """From now on validate in compiled code. Compiles it now if the kernels' cache is cold."""
         self.checks = kernel_checks()
 
     # --- loading ---------------------------------------------------------------------------------
@@ -115,12 +115,12 @@ class LogManager:
         config_of: Callable[[str, TopicId], LogConfig] | None = None,
         admit: Callable[[Sequence[FoundFolders]], None] | None = None,
     ) -> None:
-        """Lock the directories and load every log in them, recovering those that were not closed.
+        """Lock the directories and load all logs in them; recover those that were not closed.
 
-        Blocks. Raises LogDirectoryError in one sentence where a directory is of another version,
-        cluster or broker, or in use, OSError where a descriptor is wanting. ``admit`` is called
-        with what lies in them while nothing has been opened or changed yet; what it raises comes
-        out. No leader epoch is raised: who leads a log that ``was_unclean`` has to see to that.
+        Blocks. Raises LogDirectoryError, with one sentence, if a directory is of another version,
+        cluster or broker, or in use; OSError if no descriptor is left. ``admit`` is called with the
+        folders in the directories before anything is opened or changed; its errors come out.
+        Loading raises no leader epoch: the store must do so for logs that ``was_unclean``.
         """
         config_of = config_of or (lambda _topic, _topic_id: self._default_config)
         try:
@@ -146,7 +146,7 @@ class LogManager:
             raise
 
     def _check_owner(self) -> list[LogDirectory]:
-        """All directories must be this broker's or nobody's; returns those that are nobody's."""
+        """All directories must be this broker's or new; returns the new ones."""
         metas = {directory: directory.read_meta() for directory in self._directories}
         for directory, meta in metas.items():
             if meta is None:
@@ -190,7 +190,7 @@ class LogManager:
         watermarks = directory.read_checkpoint(names.HIGH_WATERMARK_CHECKPOINT)
         tally = LoadingTally(directory.path, self._clock)
         if not is_clean:
-            # Names that the last broker made, and was killed before it synced them.
+            # The last broker may have made names here, and been killed before it synced them.
             self._files.sync_dir(directory.path)
         self._housekeeping.remove_later(folders.deleted, 0)
         for topic_partition, topic_id, path in folders.partitions:
@@ -239,7 +239,7 @@ class LogManager:
         log.last_flush_ms = self._clock.monotonic_ms()
         return log
 
-    # --- coming and going of partitions ----------------------------------------------------------
+    # --- making and deleting logs ----------------------------------------------------------------
     def create(
         self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig
     ) -> PartitionLog:
@@ -247,15 +247,15 @@ class LogManager:
         return self.changes.create(topic_partition, topic_id, config)
 
     def check_complete(self) -> None:
-        """Raise LogStorageError if a directory is offline: a log that there was before, and that is
-        not here, may lie there, and must not be made anew, empty, in its place."""
+        """Raise LogStorageError if a directory is offline: a log that is missing may lie there, and
+        must not be made anew, empty, elsewhere."""
         for directory in self._directories:
             if directory.is_offline:
                 raise directory.storage_error()
 
     def folders_of(self, topics: Iterable[str]) -> dict[str, list[tuple[int, Path]]]:
-        """Numbers and paths of all that lies on the disks under these topics' names, whoever put
-        it there. LogStorageError. Blocks; from any thread."""
+        """By topic: numbers and paths of all folders on the disks with that topic's name, whoever
+        made them. LogStorageError. Blocks; from any thread."""
         online = [directory for directory in self._directories if not directory.is_offline]
         try:
             return folders_of_topics(self._files, online, topics)
@@ -265,11 +265,12 @@ class LogManager:
             raise LogStorageError(f"the data directories cannot be read: {error}") from error
 
     def lies_there(self, path: Path) -> bool:
-        """Whether one of those is still there. Blocks; from any thread."""
+        """Whether a folder, of those that ``folders_of`` found, still exists. Blocks; from any
+        thread."""
         return self._files.exists(path)
 
     def sync_recovery_points(self) -> None:
-        """Note durably how far the logs need not be looked at again. OSError. Blocks."""
+        """Write the checkpoints of all recovery points, durably. OSError. Blocks."""
         name = names.RECOVERY_POINT_CHECKPOINT
         for directory in self._directories:
             if not directory.is_offline:
@@ -281,7 +282,8 @@ class LogManager:
         self.changes.delete(topic_partition)
 
     def forget_deleted(self, done: Callable[[], None]) -> None:
-        """As :meth:`Housekeeping.forget_deleted`: before a deleted log's name is free again."""
+        """As :meth:`Housekeeping.forget_deleted`; to be called before a deleted log's name is free
+        again."""
         self._housekeeping.forget_deleted(done)
 
     def _directory_went_offline(self, directory: LogDirectory) -> None:
@@ -293,20 +295,20 @@ class LogManager:
 
     # --- periodic work ---------------------------------------------------------------------------
     def next_deadline_ms(self) -> int:
-        """When :meth:`run_due` has something to do, by the monotonic clock."""
+        """When :meth:`run_due` has something to do next, by the monotonic clock."""
         return self._housekeeping.next_deadline_ms()
 
     def run_due(self) -> None:
-        """Retention, flushes by time, checkpoints, producer expiry, delayed deletions: those that
-        are due. What blocks goes to the helpers."""
+        """Do the periodic work that is due: retention, flushes by time, checkpoints, producer
+        expiry, delayed deletions. Work that blocks is given to the helpers."""
         self._housekeeping.run_due()
 
     # --- the end ---------------------------------------------------------------------------------
     def close(self) -> None:
         """Flush and close everything, write the checkpoints and the clean marker. Blocks.
 
-        A directory that is or goes offline gets no marker: its logs are recovered at the next
-        start.
+        A directory that is offline, or goes offline now, gets no marker: its logs are recovered at
+        the next start.
         """
         for directory in self._directories:
             logs = [log for log in self._logs.values() if log.log_directory is directory]

@@ -1,4 +1,4 @@
-"""What the parts of one partition's log work on together."""
+"""The state that the parts of one partition's log share."""
 
 import logging
 from collections.abc import Callable
@@ -21,11 +21,11 @@ _log = logging.getLogger("klog.log")
 
 
 class LogState:
-    """Where the log begins and ends, of what it consists, and whether it can be used.
+    """The log's start and end, its segments, and whether it can be used.
 
-    Each part of the log changes what is its own to change: the appender and the follower the end,
-    the shortener the start and the segments. In the loop's thread, but for a cut's helper, beside
-    which nobody else is at the log (``is_being_cut``).
+    Each part of the log changes its own piece: the appenders change the end, the shortener the
+    start and the segments. Everything happens in the loop's thread, except a cut: a helper does it,
+    while nobody else may use the log (``is_being_cut``).
     """
 
     def __init__(
@@ -68,12 +68,12 @@ class LogState:
         self.jitter_ms = self._chance.below(limit_ms)
 
     def take_segments(self, segments: tuple[Segment, ...]) -> None:
-        """The log consists of these from now on; the last one is appended to."""
+        """From now on the log consists of these segments; the last one is appended to."""
         self.segments = SegmentList(segments)
         self.active = segments[-1]
 
     def append_room(self, now_ms: int) -> AppendRoom | None:
-        """What the active segment has room for; None if it is to be rolled now. OSError."""
+        """The room in the active segment; None if it must be rolled now. OSError."""
         return append_room(self.active, self.config, now_ms=now_ms, jitter_ms=self.jitter_ms)
 
     # --- whether it can be used ------------------------------------------------------------------
@@ -82,7 +82,7 @@ class LogState:
         return self.error is not None or self.log_directory.is_offline
 
     def check_online(self) -> None:
-        """LogStorageError if the log cannot be used."""
+        """Raise LogStorageError if the log cannot be used."""
         if self.error is not None:
             raise LogStorageError(f"{self.topic_partition} is offline after: {self.error}")
         if self.log_directory.is_offline:
@@ -91,8 +91,8 @@ class LogState:
             raise LogStorageError(f"{self.topic_partition} is being cut")
 
     def go_offline(self, error: BaseException) -> LogStorageError:
-        """This partition alone: what it would do next could not be trusted. Returns what is to be
-        raised."""
+        """Take this log alone offline: its state cannot be trusted any more. Returns the exception
+        to raise."""
         if self.error is None:
             self.error = error
             _log.error("log=%s offline=%r", self.path, error, exc_info=error)
@@ -101,13 +101,13 @@ class LogState:
         return storage_error
 
     def write_failed(self, error: OSError) -> LogStorageError:
-        """Makes all as it was, if that can be; returns what is to be raised."""
+        """A write failed: undo it if possible; returns the exception to raise."""
         if not is_exhausted(error):
             self.cut_back()
         return self.log_directory.refuse(error, self.topic_partition)
 
     def cut_back(self) -> None:
-        """Take away what was written and does not count. LogStorageError if that fails."""
+        """Cut off bytes that were written and do not count. LogStorageError if that fails."""
         try:
             self.active.cut_back()
         except OSError as error:

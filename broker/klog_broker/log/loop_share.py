@@ -1,19 +1,19 @@
-"""How much of validating batches the loop does itself; what is more goes to a helper thread."""
+"""How much validation the loop does itself; batches that need more go to a helper thread."""
 
 BATCH_WORK_BYTES = 256 * 1024
-"""For one batch. The unit is a byte of inflating, some 3 ns; compressing and looking at records
-count as so many bytes as could be inflated meanwhile."""
+"""The share of one batch. The unit is a byte of inflating, some 3 ns; compressing and reading
+records count as the bytes that could be inflated in the same time."""
 
 TURN_WORK_BYTES = 4 * 1024 * 1024
-"""For all batches of a turn."""
+"""The share of all batches of a turn."""
 
 
 class TooMuchForTheLoop(Exception):
-    """Not a fault: validate again, without a share, in a helper thread."""
+    """Not a fault: the batch has to be validated, without a share, in a helper thread."""
 
 
 class LoopShare:
-    """What is left of a turn's share."""
+    """The rest of a turn's share."""
 
     def __init__(
         self, batch_bytes: int = BATCH_WORK_BYTES, turn_bytes: int = TURN_WORK_BYTES
@@ -25,7 +25,7 @@ class LoopShare:
         self._left_of_batch = batch_bytes
 
     def begin_batch(self, turn: int) -> None:
-        """What comes now belongs to another batch, and to the loop's turn of that number."""
+        """The next work belongs to another batch, in the loop's turn with this number."""
         if turn != self._turn:
             self._turn = turn
             self._left_of_turn = self._turn_bytes
@@ -33,7 +33,7 @@ class LoopShare:
 
     @property
     def room_bytes(self) -> int:
-        """What the batch may still take."""
+        """How much work the batch may still take."""
         return min(self._left_of_batch, self._left_of_turn)
 
     def take(self, work_bytes: int) -> None:

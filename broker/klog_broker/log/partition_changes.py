@@ -1,7 +1,7 @@
-"""Making a partition's log and setting one aside, with or without the loop waiting for the disk.
+"""Makes and deletes the logs of partitions, with or without the loop waiting for the disk.
 
-A change is decided on in the loop; ``run`` of a NewLog or a Removal does the disk's part, here and
-now or in a helper thread; then, in the loop again, the log is taken over.
+The loop decides on a change; ``run`` of a NewLog or a Removal does the work on the disk, at once or
+in a helper thread; then the loop takes the new log over, or forgets the old one.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -33,7 +33,7 @@ AddLog = Callable[[LogDirectory, Path, TopicPartition, TopicId, LoadedLog, LogCo
 
 @dataclass(frozen=True, slots=True)
 class NewLog:
-    """A log that is to be made. Nothing of it changes, so any thread may work on it."""
+    """A log that is to be made. Immutable, so that any thread may make it."""
 
     topic_partition: TopicPartition
     topic_id: TopicId
@@ -42,16 +42,16 @@ class NewLog:
     checks: RecordChecks
     now_ms: int
     gone: Path
-    """Where its files are put if they can be neither finished nor removed."""
+    """The log's directory is renamed to this if it can be neither finished nor removed."""
 
     @property
     def path(self) -> Path:
         return self.directory.path / names.partition_directory_name(self.topic_partition)
 
     def run(self, files: Files) -> LoadedLog:
-        """Make its files, durably. Blocks. After an OSError nothing of them is left.
+        """Make the log's files, durably. Blocks. After an OSError no files are left.
 
-        InconsistentTopicId if somebody else's folder lies there: it is left as it is.
+        InconsistentTopicId if a folder of that name exists already; it is left as it is.
         """
         path = self.path
         if files.exists(path) and files.list_dir(path):
@@ -78,11 +78,12 @@ class NewLog:
             )
             self.directory.sync_names()
         except OSError:
-            # What there is of it is empty; it would only be found, and kept, at the next start.
+            # The half-made log is empty, but the next start would find and keep it.
             try:
                 files.remove_tree(path)
             except OSError:
-                # Without a descriptor its files cannot be listed; the next start removes them.
+                # Without a descriptor the files cannot be listed. Renamed, they are removed at the
+                # next start.
                 with suppress(OSError):
                     files.rename(path, self.gone)
             raise
@@ -91,20 +92,20 @@ class NewLog:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """A log's directory that is to be renamed away."""
+    """The deletion of a log: its directory is to be renamed to ``gone``."""
 
     directory: LogDirectory
     path: Path
     gone: Path
 
     def run(self, files: Files) -> None:
-        """Rename it, durably. Blocks. OSError if the disk fails."""
+        """Rename the directory, durably. Blocks. OSError if the disk fails."""
         files.rename(self.path, self.gone)
         self.directory.sync_names()
 
 
 class PartitionChanges:
-    """Changes ``logs``, the LogManager's: each partition by one change at a time. Loop thread."""
+    """Changes ``logs`` of the LogManager, with one change of a partition at a time. Loop thread."""
 
     def __init__(
         self,
@@ -129,15 +130,16 @@ class PartitionChanges:
         self._add = add
         self._remove_later = remove_later
         self._making: dict[TopicPartition, LogDirectory] = {}
-        """What helpers make at the moment, and where."""
+        """The logs that helpers are making, with their directories."""
         self._changing: dict[TopicPartition, list[Callable[[], None]]] = {}
-        """What helpers make or rename at the moment, and what is to be done with it then."""
+        """The partitions that helpers are working on, with the changes that wait for them."""
 
     def create(
         self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig
     ) -> PartitionLog:
-        """The log, made on the directory that has the fewest if there is none. Durable when it
-        returns. Raises InconsistentTopicId or LogStorageError. Blocks (fsync) if it has to be made.
+        """The log; if there is none it is made, in the directory with the fewest logs, and is
+        durable when this returns. Raises InconsistentTopicId or LogStorageError. Blocks (fsync) if
+        the log has to be made.
         """
         log = self._logs.get(topic_partition)
         if log is not None:
@@ -157,7 +159,7 @@ class PartitionChanges:
         config: LogConfig,
         done: Callable[[PartitionLog | None, BaseException | None], None],
     ) -> None:
-        """As :meth:`create`, with all that blocks in a helper.
+        """As :meth:`create`, with all blocking work in a helper.
 
         ``done(log, error)`` is called once, in the loop; at once if there is nothing to make.
         """
@@ -214,7 +216,7 @@ class PartitionChanges:
         )
 
     def _changed(self, topic_partition: TopicPartition, done: Callable[[], None]) -> None:
-        """Whoever wanted to change the partition meanwhile gets the next turn at it."""
+        """The change is over: call ``done``, then the changes that waited for it."""
         waiting = self._changing.pop(topic_partition)
         done()
         for change in waiting:
@@ -228,7 +230,7 @@ class PartitionChanges:
                 f"{log.path} belongs to the topic with id {encode_topic_id(log.topic_id)}, not to "
                 f"{encode_topic_id(topic_id)}"
             )
-        # Made by a broker that did not know topic ids.
+        # The log was made by a broker that did not know topic ids.
         try:
             self._files.write_atomically(
                 log.path / names.PARTITION_METADATA, encode_partition_metadata(topic_id)
@@ -249,8 +251,8 @@ class PartitionChanges:
         return min(online, key=lambda directory: counts[directory])
 
     def delete(self, topic_partition: TopicPartition) -> None:
-        """Rename the directory away (durably); its files go after file.delete.delay.ms. Nothing if
-        there is no such log. Raises LogStorageError. Blocks (fsync)."""
+        """Rename the log's directory (durably); its files are removed after file.delete.delay.ms.
+        Does nothing if there is no such log. Raises LogStorageError. Blocks (fsync)."""
         log = self._logs.get(topic_partition)
         if log is None:
             return
@@ -267,7 +269,7 @@ class PartitionChanges:
         topic_id: TopicId,
         done: Callable[[BaseException | None], None],
     ) -> None:
-        """As :meth:`delete`, if the log is that topic's, with all that blocks in a helper.
+        """As :meth:`delete`, if the log is the topic's, with all blocking work in a helper.
 
         The log refuses everything as soon as this returns. ``done(error)`` is called once, in the
         loop; at once if there is nothing to delete.
@@ -299,7 +301,7 @@ class PartitionChanges:
         self._helpers.submit(lambda: removal.run(self._files), renamed)
 
     def _removal(self, log: PartitionLog) -> Removal:
-        """The log is out of use from now on. Raises LogStorageError where it has to stay."""
+        """Take the log out of use. Raises LogStorageError if its directory is offline."""
         del self._logs[log.topic_partition]
         directory = log.log_directory
         log.abandon()

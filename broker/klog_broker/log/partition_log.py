@@ -1,4 +1,4 @@
-"""One partition's log: who it is, its parts, how it begins a segment, and how it is read."""
+"""One partition's log: its identity, its parts, rolling, and reading."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -26,11 +26,11 @@ from pyspark_klog.ids import LeaderEpoch, Offset, TopicId, TopicPartition
 
 
 class PartitionLog:
-    """Made by the LogManager only. Used from one thread, the loop's; what blocks (fsync, deleting,
-    reading ahead) is handed out as work for helper threads and its outcome comes back to the loop.
+    """Made by the LogManager only, and used from the loop's thread only. Work that blocks (fsync,
+    deleting, reading ahead) is given to helper threads, and its outcome comes back to the loop.
 
     After a failed sync or a failed invariant the log, or its whole directory, is offline: every
-    method then raises LogStorageError, and waiters are told so.
+    method then raises LogStorageError, and all waiting callbacks get that error.
     """
 
     def __init__(
@@ -53,8 +53,8 @@ class PartitionLog:
         self.path = path
         self.log_directory = log_directory
         self.was_unclean = loaded.was_unclean
-        """After an unclean stop records of its newest epoch may have been seen and lost: who leads
-        it must do so in a newer one."""
+        """Whether the log had to be recovered: records of its newest epoch may have been seen and
+        lost, so that the log must be led in a newer epoch."""
         self.last_flush_ms = 0
         self.listener: LogListener[PartitionLog] | None = None
         state = self._state = LogState(
@@ -85,7 +85,7 @@ class PartitionLog:
             start_grew=self._start_grew,
         )
         self._transactions = LogTransactions(state)
-        # What is appended goes to the parts without a call in between.
+        # The parts' own methods, so that appends do not cost a call in between.
         self.append_as_leader = appender.append_as_leader
         self.preparation = appender.preparation
         self.append_prepared = appender.append_prepared
@@ -112,28 +112,28 @@ class PartitionLog:
 
     @property
     def log_end_offset(self) -> Offset:
-        """What the next record gets."""
+        """The offset of the next record."""
         return self._state.log_end_offset
 
     @property
     def high_watermark(self) -> Offset:
-        """Up to here readers see: as far as the host of the log has said."""
+        """Readers see records before this offset; the log's host sets it."""
         return self._state.high_watermark
 
     @property
     def last_stable_offset(self) -> Offset:
-        """Up to here read_committed sees."""
+        """Readers with read_committed see records before this offset."""
         return self._transactions.last_stable_offset
 
     @property
     def leader_epoch(self) -> LeaderEpoch:
-        """The newest epoch that was ever noted for the log, also one of which loading or truncation
-        has left nothing; -1 if none. Appends must not come in an older one."""
+        """The newest epoch that the log ever had, even if loading or truncation left no record of
+        it; -1 if none. Appends in an older epoch are refused."""
         return self._state.newest_epoch
 
     @property
     def latest_epoch(self) -> LeaderEpoch:
-        """The newest epoch of what the log holds now; -1 if none."""
+        """The newest epoch of the records in the log now; -1 if none."""
         return self._state.epochs.latest
 
     @property
@@ -142,7 +142,7 @@ class PartitionLog:
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        """Oldest first; the last one is active."""
+        """The segments, oldest first; the last one is active."""
         return self._state.segments.segments
 
     @property
@@ -151,31 +151,33 @@ class PartitionLog:
 
     @property
     def producers(self) -> Iterable[ProducerEntry]:
-        """The active ones (DescribeProducers)."""
+        """The active producers (DescribeProducers)."""
         return tuple(self._state.producers)
 
     def producer(self, producer_id: int) -> ProducerEntry | None:
-        """What is known of a producer."""
+        """The state of a producer; None if the log does not know it."""
         return self._state.producers.get(producer_id)
 
     def update_config(self, config: LogConfig) -> None:
-        """Counts from the next append or check on. The high watermark stays: whoever hosts the log
-        reckons it anew."""
+        """Take new settings, from the next append or check on. The high watermark stays: the log's
+        host computes it anew."""
         self._state.config = config
         self._state.choose_jitter()
         self._flushing.start_if_due()
 
     def begin_epoch(self, leader_epoch: LeaderEpoch) -> None:
-        """A leader's epoch begins at the log's end, if it has not begun. StaleLeaderEpoch if it is
-        older than the newest one.
+        """Begin a leader's epoch at the log's end, if it has not begun yet. StaleLeaderEpoch if it
+        is older than the log's newest one.
 
-        Noted in memory, and on the disk with the next flush that moves the recovery point: before,
-        it must be durable where leaders are chosen, or another leader could get the same one.
+        The epoch is noted in memory, and on the disk with the next flush that moves the recovery
+        point. It must already be durable in the metadata store, or another leader could get the
+        same epoch.
         """
         self._appender.begin_epoch(leader_epoch)
 
     def set_high_watermark(self, offset: int) -> None:
-        """Readers see up to there from now on; not past the log's end, never less than before."""
+        """From now on readers see records before ``offset``, but none past the log's end. The
+        watermark never falls."""
         state = self._state
         end_offset = state.log_end_offset
         reached = Offset(offset) if offset < end_offset else end_offset
@@ -204,12 +206,12 @@ class PartitionLog:
             self.listener.log_went_offline(self)
 
     def directory_went_offline(self) -> None:
-        """Tell those who wait. Called by the LogManager."""
+        """Called by the LogManager: tells all who wait that the directory is offline."""
         self._went_offline(self.log_directory.storage_error())
 
     # --- segments --------------------------------------------------------------------------------
     def roll(self, now_ms: int) -> None:
-        """Begin a new segment at the log's end. OSError if that fails; then all is as it was."""
+        """Begin a new segment at the log's end. After an OSError nothing has changed."""
         state = self._state
         old, base_offset = state.active, state.log_end_offset
         if old.base_offset == base_offset:
@@ -218,7 +220,7 @@ class PartitionLog:
             new = Segment.create(state.files, self.path, base_offset, state.config, now_ms)
             old.deactivate()
         except OSError:
-            # A new segment's file must not lie there while the old one goes on past its start.
+            # The new segment's files must not stay while the old segment grows past their offset.
             Segment.remove_files(state.files, self.path, base_offset)
             raise
         snapshot = state.snapshots.write(state.producers, base_offset)
@@ -226,18 +228,18 @@ class PartitionLog:
         old.close_indexes()
         state.take_segments((*self.segments, new))
         state.choose_jitter()
-        # The recovery point moves to the new segment once the old one is synced.
+        # Once the old segment is synced the recovery point moves to the new one.
         self._flushing.start()
 
     # --- durability ------------------------------------------------------------------------------
     @property
     def flushed_offset(self) -> Offset:
-        """What lies before it survives a power cut."""
+        """Records before this offset survive a power cut."""
         return self._flushing.flushed_offset
 
     @property
     def recovery_point(self) -> Offset:
-        """From here on a start after a crash checks every byte."""
+        """From this offset on a start after a crash checks every byte."""
         return self._flushing.recovery_point
 
     @property
@@ -246,7 +248,7 @@ class PartitionLog:
 
     @property
     def awaits_flush(self) -> bool:
-        """Whether a flush that was begun has to be begun again: a descriptor was wanting."""
+        """Whether a flush was given up for want of a descriptor, and has to be begun again."""
         return self._flushing.awaits_flush
 
     @property
@@ -255,19 +257,20 @@ class PartitionLog:
         return self._flushing.waiting
 
     def when_flushed(self, offset: int, callback: FlushCallback) -> None:
-        """Call back, in the loop, once ``flushed_offset >= offset`` (with None; at once if so) or
-        the log is offline (with a LogStorageError). Starts a flush if none is under way."""
+        """Call back, in the loop: with None once ``flushed_offset >= offset`` (at once if it is so
+        already), or with a LogStorageError if the log is offline. Begins a flush if none is under
+        way."""
         self._flushing.when_flushed(offset, callback)
 
     def start_flush(self, *, with_indexes: bool = False) -> None:
-        """Sync what has been appended so far in a helper thread, one flush at a time.
+        """Sync all records appended so far in a helper thread, one flush at a time.
 
-        ``with_indexes`` moves the recovery point along, too: a crash then costs less scanning.
+        With ``with_indexes`` the recovery point rises, too: after a crash less has to be scanned.
         """
         self._flushing.start(with_indexes=with_indexes)
 
     def flush(self) -> None:
-        """Sync all that has been appended, indexes too, here and now. Blocks."""
+        """Sync everything that has been appended, and the indexes. Blocks."""
         self._state.check_online()
         self._flushing.flush_now()
 
@@ -281,9 +284,9 @@ class PartitionLog:
         min_one_batch: bool = False,
         may_block: bool = True,
     ) -> ReadInfo:
-        """Where the batches from ``offset`` on lie, up to ``max_bytes`` and before ``end_offset``
-        (default: the high watermark). From one segment at a time, as in Kafka. With
-        ``min_one_batch`` the first batch comes whole, however large.
+        """The place of the batches from ``offset`` on, up to ``max_bytes`` and before
+        ``end_offset`` (default: the high watermark). From one segment at a time, as in Kafka. With
+        ``min_one_batch`` the first batch comes whole, however large it is.
 
         Raises OffsetOutOfRange outside of [log_start_offset, log_end_offset]; an offset at or past
         ``end_offset`` within it gives an empty answer. With ``may_block=False`` raises ColdRead if
@@ -308,13 +311,13 @@ class PartitionLog:
         """ListOffsets: the first record with a timestamp not before ``timestamp_ms``, or an answer
         to -1 to -6 (constants in answers.py). None if no visible record is that late.
 
-        Raises ColdRead as ``read`` does. -5 and -6 ask about tiered storage, which has nothing.
+        Raises ColdRead as ``read`` does. -5 and -6 ask about tiered storage, which klog lacks.
         """
         self._state.check_online()
         return answer_timestamp(self._state, timestamp_ms, may_block=may_block)
 
     def end_offset_for_epoch(self, leader_epoch: int) -> EpochEndOffset:
-        """Where the newest epoch not newer than ``leader_epoch`` ends (KIP-320)."""
+        """The end of the newest epoch that is not newer than ``leader_epoch`` (KIP-320)."""
         state = self._state
         state.check_online()
         return EpochEndOffset(*state.epochs.end_offset_for(leader_epoch, state.log_end_offset))
@@ -323,8 +326,8 @@ class PartitionLog:
     def delete_records_before(self, offset: int) -> Offset:
         """DeleteRecords: raise the log start offset (-1: to the high watermark); returns it.
 
-        Raises OffsetOutOfRange for a negative one or one past the high watermark. Segments that
-        end before it go at the next :meth:`apply_retention`.
+        Raises OffsetOutOfRange for another negative offset or one past the high watermark. Segments
+        that end before the new start are deleted by the next :meth:`apply_retention`.
         """
         return self._shortener.delete_records_before(offset)
 
@@ -333,29 +336,30 @@ class PartitionLog:
         return self._shortener.apply_retention(now_ms)
 
     def truncate_beside(self, offset: int, done: Callable[[BaseException | None], None]) -> None:
-        """Drop the batches that hold ``offset`` or later ones, and the epochs that begin behind
-        what is left (KAFKA-10706: also where the log ends before ``offset``, and at its end).
+        """Drop batches with ``offset`` or later offsets, and epochs that begin at or after the
+        log's new end (KAFKA-10706: also if the log ends before ``offset`` anyway).
 
-        The log ends at ``offset`` as soon as this returns, and refuses to be used (LogStorageError)
-        until ``done(error)`` is called, in the loop; at once if no batch has to go. For a log that
-        must follow another one's course. OffsetOutOfRange before the log's start.
+        The log ends at ``offset`` as soon as this returns, and refuses all use (LogStorageError)
+        until ``done(error)`` is called, in the loop; at once if no batch has to be dropped. For
+        followers whose log differs from the leader's. OffsetOutOfRange before the log's start.
         """
         self._shortener.truncate_beside(offset, done)
 
     # --- housekeeping ----------------------------------------------------------------------------
     def expire_producers(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers that have written nothing for so long; returns how many."""
+        """Forget producers that wrote nothing for ``expiration_ms``; returns how many."""
         state = self._state
         return 0 if state.is_being_cut else state.producers.expire(now_ms, expiration_ms)
 
     def close_unused_indexes(self) -> None:
-        """Those of closed segments: who reads there now and then opens them again."""
+        """Close the indexes of all segments but the active one; readers open them again."""
         if not self._state.is_being_cut:
             for segment in self.segments[:-1]:
                 segment.close_indexes()
 
     def close(self) -> None:
-        """Flush and close, with a producer snapshot at the end. Blocks. OSError offline."""
+        """Flush and close, with a producer snapshot at the end. Blocks. OSError or
+        LogStorageError."""
         state = self._state
         state.check_online()
         active = state.active
@@ -367,7 +371,7 @@ class PartitionLog:
             segment.close()
 
     def abandon(self) -> None:
-        """The partition is deleted, or its directory gone: nothing is written any more."""
+        """The partition is deleted: from now on nothing is written to the log."""
         deleted = LogStorageError(f"{self.topic_partition} was deleted")
         self._state.error = deleted
         self._flushing.abandon(deleted)

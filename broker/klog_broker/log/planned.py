@@ -1,7 +1,7 @@
-"""Appends that were planned outside of the log: what a plan must know, and what it comes to.
+"""Appends that were planned outside the log: a plan's input, and its outcome.
 
-The produce kernel checks many batches at once and says where they would lie. It knows of a log only
-what is here; the log writes, and only then makes the plan count (PartitionLog.write_planned and
+The produce kernel checks many batches at once and plans their places. It knows only these facts of
+a log. The log writes the batches, and only then makes them count (PartitionLog.write_planned and
 commit_planned).
 """
 
@@ -13,25 +13,25 @@ from pyspark_klog.ids import TopicPartition
 
 
 class AppendRoom(NamedTuple):
-    """What can be appended to a segment before it has to be rolled, and what its indexes go by."""
+    """What can be appended to a segment before it must be rolled, and the state of its indexes."""
 
-    size_bytes: int  # where the next batch will lie
-    segment_bytes: int  # not to be passed
+    size_bytes: int  # the position of the next batch
+    segment_bytes: int  # the largest size
     last_offset_limit: int
-    timestamp_limit_ms: int  # a batch with a later one rolls the segment
-    # The same once a first batch lies in the segment: so long after its timestamp, or, if it has
-    # none, up to a limit that is known now.
+    timestamp_limit_ms: int  # a batch with a later timestamp rolls the segment
+    # For an empty segment: the timestamp limit once it has a first batch is that batch's timestamp
+    # plus longest_ms, or untimed_limit_ms if the first batch has no timestamp.
     longest_ms: int
     untimed_limit_ms: int
     bytes_since_index_entry: int
     index_interval_bytes: int
-    index_rows: int  # entries for which there is room
+    index_rows: int  # how many index entries there is room for
     max_timestamp_ms: int
     max_timestamp_offset: int
 
 
 class PlanFacts(NamedTuple):
-    """What a plan must know of a partition; it holds until the next append."""
+    """The facts of a partition that a plan needs; they hold until the next append."""
 
     next_offset: int
     leader_epoch: int
@@ -44,7 +44,7 @@ class PlanFacts(NamedTuple):
 
 
 class PlannedProducer(NamedTuple):
-    """The batches of one producer in a plan: the last ones of them, as many as its window holds."""
+    """A producer's last batches in a plan, as many as a producer's window holds."""
 
     producer_id: int
     producer_epoch: int
@@ -52,17 +52,17 @@ class PlannedProducer(NamedTuple):
 
 
 PlannedIndexEntry = tuple[int, int, int, int]
-"""An entry for the offset index and the largest timestamp as it was then: last offset, position,
-timestamp, its offset. A plain tuple, for there can be one for every request."""
+"""An entry for the offset index, and the largest timestamp at that batch: last offset, position,
+timestamp, that timestamp's offset. A plain tuple, because every request can have one."""
 
 
 class PlannedAppend(NamedTuple):
-    """What a plan comes to for one partition, once its batches are written."""
+    """A plan's outcome for one partition, to be committed once the batches are written."""
 
     first_offset: int
     end_offset: int
-    size_bytes: int  # of the batches
-    first_timestamp_ms: int  # the largest of the first batch; of use if the segment was empty
+    size_bytes: int  # of all batches
+    first_timestamp_ms: int  # the first batch's largest one; needed if the segment was empty
     bytes_since_index_entry: int
     max_timestamp_ms: int
     max_timestamp_offset: int
@@ -71,7 +71,7 @@ class PlannedAppend(NamedTuple):
 
 
 class PlannedLog(Protocol):
-    """A log, as far as a plan is concerned. See PartitionLog."""
+    """A log, as plans see it. See PartitionLog."""
 
     topic_partition: TopicPartition
 

@@ -1,7 +1,7 @@
-"""Looking through batches and their records: two implementations of the same checks.
+"""Checks of batches and their records, in two implementations.
 
 Plain Python needs no numba and serves from the first moment; the kernels take over once they are
-loaded (``LogManager.checks``). Both say the same of the same bytes (a property test).
+loaded (``LogManager.checks``). Both give the same result for the same bytes (a property test).
 """
 
 from functools import cache
@@ -25,27 +25,27 @@ from pyspark_klog.records.record_section import read_records
 from pyspark_klog.records.sets import look
 
 _TABLE_ROWS = 16_384
-# No batch or message is shorter than this (v0 without key and value): so many rows can be needed.
+# No batch or message is shorter (v0 without key and value): this bounds the rows of a table.
 _LEAST_ENTRY_BYTES = 26
 _PLAIN_ROWS = 4_096
-# A v0 or v1 wrapper's count is not known from outside.
+# The count of a v0 or v1 wrapper message, which its header does not tell.
 UNKNOWN_COUNT = -1
 
 
 class Scan(NamedTuple):
-    """What a scan found: good batches, and where the last of them ends."""
+    """The result of a scan: good batches, and the end of the last one."""
 
     rows: list[BatchRow]
     end_position: int
-    # Whether more is to be scanned from end_position on: neither the end nor a fault was reached.
+    # Whether the scan must go on from end_position: it reached neither the end nor a fault.
     is_partial: bool
 
 
 class Walk(NamedTuple):
-    """What a walk over a batch's records found, if nothing is wrong with them."""
+    """The result of a walk over a batch's records, if all of them are good."""
 
     max_timestamp_ms: int
-    max_timestamp_record: int  # the first that has it, by its number in the batch
+    max_timestamp_record: int  # the first record that has it, by its number in the batch
 
 
 class NotInOrder(InvalidRecords):
@@ -53,14 +53,14 @@ class NotInOrder(InvalidRecords):
 
 
 class RecordNotAllowed(InvalidRecords):
-    """A record lacks its key or has a timestamp out of bounds: ask for all that is wrong."""
+    """A record lacks its key or has a timestamp out of bounds; ``look_at_records`` finds all."""
 
 
 class RecordChecks(Protocol):
     """See the functions' docstrings in :class:`PlainChecks` and :class:`PlainRewriting`."""
 
     work_per_record: int
-    """What looking at a record costs, in bytes that inflating could give meanwhile."""
+    """The cost of reading a record, in bytes that could be inflated in the same time."""
 
     def scan(self, buffer: Buffer, start: int, end: int, *, check_crc: bool = True) -> Scan: ...
 
@@ -112,14 +112,14 @@ class RecordChecks(Protocol):
 
 
 class PlainChecks(PlainRewriting):
-    """In Python, batch by batch and record by record."""
+    """The checks in Python, batch by batch and record by record."""
 
     work_per_record = 128
 
     def scan(self, buffer: Buffer, start: int, end: int, *, check_crc: bool = True) -> Scan:
         """Walk batches and messages, checking length, magic, CRC and counts of each.
 
-        Stops at the first that is not good, or is cut off by ``end``, or after some thousands.
+        Stops at the first one that is bad or cut off by ``end``, or after some thousands.
         """
         rows: list[BatchRow] = []
         position = start
@@ -189,7 +189,7 @@ class PlainChecks(PlainRewriting):
 
 
 def _good_row(view: memoryview, position: int, end: int, *, check_crc: bool) -> BatchRow | None:
-    """The batch there; None if it is cut off by ``end``. Raises CorruptRecords."""
+    """The batch at ``position``; None if it is cut off by ``end``. Raises CorruptRecords."""
     if end - position < at.UP_TO_MAGIC_BYTES:
         return None
     if view[position + at.MAGIC_AT] != at.MAGIC_V2:
@@ -269,10 +269,10 @@ def header_row(buffer: Buffer, position: int) -> BatchRow:
 
 
 class KernelChecks(KernelRewriting):
-    """In compiled code. Making the first one imports numba, and compiles if its cache is cold.
+    """The checks in compiled code. The first one made imports numba, and compiles if the kernels'
+    cache is cold.
 
-    No state, so that any thread of any broker in the process may use it, in the midst of another's
-    scan too.
+    It has no state: any thread of any broker in the process may use it at any time.
     """
 
     work_per_record = 2
@@ -359,6 +359,6 @@ class KernelChecks(KernelRewriting):
 
 @cache
 def kernel_checks() -> RecordChecks:
-    """The compiled ones, made once for all brokers: they keep nothing. Call it in the loop only
-    when the kernels' cache is warm."""
+    """The compiled checks, made once for all brokers, because they have no state. To be called in
+    the loop only if the kernels' cache is warm."""
     return KernelChecks()

@@ -1,6 +1,6 @@
-"""Which segments may go: pure functions of what the segments are.
+"""Which segments retention deletes: pure functions of facts about the segments.
 
-A policy sees the segments from the oldest on and says how many of them, from there, it lets go.
+A policy returns how many segments, from the oldest on, may be deleted.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ from klog_broker.log.log_config import LogConfig
 
 
 class SegmentFacts(NamedTuple):
-    """A segment, as far as retention is concerned."""
+    """The facts of a segment that retention needs."""
 
     base_offset: int
     end_offset: int  # the next segment's base offset; for the last one the log's end
@@ -19,7 +19,7 @@ class SegmentFacts(NamedTuple):
 
 
 class LogFacts(NamedTuple):
-    """The log, as far as retention is concerned."""
+    """The facts of the log that retention needs."""
 
     segments: Sequence[SegmentFacts]
     log_start_offset: int
@@ -65,14 +65,14 @@ KEEP_POLICIES: tuple[RetentionPolicy, ...] = (by_log_start,)
 
 
 def deletable_segments(log: LogFacts) -> int:
-    """How many segments, from the oldest on, may go. With cleanup.policy=compact alone time and
-    size do not count."""
+    """How many segments, from the oldest on, may be deleted. With cleanup.policy=compact alone
+    time and size do not count."""
     policies = DELETE_POLICIES if log.config.delete else KEEP_POLICIES
     return max(policy(log) for policy in policies)
 
 
 def why_deletable(log: LogFacts, count: int) -> str:
-    """What lets so many segments go, by the settings' names."""
+    """The names of the settings by which ``count`` segments may be deleted."""
     return ",".join(name for policy, name in _NAMES.items() if policy(log) >= count)
 
 
@@ -84,7 +84,7 @@ _NAMES: dict[RetentionPolicy, str] = {
 
 
 def _may_go(log: LogFacts, segment: SegmentFacts) -> bool:
-    # What is not committed stays, and so does an empty last segment: there is nothing in it.
+    # Uncommitted records stay, and so does an empty last segment.
     return segment.end_offset <= log.high_watermark and segment.size_bytes > 0
 
 

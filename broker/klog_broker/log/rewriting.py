@@ -1,8 +1,8 @@
-"""Records that are not stored as they came, written anew: in Python, record by record.
+"""Writes records anew that are not stored as they came: in Python, record by record.
 
-First they are looked at, which says all that is wrong with them and how much room they take; then
-they are written behind the room of a header. As with the checks, plain Python needs no numba, and
-the kernels take over (rewriting_kernels.py); a property test has both give the same.
+A first pass over the records finds all their faults, and how much room they take; a second one
+writes them behind the room of a header. As with the checks, plain Python needs no numba, and the
+kernels take over (rewriting_kernels.py); a property test shows that both give the same.
 """
 
 from collections.abc import Iterable
@@ -25,25 +25,25 @@ from pyspark_klog.records.record_section import (
 from pyspark_klog.records.sets import look
 
 MAX_RECORDS = 4 * 1024 * 1024
-"""Of one compressed batch, or of a set of old messages. A batch of 1 MiB whose records are numbered
-as clients number them holds about half as many of the smallest, in the best codec."""
+"""How many records one compressed batch, or a set of old messages, may have. A batch of 1 MiB with
+the usual record numbers holds about half as many of the smallest records, in the best codec."""
 
 NAMED_FAULTS = 100
-"""Records that an answer names as wrong (KIP-467); of the others it says how many there are."""
+"""How many faulty records an answer names (KIP-467); the others are only counted."""
 
 
 class Allowed(NamedTuple):
-    """What single records may be."""
+    """The limits for single records."""
 
     earliest_ms: int
     latest_ms: int
-    is_append_time: bool  # the broker sets the time, so that any is in order
+    is_append_time: bool  # the broker sets the time, so that any timestamp is allowed
     key_required: bool
     max_message_bytes: int
 
 
 class Fault(NamedTuple):
-    """What is wrong with a record: MISSES_KEY, TIMESTAMP_OUT_OF_RANGE or CLAIMS_APPEND_TIME."""
+    """A record's fault; ``kind``: MISSES_KEY, TIMESTAMP_OUT_OF_RANGE or CLAIMS_APPEND_TIME."""
 
     record: int
     kind: int
@@ -51,7 +51,8 @@ class Fault(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What there is, what it would take when it is written anew, and what is wrong with it."""
+    """The result of a first pass: how many records there are, how much room they take when they are
+    written anew, and their faults."""
 
     end_position: int
     record_count: int
@@ -63,19 +64,19 @@ class Look(NamedTuple):
     key_faults: int
     timestamp_faults: int
     last_offset: int  # of messages: the last one's, as stored
-    faults: tuple[Fault, ...]  # the first NAMED_FAULTS of them
+    faults: tuple[Fault, ...]  # the first NAMED_FAULTS ones
 
 
 class Wrapper(NamedTuple):
-    """What messages were in."""
+    """The compressed message that messages were in."""
 
     magic: int
-    # That of all messages in it, if it claims append time.
+    # The timestamp of all messages in the wrapper, if it claims append time.
     timestamp_ms: int | None
 
 
 class PlainRewriting:
-    """In Python, record by record."""
+    """The two passes in Python, record by record."""
 
     def look_at_records(
         self,
@@ -89,7 +90,7 @@ class PlainRewriting:
         claims_append_time: bool,
     ) -> Look:
         """``section[start:end]`` must be exactly ``count`` well-formed records (CorruptRecords),
-        whatever their offset deltas. If the batch claims append time each record has
+        with any offset deltas. If the batch claims append time each record has
         ``base_timestamp_ms``."""
         tally = _Tally(allowed)
         records = _records(section, start, end, count, base_timestamp_ms, claims_append_time)
@@ -114,8 +115,8 @@ class PlainRewriting:
     def look_at_messages(
         self, buffer: Buffer, wrapper: Wrapper | None, allowed: Allowed, max_records: int
     ) -> Look:
-        """All of ``buffer`` must be messages of formats 0 and 1 with right CRCs, none compressed,
-        up to ``max_records``; without a wrapper a last one that is cut off does not count.
+        """``buffer`` must have only messages of formats 0 and 1, with right CRCs, uncompressed, at
+        most ``max_records``. Without a wrapper a message that is cut off at the end is ignored.
 
         Raises CorruptRecords, InvalidRecords, DecompressedTooLarge, RecordTooLarge.
         """
@@ -195,7 +196,7 @@ def _written(records: Iterable[Record], base_timestamp_ms: int) -> bytearray:
 
 
 class _Tally:
-    """What a look adds up, record by record."""
+    """Sums up the first pass, record by record."""
 
     def __init__(self, allowed: Allowed) -> None:
         self.count = 0
@@ -259,7 +260,7 @@ class _Tally:
 def message_error(
     wrong: int, position: int, number: int, allowed: Allowed
 ) -> RecordsError | RecordTooLarge:
-    """What to raise for a message's fault, by its status."""
+    """The exception for a message's fault, by the fault's status."""
     where = f"message {number} of the set, at byte {position}"
     if wrong == status.MESSAGE_TOO_LARGE:
         return RecordTooLarge(f"{where}, max.message.bytes is {allowed.max_message_bytes}")

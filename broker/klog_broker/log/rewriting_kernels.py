@@ -1,4 +1,4 @@
-"""Records written anew in compiled code: see rewriting.py."""
+"""Writes records anew in compiled code: see rewriting.py."""
 
 from typing import Any
 
@@ -16,8 +16,8 @@ from pyspark_klog.records.layout import Buffer
 
 
 class KernelRewriting:
-    """In compiled code: see the functions of the same names in :class:`PlainRewriting`. No state,
-    so that the loop and helper threads can share it."""
+    """The two passes in compiled code: see the methods of the same names in
+    :class:`PlainRewriting`. Without state, so that the loop and helper threads can share it."""
 
     def __init__(self) -> None:
         import numpy as np
@@ -132,7 +132,7 @@ class KernelRewriting:
         return data
 
     def _room_for(self, found: Look) -> Any:
-        # Not zeroed: the kernel touches the memory first, without the interpreter's lock.
+        # Not zeroed: then the kernel, without the GIL, is the first to touch the memory.
         return self._np.empty(at.BATCH_HEADER_BYTES + found.size_bytes, self._np.uint8)
 
     def _outputs(self) -> tuple[Any, Any]:

@@ -1,7 +1,7 @@
 """One segment: a .log file of batches and its two indexes.
 
-A segment knows bytes and positions; what may be appended, and what readers may see, is the
-partition log's business.
+A segment knows bytes and positions. The partition log decides what may be appended, and what
+readers may see.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,7 +25,7 @@ from pyspark_klog.storage.indexes import TimeIndexEntry
 from pyspark_klog.storage.names import DELETED_SUFFIX, Suffix, segment_file_name
 
 _INDEXES = (Suffix.OFFSET_INDEX, Suffix.TIME_INDEX)
-# Where the newest batches of the active segment begin: readers at the log's end ask for just these.
+# How many positions of the newest batches are remembered: readers at the log's end ask for these.
 _REMEMBERED_POSITIONS = 256
 
 
@@ -50,15 +50,15 @@ class Segment:
         self.size_bytes = size_bytes
         self.is_active = False
         self.created_ms = 0
-        # The first batch's largest timestamp: what time to roll is reckoned from. None: not known.
+        # The first batch's largest timestamp, from which segment.ms is counted. None: not known.
         self.rolling_timestamp_ms: int | None = None
         self.index_interval_bytes = 0
-        # No batch of zstd begins before it; whether one does behind it has to be looked up.
+        # No batch of zstd begins before this position; the batches after it have to be looked at.
         self.zstd_free_end = 0
         self.bytes_since_index_entry = 0
-        # The largest timestamp, and the last offset of its batch. None: as the time index ends.
+        # The largest timestamp, and the last offset of its batch. None: the time index's last row.
         self._max_timestamp: TimeIndexEntry | None = None
-        # What a failed write left behind the last committed byte is still there.
+        # Whether bytes of a failed write are still in the file after the last committed byte.
         self._is_uncut = False
         self._positions: dict[int, int] = {}
         self.near_row = 0
@@ -81,8 +81,8 @@ class Segment:
         *,
         suffix: str = "",
     ) -> "Segment":
-        """A new, empty, active segment. Its names are durable once the directory is synced; they
-        end with ``suffix``: a start removes what ends with .cleaned."""
+        """A new, empty, active segment. Its files' names are durable once the directory is synced.
+        They end with ``suffix``; a start removes files whose names end with .cleaned."""
         for kind in _INDEXES:
             files.remove(directory / (segment_file_name(base_offset, kind) + suffix))
         path = directory / (segment_file_name(base_offset, Suffix.LOG) + suffix)
@@ -103,12 +103,12 @@ class Segment:
 
     @staticmethod
     def remove_files(files: Files, directory: Path, base_offset: int) -> None:
-        """Take back a :meth:`create` that failed."""
+        """Remove the files of a :meth:`create` that failed."""
         for suffix in (Suffix.LOG, Suffix.OFFSET_INDEX, Suffix.TIME_INDEX):
             files.remove(directory / segment_file_name(base_offset, suffix))
 
     def activate(self, config: LogConfig) -> None:
-        """Make it the one that is appended to: preallocate."""
+        """Make it the segment that is appended to: preallocate its files."""
         self.close_indexes()
         self.index_interval_bytes = config.index_interval_bytes
         self._offset_index = OffsetIndexFile(
@@ -125,9 +125,9 @@ class Segment:
         self.is_active = True
 
     def deactivate(self) -> None:
-        """On roll and close: the time index gets its final entry, what was preallocated goes.
+        """At a roll or close: add the time index's final entry, and cut off preallocated room.
 
-        Nothing has changed if a descriptor is wanting.
+        If no descriptor is left nothing has changed.
         """
         offset_index, time_index = self.offset_index, self.time_index
         with self.log_file.held(), offset_index.file.held(), time_index.file.held():
@@ -142,18 +142,18 @@ class Segment:
         self.is_active = False
 
     def close(self) -> None:
-        """Readers that hold a region keep the log file; everything else is given back."""
+        """Close the indexes. The log file stays open for readers that hold a region of it."""
         self.close_indexes()
         self._positions.clear()
 
     def rest(self) -> None:
-        """Nobody is at it: it needs no descriptor."""
+        """Nobody uses the segment now: give its descriptors back."""
         if not self.is_active:
             self.close_indexes()
         self.log_file.rest()
 
     def close_indexes(self) -> None:
-        """They are opened again when they are needed."""
+        """Close the indexes; they are opened again when they are needed."""
         for index in (self._offset_index, self._time_index):
             if index is not None:
                 index.close()
@@ -200,51 +200,53 @@ class Segment:
         return self._time_index
 
     def open_offset_index(self) -> File:
-        """The file for itself, to be read; any thread may ask."""
+        """A File of its own for reading the offset index; any thread may ask for it."""
         return self.files.open(self._path(Suffix.OFFSET_INDEX), writable=False)
 
     @property
     def max_timestamp(self) -> TimeIndexEntry:
-        """The largest timestamp in the segment and the last offset of the first batch that has it;
-        (-1, base offset) if there is none."""
+        """The largest timestamp in the segment, and the last offset of the first batch that has it;
+        (-1, base offset) if there is no timestamp."""
         if self._max_timestamp is None:
             self._max_timestamp = self.time_index.last
         return self._max_timestamp
 
     @property
     def knows_max_timestamp(self) -> bool:
-        """Whether :attr:`max_timestamp` need not be read from the disk."""
+        """Whether :attr:`max_timestamp` is in memory."""
         return self._max_timestamp is not None
 
     @property
     def retention_timestamp_ms(self) -> int:
-        """What retention by time goes by: the largest timestamp, else the last write."""
+        """The time that retention.ms is counted from: the largest timestamp, or without timestamps
+        the last write."""
         largest_ms = self.max_timestamp.timestamp_ms
         return largest_ms if largest_ms >= 0 else self.log_file.modified_ms()
 
     def sync_files(self) -> list[File]:
-        """What has to be synced so that log and indexes are durable as they are now."""
+        """The files to be synced so that log and indexes are durable as they are now."""
         return [self.log_file, self.offset_index.file, self.time_index.file]
 
     # --- appending -------------------------------------------------------------------------------
     @property
     def first_timestamp_ms(self) -> int:
-        """The largest timestamp of the first batch, which time to roll is reckoned from; -1 if
-        there is none. The segment must not be empty."""
+        """The largest timestamp of the first batch, from which segment.ms is counted; -1 if it has
+        none. The segment must not be empty."""
         if self.rolling_timestamp_ms is None:
             first = next(self.places(), None)
             self.rolling_timestamp_ms = -1 if first is None else self.max_timestamp_at(first)
         return self.rolling_timestamp_ms
 
     def reserve_index_rows(self, rows: int = 1) -> None:
-        """Take room on the disk for the next entries: OSError here, never a fault later."""
+        """Allocate disk space for the next index entries: a full disk is an OSError here, and would
+        be a crash later."""
         self.offset_index.reserve(rows)
         self.time_index.reserve(rows)
 
     def write(self, data: bytes | bytearray | memoryview, index_rows: int = 1) -> None:
-        """Write behind the last byte, without effect until :meth:`commit`.
+        """Write after the last byte, without effect until :meth:`commit`.
 
-        OSError if not all could be written; then :meth:`cut_back` must be called.
+        OSError if not all bytes could be written; then :meth:`cut_back` must be called.
         """
         if self._is_uncut:
             self.cut_back()
@@ -254,14 +256,14 @@ class Segment:
             raise ShortWrite(written, len(data))
 
     def cut_back(self) -> None:
-        """Take away what a failed :meth:`write` left behind the last committed byte; if a
-        descriptor is wanting, then before the next one."""
+        """Cut off the bytes of a failed :meth:`write` after the last committed byte. If no
+        descriptor is left for that, the next write does it first."""
         self._is_uncut = True
         self.log_file.truncate(self.size_bytes)
         self._is_uncut = False
 
     def commit(self, batches: Iterable[AppendedBatch]) -> None:
-        """What was written counts from now on: size and index entries, as in Kafka 4.3."""
+        """Make the written batches count: size and index entries, as in Kafka 4.3."""
         position = self.size_bytes
         positions = self._positions
         for size_bytes, base_offset, last_offset, max_timestamp_ms, attributes in batches:
@@ -292,8 +294,8 @@ class Segment:
         if entries:
             self.offset_index.append_all([entry[:2] for entry in entries])
             time_index = self.time_index
-            # The largest timestamp only rises: where the last entry's is none for the index, the
-            # others are none.
+            # The largest timestamp only rises: if the last entry's is not newer than the index's
+            # last row, no entry's is.
             if entries[-1][2] > time_index.last.timestamp_ms:
                 for _, _, max_timestamp_ms, max_timestamp_offset in entries:
                     time_index.maybe_append(max_timestamp_ms, max_timestamp_offset)
@@ -304,8 +306,8 @@ class Segment:
         self.size_bytes += planned.size_bytes
 
     def _note_codec(self, position: int, size_bytes: int, attributes: int) -> None:
-        """Batches with these attributes were appended at ``position``: the size until now, less
-        than before where the log was truncated."""
+        """Batches with these attributes were appended at ``position``, the segment's size so far
+        (which is smaller than before if the log was truncated)."""
         if self.zstd_free_end >= position:
             is_zstd = attributes & CODEC_MASK == Codec.ZSTD
             self.zstd_free_end = position if is_zstd else position + size_bytes
@@ -318,7 +320,7 @@ class Segment:
 
     # --- recovery --------------------------------------------------------------------------------
     def resume(self, config: LogConfig) -> None:
-        """Go on appending to a segment that was closed properly; nothing if it is active."""
+        """Go on appending to a segment that was closed properly. Does nothing if it is active."""
         if self.is_active:
             return
         self.activate(config)
@@ -330,7 +332,7 @@ class Segment:
         )
 
     def restore(self, *, bytes_since_index_entry: int, max_timestamp: TimeIndexEntry) -> None:
-        """Recovery's word on what the index entries so far were made from."""
+        """Take from recovery the state that the next index entries are made from."""
         self.bytes_since_index_entry = bytes_since_index_entry
         self._max_timestamp = max_timestamp
         self._positions.clear()
@@ -354,14 +356,14 @@ class Segment:
         return not all(self.files.exists(self._path(kind)) for kind in _INDEXES)
 
     def remove_indexes(self) -> None:
-        """They are to be made anew."""
+        """Remove the index files, to be made anew."""
         self.close_indexes()
         for kind in _INDEXES:
             self.files.remove(self._path(kind))
 
     # --- looking up ------------------------------------------------------------------------------
     def look(self, position: int, size: int, *, may_block: bool = True) -> bytes:
-        """Bytes of the log; ColdRead if they are not in memory and it may not block."""
+        """Bytes of the log; ColdRead if they are not in memory and the call may not block."""
         size = min(size, self.size_bytes - position)
         if may_block:
             return self.log_file.pread(size, position)
@@ -373,7 +375,8 @@ class Segment:
     def places(
         self, position: int = 0, stop: int | None = None, *, may_block: bool = True
     ) -> Iterator[BatchPlace]:
-        """See :func:`walk`; to the segment's end if no ``stop`` is given."""
+        """The batches from ``position`` to ``stop`` (default: the segment's end); see
+        :func:`walk`."""
         end = self.size_bytes
         return walk(
             partial(self.look, may_block=may_block),

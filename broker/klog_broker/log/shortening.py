@@ -1,4 +1,4 @@
-"""How a log gets shorter: at its start by retention and DeleteRecords, at its end by truncation."""
+"""Shortens a log: at its start by retention and DeleteRecords, at its end by truncation."""
 
 import logging
 from collections.abc import Callable
@@ -18,10 +18,10 @@ _log = logging.getLogger("klog.log")
 
 
 class Shortener:
-    """Takes records away from one log. ``roll(now_ms)`` begins a new segment,
-    ``remove_later(paths, delay_ms)`` removes files that nobody finds any more,
-    ``renew_checkpoints(done)`` has what is noted of the logs say what is so now, and
-    ``start_grew()`` is told when the log's start has moved."""
+    """Takes records away from one log. ``roll(now_ms)`` begins a new segment;
+    ``remove_later(paths, delay_ms)`` removes files that are renamed for deletion;
+    ``renew_checkpoints(done)`` rewrites the checkpoints by the logs' present state;
+    ``start_grew()`` is called when the log's start has moved."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Shortener:
 
     # --- at the start ----------------------------------------------------------------------------
     def delete_records_before(self, offset: int) -> Offset:
-        """See PartitionLog.delete_records_before, which this is."""
+        """PartitionLog.delete_records_before."""
         state = self._state
         state.check_online()
         target = state.high_watermark if offset == -1 else offset
@@ -60,12 +60,12 @@ class Shortener:
         state = self._state
         if offset > state.log_start_offset:
             state.log_start_offset = Offset(offset)
-            # Not written: older entries in the file do no harm, loading drops them again.
+            # Not written to the file: loading drops entries before the log start again.
             state.epochs.truncate_from_start(offset)
             self._start_grew()
 
     def apply_retention(self, now_ms: int) -> int:
-        """See PartitionLog.apply_retention, which this is."""
+        """PartitionLog.apply_retention."""
         state = self._state
         state.check_online()
         try:
@@ -102,8 +102,8 @@ class Shortener:
         state = self._state
         segments = state.segments.segments
         gone, kept = segments[:count], segments[count:]
-        # First out of the list, so that nothing new is read from them; those who read already hold
-        # the open file.
+        # The segments leave the list first, so that no new read begins in them; present readers
+        # hold the open files.
         state.take_segments(kept)
         self._raise_log_start(kept[0].base_offset)
         renamed = [path for segment in gone for path in segment.mark_deleted()]
@@ -119,7 +119,7 @@ class Shortener:
 
     # --- at the end ------------------------------------------------------------------------------
     def truncate_beside(self, offset: int, done: Callable[[BaseException | None], None]) -> None:
-        """See PartitionLog.truncate_beside, which this is."""
+        """PartitionLog.truncate_beside."""
         state = self._state
         state.check_online()
         if offset >= state.log_end_offset:
@@ -145,12 +145,12 @@ class Shortener:
         def cut(_: None, error: BaseException | None) -> None:
             if error is None:
                 state.epochs.saved(epochs)
-                # What is appended must not lie before a recovery point that was noted earlier.
+                # Appended records must not lie before a recovery point of an older checkpoint.
                 self._renew_checkpoints(renewed)
             elif isinstance(error, OSError) and not is_exhausted(error):
                 done(state.log_directory.go_offline(error))
             else:
-                # Half done: the next start finds out what is there.
+                # The cut is half done: the next start recovers the log.
                 done(state.go_offline(error))
 
         def renewed() -> None:
@@ -160,7 +160,7 @@ class Shortener:
         self._helpers.submit(work, cut)
 
     def _cut_files(self, offset: Offset) -> None:
-        """The files' part; nobody else is at the log."""
+        """Cut the files, while nobody else uses the log."""
         state = self._state
         segments = state.segments.segments
         index = state.segments.index_for(offset)

@@ -25,13 +25,13 @@ _HEAD_BYTES = ATTRIBUTES_AT + 2
 def zstd_free_bytes(
     segment: Segment, region: ReadRegion, max_headers: int, *, may_block: bool
 ) -> tuple[int, int]:
-    """How much of a region, which begins with a batch, lies before the first batch of zstd, and how
-    many headers were looked at for that: ``max_headers`` at most, and where they end the answer
-    does, at the end of a batch.
+    """How many bytes of a region, which begins with a batch, lie before the first batch of zstd;
+    and how many headers were read to find out. At most ``max_headers`` are read; if that is not
+    enough the answer ends with the last batch read.
 
-    None is looked at where the segment is known to have no such batch: what is found is kept for
-    the next reader. What is no batch goes as it is to the reader, who checks everything. ColdRead
-    as ``Segment.look``.
+    No header is read where the segment is known to have no batch of zstd: what one reader finds is
+    kept for the next. Bytes that are not a batch go to the reader as they are, for readers check
+    everything. ColdRead as ``Segment.look``.
     """
     position, end = region.position, region.position + region.size
     at = start = max(position, segment.zstd_free_end)
