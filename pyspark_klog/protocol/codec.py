@@ -57,8 +57,8 @@ _step_encoders: dict[tuple[type[Message], int], StepEncoder] = {}
 def use_handwritten(cls: type[Message], write: HandWriter) -> None:
     """Let ``write(version, generated)`` give the codecs of a class.
 
-    It may leave to the generated codec what it does not do itself: whole directions, and messages
-    of unusual shapes. On the same message and bytes both must do the same.
+    The hand-written codec may leave a whole direction, or messages of unusual shapes, to the
+    generated one. On the same message and bytes both must do the same.
     """
     _handwritten[cls] = write
 
@@ -106,9 +106,9 @@ def decode_message(
 ) -> tuple[M, int]:
     """Read one message: (message, position behind it). Bytes that follow are the caller's.
 
-    Record sets are views of ``buffer`` and live as long as it does; all else is copied. With
-    ``max_elements`` a message whose arrays and tagged fields have more of them is refused before
-    they are made.
+    Record sets are views of ``buffer`` and live as long as it does; all else is copied. A message
+    whose arrays and tagged fields have more than ``max_elements`` together is refused before they
+    are made.
     """
     decode = codec_of(cls, version).decode
     try:
@@ -145,7 +145,8 @@ def encode_into(message: Message, version: int, out: bytearray) -> None:
 
 
 def encode_in_steps(message: Message, version: int, out: bytearray) -> Iterator[None]:
-    """As ``encode_into``, an array's element a step: for who has other things to do meanwhile."""
+    """As ``encode_into``, in steps of one array element, between which the caller can do other
+    things."""
     cls = type(message)
     encode = _step_encoders.get((cls, version))
     if encode is None:

@@ -1,8 +1,8 @@
 """Writes the source of a decoder for one class in one version.
 
 The source is one function without calls for most messages: runs of fixed-size fields (and the
-length of what follows them) are read by one struct each, straight into the slots; arrays of
-structs are loops in place. It is made when a version is first met.
+length of the value that follows them) are read by one struct each, straight into the slots; arrays
+of structs are loops in place. The decoder is made when a version is first met.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ BoundedDecoder = Callable[[Any, int, int], tuple[Any, int]]
 
 
 def min_size(row: Field, version: int, flexible: bool) -> int:
-    """The fewest bytes that a value of this row can take, not counting being tagged."""
+    """The fewest bytes that a value of this row can take, not counting a tag and its size."""
     if row.kind in FIXED:
         return struct.calcsize(">" + FIXED[row.kind])
     if row.kind == "struct":
@@ -274,7 +274,7 @@ class _DecoderSource:
             self.indent -= 1
 
     def count(self, count: str) -> None:
-        """So many elements more."""
+        """Writes the code that counts elements and refuses a message with too many."""
         if self.counts:
             self.line(f"left -= {count}")
             self.line("if left < 0: too_many(most)")

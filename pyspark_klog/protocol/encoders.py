@@ -232,7 +232,7 @@ class _EncoderSource:
         different = [
             self.differs(row, f"{source}.{slot_name(name, row)}") for _, name, row in tagged
         ]
-        # Mostly there is nothing to write, and then this is all that happens.
+        # Most messages have nothing in the tagged section; for these no other code runs.
         self.line(f"if {unknown} or {' or '.join(f'({each})' for each in different)}:")
         self.indent += 1
         self.line(f"{known} = {{}}")

@@ -21,7 +21,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 
 def misfit(message: Message, version: int) -> str | None:
-    """A sentence about the first value that does not fit its field; None if all seem to."""
+    """A sentence about the first value that does not fit its field; None if all seem to fit."""
     where = f"{type(message).__name__} v{version}"
     return next(_in_struct(message, version, where), None)
 

@@ -45,9 +45,9 @@ def split_frames(
 
 
 class FrameSplitter:
-    """Cuts what arrives into frames, holding back an unfinished one.
+    """Cuts the bytes that arrive into frames, holding back an unfinished one.
 
-    Memory: at most what was fed and not yet given out; a size that promises much reserves nothing.
+    Memory: at most the bytes that were fed and not yet given out; a large size reserves nothing.
     """
 
     def __init__(self, max_frame_bytes: int) -> None:

@@ -1,4 +1,4 @@
-"""What stands before a message: request headers 1 and 2, response headers 0 and 1.
+"""The headers before messages: request headers 1 and 2, response headers 0 and 1.
 
 A frame on the wire is a 4-byte size, a header and a message. Functions that decode take the frame
 without its size; functions that encode give the whole frame, size included.
@@ -43,7 +43,7 @@ NO_CLIENT_ID_LENGTH = -1
 _NEVER = 1 << 15
 """Above all versions, which have 16 bits."""
 
-# Of the APIs that were asked for: every header wants to know.
+# Kept by API: every header needs it.
 _first_flexible_versions: dict[int, int] = {}
 
 MAX_HEADER_TAGS = 1000

@@ -32,7 +32,7 @@ class Unset:
 
 
 UNSET = Unset()
-"""No default was given; None would mean null."""
+"""Stands for "no default was given"; None would mean null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +213,7 @@ class Message(Struct):
 
 
 class _ApiMessage(Message):
-    """What requests and responses share: the API they belong to."""
+    """A request or a response: a message that belongs to an API."""
 
     __slots__ = ()
     api_key: ClassVar[ApiKey]
@@ -231,13 +231,13 @@ class _ApiMessage(Message):
 
 
 class Request(_ApiMessage):
-    """What a client sends."""
+    """A client's message."""
 
     __slots__ = ()
 
 
 class Response(_ApiMessage):
-    """What a broker answers."""
+    """A broker's answer."""
 
     __slots__ = ()
 

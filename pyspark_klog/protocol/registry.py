@@ -38,7 +38,7 @@ class Api:
         return self.request.first_flexible_version
 
 
-# By their keys, once they have been asked for: a request asks three times.
+# The APIs by key, each from its first use on: every request looks its API up three times.
 _loaded: dict[int, Api] = {}
 
 

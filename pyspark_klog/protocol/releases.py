@@ -1,4 +1,4 @@
-"""What brokers speak that cannot be asked: Kafka before 0.10.0 has no ApiVersions.
+"""The versions that Kafka before 0.10.0 speaks: it has no ApiVersions to ask for them.
 
 The newest version of each API by release, from version 0 on; an API that is not named did not
 exist. As kafka-python's table of releases has it.

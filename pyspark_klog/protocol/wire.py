@@ -23,14 +23,15 @@ MAX_STRING_BYTES = 0x7FFF
 
 
 class SegmentedBuffer(bytearray):
-    """Encoded bytes with holes: ``cuts`` are (position, what belongs there), in rising order.
+    """Encoded bytes with holes: ``cuts`` are (position, buffer or region that belongs there), in
+    rising order.
 
     A codec writes into it as into a bytearray; record sets that are regions of files or large
     buffers become cuts, so that they are neither read nor copied.
     """
 
     MIN_CUT_BYTES = 4096
-    """A smaller buffer is copied: a segment of its own would cost more."""
+    """A buffer of fewer bytes is copied: a segment of its own would cost more."""
 
     def __init__(self) -> None:
         super().__init__()

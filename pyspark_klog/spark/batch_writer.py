@@ -11,15 +11,16 @@ if TYPE_CHECKING:
 
 
 class BatchWriter:
-    """``BatchWriter(options)(df, batch_id)``; it pickles, as Spark Connect needs it.
+    """``BatchWriter(options)(df, batch_id)``; it can be pickled, which Spark Connect needs.
 
-    Serves what Spark refuses a Python sink: output mode update, and several sinks of one query.
+    For what Spark does not let a Python sink do: output mode update, several sinks of one query.
     """
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        """Options as the sink takes them; values may be numbers and truth values, None is left out.
+        """Options as the sink takes them. Values may also be numbers, True or False; an option that
+        is None counts as not given.
 
-        :raises OptionError, SettingError: for options that cannot be
+        :raises OptionError, SettingError: for an option that is wrong
         """
         self._options = {name: _text(v) for name, v in options.items() if v is not None}
         check_sink(read_options(self._options), self._options)

@@ -1,7 +1,7 @@
 """Where a read begins and ends, as its options say it. Pure: no broker is asked here.
 
 Of each side's three options the first that is given counts: a timestamp for all partitions, a
-timestamp for each, offsets. What they mean on a cluster is resolved by `starting.py`.
+timestamp for each, offsets. `starting.py` resolves bounds to the offsets of a cluster.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,26 +23,26 @@ from pyspark_klog.spark.option_values import LONG_MAX
 Side = Literal["starting", "ending"]
 
 COMMITTED = "committed"
-"""The word of startingOffsets for where a consumer group is."""
+"""The word of startingOffsets for a consumer group's offsets."""
 
 
 @dataclass(frozen=True, slots=True)
 class AtTimestamp:
-    """In every partition the first record that is not older (ms since 1970)."""
+    """In every partition the first record that is not older than the timestamp (ms since 1970)."""
 
     timestamp_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class AtTimestamps:
-    """The same with a timestamp for each partition."""
+    """As `AtTimestamp`, with a timestamp for each partition."""
 
     timestamps_ms: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True)
 class AtCommitted:
-    """Where the group of option commitGroupId is."""
+    """At the offsets of the group of option commitGroupId."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class ByTopic:
     offsets: Offsets
 
     def for_partitions(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """The same for each partition; those of the topics are taken from ``partitions``."""
+        """A bound for each partition: the words of topics hold for their ``partitions``."""
         whole = {p: self.topics[p.topic] for p in partitions if p.topic in self.topics}
         return self.offsets | whole
 
@@ -142,7 +142,7 @@ def check_bounds(
     assigned: frozenset[TopicPartition] | None,
     topics: tuple[str, ...],
 ) -> None:
-    """What can be said of bounds before a broker is asked.
+    """Check the bounds as far as that is possible without asking a broker.
 
     :raises OffsetError: for partitions other than those that are read, and an end before the start
     """

@@ -1,6 +1,6 @@
-"""maxBytesPerTrigger: how many bytes offsets are, as far as samples tell, and ends for it. Pure.
+"""maxBytesPerTrigger: bytes for each offset, estimated from samples, and ends by that. Pure.
 
-Bytes are those of the log and the wire, batches as they are compressed.
+Bytes are those of the log and the wire: of batches as they are compressed.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,7 +9,7 @@ from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.offsets import Offsets
 
 _NEW_SHARE = 0.5
-"""How much a new sample counts in the moving average."""
+"""The weight of a new sample in the moving average."""
 SAMPLES_AT_ONCE = 32
 
 
@@ -33,7 +33,8 @@ class ByteRates:
         self._last[partition] = rate
 
     def rate(self, partition: TopicPartition) -> float | None:
-        """Bytes for each offset; that of an average partition for one not sampled yet."""
+        """Bytes for each offset. A partition that was not sampled yet gets the others' average;
+        None without any sample."""
         if partition in self._average:
             return max(self._average[partition], self._last[partition])
         if not self._average:
@@ -46,9 +47,10 @@ class ByteRates:
         start: Mapping[TopicPartition, int],
         end: Mapping[TopicPartition, int],
     ) -> list[TopicPartition]:
-        """Partitions whose samples would tell something about a micro-batch with that limit.
+        """The partitions to take samples of before a micro-batch with that limit.
 
-        None, if what is known says that it is not even half of the limit. Partitions take turns.
+        Empty if all partitions were sampled before and their backlogs come to half of the limit or
+        less. Partitions take turns.
         """
         backlog = {p: offset - start[p] for p, offset in sorted(end.items()) if offset > start[p]}
         unknown = [p for p in backlog if p not in self._average]
@@ -68,8 +70,8 @@ class ByteRates:
     ) -> Offsets:
         """Ends for about ``limit_bytes``, shared by the partitions' backlogs in bytes.
 
-        A partition with anything to read gets at least one offset; all get that if nothing is
-        known. Partitions without backlog (or with ``end`` before ``start``) go to their end.
+        A partition with anything to read gets at least one offset, and exactly one if there is no
+        sample. Partitions without backlog (or with ``end`` before ``start``) go to their end.
         """
         backlog = {p: offset - start[p] for p, offset in end.items() if offset > start[p]}
         total = self._size(backlog)
@@ -89,5 +91,5 @@ class ByteRates:
             del self._average[gone], self._last[gone]
 
     def _size(self, backlog: Mapping[TopicPartition, int]) -> float:
-        """Bytes of a backlog; without limits where nothing is known."""
+        """Bytes of a backlog; infinite without any sample."""
         return sum((count * (self.rate(p) or float("inf")) for p, count in backlog.items()), 0.0)

@@ -1,7 +1,7 @@
 """Catalogue reads: a cluster's topics, partitions, groups and offsets as tables.
 
-``option("table", ...)`` of a batch. Each table has a fixed schema, for which nothing is asked; the
-rows are those of the moment at which the query runs. One task asks for all of them.
+``option("table", ...)`` of a batch. Each table has a fixed schema, which needs no broker; its rows
+are those of the moment at which the query runs. One task asks for all of them.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -68,8 +68,8 @@ _SCHEMAS: Mapping[str, StructType] = {
         lag=_LONG,
     ),
 }
-"""Null stands for what cannot be known: a leader that is not there and the offsets that it alone
-could tell, an epoch or a topic's id of brokers that have none. ``latestOffset`` is the high
+"""Null stands for a value that cannot be known: a leader that is not there and the offsets that
+only it could tell, an epoch or a topic's id where brokers have none. ``latestOffset`` is the high
 watermark, under read_committed the last stable offset; ``lag`` is its distance, at least 0."""
 
 
@@ -85,7 +85,7 @@ class TableReader(Prompt, DataSourceReader):
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One: the task asks, so that what it gives is of the moment when it runs."""
+        """One task, which asks the brokers, so that its rows are of the moment when it runs."""
         return [InputPartition(self._options.table)]
 
     @one_line_in_rows

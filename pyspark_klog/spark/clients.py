@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark_klog.client.producer.producer import Producer
 
 # Spark imports the data source in planning processes that never connect, twice for each
-# micro-batch of a sink: what talks to brokers is imported where it is used.
+# micro-batch of a sink: modules that talk to brokers are imported where they are used.
 
 _clients: "dict[tuple[int, ClientSettings], BlockingClient]" = {}
 _producers: "dict[tuple[int, ClientSettings], Producer]" = {}
@@ -32,8 +32,8 @@ _WRITES = "pyspark_klog.client.producer.producer"
 def client_for(settings: ClientSettings) -> "BlockingClient":
     """This process's client for a cluster; nothing connects before it is used.
 
-    A task uses one or two: those that were not used for longest are closed, where settings differ
-    from query to query (as with credentials that are new each time).
+    A task uses one or two clients. Where each query has other settings, as with credentials that
+    are new each time, the clients that were unused for longest are closed.
     """
     key = (os.getpid(), settings)
     client = _clients.pop(key, None)
@@ -70,11 +70,12 @@ def drop_producer(settings: ClientSettings) -> None:
 
 
 def freeze_once() -> None:
-    """Take what is alive now out of the garbage collector's sight, once in a worker.
+    """Take the objects that are alive now out of the garbage collector's sight, once in a worker.
 
     The worker collects after every task, which costs 40 ms each with large imports such as numba.
-    To be called at the end of a task, when all is loaded; what is alive then stays for ever. One
-    that has only read so far loads more when it first writes, and is done once again then.
+    To be called at the end of a task, when all modules are loaded; objects that are alive then stay
+    for ever. A worker that has only read so far loads more when it first writes: then it is done a
+    second time.
     """
     loaded = (os.getpid(), _WRITES in sys.modules)
     if loaded not in _frozen:
@@ -84,7 +85,7 @@ def freeze_once() -> None:
 
 
 def check_arrow() -> None:
-    """Say what Spark would not: it ends a planning process that lacks pyarrow without a word.
+    """Refuse to go on without pyarrow: Spark would end the planning process without saying why.
 
     :raises PackageMissing: if pyarrow is not installed in this Python
     """
@@ -122,15 +123,16 @@ def _is_installed(package: str) -> bool:
 
 
 def exit_on_sigterm() -> None:
-    """Let SIGTERM, which is how Spark ends a stream's source process, run what closes things.
+    """Let SIGTERM, by which Spark ends a stream's source process, raise SystemExit, so that atexit
+    handlers and `finally` blocks run.
 
-    Called from a reader's methods, never when it is made: readers are made in other processes too.
+    To be called by a reader's methods, not by its constructor, which runs in other processes, too.
     """
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _exit)
 
 
 def _exit(_signal: int, _frame: FrameType | None) -> None:
-    # Spark sends it twice: the second must not end what the first one made close.
+    # Spark sends the signal twice: the second must not interrupt the closing.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.exit(0)

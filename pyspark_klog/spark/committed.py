@@ -1,4 +1,4 @@
-"""startingOffsets=committed: a new query begins where a consumer group is."""
+"""startingOffsets=committed: a new query begins at a consumer group's offsets. Pure."""
 
 import logging
 from collections.abc import Iterable, Mapping

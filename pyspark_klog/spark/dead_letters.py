@@ -31,11 +31,11 @@ class LetterHeader(Enum):
     ERROR = "klog.deadLetter.error"
     """The sentence with which the task would have failed."""
     TOPIC = "klog.deadLetter.topic"
-    """Where the row was to go; null if it did not say."""
+    """The topic for which the row was meant; null if the row named none."""
     PARTITION = "klog.deadLetter.partition"
     """The partition that the row asked for, or that refused it; else null."""
     TIMESTAMP = "klog.deadLetter.timestamp"
-    """The record's create time in ms since 1970; null where it got none."""
+    """The record's create time in ms since 1970; null if it had none."""
     QUERY = "klog.deadLetter.query"
     """The id of the streaming query; null in a batch."""
     BATCH = "klog.deadLetter.batch"
@@ -81,13 +81,13 @@ class TaskIds(NamedTuple):
 
 @dataclass(frozen=True)
 class Refusal:
-    """What is said about rows of one kind."""
+    """Why some rows are refused, for the headers of their letters."""
 
     reason: Reason
     error: str
     topic: str | None = None
     partition: int | None = None
-    """The one that refused; None: what the rows' column says."""
+    """The partition that refused the rows; None: the one that the rows' column names."""
 
 
 class DeadLetters:
@@ -107,7 +107,7 @@ class DeadLetters:
     def receive(self, record: "SetAside") -> None:
         """Keep a record that its topic refused until `write_waiting`; for `Producer.set_aside`.
 
-        :raises DeadLettersFailed: if it is a letter itself
+        :raises DeadLettersFailed: if the record is a letter itself
         """
         if record.partition.topic == self._topic:
             raise DeadLettersFailed(
@@ -116,7 +116,8 @@ class DeadLetters:
         self._waiting.append(record)
 
     def write_waiting(self, producer: "Producer", now_ms: int) -> bool:
-        """Write letters for what was received since; gives whether there was anything."""
+        """Write letters for the records that were received since the last call; tells whether there
+        were any."""
         from pyspark_klog.records.batch import BatchView
 
         waiting, self._waiting = self._waiting, []
@@ -136,7 +137,7 @@ class DeadLetters:
     ) -> None:
         """Write letters for rows (the sink's columns) that were all refused alike.
 
-        :raises DeadLettersFailed: if they cannot be written, or are more than deadLetterMax
+        :raises DeadLettersFailed: if the letters cannot be written, or are more than deadLetterMax
         """
         if not rows.num_rows:
             return
@@ -178,8 +179,8 @@ class DeadLetters:
         encoded = encode(0, rows.num_rows, max(self._batch_bytes, 1_024))
         batches = encoded.batches
         for row, _ in encoded.rejected:
-            # A letter may be as large as its topic takes: the row may have been too large for its
-            # own. Each goes alone, since a broker has a bound for requests, too.
+            # A row that was too large for its own topic may fit the letters' topic. Each such
+            # letter goes alone, since a broker has a bound for requests, too.
             alone = encode(row, 1, INT32_MAX)
             if alone.rejected:
                 raise DeliveryFailed(f"it is larger than {INT32_MAX} bytes")
@@ -206,7 +207,7 @@ class DeadLetters:
 
 
 def check_count(count: int, most: int | None, why: str) -> None:
-    """:raises DeadLettersFailed: if there are more than deadLetterMax"""
+    """:raises DeadLettersFailed: if ``count`` is more than ``most``, which is deadLetterMax"""
     if most is not None and count > most:
         raise DeadLettersFailed(
             f"{count} rows could not be written, and deadLetterMax is {most}: {why}"
@@ -250,7 +251,7 @@ def with_headers(headers: "Array | None", rows: int, extra: "dict[str, Array]") 
 
 
 def _as_text(value: "str | int | Array | None", rows: int) -> "Array":
-    """A binary column of that length."""
+    """A binary column of ``rows`` values."""
     import pyarrow as pa
 
     if isinstance(value, pa.Array):

@@ -54,9 +54,9 @@ class Discovery:
     ) -> frozenset[TopicPartition]:
         """Those of the partitions to be read that exist now; a topic that is gone has none.
 
-        A broker that lags behind may lack a topic for a moment: while one of ``known`` (None: of
-        those that the options name) is not there they are asked for again, up to
-        fetchOffset.numRetries times, and then that is believed.
+        A broker that lags behind may lack a topic for a moment. While one of ``known`` (None: of
+        the partitions or topics that the options name) is missing, brokers are asked again, up to
+        fetchOffset.numRetries times; then it counts as gone.
         """
 
         def attempt() -> frozenset[TopicPartition]:
@@ -85,10 +85,11 @@ class Discovery:
         return {topic: found for topic, found in ids.items() if found != NO_TOPIC_ID}
 
     def made_again(self, known: Mapping[str, UUID]) -> dict[str, UUID]:
-        """Which of the topics have another id than the known one: they were deleted in between.
+        """The topics whose ids are not the ``known`` ones, with their new ids: they were deleted
+        and made again.
 
-        A broker that lags behind may show the old one for a moment: it is asked again, up to
-        fetchOffset.numRetries times. Nothing is asked while all are as they were.
+        A broker that lags behind may give an old id for a moment, so brokers are asked again, up to
+        fetchOffset.numRetries times. Nothing is asked while all ids are the known ones.
         """
         for number in range(1, self._options.offset_attempts + 1):
             found = {t: i for t, i in self.topic_ids(known).items() if i != known[t]}
@@ -127,7 +128,7 @@ class Discovery:
         )
 
     def _naming(self, partition: TopicPartition) -> tuple[str, bool]:
-        """The option that says what is read, and whether it names the partition."""
+        """The option that names what is read, and whether it names the partition."""
         if self._options.assigned is not None:
             return "assign", partition in self._options.assigned
         option = "subscribe" if self._pattern is None else "subscribePattern"
@@ -199,7 +200,7 @@ class Discovery:
     ) -> T:
         """``attempt()`` up to fetchOffset.numRetries times, while a topic or the brokers are away.
 
-        As with the peer each attempt has the whole of default.api.timeout.ms.
+        As in Spark's connector each attempt has the whole of default.api.timeout.ms.
         """
         client, attempts = self._client, self._options.offset_attempts
         interval_ms = self._options.offset_retry_interval_ms
@@ -231,7 +232,7 @@ class Discovery:
         """The end of each partition: the last stable offset under read_committed.
 
         A leader that was just elected may be behind: ends below ``known`` ones are asked for again,
-        up to fetchOffset.numRetries times, and then believed.
+        up to fetchOffset.numRetries times, and then taken as they are.
         """
         wanted = list(partitions)
         for number in range(1, self._options.offset_attempts + 1):
@@ -244,12 +245,13 @@ class Discovery:
         raise AssertionError("there is at least one attempt")
 
     def at_times(self, timestamps_ms: Mapping[TopicPartition, int]) -> Offsets:
-        """The first offset whose record is not older, for the partitions that have such a one."""
+        """The first offset whose record is not older than the partition's time; partitions without
+        such a record are left out."""
         found = self._offsets(timestamps_ms)
         return {partition: offset for partition, offset in found.items() if offset != NOT_FOUND}
 
     def committed(self, group_id: str, partitions: Iterable[TopicPartition]) -> Offsets:
-        """Where a consumer group is, in the partitions in which it has an offset."""
+        """A consumer group's offsets, of the partitions in which it has one."""
         from pyspark_klog.client.groups import committed_offsets
 
         found = committed_offsets(self._client, group_id, partitions)

@@ -1,10 +1,11 @@
-"""What the data source raises; the text is all that a user should need."""
+"""The errors of the data source; their text is all that a user should need."""
 
 from pyspark_klog.errors import KlogError
 
 
 class OptionError(KlogError):
-    """An option, or options together, that cannot be: says what was given and what is expected."""
+    """An option is wrong, or does not go with another one; the text has what was given and what is
+    expected."""
 
 
 class SchemaError(KlogError):

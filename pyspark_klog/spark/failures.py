@@ -35,10 +35,10 @@ def one_line(method: Callable[P, R]) -> Callable[P, R]:
 
 
 def one_line_in_task(method: Callable[P, R]) -> Callable[P, R]:
-    """The same for a method that Spark calls in a task.
+    """As `one_line`, for a method that Spark calls in a task.
 
-    Such a process runs users' functions too, whose tracebacks are to be seen; but a worker ends
-    with the task that failed in it, so nothing else sees what is set here.
+    A task's process runs users' functions, too, whose tracebacks are to be seen; but a worker ends
+    with the task that failed in it, so no other task meets the variable that is set here.
     """
 
     @functools.wraps(method)
@@ -52,7 +52,7 @@ def one_line_in_task(method: Callable[P, R]) -> Callable[P, R]:
 
 
 def one_line_in_rows(method: Callable[P, Iterator[R]]) -> Callable[P, Iterator[R]]:
-    """The same for a method that Spark calls in a task, and whose rows it takes one by one."""
+    """As `one_line_in_task`, for a method that gives an iterator of rows."""
 
     @functools.wraps(method)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> Iterator[R]:

@@ -1,7 +1,7 @@
 """A query's position, kept in a consumer group: option ``commitGroupId``.
 
 Any tool that shows the lag of groups then shows the query's. The position is a copy for people and
-monitors: a query goes on from its checkpoint, and what happens here never fails or delays it.
+monitors: a query goes on from its checkpoint, and a commit here never fails or delays it.
 """
 
 import logging
@@ -23,7 +23,8 @@ AGAIN_AFTER_S = 3600.0
 """An empty group's offsets expire (offsets.retention.minutes): an idle query commits again."""
 RETRY_AFTER_S = 5.0
 COMMIT_WITHIN_MS = 10_000
-"""Then the newest position is taken: the one that was tried may name a topic that is gone."""
+"""After this time a commit is given up for that of the newest position: the one that was tried may
+name a topic that is gone."""
 CLOSE_WITHIN_S = 3.0
 SETTLE_WITHIN_S = 1.0
 
@@ -75,7 +76,7 @@ class GroupCommitter:
         self._thread: threading.Thread | None = None
 
     def report(self, position: Offsets) -> None:
-        """The position is what Spark has committed now. Returns at once."""
+        """Spark has committed ``position``. Returns at once."""
         if not position or position == self._newest:
             return
         with self._changed:
@@ -87,9 +88,9 @@ class GroupCommitter:
             self._thread.start()
 
     def settle(self) -> None:
-        """Wait a moment for the commit of what was reported last, or for its first failure.
+        """Wait a moment until the last reported position is committed, or could not be.
 
-        For the end of a run: a driver whose container ends with it takes this process along.
+        For the end of a run: if the driver's container ends with the driver, so does this process.
         """
         with self._changed:
             self._changed.wait_for(
@@ -98,7 +99,7 @@ class GroupCommitter:
             )
 
     def close(self) -> None:
-        """Commit what was reported last, if that can be done in a moment, and end."""
+        """Commit the last reported position, if that takes only a moment, and end the thread."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()

@@ -1,9 +1,9 @@
 """How far a query is behind, from its progress. Pure: no Spark, no broker.
 
-A source's `latestOffset` in the progress is the peer's JSON. With option lagDetails topics whose
-names no topic can have stand beside it: ``{"t":{"0":120},"t:lagMs":{"0":1500}}``. What reads the
-plain JSON as topics, partitions and numbers can read that, too; what subtracts finds no `t:lagMs`
-in `endOffset`.
+A source's `latestOffset` in the progress has the JSON of Spark's connector. With option lagDetails
+there are also keys that cannot be names of topics: ``{"t":{"0":120},"t:lagMs":{"0":1500}}``. A tool
+that reads topics, partitions and numbers can read these, too; one that subtracts `endOffset` finds
+no `t:lagMs` there.
 """
 
 import json
@@ -23,28 +23,29 @@ class SourceLag:
 
     description: str
     records: Mapping[TopicPartition, int]
-    """What is left in each partition, behind the end of the micro-batch."""
+    """How many offsets of each partition lie behind the end of the micro-batch."""
     time_ms: Mapping[TopicPartition, int]
-    """How old the first of these is; 0 where nothing is left. Empty without lagDetails."""
+    """How old the first record behind the end is; 0 where there is none. Empty without
+    lagDetails."""
 
     @property
     def min_offsets_behind_latest(self) -> int:
-        """The peer's minOffsetsBehindLatest."""
+        """minOffsetsBehindLatest of Spark's connector."""
         return min(self.records.values())
 
     @property
     def max_offsets_behind_latest(self) -> int:
-        """The peer's maxOffsetsBehindLatest."""
+        """maxOffsetsBehindLatest of Spark's connector."""
         return max(self.records.values())
 
     @property
     def avg_offsets_behind_latest(self) -> float:
-        """The peer's avgOffsetsBehindLatest."""
+        """avgOffsetsBehindLatest of Spark's connector."""
         return sum(self.records.values()) / len(self.records)
 
     @property
     def metrics(self) -> dict[str, str]:
-        """What the peer puts into `sources[].metrics`."""
+        """The text that Spark's connector puts into `sources[].metrics`."""
         return {
             "minOffsetsBehindLatest": str(self.min_offsets_behind_latest),
             "maxOffsetsBehindLatest": str(self.max_offsets_behind_latest),
@@ -55,7 +56,7 @@ class SourceLag:
 def progress_offsets(
     latest: Mapping[TopicPartition, int], lag_ms: Mapping[TopicPartition, int] | None
 ) -> dict[str, dict[str, int]]:
-    """`latestOffset` of a progress: the peer's JSON, and lags in time unless they are None."""
+    """`latestOffset` of a progress: the JSON of Spark's connector, and lags in time, if given."""
     result: dict[str, dict[str, int]] = {}
     for partition in sorted(latest):
         result.setdefault(partition.topic, {})[str(partition.partition)] = latest[partition]
@@ -68,8 +69,8 @@ def progress_offsets(
 def lag(progress: Any) -> list[SourceLag]:
     """How far each Kafka source (of klog or of Spark) is behind, in the order of the query.
 
-    ``progress`` is what `query.lastProgress` and listeners give, or its JSON as text or dict.
-    Sources of another kind, and such that have not read anything yet, are left out.
+    ``progress`` is that of `query.lastProgress` or of a listener, or its JSON as text or dict.
+    Sources of another kind, and sources that have not read anything yet, are left out.
     """
     found = []
     for source in _sources(progress):

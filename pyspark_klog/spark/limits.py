@@ -1,4 +1,4 @@
-"""How much a micro-batch takes: shares of a maximum, and patience for a minimum. Pure.
+"""How many offsets a micro-batch takes: shares of a maximum, and waiting for a minimum. Pure.
 
 Time is an argument, in milliseconds of a clock that never goes back.
 """
@@ -48,7 +48,7 @@ def prorate_by_topic(
 class Patience:
     """minOffsetsPerTrigger with maxTriggerDelay: a micro-batch waits for offsets, but not for ever.
 
-    The first one fires whatever there is, as in Spark's connector.
+    The first micro-batch fires however few offsets there are, as in Spark's connector.
     """
 
     min_offsets: int
@@ -56,7 +56,8 @@ class Patience:
     _fired_ms: int | None = None
 
     def fires(self, waiting: int, now_ms: int) -> bool:
-        """Whether a micro-batch is due, with ``waiting`` offsets to be read; notes when it is."""
+        """Whether a micro-batch is due, with ``waiting`` offsets to be read. If so, the next delay
+        counts from now."""
         late = self._fired_ms is None or now_ms - self._fired_ms >= self.max_delay_ms
         if late or waiting >= self.min_offsets:
             self._fired_ms = now_ms

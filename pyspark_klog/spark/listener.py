@@ -43,16 +43,16 @@ class LagListener(StreamingQueryListener):
         self._on_lag = on_lag
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
-        """Nothing is behind yet."""
+        """Does nothing: a query that starts has no lag yet."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
-        """A micro-batch is done."""
+        """Tell the lag of each Kafka source after a micro-batch."""
         query = event.progress.name or str(event.progress.id)
         for source in lag(event.progress):
             self._on_lag(query, source)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
-        """Nothing is new."""
+        """Does nothing: an idle query's lag has not changed."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        """Nothing is behind any more."""
+        """Does nothing: a query that has ended has no lag."""

@@ -1,6 +1,6 @@
 """Offsets as Spark's Kafka connector writes them: ``{"topic":{"0":23,"1":-2}}``. Pure.
 
-Spark compares offsets as text, so what goes out is sorted: topics by name, partitions by number.
+Spark compares offsets as text, so the JSON is sorted: topics by name, partitions by number.
 """
 
 import json
@@ -33,7 +33,7 @@ _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 def to_json_dict(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """The offsets as the peer's JSON has them, in its one order."""
+    """The offsets as the JSON of Spark's connector has them, sorted."""
     result: dict[str, dict[str, int]] = {}
     for partition in sorted(offsets):
         result.setdefault(partition.topic, {})[str(partition.partition)] = offsets[partition]
@@ -41,15 +41,17 @@ def to_json_dict(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, i
 
 
 def as_json(offsets: Mapping[TopicPartition, int]) -> str:
-    """The same as text, for messages."""
+    """The JSON of `to_json_dict` as text, for messages."""
     return json.dumps(to_json_dict(offsets))
 
 
 def from_json_dict(given: object, where: str) -> Offsets:
-    """Offsets (>= 0) of a checkpoint, as klog and the peer write them; ``where`` names them.
+    """Offsets (>= 0) of a checkpoint, which klog and Spark's connector write alike; ``where`` names
+    them in messages.
 
-    That plain form is the only one there is. It carries no version: a form to come is told by
-    keys that no topic can have, and is refused here as every other shape is.
+    There is only this plain form, without a version. A later klog would mark another form by keys
+    that no topic can have, and this one refuses these as it refuses every other shape.
+
     :raises OffsetError: for any other shape
     """
     try:
@@ -73,6 +75,7 @@ def read_offsets(text: str, name: str) -> tuple[Offsets, dict[str, int]]:
     """Offsets of an option: -2 earliest, -1 latest, or the offset itself; and topics by word.
 
     In place of its partitions a topic can have the word earliest or latest, for all of them.
+
     :raises OffsetError: naming the option, what was given and an example of what is expected
     """
     given = _load(text, name, _OFFSETS_EXAMPLE)

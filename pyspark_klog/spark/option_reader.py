@@ -51,7 +51,7 @@ _LIMITS = (
 def read_options(given: Mapping[str, str]) -> Options:
     """Check options as Spark gives them: text by case-insensitive key.
 
-    :raises OptionError, OffsetError, SettingError: for the first that cannot be
+    :raises OptionError, OffsetError, SettingError: for the first option that is wrong
     """
     options = {key.lower(): value for key, value in given.items()}
     options = {k: v for k, v in options.items() if not k.startswith(_TWIN_PREFIX)}
@@ -102,7 +102,7 @@ def read_options(given: Mapping[str, str]) -> Options:
 
 
 def _check_names(options: Mapping[str, str]) -> None:
-    """Refuse what looks misspelt; note what has no effect."""
+    """Refuse names that look misspelt; log the options that have no effect."""
     if "paths" in options:
         raise OptionError(f"several paths are given, {options['paths']}; expected one directory")
     for key in options:
@@ -216,7 +216,8 @@ def _client_settings(options: Mapping[str, str]) -> ClientSettings:
 
 
 def _of_a_table(options: Mapping[str, str]) -> str:
-    """What to do about missing options: without any of klog's it may be a table of SQL."""
+    """Advice, for a message about missing options, to a user of SQL: a read without any of klog's
+    options may be that of a table."""
     if any(key in BY_KEY or key.startswith(_PREFIX) for key in options):
         return ""
     return (

@@ -1,4 +1,4 @@
-"""Every option of the data source as a row; `options.py` reads them.
+"""Every option of the data source as a row; `option_reader.py` reads them.
 
 Names are those of Spark's Kafka connector where it has the option; keys are case-insensitive.
 """
@@ -29,10 +29,10 @@ class Option(NamedTuple):
     name: str
     use: Use
     default: str | None
-    """As a user would write it."""
+    """The default, as a user would write it."""
     doc: str
     values: str = ""
-    """What may be given, with an example where it is not obvious."""
+    """The values that may be given, with an example where they are not obvious."""
     status: Status = Status.APPLIED
 
 
@@ -247,12 +247,12 @@ OPTIONS: tuple[Option, ...] = (
 )
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
-"""What the option ``columns`` can name."""
+"""The words of the option ``columns``."""
 
 BY_KEY: dict[str, Option] = {row.name.lower(): row for row in OPTIONS}
 
 TABLES = ("topics", "partitions", "groups", "offsets")
-"""What the option ``table`` can name."""
+"""The words of the option ``table``."""
 
 SPARKS_OWN = frozenset(
     {

@@ -1,4 +1,4 @@
-"""The values of options: text in, typed values out, one sentence for what cannot be. Pure.
+"""The values of options: text in, typed values out, one sentence for each wrong value. Pure.
 
 Names are given as users write them; the options' keys are lower-cased, as Spark gives them.
 """
@@ -61,7 +61,7 @@ def read_number(
 def read_number_or(
     options: Mapping[str, str], name: str, default: int, low: int, high: int = INT_MAX
 ) -> int:
-    """The same with a default."""
+    """As `read_number`, with a default."""
     number = read_number(options, name, low, high)
     return default if number is None else number
 
@@ -83,7 +83,8 @@ def read_choice(options: Mapping[str, str], name: str, *choices: str) -> str:
 def read_words(
     options: Mapping[str, str], name: str, known: Sequence[str]
 ) -> tuple[str, ...] | None:
-    """A list of some of ``known``, in any case and in the order given; None if it is not given.
+    """A list of some of ``known``, written in any case, in the order of the option; None if the
+    option is not given.
 
     :raises OptionError: for an empty list, another word, and one that is there twice
     """

@@ -34,7 +34,8 @@ class Options:
     """In Java's syntax; `compile_java` takes it."""
     starting: Bound | None = None
     latest_without_match: bool = False
-    """Whether a start by time is the end where no record is that young; else it fails."""
+    """Whether a start by time is the end of a partition without a record that is as young; else the
+    query fails."""
     ending: Bound | None = None
     fail_on_data_loss: bool = True
     max_offsets_per_trigger: int | None = None
@@ -52,7 +53,7 @@ class Options:
     columns: tuple[str, ...] | None = None
     """The only columns to read, in their order; None for all."""
     pushdown: frozenset[str] | None = None
-    """What may be assumed where filters cut a batch (`ASSUMPTIONS`); None if they cut nothing."""
+    """The `ASSUMPTIONS` by which filters cut a batch; None if filters cut nothing."""
     poll_timeout_ms: int = 120_000
     offset_attempts: int = 3
     offset_retry_interval_ms: int = 1_000
@@ -64,7 +65,7 @@ class Options:
     topic: str | None = None
     """The sink's topic."""
     table: str | None = None
-    """The table of a catalogue read: then nothing else of a source counts."""
+    """The table of a catalogue read: then no other option of a source counts."""
     dead_letter_topic: str | None = None
     dead_letter_max: int | None = None
     path: str | None = None
@@ -84,7 +85,7 @@ class Options:
         return can_move(self.starting, latest_without_match=self.latest_without_match)
 
     def check_source(self) -> None:
-        """:raises OptionError: if nothing is named that could be read"""
+        """:raises OptionError: if no option names what is to be read"""
         named = self.topics or self.assigned is not None or self.topic_pattern is not None
         if not named and self.table is None:
             raise OptionError(
@@ -97,7 +98,7 @@ class Options:
             raise OptionError("option stopped counts beside path alone: leave it out")
 
     def check_stream(self) -> None:
-        """:raises OptionError: for what a stream cannot have"""
+        """:raises OptionError: for an option that a stream cannot have"""
         if self.path is not None:
             raise OptionError(
                 f"a path is given, {self.path!r}; a stream reads topics from brokers, and only a "
@@ -115,7 +116,7 @@ class Options:
             raise OptionError(f"{name} is not for streams, which have no end: leave it out")
 
     def check_batch(self) -> None:
-        """:raises OptionError: for what a batch cannot have"""
+        """:raises OptionError: for an option that a batch cannot have"""
         self.check_source()
         if self.starting == LATEST:
             raise OptionError(

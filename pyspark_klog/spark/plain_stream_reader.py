@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 
 
 class PlainStreamReader(StreamReaderBase):
-    """Every micro-batch takes all that there is: a limit cannot be, and is refused."""
+    """Every micro-batch takes all records that there are; options with limits are refused."""
 
     def __init__(self, options: Options, refusal: KlogError | None) -> None:
         super().__init__(options, refusal or _refuse_limits(options))
@@ -25,7 +25,7 @@ class PlainStreamReader(StreamReaderBase):
 
     @one_line
     def latestOffset(self) -> JsonOffsets:  # type: ignore[override]  # noqa: N802
-        """The ends now. On a new query Spark calls this before initialOffset."""
+        """The present ends. For a new query Spark calls this before initialOffset."""
         self._begin()
         if self._position is None:
             if self._initial is None and self._options.start_can_move:
@@ -44,9 +44,9 @@ class PlainStreamReader(StreamReaderBase):
         return to_json_dict(self._position)
 
     def commit(self, end: JsonOffsets) -> None:
-        """A batch is done, and the next one is planned: so the last one of a run never comes here.
+        """Called for a batch once the next one is planned, so never for the last one of a run.
 
-        This Spark tells its position nowhere else; a group follows one batch late.
+        Spark before 4.2 tells its position nowhere else, so the group follows one batch late.
         """
         if self._options.commit_group_id is None:
             return
@@ -61,10 +61,9 @@ class PlainStreamReader(StreamReaderBase):
 
     @one_line
     def partitions(self, start: JsonOffsets, end: JsonOffsets) -> Sequence[InputPartition]:
-        """As everywhere; after a restart Spark calls partitions(x, x) first, x being the last end.
-
-        It may then ask for the initial offset, to plan a first batch whose commit was lost: what
-        that is does not depend on x.
+        """As in the base class. After a restart Spark calls partitions(x, x) first, x being the
+        last end, and may then ask for the initial offset, to plan a first batch whose commit was
+        lost: the initial offset does not depend on x.
         """
         self._begin()
         position = from_json_dict(end, "the end of the batch in the checkpoint")

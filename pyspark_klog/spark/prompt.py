@@ -1,10 +1,10 @@
-"""No 40 ms of waiting in each task: what Spark sends to a worker is acknowledged at once.
+"""No 40 ms of waiting in each task: a worker acknowledges at once what Spark sends to it.
 
 Spark writes a task to its Python worker in two pieces: the code, then the rows. The second is
-small, so Nagle's algorithm holds it until the first is acknowledged, and the worker's system puts
-that off by 40 ms, since the worker has answered the last task and may soon answer again. Between
-the pieces the worker unpickles the code, and only there something can be done about it. (With
-spark.python.unix.domain.socket.enabled there is no TCP, and nothing to do.)
+small, so Nagle's algorithm holds it until the first is acknowledged, and the worker's system delays
+that acknowledgement by 40 ms, since the worker has answered the last task and may soon answer
+again. Between the pieces the worker unpickles the code, and only there an acknowledgement can be
+asked for. (With spark.python.unix.domain.socket.enabled there is no TCP, and nothing to do.)
 """
 
 import contextlib
@@ -18,7 +18,7 @@ _FDS = Path("/proc/self/fd")
 
 
 class Prompt:
-    """What Spark pickles into a task. To be the first base."""
+    """The first base of classes whose objects Spark pickles into tasks."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         acknowledge()
@@ -26,7 +26,7 @@ class Prompt:
 
 
 def acknowledge() -> None:
-    """Have all that has come over this process's TCP connections acknowledged now (Linux).
+    """Have all bytes that came over this process's TCP connections acknowledged now (Linux).
 
     Never raises. It takes some microseconds for each open file.
     """

@@ -1,8 +1,8 @@
-"""What of a batch a query's filters leave over: option ``pushdown``. Pure.
+"""The part of a batch that can pass a query's filters: option ``pushdown``. Pure.
 
 Filters say which rows a query keeps; here they become the partitions and ranges of offsets outside
 of which there is no such row. Spark filters the rows that are read all the same, so that reading
-too much costs time alone: what is not understood cuts nothing.
+too much costs time alone: a filter that is not understood cuts nothing.
 """
 
 import operator
@@ -19,22 +19,22 @@ from pyspark_klog.spark.option_values import LONG_MAX, read_words
 
 TIMES, KEYS = "times", "keys"
 ASSUMPTIONS = (TIMES, KEYS)
-"""What ``pushdown`` can name. Each is the user's word for what no broker can tell: in a partition
-records' times never go back; the default partitioner alone has chosen partitions by keys, and the
-topic has always had as many as now."""
+"""The words of ``pushdown``. By each the user vouches for something that no broker can tell. TIMES:
+in a partition records' times never go back. KEYS: only the default partitioner has chosen
+partitions by keys, and the topic has always had as many partitions as now."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 
 class Condition(NamedTuple):
-    """One of the filters that a row has to pass, all of them."""
+    """One filter; a row has to pass all of them."""
 
     column: str
     test: str
     """``in  <  <=  >  >=``, or one of these with ``not `` before it."""
     values: tuple[Any, ...]
-    """What the column is compared with: any of them for ``in``, else one."""
+    """The values that the column is compared with: several for ``in``, else one."""
 
 
 def read_pushdown(options: Mapping[str, str]) -> frozenset[str] | None:
@@ -52,18 +52,18 @@ def read_pushdown(options: Mapping[str, str]) -> frozenset[str] | None:
 
 @dataclass(slots=True)
 class Pruning:
-    """What conditions leave over."""
+    """The partitions, offsets and times that conditions leave over."""
 
     of_partitions: list[Condition] = field(default_factory=list)
-    """Those on topic and partition, the same for all rows of a partition."""
+    """Conditions on topic and partition, which are the same for all rows of a partition."""
     keys: frozenset[bytes] | None = None
-    """The only keys; None where any may be."""
+    """The only keys that pass; None for any."""
     offsets: tuple[int, int] = (0, LONG_MAX)
-    """From and up to (exclusive)."""
+    """The first offset, and the end (exclusive)."""
     from_ms: int | None = None
-    """No older record; negative times are those of records without one."""
+    """Older records do not pass. Records without a time have a negative one."""
     until_ms: int | None = None
-    """Older records only."""
+    """Only records that are older pass."""
 
     def admits(self, partition: TopicPartition, partition_count: int | None) -> bool:
         """Whether the partition can have such rows; ``partition_count`` is its topic's."""
@@ -78,7 +78,8 @@ class Pruning:
 
 
 def prune_by(conditions: Iterable[Condition], assumptions: frozenset[str]) -> Pruning:
-    """Take in all conditions; those on keys, and ends by time, as far as the assumptions go."""
+    """The pruning of all conditions. Conditions on keys, and ends by time, count only under their
+    assumptions."""
     result = Pruning()
     for condition in conditions:
         if condition.column in ("topic", "partition"):
@@ -103,11 +104,11 @@ def cut(
     partition_counts: Mapping[str, int],
     at_times: Callable[[Mapping[TopicPartition, int]], Offsets],
 ) -> tuple[Offsets, Offsets]:
-    """Where the rows that are left over begin and end; partitions without any are left out.
+    """Where the rows that may pass begin and end; partitions without any are left out.
 
-    ``at_times`` gives the first offset whose record is not older, for the partitions that have such
-    a one; to be asked after ``end`` was. Partitions that would end before they begin stay as they
-    are: that is an error of the options, not of filters.
+    ``at_times`` gives the first offset whose record is not older than a time, for the partitions
+    that have such a record; it is asked after ``end`` was found. Partitions whose ``end`` lies
+    before ``start`` stay as they are: that is an error of the options, not of filters.
     """
     begin = dict(start)
     until = {p: end[p] for p in begin}
@@ -182,7 +183,7 @@ def _microseconds(value: Any) -> int | None:
 
 
 def _keys(condition: Condition) -> frozenset[bytes] | None:
-    """What alone the key can be; None if that is not known."""
+    """The only keys that can pass; None if any can, as far as is known."""
     given = _given(condition)
     if condition.test != "in" or not all(isinstance(value, bytes) for value in given):
         return None
@@ -198,7 +199,7 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def _holds(condition: Condition, actual: int | str) -> bool:
-    """Whether a row's value passes; True for what is not understood."""
+    """Whether a row's value passes; True for a test that is not understood."""
     given = _given(condition)
     if not given or any(type(value) is not type(actual) for value in given):
         return True

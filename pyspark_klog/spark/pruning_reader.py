@@ -1,7 +1,8 @@
 """Batch sources that Spark tells a query's filters: option ``pushdown``, Spark 4.1 and later.
 
-Spark refuses a reader with pushFilters while spark.sql.python.filterPushdown.enabled is false, and
-keeps what it planned for one ``load()``: hence the option. docs/backfills.md says how to use it.
+There is an option for it since Spark refuses a reader with pushFilters while
+spark.sql.python.filterPushdown.enabled is false, and keeps what it planned for one ``load()``.
+docs/backfills.md says how to use it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -49,7 +50,7 @@ def condition_of(given: "Filter") -> Condition | None:
 
 
 class _Prunes(BatchReader):
-    """Takes filters, and cuts the offsets that are read by them."""
+    """Takes filters, and cuts by them the offsets that are read."""
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
@@ -59,7 +60,8 @@ class _Prunes(BatchReader):
 
     @one_line
     def pushFilters(self, filters: "list[Filter]") -> "Iterable[Filter]":  # noqa: N802
-        """Keep those that can cut something. All go back: Spark filters the rows, too."""
+        """Keep the filters that can cut something. All are returned, which lets Spark filter the
+        rows, too."""
         found = map(condition_of, filters)
         self._conditions = [condition for condition in found if condition is not None]
         return filters

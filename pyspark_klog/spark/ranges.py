@@ -23,7 +23,7 @@ class OffsetRange(NamedTuple):
 
 @dataclass(slots=True)
 class Plan:
-    """What there is to read, and what can't be read any more (a sentence each).
+    """The ranges to read, and a sentence about each loss in ``lost``.
 
     ``absent`` are the partitions that have a start and no end.
     """
@@ -38,7 +38,7 @@ def plan(
     end: Mapping[TopicPartition, int],
     first_of_new: Mapping[TopicPartition, int],
 ) -> Plan:
-    """The ranges between the offsets of two micro-batches, those with nothing to read left out.
+    """The ranges between two positions, without empty ones.
 
     ``first_of_new`` has the earliest offset of each partition that ``end`` has and ``start`` lacks:
     such a partition is new and is read from there on.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class RangePartition(InputPartition):
-    """What one task reads: a range of the topic with this id (all zero: of that name)."""
+    """The range that one task reads, of the topic with this id (all zero: with that name)."""
 
     def __init__(self, offsets: OffsetRange, topic_id: UUID = NO_TOPIC_ID) -> None:
         super().__init__(tuple(offsets))
@@ -35,7 +35,7 @@ class RangePartition(InputPartition):
 def tasks(
     ranges: Sequence[OffsetRange], options: Options, topic_ids: Mapping[str, UUID]
 ) -> Sequence[InputPartition]:
-    """A partition of Spark's for each range, cut as minPartitions and its like say.
+    """Spark's partitions: the ranges, cut by minPartitions and maxRecordsPerPartition.
 
     ``topic_ids`` has the ids of the topics for which the ranges were planned, as far as known.
     """
@@ -89,7 +89,7 @@ class BatchReader(Prompt, DataSourceReader):
         partition_counts: Mapping[str, int],  # noqa: ARG002
         at_times: Callable[[Mapping[TopicPartition, int]], Offsets],  # noqa: ARG002
     ) -> tuple[Offsets, Offsets]:
-        """What of that is read: all, unless filters are known (`pruning_reader.py`).
+        """The offsets that are read: all, unless filters are known (`pruning_reader.py`).
 
         ``partition_counts`` has the topics whose number of partitions is known.
         """

@@ -1,4 +1,4 @@
-"""Whether the Python that a session runs for a source can be klog's: said when it is registered."""
+"""Checks, when the source is registered, the Python that the session runs for sources."""
 
 import logging
 import os
@@ -32,7 +32,7 @@ def check_session(spark: "SparkSession") -> None:
 
 
 def check_python(command: str) -> None:
-    """The same of the Python that a session names so."""
+    """As `check_session`, for the Python that the session names ``command``."""
     instead = (
         f"set PYSPARK_PYTHON={sys.executable} before the session begins; python -m pyspark_klog "
         "check looks at the rest"

@@ -105,7 +105,7 @@ class RangeReader:
         freeze_once()
 
     def decoder(self, offsets: OffsetRange) -> "ArrowDecoder":
-        """What turns the batches of a range into rows of that schema."""
+        """The decoder that turns the batches of a range into rows of the source's schema."""
         options = self.options
         check_numba(options.allow_slow)
         from pyspark_klog.records.arrow import ArrowDecoder

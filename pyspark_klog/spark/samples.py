@@ -1,4 +1,4 @@
-"""What lies at some offsets: a small fetch from each of these partitions, all at the same time."""
+"""Samples of the records at some offsets: a small fetch from each partition, all at once."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -28,7 +28,7 @@ from pyspark_klog.records.layout import (
 from pyspark_klog.records.record import TimestampType
 
 SAMPLE_BYTES = 65_536
-"""A broker sends that much of a partition, or one batch if that is larger."""
+"""A broker sends so many bytes of a partition, or one batch if that is larger."""
 ONE_BATCH = 1
 SAMPLE_WITHIN_MS = 5_000
 _NAMES_UNTIL = 12
@@ -40,10 +40,10 @@ class Sample(NamedTuple):
 
     size_bytes: int
     offsets: int
-    """How many offsets they stand for, gaps included."""
+    """How many offsets the batches cover, gaps included."""
     timestamp_ms: int | None
-    """Of the first record of the first batch; under log append time, of all of its records. None
-    for batches of formats v0 and v1."""
+    """The time of the first record of the first batch, under log append time that of the batch.
+    None for formats v0 and v1."""
 
 
 def take_samples(
@@ -71,7 +71,7 @@ def take_samples(
 
 
 def measure(data: memoryview, position: int) -> Sample | None:
-    """What a record set that was fetched at ``position`` says; None without a whole batch."""
+    """The sample of a record set that was fetched at ``position``; None without a whole batch."""
     at, end, last = 0, len(data), -1
     while end - at >= UP_TO_MAGIC_BYTES:
         length = INT32.unpack_from(data, at + SIZE_AT)[0]

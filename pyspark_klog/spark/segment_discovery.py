@@ -1,7 +1,7 @@
 """Which partitions a data directory has, and where they begin and end: planning from files.
 
-What `discovery.py` asks brokers is read here from directories, checkpoints and indexes. A broker
-may be at work on them: whatever has gone between two steps is looked for again.
+`discovery.py` asks brokers; here the same is read from directories, checkpoints and indexes. A
+broker may be changing these files: if one has gone between two steps, the search begins anew.
 """
 
 import logging
@@ -69,14 +69,14 @@ class SegmentDiscovery:
 
     @property
     def read_bytes(self) -> int:
-        """How much was read to plan, checkpoints left out."""
+        """How many bytes were read to plan, without checkpoints."""
         return self._counter.total_bytes
 
     # --- partitions ------------------------------------------------------------------------------
     def partitions(self) -> frozenset[TopicPartition]:
         """Every partition that is to be read; a pattern may have none.
 
-        :raises OffsetError: for one that the directory lacks, as far as that can be told
+        :raises OffsetError: for a partition that the directory is seen to lack
         """
         options = self._options
         if options.assigned is not None:
@@ -123,11 +123,12 @@ class SegmentDiscovery:
     def latest(
         self, partitions: Iterable[TopicPartition], _known: Mapping[TopicPartition, int]
     ) -> Offsets:
-        """The end of what may be read of each partition: see `end_of`."""
+        """The end of each partition's records that may be read: see `end_of`."""
         return {p: self.end_of(p) for p in partitions}
 
     def at_times(self, timestamps_ms: Mapping[TopicPartition, int]) -> Offsets:
-        """The first offset whose record is not older, for the partitions that have such a one."""
+        """The first offset whose record is not older than the partition's time; partitions without
+        such a record are left out."""
         found = {}
         for p, timestamp_ms in timestamps_ms.items():
             offset = self._settled(p, partial(self._offset_at, p, timestamp_ms))
@@ -144,9 +145,11 @@ class SegmentDiscovery:
         return offset_at_time(files, listing, timestamp_ms, start, end)
 
     def end_of(self, partition: TopicPartition, *, enough: int | None = None) -> int:
-        """Behind the last record that may be read: the high watermark of the checkpoint, under
-        read_committed the first offset of the oldest transaction that was open then. No less than
-        ``enough`` may be said for all that is at least that."""
+        """The offset behind the last record that may be read: the high watermark of the checkpoint,
+        under read_committed the first offset of the oldest transaction that was open then.
+
+        If the end is ``enough`` or more, ``enough`` may be returned in its place, which saves
+        reading."""
         if not self._options.read_committed:
             return self._settled(partition, lambda _, found: self._committed_end(partition, found))
         known = self._stable.get(partition)
@@ -165,7 +168,7 @@ class SegmentDiscovery:
         return end
 
     def check_local(self, start: Offsets) -> None:
-        """:raises OffsetError: if a partition's records are to be read that lie in a remote tier"""
+        """:raises OffsetError: if records are to be read that lie in a remote tier"""
         for p, offset in sorted(start.items()):
             begin = self._starts.get(p)
             first = self._settled(p, lambda _, listing: listing.bases[0])
@@ -177,7 +180,7 @@ class SegmentDiscovery:
                 )
 
     def committed(self, group_id: str, _partitions: Iterable[TopicPartition]) -> Offsets:
-        """:raises OptionError: always: brokers know groups"""
+        """:raises OptionError: always, since only brokers know the offsets of groups"""
         raise OptionError(
             f"startingOffsets is committed, of group {group_id}, beside path; brokers know a "
             "group's offsets, files do not: give offsets or a timestamp"
@@ -255,14 +258,14 @@ def check_directory(path: Path) -> None:
 
 
 class PartitionGone(OffsetError):
-    """The partition's directory is not there, or empty, and stays so."""
+    """The partition's directory was missing or empty at every attempt."""
 
 
 def settled(files: PartitionFiles, search: Callable[[Listing], T]) -> T:
-    """``search`` on a listing that holds still; again when a file that it needs has gone.
+    """``search`` on a listing of the partition's files, repeated while files that it needs go away.
 
     :raises PartitionGone: if there is no segment
-    :raises OffsetError: if it does not hold still within seconds
+    :raises OffsetError: if files still go away, or are being swapped, after some seconds
     """
     reason = ""
     is_gone = False

@@ -1,7 +1,7 @@
 """A batch read straight from a data directory's segment files: no broker is asked (option path).
 
-What is committed is read off checkpoints, places off indexes; the bytes go in chunks to the decoder
-that reads fetched ones, too.
+Checkpoints tell how far records are committed, indexes where offsets are in the files; the bytes go
+in chunks to the same decoder as fetched ones.
 """
 
 import logging
@@ -33,7 +33,7 @@ class SegmentReader(BatchReader):
 
     def __init__(self, options: Options) -> None:
         assert options.path is not None
-        # A relative path is meant here: executors work in folders of their own.
+        # A relative path is resolved here, since executors work in folders of their own.
         super().__init__(replace(options, path=local_directory(options.path)))
 
     def _find_offsets(self) -> tuple[Offsets, Offsets]:
@@ -45,7 +45,7 @@ class SegmentReader(BatchReader):
         partitions = discovery.partitions()
         start = resolve_start(discovery, options, partitions)
         end = resolve_end(discovery, options, partitions)
-        # How many partitions a topic has, one of several brokers' directories does not tell.
+        # Partition counts are not known: the directory may be one of several brokers' directories.
         start, end = self._cut(start, end, {}, discovery.at_times)
         discovery.check_local({p: offset for p, offset in start.items() if offset < end[p]})
         for p in sorted(end):
@@ -75,7 +75,7 @@ class SegmentRangeReader(RangeReader):
     def read(self, offsets: OffsetRange) -> "Iterator[RecordBatch]":
         """The records of one range as Arrow batches with exactly the schema of `source_schema`.
 
-        How much of files was read is logged at the end.
+        The number of bytes that were read is logged at the end.
         """
         from pyspark_klog.spark.segment_range import SegmentRange
 

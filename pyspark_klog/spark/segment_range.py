@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark_klog.records.arrow import ArrowDecoder
 
 CHUNK_BYTES = 2 << 20
-"""What is read at a time, and kept: larger batches alone take more."""
+"""Bytes that are read at a time, and the buffer's size; only for a larger batch it grows."""
 
 
 class _Open(NamedTuple):
@@ -40,14 +40,14 @@ class _Open(NamedTuple):
     file: ReadOnlyFile
     base: int
     next_base: int | None
-    """Where the next one began when this one was opened."""
+    """The base offset of the next segment, as of when this one was opened; None for the last."""
 
 
 class SegmentRange:
-    """The batches of ``offsets`` in a data directory; whoever plans has seen that they are there.
+    """The batches of ``offsets`` in a data directory, which were there when the batch was planned.
 
-    ``on_lost`` is called with a sentence when some have gone: it raises, or returns and the reading
-    goes on with the first that is there. ``counter`` has how much was read.
+    ``on_lost`` is called with a sentence when some have gone. If it returns instead of raising,
+    reading goes on with the first batch that is there. ``counter`` counts the bytes that are read.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class SegmentRange:
         self._aborted: list[AbortedEntry] = []
 
     def batches(self, decoder: "ArrowDecoder") -> "Iterator[RecordBatch]":
-        """Feed the decoder; what it gives. The last rows stay with its ``flush``."""
+        """Feed the decoder, and give its RecordBatches; the last rows are left to its ``flush``."""
         check_directory(self._path)
         try:
             yield from self._batches(decoder)
@@ -82,7 +82,8 @@ class SegmentRange:
     def _batches(self, decoder: "ArrowDecoder") -> "Iterator[RecordBatch]":
         self._skip_deleted(decoder)
         if self._read_committed:
-            # First of all: what was aborted stays so, while its index may go with its segment.
+            # Read first of all: the index of aborted transactions may go with its segment, while
+            # the transactions stay aborted.
             self._aborted = settled(self._files, self._find_aborted)
         before: _Open | None = None
         try:
@@ -116,9 +117,10 @@ class SegmentRange:
 
     # --- segments --------------------------------------------------------------------------------
     def _open(self, before: _Open | None, listing: Listing) -> _Open | None:
-        """The segment that goes on at the position; None if there is none, which is reported.
+        """The segment that has the position, or the next one; None if there is none, which is
+        reported.
 
-        :raises FileNotFoundError: if it has gone since it was listed
+        :raises FileNotFoundError: if the segment has gone since it was listed
         """
         base = listing.segment_of(self._position)
         if base is None:
@@ -129,7 +131,7 @@ class SegmentRange:
                 return None
         file = self._files.open(base)
         if before is not None and file.identity == before.file.identity:
-            # It was read to its end, and has not been replaced by a cleaned one.
+            # The segment was read to its end, and has not been replaced by a cleaned one.
             file.close()
             following = listing.after(base)
             if following is None:
@@ -142,7 +144,7 @@ class SegmentRange:
         return _Open(file, base, listing.after(base))
 
     def _read(self, segment: _Open, decoder: "ArrowDecoder") -> "Iterator[RecordBatch]":
-        """Read on to the range's end or the segment's; the position moves along."""
+        """Read up to the range's end or the segment's, and move the position."""
         try:
             at_byte, likely_end = place_of(
                 self._files, segment.file, segment.base, self._position, self._end
@@ -178,7 +180,8 @@ class SegmentRange:
             self._position = min(max(self._position, segment.next_base), self._end)
 
     def _make_room(self, file: ReadOnlyFile, position: int) -> bool:
-        """For a batch that is larger than the buffer; False if the file ends before it does."""
+        """Let the buffer grow to the batch that it begins with; False if the file ends before the
+        batch."""
         size = at.LOG_OVERHEAD_BYTES + at.INT32.unpack_from(self._buffer, at.SIZE_AT)[0]
         if size > file.size() - position:
             return False
@@ -188,6 +191,7 @@ class SegmentRange:
         return True
 
     def _aborted_from(self, offset: int) -> list[tuple[int, int]]:
-        """Those that are not over at the offset: as a broker lists them beside a chunk."""
+        """The aborted transactions that end at the offset or later, as a broker lists them beside a
+        chunk."""
         first = bisect_left(self._aborted, offset, key=lambda entry: entry.last_offset)
         return [(entry.producer_id, entry.first_offset) for entry in self._aborted[first:]]

@@ -1,4 +1,4 @@
-"""What must hold of the options of a sink; pure."""
+"""Checks of a sink's options. Pure."""
 
 from collections.abc import Mapping
 

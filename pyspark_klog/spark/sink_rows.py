@@ -1,4 +1,4 @@
-"""The sink's columns: what they must be, and their way from Arrow to a topic's batches."""
+"""The sink's columns: their types, and their way from Arrow to a topic's batches."""
 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
@@ -100,10 +100,10 @@ class SinkRows:
         return () if self._letters is None else tuple(sorted(self._letters.counts.items()))
 
     def write(self, batches: "Iterable[RecordBatch]") -> int:
-        """Write all rows and wait until they are acknowledged; gives their number, without those
+        """Write all rows and wait until they are acknowledged; returns their number, without those
         that became dead letters.
 
-        After an error this worker's producer is given up: what was under way is unknown.
+        After an error this worker's producer is given up: which rows are written is unknown.
         """
         check_numba(self._options.allow_slow)
         count = 0
@@ -129,7 +129,7 @@ class SinkRows:
         return count - sum(letters for _, letters in self.dead_letters)
 
     def _end(self, producer: "Producer") -> None:
-        """The task's last step: what was added is on its topics when it returns."""
+        """The task's last step: all rows that were added are on their topics when it returns."""
         producer.flush()
         while self._letters is not None and self._letters.write_waiting(producer, epoch_ms()):
             producer.flush()
@@ -173,7 +173,7 @@ class SinkRows:
         )
 
     def _partition_count(self, producer: "Producer", topic: str, rows: "RecordBatch") -> int:
-        """0 if rows cannot go to that topic and became dead letters."""
+        """How many partitions the topic has; 0 if the rows cannot go there and became letters."""
         if topic in self._unwritable:
             self._refuse(producer, rows, self._unwritable[topic])
             return 0
@@ -191,8 +191,9 @@ class SinkRows:
     def _encode(
         self, producer: "Producer", topic: str, rows: "RecordBatch", partition_count: int
     ) -> "EncodedRows":
-        """Batches as large as they may be. A row that is larger than a batch may be is written
-        if a request can take it, and if its topic was not found to take less than that."""
+        """The rows as batches of the largest size that is allowed. A row that is larger than that
+        gets a batch for itself, up to the largest request, unless its topic has refused batches
+        that were smaller."""
         from pyspark_klog.records.arrow import RowProblem
 
         sticky = self._next_sticky(topic, partition_count)
@@ -247,7 +248,7 @@ class SinkRows:
     def _partitions(
         self, topic: str, rows: "RecordBatch", partition_count: int, sticky: int
     ) -> "Array | None":
-        """The partition of each row, null where the key decides; None if it does for all."""
+        """The partition of each row, null where the key decides; None if keys decide for all."""
         given = _column(rows, "partition")
         if self._partitioner is None or (given is not None and not given.null_count):
             return given

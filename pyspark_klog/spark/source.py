@@ -17,14 +17,14 @@ from pyspark_klog.spark.errors import OptionError
 from pyspark_klog.spark.failures import one_line
 from pyspark_klog.spark.option_reader import read_options
 
-# Spark plans in processes that are new each time, two for each micro-batch of a sink: what only one
-# of the four sides needs is imported there.
+# Spark plans in processes that are new each time, two for each micro-batch of a sink: modules that
+# only one of the four sides needs are imported there.
 
 
 class DefaultSource(DataSource):
     """``spark.read.format("klog")`` and its three siblings.
 
-    Spark makes one wherever it needs it: when a source is loaded, for each run of a sink, and for
+    Spark makes an object of this class when a source is loaded, for each run of a sink, and for
     each micro-batch of a streaming sink.
     """
 
@@ -81,7 +81,7 @@ class DefaultSource(DataSource):
         return BatchReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """The stream source. It keeps what must be refused until it is used: see its class."""
+        """The stream source. An error of its options is raised at its first use: see its class."""
         from pyspark_klog.spark.rows import check_user_schema
         from pyspark_klog.spark.stream_reader import stream_reader
 

@@ -1,7 +1,7 @@
 """Ranges of offsets cut into tasks: maxRecordsPerPartition, then minPartitions. Pure.
 
-The number of tasks is that of Spark's KafkaOffsetRangeCalculator (4.x); the pieces of a range are
-always within one offset of even, also where that one cuts uneven ones because both options are set.
+The number of tasks is that of Spark's KafkaOffsetRangeCalculator (4.x). The pieces of a range never
+differ by more than one offset; Spark's differ by more where both options are set.
 """
 
 import itertools
@@ -54,12 +54,12 @@ def _sizes(offsets: OffsetRange, parts: int) -> dict[int, int]:
 
 
 def _share(offsets: int, total: int, tasks: int) -> int:
-    """The tasks of a piece: its share rounded half up, in doubles as the peer does."""
+    """The tasks of a piece: its share rounded half up, in doubles as in Spark's connector."""
     return max(math.floor(offsets / total * tasks + 0.5), 1)
 
 
 def _cut(offsets: OffsetRange, parts: int) -> list[OffsetRange]:
-    """Even pieces, the larger ones behind, as the peer has them."""
+    """Even pieces, the larger ones last, as in Spark's connector."""
     count = min(parts, size(offsets))
     least, larger = divmod(size(offsets), count)
     edges = [offsets.start + n * least + max(n - (count - larger), 0) for n in range(count + 1)]

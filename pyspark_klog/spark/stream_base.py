@@ -1,6 +1,6 @@
-"""What the stream source's two classes share: starts, ends, ranges, and what counts as loss.
+"""The base of the stream source's two classes: starts, ends, ranges, and reports of lost data.
 
-Made in several processes and pickled: it connects when it is used.
+Readers are made in several processes and pickled, so they connect only when they are used.
 """
 
 import logging
@@ -35,23 +35,23 @@ _log = logging.getLogger(__name__)
 JsonOffsets = dict[str, dict[str, int]]
 
 _DISCOVERY_AGE_MS = 500
-"""New partitions are looked for this often; between that, only ends are asked for."""
+"""New partitions are looked for after this time; before that, only ends are asked for."""
 
 
 class StreamReaderBase(Prompt, DataSourceStreamReader):
-    """All but latestOffset.
+    """All methods of a stream reader but latestOffset.
 
-    `{}` as a start has two meanings. From `initialOffset` it says that the start could still move:
-    the first latestOffset resolves it and gives it as the end of an empty batch, so that it is
-    durable before anything is read. Once `{}` is itself the durable end of a batch (nothing matched
-    the pattern), it says that every partition is new.
+    `{}` as a start has two meanings. From `initialOffset` it means that the start could still move:
+    the first latestOffset resolves the start and gives it as the end of an empty batch, so that the
+    start is durable before anything is read. Once `{}` is itself the durable end of a batch
+    (nothing matched the pattern), it means that every partition is new.
 
     The ids of topics are kept as long as the query runs, since the checkpoint has names alone
     (docs/decisions/0020): they tell a topic from a later one of the same name.
     """
 
     def __init__(self, options: Options, refusal: KlogError | None) -> None:
-        """``refusal`` is raised at the first use: raised here, Spark would hide it."""
+        """``refusal`` is raised at the first use: Spark would hide an error of the constructor."""
         self._options = options
         self._refusal = refusal
         self._client: BlockingClient | None = None
@@ -63,7 +63,7 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
         self._discovered_ms: int | None = None
         self._latest: Offsets = {}
         self._topic_ids: dict[str, UUID] = {}
-        """Of the topics to which the query's offsets belong."""
+        """The ids of the topics to which the query's offsets belong."""
         self._begun_anew: Offsets = {}
         """Where reading began in topics that were made again during the query."""
         self._warned: set[str] = set()
@@ -84,7 +84,7 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
 
     @one_line
     def partitions(self, start: JsonOffsets, end: JsonOffsets) -> Sequence[InputPartition]:
-        """The ranges of one micro-batch, which may be one that was planned before a restart."""
+        """The ranges of one micro-batch, which may have been planned before a restart."""
         discovery = self._begin()
         begin = from_json_dict(start, "the start of the batch in the checkpoint")
         until = from_json_dict(end, "the end of the batch in the checkpoint")
@@ -94,13 +94,13 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
             self._first_until = until.copy()
         self._is_durable = True
         if is_first and self._options.start_can_move:
-            # The batch that only made the start durable.
+            # This batch only made the start durable.
             return []
         self._existing(until.keys())
         self._leave_out_new_topics(begin, until)
         for partition in (begin.keys() - until.keys()) & self._existing():
-            # A first batch that is planned again: its start was resolved again, and what has come
-            # since its end was written belongs to the next batch.
+            # This is a first batch that is planned again, with its start resolved again. Partitions
+            # that were added since its end was written belong to the next batch.
             del begin[partition]
         for partition in sorted(until.keys() - self._existing()):
             text = f"it was to be read up to offset {until[partition]}"
@@ -117,10 +117,10 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
         return RangeReader(self._options, partition.topic_id).read(partition.offsets)
 
     def commit(self, end: JsonOffsets) -> None:
-        """Spark's checkpoint has the progress; there is nothing more to do."""
+        """Does nothing: Spark's checkpoint has the progress."""
 
     def stop(self) -> None:
-        """Close the connections. The group gets the last position."""
+        """Close the connections, after the last position was committed to the consumer group."""
         if self._group is not None:
             self._group.close()
             self._group = None
@@ -142,7 +142,8 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
         return self._discovery
 
     def _report_position(self, position: Offsets) -> None:
-        """Spark has committed this position: a consumer group may follow. It never fails."""
+        """Let the consumer group, if there is one, follow to a position that Spark has committed.
+        Never fails."""
         group_id = self._options.commit_group_id
         if group_id is None:
             return
@@ -154,7 +155,7 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
         self._group.report({p: o for p, o in position.items() if p in self._partitions})
 
     def _report(self, text: str, how: str = HOW_TO_GO_ON) -> None:
-        """Some data are lost: fail, and say how to go on, or warn once of the same thing."""
+        """Some data are lost: fail with ``text`` and how to go on, or warn, once of each text."""
         if self._options.fail_on_data_loss:
             raise DataLost(f"{text}; {how}")
         if text not in self._warned:
@@ -162,11 +163,11 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
             _log.warning("some data may have been lost: %s", text)
 
     def _has_durable_start(self) -> bool:
-        """Whether a start is in the checkpoint: then Spark does not ask for the initial one."""
+        """Whether a start is in the checkpoint: then Spark does not ask for the initial offset."""
         return self._is_durable or self._initial is None
 
     def _resolve_start(self) -> Offsets:
-        """What the starting options of a new query mean now."""
+        """The starting options of a new query, as the offsets that they mean now."""
         from pyspark_klog.spark.starting import resolve_start
 
         discovery = self._begin()
@@ -177,8 +178,8 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
     def _existing(
         self, known: Collection[TopicPartition] | None = None, *, anew: bool = False
     ) -> frozenset[TopicPartition]:
-        """The partitions that exist, as of a moment ago; those that were there the last time (at
-        first: ``known`` ones) are not believed to be gone at once."""
+        """The partitions that exist, as of a moment ago. Brokers are asked several times before a
+        partition of the last time (at first: of ``known``) counts as gone."""
         discovery = self._begin()
         assert self._client is not None
         now_ms = self._client.now_ms()
@@ -201,16 +202,16 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
         return self._latest
 
     def _checked(self, start: Offsets, ends: Offsets) -> Offsets:
-        """``start`` with the partitions that are new, for ``ends`` to be read up to.
+        """``start``, with the first offsets of partitions that only ``ends`` has: these are new.
 
-        Reports what is lost before it becomes durable.
+        Reports lost data before the offsets become durable.
         """
         first_of_new = self._begin().earliest(ends.keys() - start.keys())
         self._planned(start, ends, first_of_new)
         return start | first_of_new
 
     def _planned(self, start: Offsets, end: Offsets, first_of_new: Offsets) -> list[OffsetRange]:
-        """The ranges between the two, after a report of what is lost."""
+        """The ranges between the two positions, after lost data was reported."""
         found = plan(start, end, first_of_new)
         for partition in found.absent:
             text = f"it was read up to offset {start[partition]}"
@@ -221,14 +222,14 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
 
     # --- topics that were deleted and made again -------------------------------------------------
     def _made_again(self, partitions: Iterable[TopicPartition]) -> Mapping[str, UUID]:
-        """The topics of these partitions that are others now, with their new ids."""
+        """The topics of these partitions that were made again, with their new ids."""
         topics = {p.topic for p in partitions} & self._topic_ids.keys()
         return self._begin().made_again({t: self._topic_ids[t] for t in topics})
 
     def _after_deletions(self, position: Offsets) -> Offsets:
         """``position``, with topics that were made again at their first offsets. Reports them.
 
-        As the end of a batch in which nothing of them is read, that is durable.
+        The result becomes the end of a batch that reads nothing of these topics, and so is durable.
         """
         discovery = self._begin()
         there = self._existing(position.keys() or None)
@@ -247,9 +248,8 @@ class StreamReaderBase(Prompt, DataSourceStreamReader):
         return position
 
     def _leave_out_new_topics(self, begin: Offsets, until: Offsets) -> None:
-        """Take out what a planned batch cannot read of topics that were made again.
-
-        That is a batch of `_after_deletions`, or the topic is a new one since the end was found.
+        """Take the partitions of topics that were made again out of a planned batch, which cannot
+        read them: its end came from `_after_deletions`, or the topic was made again later.
         """
         again = self._made_again(until)
         if again:

@@ -1,7 +1,7 @@
 """The stream source. Spark counts the parameters of latestOffset, so there are two classes.
 
 `LimitedStreamReader` serves Spark 4.2 and later: limits, AvailableNow, the position of the query.
-`PlainStreamReader` serves 4.0 and 4.1. What they share is in `stream_base.py`.
+`PlainStreamReader` serves 4.0 and 4.1. Their common base is in `stream_base.py`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ if HAS_LIMITS:
     class LimitedStreamReader(StreamReaderBase, SupportsTriggerAvailableNow):
         """For Spark 4.2 and later.
 
-        Spark has no limit that is a minimum and a maximum: the minimum stays here, with its state.
+        Spark has no limit that is both a minimum and a maximum, so the minimum is handled here.
         """
 
         def __init__(self, options: Options, refusal: KlogError | None) -> None:
@@ -57,21 +57,21 @@ if HAS_LIMITS:
 
         @one_line
         def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-            """maxOffsetsPerTrigger, as Spark's limits say it; the other limits stay here."""
+            """maxOffsetsPerTrigger as one of Spark's limits; the other limits are applied here."""
             self._begin()
             options = self._options
             limit = options.max_offsets_per_trigger
             if limit is not None:
                 return ReadMaxRows(limit)
-            # Spark knows no limit by topic, and the one by bytes has no partner: the trigger Once
-            # is told by the limit that it does not have.
+            # Spark has no limit by topic or by bytes. The largest limit by rows stands for these:
+            # so the trigger Once, which passes ReadAllAvailable to latestOffset, is told apart.
             if options.max_offsets_by_topic or options.max_bytes_per_trigger is not None:
                 return ReadMaxRows(LONG_MAX)
             return ReadAllAvailable()
 
         @one_line
         def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-            """Fix the end of this run."""
+            """Fix the end of this AvailableNow run."""
             discovery = self._begin()
             self._target = discovery.latest(self._existing(anew=True), {})
             self._latest = self._target
@@ -100,7 +100,7 @@ if HAS_LIMITS:
 
         @one_line
         def reportLatestOffset(self) -> JsonOffsets | None:  # noqa: N802
-            """The ends as they were last seen, for the query's progress."""
+            """The ends of the last `latestOffset`, for the query's progress."""
             if not self._latest:
                 return None
             lag_ms = self._lag_ms if self._options.lag_details else None
@@ -108,7 +108,7 @@ if HAS_LIMITS:
 
         @one_line
         def partitions(self, start: JsonOffsets, end: JsonOffsets) -> Sequence[InputPartition]:
-            """As everywhere; under AvailableNow the end must still be there."""
+            """As in the base class; under AvailableNow the end must still be there."""
             ranges = super().partitions(start, end)
             if self._target is not None and start:
                 self._check_still_there(from_json_dict(end, "the end of the batch"))
@@ -121,7 +121,7 @@ if HAS_LIMITS:
             ends = self._ends(begin) if self._target is None else self._target_from(begin)
             position = self._checked(begin, ends)
             if not ends:
-                # Everything is gone: the position is kept for the day on which it comes back.
+                # Every partition is gone: the position is kept in case they come back.
                 return begin
             if self._patience is not None:
                 assert self._client is not None
@@ -145,9 +145,11 @@ if HAS_LIMITS:
             return self._rates.cut(limit_bytes, position, ends)
 
         def _learn_rates(self, places: Offsets, ends: Offsets) -> Offsets:
-            """Take samples there; gives the first offsets where those before them are deleted.
+            """Take a sample at each of ``places``. Returns the log's first offset for each
+            partition whose place is deleted.
 
-            They have no bytes: a query that fell behind would go over them one by one.
+            Deleted offsets count no bytes: a query that fell behind would else go over them in
+            small steps.
             """
             from pyspark_klog.spark.samples import SAMPLE_BYTES, take_samples
 
@@ -166,7 +168,7 @@ if HAS_LIMITS:
         def _time_lag(self, position: Offsets) -> Offsets:
             """How old the first record behind this position is, in ms by partition; 0 at the end.
 
-            A partition that cannot tell is left out.
+            A partition whose first record cannot be fetched now, or has no time, is left out.
             """
             lag_ms = {p: 0 for p, offset in position.items() if offset >= self._latest.get(p, 0)}
             behind = {p: offset for p, offset in position.items() if p not in lag_ms}
@@ -198,7 +200,7 @@ if HAS_LIMITS:
             self._idle_since_ms = self._client.now_ms() if idle else None
 
         def _target_from(self, begin: Offsets) -> Offsets:
-            """The end of an AvailableNow run. A leader that was behind is asked again, once."""
+            """The end of an AvailableNow run. If a leader was behind, it is asked once more."""
             assert self._target is not None
             behind = [p for p, end in self._target.items() if end < begin.get(p, 0)]
             if behind and self._idle_since_ms is None:
@@ -207,7 +209,8 @@ if HAS_LIMITS:
             return self._target
 
         def _resolve_start(self) -> Offsets:
-            """Of a new query. What came since this run's end was fixed belongs to it, too."""
+            """The start of a new query. Records that came since this run's end was fixed belong to
+            the run, too."""
             start = super()._resolve_start()
             if self._target is not None and start.keys() - self._target.keys():
                 new = start.keys() - self._target.keys()

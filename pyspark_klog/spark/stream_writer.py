@@ -33,7 +33,7 @@ ROWS_A_BATCH = 5_000
 
 
 class _StreamWriter(Prompt):
-    """What both classes share."""
+    """The base of both classes: commit and abort."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         self._options = options
@@ -43,7 +43,7 @@ class _StreamWriter(Prompt):
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Everything was acknowledged when its task ended."""
         if batchId == 0:
-            # Each micro-batch has processes of its own: only the first says what is ignored.
+            # Each micro-batch has processes of its own: only the first warns of ignored settings.
             self._options.client.warn_of_ignored()
         commit_written(messages, self._options, f"micro-batch {batchId}")
 

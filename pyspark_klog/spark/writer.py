@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class TaskWritten(WriterCommitMessage):
-    """What one task has written, and which task it was. In commit() there is no TaskContext."""
+    """How much one task has written, and its ids, since commit() has no TaskContext."""
 
     query_id: str | None
     """None in a batch."""
@@ -83,9 +83,9 @@ class SinkBatchWriter(Prompt, DataSourceArrowWriter):
 def commit_written(
     messages: Sequence[WriterCommitMessage | None], options: Options, what: str
 ) -> None:
-    """Say in the log how much was written; ``what`` is the batch, or the micro-batch.
+    """Log how much was written; ``what`` names the batch or the micro-batch.
 
-    :raises DeadLettersFailed: if all its tasks together had more dead letters than deadLetterMax
+    :raises DeadLettersFailed: if all tasks together had more dead letters than deadLetterMax
     """
     written = [m for m in messages if isinstance(m, TaskWritten)]
     rows = sum(m.row_count for m in written)
@@ -104,7 +104,7 @@ def commit_written(
 
 
 def log_aborted(messages: Sequence[WriterCommitMessage | None], what: str) -> None:
-    """Say in the log what stays written. Never raises: Spark would hide the reason behind it."""
+    """Log how much stays written. Never raises: its error would hide the reason of the abort."""
     written = [m for m in messages if isinstance(m, TaskWritten)]
     if written:
         rows = sum(m.row_count for m in written)
