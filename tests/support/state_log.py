@@ -36,6 +36,9 @@ class MemoryStateLog:
             raise self.fails
         return self.put(bytes(records))
 
+    def append_plain(self, batch: bytearray, record_count: int, now_ms: int) -> Offset:
+        return self.append(batch)
+
     def put(self, batch: bytes, *, gap: int = 0) -> Offset:
         """A batch as it is, ``gap`` offsets behind the log's end."""
         data = bytearray(batch)

@@ -161,7 +161,7 @@ def test_they_are_all_told_why_they_could_not_be_appended(monkeypatch: Any) -> N
         def append(*_: Any, **__: Any) -> None:
             raise LogStorageError("no room")
 
-        patched.setattr(log, "append_as_leader", append)
+        patched.setattr(log, "append_plain", append)
         answers = commits(broker, commit(5), commit(6, "other"))
     assert answers == [ErrorCode.NOT_COORDINATOR] * 2
     assert (kept(broker), log.log_end_offset) == (-1, 0)

@@ -8,6 +8,7 @@ everything that the state was made of. Loading is replaying ``apply`` (loading.p
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
+from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from klog_broker.coordinator.effects import Machine
@@ -162,7 +163,8 @@ class Shard(Generic[K, V, S]):
                 self.state.apply(Offset(offset), key, value, producer)
                 offset += 1
 
-        return self._append(self._batch(encoded, now_ms, producer), apply)
+        batch = self._batch(encoded, now_ms, producer)
+        return self._append(partial(self.log.append, batch), apply)
 
     def append_packed(
         self, batch: bytearray, record_count: int, now_ms: int, apply: Callable[[int], None]
@@ -170,11 +172,13 @@ class Shard(Generic[K, V, S]):
         """As :meth:`append`, of records that are packed behind the room for a batch's header
         (append_plain_record). ``apply`` is called with the first one's offset, and does to the
         state what applying each record would."""
+        log = self.log
         if self._codec is Codec.NONE:
             finish_plain_batch(batch, record_count, now_ms)
+            write = partial(log.append_plain, batch, record_count, now_ms)
         else:
-            batch = compressed_batch(batch, record_count, now_ms, self._codec)
-        return self._append(batch, lambda end_offset: apply(end_offset - record_count))
+            write = partial(log.append, compressed_batch(batch, record_count, now_ms, self._codec))
+        return self._append(write, lambda end_offset: apply(end_offset - record_count))
 
     def _batch(
         self,
@@ -205,16 +209,17 @@ class Shard(Generic[K, V, S]):
         )
         is_commit = marker.control_type is ControlType.COMMIT
         return self._append(
-            bytearray(batch), lambda _: self.state.apply_marker(producer, is_commit=is_commit)
+            partial(self.log.append, bytearray(batch)),
+            lambda _: self.state.apply_marker(producer, is_commit=is_commit),
         )
 
-    def _append(self, batch: bytearray, apply: Callable[[Offset], None]) -> Offset:
+    def _append(self, write: Callable[[], Offset], apply: Callable[[Offset], None]) -> Offset:
         """While it runs the watermark may pass what is not applied yet: nobody is answered."""
         if self._is_appending:
             raise InvariantViolation(f"{self.log.topic_partition}: an append within an append")
         self._is_appending = True
         try:
-            end_offset = self.log.append(batch)
+            end_offset = write()
             self._written_offset = end_offset
             self._changes.begin(end_offset, self.log.high_watermark)
             try:

@@ -34,6 +34,9 @@ class StateLog(Protocol):
         NOT_LEADER_OR_FOLLOWER); in both cases the log has not changed.
         """
 
+    def append_plain(self, batch: bytearray, record_count: int, now_ms: int) -> Offset:
+        """As :meth:`append`, of a batch that finish_plain_batch has made, now."""
+
     def read(
         self,
         offset: int,

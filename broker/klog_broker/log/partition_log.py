@@ -14,6 +14,7 @@ from klog_broker.log.listener import LogListener
 from klog_broker.log.loading import LoadedLog
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.log_state import LogState
+from klog_broker.log.plain_appends import PlainAppender
 from klog_broker.log.producer_state import ProducerEntry
 from klog_broker.log.reading import answer_timestamp, read_region
 from klog_broker.log.record_checks import RecordChecks
@@ -72,6 +73,7 @@ class PartitionLog:
         )
         roll, appended = self.roll, self._count_appended
         appender = self._appender = Appender(state, flushing, roll=roll, appended=appended)
+        plain = PlainAppender(state, appender, roll=roll, appended=appended)
         follower = FollowerAppender(
             state, roll=roll, maybe_roll=appender.maybe_roll, appended=appended
         )
@@ -89,6 +91,7 @@ class PartitionLog:
         self.append_as_leader = appender.append_as_leader
         self.preparation = appender.preparation
         self.append_prepared = appender.append_prepared
+        self.append_plain = plain.append_plain
         self.plan_facts = appender.plan_facts
         self.write_planned = appender.write_planned
         self.take_back_planned = appender.take_back_planned

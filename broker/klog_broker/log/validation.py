@@ -36,7 +36,7 @@ from pyspark_klog.records.legacy import LegacyView
 from pyspark_klog.records.record import TimestampType
 from pyspark_klog.records.sets import look
 
-__all__ = ["Validated", "place", "prepare", "validate"]
+__all__ = ["Validated", "check_size", "is_stored_as_made", "place", "prepare", "validate"]
 
 _LEAST_MESSAGE_BYTES = at.LOG_OVERHEAD_BYTES + at.MIN_MESSAGE_SIZE[0]
 
@@ -80,8 +80,8 @@ def prepare(
     TooMuchForTheLoop, when it would take more than that: nothing has changed then. A writable
     buffer is patched in place, from a read-only one a copy is made.
     """
-    if origin is AppendOrigin.COORDINATOR and _is_kept_as_made(records, config):
-        _check_size(len(records), config)
+    if origin is AppendOrigin.COORDINATOR and is_stored_as_made(records, config):
+        check_size(len(records), config)
         return Validated(records, header_row(records, 0), at.NO_TIMESTAMP_MS)
     rules = Rules(now_ms, config, checks, origin, share)
     if not len(records) or is_cut_off(records, 0, len(records)):
@@ -93,7 +93,7 @@ def prepare(
     return _prepare_messages(records, rules)
 
 
-def _is_kept_as_made(
+def is_stored_as_made(
     records: bytes | bytearray | memoryview, config: LogConfig
 ) -> TypeGuard[bytearray]:
     """Whether a batch that a coordinator of this broker has made is stored as it is: what this
@@ -127,7 +127,7 @@ def _prepare_batch(records: bytes | bytearray | memoryview, rules: Rules) -> Val
         raise InvalidRecords(
             f"the batch has base offset {row.base_offset}; what a producer sends begins with 0"
         )
-    _check_size(batch.size_bytes, rules.config)
+    check_size(batch.size_bytes, rules.config)
     batch.check_crc()
     _check_header(row, rules.origin)
     codec = codec_of(row.attributes)
@@ -210,7 +210,8 @@ def _check_only_one(records: bytes | bytearray | memoryview, batch: BatchView) -
         raise InvalidRecords("more than one batch; expected exactly one in format 2")
 
 
-def _check_size(size_bytes: int, config: LogConfig) -> None:
+def check_size(size_bytes: int, config: LogConfig) -> None:
+    """RecordTooLarge for more than max.message.bytes."""
     if size_bytes > config.max_message_bytes:
         raise RecordTooLarge(
             f"a batch of {size_bytes} bytes, max.message.bytes is {config.max_message_bytes}"
@@ -268,14 +269,14 @@ def _check_timestamps(found: Look) -> None:
 def _check_plain_size(found: Look, target: Codec, config: LogConfig) -> None:
     """Before memory is taken for it."""
     if target is Codec.NONE:
-        _check_size(at.BATCH_HEADER_BYTES + found.size_bytes, config)
+        check_size(at.BATCH_HEADER_BYTES + found.size_bytes, config)
 
 
 def _with_room(section: memoryview, codec: Codec, rules: Rules) -> bytearray:
     """The records in ``codec``, behind the room of a header."""
     config = rules.config
     if codec is Codec.NONE:
-        _check_size(at.BATCH_HEADER_BYTES + len(section), config)
+        check_size(at.BATCH_HEADER_BYTES + len(section), config)
         return bytearray(at.BATCH_HEADER_BYTES) + section
     level = config.compression_level if config.compression else None
     return bytearray(at.BATCH_HEADER_BYTES) + compress(codec, section, level=level)
@@ -291,7 +292,7 @@ def _finish(
 ) -> Validated:
     """The batch with its header, records in place."""
     # The size may have changed.
-    _check_size(len(data), rules.config)
+    check_size(len(data), rules.config)
     append_time_ms = -1
     max_timestamp_ms = found.max_timestamp_ms
     if rules.is_log_append_time:
@@ -343,7 +344,7 @@ def _messages_of(
     first = LegacyView(records)
     if not first.attributes & at.CODEC_MASK:
         return Codec.NONE, None, records
-    _check_size(first.size_bytes, rules.config)
+    check_size(first.size_bytes, rules.config)
     first.check_crc()
     codec = first.codec
     end = first.size_bytes

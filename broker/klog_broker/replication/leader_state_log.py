@@ -52,8 +52,20 @@ class LeaderStateLog:
             self._leader.append(
                 records, acks_all=True, now_ms=now_ms, origin=AppendOrigin.COORDINATOR
             )
-        except NotEnoughReplicas as error:
-            raise BrokerError(ErrorCode.NOT_ENOUGH_REPLICAS, str(error)) from None
-        except LeadershipEnded as error:
-            raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, str(error)) from None
+        except (NotEnoughReplicas, LeadershipEnded) as error:
+            raise _refused(error) from None
         return self._log.log_end_offset
+
+    def append_plain(self, batch: bytearray, record_count: int, now_ms: int) -> Offset:
+        """See StateLog."""
+        try:
+            self._leader.append_plain(batch, record_count, now_ms, now_ms=now_ms)
+        except (NotEnoughReplicas, LeadershipEnded) as error:
+            raise _refused(error) from None
+        return self._log.log_end_offset
+
+
+def _refused(error: NotEnoughReplicas | LeadershipEnded) -> BrokerError:
+    is_over = isinstance(error, LeadershipEnded)
+    code = ErrorCode.NOT_LEADER_OR_FOLLOWER if is_over else ErrorCode.NOT_ENOUGH_REPLICAS
+    return BrokerError(code, str(error))

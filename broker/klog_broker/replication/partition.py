@@ -121,6 +121,16 @@ class Leader:
             records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin, share=share
         )
 
+    def append_plain(
+        self, batch: bytearray, record_count: int, timestamp_ms: int, *, now_ms: int
+    ) -> None:
+        """``PartitionLog.append_plain`` in this leadership's epoch, with acks=all; raises what that
+        does, LeadershipEnded and NotEnoughReplicas."""
+        self.check(acks_all=True)
+        self.log.append_plain(
+            batch, record_count, timestamp_ms, leader_epoch=self.leader_epoch, now_ms=now_ms
+        )
+
     def append_prepared(
         self, prepared: Callable[[], Validated], *, acks_all: bool, now_ms: int
     ) -> AppendInfo:

@@ -1,0 +1,92 @@
+"""Appending plain batches that a coordinator of this broker has just made.
+
+A coordinator appends a small batch for each turn and shard, so that the way counts. Its batch is
+well formed, has no producer and is not compressed (finish_plain_batch): what other appends look up
+in a batch's header is known here.
+"""
+
+from collections.abc import Callable
+
+from klog_broker.log.append_rules import AppendOrigin
+from klog_broker.log.appending import Appender
+from klog_broker.log.batch_places import AppendedBatch
+from klog_broker.log.errors import RecordBatchTooLarge
+from klog_broker.log.log_state import LogState
+from klog_broker.log.rolling import should_roll
+from klog_broker.log.validation import check_size, is_stored_as_made
+from pyspark_klog.ids import LeaderEpoch, Offset
+from pyspark_klog.records.compression import Codec
+from pyspark_klog.records.layout import BASE_OFFSET_AT, INT32, INT64, LEADER_EPOCH_AT
+
+
+class PlainAppender:
+    """The plain appends of one log. ``appender`` takes those that are not stored as they are made;
+    ``roll`` and ``appended`` are as for Appender."""
+
+    def __init__(
+        self,
+        state: LogState,
+        appender: Appender,
+        *,
+        roll: Callable[[int], None],
+        appended: Callable[[], None],
+    ) -> None:
+        self._state = state
+        self._appender = appender
+        self._roll = roll
+        self._appended = appended
+
+    def append_plain(
+        self,
+        batch: bytearray,
+        record_count: int,
+        timestamp_ms: int,
+        *,
+        leader_epoch: LeaderEpoch,
+        now_ms: int,
+    ) -> None:
+        """Append a batch of finish_plain_batch's, in which all records have this time. As
+        ``Appender.append_as_leader`` for a coordinator: it leaves the same, and raises the same.
+        """
+        state, config = self._state, self._state.config
+        is_current = leader_epoch == state.newest_epoch == state.epochs.latest
+        if not is_current or not is_stored_as_made(batch, config):
+            self._appender.append_as_leader(
+                batch, leader_epoch=leader_epoch, now_ms=now_ms, origin=AppendOrigin.COORDINATOR
+            )
+            return
+        state.check_online()
+        size_bytes = len(batch)
+        check_size(size_bytes, config)
+        if size_bytes > config.segment_bytes:
+            raise RecordBatchTooLarge(
+                f"a batch of {size_bytes} bytes, segment.bytes is {config.segment_bytes}"
+            )
+        first_offset = state.log_end_offset
+        last_offset = Offset(first_offset + record_count - 1)
+        # No CRC covers these.
+        INT64.pack_into(batch, BASE_OFFSET_AT, first_offset)
+        INT32.pack_into(batch, LEADER_EPOCH_AT, leader_epoch)
+        try:
+            if should_roll(
+                state.active,
+                config,
+                size_bytes=size_bytes,
+                max_timestamp_ms=timestamp_ms,
+                last_offset=last_offset,
+                now_ms=now_ms,
+                jitter_ms=state.jitter_ms,
+            ):
+                self._roll(now_ms)
+            state.active.write(batch)
+        except OSError as error:
+            raise state.write_failed(error) from error
+        try:
+            state.active.commit(
+                (AppendedBatch(size_bytes, first_offset, last_offset, timestamp_ms, Codec.NONE),)
+            )
+            state.log_end_offset = end_offset = Offset(last_offset + 1)
+            state.producers.end_offset = end_offset
+        except Exception as error:
+            raise state.go_offline(error) from error
+        self._appended()
