@@ -103,17 +103,21 @@ class Loop:
     def run_turn(self, timeout_ms: int | None = None) -> None:
         """One turn. It sleeps ``timeout_ms`` at most (None: until there is something to do)."""
         ready = self._poller.poll(self._time_to_sleep_ms(timeout_ms))
-        self.time_ms = max(self.time_ms, self.clock.monotonic_ms())
+        now_ms = self.clock.monotonic_ms()
+        if now_ms > self.time_ms:
+            self.time_ms = now_ms
         self.turn += 1
         self.ready_count = len(ready)
         for timer in self._wheel.advance(self.time_ms):
             timer.action()
-        # Only what is there now: what these callbacks add waits for the next turn.
-        for queue in (self._posted, self._soon):
-            for _ in range(len(queue)):
-                queue.popleft()()
+        if self._posted or self._soon:
+            # Only what is there now: what these callbacks add waits for the next turn.
+            for queue in (self._posted, self._soon):
+                for _ in range(len(queue)):
+                    queue.popleft()()
+        callback_of = self._ready_callbacks.get
         for fd, events in ready:
-            callback = self._ready_callbacks.get(fd)
+            callback = callback_of(fd)
             if callback is not None:
                 callback(events)
         # An append can lead to a reply, and a reply can let a connection parse on and append

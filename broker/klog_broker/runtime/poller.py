@@ -51,7 +51,9 @@ class EpollPoller:
     _MAX_EVENTS = 1024
 
     def __init__(self) -> None:
+        assert select.EPOLLIN == READABLE
         self._epoll = select.epoll()
+        self._poll = self._epoll.poll
         self._interest: dict[int, int] = {}
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._epoll.register(self._wake_fd, select.EPOLLIN)
@@ -76,15 +78,20 @@ class EpollPoller:
 
     def poll(self, timeout_ms: int | None) -> list[tuple[int, int]]:
         timeout_s = -1.0 if timeout_ms is None else timeout_ms / 1000
+        found = self._poll(timeout_s, self._MAX_EVENTS)
+        wake_fd = self._wake_fd
+        for fd, mask in found:
+            if mask != READABLE or fd == wake_fd:
+                return self._translated(found)
+        # Almost always: and what epoll calls readable has the same number here.
+        return found
+
+    def _translated(self, found: list[tuple[int, int]]) -> list[tuple[int, int]]:
         ready: list[tuple[int, int]] = []
-        readable = select.EPOLLIN
-        for fd, mask in self._epoll.poll(timeout_s, self._MAX_EVENTS):
+        for fd, mask in found:
             if fd == self._wake_fd:
                 with contextlib.suppress(BlockingIOError):
                     os.eventfd_read(fd)
-                continue
-            if mask == readable:
-                ready.append((fd, READABLE))
                 continue
             events = READABLE if mask & select.EPOLLIN else 0
             if mask & select.EPOLLOUT:

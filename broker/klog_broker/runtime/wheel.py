@@ -99,6 +99,11 @@ class TimingWheel:
         """Moves to ``now_ms`` and returns the expired timers by deadline, equal ones as started."""
         expired: list[Timer] = []
         queue = self._queue
+        if not queue or queue[0][0] > now_ms:
+            # So it is in most turns.
+            if now_ms > self._now_ms:
+                self._now_ms = now_ms
+            return expired
         while queue and queue[0][0] <= now_ms:
             due_ms, _, bucket = heapq.heappop(queue)
             bucket.queued = False
