@@ -32,22 +32,20 @@ class Timeline(Generic[P, V]):
         self._changes: deque[_Change[P]] = deque()
         # By owner and place: the values that the changes replaced, oldest first. No deque is empty.
         self._before: dict[str, dict[P, deque[V | None]]] = {}
-        self._applying: Offset | None = None
+        self.is_ahead = False
+        """Whether readers may not see the current batch yet: if so, call ``replaced``."""
+        self._applying = Offset(0)
 
     def begin(self, end_offset: Offset, high_watermark: Offset) -> None:
         """All changes from now on come from a batch that ends before ``end_offset``."""
         if self._changes:
             self.passed(high_watermark)
-        self._applying = end_offset if end_offset > high_watermark else None
-
-    @property
-    def is_ahead(self) -> bool:
-        """Whether readers may not see the current batch yet: if so, call ``replaced``."""
-        return self._applying is not None
+        self.is_ahead = end_offset > high_watermark
+        self._applying = end_offset
 
     def replaced(self, owner: str, place: P, before: V | None) -> None:
         """The current batch changes the value at ``place``; ``before`` is the old one, or None."""
-        if self._applying is None:
+        if not self.is_ahead:
             return
         self._changes.append(_Change(self._applying, owner, place))
         self._before.setdefault(owner, {}).setdefault(place, deque()).append(before)

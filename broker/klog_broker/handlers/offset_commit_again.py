@@ -14,7 +14,7 @@ from klog_broker.handlers.context import BrokerServices, RequestContext
 from klog_broker.handlers.prepared import ReplyBytes
 from klog_broker.handlers.reply_slot import ReplySlot
 from pyspark_klog.errors import ErrorCode, InvariantViolation
-from pyspark_klog.ids import LeaderEpoch, Offset, TopicPartition
+from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -36,6 +36,8 @@ _NO_LEADER_EPOCH = -1
 
 _NONE, _SERVING = ErrorCode.NONE, ShardStatus.SERVING
 _CORRELATION_ID = struct.Struct(">i")
+# A named tuple is made by a function that makes a tuple: this is three times as fast.
+_new_tuple = tuple.__new__
 
 _Partitions = Sequence[tuple[TopicPartition, str]]
 """Each partition of the request, with the metadata of its commit."""
@@ -143,28 +145,30 @@ class _SamePartitions:
 
     def pack(self, batch: bytearray, first_delta: int, now_ms: int) -> int:
         self._now_ms = now_ms
-        delta = first_delta
-        for each, offset, epoch in zip(self._places, self._offsets, self._epochs, strict=True):
-            each.record.append_to(batch, delta, offset, epoch, now_ms)
-            delta += 1
-        return delta - first_delta
+        offsets, epochs = self._offsets, self._epochs
+        number = 0
+        for each in self._places:
+            each.record.append_to(
+                batch, first_delta + number, offsets[number], epochs[number], now_ms
+            )
+            number += 1
+        return number
 
     def apply(self, state: GroupShardState, offset: int) -> int:
-        now_ms = self._now_ms
-        for each, committed, epoch in zip(self._places, self._offsets, self._epochs, strict=True):
-            state.keep_offset(
-                each.place,
-                CommittedOffset(
-                    Offset(committed),
-                    LeaderEpoch(epoch),
-                    each.metadata,
-                    now_ms,
-                    NEVER_MS,
-                    Offset(offset),
-                ),
+        now_ms, offsets, epochs = self._now_ms, self._offsets, self._epochs
+        number = 0
+        for each in self._places:
+            fields = (
+                offsets[number],
+                epochs[number],
+                each.metadata,
+                now_ms,
+                NEVER_MS,
+                offset + number,
             )
-            offset += 1
-        return offset
+            state.keep_offset(each.place, _new_tuple(CommittedOffset, fields))
+            number += 1
+        return offset + number
 
     def tell(self, error: ErrorCode) -> None:
         slot, self._slot = self._slot, None
