@@ -108,6 +108,10 @@ class Records(Watcher):
         if sent is None or sent.partition != partition:
             raise Violation(CHANGED, f"{partition} offset {offset}: nobody sent {value!r} there")
 
+    def promised_end(self, partition: TopicPartition) -> int:
+        """All before this offset is there to be read, or has been taken by retention."""
+        return self._partitions[partition].promised_end
+
     # --- what the machine tells ------------------------------------------------------------------
     def on_death(self, machine: Machine, death: Death) -> None:
         self.power_cuts += death is Death.POWER

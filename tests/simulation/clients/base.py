@@ -70,6 +70,12 @@ class Client(ABC):
         self.world.note(f"{self.name} {text}")
 
     # --- for scripts -----------------------------------------------------------------------------
+    def version_of(self, reply_class: type[Response], low: int, high: int) -> int:
+        """The newest one that the broker speaks, too; Lost without a connection."""
+        if self._connection is None or not self.is_connected:
+            raise Lost
+        return self._connection.version(reply_class.api_key, low, high)
+
     @property
     def in_flight(self) -> int:
         return 0 if self._connection is None else self._connection.in_flight

@@ -6,16 +6,16 @@ from collections.abc import Generator
 from typing import Any
 
 from pyspark_klog.errors import ErrorCode
-from pyspark_klog.ids import TopicPartition
-from pyspark_klog.protocol.apis.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-    PartitionData,
+from pyspark_klog.ids import UUID, TopicPartition
+from pyspark_klog.protocol.apis.fetch import FetchRequest, FetchResponse, PartitionData
+from pyspark_klog.protocol.apis.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
 )
 from tests.simulation.checks.marks import BACK, EARLY
 from tests.simulation.checks.records import records_in
+from tests.simulation.clients.asking import SESSIONS, Asking
 from tests.simulation.clients.base import WAKING, Client, Script, check_code
 from tests.simulation.world import Violation
 
@@ -24,10 +24,12 @@ _SMALL_BYTES = 5_000
 _PROMPT_MS = 4_000
 """So long an answer of few bytes may be under way."""
 _NAMED = 12  # from version 13 on topics go by id
+_WITH_SESSIONS = 7
 
 
 class Consumer(Client):
-    """With ``reads_to`` (ends by partition) it reads up to these, and is over."""
+    """Is over once it has all that was promised. With ``reads_to`` (ends by partition) it reads up
+    to these."""
 
     def __init__(
         self,
@@ -41,52 +43,82 @@ class Consumer(Client):
         self._watermarks: dict[TopicPartition, int] = {}
         self._reads_to = reads_to
         self._power_cuts = 0
-        sizes = (200, 2_000, 1 << 20)
-        self._max_bytes = self.world.random.choice(sizes if reads_to is None else sizes[-1:])
-        self._version = self.world.random.choice((4, 7, 11, 12))
+        random = self.world.random
+        sizes = (500, 2_000, 1 << 20)
+        self._max_bytes = random.choice(sizes if reads_to is None else sizes[-1:])
+        self._version = random.choice((4, 7, 11, 12, 13, 18))
+        self._with_session = self._version >= _WITH_SESSIONS and random.random() < 0.7
+        self._asking = Asking(with_session=False, max_bytes=0, ids=None)
+        self._paused: TopicPartition | None = None
 
     def script(self) -> Script:
         yield from self.connect()
         self._watermarks.clear()
+        ids = (yield from self._find_ids()) if self._version > _NAMED else None
+        self._asking = Asking(with_session=self._with_session, max_bytes=self._max_bytes, ids=ids)
         while not self._is_done():
             yield from self._fetch()
 
     def _is_done(self) -> bool:
-        if self._reads_to is None:
-            return self.must_end
-        return all(self._positions[p] >= end for p, end in self._reads_to.items())
+        if self._reads_to is not None:
+            return all(self._positions[p] >= end for p, end in self._reads_to.items())
+        records = self.history.records
+        return self.must_end and all(
+            position >= records.promised_end(partition)
+            for partition, position in self._positions.items()
+        )
+
+    def _find_ids(self) -> Generator[Any, Any, dict[str, UUID]]:
+        names = {partition.topic: None for partition in self._positions}
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(name=name) for name in names],
+            allow_auto_topic_creation=False,
+        )
+        reply = yield from self.ask(request, MetadataResponse, low=10)
+        return {row.name: row.topic_id for row in reply.topics}
+
+    def _wanted(self) -> dict[TopicPartition, int]:
+        """At times it takes a rest from one of them."""
+        world = self.world
+        if self.must_end or (self._paused is not None and world.chance(0.3)):
+            self._paused = None
+        elif self._with_session and len(self._positions) > 1 and world.chance(0.1):
+            self._paused = world.random.choice(list(self._positions))
+        return {p: at for p, at in self._positions.items() if p != self._paused}
+
+    def _confuse(self) -> Generator[Any, Any, None]:
+        """A request that does not follow the last one is refused."""
+        reply = yield from self._ask(self._asking.wrong_request(), 0)
+        if ErrorCode(reply.error_code) is ErrorCode.NONE:
+            raise Violation(SESSIONS, f"{self.name} left an epoch out")
+        self._asking.begin_anew()
+
+    def _ask(self, request: FetchRequest, wait_ms: int) -> Generator[Any, Any, FetchResponse]:
+        return (
+            yield from self.ask(request, FetchResponse, low=4, high=self._version, waits_ms=wait_ms)
+        )
 
     def _fetch(self) -> Generator[Any, Any, None]:
         world = self.world
-        asked: dict[str, FetchTopic] = {}
-        for partition, position in self._positions.items():
-            wanted = asked.setdefault(partition.topic, FetchTopic(topic=partition.topic))
-            wanted.partitions.append(
-                FetchPartition(
-                    partition=partition.partition,
-                    fetch_offset=position,
-                    partition_max_bytes=self._max_bytes,
-                )
-            )
-        wait_ms = 0 if self._reads_to else world.random.choice((0, 100, 700, 9_000))
-        least_bytes = world.random.choice((1, 500))
-        request = FetchRequest(
-            max_wait_ms=wait_ms,
-            min_bytes=least_bytes,
-            topics=list(asked.values()),
-        )
+        asking = self._asking
+        if asking.has_session and not self.must_end and world.chance(0.02):
+            yield from self._confuse()
+        waits = (0, 100) if self.must_end else (0, 100, 700, 9_000)
+        wait_ms = 0 if self._reads_to else world.random.choice(waits)
+        least_bytes = 1 if self.must_end else world.random.choice((1, 500))
+        request = asking.request(self._wanted(), max_wait_ms=wait_ms, min_bytes=least_bytes)
         asked_ms = world.now_ms
-        reply = yield from self.ask(
-            request, FetchResponse, low=4, high=min(self._version, _NAMED), waits_ms=wait_ms
-        )
+        reply = yield from self._ask(request, wait_ms)
         check_code(self, reply.error_code)
+        asking.took(reply)
         got = 0
         is_prompt = least_bytes == 1 and not self.was_stalled
         is_prompt &= self.machine.last_trouble_ms < asked_ms
         since_ms = asked_ms if is_prompt else world.now_ms
         for topic in reply.responses:
             for row in topic.partitions:
-                got += self._take(TopicPartition(topic.topic, row.partition_index), row, since_ms)
+                partition = asking.partition(topic.topic, topic.topic_id, row.partition_index)
+                got += self._take(partition, row, since_ms)
         if not got and not wait_ms:
             yield from self.sleep(world.between(1, 100))
 

@@ -2,7 +2,9 @@
 
 from typing import Any
 
+from klog_broker.handlers import fetch
 from klog_broker.handlers.fetch_read import FetchReader
+from klog_broker.handlers.fetch_sessions import FetchSession, SessionPartition
 from klog_broker.handlers.produce_pipeline import ProducePipeline
 from klog_broker.log import producer_state
 from klog_broker.log.partition_log import PartitionLog
@@ -89,6 +91,37 @@ def _ids_twice(original: Any) -> Any:
     return plan
 
 
+def _dirty_mark_lost(original: Any) -> Any:
+    def on_checked(each: Any) -> None:
+        """Now and then a session does not learn that a partition has something new."""
+        counts = each._session._purgatory.__dict__
+        count = counts["marks"] = counts.get("marks", 0) + 1
+        if count % 5 == 0:
+            each.is_listening = False
+            return
+        original(each)
+
+    return on_checked
+
+
+def _any_epoch(original: Any) -> Any:
+    def scope_of(request: Any, context: Any, *named: Any) -> Any:
+        """The request is taken for the session's next one."""
+        session = context.broker.fetch_sessions.find(request.session_id)
+        if session is not None and request.session_epoch > 0:
+            request.session_epoch = session.epoch
+        return original(request, context, *named)
+
+    return scope_of
+
+
+def _forgets_nothing(_original: Any) -> Any:
+    def forget(_session: Any, _key: Any) -> None:
+        """What the client has named once is told for ever."""
+
+    return forget
+
+
 MUTANTS = (
     Mutant("watermark falls", PartitionLog, "_flushed", _watermark_falls),
     Mutant("fetch passes the watermark", FetchReader, "_end_offset", _shows_too_much),
@@ -97,5 +130,8 @@ MUTANTS = (
     Mutant("sequence window off by one", producer_state, "WINDOW_BATCHES", _window_of_one_less),
     Mutant("duplicate appended again", ProducerStates, "check", _any_sequence),
     Mutant("wake-up lost", Purgatory, "check", _loses_wake_ups),
+    Mutant("session's dirty mark lost", SessionPartition, "on_checked", _dirty_mark_lost),
+    Mutant("session's epoch not checked", fetch, "scope_of", _any_epoch),
+    Mutant("session forgets nothing", FetchSession, "forget", _forgets_nothing),
     Mutant("producer ids not written down", AllocateProducerIds, "plan", _ids_twice),
 )
