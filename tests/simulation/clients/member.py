@@ -38,7 +38,9 @@ from pyspark_klog.protocol.apis.sync_group import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
+from tests.simulation.checks.groups import FENCED
 from tests.simulation.clients.base import Client, Script, check_code
+from tests.simulation.world import Violation
 
 GROUP = "group"
 SESSION_MS = 3_000
@@ -52,6 +54,7 @@ _FENCED = (
     ErrorCode.UNKNOWN_MEMBER_ID,
     ErrorCode.ILLEGAL_GENERATION,
     ErrorCode.REBALANCE_IN_PROGRESS,
+    ErrorCode.FENCED_INSTANCE_ID,
 )
 
 
@@ -62,6 +65,9 @@ class Member(Client):
         super().__init__(*given, **named)
         self._all = partitions
         self._member_id = ""
+        self._instance_id = f"instance-{self.name}" if self.world.chance(0.4) else None
+        self._former_id = ""
+        """Of the process whose place this one has taken; it commits once more."""
         self._generation = -1
         self._owned: list[TopicPartition] = []
         self._positions: dict[TopicPartition, int] = {}
@@ -90,12 +96,17 @@ class Member(Client):
             session_timeout_ms=SESSION_MS,
             rebalance_timeout_ms=REBALANCE_MS,
             member_id=self._member_id,
+            group_instance_id=self._instance_id,
             protocol_type="consumer",
             protocols=[JoinGroupRequestProtocol(name="range", metadata=self.name.encode())],
         )
         asked_ms = self.world.now_ms
         reply = yield from self.ask(
-            request, JoinGroupResponse, low=2, high=9, waits_ms=REBALANCE_MS + SESSION_MS
+            request,
+            JoinGroupResponse,
+            low=self._low(2, 5),
+            high=9,
+            waits_ms=REBALANCE_MS + SESSION_MS,
         )
         code = check_code(self, reply.error_code, ErrorCode.MEMBER_ID_REQUIRED, *_RETRIED, *_FENCED)
         if code is ErrorCode.MEMBER_ID_REQUIRED:
@@ -126,13 +137,16 @@ class Member(Client):
             group_id=GROUP,
             generation_id=self._generation,
             member_id=self._member_id,
+            group_instance_id=self._instance_id,
             protocol_type="consumer",
             protocol_name="range",
             assignments=assignments if joined.leader == self._member_id else [],
         )
         if self.world.chance(0.1):
             yield from self.sleep(self.world.between(0, REBALANCE_MS))
-        reply = yield from self.ask(request, SyncGroupResponse, waits_ms=REBALANCE_MS + SESSION_MS)
+        reply = yield from self.ask(
+            request, SyncGroupResponse, low=self._low(0, 3), waits_ms=REBALANCE_MS + SESSION_MS
+        )
         code = check_code(self, reply.error_code, *_RETRIED, *_FENCED)
         if code is not ErrorCode.NONE:
             yield from self._step_back(code)
@@ -140,14 +154,14 @@ class Member(Client):
         self._owned = [self._all[number] for number in reply.assignment]
         self.note(f"owns {list(reply.assignment)} generation={self._generation}")
         self.history.groups.was_assigned(
-            self._member_id, self._generation, self._owned, self.world.now_ms
+            self._instance_id or self._member_id, self._generation, self._owned, self.world.now_ms
         )
         self.machine.has_told("assigned")
         return True
 
     def _step_back(self, code: ErrorCode) -> Script:
         """After an error: who is not known joins as somebody new."""
-        if code is ErrorCode.UNKNOWN_MEMBER_ID:
+        if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
             self._member_id = ""
         if code in _RETRIED:
             yield from self._find_coordinator()
@@ -188,6 +202,12 @@ class Member(Client):
             if world.chance(0.04):
                 yield from self._leave()
                 return
+            if self._instance_id is not None and world.chance(0.05):
+                # Its process ends, and another one begins in its place.
+                self._former_id, self._member_id = self._member_id, ""
+                return
+            if self._former_id:
+                yield from self._commit_as_former()
             code = yield from self._commit()
             if code in _RETRIED:
                 yield from self._step_back(code)
@@ -202,9 +222,12 @@ class Member(Client):
 
     def _heartbeat(self) -> Generator[Any, Any, ErrorCode]:
         request = HeartbeatRequest(
-            group_id=GROUP, generation_id=self._generation, member_id=self._member_id
+            group_id=GROUP,
+            generation_id=self._generation,
+            member_id=self._member_id,
+            group_instance_id=self._instance_id,
         )
-        reply = yield from self.ask(request, HeartbeatResponse)
+        reply = yield from self.ask(request, HeartbeatResponse, low=self._low(0, 3))
         return check_code(self, reply.error_code, *_RETRIED, *_FENCED)
 
     def _commit(self) -> Generator[Any, Any, ErrorCode]:
@@ -229,9 +252,10 @@ class Member(Client):
             group_id=GROUP,
             generation_id_or_member_epoch=self._generation,
             member_id=self._member_id,
+            group_instance_id=self._instance_id,
             topics=list(rows.values()),
         )
-        reply = yield from self.ask(request, OffsetCommitResponse, low=2, high=9, waits_ms=5_000)
+        reply = yield from self._ask_commit(request)
         worst = ErrorCode.NONE
         answers = [
             (TopicPartition(topic.name, each.partition_index), each.error_code)
@@ -250,10 +274,41 @@ class Member(Client):
             worst = worst if code is ErrorCode.NONE else code
         return worst
 
-    def _leave(self) -> Generator[Any, Any, None]:
-        request = LeaveGroupRequest(
-            group_id=GROUP, members=[MemberIdentity(member_id=self._member_id)]
+    def _ask_commit(
+        self, request: OffsetCommitRequest
+    ) -> Generator[Any, Any, OffsetCommitResponse]:
+        low = self._low(2, 7)
+        return (yield from self.ask(request, OffsetCommitResponse, low=low, high=9, waits_ms=5_000))
+
+    def _commit_as_former(self) -> Script:
+        """The process that was thought to have ended has not, and must not be heard."""
+        former_id, self._former_id = self._former_id, ""
+        if former_id == self._member_id or not self._positions:
+            return
+        partition = next(iter(self._positions))
+        offset = OffsetCommitRequestPartition(
+            partition_index=partition.partition, committed_offset=1_000_000
         )
+        request = OffsetCommitRequest(
+            group_id=GROUP,
+            generation_id_or_member_epoch=self._generation,
+            member_id=former_id,
+            group_instance_id=self._instance_id,
+            topics=[OffsetCommitRequestTopic(name=partition.topic, partitions=[offset])],
+        )
+        reply = yield from self._ask_commit(request)
+        code = check_code(self, reply.topics[0].partitions[0].error_code, *_RETRIED, *_FENCED)
+        self.note(f"former {former_id} commits {code.name}")
+        if code is ErrorCode.NONE:
+            raise Violation(FENCED, f"{former_id} committed as {self._instance_id}")
+
+    def _low(self, version: int, with_instance: int) -> int:
+        """The oldest version of an API that says all of it."""
+        return version if self._instance_id is None else with_instance
+
+    def _leave(self) -> Generator[Any, Any, None]:
+        leaver = MemberIdentity(member_id=self._member_id, group_instance_id=self._instance_id)
+        request = LeaveGroupRequest(group_id=GROUP, members=[leaver])
         reply = yield from self.ask(request, LeaveGroupResponse, low=3)
         check_code(self, reply.error_code, *_RETRIED, *_FENCED)
         self._member_id = ""

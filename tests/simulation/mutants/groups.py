@@ -49,6 +49,17 @@ def _commit_of_anybody(_original: Any) -> Any:
     return check_commit
 
 
+def _static_not_fenced(original: Any) -> Any:
+    def check_commit(
+        machine: Any, member_id: str, generation: int, now_ms: int, instance_id: Any = None
+    ) -> Any:
+        """Who has lost its place to another process commits as if it still had it."""
+        member_id = machine.group.static_ids.get(instance_id, member_id)
+        return original(machine, member_id, generation, now_ms, instance_id)
+
+    return check_commit
+
+
 def _same_generation(original: Any) -> Any:
     def complete(rebalance: Any, effects: Any, now_ms: int) -> None:
         group = rebalance._group
@@ -73,6 +84,7 @@ MUTANTS = (
     Mutant("commit not waited for", TurnCommits, "add", _commit_at_once),
     Mutant("assignment not waited for", runtime, "_answer_when_visible", _assignment_at_once),
     Mutant("fenced member commits", GroupMachine, "check_commit", _commit_of_anybody),
+    Mutant("static member not fenced", GroupMachine, "check_commit", _static_not_fenced),
     Mutant("generation not raised", Rebalance, "_complete", _same_generation),
     Mutant("loading leaves commits out", Shard, "replay", _forgets_commits),
 )
