@@ -1,6 +1,6 @@
-"""Prints docs/apis.md: what is served, in which versions, and what is not, and why.
+"""Prints docs/apis.md: APIs that are served, with versions, and those that are not, with reasons.
 
-``python -m klog_broker.api_docs`` writes it, with ``--check`` it is compared.
+``python -m klog_broker.api_docs`` writes the page; with ``--check`` it only compares.
 """
 
 import sys
@@ -18,13 +18,14 @@ _HEAD = """\
      and not_served.py, not this page. -->
 # APIs of the broker
 
-What ApiVersions tells a client, who takes the newest version that both sides have. `newest` is the
-newest that klog can read and write, which is that of Kafka 4.3. A request of an API or a version
-that is not served closes the connection, as Kafka does; ApiVersions itself answers any version.
+ApiVersions tells clients these versions; a client takes the newest one that both sides have.
+`newest` is the newest version that klog can read and write, which is the newest of Kafka 4.3. A
+request with an API or version that is not served closes the connection, as in Kafka; but
+ApiVersions is answered in any version.
 
 ## Served
 
-| API | key | versions | newest | what the newer ones add, which is not written yet |
+| API | key | versions | newest | what the newer versions add, which is not written yet |
 |---|---|---|---|---|
 """
 

@@ -52,11 +52,12 @@ from pyspark_klog.ids import BrokerId, TopicId, TopicPartition
 
 _log = logging.getLogger("klog.app")
 
-# Threads for fsync, read-ahead, deleting: enough that a slow disk does not hold up another one.
+# Threads for fsync, read-ahead and deleting: so many that a slow disk does not delay another one.
 _HELPER_THREADS = 8
-# The log manager's next deadline can move forward (a deletion, a new setting): asked again by then.
+# After this time the log manager is asked again for its next deadline, which can become earlier (by
+# a deletion or a new setting).
 _LONGEST_PAUSE_MS = 1000
-# Many topics have the same settings, and reading them takes long.
+# How many parsed topic settings are kept: many topics have the same ones, and parsing takes long.
 _TOPIC_SETTINGS_KEPT = 100
 
 
@@ -68,18 +69,18 @@ def open_local_store(
 
 
 OpenStore = Callable[[Files, Sequence[Path], BrokerId, Chance], AdoptingStore]
-"""Opens the metadata store: with the disk and the data directories, which are not locked yet, so it
-changes nothing. Blocks. StoreRefused in a sentence."""
+"""Opens the metadata store, given the disk and the data directories. These are not locked yet, so
+that opening must change nothing. Blocks. StoreRefused with a sentence."""
 
 
 class BrokerServer:
-    """A broker. What it runs on can be given; by default it is this machine.
+    """A broker. Clock, disk, network and so on can be given; by default they are this machine's.
 
-    ``start``, then ``serve_forever`` in the same thread until somebody calls ``stop``. Any number
-    of brokers can live in one process. ``load_kernel`` brings the kernel for pipelined Produce
-    when the first such turn has come; without it the generic handler serves all. With
-    ``compile_kernel`` it is there before, as produce/idle.py says. ``adopt`` takes in the
-    partition folders that the metadata does not know, which are refused else.
+    Call ``start``, then ``serve_forever`` in the same thread, which returns after ``stop``. Any
+    number of brokers can live in one process. ``load_kernel`` loads the kernel for pipelined
+    Produce at the first pipelined turn; without it the generic handler serves all requests. With
+    ``compile_kernel`` the kernel is loaded earlier, see produce/idle.py. ``adopt`` takes in
+    partition folders that the metadata does not know; without it such folders are refused.
     """
 
     def __init__(
@@ -100,7 +101,7 @@ class BrokerServer:
     ) -> None:
         self.config = config
         self.ports: dict[str, int] = {}
-        """By listener name, once started."""
+        """The ports by listener name, once started."""
         self.plans: TurnPlans | None = None
         """The plans for pipelined Produce, once started; None without a kernel to load."""
         self._clock = clock or SystemClock()
@@ -127,7 +128,8 @@ class BrokerServer:
     # -- start --------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Loads the logs and opens the listeners. Blocks. CannotStart says why it cannot be."""
+        """Loads the logs and opens the listeners. Blocks. CannotStart gives the reason if it
+        fails."""
         try:
             self._start()
         except (OSError, KlogError) as error:
@@ -150,7 +152,7 @@ class BrokerServer:
             self._release()
             raise refused_directory(error) from error
         if self._exit_code is ExitCode.DISKS_LOST:
-            # Before anybody is told that it serves.
+            # Nobody has been told yet that the broker serves.
             logs.release_locks()
             self._release()
             raise disks_lost(self._offline)
@@ -207,7 +209,7 @@ class BrokerServer:
         self._life.serving(self.services, self.ports)
 
     def _lead(self, metadata: AdoptingStore) -> None:
-        """Every partition has its log and leads it, before anybody can ask for it."""
+        """Have the store give every partition its role, before anybody can connect."""
         on_image = partial(image_changed, self.services)
         metadata.start(self.loop, self._helpers, on_image=on_image, apply=self._apply)
         metadata.elect(
@@ -232,7 +234,7 @@ class BrokerServer:
     def _host(
         self, broker_id: BrokerId, metadata: AdoptingStore, logs: LogManager
     ) -> ReplicaManager:
-        """What was loaded, until orders say what it is for."""
+        """Make the replica manager, with the loaded logs; orders give them roles later."""
 
         @lru_cache(_TOPIC_SETTINGS_KEPT)
         def read(overrides: tuple[tuple[str, str], ...]) -> TopicSettings:
@@ -251,7 +253,8 @@ class BrokerServer:
         )
 
     def _prepare_kernels(self) -> None:
-        """In a helper thread: compiled by a child process, if need be, and loaded."""
+        """In a helper thread: have the kernels compiled by a child process if need be, and load
+        them."""
         if self._load_kernel is not None:
             self._load_kernel(lambda: self._is_closed)
 
@@ -309,7 +312,7 @@ class BrokerServer:
                 raise refused_address(listener, error) from error
             self.ports[listener.name] = port
         endpoints = tuple(
-            # Port 0 is whatever was free: clients are told the real one.
+            # Port 0 took a free port: clients are told its number.
             each._replace(port=each.port or self.ports[each.name])
             for each in self.config.advertised_listeners
         )
@@ -328,7 +331,7 @@ class BrokerServer:
         return first.host or "0.0.0.0", self.ports[first.name]
 
     def serve_forever(self) -> ExitCode:
-        """Serves until ``stop``, then closes everything; returns how it ended."""
+        """Serves until ``stop``, then closes everything; returns the exit code."""
         failure = None
         try:
             self.loop.run()
@@ -349,8 +352,8 @@ class BrokerServer:
     def close(self, cleanly: bool = True) -> None:
         """Closes connections, lets helpers finish, closes logs and store. Blocks.
 
-        After a bug nothing vouches for the state in memory: the logs are left as by a kill, and
-        the next start looks at what is on the disk.
+        After a bug the state in memory cannot be trusted: the logs are left as by a kill, and the
+        next start recovers them from the disk.
         """
         if self._is_closed:
             return
@@ -360,7 +363,7 @@ class BrokerServer:
             self.plans.close()
         self._helpers.close()
         if cleanly:
-            # What the helpers came to has been posted: a flush that is done is not done again.
+            # The helpers have posted their results: take them, so that no flush is done twice.
             self.loop.run_turn(0)
             self.services.logs.close()
         else:
@@ -387,7 +390,7 @@ class BrokerServer:
         schedule()
 
     def _wake(self, topic_partition: TopicPartition) -> None:
-        """Who waits is looked at once a turn and partition, after all of its appends."""
+        """Check a partition's waiting requests once a turn, after all appends."""
         if not self._to_wake:
             self.loop.call_at_append(self._check_waiting)
         self._to_wake[topic_partition] = None

@@ -1,4 +1,4 @@
-"""How a broker's process ends, and the exception of one that does not start."""
+"""The exit codes of a broker's process, and the exception of a broker that cannot start."""
 
 from enum import IntEnum
 
@@ -6,7 +6,7 @@ from pyspark_klog.errors import KlogError
 
 
 class ExitCode(IntEnum):
-    """How the broker's process ends; docs/operations.md has the table."""
+    """The exit codes of the broker's process; docs/operations.md has the table."""
 
     OK = 0
     REFUSED = 1
@@ -15,7 +15,7 @@ class ExitCode(IntEnum):
     """A data directory is held by another broker, or of another version, cluster or broker, or has
     data of topics that the metadata does not know."""
     REFUSED_ADDRESS = 4
-    """A listener's address or port cannot be had."""
+    """A listener's address or port cannot be opened."""
     DISKS_LOST = 5
     """The last data directory went offline."""
     BUG = 70

@@ -1,4 +1,4 @@
-"""What a broker tells of its own life, at INFO: an event a line, its facts as key=value."""
+"""The log lines of a broker's start and end, at INFO: one line an event, with key=value facts."""
 
 import logging
 
@@ -12,7 +12,7 @@ _log = logging.getLogger("klog.life")
 
 
 class Life:
-    """Begins with the broker's start; of several reasons to stop the first counts."""
+    """Writes the lines. Of several reasons to stop the first counts."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -20,7 +20,7 @@ class Life:
         self._reason: str | None = None
 
     def starting(self, config: BrokerConfig) -> None:
-        """Before the logs are loaded."""
+        """The broker starts; the logs are not loaded yet."""
         self._since_ms = self._clock.monotonic_ms()
         _log.info(
             "starting version=%s broker_id=%s log_dirs=%s pid=%d",
@@ -50,7 +50,7 @@ class Life:
         self._reason = self._reason or reason
 
     def stopping(self, connections: int, failure: str | None) -> None:
-        """The loop has ended, by itself if there is a failure."""
+        """The loop has ended; with ``failure`` because of that."""
         self._since_ms = self._clock.monotonic_ms()
         reason = failure or self._reason or "unknown"
         _log.info("stopping reason=%r connections=%d", reason, connections)

@@ -1,4 +1,4 @@
-"""A broker as a process of its own: descriptors, signals, what it prints, how it ends."""
+"""A broker as a process of its own: descriptors, signals, output, exit code."""
 
 import gc
 import logging
@@ -18,7 +18,8 @@ _log = logging.getLogger("klog.process")
 
 
 def _stop_when_stdin_ends(broker: BrokerServer) -> None:
-    """In a thread, which is asleep until then: it works whatever stdin is, and during the start."""
+    """Stop the broker at the end of stdin. A thread waits for it, which works with any kind of
+    stdin, and during the start, too."""
 
     def wait() -> None:
         # Not sys.stdin: its lock would be held when the interpreter ends.
@@ -31,7 +32,7 @@ def _stop_when_stdin_ends(broker: BrokerServer) -> None:
 
 
 def _has_descriptors() -> bool:
-    """Takes as many as this process can have, and says how many that are."""
+    """Raise the limit of descriptors as far as possible; returns whether it is enough."""
     count = descriptors.raise_limit()
     if count < descriptors.LEAST_DESCRIPTORS:
         sys.stderr.write(
@@ -52,11 +53,12 @@ def _has_descriptors() -> bool:
 def run(config: BrokerConfig, *, until_stdin_ends: bool = False, adopt: bool = False) -> int:
     """Runs a broker in this process until SIGTERM or SIGINT; returns the exit code.
 
-    Prints `klog ready on HOST:PORT` to stdout once it serves, a sentence to stderr if it cannot.
+    Prints `klog ready on HOST:PORT` to stdout once it serves, or a sentence to stderr if it cannot
+    start.
     """
     if not _has_descriptors():
         return ExitCode.REFUSED
-    # A broker of somebody's own, as tests start hundreds, is to cost no more than it is used for.
+    # Tests start hundreds of brokers of their own: these do not compile kernels in advance.
     compile_kernel = None if until_stdin_ends else compile_produce_kernel
     broker = BrokerServer(
         config, load_kernel=load_produce_kernel, compile_kernel=compile_kernel, adopt=adopt
@@ -70,7 +72,7 @@ def run(config: BrokerConfig, *, until_stdin_ends: bool = False, adopt: bool = F
     except CannotStart as error:
         sys.stderr.write(f"klog: {error}\n")
         return error.exit_code
-    # Whatever lives by now lives as long as the process: not worth looking at again and again.
+    # Objects that exist now live as long as the process: keep the garbage collector off them.
     gc.collect()
     gc.freeze()
     host, port = broker.address

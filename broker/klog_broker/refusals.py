@@ -1,4 +1,4 @@
-"""Why a broker does not start: each reason as the CannotStart with its sentence and exit code."""
+"""The reasons why a broker does not start: a CannotStart for each, with sentence and exit code."""
 
 import errno
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from pyspark_klog.errors import KlogError
 
 
 def refusal_of(error: OSError | KlogError) -> CannotStart | None:
-    """For what ended a start; None if `error` is a refusal already, or has no sentence here."""
+    """The refusal for an error that ended a start; None if the error has no sentence here."""
     cause = error if isinstance(error, OSError) else error.__cause__
     if isinstance(cause, OSError) and descriptors.is_exhausted(cause):
         return CannotStart(
@@ -28,7 +28,7 @@ def refusal_of(error: OSError | KlogError) -> CannotStart | None:
 
 
 def refused_directory(error: LogDirectoryError | StoreRefused) -> CannotStart:
-    """A data directory, or what lies in it, is not this broker's to use."""
+    """This broker must not use a data directory, or the data in it."""
     return CannotStart(ExitCode.REFUSED_DIRECTORY, str(error))
 
 
@@ -43,7 +43,7 @@ def disks_lost(directories: Iterable[Path]) -> CannotStart:
 
 
 def refused_address(listener: Listener, error: OSError) -> CannotStart:
-    """A listener's address or port cannot be had."""
+    """A listener's address or port cannot be opened."""
     return CannotStart(ExitCode.REFUSED_ADDRESS, _why_not(listener, error))
 
 

@@ -1,4 +1,4 @@
-"""The broker's configuration as the settings of the rooms that do not read it themselves."""
+"""Turns the broker's configuration into settings of the rooms that do not read it themselves."""
 
 from klog_broker.config import BrokerConfig, parse_per_ip_overrides
 from klog_broker.log.log_manager import LogManagerSettings
@@ -21,7 +21,8 @@ def real_network(config: BrokerConfig) -> RealNetwork:
 
 
 def network_limits(config: BrokerConfig) -> NetworkLimits:
-    """Bounds of connections and requests; of connections also what descriptors are left for."""
+    """Bounds of connections and requests. The number of connections is also bounded by the
+    descriptors."""
     return NetworkLimits(
         max_request_bytes=config["socket.request.max.bytes"],
         max_idle_ms=config["connections.max.idle.ms"],

@@ -10,7 +10,7 @@ import time
 
 from pyspark_klog.records.kernels import cache
 
-# Of each folder the first module's file stands for the folder's cache.
+# The modules with kernels. For each folder the file of its first module stands for the cache.
 KERNEL_MODULES = (
     "pyspark_klog.records.kernels.scan",
     "pyspark_klog.records.kernels.walk",
@@ -24,7 +24,7 @@ _OF_RECORDS = 5
 
 
 def warm() -> None:
-    """Load the kernels, a line of output for each, and note that they are kept."""
+    """Load the kernels, print a line for each, and mark the caches as warm."""
     from pyspark_klog.records.kernels import jit
 
     if not jit.COMPILED:
@@ -38,10 +38,10 @@ def warm() -> None:
         for kernel in jit.loaded[before:]:
             how = "from the cache" if kernel.from_cache else "compiled"
             _say(f"{kernel.name}: {how} in {kernel.seconds:.2f} s")
-    # The records kernels have a mark of their own, for all of them; pyspark_klog.warm leaves it.
+    # The records kernels have one mark for all of them, which pyspark_klog.warm sets.
     for own in sources[_OF_RECORDS:]:
         if cache.cache_directory(own) is None:
-            _say("no folder can be written to, so each process will compile them again")
+            _say("no folder can be written to, so each process will compile the kernels again")
         cache.mark_warm(own)
     _say(f"{len(jit.loaded)} kernels ready in {time.perf_counter() - start:.1f} s")
 

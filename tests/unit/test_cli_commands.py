@@ -101,7 +101,7 @@ class TestBroker:
         [
             (
                 ["--set", "nun.partitions=1"],
-                "klog: --set: nun.partitions is no setting that klog"
+                "klog: --set: nun.partitions is not a setting that klog"
                 " or Kafka knows; did you mean num.partitions?\n",
             ),
             (

@@ -79,14 +79,14 @@ def test_one_port_for_ipv4_and_ipv6() -> None:
         ),
         (
             {"listeners": "PLAINTEXT://h:1,plaintext://i:2"},
-            "listeners: the name PLAINTEXT stands there twice",
+            "listeners: the name PLAINTEXT is used twice",
         ),
         (
             {
                 "listeners": "A://h:1,B://i:1",
                 "listener_security_protocol_map": "A:PLAINTEXT,B:PLAINTEXT",
             },
-            "listeners: the port 1 stands there twice",
+            "listeners: the port 1 is used twice",
         ),
         (
             {"listener_security_protocol_map": "A=PLAINTEXT"},
@@ -102,7 +102,7 @@ def test_one_port_for_ipv4_and_ipv6() -> None:
         ),
         (
             {"advertised_listeners": "PLAINTEXT://h:1,PLAINTEXT://i:1"},
-            "advertised.listeners: the name PLAINTEXT stands there twice",
+            "advertised.listeners: the name PLAINTEXT is used twice",
         ),
         (
             {"listeners": "PLAINTEXT://0.0.0.0:9092"},

@@ -59,7 +59,7 @@ def test_the_old_timestamp_limit_counts_where_the_new_ones_are_not_set() -> None
         ),
         (
             {"retention_mss": "1"},
-            "retention.mss is no topic setting that klog or Kafka knows; did you mean"
+            "retention.mss is not a topic setting that klog or Kafka knows; did you mean"
             " retention.ms?",
         ),
         (

@@ -154,12 +154,12 @@ class TestRefusals:
             ),
             (
                 "log.segmnt.bytes=1",
-                "--set: log.segmnt.bytes is no setting that klog or Kafka knows; did you mean"
+                "--set: log.segmnt.bytes is not a setting that klog or Kafka knows; did you mean"
                 " log.segment.bytes?",
             ),
             (
                 "qqqq=1",
-                "--set: qqqq is no setting that klog or Kafka knows; docs/configuration.md lists"
+                "--set: qqqq is not a setting that klog or Kafka knows; docs/configuration.md lists"
                 " all",
             ),
             ("port=1", "--set: port is a setting that Kafka dropped: use listeners"),

@@ -31,7 +31,7 @@ from klog_broker.runtime.identity import host_name
 
 
 class Origin(Enum):
-    """Where a value may come from."""
+    """The kinds of places that a value comes from."""
 
     DEFAULT = "default"
     FILE = "file"
@@ -130,7 +130,7 @@ class BrokerConfig(Mapping[str, Any]):
         return tuple(self._warnings)
 
     def own_value(self, name: str) -> Value:
-        """What stands under exactly this name, or its default: without the coarser names."""
+        """The value given under exactly this name, or its default; coarser names do not count."""
         return self._own[name] if name in self._own else SETTINGS[name].default
 
     def is_set(self, name: str) -> bool:
@@ -142,7 +142,8 @@ class BrokerConfig(Mapping[str, Any]):
         return self._given[name].source if name in self._given else _DEFAULT
 
     def without_effect(self) -> dict[str, str]:
-        """Kafka's names that were given and change nothing here -> their texts, secrets hidden."""
+        """By name: the texts of Kafka's settings that were given and have no effect in klog;
+        secrets hidden."""
         return {
             name: repr(Secret("")) if is_secret_name(name) else item.text
             for name, item in self._given.items()
@@ -150,7 +151,7 @@ class BrokerConfig(Mapping[str, Any]):
         }
 
     def _take_all(self) -> None:
-        """Every name by itself; ConfigError has a line for each that cannot be taken."""
+        """Take every given name; ConfigError has a line for each name that is refused."""
         problems: list[str] = []
         for name, item in self._given.items():
             try:
@@ -181,7 +182,7 @@ class BrokerConfig(Mapping[str, Any]):
         raise ConfigError(f"{item.source}: {unknown_name(name)}")
 
     def _resolve(self, row: Setting) -> Value:
-        """The finest name that is set counts, then the first default."""
+        """The value of a setting: of the finest name that is set, or else the first default."""
         chain = ((row.name, 1), *row.fallbacks)
         for name, factor in chain:
             if name in self._own:
@@ -219,7 +220,7 @@ class BrokerConfig(Mapping[str, Any]):
         return tuple(paths)
 
     def _check(self) -> None:
-        """What no row says alone: settings that must fit each other."""
+        """Check the settings that must fit each other."""
         own = self._own
         if "broker.id" in own and "node.id" in own and own["broker.id"] != own["node.id"]:
             raise ConfigError(
@@ -270,7 +271,8 @@ COMPACT_WARNING = (
 
 
 def limit_by_difference(values: dict[str, Value], prefix: str) -> None:
-    """The older name gives the limits that are not set by the newer two (KIP-937)."""
+    """Let the older name (difference.max.ms) give each limit that its newer name does not set
+    (KIP-937)."""
     for side in ("before", "after"):
         if values[f"{prefix}.{side}.max.ms"] == LONG_MAX:
             values[f"{prefix}.{side}.max.ms"] = values[f"{prefix}.difference.max.ms"]
@@ -288,16 +290,16 @@ def _split_override(text: str) -> tuple[str, str]:
 
 
 def _scaled(value: Value, factor: int) -> Value:
-    """A coarser unit's value in the finer one; anything negative is -1, without a limit."""
+    """A coarser unit's value in the finer unit; any negative value becomes -1 (no limit)."""
     if factor == 1 or not isinstance(value, int):
         return value
     return value * factor if value >= 0 else -1
 
 
 def unknown_name(name: str, rows: Mapping[str, Setting] = SETTINGS, kind: str = "setting") -> str:
-    """A sentence about a name that none of `rows` has, with the nearest one that is there."""
+    """A sentence about a name that is not in `rows`, with the most similar known name."""
     if rows is SETTINGS and name in REMOVED:
         return f"{name} is a setting that Kafka dropped: use {REMOVED[name]}"
     near = nearest(name, rows)
     hint = f"; did you mean {near}?" if near else "; docs/configuration.md lists all"
-    return f"{name} is no {kind} that klog or Kafka knows{hint}"
+    return f"{name} is not a {kind} that klog or Kafka knows{hint}"

@@ -1,7 +1,7 @@
 """Prints the settings: docs/configuration.md and broker/server.properties, from the rows.
 
-``python -m klog_broker.config.docs`` writes both; with ``--check`` it writes nothing and ends with
-1 if one of them is not what it would write.
+``python -m klog_broker.config.docs`` writes both; with ``--check`` it writes nothing, and exits
+with 1 if one of the files is not current.
 """
 
 import sys
@@ -30,11 +30,11 @@ _INTRODUCTION = """\
      broker/klog_broker/config/, not this page. -->
 # Configuration
 
-A broker's settings have Kafka's names, types, defaults and bounds, those of 3.9.1 but for what
-[is different here](#what-is-different-here). A value comes from its default, then from the file of
-`--config`, then from `--set NAME=VALUE`; `--port` and `--data` are short for `listeners` (the
-port of the first one) and `log.dirs`. `klog broker --print-config` shows every value and where it
-comes from. [broker/server.properties](../broker/server.properties) has all defaults, commented out.
+A broker's settings have the names, types, defaults and bounds of Kafka 3.9.1, except for what
+[is different here](#what-is-different-here). The file of `--config` overrides the defaults, and
+`--set NAME=VALUE` overrides the file; `--port` sets the port of the first of the `listeners`, and
+`--data` sets `log.dirs`. `klog broker --print-config` shows every value and its source.
+[broker/server.properties](../broker/server.properties) has all defaults, commented out.
 
 The file's syntax is that of Java's `.properties`: `name=value`, `#` and `!` begin a comment, a
 backslash at a line's end joins the next line, `\\u` and four hexadecimal digits are a character,
@@ -42,17 +42,17 @@ and the last of two entries counts. It is read as UTF-8, or as Latin-1 if it is 
 Lists are comma-separated.
 
 There are four kinds of names:
-- known ones, in the tables below;
+- known names, in the tables below;
 - Kafka's names that [change nothing here](#kafkas-names-without-effect): accepted, with one warning
-  each, so that a broker's file can be brought along;
-- Kafka's names that [refuse the start](#kafkas-names-that-refuse-the-start), since whoever sets one
-  relies on what klog does not do yet;
-- any other name: refused, with the nearest known one.
+  each, so that the file of a Kafka broker can be used;
+- Kafka's names that [refuse the start](#kafkas-names-that-refuse-the-start), since users who set
+  one rely on a feature that klog does not have yet;
+- any other name: refused, with the most similar known name.
 
-Where a setting exists in several units, the finest one that is set counts (`log.retention.ms`
-before `log.retention.minutes` before `log.retention.hours`). A value that does not fit is refused
-at the start, in a sentence for each. No setting of the broker can be changed while it runs; those
-of topics can.
+Where a setting exists in several units, the finest unit that is set counts (`log.retention.ms`
+before `log.retention.minutes` before `log.retention.hours`). Values that are not allowed are
+refused at the start, with a sentence for each. Settings of the broker cannot be changed while it
+runs; settings of topics can.
 """
 
 
@@ -64,7 +64,7 @@ def configuration_page() -> str:
         parts.append(_table(("name", "type", "default", "allowed", "what it does"), _cells(rows)))
     parts.append(
         "## Topics' settings\n\nGiven when a topic is created, and changed at any time by"
-        " IncrementalAlterConfigs. A topic that does not set one has the broker's.\n"
+        " IncrementalAlterConfigs. For a setting that a topic does not have, the broker's counts.\n"
     )
     columns = ("name", "type", "default", "allowed", "what it does", "broker's setting")
     parts.append(_table(columns, _topic_cells()))
@@ -72,7 +72,7 @@ def configuration_page() -> str:
     parts.append(_table(("name", "why"), _names(DIFFERENT_DEFAULTS.items())))
     parts.append(
         "`broker.id` and `node.id` must be at least 0.\n\n"
-        "What Kafka 4.x changed; klog keeps 3.9.1's:\n"
+        "What Kafka 4.x changed (klog keeps the settings of 3.9.1):\n"
     )
     changes = [*BROKER_CHANGES.items(), *TOPIC_CHANGES.items()]
     parts.append(_table(("name", "in Kafka 4.x"), _names(changes)))
@@ -84,9 +84,9 @@ def configuration_page() -> str:
         "## Kafka's names that refuse the start\n\nWith any value; an empty one sets nothing.\n"
     )
     parts.append(_table(("name", "why"), _names((k, f"{v}.") for k, v in REFUSED.items())))
-    parts.append("And these, with a value that says more than that the broker runs alone:\n")
+    parts.append("And these, unless the value says that the broker runs alone:\n")
     parts.append(_table(("name", "any value but"), _names(REFUSED_UNLESS.items())))
-    parts.append("## Kafka's names without effect\n\nThose marked \\* came with Kafka 4.\n")
+    parts.append("## Kafka's names without effect\n\nNames marked \\* came with Kafka 4.\n")
     for reason, names in WITHOUT_EFFECT.items():
         listed = ", ".join(f"`{name}`" + (r"\*" if name in SINCE_4 else "") for name in names)
         text = "\n".join(_wrapped(f"**{reason}** {listed}"))
@@ -167,7 +167,7 @@ PAGES = {
 
 
 def main(arguments: Sequence[str], root: Path = _ROOT) -> int:
-    """Write the pages, or with ``--check`` compare them; 0 if they are as they should be."""
+    """Write the pages, or with ``--check`` compare them; 0 if they are current."""
     return print_pages(PAGES, "klog_broker.config.docs", arguments, root)
 
 
@@ -177,7 +177,7 @@ def print_pages(
     arguments: Sequence[str],
     root: Path = _ROOT,
 ) -> int:
-    """The same for any pages that a module prints."""
+    """As :func:`main`, for any pages that a module prints."""
     if list(arguments) not in ([], ["--check"]):
         sys.stderr.write(f"usage: python -m {module} [--check]\n")
         return 2

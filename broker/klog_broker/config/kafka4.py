@@ -1,4 +1,4 @@
-"""What Kafka 4.x (up to 4.3) changed about the settings that klog has from 3.9.1."""
+"""What Kafka 4.x (up to 4.3) changed in the settings that klog has from Kafka 3.9.1."""
 
 #: broker's setting -> what is different in 4.x
 BROKER_CHANGES = {

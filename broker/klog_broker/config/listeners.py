@@ -1,8 +1,8 @@
-"""Listeners: where the broker listens, and what it tells clients to connect to.
+"""Listeners: the addresses that the broker listens on, and those that clients are told.
 
 ``NAME://host:port``, comma-separated; an empty host means all interfaces. Rules as in Kafka:
 names and ports are distinct, every advertised name is a listener, 0.0.0.0 is never advertised.
-Those of controller.listener.names are left out: only KRaft's controllers would use them.
+Listeners in controller.listener.names are left out: only KRaft's controllers would use them.
 """
 
 import re
@@ -52,7 +52,7 @@ def listener_names(text: str) -> frozenset[str]:
 
 
 def addresses(text: str) -> Iterator[Listener]:
-    """The listeners that can be read out of `text`, whatever their protocols; no error."""
+    """The listeners that can be parsed from `text`, with any protocol; others are skipped."""
     for item in text.split(","):
         match = _LISTENER.fullmatch(item.strip())
         if match is not None and len(match["port"]) <= 5:
@@ -63,9 +63,9 @@ def addresses(text: str) -> Iterator[Listener]:
 def parse_listeners(
     setting: str, text: str, protocols: dict[str, str], controllers: frozenset[str] = frozenset()
 ) -> tuple[Listener, ...]:
-    """The listeners that `text`, the value of `setting`, names; ConfigError with the reason.
+    """The listeners in `text`, the value of `setting`; ConfigError with the reason.
 
-    `controllers` are the names of those to leave out.
+    Listeners whose names are in `controllers` are left out.
     """
     listeners = []
     for item in (part.strip() for part in text.split(",") if part.strip()):
@@ -102,7 +102,7 @@ def parse_listeners(
 
 
 def with_port(text: str, port: int, controllers: frozenset[str]) -> str:
-    """`text` with another port of the first listener that is opened."""
+    """`text` with another port for the first listener that klog opens."""
     items = text.split(",")
     opened = (
         number
@@ -115,23 +115,23 @@ def with_port(text: str, port: int, controllers: frozenset[str]) -> str:
 
 
 def check_listeners(listeners: tuple[Listener, ...]) -> None:
-    """Distinct names; distinct ports, but for one IPv4 and one IPv6 address on the same port."""
+    """Check that names are distinct, and ports, too; an IPv4 and an IPv6 address may share one."""
     names: set[str] = set()
     by_port: dict[int, list[Listener]] = {}
     for listener in listeners:
         if listener.name in names:
-            raise ConfigError(f"listeners: the name {listener.name} stands there twice")
+            raise ConfigError(f"listeners: the name {listener.name} is used twice")
         names.add(listener.name)
         if listener.port != 0:
             by_port.setdefault(listener.port, []).append(listener)
     for port, sharing in by_port.items():
         families = {":" in listener.host for listener in sharing}
         if len(sharing) > len(families):
-            raise ConfigError(f"listeners: the port {port} stands there twice")
+            raise ConfigError(f"listeners: the port {port} is used twice")
 
 
 def check_advertised(advertised: tuple[Listener, ...], listeners: tuple[Listener, ...]) -> None:
-    """What clients are told: known names, once each, no address that means all interfaces."""
+    """Check what clients are told: known names, once each, and no address for all interfaces."""
     names = [listener.name for listener in listeners]
     seen: set[str] = set()
     for listener in advertised:
@@ -141,7 +141,7 @@ def check_advertised(advertised: tuple[Listener, ...], listeners: tuple[Listener
                 f" ({', '.join(names)})"
             )
         if listener.name in seen:
-            raise ConfigError(f"advertised.listeners: the name {listener.name} stands there twice")
+            raise ConfigError(f"advertised.listeners: the name {listener.name} is used twice")
         seen.add(listener.name)
         if listener.host in ALL_INTERFACES:
             raise ConfigError(

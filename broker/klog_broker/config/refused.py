@@ -16,7 +16,7 @@ _NO_ACCESS_CONTROL = (
 )
 _ALONE = "klog joins no cluster yet and would begin one of its own"
 
-#: name -> why no value of it can be taken
+#: By name: why any value is refused.
 REFUSED = {
     "allow.everyone.if.no.acl.found": _NO_ACCESS_CONTROL,
     "alter.config.policy.class.name": (
@@ -32,7 +32,7 @@ REFUSED = {
     "zookeeper.connect": f"{_ALONE}; take the line out for a broker that runs alone",
 }
 
-#: name -> what it may say of a broker that runs alone; anything else is refused
+#: By name: the value that says that the broker runs alone; any other value is refused.
 REFUSED_UNLESS = {
     "controller.quorum.bootstrap.servers": (
         "one address, that of this broker's own listener out of controller.listener.names"
@@ -50,7 +50,7 @@ class RefusedSetting(NamedTuple):
 
 
 def refusals(texts: Mapping[str, str]) -> Iterator[RefusedSetting]:
-    """What among the settings as they were given refuses the start."""
+    """The given settings that refuse the start; `texts` are their texts by name."""
     given = {name: text.strip() for name, text in texts.items() if text.strip()}
     for name, reason in REFUSED.items():
         if name in given:
@@ -94,7 +94,7 @@ def _is_own_controller(text: str, given: Mapping[str, str]) -> bool:
 
 
 def _is_same_host(host: str, listener_host: str) -> bool:
-    """Without asking a name service: whose it is must not hang on the network."""
+    """Whether both hosts are this machine; no name service is asked, since the network may fail."""
     loopback = {"localhost", "127.0.0.1", "::1"}
     if listener_host in ALL_INTERFACES:
         return host in loopback or host == host_name().lower()

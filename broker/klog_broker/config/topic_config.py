@@ -1,4 +1,4 @@
-"""The configuration of a topic: its own settings, and for the others what the broker's say."""
+"""The configuration of a topic: its own settings, and the broker's for those that it lacks."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -16,8 +16,8 @@ from klog_broker.config.types import ConfigError, Value
 class TopicConfig(Mapping[str, Any]):
     """All settings of one topic, checked; immutable.
 
-    ``topic["segment.ms"]`` is the value that counts. The two timestamp limits fall back to
-    message.timestamp.difference.max.ms where they are not set, as in Kafka 3.9.
+    ``topic["segment.ms"]`` is the value that counts. If one of the two timestamp limits is not set,
+    message.timestamp.difference.max.ms counts, as in Kafka 3.9.
     """
 
     def __init__(self, broker: BrokerConfig, overrides: Mapping[str, str]) -> None:
@@ -67,7 +67,7 @@ class TopicConfig(Mapping[str, Any]):
         return self._own[name] if name in self._own else self.default_of(name)
 
     def default_of(self, name: str) -> Value:
-        """What counts for topics that do not set `name`: the broker's setting, or the row's."""
+        """The value for topics that do not set `name`: of the broker's setting, or the row's."""
         row = TOPIC_SETTINGS[name]
         if row.broker_name is not None and row.broker_name in self._broker:
             value: Value = self._broker[row.broker_name]
@@ -85,7 +85,7 @@ class TopicConfig(Mapping[str, Any]):
 
 
 def topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
-    """The settings of a topic with these overrides; ConfigError says which one cannot be used."""
+    """The settings of a topic with these overrides; ConfigError names one that cannot be used."""
     return TopicConfig(broker, overrides)
 
 

@@ -1,4 +1,4 @@
-"""What a setting is: its row, its types and bounds, and how texts become values.
+"""Settings: their rows, types and bounds, and the parsing of their texts.
 
 A row (`Setting`) is declared once and serves parsing, checking, DescribeConfigs and the printed
 documentation. Types and their numbers are those of Kafka's DescribeConfigs response (KIP-569).
@@ -17,7 +17,7 @@ LONG_MAX = 2**63 - 1
 
 
 class ConfigError(KlogError):
-    """A setting that cannot be used. The text names it, says what is wrong and what is expected."""
+    """A setting that cannot be used. The text names it, its fault, and what is expected."""
 
 
 class Secret:
@@ -80,7 +80,7 @@ class AtLeast:
 
 @dataclass(frozen=True)
 class Between:
-    """A number with two inclusive bounds, and values beside the range that are allowed too."""
+    """A number with two inclusive bounds; values in `also` are allowed, too."""
 
     minimum: float
     maximum: float
@@ -138,10 +138,10 @@ Bounds = AtLeast | Between | OneOf | Checked
 class Setting:
     """One setting. `default` is a typed value; None stands for Kafka's null (not set).
 
-    `fallbacks` are the coarser names that give the value when this one is not set, with the
-    factor that turns their unit into this one's. `effect` says why the setting changes nothing in
-    klog; it is empty where it does what its `doc` says. `broker_name` is, on a topic's setting, the
-    broker's setting that gives its default. `dynamic`: may be changed while the broker runs.
+    `fallbacks` are the coarser names that give the value when this name is not set, with the
+    factors that turn their units into this one's. `effect` says why the setting has no effect in
+    klog, and is empty if it has one. `broker_name`, of a topic's setting, is the broker's setting
+    that gives the default. `dynamic`: may be changed while the broker runs.
     """
 
     name: str
@@ -169,7 +169,7 @@ class Setting:
 
 
 def parse_value(name: str, kind: SettingType, text: str) -> Value:
-    """Turn a text into a value of `kind`, as Kafka does: outer blanks do not count."""
+    """Parse a text as a value of `kind`, as Kafka does: without blanks around it."""
     text = text.strip()
     match kind:
         case SettingType.BOOLEAN:
@@ -224,6 +224,6 @@ def render(value: Value) -> str | None:
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
-    """The known name that is most like `name`, or None when nothing is near."""
+    """The name in `names` that is most similar to `name`; None if none is similar."""
     found = get_close_matches(name, list(names), n=1, cutoff=0.6)
     return found[0] if found else None
