@@ -391,8 +391,8 @@ class Segment:
         return self._positions.get(offset)
 
     def region(self, position: int, size: int, *, may_block: bool = True) -> ReadRegion:
-        """The bytes for a reader who has looked at their start just now; ColdRead if their end is
-        not in memory."""
+        """A region of the log for a reader who has just read its first bytes; ColdRead if its last
+        byte is not in memory and the call may not block."""
         log_file = self.log_file
         if may_block:
             return ReadRegion(log_file, position, size)
