@@ -51,5 +51,6 @@ for package in (pyspark_klog, klog_broker):
             except ImportError:
                 print(module.name)
 """
-    needing = [f"pyspark_klog.records.arrow{end}" for end in ("", "_columns", "_decode", "_encode")]
+    ends = ("", "_columns", "_decode", "_encode", "_legacy")
+    needing = [f"pyspark_klog.records.arrow{end}" for end in ends]
     assert _run(code).splitlines() == needing
