@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from klog_broker.handlers.fetch_holes import find_holes
 from klog_broker.handlers.fetch_kept import KeptFetch
+from klog_broker.handlers.read_partition import ReadPartition
 from pyspark_klog.protocol.apis.delete_topics import DeleteTopicsRequest
 from pyspark_klog.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 from pyspark_klog.protocol.errors import MalformedRequest
@@ -258,3 +259,26 @@ def test_what_is_kept_does_not_hold_a_deleted_log() -> None:
     broker.call(DeleteTopicsRequest(topic_names=["flushed"], timeout_ms=1000), 5)
     gc.collect()
     assert log() is None
+
+
+def test_a_failure_behind_the_answer_does_not_answer_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = new_broker(with_kernel=False)
+    stream = broker.connect()
+    frames = [fetch_frame(12, number, {("plain", 0): 0}) for number in range(3)]
+    for frame in frames[:2]:
+        stream.inbox += frame
+        broker.turns()
+    one_answer = len(stream.sent) // 2
+
+    def fail(_: ReadPartition) -> None:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ReadPartition, "let_go", fail)
+        stream.inbox += frames[2]
+        broker.turns()
+    assert len(stream.sent) == 3 * one_answer
+    assert broker.broker.services.bugs.total == 1
+    stream.inbox += frames[0]
+    broker.turns()
+    assert len(stream.sent) == 4 * one_answer

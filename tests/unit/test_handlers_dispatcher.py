@@ -29,7 +29,12 @@ class Slot:
         self.closed = ""
         self.skipped = False
 
+    @property
+    def is_filled(self) -> bool:
+        return self.parts is not None or bool(self.closed) or self.skipped
+
     def complete(self, parts: list[Any]) -> None:
+        assert not self.is_filled
         self.parts = parts
 
     def skip(self) -> None:
@@ -224,12 +229,14 @@ def test_an_answer_in_steps_that_cannot_be_encoded_closes(steps_before: int) -> 
 
 # --- prepared requests ---------------------------------------------------------------------------
 class Again:
-    """Serves the frame that it was made of; ``fails`` raises instead."""
+    """Serves the frame that it was made of; ``fails`` raises instead, ``fails_behind`` raises
+    behind the answer."""
 
     def __init__(self, frame: bytes) -> None:
         self.frame = frame
         self.count = 0
         self.fails = False
+        self.fails_behind = False
 
     def serve(self, frame: memoryview, slot: Slot) -> bool:
         if self.fails:
@@ -238,6 +245,8 @@ class Again:
             return False
         self.count += 1
         slot.complete([b"again"])
+        if self.fails_behind:
+            raise ZeroDivisionError
         return True
 
 
@@ -301,3 +310,14 @@ def test_a_bug_of_what_was_prepared_leaves_the_request_to_the_handler() -> None:
     assert send(dispatcher, connection, "g").parts == [b"again"]
     assert handled == ["g", "g"]
     assert services.bugs.total == 1
+
+
+def test_a_bug_behind_the_answer_of_what_was_prepared_does_not_answer_twice() -> None:
+    dispatcher, services, made, handled = prepared_dispatcher()
+    connection = Connection()
+    send(dispatcher, connection, "g")
+    made[0].fails_behind = True
+    assert send(dispatcher, connection, "g").parts == [b"again"]
+    assert handled == ["g"]
+    assert services.bugs.total == 1
+    assert send(dispatcher, connection, "g").error_code == 0, "what failed is not asked again"

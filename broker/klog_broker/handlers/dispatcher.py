@@ -150,9 +150,11 @@ class Dispatcher:
                 if found.serve(frame, slot):
                     return True
             except Exception as error:
-                # The handler gets the request as if nobody had looked at it.
                 connection.forget_prepared()
                 self._broker.bugs.report(type(found).__name__, error)
+                if slot.is_filled:
+                    return True
+                # The handler gets the request as if nobody had looked at it.
         self._decode(frame, slot, connection)
         return False
 

@@ -28,7 +28,7 @@ class Prepared(Protocol):
         """Serve a frame (without its size) that differs only in what may differ; the answer may
         come later. False, and nothing has happened, if it is another request.
 
-        When it raises nothing has been answered.
+        When it raises, the handler serves the frame, unless it was answered before that.
         """
 
 

@@ -10,6 +10,10 @@ class ReplySlot(Protocol):
     @property
     def is_open(self) -> bool: ...
 
+    @property
+    def is_filled(self) -> bool:
+        """Whether complete, skip or close was called."""
+
     def complete(self, parts: list[Any]) -> None:
         """Fills the place. The parts, byte strings and file regions, together are one frame."""
 

@@ -46,6 +46,11 @@ class LoneReply:
         return self._outbox.is_open
 
     @property
+    def is_filled(self) -> bool:
+        """See QueuedReply."""
+        return self.answer is not None or (self._place is not None and self._place.is_filled)
+
+    @property
     def is_alone(self) -> bool:
         """Whether the request has no ordinary place."""
         return self._place is None

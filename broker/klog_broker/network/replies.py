@@ -82,6 +82,11 @@ class QueuedReply:
         """Whether the connection still is."""
         return self._owner.is_open
 
+    @property
+    def is_filled(self) -> bool:
+        """Whether the place waits no longer."""
+        return self.state is not SlotState.WAITING
+
     def complete(self, parts: list[Any]) -> None:
         """Answers with a whole frame in parts: byte strings, and file regions with ``file``,
         ``position`` and ``size``."""
