@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from klog_broker.handlers import fetch_sessions
 from klog_broker.handlers.fetch_read import FetchReader
 from klog_broker.handlers.fetch_sessions import MIN_EVICTION_MS, next_epoch
 from pyspark_klog.errors import ErrorCode
@@ -254,3 +255,66 @@ def test_an_old_session_makes_room_for_a_larger_one() -> None:
     assert larger.session_id > 0
     assert small.fetch({}, 2).error_code == SESSION_ID_NOT_FOUND
     assert same.fetch({}, 2).error_code == 0
+
+
+@pytest.fixture
+def small_room(monkeypatch: pytest.MonkeyPatch) -> MemoryBroker:
+    """Sessions of four partitions together, and more slots than that."""
+    monkeypatch.setattr(fetch_sessions, "MAX_PARTITIONS", 4)
+    return settled(10)
+
+
+def test_partitions_of_all_sessions_are_bounded(small_room: MemoryBroker) -> None:
+    first, second, third = at_end(small_room), SessionClient(small_room), SessionClient(small_room)
+    second.begin({("flushed", 0): 0})
+    assert second.session_id > 0
+    third.begin({("compacted", 0): 0})
+    assert third.session_id == 0, "a fifth partition"
+    assert told(first.fetch({}, 1)) == told(second.fetch({}, 1)) == {}
+    first.fetch({}, 2, forget=[("plain", 2)])
+    third.begin({("compacted", 0): 0})
+    assert third.session_id > 0
+
+
+def test_a_session_larger_than_all_room_ends_no_other(small_room: MemoryBroker) -> None:
+    first = at_end(small_room)
+    small_room.clock.advance(MIN_EVICTION_MS + 1)
+    larger = SessionClient(small_room)
+    larger.begin(
+        {("plain", number): 0 for number in range(3)}
+        | {("flushed", number): 0 for number in range(2)}
+    )
+    assert larger.session_id == 0
+    assert told(first.fetch({}, 1)) == {}
+
+
+def test_sessions_left_behind_make_room_for_the_partitions_of_others(
+    small_room: MemoryBroker,
+) -> None:
+    """A client that comes again and again, and leaves a session behind each time."""
+    left, used = SessionClient(small_room), SessionClient(small_room)
+    left.begin({("plain", 0): 0})
+    used.begin({("plain", 0): 0})
+    small_room.clock.advance(MIN_EVICTION_MS)
+    used.fetch({}, 1)
+    small_room.clock.advance(1)
+    newer = SessionClient(small_room)
+    newer.begin(PLAIN)
+    assert newer.session_id > 0
+    assert left.fetch({}, 1).error_code == SESSION_ID_NOT_FOUND
+    assert told(used.fetch({}, 2)) == {}
+    assert told(newer.fetch({}, 1)) == {}
+
+
+def test_a_session_that_grows_too_much_ends(small_room: MemoryBroker) -> None:
+    first, second = at_end(small_room), SessionClient(small_room)
+    second.begin({("flushed", 0): 0})
+    small_room.clock.advance(MIN_EVICTION_MS + 1)
+    assert told(second.fetch({}, 1)) == {}
+    grown = first.fetch({("compacted", 0): 0}, 1)
+    assert grown.error_code == SESSION_ID_NOT_FOUND, "the other one is in use"
+    assert len(first.begin(PLAIN)) == 3, "it goes on without its old session"
+    assert first.session_id > 0
+    small_room.clock.advance(MIN_EVICTION_MS + 1)
+    assert told(first.fetch({("compacted", 0): 0}, 1)).keys() == {("compacted", 0)}
+    assert second.fetch({}, 2).error_code == SESSION_ID_NOT_FOUND, "nobody used it for long"

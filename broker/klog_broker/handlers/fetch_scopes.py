@@ -149,12 +149,12 @@ def scope_of(
     uses_topic_ids = version >= FIRST_VERSION_WITH_TOPIC_IDS
     if session.uses_topic_ids != uses_topic_ids:
         raise BrokerError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+    sessions.use(session)
     _change_session(session, request, broker, uses_topic_ids=uses_topic_ids)
     if not session.partitions:
         # Nothing is left to be told: as Kafka does, with session id 0.
         sessions.end(session.session_id)
         return WholeFetch((), version, sessions)
-    sessions.use(session)
     return SessionFetch(session)
 
 
@@ -168,7 +168,7 @@ def _change_session(
     for forgotten in request.forgotten_topics_data:
         for index in forgotten.partitions:
             session.forget((forgotten.topic, forgotten.topic_id, index))
-    if not broker.fetch_sessions.has_room():
+    if not broker.fetch_sessions.find_room():
         # It has grown too much: the client goes on with whole fetches.
         broker.fetch_sessions.end(session.session_id)
         raise BrokerError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)

@@ -8,7 +8,8 @@ a fetch over a thousand idle partitions costs as much as one over none.
 
 Kafka's rules (FetchSession.scala): at most ``max.incremental.fetch.session.cache.slots`` sessions;
 a new one takes the place of one that nobody used for two minutes, or of a smaller one that is older
-than that; a client that gets none goes on with whole fetches.
+than that; a client that gets none goes on with whole fetches. Kafka bounds the sessions alone, klog
+their partitions, too: a client that went away leaves its session behind, however large.
 """
 
 from __future__ import annotations
@@ -32,8 +33,9 @@ MIN_EVICTION_MS = 120_000
 """So long a session is safe from those who want its place (Kafka: ServerConfigs
 MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS)."""
 
-MAX_PARTITIONS = 200_000
-"""Of all sessions together, a KB each: beyond it clients get no session and fetch whole."""
+MAX_PARTITIONS = 64_000
+"""Of all sessions together: they take 40 MB, some 640 bytes each. Where more are wanted, sessions
+that nobody used for MIN_EVICTION_MS end; if that is not enough, the client fetches whole."""
 
 _LOOK_FOR_SMALLER_MS = 1000
 
@@ -259,7 +261,7 @@ class FetchSessions:
     def begin(self, told: Sequence[ReadPartition], *, uses_topic_ids: bool) -> FetchSession | None:
         """A session of the partitions of a whole fetch, of which the client is told just now what
         was read; None if there is no room."""
-        if not told or not self._make_room(len(told)):
+        if not (told and self._find_slot(len(told)) and self.find_room(len(told))):
             return None
         session_id = 1 + self._chance.below(_INT32_MAX)
         while session_id in self._sessions:
@@ -278,20 +280,29 @@ class FetchSessions:
         self._sessions[session_id] = session
         return session
 
-    def has_room(self, partitions: int = 0) -> bool:
-        """Whether so many partitions more may be kept."""
-        return self._kept.count + partitions <= MAX_PARTITIONS
+    def find_room(self, partitions: int = 0) -> bool:
+        """Whether so many partitions more may be kept: if need be, in place of those of sessions
+        that nobody used for long."""
+        if partitions > MAX_PARTITIONS:
+            return False
+        while self._kept.count + partitions > MAX_PARTITIONS:
+            oldest = next(iter(self._sessions.values()))
+            if self._loop.now_ms() - oldest.last_used_ms <= MIN_EVICTION_MS:
+                return False
+            self.end(oldest.session_id)
+        return True
 
-    def _make_room(self, size: int) -> bool:
+    def _find_slot(self, size: int) -> bool:
+        """Whether there is a slot for a session of so many partitions, or could be made."""
         if len(self._sessions) < self._slots:
-            return self.has_room(size)
+            return True
         if not self._sessions:
             return False
         now_ms = self._loop.now_ms()
         oldest = next(iter(self._sessions.values()))
         if now_ms - oldest.last_used_ms > MIN_EVICTION_MS:
             self.end(oldest.session_id)
-            return self.has_room(size)
+            return True
         if now_ms < self._next_look_ms:
             return False
         # All are looked at, once a second if it comes to nothing: each client that has no session
@@ -303,4 +314,4 @@ class FetchSessions:
             self._next_look_ms = now_ms + _LOOK_FOR_SMALLER_MS
             return False
         self.end(smallest.session_id)
-        return self.has_room(size)
+        return True
