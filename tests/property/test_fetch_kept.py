@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from klog_broker.handlers.fetch_holes import find_holes
 from klog_broker.handlers.fetch_kept import KeptFetch
 from klog_broker.handlers.read_partition import ReadPartition
+from pyspark_klog.ids import BrokerId
 from pyspark_klog.protocol.apis.delete_topics import DeleteTopicsRequest
 from pyspark_klog.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 from pyspark_klog.protocol.errors import MalformedRequest
@@ -28,9 +29,11 @@ from pyspark_klog.protocol.headers import (
 from tests.support.fake_network import FakeStream
 from tests.support.produce_paths import NOW_MS, MemoryBroker, new_broker, topic_ids
 from tests.support.raw_requests import batch
+from tests.support.role_orders import ME, give, order_for
 
 PARTITIONS = [("plain", 0), ("plain", 1), ("plain", 2), ("small-segments", 0), ("flushed", 0)]
 VERSIONS = range(4, 19)
+OTHER = BrokerId(7)
 
 SESSION_ID_AT = 15
 """In an answer of version 12 or newer."""
@@ -158,6 +161,41 @@ def wait(broker: MemoryBroker, _: list[Client]) -> None:
     broker.broker.loop.run_turn(0)
 
 
+def retain(broker: MemoryBroker, _: list[Client]) -> None:
+    """Segments before the newest record go."""
+    leader = broker.broker.services.replicas.led.get(("small-segments", 0))
+    if leader is None:
+        return
+    leader.log.delete_records_before(max(leader.log.high_watermark - 1, 0))
+    leader.log.apply_retention(NOW_MS)
+    broker.broker.loop.run_turn(0)
+
+
+def roll(broker: MemoryBroker, _: list[Client]) -> None:
+    broker.log("plain").roll(NOW_MS)
+
+
+def resign(broker: MemoryBroker, _: list[Client]) -> None:
+    """Another broker leads the partition until ``lead``."""
+    give(broker, order_for(broker, "plain", leader=OTHER, replicas=(ME, OTHER)))
+
+
+def cut_and_lead(broker: MemoryBroker, _: list[Client]) -> None:
+    """As a follower the broker loses its newest record; then it leads again, in a new epoch."""
+    resign(broker, _)
+    log = broker.log("plain")
+    log.truncate_beside(max(log.log_end_offset - 1, log.log_start_offset), lambda _: None)
+    broker.turns()
+    lead(broker, _)
+
+
+def lead(broker: MemoryBroker, _: list[Client]) -> None:
+    hosted = broker.broker.services.replicas.partition("plain", 0)
+    assert hosted is not None
+    epoch = hosted.epochs.leader_epoch + 1
+    give(broker, order_for(broker, "plain", leader_epoch=epoch))
+
+
 def delete(broker: MemoryBroker, _: list[Client]) -> None:
     broker.call(DeleteTopicsRequest(topic_names=["small-segments"], timeout_ms=1000), 5)
 
@@ -181,7 +219,14 @@ def run(steps: list[Step]) -> list[bytes]:
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(
-        st.one_of(fetches(), fetches(), fetches(), writes(), st.sampled_from((trim, wait, wait))),
+        st.one_of(
+            fetches(),
+            fetches(),
+            fetches(),
+            writes(),
+            st.sampled_from((trim, wait, wait)),
+            st.sampled_from((retain, roll, resign, lead, cut_and_lead)),
+        ),
         max_size=12,
     )
 )
