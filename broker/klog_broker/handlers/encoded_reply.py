@@ -15,7 +15,7 @@ from pyspark_klog.protocol.headers import (
 )
 from pyspark_klog.protocol.message import Response
 
-# An answer that took less is encoded in one go; that is quicker.
+# An answer whose steps cost less than this is made and encoded at once, which is quicker.
 _FEW_ELEMENTS = 16
 _ENCODED_ELEMENTS_A_STEP = 8
 
@@ -43,7 +43,7 @@ class EncodedReply:
             try:
                 parts = encode_response_parts(header.correlation_id, response, header.api_version)
             except Exception as error:
-                # Often out of the purgatory, where nobody is left to catch it.
+                # Most often the purgatory has called, which catches nothing.
                 self._close_for_bug(response, error)
                 return
         self._slot.complete(parts)
@@ -102,7 +102,7 @@ class EncodedReply:
 
 
 def first_steps(steps: AnswerSteps) -> tuple[bool, Response | None]:
-    """Takes a few steps: whether they were all, and what they have led to."""
+    """Takes a few steps. Returns whether these were all, and then the response."""
     spent = 0
     try:
         while spent < _FEW_ELEMENTS:
@@ -113,7 +113,7 @@ def first_steps(steps: AnswerSteps) -> tuple[bool, Response | None]:
 
 
 def _thinned(steps: Iterator[None]) -> Generator[int, None, list[Any]]:
-    """An element is encoded sooner than it is found: several are one."""
+    """Counts several encoded elements as one: encoding takes less than finding them did."""
     try:
         while True:
             for _ in range(_ENCODED_ELEMENTS_A_STEP):

@@ -1,13 +1,13 @@
 """Fetch: long polls. The data stays in the files until it is sent.
 
-A fetch is read at once; if there are fewer than ``min_bytes`` it waits under its partitions' keys
-until the high watermarks have moved far enough, a leadership has ended, or ``max_wait_ms`` has
-passed. If a look-up would
-have to wait for the disk, a helper thread warms it first while the fetch stays parked. For clients
-before version 4 what was read is converted down before it is sent (fetch_convert.py).
+The partitions are read at once; if they have fewer than ``min_bytes``, the fetch waits under their
+keys until the high watermarks have moved far enough, a leadership has ended, or ``max_wait_ms`` has
+passed. Where a look-up would have to wait for the disk, a helper thread reads the pages first while
+the fetch stays parked. For clients before version 4 the records are converted down before they are
+sent (fetch_convert.py).
 
-What a fetch is of is its *scope*: the partitions that it names, or those of its session
-(fetch_sessions.py).
+The *scope* of a fetch are the partitions that it reads: those that the request names, or those of
+its session that may have news (fetch_scopes.py).
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class _DelayedFetch(DelayedOperation):
         self._finish()
 
     def _finish(self) -> None:
-        """The waiting is over: reads once more, and again if the disk had to be waited for."""
+        """Ends the wait: reads once more, a second time if partitions were cold, and answers."""
         cold = self._read()
         if cold:
             self._warm(cold, then_answer=True)
@@ -107,16 +107,16 @@ class _DelayedFetch(DelayedOperation):
             self._answer()
 
     def _read(self) -> list[ReadPartition]:
-        """Returns those that have to be read anew once they are warm."""
+        """Reads the scope's partitions. Returns the cold ones, which have to be read again."""
         self._scope.renew()
         return self._reader.read(self._scope.partitions)
 
     def _warm(self, cold: list[ReadPartition], then_answer: bool = False) -> None:
-        """Lets helpers bring in what is needed, then reads anew."""
+        """Lets helpers read the cold pages into the cache, then reads all partitions again."""
         left = len(cold)
 
         def done(_: object, _error: BaseException | None) -> None:
-            # What went wrong shows itself when it is read again.
+            # A helper's error shows itself when the partition is read again.
             nonlocal left
             left -= 1
             if left == 0:
@@ -127,13 +127,14 @@ class _DelayedFetch(DelayedOperation):
 
         for each in cold:
             assert each.cold is not None
-            # Read again only when it is warm; if it has gone cold since, it has had its chance.
+            # The next read of the partition may block: its pages were read just before, and if they
+            # have left the cache since, another helper would not keep them there either.
             each.may_block = True
             self._context.broker.count("cold-look-ups")
             self._context.broker.helpers.submit(each.cold.warm, done)
 
     def _answer(self) -> None:
-        """Sends what was read, converted before that if need be."""
+        """Answers with the records that were read, converted first for a client that is too old."""
         magic = self._reader.converts_to
         converted = [each for each in self._scope.partitions if each.to_convert is not None]
         if magic is None or not converted:

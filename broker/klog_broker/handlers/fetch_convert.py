@@ -25,7 +25,7 @@ UNSENT_BYTES = 128 * 1024 * 1024
 
 
 class SetToConvert(NamedTuple):
-    """One partition's: what was found for it, and the offset that was asked for."""
+    """The records that were found for one partition, and the offset that was asked for."""
 
     region: ReadRegion
     first_offset: int
@@ -48,7 +48,8 @@ class _Response:
         self._first = first
 
     def convert(self) -> list[Converted]:
-        """As many as the work allows; the others stay empty, and the client asks again for them."""
+        """Converts as many sets as the work allows; the others stay empty, and the client asks for
+        them again."""
         work = Work(RESPONSE_WORK_BYTES)
         converted: list[Converted] = [b""] * len(self._sets)
         for number in range(len(self._sets)):
@@ -80,7 +81,7 @@ class _Response:
 
 
 class DownConversions:
-    """All of one broker. Loop thread only."""
+    """The conversions of one broker. Loop thread only."""
 
     def __init__(self, loop: Loop, helpers: Helpers, prepare: Callable[[], object]) -> None:
         """``prepare`` runs once, in a helper thread, before the first conversion."""
@@ -96,8 +97,9 @@ class DownConversions:
     def begin(
         self, sets: Sequence[SetToConvert], magic: int, on_converted: OnConverted
     ) -> Callable[[], None]:
-        """Converts the sets of one response when it is its turn, to format ``magic``, and calls
-        back. Call what is returned if nobody waits for it any more: then it may not."""
+        """Converts the sets of one response to format ``magic`` when it is its turn, and calls
+        back. Returns a function to be called if nobody waits for the response any more: then
+        ``on_converted`` may not be called."""
         # Each response begins with another of its partitions, so that the bound starves none.
         response = _Response(sets, magic, self._turn % len(sets))
         self._turn += 1
@@ -135,10 +137,11 @@ class DownConversions:
         self._helpers.submit(work, done)
 
     def _count(self, data: memoryview) -> None:
-        """Until nobody holds it any more: it was sent, or its connection is gone."""
+        """Counts a converted set until nobody holds it any more: it was sent, or its connection is
+        gone."""
         size_bytes = data.nbytes
         self.unsent_bytes += size_bytes
-        # The last one to hold it need not be the loop's thread.
+        # The last holder may let go of it in another thread than the loop's.
         left = weakref.finalize(data.obj, lambda: self._loop.post(lambda: self._left(size_bytes)))
         left.atexit = False
 

@@ -1,4 +1,4 @@
-"""What a fetch is of: the partitions that it names, or what has changed of its session's."""
+"""Which partitions a fetch reads: those that it names, or those of its session with news."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ class Answer(NamedTuple):
 
 
 class WholeFetch:
-    """The partitions that the request names, all of which are told. May begin a session."""
+    """A fetch of the partitions that the request names; the client is told of all of them. It may
+    begin a session."""
 
     __slots__ = ("_begins_session", "_sessions", "_version", "has_ended", "partitions")
 
@@ -57,18 +58,18 @@ class WholeFetch:
         """Before each read: ``partitions`` are those that it has to look at."""
 
     def has_moved(self) -> bool:
-        """Whether another read can come to anything else than the last one did."""
+        """Whether another read can find anything else than the last one did."""
         return any(each.has_moved for each in self.partitions)
 
     def stay(self) -> None:
-        """What was read is not enough: more is waited for."""
+        """What was read is not enough: the fetch waits for more."""
 
     def keys(self) -> list[Hashable]:
-        """What the fetch waits under."""
+        """The purgatory's keys under which the fetch waits."""
         return [each.leader.topic_partition for each in self.partitions if each.leader]
 
     def answer(self) -> Answer:
-        """Of what was read, what the client is told now."""
+        """The part of what was read that the client is told now."""
         session = None
         if self._begins_session:
             session = self._sessions.begin(
@@ -78,7 +79,7 @@ class WholeFetch:
 
 
 class SessionFetch:
-    """What has changed of a session's partitions."""
+    """A fetch of the partitions of a session that may have changed."""
 
     __slots__ = ("_epoch", "_seen_events", "_session", "partitions")
 
@@ -133,7 +134,7 @@ def scope_of(
     broker: BrokerServices,
     named: Named = requested_partitions,
 ) -> WholeFetch | SessionFetch:
-    """What the fetch is of. BrokerError if the session is not what the client thinks."""
+    """The scope of a fetch. BrokerError if its session is not as the client thinks."""
     sessions = broker.fetch_sessions
     if version < _FIRST_VERSION_WITH_SESSIONS:
         return WholeFetch(named(request, version, broker), version, sessions)

@@ -80,7 +80,7 @@ class SessionPartition(ReadPartition):
 
     @property
     def has_news(self) -> bool:
-        """Whether what was read has to be told."""
+        """Whether the last read found anything that the client has to be told."""
         return (
             self.size_bytes > 0
             or self.error_code is not ErrorCode.NONE
@@ -90,7 +90,8 @@ class SessionPartition(ReadPartition):
         )
 
     def note_sent(self) -> None:
-        """What was read is told now. An error is told until it is over, and then the watermark."""
+        """The client is told now what was read. It is told an error with each answer until the
+        error is over, and then the watermark."""
         self.sent_high_watermark = self.high_watermark
         self.sent_log_start_offset = self.log_start_offset
 
@@ -135,11 +136,11 @@ class FetchSession:
         self._is_checked_soon = False
 
     def unread(self) -> list[SessionPartition]:
-        """What has to be read now, the ones that waited longest first."""
+        """The partitions that have to be read now, those that waited longest first."""
         return list(self._unread)
 
     def must_read(self, each: SessionPartition) -> None:
-        """Its next read may come to something else than the last one."""
+        """The next read of the partition may find something else than the last one."""
         self._unread[each] = None
         self._tell_waiting()
 
@@ -175,7 +176,7 @@ class FetchSession:
         return found
 
     def forget(self, key: PartitionKey) -> None:
-        """The client asks for it no longer; not an error if it did not."""
+        """The client asks for the partition no longer; not an error if it never did."""
         found = self.partitions.pop(key, None)
         if found is not None:
             self._kept.count -= 1
@@ -183,7 +184,8 @@ class FetchSession:
             self._unlisten(found)
 
     def listen(self, read: Iterable[SessionPartition]) -> None:
-        """What was read is waited for: from now on nothing of it may be missed."""
+        """Listens to partitions that were read: from now on no event of theirs may be missed.
+        Those that are done leave the list of the unread."""
         for each in read:
             if not each.is_listening:
                 each.is_listening = True
@@ -192,8 +194,8 @@ class FetchSession:
                 self._unread.pop(each, None)
 
     def tell(self, read: Iterable[SessionPartition]) -> list[SessionPartition]:
-        """Which of what was read the client is told now. Partitions with bytes go behind the
-        others, so that each comes within the request's bytes at some time."""
+        """Which of the partitions that were read the client is told of now. Those with bytes go
+        behind the others, so that each comes within the request's bytes at some time."""
         told = []
         idle = []
         for each in read:
@@ -206,13 +208,14 @@ class FetchSession:
             if each.is_done:
                 idle.append(each)
             else:
-                # Nobody would tell of the end of its leadership, and its log would be held.
+                # Nobody tells of the end of its leadership while it is not listened to, and the
+                # session would hold its log.
                 each.leader = None
         self.listen(idle)
         return told
 
     def end(self) -> None:
-        """It is of no use any more; a fetch that waits with it is answered."""
+        """Ends the session; a fetch of it that waits is answered."""
         self.is_over = True
         self._kept.count -= len(self.partitions)
         for each in self.partitions.values():

@@ -18,7 +18,7 @@ from pyspark_klog.protocol.fields import FileRegion
 
 
 class ReadPartition:
-    """One partition of a fetch: what was asked, and what the last read of it came to."""
+    """One partition of a fetch: what was asked, and what the last read found."""
 
     __slots__ = (
         "_seen_high_watermark",
@@ -55,11 +55,11 @@ class ReadPartition:
         self.begin()
 
     def begin(self) -> None:
-        """Forgets what the last read came to."""
-        self.error_code = ErrorCode.NONE
-        self.high_watermark = -1
-        self.last_stable_offset = -1
-        self.log_start_offset = -1
+        """Forgets what the last read found."""
+        self.error_code = _NONE
+        self.high_watermark: int = -1
+        self.last_stable_offset: int = -1
+        self.log_start_offset: int = -1
         self.aborted_transactions: list[AbortedTransaction] | None = []
         self.diverging_epoch: EpochEndOffset | None = None
         self.region: ReadRegion | None = None
@@ -75,7 +75,7 @@ class ReadPartition:
 
     @property
     def has_moved(self) -> bool:
-        """Whether another read can come to anything else than the last one did."""
+        """Whether another read can find anything else than the last one did."""
         leader = self.leader
         return leader is not None and (
             leader.ended is not None or leader.log.high_watermark != self._seen_high_watermark
@@ -93,15 +93,15 @@ class ReadPartition:
         self.ends_the_wait = True
 
     def let_go(self) -> None:
-        """It was answered: nothing of the log's files is held any longer."""
+        """The partition was answered: it holds nothing of the log's files any longer."""
         self.region = None
         self.records = b""
         self.cold = self.to_convert = None
-        # What a helper brings in is for one read.
+        # A helper has read pages for this one read.
         self.may_block = False
 
     def answer(self) -> PartitionData:
-        """What the last read came to."""
+        """What the last read found, for the codec."""
         data = PartitionData(
             partition_index=self.request.partition,
             error_code=self.error_code,

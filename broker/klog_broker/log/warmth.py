@@ -1,4 +1,4 @@
-"""What a look-up in a segment would have to wait for, and bringing that in."""
+"""Whether a look-up in a segment would have to wait for the disk, and reading the pages for it."""
 
 from contextlib import suppress
 from functools import partial
@@ -29,10 +29,10 @@ def check_time_index_is_warm(segment: Segment) -> None:
 
 
 def warm(segment: Segment, offset: int, max_bytes: int) -> None:
-    """Bring in what a read from ``offset`` needs. Blocks; for helper threads.
+    """Read the pages that a read from ``offset`` needs. Blocks; for helper threads.
 
-    The loop may close or delete the segment meanwhile; what comes of that is of no account, since
-    whoever asked for the read asks again.
+    The loop may close or delete the segment meanwhile. Errors that follow from that do not matter:
+    whoever asked for the read reads again, and finds out.
     """
     with suppress(ValueError, OSError, InvariantViolation):
         index = segment.open_offset_index()

@@ -83,7 +83,7 @@ class Outbox:
 
     def __init__(self, owner: OutboxOwner, host: OutboxHost, stream: StreamSocket) -> None:
         self.is_open = True
-        """False once the connection is gone: nobody can be answered."""
+        """False once the connection is gone: then nobody can be answered."""
         self.outstanding = 0
         """Requests that were begun and are not answered."""
         self.held = 0

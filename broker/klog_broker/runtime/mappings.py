@@ -30,7 +30,7 @@ _MS_SYNC = 0x4 if sys.platform == "linux" else 0x10
 
 class Window:
     """The first ``size`` (> 0) bytes of the file behind a writable descriptor, which may be closed
-    afterwards. Gone with the last reference to it, and to what was made of its ``pages``."""
+    afterwards. The window goes with the last reference to it and to views of its ``pages``."""
 
     def __init__(self, descriptor: int, size: int) -> None:
         # The object is mmap's, so that it lives as long as views of it; its pages are exchanged
@@ -51,7 +51,7 @@ class Window:
 
 
 class RealMapping:
-    """A window that is looked through."""
+    """A window and the view of its bytes: see files.Mapping."""
 
     def __init__(self, window: Window) -> None:
         self._window = window
