@@ -15,6 +15,7 @@ from pyspark_klog.protocol.apis.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from pyspark_klog.protocol.keys import ApiKey
+from pyspark_klog.records.layout import INT64_MAX
 
 COMMITS_AT_ONCE = 200
 """Partitions of one request that are appended in one turn, as one batch."""
@@ -28,7 +29,7 @@ def handle(request: OffsetCommitRequest, context: RequestContext) -> AnswerSteps
     image = context.broker.metadata.image
     expire_ms = -1
     if request.retention_time_ms >= 0:
-        expire_ms = context.broker.clock.now_ms() + request.retention_time_ms
+        expire_ms = min(context.broker.clock.now_ms() + request.retention_time_ms, INT64_MAX)
     name = MemberName(request.member_id, request.group_instance_id)
     generation_id = request.generation_id_or_member_epoch
     results: dict[TopicPartition, ErrorCode] = {}

@@ -66,6 +66,7 @@ class _SamePartitions:
         "_epochs",
         "_fixed",
         "_frame_bytes",
+        "_head",
         "_image",
         "_now_ms",
         "_offsets",
@@ -96,7 +97,7 @@ class _SamePartitions:
         self._unpack = layout.unpack
         self._stride = 3 if self._version >= _LEADER_EPOCH_SINCE else 2
         found = layout.unpack(frame)
-        self._fixed = (found[0], *found[2 :: self._stride])
+        self._head, self._fixed = found[0], found[2 :: self._stride]
         self._places = [_Place(request.group_id, *each) for each in partitions]
         self._broker: BrokerServices = context.broker
         self._image: object = None
@@ -115,7 +116,12 @@ class _SamePartitions:
             return False
         found = self._unpack(frame)
         stride = self._stride
-        if (found[0], *found[2::stride]) != self._fixed or self._slot is not None:
+        if (
+            found[2::stride] != self._fixed
+            or found[0] != self._head
+            # Not to be: the answer of the one before has not been made.
+            or self._slot is not None
+        ):
             return False
         shard = self._shard
         if (

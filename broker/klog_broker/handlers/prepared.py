@@ -40,12 +40,12 @@ handler."""
 class ReplyBytes:
     """The frame of an answer, but for its correlation id."""
 
-    __slots__ = ("_behind", "_size")
+    __slots__ = ("behind", "size")
 
     def __init__(self, response: Response, api_version: int) -> None:
         frame = encode_response(0, response, api_version)
-        self._size, self._behind = frame[:4], frame[8:]
+        self.size, self.behind = frame[:4], frame[8:]
 
     def to(self, correlation_id: bytes | memoryview) -> bytes:
         """The whole frame, for the four bytes of a request's correlation id."""
-        return b"".join((self._size, correlation_id, self._behind))
+        return b"".join((self.size, correlation_id, self.behind))

@@ -56,7 +56,7 @@ class ReadPartition:
 
     def begin(self) -> None:
         """Forgets what the last read found."""
-        self.error_code = _NONE
+        self.error_code = ErrorCode.NONE
         self.high_watermark: int = -1
         self.last_stable_offset: int = -1
         self.log_start_offset: int = -1

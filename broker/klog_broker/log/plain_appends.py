@@ -18,6 +18,8 @@ from pyspark_klog.ids import LeaderEpoch, Offset
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.layout import BASE_OFFSET_AT, INT32, INT64, LEADER_EPOCH_AT
 
+_PLAIN = int(Codec.NONE)
+
 
 class PlainAppender:
     """The plain appends of one log. ``appender`` takes those that are not stored as they are made;
@@ -63,7 +65,8 @@ class PlainAppender:
                 f"a batch of {size_bytes} bytes, segment.bytes is {config.segment_bytes}"
             )
         first_offset = state.log_end_offset
-        last_offset = Offset(first_offset + record_count - 1)
+        end_offset = Offset(first_offset + record_count)
+        last_offset = Offset(end_offset - 1)
         # No CRC covers these.
         INT64.pack_into(batch, BASE_OFFSET_AT, first_offset)
         INT32.pack_into(batch, LEADER_EPOCH_AT, leader_epoch)
@@ -83,10 +86,9 @@ class PlainAppender:
             raise state.write_failed(error) from error
         try:
             state.active.commit(
-                (AppendedBatch(size_bytes, first_offset, last_offset, timestamp_ms, Codec.NONE),)
+                (AppendedBatch(size_bytes, first_offset, last_offset, timestamp_ms, _PLAIN),)
             )
-            state.log_end_offset = end_offset = Offset(last_offset + 1)
-            state.producers.end_offset = end_offset
+            state.log_end_offset = state.producers.end_offset = end_offset
         except Exception as error:
             raise state.go_offline(error) from error
         self._appended()

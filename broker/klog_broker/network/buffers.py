@@ -13,14 +13,12 @@ class ReceiveArena:
         self.view = memoryview(bytearray(size_bytes))
         self.size_bytes = size_bytes
         self.used_bytes = 0
-        # Most turns of small requests use nothing of the arena: then there is nothing to slice.
-        self._first_window = self.view[:RECEIVE_BYTES]
+        self.first_window = self.view[:RECEIVE_BYTES]
+        """``window`` while nothing is used: in most turns of small requests that stays so."""
 
     def window(self) -> memoryview | None:
         """The next RECEIVE_BYTES, which stay free until ``take``; None if so many are not left."""
         start = self.used_bytes
-        if not start:
-            return self._first_window
         end = start + RECEIVE_BYTES
         return self.view[start:end] if end <= self.size_bytes else None
 

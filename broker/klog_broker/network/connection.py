@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from klog_broker.network.bounds import MIN_REQUEST_BYTES, RECEIVE_BYTES, REQUESTS_PER_TURN
-from klog_broker.network.host import ConnectionHost
+from klog_broker.network.host import Host
 from klog_broker.network.inbox import FRAME_HEAD, NO_REQUEST, PRODUCE, BadFrame, Inbox
 from klog_broker.network.lone import LoneReply
 from klog_broker.network.outbox import Outbox
@@ -62,11 +62,7 @@ class Connection:
     )
 
     def __init__(
-        self,
-        host: ConnectionHost[Connection],
-        stream: StreamSocket,
-        listener: str,
-        connection_id: str,
+        self, host: Host[Connection], stream: StreamSocket, listener: str, connection_id: str
     ) -> None:
         self.state: State = FIRST
         """One of states.py's; only this class changes it."""
@@ -82,7 +78,6 @@ class Connection:
         self._loop = host.loop
         self._memory = host.memory
         self._socket = stream
-        # Called for every request: looked up once.
         self._recv_into = stream.recv_into
         self._send = stream.send
         self._inbox = Inbox(stream, host.memory, host.max_request_bytes, self.keep_rest)
@@ -115,22 +110,14 @@ class Connection:
     # -- receiving ----------------------------------------------------------------------------
 
     def on_ready(self, events: int) -> None:
-        """The loop's callback."""
-        if self.state is QUIET and events == READABLE:
-            if not (self._produces and self._socket.is_plain and self._host.join_plan(self)):
-                self._receive_one()
+        """The loop's callback. To a quiet connection most likely one small request has come."""
+        if self.state is not QUIET or events != READABLE:
+            self._on_events(events)
             return
-        if events & WRITABLE:
-            self._outbox.schedule_flush()
-        if events & BROKEN and not self._interest & READABLE:
-            self.close("the peer is gone")
-        elif events & READABLE and self._interest & READABLE:
-            self.receive()
-
-    def _receive_one(self) -> None:
-        """Receives once while quiet, and begins what has most likely come: one small request."""
-        memory = self._memory
-        window = memory.arena.window()
+        if self._produces and self._socket.is_plain and self._host.join_plan(self):
+            return
+        arena = self._memory.arena
+        window = arena.window() if arena.used_bytes else arena.first_window
         if window is None or self._is_bulk:
             self.receive()
             return
@@ -151,27 +138,37 @@ class Connection:
             host.touch(self)
         if count > FRAME_HEAD.size:
             size, api_key, _ = _unpack_head(window)
-            if MIN_REQUEST_BYTES <= size == count - 4 <= host.max_request_bytes and (
-                api_key != PRODUCE
-            ):
+            is_whole = MIN_REQUEST_BYTES <= size == count - 4 <= host.max_request_bytes
+            if is_whole and api_key != PRODUCE:
                 self._turn = loop.turn
                 self._requests = 1
                 self._produces = False
                 slot = LoneReply(self, self._outbox, api_key)
-                host.lone.add(slot)
+                slots = host.lone.slots
+                if not slots:
+                    host.lone.begin()
+                slots.append(slot)
                 if not host.handle_frame(window[4:count], slot, self):
-                    memory.keep_arena(count)
+                    self._memory.keep_arena(count)
                 return
-        start = memory.arena.used_bytes
-        memory.keep_arena(count)
+        start = arena.used_bytes
+        self._memory.keep_arena(count)
         self._inbox.adopt(start, start + count)
         if not self._is_offered_to_a_plan():
             self._parse()
 
+    def _on_events(self, events: int) -> None:
+        if events & WRITABLE:
+            self._outbox.schedule_flush()
+        if events & BROKEN and not self._interest & READABLE:
+            self.close("the peer is gone")
+        elif events & READABLE and self._interest & READABLE:
+            self.receive()
+
     def settle(self, slot: LoneReply) -> None:
         """See LoneConnection. What the socket does not take goes the way of all other answers."""
         answer = slot.answer
-        if answer is None or self.state is not READING or not slot.is_alone:
+        if answer is None or self.state is not READING or slot.ordinary is not None:
             if self.state is not CLOSED:
                 slot.place()
             return

@@ -12,7 +12,7 @@ from klog_broker.network.replies import QueuedReply
 C = TypeVar("C", contravariant=True)  # the connection: that module imports this one
 
 
-class ConnectionHost(OutboxHost, Protocol[C]):
+class Host(OutboxHost, Protocol[C]):
     """The network of one broker, for its connections."""
 
     @property

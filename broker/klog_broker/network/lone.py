@@ -30,7 +30,7 @@ class LoneReply:
     """The place of a lone request's answer, used as a QueuedReply: exactly one of ``complete``,
     ``skip`` and ``close`` is called."""
 
-    __slots__ = ("_api_key", "_outbox", "_place", "answer", "connection")
+    __slots__ = ("_api_key", "_outbox", "answer", "connection", "ordinary")
 
     def __init__(self, connection: LoneConnection, outbox: Outbox, api_key: int) -> None:
         self.connection = connection
@@ -38,7 +38,8 @@ class LoneReply:
         """The one part of an answer that needs no ordinary place."""
         self._outbox = outbox
         self._api_key = api_key
-        self._place: QueuedReply | None = None
+        self.ordinary: QueuedReply | None = None
+        """The request's place in the outbox, if it has one."""
 
     @property
     def is_open(self) -> bool:
@@ -48,18 +49,13 @@ class LoneReply:
     @property
     def is_filled(self) -> bool:
         """See QueuedReply."""
-        return self.answer is not None or (self._place is not None and self._place.is_filled)
-
-    @property
-    def is_alone(self) -> bool:
-        """Whether the request has no ordinary place."""
-        return self._place is None
+        return self.answer is not None or (self.ordinary is not None and self.ordinary.is_filled)
 
     def place(self) -> QueuedReply:
         """The request's place in the outbox, from now on if it had none."""
-        place = self._place
+        place = self.ordinary
         if place is None:
-            place = self._place = self._outbox.begin(self._api_key)
+            place = self.ordinary = self._outbox.begin(self._api_key)
             if self.answer is not None:
                 place.complete(self.answer)
         return place
@@ -67,7 +63,7 @@ class LoneReply:
     def complete(self, parts: list[Any]) -> None:
         """See QueuedReply."""
         if (
-            self._place is None
+            self.ordinary is None
             and self.answer is None
             and len(parts) == 1
             and type(parts[0]) in _IN_MEMORY
@@ -98,16 +94,14 @@ class LoneRequests:
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
-        self._slots: list[LoneReply] = []
+        self.slots: list[LoneReply] = []
+        """Those of this turn. Who puts in the first one calls ``begin`` before."""
 
-    def add(self, slot: LoneReply) -> None:
-        """Settle the request when the turn's appends are over."""
-        slots = self._slots
-        if not slots:
-            self._loop.call_at_send(self._settle)
-        slots.append(slot)
+    def begin(self) -> None:
+        """Settle this turn's requests when its appends are over."""
+        self._loop.call_at_send(self._settle)
 
     def _settle(self) -> None:
-        slots, self._slots = self._slots, []
+        slots, self.slots = self.slots, []
         for slot in slots:
             slot.connection.settle(slot)

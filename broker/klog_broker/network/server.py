@@ -30,7 +30,7 @@ from klog_broker.runtime.wheel import Timer
 _log = logging.getLogger("klog.network")
 
 FrameHandler = Callable[[memoryview, QueuedReply | LoneReply, Connection], bool]
-"""See ConnectionHost.handle_frame."""
+"""See Host.handle_frame."""
 
 _OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
