@@ -209,3 +209,15 @@ def test_many_offsets_are_forgotten_in_several_turns() -> None:
     # And one for the group, which has none left.
     assert written[-1] - before == count + 1
     assert kept() == 0
+
+
+def test_an_expiry_may_lie_behind_all_time(groups: Groups) -> None:
+    row = OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
+    topics = [OffsetCommitRequestTopic(name="plain", partitions=[row])]
+    request = OffsetCommitRequest(
+        group_id="g", retention_time_ms=(1 << 63) - 1, member_id="", topics=topics
+    )
+    answer = groups.broker.call(request, 4)
+    assert answer.topics[0].partitions[0].error_code == 0
+    groups.wait(AFTER_MS)
+    assert groups.kept() == {"plain"}
