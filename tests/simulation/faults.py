@@ -9,6 +9,7 @@ from tests.simulation.world import World
 
 _CRASH_STEPS = 40
 _TROUBLE_MS = 2_000
+_JUMP_MS = 20 * 60_000
 
 
 class Faults:
@@ -31,6 +32,7 @@ class Faults:
             (1, self._slow_disk),
             (1, self._short_write),
             (2, self._failed_sync),
+            (1, self._jump),
             (1, self._no_descriptors),
         ]
         # Each run has its own few kinds of them, so that they also come alone.
@@ -136,6 +138,10 @@ class Faults:
         """What has failed to write its metadata, or has lost a directory, is to be restarted."""
         if self._machine.files.has_failed_sync:
             self._machine.stop()
+
+    def _jump(self) -> None:
+        """The wall's clock is set, to any time near the right one."""
+        self._world.clock.wall_is_ahead_ms = self._world.between(-_JUMP_MS, _JUMP_MS)
 
     def _no_descriptors(self) -> None:
         self._machine.files.has_descriptors = False

@@ -4,6 +4,7 @@ from tests.simulation.checks.groups import Groups
 from tests.simulation.checks.marks import Marks
 from tests.simulation.checks.records import Records
 from tests.simulation.checks.rest import Rest
+from tests.simulation.checks.retention import Retention
 from tests.simulation.machine import Watcher
 from tests.simulation.plan import Plan
 from tests.simulation.world import World
@@ -19,4 +20,4 @@ class History:
 
     @property
     def watchers(self) -> list[Watcher]:
-        return [self.records, self.groups, Marks(), Rest()]
+        return [Retention(self.records), self.records, self.groups, Marks(), Rest()]

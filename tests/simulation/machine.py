@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum
-from pathlib import Path
 from typing import Any
 
 from klog_broker.app import BrokerServer
@@ -18,7 +17,6 @@ from tests.simulation.network import LONGEST_DELAY_MS, SimNetwork
 from tests.simulation.world import Event, Violation, World
 from tests.support.memory_files import Crashed, MemoryFiles
 
-DATA = Path("/data")
 _IDLE_TURNS = 200
 """Turns in a row in which something was ready and nothing came of it."""
 
@@ -70,13 +68,16 @@ class Machine:
         with_kernel: bool,
         has_socket_calls: bool,
         has_cold_pages: bool,
+        has_small_windows: bool,
         disk_slowness: int,
     ) -> None:
         self.world = world
         self.files = MemoryFiles()
         self.watchers = watchers
         self.broker: SimBroker | None = None
-        self.network = SimNetwork(world, has_socket_calls=has_socket_calls)
+        self.network = SimNetwork(
+            world, has_socket_calls=has_socket_calls, has_small_windows=has_small_windows
+        )
         self.helpers: SeededHelpers | None = None
         self.lives = 0
         self.deaths_before_start: list[Death] = []
@@ -92,6 +93,7 @@ class Machine:
         self._with_kernel = with_kernel
         self._has_socket_calls = has_socket_calls
         self._has_cold_pages = has_cold_pages
+        self._has_small_windows = has_small_windows
         self.disk_slowness = disk_slowness
         """What the helpers' work takes, in good times."""
         self._chance = Chance(world.random.getrandbits(64))
@@ -109,7 +111,11 @@ class Machine:
             self.files.freeze()
             self.files.thaw.set()
         self.files.now_ms = world.clock.now_ms()
-        network = self.network = SimNetwork(world, has_socket_calls=self._has_socket_calls)
+        network = self.network = SimNetwork(
+            world,
+            has_socket_calls=self._has_socket_calls,
+            has_small_windows=self._has_small_windows,
+        )
         helpers: list[SeededHelpers] = []
 
         def make_helpers(loop: Loop) -> SeededHelpers:
@@ -117,7 +123,7 @@ class Machine:
             return helpers[0]
 
         broker = SimBroker(
-            BrokerConfig.load(None, self._settings, data=DATA),
+            BrokerConfig.load(None, self._settings),
             clock=world.clock,
             files=self.files,
             network=network,
@@ -268,7 +274,7 @@ class Machine:
         expected = ExitCode.DISKS_LOST if self.files.has_failed_sync else ExitCode.OK
         if exit_code not in (ExitCode.OK, expected):
             raise Violation("no bug ends the loop", f"the broker ended with {exit_code!r}")
-        death = Death.CLEAN if exit_code is ExitCode.OK else Death.DISK
+        death = Death.DISK if self.files.has_failed_sync else Death.CLEAN
         for watcher in self.watchers:
             watcher.on_death(self, death)
             if death is Death.CLEAN:

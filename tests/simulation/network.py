@@ -14,6 +14,7 @@ from tests.simulation.world import World
 from tests.support.fake_network import FakeSocketCalls
 
 LONGEST_DELAY_MS = 120
+_SMALL_WINDOWS = (20_000, 3_000)
 
 
 class Peer(Protocol):
@@ -152,7 +153,7 @@ class Link:
         self.stalled_until_ms = 0
         self.was_stalled = False
         self.is_open = True
-        self.window_bytes = world.random.choice((1 << 20, 1 << 20, 1 << 20, 20_000, 3_000))
+        self.window_bytes = world.random.choice(network.windows)
         self.to_broker = _Pipe(self, world, self._at_broker, ">")
         self.to_client = _Pipe(self, world, self._at_client, "<")
 
@@ -265,7 +266,7 @@ class Listener:
 class SimNetwork:
     """The Network of one life of the broker, and the way to it for clients."""
 
-    def __init__(self, world: World, *, has_socket_calls: bool) -> None:
+    def __init__(self, world: World, *, has_socket_calls: bool, has_small_windows: bool) -> None:
         self.world = world
         self.on_wake: Callable[[], None] = lambda: None
         self.poller = SimPoller(self)
@@ -277,6 +278,7 @@ class SimNetwork:
         self.received_at_once = 0
         self.sent_at_once = 0
         self._has_socket_calls = has_socket_calls
+        self.windows = (1 << 20, 1 << 20, 1 << 20, *_SMALL_WINDOWS[: 2 * has_small_windows])
         self._next_fd = 10
         self._is_gone = False
 

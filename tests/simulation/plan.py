@@ -14,6 +14,8 @@ class TopicPlan:
     name: str
     partitions: int
     is_flushed: bool
+    takes_large: bool = False
+    """Records of megabytes."""
     configs: dict[str, str] = field(default_factory=dict)
 
 
@@ -33,6 +35,7 @@ class Plan:
     consumers: int
     members: int
     has_admin: bool
+    has_large_records: bool
     settings: dict[str, str]
 
     def line(self) -> str:
@@ -46,13 +49,14 @@ class Plan:
             f"at_once={self.has_socket_calls} cold={self.has_cold_pages} "
             f"slowness={self.disk_slowness} "
             f"idempotent={self.idempotent_producers} plain={self.plain_producers} "
-            f"consumers={self.consumers} members={self.members} admin={self.has_admin}"
+            f"consumers={self.consumers} members={self.members} admin={self.has_admin} "
+            f"large={self.has_large_records} dirs={self.settings['log.dirs']}"
         )
 
 
 def make_plan(world: World) -> Plan:
     """Of everything a little, and never everything at once."""
-    chance, between = world.chance, world.between
+    chance, between, random = world.chance, world.between, world.random
     flushes_all = chance(0.3)
     topics = []
     for number in range(between(1, 3)):
@@ -60,11 +64,18 @@ def make_plan(world: World) -> Plan:
         configs = {"flush.messages": "1"} if is_flushed else {}
         if chance(0.5):
             configs["segment.bytes"] = str(between(1_500, 6_000))
+            if chance(0.5):
+                configs["retention.ms"] = str(between(2_000, 20_000))
+            if chance(0.4):
+                configs["retention.bytes"] = str(between(2_000, 30_000))
         if chance(0.3):
             configs["index.interval.bytes"] = "0"
         if not is_flushed and chance(0.4):
             configs["flush.ms"] = str(between(100, 2_000))
-        topics.append(TopicPlan(f"t{number}", between(1, 3), is_flushed, configs))
+        takes_large = "segment.bytes" not in configs
+        if takes_large:
+            configs["max.message.bytes"] = "4000000"
+        topics.append(TopicPlan(f"t{number}", between(1, 3), is_flushed, takes_large, configs))
     settings = {
         "listeners": "PLAINTEXT://127.0.0.1:9092",
         "auto.create.topics.enable": "false",
@@ -73,7 +84,8 @@ def make_plan(world: World) -> Plan:
         "offsets.topic.segment.bytes": str(between(2_000, 20_000)),
         "group.initial.rebalance.delay.ms": str(between(0, 300)),
         "group.min.session.timeout.ms": "500",
-        "log.retention.check.interval.ms": "5000",
+        "log.retention.check.interval.ms": str(between(500, 5_000)),
+        "log.dirs": random.choice(("/data", "/data", "/data,/more")),
         "log.flush.scheduler.interval.ms": "500",
         "log.flush.offset.checkpoint.interval.ms": str(between(1_000, 8_000)),
         "log.segment.delete.delay.ms": "1000",
@@ -91,11 +103,12 @@ def make_plan(world: World) -> Plan:
         with_kernel=chance(0.6),
         has_socket_calls=chance(0.6),
         has_cold_pages=chance(0.3),
-        disk_slowness=world.random.choice((1, 1, 8)),
+        disk_slowness=random.choice((1, 1, 8)),
         idempotent_producers=idempotent,
         plain_producers=plain,
         consumers=between(0, 1),
-        members=world.random.choice((0, 0, 2, 3)),
+        members=random.choice((0, 0, 2, 3)),
         has_admin=chance(0.3),
+        has_large_records=chance(0.2),
         settings=settings,
     )

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from pyspark_klog.ids import TopicPartition
 from tests.simulation.checks.rest import check_zero, figures
+from tests.simulation.checks.retention import check_all_is_taken
 from tests.simulation.clients.admin import Admin
 from tests.simulation.clients.base import WAITS, Client
 from tests.simulation.clients.consumer import Consumer
@@ -65,6 +66,7 @@ class Simulation:
             with_kernel=plan.with_kernel,
             has_socket_calls=plan.has_socket_calls,
             has_cold_pages=plan.has_cold_pages,
+            has_small_windows=not plan.has_large_records,
             disk_slowness=plan.disk_slowness,
         )
         self._count = 0
@@ -107,7 +109,9 @@ class Simulation:
         before = len(self.clients)
         for number in range(plan.idempotent_producers + plan.plain_producers):
             is_idempotent = number < plan.idempotent_producers
-            self._new(Producer, partitions=partitions, idempotent=is_idempotent)
+            self._new(
+                Producer, partitions=partitions, idempotent=is_idempotent, large=self._large()
+            )
         for _ in range(plan.consumers):
             self._new(Consumer, partitions=partitions)
         for _ in range(plan.members):
@@ -115,6 +119,12 @@ class Simulation:
         if plan.has_admin:
             self._new(Admin, topics=(), goes_on=True)
         return self.clients[before:]
+
+    def _large(self) -> list[TopicPartition]:
+        """Where large records go to."""
+        takes = {topic.name for topic in self.plan.topics if topic.takes_large}
+        wants = self.plan.has_large_records
+        return [each for each in self._partitions() if wants and each.topic in takes]
 
     def _partitions(self) -> list[TopicPartition]:
         return [
@@ -153,6 +163,7 @@ class Simulation:
         deadline_ms = world.now_ms + 2_000
         world.run(deadline_ms, lambda: not any(figures(self.machine).values()))
         check_zero(figures(self.machine))
+        check_all_is_taken(self.machine)
 
     def _end(self) -> None:
         """A clean stop, and a start that finds all of it."""

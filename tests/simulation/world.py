@@ -33,12 +33,23 @@ class Event:
         self.is_cancelled = True
 
 
+class WorldClock(ManualClock):
+    """Time goes on evenly; what the wall's clock says of it may jump."""
+
+    def __init__(self, now_ms: int) -> None:
+        super().__init__(now_ms)
+        self.wall_is_ahead_ms = 0
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self.wall_is_ahead_ms
+
+
 class World:
     """The clock and what is going to happen. Events of one millisecond come in any order."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
-        self.clock = ManualClock(START_MS)
+        self.clock = WorldClock(START_MS)
         self.lines: list[str] = []
         self._queue: list[tuple[int, float, int, Event]] = []
         self._count = 0

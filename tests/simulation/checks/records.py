@@ -28,12 +28,14 @@ class _Partition:
     is_flushed: bool
     seen: dict[int, bytes] = field(default_factory=dict)
     """By offset: from acknowledgements, deliveries, and looks into the log."""
+    start: int = 0
     promised_end: int = 0
     """Everything before has been acknowledged, or lies before what was or was delivered."""
     flushed_claim: int = 0
     """What the broker took for durable when it died."""
     end_at_death: int = 0
     epoch_at_death: int = -1
+    was_offline: bool = False
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ class _Sent:
     producer: str
     number: int
     is_idempotent: bool
+    timestamp_ms: int
 
 
 class Records(Watcher):
@@ -66,12 +69,17 @@ class Records(Watcher):
 
     # --- what clients tell -----------------------------------------------------------------------
     def is_sending(
-        self, partition: TopicPartition, producer: str, numbers: Sequence[int], idempotent: bool
+        self,
+        partition: TopicPartition,
+        producer: str,
+        numbers: Sequence[int],
+        idempotent: bool,
+        timestamp_ms: int,
     ) -> None:
         """These records go out, perhaps once more."""
         for number in numbers:
             value = value_of(producer, number)
-            self._sent[value] = _Sent(partition, producer, number, idempotent)
+            self._sent[value] = _Sent(partition, producer, number, idempotent, timestamp_ms)
             self._attempts[value] += 1
 
     def was_acknowledged(
@@ -108,6 +116,21 @@ class Records(Watcher):
         if sent is None or sent.partition != partition:
             raise Violation(CHANGED, f"{partition} offset {offset}: nobody sent {value!r} there")
 
+    def begins_at(self, partition: TopicPartition, offset: int) -> None:
+        """What lay before has been taken away, and not by accident."""
+        if partition in self._partitions:
+            self._partitions[partition].start = offset
+
+    def start_of(self, partition: TopicPartition) -> int:
+        """Where its log begins."""
+        return self._partitions[partition].start
+
+    def timestamp_at(self, partition: TopicPartition, offset: int) -> int | None:
+        """Of the record there; None if nobody knows it."""
+        known = self._partitions.get(partition)
+        value = None if known is None else known.seen.get(offset)
+        return None if value is None else self._sent[value].timestamp_ms
+
     def promised_end(self, partition: TopicPartition) -> int:
         """All before this offset is there to be read, or has been taken by retention."""
         return self._partitions[partition].promised_end
@@ -121,6 +144,7 @@ class Records(Watcher):
                 known.flushed_claim = log.flushed_offset
                 known.end_at_death = log.log_end_offset
                 known.epoch_at_death = log.leader_epoch
+                known.was_offline = log.is_offline
 
     def on_start(self, machine: Machine) -> None:
         deaths = machine.deaths_before_start
@@ -133,7 +157,8 @@ class Records(Watcher):
         for partition, known in self._partitions.items():
             log = logs.get(partition)
             if log is None:
-                if known.seen:
+                # Its directory may be one that has failed while it was loaded.
+                if known.seen and not machine.files.has_failed_sync:
                     raise Violation(LOST, f"{partition} is gone")
                 continue
             if log.is_offline:
@@ -143,7 +168,9 @@ class Records(Watcher):
             if sorted(found) != list(range(start, end)):
                 raise Violation(LOST, f"{partition} has gaps between {start} and {end}")
             self._check_end(partition, known, end, deaths)
-            is_unclean = any(each is not Death.CLEAN for each in deaths)
+            # A disk that was lost may have been the other one.
+            is_unclean = any(each in (Death.KILL, Death.POWER) for each in deaths)
+            is_unclean |= known.was_offline and Death.DISK in deaths
             if is_unclean and log.leader_epoch <= known.epoch_at_death:
                 raise Violation(EPOCHS, f"{partition} goes on in {log.leader_epoch}")
             for offset, value in found.items():

@@ -131,10 +131,10 @@ class Consumer(Client):
         )
         records = self.history.records
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
-            if records.power_cuts == self._power_cuts:
-                at = self._positions[partition]
+            at, start = self._positions[partition], records.start_of(partition)
+            if at >= start and records.power_cuts == self._power_cuts:
                 raise Violation(GAPS, f"{self.name}: {partition} has no offset {at}")
-            self._positions[partition] = 0
+            self._positions[partition] = start
             return 0
         if code is not ErrorCode.NONE:
             return 0

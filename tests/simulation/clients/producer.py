@@ -25,7 +25,7 @@ from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
 from tests.simulation.checks.records import value_of
 from tests.simulation.clients.base import WAKING, Client, Lost, Script, check_code
-from tests.simulation.world import START_MS, Violation
+from tests.simulation.world import Violation
 
 TIMEOUT_MS = 3_000
 _MOST_RECORDS = 2_000
@@ -43,12 +43,21 @@ class Producer(Client):
     """Writes numbered records to partitions of its own choice, and notes what is acknowledged."""
 
     def __init__(
-        self, *given: Any, partitions: list[TopicPartition], idempotent: bool, **named: Any
+        self,
+        *given: Any,
+        partitions: list[TopicPartition],
+        idempotent: bool,
+        large: list[TopicPartition],
+        **named: Any,
     ) -> None:
         super().__init__(*given, **named)
         world = self.world
         self._partitions = partitions
         self._idempotent = idempotent
+        self._large = large
+        """Where large records may go to: one or two, for they are slow."""
+        self._large_left = 2 if large else 0
+        self._timestamps_ms: dict[int, int] = {}
         self._acks = -1 if idempotent else world.random.choice((0, 1, -1))
         self._codec = world.random.choice((Codec.NONE, Codec.NONE, Codec.NONE, Codec.GZIP))
         self._pause_ms = world.random.choice((10, 60, 200))
@@ -85,15 +94,21 @@ class Producer(Client):
     def _make_batches(self) -> None:
         world = self.world
         for _ in range(world.between(1, 3)):
-            partition = world.random.choice(self._partitions)
+            is_large = self._large_left > 0 and world.chance(0.05)
+            self._large_left -= is_large
+            partition = world.random.choice(self._large if is_large else self._partitions)
             builder = BatchBuilder(codec=self._codec)
-            numbers = list(range(self._next, self._next + world.between(1, 5)))
+            count = 1 if is_large else world.between(1, 5)
+            numbers = list(range(self._next, self._next + count))
             self._next = numbers[-1] + 1
+            timestamp_ms = world.clock.now_ms()
             for number in numbers:
-                padding = b"x" * world.between(0, 120)
-                builder.append(None, value_of(self.name, number) + padding, START_MS)
+                most = (1_000_000, 3_000_000) if is_large else (0, 120)
+                padding = b"x" * world.between(*most)
+                builder.append(None, value_of(self.name, number) + padding, timestamp_ms)
             batch = Batch(partition, bytearray(builder.build()), len(numbers), world.now_ms)
             self._numbers[id(batch)] = numbers
+            self._timestamps_ms[id(batch)] = timestamp_ms
             self._core.add(batch)
 
     def _find_identity(self) -> Generator[Any, Any, None]:
@@ -130,7 +145,11 @@ class Producer(Client):
                 row.partition_data.append(data)
                 numbers = self._numbers[id(batch)]
                 self.history.records.is_sending(
-                    batch.partition, self.name, numbers, self._idempotent
+                    batch.partition,
+                    self.name,
+                    numbers,
+                    self._idempotent,
+                    self._timestamps_ms[id(batch)],
                 )
             call = self.send(
                 request,

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from klog_broker.log import recovery
+from klog_broker.log import recovery, retention, shortening
 from klog_broker.log.appending import Appender
 from klog_broker.log.directory import LogDirectory
 from klog_broker.log.errors import LogStorageError
@@ -68,6 +68,31 @@ def _notes_afterwards(_original: Any) -> Any:
     return noted
 
 
+def _takes_too_early(original: Any) -> Any:
+    def by_time(log: Any) -> int:
+        """A second before its time."""
+        return int(original[0](log._replace(now_ms=log.now_ms + 1_000)))
+
+    return (by_time, *original[1:])
+
+
+def _takes_one_more(original: Any) -> Any:
+    def deletable_segments(log: Any) -> int:
+        """One segment more, if there is one."""
+        count = original(log)
+        return min(count + 1, len(log.segments)) if count else 0
+
+    return deletable_segments
+
+
+def _may_always_go(_original: Any) -> Any:
+    def may_go(_log: Any, segment: Any) -> bool:
+        """Also what is not committed."""
+        return bool(segment.size_bytes > 0)
+
+    return may_go
+
+
 def _counts_failed_write(original: Any) -> Any:
     def write(appender: Any, planned: Any, now_ms: int) -> None:
         """A write that failed counts all the same."""
@@ -84,5 +109,8 @@ MUTANTS = (
     Mutant("clean marker kept", LogDirectory, "take_clean_marker", _always_clean),
     Mutant("failed sync forgotten", SyncNotes, "is_suspect", _trusts_the_cache),
     Mutant("sync noted when it has failed", SyncNotes, "noted", _notes_afterwards),
+    Mutant("retention a second early", retention, "DELETE_POLICIES", _takes_too_early),
+    Mutant("retention takes one more", shortening, "deletable_segments", _takes_one_more),
+    Mutant("retention above the watermark", retention, "_may_go", _may_always_go),
     Mutant("failed write acknowledged", Appender, "_write", _counts_failed_write),
 )
