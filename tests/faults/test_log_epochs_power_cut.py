@@ -14,18 +14,10 @@ import pytest
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.log_manager import LogManagerSettings
 from klog_broker.log.partition_log import PartitionLog
-from klog_broker.runtime.clock import ManualClock
 from pyspark_klog.ids import LeaderEpoch
 from pyspark_klog.records.batch import BatchView, split_batches
-from tests.support.log_harness import (
-    PARTITION,
-    TOPIC_ID,
-    ManualHelpers,
-    append_in,
-    batch,
-    open_manager,
-)
-from tests.support.memory_files import Crashed, MemoryFiles
+from tests.support.log_harness import append_in, batch
+from tests.support.log_lives import Life, LogLives
 
 SEEDS = 400
 SEEDS_PER_TEST = 50
@@ -34,68 +26,53 @@ LIVES = 10
 
 @dataclass
 class Run:
-    """A disk, the epoch that the leader was chosen with, and all that was ever appended."""
+    """The log's lives, the epoch that its leader was chosen with, and all that was appended."""
 
     random: Random
-    files: MemoryFiles = field(default_factory=MemoryFiles)
-    clock: ManualClock = field(default_factory=ManualClock)
     chosen: int = 0
     numbers: int = 0
     written: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.config = LogConfig(
+        config = LogConfig(
             segment_bytes=self.random.choice((700, 3_000, 16_000)),
             segment_index_bytes=64,
             index_interval_bytes=200,
             flush_messages=self.random.choice((1, 4, 10**9)),
         )
-        self.settings = LogManagerSettings(
+        settings = LogManagerSettings(
             flush_offset_checkpoint_interval_ms=self.random.choice((10, 60)),
             high_watermark_checkpoint_interval_ms=50,
         )
+        self.lives = LogLives(self.random, config, settings)
 
     def live(self, steps: int | None) -> None:
-        files, random = self.files, self.random
-        files.crash_at_step = None if steps is None else files.steps + steps
-        helpers = ManualHelpers()
-        try:
-            manager = open_manager(
-                files,
-                config=self.config,
-                helpers=helpers,
-                clock=self.clock,
-                settings=self.settings,
-            )
-            log = manager.create(PARTITION, TOPIC_ID, self.config)
-            self.check(log)
-            if random.random() < 0.2:
-                return self.die()  # before anybody is chosen
-            if log.was_unclean or log.leader_epoch > self.chosen:
-                self.chosen = max(self.chosen, log.leader_epoch) + 1
-            for _ in range(random.randint(1, 40)):
-                action = random.random()
-                if action < 0.1:
-                    self.chosen += 1
-                    log.begin_epoch(LeaderEpoch(self.chosen))
-                elif action < 0.6:
-                    self.append(log)
-                elif action < 0.8 and helpers.waiting:
-                    helpers.run_one()
-                elif action < 0.9:
-                    self.clock.advance(random.randint(1, 60))
-                    manager.run_due()
-            helpers.run_all()
-            self.check(log)
-            if random.random() < 0.4:
-                manager.close()
-        except Crashed:
-            pass
-        return self.die()
+        self.lives.live(steps, self.act)
+        self.lives.die(killed=0.3)
 
-    def die(self) -> None:
-        killed = self.random.random() < 0.3
-        self.files = self.files.killed() if killed else self.files.crash(self.random)
+    def act(self, life: Life) -> None:
+        random, log = self.random, life.log
+        self.check(log)
+        if random.random() < 0.2:
+            return  # it ends before anybody is chosen
+        if log.was_unclean or log.leader_epoch > self.chosen:
+            self.chosen = max(self.chosen, log.leader_epoch) + 1
+        for _ in range(random.randint(1, 40)):
+            action = random.random()
+            if action < 0.1:
+                self.chosen += 1
+                log.begin_epoch(LeaderEpoch(self.chosen))
+            elif action < 0.6:
+                self.append(log)
+            elif action < 0.8 and life.helpers.waiting:
+                life.helpers.run_one()
+            elif action < 0.9:
+                self.lives.clock.advance(random.randint(1, 60))
+                life.manager.run_due()
+        life.helpers.run_all()
+        self.check(log)
+        if random.random() < 0.4:
+            life.manager.close()
 
     def append(self, log: PartitionLog) -> None:
         # Known before it is tried: the process can die with the bytes in the file.
@@ -104,7 +81,9 @@ class Run:
             name = (end + number, self.chosen)
             assert name not in self.written, f"offset and epoch {name} were used before"
             self.written[name] = self.numbers
-        append_in(log, self.chosen, batch(count, timestamp_ms=self.numbers), self.clock.now_ms())
+        append_in(
+            log, self.chosen, batch(count, timestamp_ms=self.numbers), self.lives.clock.now_ms()
+        )
         self.numbers += count
 
     def check(self, log: PartitionLog) -> None:

@@ -12,17 +12,8 @@ import pytest
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.log_manager import LogManagerSettings
 from klog_broker.log.partition_log import PartitionLog
-from klog_broker.runtime.clock import ManualClock
-from tests.support.log_harness import (
-    PARTITION,
-    TOPIC_ID,
-    ManualHelpers,
-    append,
-    batch,
-    open_manager,
-    read_all,
-)
-from tests.support.memory_files import Crashed, MemoryFiles
+from tests.support.log_harness import append, batch, read_all
+from tests.support.log_lives import Life, LogLives
 
 SEEDS = 500
 SEEDS_PER_TEST = 25
@@ -42,64 +33,53 @@ class Sent:
 
 @dataclass
 class Run:
-    """A producer, what it was promised, and the disk."""
+    """A producer, what it was promised, and the log's lives."""
 
     random: Random
-    files: MemoryFiles = field(default_factory=MemoryFiles)
-    clock: ManualClock = field(default_factory=ManualClock)
     next_sequence: int = 0
     in_flight: list[Sent] = field(default_factory=list)
     acknowledged: dict[int, int] = field(default_factory=dict)  # number: offset
 
     def __post_init__(self) -> None:
-        self.config = LogConfig(
+        config = LogConfig(
             segment_bytes=self.random.choice((1_500, 4_000, 16_000)),
             segment_index_bytes=self.random.choice((64, 512)),
             index_interval_bytes=self.random.choice((100, 400)),
             flush_messages=1,
             preallocate=self.random.random() < 0.2,
         )
-        self.settings = LogManagerSettings(
+        settings = LogManagerSettings(
             flush_offset_checkpoint_interval_ms=self.random.choice((50, 500)),
             high_watermark_checkpoint_interval_ms=self.random.choice((70, 700)),
         )
+        self.lives = LogLives(self.random, config, settings)
 
     def live(self, steps: int | None) -> None:
         """Open the log, produce, close or have the power cut after so many steps on the disk."""
-        files, random = self.files, self.random
-        files.crash_at_step = None if steps is None else files.steps + steps
-        helpers = ManualHelpers()
-        try:
-            manager = open_manager(
-                files,
-                config=self.config,
-                helpers=helpers,
-                clock=self.clock,
-                settings=self.settings,
-            )
-            log = manager.create(PARTITION, TOPIC_ID, self.config)
-            self.check(log)
-            for sent in list(self.in_flight):
-                self.send(log, sent)
-            for _ in range(random.randint(5, 40)):
-                action = random.random()
-                if action < 0.55 and len(self.in_flight) < IN_FLIGHT:
-                    self.send_next(log)
-                elif action < 0.9 and helpers.waiting:
-                    helpers.run_one()
-                elif action < 0.95:
-                    self.clock.advance(random.randint(1, 100))
-                    manager.run_due()
-                elif self.in_flight:
-                    # The answer got lost: the producer asks again.
-                    self.send(log, random.choice(self.in_flight))
-            helpers.run_all()
-            manager.close()
-        except Crashed:
-            # Sometimes only the process dies: what it had not synced is still to be lost later.
-            self.files = files.killed() if random.random() < 0.4 else files.crash(random)
+        if self.lives.live(steps, self.act):
+            self.lives.die(killed=1)
         else:
-            self.files = files.killed()
+            self.lives.die(killed=0.4)
+
+    def act(self, life: Life) -> None:
+        random, log, helpers = self.random, life.log, life.helpers
+        self.check(log)
+        for sent in list(self.in_flight):
+            self.send(log, sent)
+        for _ in range(random.randint(5, 40)):
+            action = random.random()
+            if action < 0.55 and len(self.in_flight) < IN_FLIGHT:
+                self.send_next(log)
+            elif action < 0.9 and helpers.waiting:
+                helpers.run_one()
+            elif action < 0.95:
+                self.lives.clock.advance(random.randint(1, 100))
+                life.manager.run_due()
+            elif self.in_flight:
+                # The answer got lost: the producer asks again.
+                self.send(log, random.choice(self.in_flight))
+        helpers.run_all()
+        life.manager.close()
 
     def send_next(self, log: PartitionLog) -> None:
         sent = Sent(self.next_sequence, self.random.randint(1, 4))
@@ -115,7 +95,7 @@ class Run:
             timestamp_ms=sent.base_sequence,
             value=b"%d" % sent.base_sequence,
         )
-        info = append(log, records, self.clock.now_ms())
+        info = append(log, records, self.lives.clock.now_ms())
 
         def answered(error: BaseException | None) -> None:
             assert error is None

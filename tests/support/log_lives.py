@@ -1,0 +1,55 @@
+"""One log's lives on a disk that crashes at any step, for the tests that cut the power."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+
+from klog_broker.log.log_config import LogConfig
+from klog_broker.log.log_manager import LogManager, LogManagerSettings
+from klog_broker.log.partition_log import PartitionLog
+from klog_broker.runtime.clock import ManualClock
+from tests.support.log_harness import PARTITION, TOPIC_ID, ManualHelpers, open_manager
+from tests.support.memory_files import Crashed, MemoryFiles
+
+
+@dataclass(frozen=True)
+class Life:
+    """A process that has the log."""
+
+    manager: LogManager
+    log: PartitionLog
+    helpers: ManualHelpers
+
+
+@dataclass
+class LogLives:
+    """The disk and the time that the lives have in common."""
+
+    random: Random
+    config: LogConfig
+    settings: LogManagerSettings
+    files: MemoryFiles = field(default_factory=MemoryFiles)
+    clock: ManualClock = field(default_factory=ManualClock)
+
+    def live(self, steps: int | None, act: Callable[[Life], None]) -> bool:
+        """Load the log and ``act``; False if the disk crashed meanwhile, after so many steps."""
+        files, helpers = self.files, ManualHelpers()
+        files.crash_at_step = None if steps is None else files.steps + steps
+        try:
+            manager = open_manager(
+                files,
+                config=self.config,
+                helpers=helpers,
+                clock=self.clock,
+                settings=self.settings,
+            )
+            act(Life(manager, manager.create(PARTITION, TOPIC_ID, self.config), helpers))
+        except Crashed:
+            return False
+        return True
+
+    def die(self, killed: float) -> None:
+        """By a power cut; or, so often, only the process dies: what it had not synced is still to
+        be lost later."""
+        is_killed = self.random.random() < killed
+        self.files = self.files.killed() if is_killed else self.files.crash(self.random)
