@@ -11,7 +11,7 @@ from zlib import crc32
 from klog_broker.runtime.sockets import SocketCalls
 from tests.simulation.poller import SimPoller
 from tests.simulation.world import World
-from tests.support.fake_network import FakeSocketCalls
+from tests.support.fake_network import FakeSocketCalls, MemoryStream
 
 LONGEST_DELAY_MS = 120
 _SMALL_WINDOWS = (20_000, 3_000)
@@ -71,74 +71,35 @@ class _Pipe:
         self.bytes_under_way = 0
 
 
-class Stream:
+class Stream(MemoryStream):
     """The broker's side."""
 
     def __init__(self, link: "Link", fd: int, address: tuple[str, int]) -> None:
+        super().__init__(fd, address)
         self._link = link
-        self._fd = fd
-        self._address = address
-        self.is_plain = True
-        self.inbox = bytearray()
-        self.is_at_end = False
-        self.is_broken = False
-        self.is_closed = False
-
-    def fileno(self) -> int:
-        return self._fd
 
     @property
     def room_bytes(self) -> int:
         return max(self._link.window_bytes - self._link.to_client.bytes_under_way, 0)
 
     def recv_into(self, buffer: memoryview) -> int:
-        assert not self.is_closed
         self._link.network.moves += 1
-        if self.is_broken:
-            raise ConnectionResetError("reset by peer")
-        if not self.inbox:
-            if self.is_at_end:
-                return 0
-            raise BlockingIOError
-        count = min(len(buffer), len(self.inbox))
-        buffer[:count] = self.inbox[:count]
-        del self.inbox[:count]
-        return count
+        return super().recv_into(buffer)
 
     def _take(self, data: bytes) -> int:
-        assert not self.is_closed
-        if self.is_broken:
-            raise BrokenPipeError("broken pipe")
-        count = min(len(data), self.room_bytes)
-        if data and not count:
-            raise BlockingIOError
+        count = self._room_for(data, self.room_bytes)
         self._link.network.moves += 1
         self._link.to_client.put(data[:count])
         return count
-
-    def send(self, parts: list[Any]) -> int:
-        return self._take(b"".join(parts))
-
-    def send_more(self, parts: list[Any]) -> int:
-        return self.send(parts)
 
     def send_file(self, file: Any, position: int, size_bytes: int) -> int:
         data = file.pread(size_bytes, position)
         return self._take(data) if data else 0
 
-    def connect_error(self) -> OSError | None:
-        return None
-
     def close(self) -> None:
         if not self.is_closed:
             self.is_closed = True
             self._link.broker_closed()
-
-    def remote_address(self) -> tuple[str, int]:
-        return self._address
-
-    def local_address(self) -> tuple[str, int]:
-        return "10.0.0.9", 9092
 
 
 class Link:

@@ -45,23 +45,21 @@ class ScriptedPoller:
         pass
 
 
-class FakeStream:
-    """One side's view of a connection: ``inbox`` is what the broker can receive, ``sent`` what it
-    has sent. ``room_bytes`` is what the peer's window takes before sending blocks."""
+class MemoryStream:
+    """One side's view of a connection: ``inbox`` is what it can receive. Subclasses take what it
+    sends, with ``_take(data)``: how many bytes of it, BlockingIOError if there is no room."""
 
-    def __init__(self, fd: int, address: str = "10.0.0.1") -> None:
+    def __init__(self, fd: int, address: tuple[str, int]) -> None:
         self._fd = fd
         self._address = address
         self.is_plain = True
         self.inbox = bytearray()
-        self.sent = bytearray()
-        self.room_bytes = 1 << 30
-        self.sends = 0
         self.receives = 0
+        self.sends = 0
+        self.sends_more = 0
         self.is_at_end = False
         self.is_broken = False
         self.is_closed = False
-        self.sends_more = 0
         self.failed_connect: OSError | None = None
 
     def fileno(self) -> int:
@@ -85,15 +83,17 @@ class FakeStream:
         return count
 
     def _take(self, data: bytes) -> int:
+        raise NotImplementedError
+
+    def _room_for(self, data: bytes, room_bytes: int) -> int:
+        """How many bytes of the data fit, as send has it."""
         assert not self.is_closed
         if self.is_broken:
             raise BrokenPipeError("broken pipe")
         self.sends += 1
-        count = min(len(data), self.room_bytes)
+        count = min(len(data), room_bytes)
         if data and not count:
             raise BlockingIOError
-        self.room_bytes -= count
-        self.sent += data[:count]
         return count
 
     def send(self, parts: list[Any]) -> int:
@@ -111,10 +111,26 @@ class FakeStream:
         self.is_closed = True
 
     def remote_address(self) -> tuple[str, int]:
-        return self._address, 40_000 + self._fd
+        return self._address
 
     def local_address(self) -> tuple[str, int]:
         return "10.0.0.9", 9092
+
+
+class FakeStream(MemoryStream):
+    """The broker's: ``sent`` is what it has sent. ``room_bytes`` is what the peer's window takes
+    before sending blocks."""
+
+    def __init__(self, fd: int, address: str = "10.0.0.1") -> None:
+        super().__init__(fd, (address, 40_000 + fd))
+        self.sent = bytearray()
+        self.room_bytes = 1 << 30
+
+    def _take(self, data: bytes) -> int:
+        count = self._room_for(data, self.room_bytes)
+        self.room_bytes -= count
+        self.sent += data[:count]
+        return count
 
 
 class FakeListener:
