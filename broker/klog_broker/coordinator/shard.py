@@ -49,7 +49,8 @@ class Producer(NamedTuple):
 
 
 class CoordinatorState(Protocol[K, V]):
-    """What a shard keeps. Its ``apply`` and ``apply_marker`` alone change what survives."""
+    """The state that a shard keeps. What survives a restart changes by ``apply``, ``apply_marker``
+    and what ``Shard.append_packed`` is given instead of ``apply``."""
 
     def apply(self, offset: Offset, key: K, value: V | None, producer: Producer | None) -> None:
         """A record at ``offset`` is in the log; a None ``value`` is a tombstone.
@@ -66,7 +67,7 @@ class CoordinatorState(Protocol[K, V]):
         """Of the machines."""
 
     def settled(self, key: str) -> None:
-        """All that was decided on the key is done: what nobody needs may be dropped."""
+        """All that was decided on the key is done: the state may drop what nobody needs."""
 
 
 S = TypeVar("S", bound=CoordinatorState[Any, Any])
@@ -86,7 +87,7 @@ class Format(NamedTuple, Generic[K, V]):
 
 
 class ShardStatus(Enum):
-    """Where a shard is in its life; it begins with LOADING, and ends with one of the last two."""
+    """The stages of a shard's life: LOADING is the first, FAILED and RESIGNED are the last."""
 
     LOADING = "loading"
     SERVING = "serving"
@@ -126,7 +127,7 @@ class Shard(Generic[K, V, S]):
         self.timers: dict[str, tuple[int, Timer]] = {}
         """By key: the deadline of each machine that has one."""
         self.when_serving: list[Callable[[], None]] = []
-        """What waits for the end of loading."""
+        """Called when loading has ended."""
         self._changes = changes
         self._records = records
         self._purgatory = purgatory
@@ -137,7 +138,7 @@ class Shard(Generic[K, V, S]):
         self._is_appending = False
 
     def error(self) -> ErrorCode:
-        """NONE if requests can be served now, else what their senders are told."""
+        """NONE if requests can be served now, else the error that is answered."""
         if self.log.ended is not None:
             return ErrorCode.NOT_COORDINATOR
         status = self.status
@@ -170,8 +171,8 @@ class Shard(Generic[K, V, S]):
         self, batch: bytearray, record_count: int, now_ms: int, apply: Callable[[int], None]
     ) -> Offset:
         """As :meth:`append`, of records that are packed behind the room for a batch's header
-        (append_plain_record). ``apply`` is called with the first one's offset, and does to the
-        state what applying each record would."""
+        (append_plain_record). ``apply`` is called with the first one's offset, and changes the
+        state as applying each record would."""
         log = self.log
         if self._codec is Codec.NONE:
             finish_plain_batch(batch, record_count, now_ms)
@@ -214,7 +215,8 @@ class Shard(Generic[K, V, S]):
         )
 
     def _append(self, write: Callable[[], Offset], apply: Callable[[Offset], None]) -> Offset:
-        """While it runs the watermark may pass what is not applied yet: nobody is answered."""
+        """Write, then apply. Meanwhile the watermark may pass records that are not applied yet:
+        nobody is answered until they are."""
         if self._is_appending:
             raise InvariantViolation(f"{self.log.topic_partition}: an append within an append")
         self._is_appending = True
@@ -225,7 +227,7 @@ class Shard(Generic[K, V, S]):
             try:
                 apply(end_offset)
             except Exception as error:
-                # The log says what the state does not: nothing of it may be acknowledged.
+                # The log has records that the state has not: none of them is acknowledged.
                 self.fail(error)
                 raise BrokerError(ErrorCode.NOT_COORDINATOR, str(error)) from error
         finally:
@@ -279,7 +281,7 @@ class Shard(Generic[K, V, S]):
         self._purgatory.watch(waiting, (self.log.topic_partition, self), self._timeout_ms)
 
     def seen(self, offset: Offset) -> ErrorCode | None:
-        """Whether what ends before ``offset`` may be shown: NONE; None as long as it may not."""
+        """NONE if records before ``offset`` may be shown; None as long as they may not."""
         if self._is_appending:
             return None
         log, status = self.log, self.status
@@ -289,7 +291,8 @@ class Shard(Generic[K, V, S]):
 
     # --- ends ------------------------------------------------------------------------------------
     def fail(self, error: BaseException) -> None:
-        """Nobody is served from half of a state: as with Kafka, its keys have no coordinator."""
+        """The state is incomplete: nobody is served from it. As in Kafka, the shard's keys have no
+        coordinator then."""
         partition = self.log.topic_partition
         if self.status is ShardStatus.LOADING:
             _log.error("load-failed partition=%s reason=%r", partition, error)
@@ -299,7 +302,7 @@ class Shard(Generic[K, V, S]):
         self._purgatory.check(self)
 
     def resign(self) -> None:
-        """Another broker leads the partition: whoever waits for the watermark is told so."""
+        """Another broker leads the partition: all requests that wait for the watermark are told."""
         self.status = ShardStatus.RESIGNED
         self._purgatory.check(self)
 

@@ -37,7 +37,7 @@ MAX_REQUEST_ELEMENTS = 30_000
 topics of a partition each need 20,000; decoding as many takes some 10 ms."""
 
 UNCOUNTED_BYTES = 8 * 1024
-"""A request that is no longer is decoded without counting: it has not room for more elements than
+"""A request up to this size is decoded without counting: it has no room for more elements than
 are handled at once."""
 
 UNCOUNTED_DATA_BYTES = 128 * 1024
@@ -78,9 +78,9 @@ class ApiHandler:
     """While its answer is outstanding, further requests of this same API may be parsed (Produce
     alone). Any other parked request stops the parsing of its connection."""
     prepare: Prepare | None = None
-    """Makes of a request what serves the connection's next one, if that is like it."""
+    """Makes an object that serves the connection's next request, if that is like this one."""
     prepared_bytes: int = PREPARED_BYTES
-    """No longer frame is prepared for: what a connection keeps is bounded by it."""
+    """Longer frames are not prepared for: this bounds the memory of a connection."""
 
 
 class ConnectionInfo(Protocol):
@@ -100,7 +100,8 @@ class ConnectionInfo(Protocol):
 
     @property
     def prepared(self) -> dict[int, Prepared]:
-        """By API key, what may serve the connection's next request: the dispatcher's."""
+        """By API key, what may serve the connection's next request. Only the dispatcher puts
+        anything in."""
 
     def forget_prepared(self) -> None:
         """Empties ``prepared``."""
@@ -137,13 +138,14 @@ class Dispatcher:
 
     @property
     def pipelined_apis(self) -> frozenset[int]:
-        """The keys of the APIs whose requests may follow one of theirs that waits."""
+        """The keys of the APIs of which a request may follow while another one waits."""
         return frozenset(key for key, row in self._handlers.items() if row.lets_next_parse)
 
     def handle_frame(self, frame: memoryview, slot: ReplySlot, connection: ConnectionInfo) -> bool:
-        """Serve a request (a frame without its size). Returns whether nobody looks at the frame any
-        more: so it is when the request was known by its bytes."""
-        # The key's lower byte will do: who is found compares the whole frame.
+        """Serve a request, a frame without its size. Returns whether the frame's bytes are needed
+        no longer. They are not when the request was known by its bytes; a decoded request may have
+        views of them until the turn ends."""
+        # The lower byte of the API key is enough: what is found compares the whole frame.
         found = connection.prepared.get(frame[1])
         if found is not None:
             try:
@@ -154,7 +156,7 @@ class Dispatcher:
                 self._broker.bugs.report(type(found).__name__, error)
                 if slot.is_filled:
                     return True
-                # The handler gets the request as if nobody had looked at it.
+                # Nothing was answered: the handler serves the request.
         self._decode(frame, slot, connection)
         return False
 
@@ -173,7 +175,7 @@ class Dispatcher:
                     name = handler.api_key.name
                     slot.close(f"{name} is served from {first} to {last}, not as {version}")
                     return
-                # The one question that is answered in whatever version it comes (KIP-511).
+                # ApiVersions alone is answered in any version (KIP-511).
                 header = header._replace(api_version=0)
                 context = self._context(header, slot, connection)
                 context.reply.send(self._all_ranges())

@@ -20,7 +20,7 @@ from pyspark_klog.records.layout import INT64_MAX
 COMMITS_AT_ONCE = 200
 """Partitions of one request that are appended in one turn, as one batch."""
 
-# In elements: a commit is made, encoded, appended and applied.
+# What a commit costs, in elements: it is made, encoded, appended and applied.
 _COMMIT = 5
 
 
@@ -37,7 +37,7 @@ def handle(request: OffsetCommitRequest, context: RequestContext) -> AnswerSteps
     waiting = 1
 
     def commit(commits: list[Commit]) -> None:
-        """Who commits is looked at each time: members can go between two slices."""
+        """Commit a slice. The member is checked for each: it may leave between two slices."""
 
         def answer(codes: Sequence[ErrorCode]) -> None:
             nonlocal waiting

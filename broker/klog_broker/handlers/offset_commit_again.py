@@ -36,7 +36,7 @@ _NO_LEADER_EPOCH = -1
 
 _NONE, _SERVING = ErrorCode.NONE, ShardStatus.SERVING
 _CORRELATION_ID = struct.Struct(">i")
-# A named tuple is made by a function that makes a tuple: this is three times as fast.
+# Without the function that a named tuple has for this: three times as fast.
 _new_tuple = tuple.__new__
 
 _Partitions = Sequence[tuple[TopicPartition, str]]
@@ -56,8 +56,8 @@ class _Place:
 
 
 class _SamePartitions:
-    """The same member of the same group, the same partitions, the same metadata. While a request is
-    served this is its Committing, too: a connection has one OffsetCommit at a time."""
+    """The same member of the same group, the same partitions, the same metadata. Until the request
+    is answered this object is also its Committing: a connection has one OffsetCommit at a time."""
 
     __slots__ = (
         "_broker",
@@ -119,7 +119,7 @@ class _SamePartitions:
         if (
             found[2::stride] != self._fixed
             or found[0] != self._head
-            # Not to be: the answer of the one before has not been made.
+            # The request before this one is not answered: the network lets none follow it.
             or self._slot is not None
         ):
             return False
@@ -141,8 +141,8 @@ class _SamePartitions:
         return True
 
     def _find_shard(self) -> GroupShard | None:
-        """The group's shard; None if there is none now, or a partition is not known: then the
-        handler says what is wrong. Both are looked up once an image."""
+        """The group's shard; None if no shard serves the group now, or a partition is unknown: the
+        handler then tells which. Partitions and shard are looked up once an image."""
         image = self._broker.metadata.image
         known = all(image.partition(*each.partition) is not None for each in self._places)
         self._shard = self._broker.groups.shard_of(self.group_id) if known else None

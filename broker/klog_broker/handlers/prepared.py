@@ -26,15 +26,16 @@ class Prepared(Protocol):
 
     def serve(self, frame: memoryview, slot: ReplySlot) -> bool:
         """Serve a frame (without its size) that differs only in what may differ; the answer may
-        come later. False, and nothing has happened, if it is another request.
+        come later. False, and nothing has happened, if the frame is another request.
 
-        When it raises, the handler serves the frame, unless it was answered before that.
+        The frame's bytes are gone when this has returned: nothing may keep a view of them. If it
+        raises, the handler serves the frame, unless the frame was answered before that.
         """
 
 
 Prepare = Callable[[bytes, Any, RequestContext], Prepared | None]
-"""(frame, request, context) -> what serves its like; None if nothing does. Called after the
-handler."""
+"""(frame, request, context) -> what serves requests like this one; None if nothing does. Called
+after the handler."""
 
 
 class ReplyBytes:

@@ -1,8 +1,8 @@
 """Appending plain batches that a coordinator of this broker has just made.
 
-A coordinator appends a small batch for each turn and shard, so that the way counts. Its batch is
-well formed, has no producer and is not compressed (finish_plain_batch): what other appends look up
-in a batch's header is known here.
+A coordinator appends a small batch for each turn and shard, so that the cost of an append counts.
+The batch is well formed, has no producer and is not compressed (finish_plain_batch): there is
+nothing to validate, and the coordinator knows what stands in the header.
 """
 
 from collections.abc import Callable

@@ -14,7 +14,7 @@ class ReceiveArena:
         self.size_bytes = size_bytes
         self.used_bytes = 0
         self.first_window = self.view[:RECEIVE_BYTES]
-        """``window`` while nothing is used: in most turns of small requests that stays so."""
+        """What ``window`` returns while nothing is used, as in most turns of small requests."""
 
     def window(self) -> memoryview | None:
         """The next RECEIVE_BYTES, which stay free until ``take``; None if so many are not left."""
@@ -23,7 +23,7 @@ class ReceiveArena:
         return self.view[start:end] if end <= self.size_bytes else None
 
     def free_bytes(self) -> int:
-        """What is left for this turn."""
+        """How many bytes are left for this turn."""
         return self.size_bytes - self.used_bytes
 
     def take(self, size_bytes: int) -> None:
@@ -31,8 +31,8 @@ class ReceiveArena:
         self.used_bytes += size_bytes
 
     def take_back(self, before_bytes: int, after_bytes: int) -> None:
-        """What was taken when ``used_bytes`` went from one to the other is free again, unless more
-        has been taken since."""
+        """Free what was taken when ``used_bytes`` went from ``before_bytes`` to ``after_bytes``,
+        unless more has been taken since."""
         if self.used_bytes == after_bytes:
             self.used_bytes = before_bytes
 

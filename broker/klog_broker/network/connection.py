@@ -83,7 +83,7 @@ class Connection:
         self._inbox = Inbox(stream, host.memory, host.max_request_bytes, self.keep_rest)
         self._outbox = Outbox(self, host, stream)
         self._interest = READABLE
-        # The last request was Produce: while quiet, the next is planned with others'.
+        # The last request was Produce: the next one of a quiet connection joins the plan.
         self._produces = False
         # The last turn's plan took more than half of an ordinary share.
         self._is_bulk = False
@@ -99,12 +99,12 @@ class Connection:
 
     @property
     def awaits_broker(self) -> bool:
-        """Whether a request is being worked on: such a connection is not idle."""
+        """Whether a request is being worked on: the connection is not idle then."""
         return self._outbox.outstanding > 0
 
     def forget_prepared(self) -> None:
-        """The next request of each API is decoded anew. What was prepared acts for the principal
-        that it was made for: whoever changes that calls this."""
+        """Decode the next request of each API anew. What was prepared acts for the principal of its
+        time: whoever gives the connection another one (authentication) calls this."""
         self.prepared.clear()
 
     # -- receiving ----------------------------------------------------------------------------
@@ -222,7 +222,7 @@ class Connection:
         self._loop.call_soon(self.receive)
 
     def keep_rest(self) -> None:
-        """At the end of the turn, when the arena is given up, what is unparsed moves out of it."""
+        """When the turn ends: moves unparsed bytes out of the arena, which is reused."""
         state = self.state
         if state is CLOSED:
             return
@@ -234,7 +234,7 @@ class Connection:
     # -- planned produce ----------------------------------------------------------------------
 
     def _is_offered_to_a_plan(self) -> bool:
-        """Whether a plan begins with what was received: ``planned`` then parses on."""
+        """Whether a plan takes the received bytes: parsing goes on in ``planned`` then."""
         if not self.state.receives:
             return False
         produce = self._inbox.begins_with_produce()
@@ -273,7 +273,7 @@ class Connection:
     # -- parsing ------------------------------------------------------------------------------
 
     def resume(self) -> None:
-        """Parses on after what it waited for has happened."""
+        """Goes on parsing: what the connection waited for has happened."""
         self._resume_scheduled = False
         if self.state.parses:
             if self._host.is_planning:
@@ -299,7 +299,7 @@ class Connection:
         self._update_interest()
 
     def _begin_requests(self) -> State:
-        """Begins what may be begun; returns the state in which that ends. BadFrame."""
+        """Begins all requests that may be begun; returns the state to go to. BadFrame."""
         inbox, outbox = self._inbox, self._outbox
         if self._turn != self._loop.turn:
             self._turn = self._loop.turn
@@ -324,7 +324,7 @@ class Connection:
         return READING
 
     def _finish(self, stopped: State) -> None:
-        """The client sends no more. What it sent is served; nobody may be left to be answered."""
+        """The client has ended its stream: closes the connection if nothing is left to do."""
         if self._outbox.outstanding:
             if not self._outbox.is_pipelined:
                 self.close("the client left while it waited")

@@ -30,20 +30,21 @@ class Host(OutboxHost, Protocol[C]):
     def handle_frame(
         self, frame: memoryview, slot: QueuedReply | LoneReply, connection: C, /
     ) -> bool:
-        """Takes one request without its size; fills the slot now or later. Returns whether nobody
-        looks at the frame any more. Raises nothing."""
+        """Takes one request, a frame without its size; fills the slot now or later. Returns
+        whether the frame's bytes are needed no longer: else they stay until the turn ends. Raises
+        nothing."""
 
     def offer_to_plan(self, connection: C, first_frame_bytes: int, received_bytes: int) -> bool:
-        """Whether what has been received, Produce first, is left to this turn's plan."""
+        """Whether this turn's plan takes what the connection has received, Produce first."""
 
     def join_plan(self, connection: C) -> bool:
-        """Whether a connection that can be read is received from and planned with others."""
+        """Whether the plan receives from the connection, which can be read."""
 
     def bulk_share_bytes(self) -> int:
         """What a connection that sends in bulk may receive in this turn."""
 
     def touch(self, connection: C) -> None:
-        """Something was received or sent."""
+        """Bytes were received or sent: the connection is not idle."""
 
     def refuse(self, connection: C, reason: str) -> None:
         """Closes the connection for what its client did, with a line in the log now and then."""

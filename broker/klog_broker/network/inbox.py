@@ -3,7 +3,7 @@
 Bytes that came in this turn are a piece of the shared arena (``unparsed``). When the turn ends, the
 bytes of requests that are not begun move to the connection's own buffer (``rest``). A frame that is
 too large for either has a buffer that grows as the frame arrives (``large``). While no request may
-be begun, bytes are received into ``rest``, up to RECEIVE_BYTES: so the end of a stream is noticed.
+be begun, bytes are received into ``rest``, up to RECEIVE_BYTES, to notice the end of the stream.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FRAME_HEAD = struct.Struct(">ihh")
 
 PRODUCE = int(ApiKey.PRODUCE)
 NO_REQUEST = -1
-"""In the place of an API key: no whole request is here."""
+"""Instead of an API key: no whole request has come."""
 _NO_ROOM = -1
 
 _EMPTY = memoryview(b"")
@@ -41,7 +41,7 @@ class BadFrame(Exception):
 
 
 class Inbox:
-    """Of one connection. Loop thread only."""
+    """The received bytes of one connection. Loop thread only."""
 
     __slots__ = (
         "_arena_end",
@@ -79,7 +79,7 @@ class Inbox:
 
     @property
     def has_unparsed(self) -> bool:
-        """Whether bytes of this turn are here."""
+        """Whether bytes of this turn are not parsed yet."""
         return bool(self._unparsed)
 
     @property
@@ -131,7 +131,8 @@ class Inbox:
         return count
 
     def adopt(self, start: int, end: int) -> None:
-        """What lies from ``start`` to ``end`` of the arena, already taken there, was received."""
+        """Take over the arena's bytes from ``start`` to ``end``: they were received for this
+        connection, and are counted as used."""
         self._set_unparsed(start, end)
 
     def _set_unparsed(self, start: int, end: int) -> None:
@@ -140,8 +141,8 @@ class Inbox:
         self._memory.keep_at_turn_end(self._keep)
 
     def keep_rest(self, *, may_begin_large: bool) -> None:
-        """At the end of the turn, before the arena is reused, unparsed bytes move out of it. If
-        they begin a large frame and ``may_begin_large``, the frame gets a buffer."""
+        """Move the unparsed bytes out of the arena, which is reused when the turn ends. If they
+        begin a large frame and ``may_begin_large``, the frame gets a buffer."""
         self._move_rest()
         rest = self._rest
         if not may_begin_large or self.large is not None or len(rest) < 4:
@@ -180,7 +181,8 @@ class Inbox:
     # -- plans --------------------------------------------------------------------------------
 
     def move_rest_into_arena(self) -> None:
-        """The bytes that an earlier turn left can be planned then; without room they stay."""
+        """Move the bytes that an earlier turn left into the arena, where they can be planned, if
+        there is room."""
         rest, arena = self._rest, self._memory.arena
         if (
             len(rest) < FRAME_HEAD.size
@@ -206,27 +208,28 @@ class Inbox:
         return size + 4, len(view)
 
     def place(self) -> tuple[int, int] | None:
-        """From where to where in the arena the unparsed bytes lie; None if there are none there."""
+        """Start and end of the unparsed bytes in the arena; None if it has none of them."""
         view = self._unparsed
         if not view or view.obj is not self._memory.arena.view.obj:
             return None
         return self._arena_end - len(view), self._arena_end
 
     def pass_over(self, size_bytes: int) -> None:
-        """So many bytes were served by a plan."""
+        """The first ``size_bytes`` of the unparsed bytes were served by a plan."""
         self._unparsed = self._unparsed[size_bytes:] or _EMPTY
 
     # -- requests -----------------------------------------------------------------------------
 
     def take_up_rest(self) -> None:
-        """The bytes that an earlier turn left are unparsed again, where they lie."""
+        """Parse the bytes that an earlier turn left next, in the connection's own buffer."""
         if self._rest and not self._unparsed and self.large is None:
             self._unparsed = memoryview(self._rest)
             self._rest = _NOTHING
             self._memory.keep_at_turn_end(self._keep)
 
     def next_api_key(self) -> int:
-        """Of the next request; NO_REQUEST if it is not here whole. BadFrame."""
+        """The API key of the next request; NO_REQUEST if the request has not come whole.
+        BadFrame."""
         if self.large is not None:
             return self._large_api_key(self.large)
         view = self._unparsed

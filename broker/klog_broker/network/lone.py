@@ -1,9 +1,9 @@
 """Requests that come alone: the short way from a quiet connection to its answer and back.
 
 A quiet connection has no answer that a new one could overtake. Most of its requests are answered in
-the turn in which they came, by a few bytes: these answers need no queue. All of a turn are sent in
-a row, one send each. Whatever else happens to such a request (it waits, its answer is a file's, it
-closes the connection) gives the request an ordinary place in the connection's outbox.
+the turn in which they came, by a few bytes: these answers need no queue. The answers of a turn are
+sent in a row, one send each. A request that waits, whose answer has a region of a file, or that
+closes the connection is given an ordinary place in the connection's outbox.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class LoneReply:
     def __init__(self, connection: LoneConnection, outbox: Outbox, api_key: int) -> None:
         self.connection = connection
         self.answer: list[Any] | None = None
-        """The one part of an answer that needs no ordinary place."""
+        """An answer that needs no ordinary place: its one part."""
         self._outbox = outbox
         self._api_key = api_key
         self.ordinary: QueuedReply | None = None
@@ -95,7 +95,7 @@ class LoneRequests:
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
         self.slots: list[LoneReply] = []
-        """Those of this turn. Who puts in the first one calls ``begin`` before."""
+        """The places of this turn's requests. Before the first one is put in, call ``begin``."""
 
     def begin(self) -> None:
         """Settle this turn's requests when its appends are over."""

@@ -10,7 +10,7 @@ from klog_broker.runtime.loop import Loop
 
 
 class ReceiveMemory:
-    """One for each broker. Loop thread only."""
+    """The receive memory of one broker. Loop thread only."""
 
     def __init__(self, loop: Loop, queued_max_request_bytes: int) -> None:
         self.arena = ReceiveArena()
@@ -46,7 +46,7 @@ class ReceiveMemory:
         return limit <= 0 or self.buffers.lent_bytes < limit
 
     def when_returned(self, callback: Callable[[], None]) -> None:
-        """Calls back when a further large frame may be begun."""
+        """Calls ``callback`` when a further large frame may be begun."""
         self._waiting.append(callback)
 
     def give_back(self, buffer: bytearray) -> None:

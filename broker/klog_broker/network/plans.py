@@ -13,7 +13,7 @@ class Plans(Protocol):
 
     @property
     def is_planning(self) -> bool:
-        """Whether connections are planned by now: before the kernel is loaded none is."""
+        """Whether connections are planned: not before the kernel is loaded."""
 
     def offer(self, connection: Connection, first_frame_bytes: int, received_bytes: int) -> bool:
         """Whether the connection, which has received Produce, waits for the turn's plan.

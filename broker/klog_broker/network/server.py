@@ -37,7 +37,7 @@ _OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 @dataclass(frozen=True)
 class NetworkLimits:
-    """The settings of Kafka's names."""
+    """Kafka's settings of the same names (max.connections, ...)."""
 
     max_request_bytes: int = 104_857_600
     max_idle_ms: int = 600_000
@@ -70,14 +70,14 @@ class Server:
         self.pipelined_apis = pipelined_apis
         self.max_request_bytes = limits.max_request_bytes
         self.plans: Plans | None = None
-        """Plans for pipelined Produce; None without the kernel: the handler serves them all."""
+        """Plans of Produce requests; None without the kernel: the handler serves all requests."""
         self.memory = ReceiveMemory(loop, limits.queued_max_request_bytes)
         self.lone = LoneRequests(loop)
         self.counters: Counter[str] = Counter()
         self._network = network
         self._limits = limits
         self._listeners: dict[str, ListeningSocket] = {}
-        # By last use, the longest unused first.
+        # In the order of their last use, the oldest first.
         self._connections: OrderedDict[Connection, None] = OrderedDict()
         self._by_address: Counter[str] = Counter()
         self._accepted = 0
@@ -132,7 +132,7 @@ class Server:
                 if error.errno in _OUT_OF_RESOURCES:
                     self._rest_after(error)
                     return
-                # That client was gone before it was accepted; the others have not done anything.
+                # The client has gone before it was accepted. Other clients may still wait.
                 self._warn(self._accept_failures, f"a connection could not be accepted: {error}")
                 continue
             self._welcome(name, stream)
@@ -158,7 +158,7 @@ class Server:
         self._start_idle_timer()
 
     def _may_accept(self) -> bool:
-        """At max.connections new ones wait in the backlog until another one closes."""
+        """False at max.connections: new connections wait in the backlog until one closes."""
         if len(self._connections) < self._limits.max_connections:
             return True
         self._warn(
@@ -184,14 +184,14 @@ class Server:
     # -- connections --------------------------------------------------------------------------
 
     def touch(self, connection: Connection) -> None:
-        """Something was received or sent."""
+        """Bytes were received or sent: the connection is not idle."""
         now_ms = self.loop.time_ms
         if connection.last_used_ms != now_ms:
             connection.last_used_ms = now_ms
             self._connections.move_to_end(connection)
 
     def touch_all(self, connections: Iterable[Connection]) -> None:
-        """The same for many."""
+        """``touch`` for many connections."""
         now_ms, move_to_end = self.loop.now_ms(), self._connections.move_to_end
         for connection in connections:
             connection.last_used_ms = now_ms
@@ -247,13 +247,13 @@ class Server:
 
     @property
     def is_planning(self) -> bool:
-        """Whether offers are taken up."""
+        """Whether connections may be offered to a plan."""
         return self.plans is not None and self.plans.is_planning
 
     def offer_to_plan(
         self, connection: Connection, first_frame_bytes: int, received_bytes: int
     ) -> bool:
-        """Whether what a connection has received, Produce first, is left to this turn's plan."""
+        """Whether this turn's plan takes what a connection has received, Produce first."""
         if self.plans is None:
             return False
         return self.plans.offer(connection, first_frame_bytes, received_bytes)

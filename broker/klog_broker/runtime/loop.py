@@ -28,7 +28,7 @@ class Loop:
         self.clock = clock
         self._poller = poller
         self.time_ms = clock.monotonic_ms()
-        """As ``now_ms``, which alone is for others to ask where a call does not count."""
+        """What ``now_ms`` returns, for code that runs with every request. Others only read it."""
         self._wheel = TimingWheel(self.time_ms)
         self._ready_callbacks: dict[int, ReadyCallback] = {}
         self._posted: deque[Callback] = deque()
@@ -38,14 +38,14 @@ class Loop:
         self._turn_ends: deque[Callback] = deque()
         self._stopping = False
         self.turn = 0
-        """The number of the turn that runs: a share for each turn is reckoned by it."""
+        """The number of the current turn; shares of a turn are counted by it."""
         self.ready_count = 0
-        """How many descriptors were ready when it began."""
+        """How many descriptors were ready when the current turn began."""
 
     # -- time ---------------------------------------------------------------------------------
 
     def now_ms(self) -> int:
-        """Monotonic time as it was when this turn began; all of a turn happens at one time."""
+        """Monotonic time when this turn began: the same for all that happens in a turn."""
         return self.time_ms
 
     def call_later(self, delay_ms: int, action: Callback) -> Timer:
@@ -74,7 +74,7 @@ class Loop:
         self._sends.append(action)
 
     def call_at_turn_end(self, action: Callback) -> None:
-        """Runs ``action`` when appends and sends of this turn are over. It must not add any."""
+        """Runs ``action`` when appends and sends of this turn are over. ``action`` adds none."""
         self._turn_ends.append(action)
 
     def post(self, action: Callback) -> None:
@@ -94,7 +94,7 @@ class Loop:
         self._poller.modify(fd, interest)
 
     def unregister(self, fd: int) -> None:
-        """Ends the callbacks, also one that this turn still had to make."""
+        """Ends the callbacks for ``fd``, in this turn too."""
         del self._ready_callbacks[fd]
         self._poller.unregister(fd)
 
@@ -111,7 +111,7 @@ class Loop:
         for timer in self._wheel.advance(self.time_ms):
             timer.action()
         if self._posted or self._soon:
-            # Only what is there now: what these callbacks add waits for the next turn.
+            # What these callbacks add waits for the next turn.
             for queue in (self._posted, self._soon):
                 for _ in range(len(queue)):
                     queue.popleft()()
@@ -145,7 +145,7 @@ class Loop:
         self._poller.close()
 
     def next_wake_ms(self) -> int | None:
-        """When a turn would have something to do without any event: for a simulation's clock."""
+        """When a turn has something to do although no descriptor is ready: for a simulation."""
         if self._soon or self._posted:
             return self.time_ms
         return self._wheel.next_deadline_ms()

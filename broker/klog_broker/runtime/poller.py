@@ -83,7 +83,7 @@ class EpollPoller:
         for fd, mask in found:
             if mask != READABLE or fd == wake_fd:
                 return self._translated(found)
-        # Almost always: and what epoll calls readable has the same number here.
+        # In most turns sockets are readable and nothing else: epoll's rows are the answer.
         return found
 
     def _translated(self, found: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -108,7 +108,7 @@ class EpollPoller:
                 os.eventfd_write(wake_fd, 1)
 
     def close(self) -> None:
-        # The number can be another file's from then on.
+        # The closed descriptor's number may soon belong to another file.
         wake_fd, self._wake_fd = self._wake_fd, -1
         self._epoll.close()
         os.close(wake_fd)
@@ -139,7 +139,7 @@ class SelectorPoller:
         before = self._interest[fd]
         if before == interest:
             return
-        # A selector cannot hold a descriptor with no interest: it is out of it for that while.
+        # A selector takes no descriptor without interest: it is unregistered for that time.
         if before == 0:
             self._selector.register(fd, self._mask(interest))
         elif interest == 0:
@@ -167,7 +167,7 @@ class SelectorPoller:
         return ready
 
     def wake(self) -> None:
-        # A full pair is awake already.
+        # If the pair is full, the poller has been woken already.
         if self._wake_writer.fileno() >= 0:
             with contextlib.suppress(BlockingIOError):
                 self._wake_writer.send(b"\0")

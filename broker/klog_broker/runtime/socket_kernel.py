@@ -1,9 +1,9 @@
 """Receives and sends of many connections in one call, in compiled code.
 
-One request outstanding on each of many connections costs a receive and a send for each request.
-Called from Python they take as long again as the system needs for them; from here they do not, and
-Python's lock is free meanwhile. Nothing is decided here: what a call did not do for a connection,
-for whatever reason, its own socket does again and finds out why.
+Many connections with one request outstanding each cost a receive and a send for each request. A
+call from Python doubles the time that the system needs; a call from compiled code does not, and
+Python's lock is free meanwhile. Nothing is decided here: if a call fails for a connection, the
+connection's own socket tries again and finds out why.
 
 The system's functions are found by name when a kernel is loaded (a pointer could not be kept in the
 cache). Linux only: elsewhere the flags that are needed, and their numbers, are others.
@@ -23,7 +23,7 @@ from klog_broker.runtime.sockets import MAX_SOCKETS, NO_ROOM
 from pyspark_klog.records.kernels.jit import COMPILED, Array, inline, kernel, numba
 
 IS_COMPILED = COMPILED and sys.platform.startswith("linux")
-"""Whether there is anything to be called."""
+"""Whether the calls exist here."""
 
 _SOCKETS_AT = 0
 _STARTS_AT = MAX_SOCKETS

@@ -12,27 +12,27 @@ _CAN_SEND_FILE = sys.platform == "linux"
 _MORE = getattr(socket, "MSG_MORE", 0)
 
 MAX_SOCKETS = 1024
-"""SocketCalls: in one call."""
+"""Of SocketCalls: the most sockets in one call."""
 
 NO_ROOM = -2
-"""SocketCalls: not tried, for want of room in the arena."""
+"""Of SocketCalls: no receive was tried, because the arena had no room."""
 
 
 class StreamSocket(Protocol):
-    """A non-blocking stream, connected or, from ``Network.connect``, about to be.
+    """A non-blocking stream. One from ``Network.connect`` may still be connecting.
 
     Errors are OSError; BlockingIOError means "not now".
     """
 
     is_plain: bool
-    """Whether what goes through the descriptor are the stream's own bytes, for SocketCalls."""
+    """Whether the descriptor carries the stream's own bytes (no TLS): SocketCalls need that."""
 
     def fileno(self) -> int:
-        """What the poller knows the socket by."""
+        """The socket's number, which the poller knows."""
 
     def connect_error(self) -> OSError | None:
-        """How the connect that ``Network.connect`` began has ended: None if well. To be asked
-        once, when the poller has first called the stream WRITABLE; before that it says nothing."""
+        """Why the connect of ``Network.connect`` has failed; None if it has not. Call this once,
+        when the poller has first called the stream WRITABLE: earlier the result is of no use."""
 
     def recv_into(self, buffer: memoryview) -> int:
         """Bytes received; 0 at the end of the stream."""
@@ -41,7 +41,7 @@ class StreamSocket(Protocol):
         """Sends byte strings one behind the other; returns how many bytes were taken."""
 
     def send_more(self, parts: list[Any]) -> int:
-        """As ``send``; more is sent at once, so that these need no packet of their own."""
+        """As ``send``, when more bytes follow at once: these need no packet of their own."""
 
     def send_file(self, file: Any, position: int, size_bytes: int) -> int:
         """Sends a piece of a file (``send_to``, ``pread``); 0 if the file is shorter than that."""
@@ -80,8 +80,8 @@ class SocketCalls(Protocol):
     def send(
         self, descriptors: Sequence[int], starts: Sequence[int], sizes: Sequence[int]
     ) -> list[int]:
-        """Sends once to each a piece of the replies. Returns the bytes taken of each, -1 for
-        none."""
+        """Sends a piece of the replies to each socket, once. Returns how many bytes each has taken,
+        -1 for none."""
 
 
 class Network(Protocol):
@@ -119,7 +119,7 @@ class RealStreamSocket:
         self._remote = remote
         self._sends_files = sends_files
         self.is_plain = True
-        # The two calls of every turn go straight to the socket.
+        # Every request needs these two: they are the socket's own methods.
         self.recv_into = connected.recv_into
         self.send = connected.sendmsg
 
@@ -165,7 +165,7 @@ class RealListeningSocket:
 
     def accept(self) -> RealStreamSocket:
         connected, remote = self._socket.accept()
-        # A listener for both families shows IPv4 addresses in IPv6's clothes.
+        # A listener for both families shows IPv4 addresses as mapped IPv6 addresses.
         address = str(remote[0]).removeprefix("::ffff:")
         try:
             return RealStreamSocket(connected, (address, remote[1]), self._sends_files)
@@ -195,7 +195,7 @@ class RealNetwork:
         self._receive_buffer_bytes = receive_buffer_bytes
 
     def socket_calls(self, arena: memoryview, replies: memoryview) -> SocketCalls | None:
-        # Imports numba, as whoever asks has done.
+        # This imports numba: the caller has loaded the kernels, and numba with them.
         from klog_broker.runtime.socket_kernel import IS_COMPILED, SocketKernel
 
         return SocketKernel(arena, replies) if IS_COMPILED else None

@@ -100,7 +100,7 @@ class TimingWheel:
         expired: list[Timer] = []
         queue = self._queue
         if not queue or queue[0][0] > now_ms:
-            # So it is in most turns.
+            # In most turns no bucket is due.
             if now_ms > self._now_ms:
                 self._now_ms = now_ms
             return expired

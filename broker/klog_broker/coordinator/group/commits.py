@@ -1,4 +1,4 @@
-"""Committing offsets: what the connections of a turn commit, one batch a shard."""
+"""Committing offsets: all commits of a turn to one shard are one batch."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
@@ -130,11 +130,11 @@ class AskedCommits:
 
 
 class TurnCommits:
-    """The commits that are asked for in a turn: appended when its receiving is over, one batch a
-    shard. Requests keep their order, and each has its own errors.
+    """The commits that are asked for in a turn. When the turn's receiving is over they are
+    appended, one batch a shard. Requests keep their order, and each has its own errors.
 
-    Whether a request may commit is asked when the batch is made: since the request came its member
-    may have been fenced.
+    Whether a request may commit is asked when the batch is made: its member may have been fenced
+    since the request came.
     """
 
     def __init__(self, loop: Loop, clock: Clock) -> None:

@@ -95,7 +95,7 @@ class GroupCoordinator:
             codec=settings.codec,
         )
         self.commits = TurnCommits(services.loop, services.clock)
-        """Where who has found the shard of a group adds its commits."""
+        """For handlers that have found their group's shard themselves (``shard_of``)."""
         self._forgetting = OffsetForgetting(
             self._runtime,
             services.clock,

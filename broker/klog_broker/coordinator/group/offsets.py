@@ -10,7 +10,7 @@ NEVER_MS = -1
 
 
 class OffsetPlace(NamedTuple):
-    """Where an offset is kept."""
+    """Whose offset it is, and of which partition."""
 
     group_id: str
     topic: str
@@ -45,7 +45,7 @@ class Expiry(NamedTuple):
     """When a group's offsets have served their time."""
 
     since_ms: int
-    """They are kept for the retention time from here, or from their commit if that is later."""
+    """The retention time begins here, or with an offset's commit if that is later."""
     kept_topics: Callable[[], frozenset[str] | None]
     """Topics whose offsets are kept in any case; None: all. Asked only if there is a reason to."""
 
@@ -61,7 +61,7 @@ class OffsetBook:
         return self._count
 
     def topics(self) -> list[str]:
-        """Those in which there is an offset, in no order."""
+        """The topics in which there is an offset, in no order."""
         return list(self._by_topic)
 
     def partitions(self, topic: str) -> list[int]:
@@ -72,7 +72,7 @@ class OffsetBook:
         return None if found is None else found.get(partition.partition)
 
     def put(self, topic: str, partition: int, committed: CommittedOffset) -> CommittedOffset | None:
-        """Keep it; returns what it takes the place of."""
+        """Keep a committed offset; returns the one that it replaces."""
         found = self._by_topic.get(topic)
         if found is None:
             found = self._by_topic[topic] = {}
@@ -82,7 +82,7 @@ class OffsetBook:
         return before
 
     def remove(self, topic: str, partition: int) -> CommittedOffset | None:
-        """Forget it; returns what it was."""
+        """Forget a committed offset, and return it."""
         found = self._by_topic.get(topic)
         before = None if found is None else found.pop(partition, None)
         self._count -= before is not None
@@ -94,8 +94,8 @@ class OffsetBook:
         return topic in self._by_topic
 
     def in_parts(self, size: int) -> Iterator[list[TopicPartition]]:
-        """All partitions, so many at once. Between two parts the book may change: what is there
-        from the first to the last is in one of them."""
+        """All partitions, ``size`` at once. The book may change between two parts: an offset that
+        stays all the time is in one of them."""
         part: list[TopicPartition] = []
         for topic in self.topics():
             for partition in self.partitions(topic):
@@ -109,7 +109,7 @@ class OffsetBook:
     def expired(
         self, among: Iterable[TopicPartition], expiry: Expiry, now_ms: int, retention_ms: int
     ) -> list[TopicPartition]:
-        """Those of some partitions whose offset has served its time."""
+        """The partitions ``among`` these whose offset has served its time."""
         over = []
         by_topic, since_ms = self._by_topic, expiry.since_ms
         for partition in among:

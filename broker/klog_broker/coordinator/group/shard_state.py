@@ -156,7 +156,8 @@ class GroupShardState:
             self.settled(place.group_id)
 
     def keep_offset(self, place: OffsetPlace, committed: CommittedOffset) -> None:
-        """What applying the record of a committed offset comes to: also for who has packed it."""
+        """Keep a committed offset, as ``apply`` does for its record. TurnCommits calls this, too:
+        it has packed the record, and need not decode it."""
         group_id, topic, partition = place
         entry = self.groups.get(group_id) or self.get_or_create(group_id)
         before = entry.offsets.put(topic, partition, committed)
