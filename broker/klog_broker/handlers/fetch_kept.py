@@ -16,7 +16,7 @@ from struct import Struct
 from klog_broker.handlers.context import BrokerServices, RequestContext
 from klog_broker.handlers.encoded_reply import EncodedReply
 from klog_broker.handlers.fetch_answer import make_answer, pack_answer
-from klog_broker.handlers.fetch_holes import CORRELATION_ID_AT, find_holes
+from klog_broker.handlers.fetch_holes import find_holes
 from klog_broker.handlers.fetch_read import FetchReader, requested_partitions
 from klog_broker.handlers.fetch_scopes import SessionFetch, WholeFetch, is_enough, scope_of
 from klog_broker.handlers.read_partition import ReadPartition
@@ -27,9 +27,6 @@ from pyspark_klog.protocol.headers import decode_request_header
 
 MAX_FRAME_BYTES = 4096
 """Of a request that is kept: a hundred partitions."""
-
-_INT32 = Struct(">i").unpack_from
-_INT64 = Struct(">q").unpack_from
 
 GoOn = Callable[
     [FetchRequest, RequestContext, WholeFetch | SessionFetch, FetchReader, list[ReadPartition]],
@@ -47,17 +44,18 @@ class KeptFetch:
         "_broker",
         "_client_address",
         "_connection_id",
-        "_epoch_at",
         "_frame",
         "_go_on",
+        "_has_epoch",
         "_header",
+        "_layout",
         "_listener",
-        "_offsets",
         "_partitions",
         "_pieces",
         "_principal",
         "_reader",
         "_request",
+        "_rows",
         "_size_bytes",
         "_version",
     )
@@ -78,17 +76,21 @@ class KeptFetch:
         self._frame: bytes | None = frame
         """Until the first request of the same size: most requests that differ do so in that."""
         self._size_bytes = len(frame)
-        self._epoch_at = 0
-        self._pieces: tuple[tuple[int, bytes], ...] = ()
-        self._offsets: tuple[tuple[int, FetchPartition], ...] = ()
+        self._layout: Struct | None = None
+        """The frame's bytes in pieces, and between them the numbers that may differ: correlation
+        id, the session's epoch, if the version has that, and the offsets of the partitions."""
+        self._pieces: tuple[bytes, ...] = ()
+        self._has_epoch = False
+        self._rows: Sequence[FetchPartition] = ()
+        """The partitions of the request, to which the offsets belong."""
         self._partitions: Sequence[ReadPartition] | None = None
         self._reader: FetchReader | None = None
 
     def serve(self, frame: memoryview, slot: ReplySlot) -> bool:
         if len(frame) != self._size_bytes:
             return False
-        data = bytes(frame)
-        if not self._take(data):
+        correlation_id = self._take(frame)
+        if correlation_id is None:
             return False
         request, version, broker = self._request, self._version, self._broker
         try:
@@ -99,7 +101,6 @@ class KeptFetch:
         reader = self._reader
         if reader is None:
             reader = self._reader = FetchReader(request, version, broker)
-        (correlation_id,) = _INT32(data, CORRELATION_ID_AT)
         scope.renew()
         cold = reader.read(scope.partitions)
         if cold or not (request.max_wait_ms <= 0 or is_enough(scope, request.min_bytes)):
@@ -132,31 +133,42 @@ class KeptFetch:
         """See LeaderHolders."""
         self._partitions = None
 
-    def _take(self, data: bytes) -> bool:
-        """Whether this is the request once more: then what is new in it has been put into the
-        request that is kept."""
+    def _take(self, frame: memoryview) -> int | None:
+        """If this is the request once more: puts what is new in it into the request that is kept,
+        and returns the correlation id."""
         if self._frame is not None:
             self._find_holes(self._frame)
-        if not self._pieces:
-            return False
-        for at, piece in self._pieces:
-            if not data.startswith(piece, at):
-                return False
-        if self._epoch_at:
-            (self._request.session_epoch,) = _INT32(data, self._epoch_at)
-        for at, partition in self._offsets:
-            (partition.fetch_offset,) = _INT64(data, at)
-        return True
+        layout = self._layout
+        if layout is None:
+            return None
+        values = layout.unpack(frame)
+        if values[::2] != self._pieces:
+            return None
+        numbers: tuple[int, ...] = values[1::2]
+        at = 1
+        if self._has_epoch:
+            self._request.session_epoch = numbers[1]
+            at = 2
+        for partition in self._rows:
+            partition.fetch_offset = numbers[at]
+            at += 1
+        return numbers[0]
 
     def _find_holes(self, frame: bytes) -> None:
         self._frame = None
         header, position = decode_request_header(frame)
         holes = find_holes(frame, header.api_version, position)
-        if holes is not None:
-            rows = [each for topic in self._request.topics for each in topic.partitions]
-            self._offsets = tuple(zip(holes.offsets_at, rows, strict=True))
-            self._epoch_at = holes.epoch_at
-            self._pieces = tuple(holes.pieces(frame))
+        if holes is None:
+            return
+        self._has_epoch = holes.epoch_at > 0
+        self._rows = [each for topic in self._request.topics for each in topic.partitions]
+        self._pieces = tuple(piece for _, piece in holes.pieces(frame))
+        numbers = ("ii" if self._has_epoch else "i") + len(holes.offsets_at) * "q"
+        between = (
+            f"{number}{len(piece)}s"
+            for number, piece in zip(numbers, self._pieces[1:], strict=True)
+        )
+        self._layout = Struct(f">{len(self._pieces[0])}s{''.join(between)}")
 
     def _named(
         self, request: FetchRequest, version: int, broker: BrokerServices

@@ -128,18 +128,18 @@ class FetchReader:
         request = each.request
         if request.current_leader_epoch != leader.leader_epoch:
             check_leader_epoch(leader, request.current_leader_epoch)
-        each.see(leader)
+        each.see(leader, is_committed=self._is_committed)
         log = leader.log
         if self._replica_id >= 0:
             # This broker holds the only replica; whoever claims to be another is mistaken.
             raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if request.last_fetched_epoch >= 0 and self._has_diverged(each, log):
-            self._describe(each, log)
             return
-        end_offset = self._end_offset(log)
+        end_offset: int = each.last_stable_offset if self._is_committed else each.high_watermark
+        if self._replica_id == _DEBUGGING_CONSUMER:
+            end_offset = log.log_end_offset
         if request.fetch_offset == end_offset and not log.is_offline:
             # Nearly all fetches that find nothing.
-            self._describe(each, log)
             each.is_at_end = True
             return
         max_bytes = min(max(request.partition_max_bytes, 0), left_bytes)
@@ -150,7 +150,6 @@ class FetchReader:
             min_one_batch=min_one_batch,
             may_block=each.may_block,
         )
-        self._describe(each, log)
         each.is_at_end = request.fetch_offset >= end_offset
         region = self._region_to_send(each, info, max_bytes, min_one_batch)
         if region is not None and info.segment is not None:
@@ -162,17 +161,6 @@ class FetchReader:
             # A session is older than this fetch: the topic may be there only since its last one.
             each.name = topic_by_id(self._broker, each.topic_id).name
         return led_partition(self._broker, each.name, each.request.partition)
-
-    def _end_offset(self, log: PartitionLog) -> int:
-        if self._replica_id == _DEBUGGING_CONSUMER:
-            return log.log_end_offset
-        return log.last_stable_offset if self._is_committed else log.high_watermark
-
-    def _describe(self, each: ReadPartition, log: PartitionLog) -> None:
-        each.high_watermark = log.high_watermark
-        each.last_stable_offset = log.last_stable_offset
-        each.log_start_offset = log.log_start_offset
-        each.aborted_transactions = [] if self._is_committed else None
 
     def _has_diverged(self, each: ReadPartition, log: PartitionLog) -> bool:
         """KIP-595: the reader's last batch is of an epoch that ended earlier here."""

@@ -24,6 +24,7 @@ from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.fetch import FetchRequest
 
 _FIRST_VERSION_WITH_SESSIONS = 7
+_WITHOUT_SESSION = (INITIAL_EPOCH, FINAL_EPOCH)
 
 
 class Answer(NamedTuple):
@@ -138,8 +139,9 @@ def scope_of(
     sessions = broker.fetch_sessions
     if version < _FIRST_VERSION_WITH_SESSIONS:
         return WholeFetch(named(request, version, broker), version, sessions)
-    if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-        sessions.end(request.session_id)
+    if request.session_epoch in _WITHOUT_SESSION:
+        if request.session_id != NO_SESSION:
+            sessions.end(request.session_id)
         begins = request.session_epoch == INITIAL_EPOCH
         return WholeFetch(named(request, version, broker), version, sessions, begins_session=begins)
     session = sessions.find(request.session_id)

@@ -16,6 +16,8 @@ from pyspark_klog.protocol.apis.fetch import (
 )
 from pyspark_klog.protocol.fields import FileRegion
 
+_NONE = ErrorCode.NONE
+
 
 class ReadPartition:
     """One partition of a fetch: what was asked, and what the last read found."""
@@ -56,7 +58,7 @@ class ReadPartition:
 
     def begin(self) -> None:
         """Forgets what the last read found."""
-        self.error_code = ErrorCode.NONE
+        self.error_code = _NONE
         self.high_watermark: int = -1
         self.last_stable_offset: int = -1
         self.log_start_offset: int = -1
@@ -81,10 +83,16 @@ class ReadPartition:
             leader.ended is not None or leader.log.high_watermark != self._seen_high_watermark
         )
 
-    def see(self, leader: Leader) -> None:
-        """Notes who led, and up to where the log could be read."""
+    def see(self, leader: Leader, *, is_committed: bool) -> None:
+        """Notes who leads, and how far the log goes: for a client that reads what is committed
+        (READ_COMMITTED), or all."""
+        log = leader.log
         self.leader = leader
-        self._seen_high_watermark = leader.log.high_watermark
+        self.high_watermark = self._seen_high_watermark = log.high_watermark
+        self.last_stable_offset = log.last_stable_offset
+        self.log_start_offset = log.log_start_offset
+        if not is_committed:
+            self.aborted_transactions = None
 
     def refuse(self, code: ErrorCode) -> None:
         """The partition's answer is an error: the fetch need not wait for others."""
