@@ -40,11 +40,13 @@ def _ack_before_append(original: Any) -> Any:
     return append
 
 
-def _shows_too_much(_original: Any) -> Any:
-    def end_offset(_reader: Any, log: Any) -> int:
-        return int(log.log_end_offset)
+def _shows_too_much(original: Any) -> Any:
+    def begin(reader: Any, *arguments: Any) -> None:
+        """Every reader is taken for Kafka's debugging consumer, which reads to the log's end."""
+        original(reader, *arguments)
+        reader._replica_id = -2
 
-    return end_offset
+    return begin
 
 
 def _ahead_of_flush(original: Any) -> Any:
@@ -124,7 +126,7 @@ def _forgets_nothing(_original: Any) -> Any:
 
 MUTANTS = (
     Mutant("watermark falls", PartitionLog, "_flushed", _watermark_falls),
-    Mutant("fetch passes the watermark", FetchReader, "_end_offset", _shows_too_much),
+    Mutant("fetch passes the watermark", FetchReader, "__init__", _shows_too_much),
     Mutant("watermark ahead of flush", PartitionLog, "_count_appended", _ahead_of_flush),
     Mutant("ack before append", ProducePipeline, "_append", _ack_before_append),
     Mutant("sequence window off by one", producer_state, "WINDOW_BATCHES", _window_of_one_less),
