@@ -62,6 +62,7 @@ class Records(Watcher):
         self._attempts: Counter[bytes] = Counter()
         self._acknowledged: set[bytes] = set()
         self._forgiven: set[bytes] = set()
+        self._excused: set[bytes] = set()
         self.acknowledged = 0
         self.delivered = 0
         self.lost_as_allowed = 0
@@ -117,9 +118,22 @@ class Records(Watcher):
             raise Violation(CHANGED, f"{partition} offset {offset}: nobody sent {value!r} there")
 
     def begins_at(self, partition: TopicPartition, offset: int) -> None:
-        """What lay before has been taken away, and not by accident."""
-        if partition in self._partitions:
-            self._partitions[partition].start = offset
+        """What lay before has been taken away, and not by accident.
+
+        A producer that has no answer yet may send once more what was among it. The broker that saw
+        it come knows; one that has started since has only the last batch from its snapshot, as
+        Kafka has, and looks for the others in the log.
+        """
+        known = self._partitions.get(partition)
+        if known is None:
+            return
+        if offset > known.start:
+            self._excused |= {
+                value
+                for value, sent in self._sent.items()
+                if sent.partition == partition and value not in self._acknowledged
+            }
+        known.start = offset
 
     def start_of(self, partition: TopicPartition) -> int:
         """Where its log begins."""
@@ -210,11 +224,14 @@ class Records(Watcher):
                 value = known.seen[offset]
                 count[value] += 1
                 sent = self._sent[value]
+                if value in self._excused:
+                    continue
                 if sent.is_idempotent and sent.number < last.get(sent.producer, -1):
                     raise Violation(ORDER, f"{partition} has {value!r} at {offset}, too late")
                 last[sent.producer] = sent.number
         for value, sent in self._sent.items():
-            most = 1 if sent.is_idempotent else self._attempts[value]
+            is_once = sent.is_idempotent and value not in self._excused
+            most = 1 if is_once else self._attempts[value]
             if count[value] > most:
                 raise Violation(DOUBLED, f"{value!r} is {count[value]} times in {sent.partition}")
             if value in self._acknowledged and not count[value] and value not in self._forgiven:
