@@ -82,13 +82,14 @@ def test_a_probe_is_good_for_its_own_turn_alone(broker: Broker) -> None:
 
 
 def test_a_large_region_is_probed_piece_by_piece_and_sent_by_one_call(broker: Broker) -> None:
-    file = CountingFile(bounds.SEND_BYTES)
-    size = bounds.SEND_BYTES - 10
-    broker.answers = lambda _, slot: slot.complete([ProbedRegion(file, 0, size)])
+    """As large as a consumer asks for by default, with what stands around it, in one turn."""
+    size = 1024 * 1024
+    file = CountingFile(size)
+    broker.answers = lambda _, slot: slot.complete([b"H" * 72, ProbedRegion(file, 0, size), b"T"])
     stream = broker.connect()
     stream.inbox += frame(FETCH)
-    broker.turns()
-    assert stream.sent == file.data[:size]
+    broker.turns(1)
+    assert stream.sent == b"H" * 72 + file.data[:size] + b"T"
     assert file.reads == [(0, size)]
     ends = {position + length for position, length in file.probes}
     assert ends == {*range(bounds.PROBED_BYTES, size, bounds.PROBED_BYTES), size}

@@ -32,8 +32,9 @@ PENDING_REPLY_BYTES = 4 * 1024 * 1024
 """Bytes of answers in memory that wait to be sent; past the bound parsing stops. One answer
 alone may be larger. Regions of files are not counted: they take no memory."""
 
-SEND_BYTES = 1024 * 1024
-"""Sent to one connection in one turn (fairness)."""
+SEND_BYTES = (1024 + 64) * 1024
+"""Sent to one connection in one turn (fairness). A consumer's default is 1 MB a partition: such an
+answer goes in one turn, with what stands before and behind the records."""
 
 PROBED_BYTES = 256 * 1024
 """A piece of a file that is sent as far as a probe of its two ends tells that it is in the cache.
