@@ -393,9 +393,7 @@ class Segment:
     def region(self, position: int, size: int, *, may_block: bool = True) -> ReadRegion:
         """A region of the log for a reader who has just read its first bytes; ColdRead if its last
         byte is not in memory and the call may not block."""
-        log_file = self.log_file
-        if may_block:
-            return ReadRegion(log_file, position, size)
-        if not log_file.is_warm(position + size - 1, 1):
-            raise ColdRead(partial(log_file.read_ahead, position, size))
-        return ProbedRegion(log_file, position, size)
+        file = self.log_file
+        if not (may_block or file.is_warm(position + size - 1, 1)):
+            raise ColdRead(partial(file.read_ahead, position, size))
+        return (ReadRegion if may_block else ProbedRegion)(file, position, size)
