@@ -7,9 +7,9 @@ from crc32c import crc32c as _crc32c
 from pyspark_klog.records.layout import Buffer
 
 
-def crc32c(data: Buffer) -> int:
-    """CRC-32C of all of ``data`` as an unsigned number."""
-    return int(_crc32c(data))
+def crc32c(data: Buffer, before: int = 0) -> int:
+    """CRC-32C of all of ``data``, behind what has the CRC-32C ``before``, as an unsigned number."""
+    return int(_crc32c(data, before))
 
 
 def crc32(data: Buffer, before: int = 0) -> int:

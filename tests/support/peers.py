@@ -166,6 +166,10 @@ class KafkaServer:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
 
+    def end(self) -> None:
+        """Ends the node politely; its data stay where they are until `stop`."""
+        self._end_process()
+
     def restart(self, meanwhile: Callable[[], object] | None = None) -> None:
         """Ends the node without warning and starts it again: same port, same data.
 

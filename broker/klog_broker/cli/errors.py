@@ -25,3 +25,12 @@ def exit_with(error: KlogError) -> NoReturn:
     for line in str(error).splitlines():
         click.echo(f"klog: {line}", err=True)
     sys.exit(CommandExit.USAGE if isinstance(error, ConfigError) else CommandExit.FAILED)
+
+
+def exit_unreadable(error: OSError) -> NoReturn:
+    """Name the file that cannot be read, and end; an error of stdout goes on to click."""
+    if error.filename is None:
+        raise error
+    name = str(error.filename).encode(errors="backslashreplace").decode()
+    click.echo(f"klog: cannot read {name}: {error.strerror}", err=True)
+    sys.exit(CommandExit.USAGE)

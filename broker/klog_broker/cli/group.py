@@ -13,6 +13,7 @@ from pyspark_klog.errors import KlogError
 COMMANDS = {
     "broker": "Run a broker in the foreground.",
     "topics": "List, create, describe and delete topics.",
+    "dump-log": "Show what the files of a log hold, without a broker.",
 }
 
 
@@ -27,7 +28,7 @@ class LazyGroup(click.Group):
         """Import the command's module."""
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"klog_broker.cli.{cmd_name}")
+        module = importlib.import_module(f"klog_broker.cli.{cmd_name.replace('-', '_')}")
         found: click.Command = module.command
         return found
 

@@ -69,7 +69,7 @@ class MetadataFile:
         data = self._read()
         if data is None:
             return None
-        state = _decode(data, self._path)
+        state = decode_state(data, self._path)
         _check_owner(state, self._path, broker_id, cluster_id)
         return state
 
@@ -151,7 +151,7 @@ def _topic_fields(topic: Topic, deleting: bool) -> dict[str, Any]:
     return fields
 
 
-def _decode(data: bytes, path: Path) -> StoredState:
+def decode_state(data: bytes, path: Path) -> StoredState:
     """The state in the file's bytes; StoreRefused if they are damaged or of another version."""
     lines = data.splitlines(keepends=True)
     version = _version_of(lines, path)

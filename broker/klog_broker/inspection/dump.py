@@ -1,0 +1,164 @@
+"""`klog dump-log`: what the files of a log hold, line by line."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from klog_broker.inspection import index_rows
+from klog_broker.inspection.lines import Finding, Level, Row, printable
+from klog_broker.inspection.log_rows import batch_row, record_rows
+from klog_broker.inspection.small_files import SMALL_FILES, small_file_rows
+from klog_broker.inspection.state_json import DECODERS, Decoder, decode_offsets, decode_transactions
+from klog_broker.inspection.stored_entries import BadBytes, StoredEntry, stored_entries
+from pyspark_klog.errors import KlogError
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.storage.errors import StorageFormatError
+from pyspark_klog.storage.names import (
+    Suffix,
+    parse_partition_directory_name,
+    parse_segment_file_name,
+)
+from pyspark_klog.storage.partition_files import ReadCounter, ReadOnlyFile
+
+
+class DumpOptions(NamedTuple):
+    """What is wanted; the names are those of Kafka's tool."""
+
+    print_data_log: bool = False
+    deep_iteration: bool = False
+    offsets_decoder: bool = False
+    transaction_log_decoder: bool = False
+    index_sanity_check: bool = False
+    verify_index_only: bool = False
+
+
+class Line(NamedTuple):
+    """A line of output, and the file that it is about."""
+
+    path: Path
+    what: Row | Finding
+
+
+def files_to_dump(paths: Iterable[Path]) -> Iterator[Path]:
+    """Files as they are given; of a folder those that can be dumped, by name.
+
+    :raises OSError: for what is not there, or cannot be listed
+    """
+    for path in paths:
+        if not path.is_dir():
+            path.stat()
+            yield path
+            continue
+        for entry in sorted(path.iterdir()):
+            if entry.is_file() and (parse_segment_file_name(entry.name) or _is_small(entry)):
+                yield entry
+
+
+def dump(paths: Iterable[Path], options: DumpOptions) -> Iterator[Line]:
+    """All of the files' lines. A file that goes away meanwhile, or is none of a log's, is a note.
+
+    :raises OSError: for a file that cannot be read
+    """
+    for path in paths:
+        try:
+            yield Line(
+                path, Row("file", {"size": path.stat().st_size}, printable(f"Dumping {path}"))
+            )
+            for what in _rows_of(path, options):
+                yield Line(path, what)
+        except FileNotFoundError:
+            yield Line(path, Finding(Level.NOTE, path, "it has gone meanwhile"))
+
+
+def _is_small(path: Path) -> bool:
+    return path.name in SMALL_FILES
+
+
+def _rows_of(path: Path, options: DumpOptions) -> Iterator[Row | Finding]:
+    if _is_small(path):
+        yield from small_file_rows(path)
+        return
+    found = parse_segment_file_name(path.name)
+    if found is None:
+        text = "it is no file of a log, by its name: expected 20 digits and .log, .index ..."
+        yield Finding(Level.NOTE, path, text)
+        return
+    base, suffix = found
+    with ReadOnlyFile(path, ReadCounter()) as file:
+        if suffix is Suffix.LOG:
+            yield from _log_rows(file, base, options)
+        elif suffix is Suffix.OFFSET_INDEX:
+            yield from _checked(index_rows.offset_index_rows(file, base), path, options)
+        elif suffix is Suffix.TIME_INDEX:
+            yield from _checked(index_rows.time_index_rows(file, base), path, options)
+        elif suffix is Suffix.TRANSACTION_INDEX:
+            yield from index_rows.transaction_index_rows(file)
+        else:
+            yield from index_rows.snapshot_rows(file)
+
+
+def _checked(
+    rows: Iterable[Row | Finding], path: Path, options: DumpOptions
+) -> Iterator[Row | Finding]:
+    """Of an index all lines, or only what is wrong with it."""
+    is_quiet = options.index_sanity_check or options.verify_index_only
+    is_sound = True
+    for what in rows:
+        is_sound &= isinstance(what, Row)
+        if isinstance(what, Finding) or not is_quiet or what.kind == "empty":
+            yield what
+    if options.index_sanity_check and is_sound:
+        yield Row("passed", {}, f"{path} passed sanity check.")
+
+
+def _log_rows(file: ReadOnlyFile, base: int, options: DumpOptions) -> Iterator[Row | Finding]:
+    yield Row("start", {"startOffset": base}, f"Log starting offset: {base}")
+    decoder = _decoder(file.path, options)
+    with_data = options.print_data_log or decoder is not None
+    is_deep = options.deep_iteration or with_data
+    for stored in stored_entries(file, base):
+        if isinstance(stored, BadBytes):
+            yield _bad_bytes(file.path, stored)
+            continue
+        yield batch_row(stored)
+        if not stored.is_valid:
+            text = "the CRC does not fit the batch's bytes"
+            yield Finding(Level.ERROR, file.path, text, stored.position)
+        if stored.entry is None:
+            yield Finding(Level.ERROR, file.path, stored.error or "", stored.position)
+        elif is_deep:
+            yield from _records(file.path, stored, with_data, decoder)
+
+
+def _records(
+    path: Path, stored: StoredEntry, with_data: bool, decoder: Decoder | None
+) -> Iterator[Row | Finding]:
+    try:
+        yield from record_rows(stored, with_data=with_data, decoder=decoder)
+    except KlogError as error:
+        text = f"its records cannot be read on: {error}"
+        yield Finding(Level.ERROR, path, text, stored.position)
+
+
+def _bad_bytes(path: Path, bad: BadBytes) -> Finding:
+    if bad.is_zeros and bad.is_tail:
+        text = f"{bad.size_bytes} bytes of zeros at the end: room that was kept, or never written"
+        return Finding(Level.RECOVERABLE, path, text, bad.position)
+    if bad.is_tail:
+        text = f"{bad.size_bytes} bytes at the end are no whole batch: {bad.text}"
+        return Finding(Level.RECOVERABLE, path, text, bad.position)
+    text = f"{bad.size_bytes} bytes, up to the next good batch, are no batch: {bad.text}"
+    return Finding(Level.ERROR, path, text, bad.position)
+
+
+def _decoder(path: Path, options: DumpOptions) -> Decoder | None:
+    """As it is asked for, else by the folder's name."""
+    if options.offsets_decoder:
+        return decode_offsets
+    if options.transaction_log_decoder:
+        return decode_transactions
+    try:
+        partition: TopicPartition = parse_partition_directory_name(path.absolute().parent.name)
+    except StorageFormatError:
+        return None
+    return DECODERS.get(partition.topic)

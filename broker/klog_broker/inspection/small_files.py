@@ -1,0 +1,81 @@
+"""The lines of the small files: checkpoints, metadata, whose a directory is."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from klog_broker.inspection.lines import Finding, Level, Row, printable
+from klog_broker.metadata.errors import StoreRefused
+from klog_broker.metadata.local_file import FILE_NAME as KLOG_METADATA
+from klog_broker.metadata.local_file import decode_state
+from pyspark_klog.storage import names
+from pyspark_klog.storage.errors import StorageFormatError
+from pyspark_klog.storage.text_files import (
+    decode_leader_epochs,
+    decode_meta_properties,
+    decode_offset_checkpoint,
+    decode_partition_metadata,
+    encode_topic_id,
+)
+
+MAX_BYTES = 256 << 20
+"""Of klog-metadata with a million partitions; no other one comes near."""
+CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
+"""Kafka's: up to where compacted logs have been cleaned."""
+
+
+def small_file_rows(path: Path) -> Iterator[Row | Finding]:
+    """The rows of one of `SMALL_FILES`; OSError if it cannot be read."""
+    size = path.stat().st_size
+    if size > MAX_BYTES:
+        yield Finding(Level.ERROR, path, f"{size} bytes are too many for such a file")
+        return
+    try:
+        yield from SMALL_FILES[path.name](path.read_bytes(), path)
+    except (StorageFormatError, StoreRefused) as error:
+        yield Finding(Level.ERROR, path, str(error))
+
+
+def _leader_epochs(data: bytes, _: Path) -> Iterator[Row]:
+    for epoch, start in decode_leader_epochs(data) if data else []:
+        fields: dict[str, object] = {"leaderEpoch": epoch, "startOffset": start}
+        yield _row("leaderEpoch", fields)
+
+
+def _offsets(data: bytes, _: Path) -> Iterator[Row]:
+    for (topic, partition), offset in decode_offset_checkpoint(data).items():
+        fields: dict[str, object] = {"topic": topic, "partition": partition, "offset": offset}
+        yield _row("checkpoint", fields)
+
+
+def _partition_metadata(data: bytes, _: Path) -> Iterator[Row]:
+    topic_id = encode_topic_id(decode_partition_metadata(data))
+    yield _row("partitionMetadata", {"version": 0, "topicId": topic_id})
+
+
+def _meta_properties(data: bytes, _: Path) -> Iterator[Row]:
+    meta = decode_meta_properties(data)
+    yield _row("metaProperties", {"clusterId": meta.cluster_id, "brokerId": meta.broker_id})
+
+
+def _klog_metadata(data: bytes, path: Path) -> Iterator[Row]:
+    decode_state(data, path)
+    for line in data.splitlines():
+        yield Row("klogMetadata", json.loads(line), printable(line.decode(errors="replace")))
+
+
+def _row(kind: str, fields: dict[str, object]) -> Row:
+    return Row(kind, fields, printable(" ".join(f"{k}: {v}" for k, v in fields.items())))
+
+
+SMALL_FILES: dict[str, Callable[[bytes, Path], Iterator[Row]]] = {
+    names.LEADER_EPOCH_CHECKPOINT: _leader_epochs,
+    names.PARTITION_METADATA: _partition_metadata,
+    names.META_PROPERTIES: _meta_properties,
+    names.RECOVERY_POINT_CHECKPOINT: _offsets,
+    names.LOG_START_OFFSET_CHECKPOINT: _offsets,
+    names.HIGH_WATERMARK_CHECKPOINT: _offsets,
+    CLEANER_CHECKPOINT: _offsets,
+    KLOG_METADATA: _klog_metadata,
+}
+"""By their names, which tell what they are."""

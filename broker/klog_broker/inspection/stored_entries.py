@@ -1,0 +1,122 @@
+"""The entries of a .log file one after the other, also behind what is damaged.
+
+In Python, batch by batch: for printing. `segment_scan.py` goes through whole logs in kernels.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from klog_broker.inspection.next_batch import next_good_batch
+from pyspark_klog.records import layout as at
+from pyspark_klog.records.checksums import crc32, crc32c
+from pyspark_klog.records.errors import CorruptRecords
+from pyspark_klog.records.sets import Entry, EntryHead, entry_at, look
+from pyspark_klog.storage.partition_files import ReadOnlyFile
+
+MAX_ENTRY_BYTES = 64 << 20
+"""Larger batches are told by their headers: no file may say how much memory is taken."""
+_CHUNK_BYTES = 1 << 20
+_MOST_BAD_PLACES = 1_000
+
+
+class StoredEntry(NamedTuple):
+    """A batch, or a v0 or v1 message, at a place of the file."""
+
+    position: int
+    head: EntryHead
+    header: bytes
+    """Its first 61 bytes, or all of it."""
+    entry: Entry | None
+    """None: it is too large to be looked into, or what is behind its header does not fit."""
+    is_valid: bool
+    """Whether its CRC fits its bytes."""
+    error: str | None
+    """Why there is no entry."""
+
+
+class BadBytes(NamedTuple):
+    """Bytes that are no entry, up to the next good one or the file's end."""
+
+    position: int
+    size_bytes: int
+    text: str
+    is_tail: bool
+    """Whether nothing readable follows."""
+    is_zeros: bool
+
+
+def stored_entries(file: ReadOnlyFile, base_offset: int) -> Iterator[StoredEntry | BadBytes]:
+    """All of the file, in order; what has a wrong CRC and a length that fits is told, too."""
+    end = file.size()
+    position = bad_places = 0
+    while position < end:
+        found = _entry(file, position, end)
+        if isinstance(found, StoredEntry):
+            yield found
+            position += found.head.size_bytes
+            continue
+        bad_places += 1
+        behind = None
+        if bad_places < _MOST_BAD_PLACES:
+            behind = next_good_batch(file, position + 1, end, base_offset)
+        stop = end if behind is None else behind
+        yield BadBytes(
+            position, stop - position, found, behind is None, is_all_zeros(file, position, stop)
+        )
+        position = stop
+
+
+def _entry(file: ReadOnlyFile, position: int, end: int) -> StoredEntry | str:
+    """The entry there, or why there is none."""
+    header = file.read_at(position, min(at.BATCH_HEADER_BYTES, end - position))
+    try:
+        head = look(header)
+    except CorruptRecords as error:
+        return _without_place(error)
+    if head.size_bytes > end - position:
+        return f"{head.size_bytes} bytes are announced, {end - position} are left: it is cut off"
+    header = header[: head.size_bytes]
+    if head.size_bytes > MAX_ENTRY_BYTES:
+        text = f"{head.size_bytes} bytes are not looked into, at most {MAX_ENTRY_BYTES} are"
+        is_valid = _has_right_crc(file, position, head, header)
+        return StoredEntry(position, head, header, None, is_valid, text)
+    data = file.read_at(position, head.size_bytes)
+    if len(data) < head.size_bytes:
+        return "it is cut off: the file has become shorter"
+    try:
+        entry = entry_at(data)
+    except CorruptRecords as error:
+        is_valid = _has_right_crc(file, position, head, header)
+        return StoredEntry(position, head, header, None, is_valid, _without_place(error))
+    return StoredEntry(position, head, header, entry, entry.is_crc_valid(), None)
+
+
+def _without_place(error: CorruptRecords) -> str:
+    """Its text: "at byte 0" is said of a buffer that begins with the entry."""
+    return str(error).replace(" at byte 0", "", 1)
+
+
+def _has_right_crc(file: ReadOnlyFile, position: int, head: EntryHead, header: bytes) -> bool:
+    """Of an entry of any size, piece by piece."""
+    is_v2 = head.magic == at.MAGIC_V2
+    covered = at.CRC_START_AT if is_v2 else at.LEGACY_CRC_START_AT
+    stored = at.UINT32.unpack_from(header, at.CRC_AT if is_v2 else at.LEGACY_CRC_AT)[0]
+    place, stop, computed = position + covered, position + head.size_bytes, 0
+    while place < stop:
+        piece = file.read_at(place, min(_CHUNK_BYTES, stop - place))
+        if not piece:
+            return False
+        computed = (crc32c if is_v2 else crc32)(piece, computed)
+        place += len(piece)
+    return bool(computed == stored)
+
+
+def is_all_zeros(file: ReadOnlyFile, start: int, end: int) -> bool:
+    """Whether these bytes are room that was kept, or pages that never came to the disk."""
+    place = start
+    while place < end:
+        piece = file.read_at(place, min(_CHUNK_BYTES, end - place))
+        if not piece or any(piece.lstrip(b"\0")):
+            return not piece
+        place += len(piece)
+    return True
