@@ -12,7 +12,17 @@ from pyspark_klog.records.kernels import cache
 
 KERNEL_MODULES = tuple(
     f"pyspark_klog.records.kernels.{name}"
-    for name in ("scan", "walk", "rewrite", "messages", "partition", "decode", "encode", "down")
+    for name in (
+        "scan",
+        "walk",
+        "inside",
+        "rewrite",
+        "messages",
+        "partition",
+        "decode",
+        "encode",
+        "down",
+    )
 )
 
 

@@ -13,6 +13,7 @@ KERNELS = (
     "down.convert_messages",
     "down.convert_section",
     "encode.encode_rows",
+    "inside.check_inside",
     "messages.look_at_messages",
     "messages.write_messages",
     "partition.assign_partitions",

@@ -18,9 +18,9 @@ from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.errors import RecordsError
-from pyspark_klog.records.kernels import scan, walk
+from pyspark_klog.records.kernels import inside, scan, walk
 from pyspark_klog.records.kernels.status import INCOMPLETE, OK
-from pyspark_klog.records.layout import BATCH_HEADER_BYTES, INT64_MAX
+from pyspark_klog.records.layout import BATCH_HEADER_BYTES, CODEC_MASK, INT64_MAX
 from pyspark_klog.records.record import Record, TimestampType
 from pyspark_klog.records.sets import entries, iterate
 
@@ -229,6 +229,41 @@ def walk_outcomes(data: bytes) -> tuple[Outcome, Outcome]:
     return kernel, iterator
 
 
+def inside_outcomes(data: bytes) -> tuple[Outcome, Outcome]:
+    """The check of stored batches, inflated or not, and what the iterator says of the same."""
+    views = list(entries(data))
+
+    def by_iterator() -> bool:
+        for view in views:
+            before = view.base_offset - 1
+            for record in view.records(MAX_DECOMPRESSED_BYTES):
+                if not before < record.offset <= view.last_offset:
+                    raise RecordsError("offsets do not rise")
+                before = record.offset
+        return True
+
+    def by_kernel() -> bool:
+        table = np.array(scan_rows(data, check_crc=False)[2], np.int64)
+        result = np.zeros(inside.RESULT_FIELDS, np.int64)
+        buf = np.frombuffer(data, np.uint8)
+        statuses = [inside.check_inside(buf, table.reshape(-1), 0, len(table), result)]
+        for row, view in zip(table, views, strict=True):
+            if view.codec is Codec.NONE or not view.record_count:
+                continue
+            # The same row for the inflated section, as if it lay behind a header.
+            section = np.frombuffer(view.records_section(MAX_DECOMPRESSED_BYTES), np.uint8)
+            row[scan.ATTRIBUTES] &= ~CODEC_MASK
+            row[scan.POSITION] = -BATCH_HEADER_BYTES
+            row[scan.SIZE_BYTES] = len(section) + BATCH_HEADER_BYTES
+            statuses.append(inside.check_inside(section, row, 0, 1, result))
+        if any(status != OK for status in statuses):
+            raise RecordsError(str(statuses))
+        return True
+
+    kernel, iterator = outcome_of(by_kernel), outcome_of(by_iterator)
+    return (kernel[0], None), (iterator[0], None)
+
+
 def scan_rows(data: bytes, *, check_crc: bool = True) -> tuple[int, int, list[list[int]]]:
     """Status, end of the last good entry and one row of numbers for each."""
     table = np.zeros(scan.TABLE_COLUMNS * (len(data) // 26 + 1), np.int64)
@@ -315,7 +350,9 @@ def run_seeds(seeds: Iterable[int]) -> str:
             assert by_kernel == by_iterator, f"seed {seed}: {difference(by_kernel, by_iterator)}"
             walked, expected = walk_outcomes(data)
             assert walked == expected, f"seed {seed}: {walked} walked, {expected} expected"
-            digest.update(repr((by_kernel, walked)).encode())
+            checked, expected = inside_outcomes(data)
+            assert checked == expected, f"seed {seed}: {checked} checked, {expected} expected"
+            digest.update(repr((by_kernel, walked, checked)).encode())
         broken = damage_anything(rng, whole)
         assert is_scan_consistent(broken), f"seed {seed}"
         digest.update(repr(scan_rows(broken, check_crc=False)).encode())

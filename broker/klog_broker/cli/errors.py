@@ -34,3 +34,9 @@ def exit_unreadable(error: OSError) -> NoReturn:
     name = str(error.filename).encode(errors="backslashreplace").decode()
     click.echo(f"klog: cannot read {name}: {error.strerror}", err=True)
     sys.exit(CommandExit.USAGE)
+
+
+def exit_unusable(error: KlogError) -> NoReturn:
+    """Say what was given and what was expected, and end."""
+    click.echo(f"klog: {error}", err=True)
+    sys.exit(CommandExit.USAGE)

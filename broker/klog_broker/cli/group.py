@@ -14,6 +14,7 @@ COMMANDS = {
     "broker": "Run a broker in the foreground.",
     "topics": "List, create, describe and delete topics.",
     "dump-log": "Show what the files of a log hold, without a broker.",
+    "verify": "Check the files of a data directory, without a broker.",
 }
 
 

@@ -78,7 +78,7 @@ def _entry(file: ReadOnlyFile, position: int, end: int) -> StoredEntry | str:
     header = header[: head.size_bytes]
     if head.size_bytes > MAX_ENTRY_BYTES:
         text = f"{head.size_bytes} bytes are not looked into, at most {MAX_ENTRY_BYTES} are"
-        is_valid = _has_right_crc(file, position, head, header)
+        is_valid = has_right_crc(file, position, head, header)
         return StoredEntry(position, head, header, None, is_valid, text)
     data = file.read_at(position, head.size_bytes)
     if len(data) < head.size_bytes:
@@ -86,7 +86,7 @@ def _entry(file: ReadOnlyFile, position: int, end: int) -> StoredEntry | str:
     try:
         entry = entry_at(data)
     except CorruptRecords as error:
-        is_valid = _has_right_crc(file, position, head, header)
+        is_valid = has_right_crc(file, position, head, header)
         return StoredEntry(position, head, header, None, is_valid, _without_place(error))
     return StoredEntry(position, head, header, entry, entry.is_crc_valid(), None)
 
@@ -96,7 +96,7 @@ def _without_place(error: CorruptRecords) -> str:
     return str(error).replace(" at byte 0", "", 1)
 
 
-def _has_right_crc(file: ReadOnlyFile, position: int, head: EntryHead, header: bytes) -> bool:
+def has_right_crc(file: ReadOnlyFile, position: int, head: EntryHead, header: bytes) -> bool:
     """Of an entry of any size, piece by piece."""
     is_v2 = head.magic == at.MAGIC_V2
     covered = at.CRC_START_AT if is_v2 else at.LEGACY_CRC_START_AT

@@ -1,0 +1,136 @@
+"""`klog verify`: a data directory, or one partition's folder, checked without a broker."""
+
+from pathlib import Path
+
+from klog_broker.inspection.lines import Finding
+from klog_broker.inspection.partition_checks import Circumstances, PartitionCheck
+from klog_broker.inspection.report import Report
+from klog_broker.inspection.small_files import CLEANER_CHECKPOINT, SMALL_FILES, small_file_rows
+from klog_broker.metadata.local_file import FILE_NAME as KLOG_METADATA
+from klog_broker.runtime.lock_probe import lock_holder
+from pyspark_klog.errors import KlogError
+from pyspark_klog.ids import Offset, TopicPartition
+from pyspark_klog.storage import names
+from pyspark_klog.storage.data_directory import read_checkpoint
+from pyspark_klog.storage.errors import StorageFormatError
+
+_CHECKPOINTS = (
+    names.RECOVERY_POINT_CHECKPOINT,
+    names.HIGH_WATERMARK_CHECKPOINT,
+    names.LOG_START_OFFSET_CHECKPOINT,
+)
+_MARKS = (*_CHECKPOINTS, names.META_PROPERTIES, KLOG_METADATA)
+"""Any of these makes a folder a data directory."""
+_OTHERS = (names.LOCK, names.CLEAN_SHUTDOWN_MARKER, CLEANER_CHECKPOINT, "bootstrap.checkpoint")
+
+
+class NothingToVerify(KlogError):
+    """The folder holds no log; the text says what was expected."""
+
+
+def verify(path: Path, report: Report) -> None:
+    """Check a data directory, or a partition's folder with what the directory around it says.
+
+    :raises NothingToVerify: for a folder that is neither
+    :raises OSError: for what is not there or cannot be read
+    """
+    if _is_data_directory(path):
+        _DataDirectory(path, report).check_all()
+    elif _is_partition(path):
+        around = path.absolute().parent
+        if _is_data_directory(around):
+            _DataDirectory(around, report).check_partition(path)
+        else:
+            PartitionCheck(path, Circumstances(), report).run()
+    else:
+        raise NothingToVerify(
+            f"{path} is no data directory (log.dirs) and no partition's folder: there is neither a "
+            f"checkpoint nor a segment in it"
+        )
+    report.end()
+
+
+def _is_data_directory(path: Path) -> bool:
+    return any((path / name).is_file() for name in _MARKS)
+
+
+def _is_partition(path: Path) -> bool:
+    return any(names.parse_segment_file_name(entry.name) for entry in path.iterdir())
+
+
+class _DataDirectory:
+    """The files of a data directory, and the partitions in it."""
+
+    def __init__(self, path: Path, report: Report) -> None:
+        self._path = path
+        self._report = report
+        self._is_clean = (path / names.CLEAN_SHUTDOWN_MARKER).is_file()
+        holder = lock_holder(path / names.LOCK)
+        self._is_running = holder is not None
+        if holder is not None:
+            text = f"a broker runs on the directory (process {holder}): its last writes are not"
+            report.note(path / names.LOCK, f"{text} judged")
+        self._checkpoints = {name: self._checkpoint(name) for name in _CHECKPOINTS}
+
+    def _checkpoint(self, name: str) -> dict[TopicPartition, Offset]:
+        try:
+            return dict(read_checkpoint(self._path, name) or {})
+        except StorageFormatError:
+            return {}  # said with the other small files
+
+    def check_all(self) -> None:
+        """The directory's own files, then each partition, by name."""
+        partitions = []
+        for entry in sorted(self._path.iterdir()):
+            if entry.is_dir():
+                if self._is_kept(entry):
+                    partitions.append(entry)
+            elif entry.name in SMALL_FILES:
+                for what in small_file_rows(entry):
+                    if isinstance(what, Finding):
+                        self._report.add(what.level, entry, what.text)
+            elif entry.name.endswith(names.TEMPORARY_SUFFIX):
+                self._report.recoverable(entry, "a leftover of a write that was not finished")
+            elif entry.name not in _OTHERS:
+                self._report.note(entry, "nothing here knows such a file")
+        there = {names.parse_partition_directory_name(entry.name) for entry in partitions}
+        for name, rows in self._checkpoints.items():
+            for topic, partition in sorted(set(rows) - there):
+                text = f"it names {topic}-{partition}, whose folder is not there"
+                self._report.note(self._path / name, text)
+        for entry in partitions:
+            self.check_partition(entry)
+
+    def _is_kept(self, entry: Path) -> bool:
+        """Whether a folder is a partition's; of others it is said what they are."""
+        try:
+            names.parse_partition_directory_name(entry.name)
+        except StorageFormatError as error:
+            if names.is_deleted_directory(entry.name):
+                text = "a deleted partition, which goes after file.delete.delay.ms"
+                self._report.recoverable(entry, text)
+            else:
+                self._report.note(entry, str(error))
+            return False
+        return True
+
+    def check_partition(self, path: Path) -> None:
+        """One folder, with what the checkpoints say of it."""
+        try:
+            partition = names.parse_partition_directory_name(path.absolute().name)
+        except StorageFormatError:
+            PartitionCheck(path, Circumstances(is_running=self._is_running), self._report).run()
+            return
+        recovery_point, high_watermark, log_start_offset = (
+            self._checkpoints[name].get(partition) for name in _CHECKPOINTS
+        )
+        if recovery_point is None and not self._is_clean:
+            recovery_point = Offset(0)  # nothing of it is known to have been synced
+        circumstances = Circumstances(
+            is_clean=self._is_clean,
+            is_running=self._is_running,
+            recovery_point=recovery_point,
+            high_watermark=high_watermark,
+            log_start_offset=log_start_offset,
+        )
+        PartitionCheck(path, circumstances, self._report).run()

@@ -1,0 +1,284 @@
+"""The indexes of a segment against its batches, both read once from start to end."""
+
+from collections.abc import Callable
+from struct import Struct
+
+import numpy as np
+import numpy.typing as npt
+
+from klog_broker.inspection.lines import Level
+from klog_broker.inspection.report import MOST_OF_A_FILE, Report
+from pyspark_klog.records.kernels import scan
+from pyspark_klog.storage.indexes import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
+from pyspark_klog.storage.partition_files import ReadOnlyFile
+from pyspark_klog.storage.walk import Table
+
+_ROWS_AT_ONCE = 65_536
+_OFFSET_ROW = np.dtype([("first", ">i4"), ("second", ">i4")])
+_TIME_ROW = np.dtype([("first", ">i8"), ("second", ">i4")])
+assert _OFFSET_ROW.itemsize == OFFSET_INDEX_ENTRY.size
+assert _TIME_ROW.itemsize == TIME_INDEX_ENTRY.size
+# Rows that are waited for at once: their batches lie no further than what was appended together.
+_MOST_LATER = 1_000
+_Numbers = npt.NDArray[np.int64]
+
+
+class _Rows:
+    """The rows of an index file in order, up to the first of zeros or one that does not rise."""
+
+    def __init__(
+        self,
+        file: ReadOnlyFile,
+        form: Struct,
+        row_type: np.dtype[np.void],
+        report: Report,
+        level_of: Callable[[int], Level],
+        *,
+        strictly: bool,
+    ) -> None:
+        self.file = file
+        self.row_bytes = form.size
+        self._row_type = row_type
+        self._report = report
+        self._level_of = level_of
+        self._strictly = strictly  # whether the second column rises, too, or may stay
+        self._position = 0
+        self._before = (-1, -1) if not strictly else (0, 0)
+        self._is_at_end = False
+        self.first = np.empty(0, np.int64)
+        self.second = np.empty(0, np.int64)
+        self.number = 0
+        """Of the first row that is kept."""
+        self.zeros_at: int | None = None
+
+    def fill(self) -> bool:
+        """Read on, behind the rows that are kept; whether there are more of them now."""
+        if self._is_at_end:
+            return False
+        data = self.file.read_at(self._position, _ROWS_AT_ONCE * self.row_bytes)
+        data = data[: len(data) - len(data) % self.row_bytes]
+        rows = np.frombuffer(data, self._row_type)
+        first, second = rows["first"].astype(np.int64), rows["second"].astype(np.int64)
+        zeros = np.flatnonzero((first == 0) & (second == 0))
+        if len(zeros):
+            self._is_at_end = True
+            self.zeros_at = self._position + int(zeros[0]) * self.row_bytes
+            first, second = first[: zeros[0]], second[: zeros[0]]
+        first, second = self._rising(first, second)
+        self._position += len(data)
+        self._is_at_end |= not len(data)
+        self.first = np.concatenate((self.first, first))
+        self.second = np.concatenate((self.second, second))
+        return bool(len(first))
+
+    def _rising(self, first: _Numbers, second: _Numbers) -> tuple[_Numbers, _Numbers]:
+        """The rows before the first that does not rise: no search finds what is behind it."""
+        a = np.concatenate(([self._before[0]], first))
+        b = np.concatenate(([self._before[1]], second))
+        falls = (a[1:] <= a[:-1]) | (b[1:] <= b[:-1] if self._strictly else b[1:] < b[:-1])
+        if falls.any():
+            row = int(np.argmax(falls))
+            position = self._position + row * self.row_bytes
+            text = (
+                f"row {position // self.row_bytes} ({a[row + 1]}, {b[row + 1]}) does not rise above"
+                f" ({a[row]}, {b[row]})"
+            )
+            offset = int(min(a[row], a[row + 1]) if self._strictly else min(b[row], b[row + 1]))
+            self._report.add(self._level_of(offset), self.file.path, text, position)
+            self._is_at_end = True
+            self.zeros_at = None
+            first, second = first[:row], second[:row]
+        if len(first):
+            self._before = int(first[-1]), int(second[-1])
+        return first, second
+
+    def drop(self, count: int) -> None:
+        """These have been looked at."""
+        self.number += count
+        self.first, self.second = self.first[count:], self.second[count:]
+
+    def check_end(self, *, may_have_room: bool) -> None:
+        """What is behind the rows: nothing, or zeros if the segment is the active one."""
+        size = self.file.size()
+        odd = size % self.row_bytes
+        if odd:
+            text = f"{odd} bytes are left behind the last row of {self.row_bytes}"
+            self._report.error(self.file.path, text, size - odd)
+        if self.zeros_at is None:
+            return
+        place = self.zeros_at
+        while piece := self.file.read_at(place, _ROWS_AT_ONCE * self.row_bytes):
+            behind = piece.lstrip(b"\0")
+            if behind:
+                text = "there are numbers behind a row of zeros, which ends an index"
+                self._report.error(self.file.path, text, place + len(piece) - len(behind))
+                return
+            place += len(piece)
+        if not may_have_room:
+            text = f"{size - self.zeros_at} bytes of zeros in the index of a segment that is full"
+            self._report.error(self.file.path, text, self.zeros_at)
+
+
+class OffsetIndexCheck:
+    """Each row gives where a batch starts, and its last offset.
+
+    Where several batches were appended at once (by a follower of Kafka's, or its cleaner) the
+    offset is the last one's: a search goes right with it, too.
+    """
+
+    def __init__(
+        self, file: ReadOnlyFile, base: int, report: Report, level_of: Callable[[int], Level]
+    ) -> None:
+        self._base = base
+        self._report = report
+        self._level_of = level_of
+        self._rows = _Rows(
+            file,
+            OFFSET_INDEX_ENTRY,
+            _OFFSET_ROW,
+            report,
+            lambda relative: level_of(base + relative),
+            strictly=True,
+        )
+        self._later: list[tuple[int, int, int]] = []  # row, offset, last offset of its batch
+
+    def add(self, rows: Table, positions: _Numbers) -> None:
+        """The next batches."""
+        end = int(positions[-1] + rows[-1, scan.SIZE_BYTES])
+        last_offsets = rows[:, scan.LAST_OFFSET]
+        self._settle_later(last_offsets)
+        while True:
+            due = int(np.searchsorted(self._rows.second, end))
+            self._check(due, rows, positions)
+            if len(self._rows.second) or not self._rows.fill():
+                return
+
+    def _check(self, due: int, rows: Table, positions: _Numbers) -> None:
+        wanted, offsets = self._rows.second[:due], self._rows.first[:due] + self._base
+        place = np.searchsorted(positions, wanted)
+        place[place == len(positions)] = 0
+        begins = positions[place] == wanted
+        found = rows[place, scan.LAST_OFFSET]
+        odd = np.flatnonzero(~begins | (found != offsets))
+        for row in odd[:_MOST_LATER].tolist():
+            number, offset = self._rows.number + row, int(offsets[row])
+            if not begins[row]:
+                self._misfit(number, offset, f"no batch begins at byte {wanted[row]}")
+            elif offset < rows[place[row], scan.BASE_OFFSET]:
+                self._misfit(number, offset, _ends(int(found[row]), int(wanted[row])))
+            else:
+                self._later.append((number, offset, int(found[row])))
+        for number, offset, last_offset in self._later[_MOST_LATER:]:
+            self._misfit(number, offset, _ends(last_offset, None))
+        del self._later[_MOST_LATER:]
+        self._rows.drop(due)
+        self._settle_later(rows[:, scan.LAST_OFFSET])
+
+    def _settle_later(self, last_offsets: _Numbers) -> None:
+        """Rows whose offset should be the last of a later batch: is it one of these?"""
+        still = []
+        for number, offset, found in self._later:
+            if offset > last_offsets[-1]:
+                still.append((number, offset, found))
+                continue
+            at = int(np.searchsorted(last_offsets, offset))
+            if offset < found or last_offsets[at] != offset:
+                self._misfit(number, offset, _ends(found, None))
+        self._later = still
+
+    def _misfit(self, number: int, offset: int, why: str) -> None:
+        text = f"row {number} names offset {offset}: {why}"
+        place = number * self._rows.row_bytes
+        self._report.add(self._level_of(offset), self._rows.file.path, text, place)
+
+    def end(self, *, may_have_room: bool) -> None:
+        """The segment has no more batches."""
+        for number, offset, found in self._later:
+            self._misfit(number, offset, _ends(found, None))
+        if len(self._rows.second) or self._rows.fill():
+            offset = int(self._rows.first[0]) + self._base
+            why = f"byte {self._rows.second[0]} is behind the segment's last batch"
+            self._misfit(self._rows.number, offset, why)
+        self._rows.check_end(may_have_room=may_have_room)
+
+
+def _ends(last_offset: int, position: int | None) -> str:
+    where = "there" if position is None else f"at byte {position}"
+    return f"the batch {where} ends with offset {last_offset}"
+
+
+class TimeIndexCheck:
+    """Each row gives a timestamp that no record before had, and the batch that has it."""
+
+    def __init__(
+        self, file: ReadOnlyFile, base: int, report: Report, level_of: Callable[[int], Level]
+    ) -> None:
+        self._base = base
+        self._report = report
+        self._level_of = level_of
+        self._rows = _Rows(
+            file,
+            TIME_INDEX_ENTRY,
+            _TIME_ROW,
+            report,
+            lambda relative: level_of(base + relative),
+            strictly=False,
+        )
+        self._largest_ms = -1
+        self._largest_at = base
+        self._last_row_ms = -1
+
+    def add(self, rows: Table) -> None:
+        """The next batches."""
+        timestamps = rows[:, scan.MAX_TIMESTAMP_MS]
+        before = np.maximum.accumulate(np.concatenate(([self._largest_ms], timestamps)))
+        risers = np.flatnonzero(timestamps > before[:-1])
+        if not len(risers):
+            return
+        self._largest_ms = int(before[-1])
+        self._largest_at = int(rows[risers[-1], scan.LAST_OFFSET])
+        while True:
+            due = int(np.searchsorted(self._rows.first, self._largest_ms, side="right"))
+            self._check(due, rows[risers])
+            if len(self._rows.first) or not self._rows.fill():
+                return
+
+    def _check(self, due: int, risers: Table) -> None:
+        wanted, offsets = self._rows.first[:due], self._rows.second[:due] + self._base
+        place = np.searchsorted(risers[:, scan.MAX_TIMESTAMP_MS], wanted)
+        place[place == len(risers)] = 0
+        same = risers[place, scan.MAX_TIMESTAMP_MS] == wanted
+        within = (risers[place, scan.BASE_OFFSET] <= offsets) & (
+            offsets <= risers[place, scan.LAST_OFFSET]
+        )
+        for row in np.flatnonzero(~(same & within))[:MOST_OF_A_FILE].tolist():
+            why = "no batch is the first that is so late"
+            if same[row]:
+                why = (
+                    f"the first batch that has it ends with {risers[place[row], scan.LAST_OFFSET]}"
+                )
+            self._misfit(self._rows.number + row, int(wanted[row]), int(offsets[row]), why)
+        if due:
+            self._last_row_ms = int(wanted[-1])
+        self._rows.drop(due)
+
+    def _misfit(self, number: int, timestamp_ms: int, offset: int, why: str) -> None:
+        text = f"row {number} names timestamp {timestamp_ms} at offset {offset}: {why}"
+        place = number * self._rows.row_bytes
+        self._report.add(self._level_of(offset), self._rows.file.path, text, place)
+
+    def end(self, *, may_have_room: bool, is_full: bool) -> None:
+        """The segment has no more batches; ``is_full``: another one follows it."""
+        if len(self._rows.first) or self._rows.fill():
+            self._last_row_ms = int(self._rows.first[0])
+            offset = int(self._rows.second[0]) + self._base
+            why = f"the segment's largest timestamp is {self._largest_ms}"
+            self._misfit(self._rows.number, self._last_row_ms, offset, why)
+        # A row of timestamp 0 is zeros, as is what is behind the last row.
+        if is_full and self._last_row_ms < self._largest_ms and self._largest_ms > 0:
+            text = (
+                f"its last row says {self._last_row_ms}, the segment's largest timestamp is "
+                f"{self._largest_ms}: retention goes by it"
+            )
+            self._report.add(self._level_of(self._largest_at), self._rows.file.path, text)
+        self._rows.check_end(may_have_room=may_have_room)

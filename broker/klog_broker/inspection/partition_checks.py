@@ -1,0 +1,327 @@
+"""Everything of one partition's folder against its batches, which are read once, in order."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from klog_broker.inspection.epoch_checks import EpochCheck
+from klog_broker.inspection.index_checks import OffsetIndexCheck, TimeIndexCheck
+from klog_broker.inspection.index_rows import MAX_SNAPSHOT_BYTES
+from klog_broker.inspection.lines import Finding, Level
+from klog_broker.inspection.next_batch import next_good_batch
+from klog_broker.inspection.producer_checks import ProducerReplay, compare_aborted
+from klog_broker.inspection.report import MOST_OF_A_FILE, Report
+from klog_broker.inspection.segment_scan import BadPlace, Chunk, faults_inside, scan_segment
+from klog_broker.inspection.small_files import SMALL_FILES, small_file_rows
+from klog_broker.inspection.stored_entries import is_all_zeros
+from pyspark_klog.records import layout as at
+from pyspark_klog.records.kernels import scan
+from pyspark_klog.storage import names
+from pyspark_klog.storage.errors import StorageFormatError
+from pyspark_klog.storage.indexes import MAX_RELATIVE_OFFSET
+from pyspark_klog.storage.names import Suffix
+from pyspark_klog.storage.partition_files import Listing, PartitionFiles, ReadOnlyFile
+from pyspark_klog.storage.producer_snapshot import (
+    ProducerSnapshotEntry,
+    decode_producer_snapshot,
+)
+from pyspark_klog.storage.text_files import EpochStart, decode_leader_epochs
+from pyspark_klog.storage.transaction_index import (
+    ENTRY as ABORTED_ENTRY,
+)
+from pyspark_klog.storage.transaction_index import AbortedEntry, decode_transaction_index
+
+_LEFTOVERS = (names.DELETED_SUFFIX, names.CLEANED_SUFFIX, names.SWAP_SUFFIX, names.TEMPORARY_SUFFIX)
+# Of KRaft's own log, beside its segments.
+_KRAFT_FILES = ("quorum-state", "bootstrap.checkpoint")
+_KRAFT_SUFFIX = ".checkpoint"
+_MOST_BAD_PLACES = 100
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """What the data directory says of a partition; None where it says nothing."""
+
+    is_clean: bool | None = None
+    """Whether the broker closed everything properly."""
+    is_running: bool = False
+    """Whether a broker writes to the directory now."""
+    recovery_point: int | None = None
+    """Everything before it was synced."""
+    high_watermark: int | None = None
+    log_start_offset: int | None = None
+
+    def level_of(self, offset: int) -> Level:
+        """How bad it is that something about this offset does not fit: what was not synced is
+        looked at anew by a broker that starts after a crash."""
+        if self.is_running:
+            return Level.RECOVERABLE
+        if self.is_clean or self.recovery_point is None or offset < self.recovery_point:
+            return Level.ERROR
+        return Level.RECOVERABLE
+
+
+class PartitionCheck:
+    """The checks of one folder, which writes its findings to ``report``."""
+
+    def __init__(self, path: Path, circumstances: Circumstances, report: Report) -> None:
+        self._path = path
+        self._files = PartitionFiles(path)
+        self._known = circumstances
+        self._report = report
+        self._end = 0
+        self._has_gaps = False
+        self._replay = ProducerReplay(is_complete=False)
+        self._snapshots: list[int] = []
+        self._start = 0
+
+    def run(self) -> None:
+        """All of it. OSError for what cannot be read; what goes away meanwhile is a note."""
+        listing = self._files.listing()
+        self._check_names(listing)
+        if not listing.bases:
+            self._report.note(self._path, "there is no segment in it")
+            return
+        self._start = self._end = listing.bases[0]
+        self._snapshots = list(listing.snapshots)
+        self._replay.is_complete = self._start == 0
+        self._take_snapshots(self._start)
+        epoch_file = self._path / names.LEADER_EPOCH_CHECKPOINT
+        epochs = EpochCheck(
+            self._leader_epochs(epoch_file), epoch_file, self._report, self._known.level_of
+        )
+        for base in listing.bases:
+            try:
+                self._check_segment(base, listing, epochs)
+            except FileNotFoundError as error:
+                self._report.note(Path(str(error.filename)), "it has gone meanwhile")
+        epochs.end(self._end, self._known.level_of(self._end))
+        self._take_snapshots(self._end)
+        for offset in self._snapshots:
+            text = f"it is of offset {offset}, the log ends at {self._end}"
+            self._report.add(self._known.level_of(offset), self._snapshot_path(offset), text)
+        self._check_bounds()
+        self._report.partitions += 1
+
+    # --- names and small files --------------------------------------------------------------------
+    def _check_names(self, listing: Listing) -> None:
+        for path in sorted(self._path.iterdir()):
+            found = names.parse_segment_file_name(path.name)
+            if found is not None:
+                base, suffix = found
+                if suffix is not Suffix.PRODUCER_SNAPSHOT and base not in listing.bases:
+                    self._report.recoverable(path, "its segment is not there")
+            elif path.name in SMALL_FILES and path.is_file():
+                for what in small_file_rows(path):
+                    if isinstance(what, Finding):
+                        self._report.add(what.level, path, what.text)
+            elif path.name.endswith(_LEFTOVERS):
+                self._report.recoverable(path, "a leftover, which a broker removes when it starts")
+            elif path.name not in _KRAFT_FILES and path.suffix != _KRAFT_SUFFIX:
+                self._report.note(path, "nothing here knows such a file")
+
+    def _leader_epochs(self, path: Path) -> list[EpochStart] | None:
+        try:
+            data = path.read_bytes()
+            return decode_leader_epochs(data) if data else []
+        except FileNotFoundError:
+            return None
+        except StorageFormatError:
+            return None  # said already, as of all small files
+
+    def _check_bounds(self) -> None:
+        """What the checkpoints of the data directory say of the log."""
+        known, end = self._known, self._end
+        if known.is_running:
+            return
+        if known.recovery_point is not None:
+            if known.recovery_point > end:
+                text = f"it ends at offset {end}, and was synced up to {known.recovery_point}"
+                self._report.error(self._path, text)
+            elif known.is_clean and known.recovery_point < end:
+                text = f"it ends at offset {end}, and was closed at {known.recovery_point}"
+                self._report.error(self._path, text)
+        if known.high_watermark is not None and known.high_watermark > end:
+            text = f"it ends at offset {end}, and was read up to {known.high_watermark}"
+            self._report.add(known.level_of(end), self._path, text)
+        if known.log_start_offset is not None and known.log_start_offset > end:
+            text = f"it ends at offset {end}, and is said to begin at {known.log_start_offset}"
+            self._report.error(self._path, text)
+
+    # --- a segment --------------------------------------------------------------------------------
+    def _check_segment(self, base: int, listing: Listing, epochs: EpochCheck) -> None:
+        following = listing.after(base)
+        report = self._report
+        if base > self._end:
+            self._has_gaps = True
+            text = f"offsets {self._end} to {base - 1} are not there: compaction may have left that"
+            report.note(self._files.path / names.segment_file_name(base, Suffix.LOG), text)
+        self._take_snapshots(base)
+        with self._files.open(base) as log:
+            index = self._beside(base, Suffix.OFFSET_INDEX)
+            times = self._beside(base, Suffix.TIME_INDEX)
+            level_of = self._known.level_of
+            index_check = OffsetIndexCheck(index, base, report, level_of) if index else None
+            time_check = TimeIndexCheck(times, base, report, level_of) if times else None
+            for chunk in self._chunks(log, base, following is None):
+                self._check_order(chunk, log.path, base, following)
+                for fault in faults_inside(chunk):
+                    level = Level.NOTE if fault.is_unread else Level.ERROR
+                    position = int(chunk.rows[fault.row, scan.POSITION]) + chunk.shift
+                    report.add(level, log.path, fault.text, position)
+                epochs.add(chunk, log.path)
+                self._follow_producers(chunk, log.path)
+                if index_check:
+                    index_check.add(chunk.rows, chunk.positions())
+                if time_check:
+                    time_check.add(chunk.rows)
+            report.bytes += log.size()
+        is_full = following is not None
+        if index_check and index:
+            index_check.end(may_have_room=not is_full)
+            index.close()
+        if time_check and times:
+            time_check.end(may_have_room=not is_full, is_full=is_full)
+            times.close()
+        self._check_aborted(base, following)
+        report.segments += 1
+
+    def _beside(self, base: int, suffix: Suffix) -> ReadOnlyFile | None:
+        file = self._files.open_if_there(base, suffix)
+        if file is None:
+            path = self._path / names.segment_file_name(base, suffix)
+            self._report.recoverable(path, "it is not there: a broker makes it when it starts")
+        return file
+
+    def _chunks(self, log: ReadOnlyFile, base: int, is_last: bool) -> Iterator[Chunk]:
+        """All batches of a segment that can be read, also those behind damage."""
+        position = places = 0
+        while True:
+            bad = None
+            for found in scan_segment(log, position):
+                if isinstance(found, BadPlace):
+                    bad = found
+                    break
+                yield found
+            if bad is None:
+                return
+            end, behind = log.size(), None
+            if places < _MOST_BAD_PLACES:
+                behind = next_good_batch(log, bad.position + 1, end, base)
+            if behind is None:
+                self._say_tail(log, bad, end, is_last)
+                return
+            text = f"{behind - bad.position} bytes, up to the next good batch, are none: {bad.text}"
+            self._report.error(log.path, text, bad.position)
+            self._has_gaps = True
+            position, places = behind, places + 1
+
+    def _say_tail(self, log: ReadOnlyFile, bad: BadPlace, end: int, is_last: bool) -> None:
+        """Bytes at the end of a segment, behind which nothing can be read."""
+        known = self._known
+        size = end - bad.position
+        may_be_torn = is_last and not known.is_clean
+        may_be_torn &= known.recovery_point is None or self._end >= known.recovery_point
+        may_be_torn |= is_last and known.is_running
+        if is_all_zeros(log, bad.position, end):
+            text = f"{size} bytes of zeros at the end: room that was kept, or was never written"
+            level = Level.RECOVERABLE if is_last else Level.ERROR
+        else:
+            text = f"{size} bytes at the end are no whole batch: {bad.text}"
+            level = Level.RECOVERABLE if may_be_torn else Level.ERROR
+        if level is Level.RECOVERABLE:
+            text += "; a broker cuts them off when it starts"
+        else:
+            self._has_gaps = True
+        self._report.add(level, log.path, text, bad.position)
+
+    def _check_order(self, chunk: Chunk, path: Path, base: int, following: int | None) -> None:
+        """Offsets rise, lie in the segment, and are as many as the records unless compacted."""
+        rows = chunk.rows
+        first, last = rows[:, scan.BASE_OFFSET], rows[:, scan.LAST_OFFSET]
+        ends = np.concatenate(([self._end], last[:-1] + 1))
+        limit = min(base + MAX_RELATIVE_OFFSET, at.INT64_MAX)
+        if following is not None:
+            limit = min(limit, following - 1)
+        wrong = (first < ends) | (first < base) | (last > limit)
+        for row in np.flatnonzero(wrong)[:MOST_OF_A_FILE].tolist():
+            why = f"expected are {ends[row]} or more, up to {limit}"
+            text = f"the batch has offsets {first[row]} to {last[row]}: {why}"
+            self._report.error(path, text, int(rows[row, scan.POSITION]) + chunk.shift)
+        counts = rows[:, scan.RECORD_COUNT]
+        self._has_gaps |= bool(((first > ends) | (counts != last - first + 1)).any())
+        self._end = int(last[-1]) + 1
+        self._report.batches += len(rows)
+        self._report.records += int(np.maximum(counts, 0).sum())
+
+    # --- producers and transactions ---------------------------------------------------------------
+    def _follow_producers(self, chunk: Chunk, path: Path) -> None:
+        """Up to each snapshot, which is compared then, and on."""
+        first_offsets = chunk.rows[:, scan.BASE_OFFSET]
+        done = 0
+        while done < len(chunk.rows):
+            end = len(chunk.rows)
+            if self._snapshots:
+                end = max(int(np.searchsorted(first_offsets, self._snapshots[0])), done)
+            wrong = self._replay.add(chunk, done, end)
+            if wrong is not None:
+                self._report.error(path, wrong)
+            done = end
+            if done < len(chunk.rows):
+                self._take_snapshots(int(first_offsets[done]))
+
+    def _take_snapshots(self, offset: int) -> None:
+        """Compare the snapshots up to this offset, where the replay is."""
+        while self._snapshots and self._snapshots[0] <= offset:
+            of = self._snapshots.pop(0)
+            entries = self._snapshot(of)
+            if entries is None or of < self._start:
+                continue
+            if of == self._start and of:
+                self._replay.start_from(entries)
+                continue
+            path = self._snapshot_path(of)
+            self._replay.compare(
+                entries, path, self._report, start=self._start, has_gaps=self._has_gaps
+            )
+
+    def _snapshot_path(self, offset: int) -> Path:
+        return self._path / names.segment_file_name(offset, Suffix.PRODUCER_SNAPSHOT)
+
+    def _snapshot(self, offset: int) -> list[ProducerSnapshotEntry] | None:
+        """Its entries; None, which is said, if it cannot be read."""
+        path = self._snapshot_path(offset)
+        try:
+            if path.stat().st_size > MAX_SNAPSHOT_BYTES:
+                raise StorageFormatError(f"{path.stat().st_size} bytes are too many for a snapshot")
+            return decode_producer_snapshot(path.read_bytes())
+        except FileNotFoundError:
+            self._report.note(path, "it has gone meanwhile")
+        except StorageFormatError as error:
+            self._report.add(self._known.level_of(offset), path, str(error))
+        return None
+
+    def _check_aborted(self, base: int, following: int | None) -> None:
+        """The transaction index of a segment, all of whose batches were replayed."""
+        path = self._path / names.segment_file_name(base, Suffix.TRANSACTION_INDEX)
+        rows: list[AbortedEntry] = []
+        try:
+            size = path.stat().st_size
+            if size > MAX_SNAPSHOT_BYTES:
+                raise StorageFormatError(f"{size} bytes are too many for a transaction index")
+            if size % ABORTED_ENTRY.size:
+                text = f"{size % ABORTED_ENTRY.size} bytes are left behind the last row"
+                self._report.add(self._known.level_of(self._end), path, text)
+            rows = decode_transaction_index(path.read_bytes())
+        except FileNotFoundError:
+            pass
+        except StorageFormatError as error:
+            self._report.error(path, str(error))
+            self._replay.forget_aborted()
+            return
+        if self._known.is_running and following is None:
+            self._replay.forget_aborted()
+            return
+        compare_aborted(rows, self._replay, path, self._report, has_gaps=self._has_gaps)

@@ -1,0 +1,262 @@
+"""Producers and transactions as the batches tell them, against snapshots and aborted transactions.
+
+A scan knows all of a producer that wrote since its start. Of others a snapshot says what it likes:
+what they wrote lies in segments that are gone.
+"""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from klog_broker.inspection.report import Report
+from klog_broker.inspection.segment_scan import Chunk
+from pyspark_klog.records import layout as at
+from pyspark_klog.records.batch import add_to_sequence
+from pyspark_klog.records.control import ControlType, control_type_of, decode_end_transaction
+from pyspark_klog.records.errors import RecordsError
+from pyspark_klog.records.kernels import scan
+from pyspark_klog.records.sets import entry_at
+from pyspark_klog.storage.producer_snapshot import ProducerSnapshotEntry
+from pyspark_klog.storage.transaction_index import AbortedEntry
+
+_NONE = -1
+_MOST_MARKER_BYTES = 1 << 20
+_COLUMNS = [
+    scan.PRODUCER_ID,
+    scan.PRODUCER_EPOCH,
+    scan.BASE_SEQUENCE,
+    scan.BASE_OFFSET,
+    scan.LAST_OFFSET,
+    scan.MAX_TIMESTAMP_MS,
+    scan.ATTRIBUTES,
+]
+
+
+@dataclass(slots=True)
+class Producer:
+    """What batches say of a producer; None where only batches before the scan know it."""
+
+    epoch: int
+    last_sequence: int = _NONE
+    last_offset: int = _NONE
+    offset_delta: int = 0
+    coordinator_epoch: int | None = None
+    transaction_start: int | None = _NONE
+    is_adopted: bool = False
+    """It comes from a snapshot, and nothing has been seen of it since."""
+
+
+class Aborted(NamedTuple):
+    """An abort's marker, and what its row in the .txnindex has to say; None: not known."""
+
+    producer_id: int
+    first_offset: int | None
+    last_offset: int
+    last_stable_offset: int | None
+
+
+class ProducerReplay:
+    """What is known after the batches so far. ``is_complete``: the scan knows of all producers, so
+    that one it has not seen has not written."""
+
+    def __init__(self, *, is_complete: bool) -> None:
+        self.is_complete = is_complete
+        self.producers: dict[int, Producer] = {}
+        self.aborted: list[Aborted] = []
+        """Since it was last emptied."""
+        self.abort_markers: set[tuple[int, int]] = set()
+        """Producer id and offset of all of them, also of aborts that nothing was written for."""
+
+    def start_from(self, entries: list[ProducerSnapshotEntry]) -> None:
+        """What a snapshot says of before the scan's start."""
+        for entry in entries:
+            self.producers[entry.producer_id] = _of_snapshot(entry)
+        self.is_complete = True
+
+    def add(self, chunk: Chunk, first: int, end: int) -> str | None:
+        """The chunk's batches from ``first`` up to ``end`` (exclusive); what is wrong with a marker
+        among them."""
+        rows = chunk.rows[first:end]
+        of_producers = np.flatnonzero(rows[:, scan.PRODUCER_ID] >= 0)
+        if not len(of_producers):
+            return None
+        attributes = rows[of_producers, scan.ATTRIBUTES]
+        special = attributes & (at.TRANSACTIONAL_BIT | at.CONTROL_BIT) != 0
+        plain = of_producers[~special]
+        # Only the last of each counts, and no producer writes both in and outside transactions.
+        _, last = np.unique(rows[plain[::-1], scan.PRODUCER_ID], return_index=True)
+        chosen = np.sort(np.concatenate((plain[::-1][last], of_producers[special])))
+        wrong = None
+        for row, fields in zip(chosen.tolist(), rows[chosen][:, _COLUMNS].tolist(), strict=True):
+            if fields[-1] & at.CONTROL_BIT:
+                wrong = self._add_marker(chunk, first + row, fields) or wrong
+            else:
+                self._add_batch(fields)
+        return wrong
+
+    def _add_batch(self, fields: list[int]) -> None:
+        producer_id, epoch, base_sequence, base_offset, last_offset, _, attributes = fields
+        producer = self._of(producer_id, epoch)
+        if base_sequence >= 0:
+            producer.last_sequence = add_to_sequence(base_sequence, last_offset - base_offset)
+            producer.last_offset = last_offset
+            producer.offset_delta = last_offset - base_offset
+        if attributes & at.TRANSACTIONAL_BIT and producer.transaction_start == _NONE:
+            producer.transaction_start = base_offset
+
+    def _add_marker(self, chunk: Chunk, row: int, fields: list[int]) -> str | None:
+        producer_id, epoch, _, base_offset, last_offset, _, _ = fields
+        if chunk.rows[row, scan.SIZE_BYTES] > _MOST_MARKER_BYTES or not len(chunk.data):
+            return f"the control batch at offset {base_offset} is too large for one"
+        try:
+            record = next(iter(entry_at(chunk.bytes_of(row)).records()), None)
+            if record is None or control_type_of(record.key) not in (
+                ControlType.ABORT,
+                ControlType.COMMIT,
+            ):
+                return None  # emptied by compaction, or of a kind that has no producer
+            marker = decode_end_transaction(record)
+        except RecordsError as error:
+            return f"the control batch at offset {base_offset} cannot be read: {error}"
+        producer = self._of(producer_id, epoch)
+        began = producer.transaction_start
+        producer.coordinator_epoch = marker.coordinator_epoch
+        producer.transaction_start = _NONE
+        if marker.control_type is ControlType.ABORT:
+            self.abort_markers.add((producer_id, last_offset))
+            if began != _NONE:
+                stable = self._last_stable_offset(last_offset + 1)
+                self.aborted.append(Aborted(producer_id, began, last_offset, stable))
+        return None
+
+    def forget_aborted(self) -> None:
+        """Aborts from here on are of another segment."""
+        self.aborted.clear()
+        self.abort_markers.clear()
+
+    def _last_stable_offset(self, end: int) -> int | None:
+        """Where the oldest open transaction begins, else ``end``."""
+        if not self.is_complete:
+            return None
+        starts = [each.transaction_start for each in self.producers.values()]
+        return min((start for start in starts if start not in (None, _NONE)), default=end)
+
+    def _of(self, producer_id: int, epoch: int) -> Producer:
+        producer = self.producers.get(producer_id)
+        if producer is None:
+            unknown = None if not self.is_complete else _NONE
+            producer = Producer(epoch, transaction_start=unknown)
+            producer.coordinator_epoch = unknown
+            self.producers[producer_id] = producer
+        elif producer.epoch != epoch:
+            producer.epoch = epoch
+            producer.last_sequence = producer.last_offset = _NONE
+            producer.offset_delta = 0
+        producer.is_adopted = False
+        return producer
+
+    # --- snapshots --------------------------------------------------------------------------------
+    def compare(
+        self,
+        entries: list[ProducerSnapshotEntry],
+        path: Path,
+        report: Report,
+        *,
+        start: int,
+        has_gaps: bool,
+    ) -> None:
+        """A snapshot of this moment. ``start`` is where the scan began; in a log with gaps, which
+        compaction leaves, a producer's batches may be gone."""
+        named = {entry.producer_id: entry for entry in entries}
+        if len(named) < len(entries):
+            report.error(path, "a producer stands in it twice")
+        forgotten = [each for each in self.producers if each not in named]
+        if forgotten:
+            # Expired (producer.id.expiration.ms), or the snapshot stands for files that were lost.
+            text = f"{len(forgotten)} producers of the log are not in it: they may have expired"
+            report.note(path, text)
+            for each in forgotten:
+                del self.producers[each]
+        for producer_id, entry in named.items():
+            known = self.producers.get(producer_id)
+            if known is None or known.is_adopted:
+                if known is None and entry.last_offset >= start and not has_gaps:
+                    text = f"producer {producer_id} is said to have written offset"
+                    report.error(
+                        path, f"{text} {entry.last_offset}, which the log does not bear out"
+                    )
+                self.producers[producer_id] = replace(_of_snapshot(entry), is_adopted=True)
+                continue
+            wrong = _differences(known, entry, start)
+            if wrong and not (has_gaps and known.last_offset < entry.last_offset):
+                report.error(path, f"producer {producer_id}: {', '.join(wrong)}")
+
+
+def _of_snapshot(entry: ProducerSnapshotEntry) -> Producer:
+    return Producer(
+        entry.producer_epoch,
+        entry.last_sequence,
+        entry.last_offset,
+        entry.offset_delta,
+        entry.coordinator_epoch,
+        entry.current_transaction_first_offset,
+    )
+
+
+def _differences(known: Producer, entry: ProducerSnapshotEntry, start: int) -> list[str]:
+    """Each field that the log tells otherwise."""
+    found: list[tuple[str, int, int]] = [("epoch", entry.producer_epoch, known.epoch)]
+    # Without a batch of its own since the start: an older one may be in a segment that is gone.
+    if known.last_offset != _NONE or entry.last_offset >= start:
+        found += [
+            ("last sequence", entry.last_sequence, known.last_sequence),
+            ("last offset", entry.last_offset, known.last_offset),
+            ("offset delta", entry.offset_delta, known.offset_delta),
+        ]
+    if known.coordinator_epoch is not None:
+        found.append(("coordinator epoch", entry.coordinator_epoch, known.coordinator_epoch))
+    if known.transaction_start is not None:
+        began = entry.current_transaction_first_offset
+        found.append(("transaction's start", began, known.transaction_start))
+    return [
+        f"{name} {said}, by the log {expected}"
+        for name, said, expected in found
+        if said != expected
+    ]
+
+
+# --- aborted transactions -------------------------------------------------------------------------
+def compare_aborted(
+    rows: list[AbortedEntry],
+    replay: ProducerReplay,
+    path: Path,
+    report: Report,
+    *,
+    has_gaps: bool,
+) -> None:
+    """The .txnindex of a segment, after its batches. Takes from the replay what was aborted."""
+    expected = {(each.producer_id, each.last_offset): each for each in replay.aborted}
+    before = -1
+    for number, row in enumerate(rows):
+        where = f"row {number}, producer {row.producer_id} up to offset {row.last_offset}"
+        if row.last_offset <= before:
+            report.error(path, f"{where}: it does not rise above offset {before}")
+        before = row.last_offset
+        wanted = expected.pop((row.producer_id, row.last_offset), None)
+        if wanted is None:
+            if (row.producer_id, row.last_offset) not in replay.abort_markers and not has_gaps:
+                report.error(path, f"{where}: the log has no marker of such an abort")
+            continue
+        for name, said, found in (
+            ("first offset", row.first_offset, wanted.first_offset),
+            ("last stable offset", row.last_stable_offset, wanted.last_stable_offset),
+        ):
+            if found is not None and said != found and not has_gaps:
+                report.error(path, f"{where}: {name} {said}, by the log {found}")
+    for wanted in expected.values():
+        if wanted.first_offset is not None and not has_gaps:
+            text = f"the abort of producer {wanted.producer_id} at offset {wanted.last_offset}"
+            report.error(path, f"{text} has no row: its records would be taken for committed")
+    replay.forget_aborted()

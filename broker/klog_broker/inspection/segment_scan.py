@@ -1,0 +1,172 @@
+"""A segment gone through in kernels: its batches in tables, with their bytes; CRCs are checked.
+
+At most one batch of MAX_ENTRY_BYTES and its inflated records are in memory.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from klog_broker.inspection.stored_entries import MAX_ENTRY_BYTES, has_right_crc
+from klog_broker.log.record_checks import header_row
+from pyspark_klog.records import layout as at
+from pyspark_klog.records.compression import (
+    DEFAULT_MAX_DECOMPRESSED_BYTES,
+    codec_of,
+    decompress,
+)
+from pyspark_klog.records.errors import CorruptRecords, DecompressedTooLarge, RecordsError
+from pyspark_klog.records.kernels import inside, scan
+from pyspark_klog.records.kernels.status import FULL, INCOMPLETE, OK, error_for
+from pyspark_klog.records.legacy import LegacyView
+from pyspark_klog.records.sets import look
+from pyspark_klog.storage.partition_files import ReadOnlyFile
+from pyspark_klog.storage.walk import Table
+
+_WINDOW_BYTES = 4 << 20
+_TABLE_ROWS = 16_384
+_NO_DATA = np.empty(0, np.uint8)
+
+
+class Chunk(NamedTuple):
+    """Batches that follow each other; columns as in records/kernels/scan.py."""
+
+    rows: Table
+    """Positions are those in ``data``."""
+    data: npt.NDArray[np.uint8]
+    """Only until the next chunk is asked for. Empty for a batch that is too large to be read."""
+    shift: int
+    """Where ``data`` begins in the file."""
+
+    def bytes_of(self, row: int) -> bytes:
+        """One batch."""
+        start = int(self.rows[row, scan.POSITION])
+        return self.data[start : start + int(self.rows[row, scan.SIZE_BYTES])].tobytes()
+
+    def positions(self) -> npt.NDArray[np.int64]:
+        """In the file."""
+        positions: npt.NDArray[np.int64] = self.rows[:, scan.POSITION] + self.shift
+        return positions
+
+
+class BadPlace(NamedTuple):
+    """Where the batches end before the file does, and why."""
+
+    position: int
+    text: str
+
+
+def scan_segment(file: ReadOnlyFile, position: int) -> Iterator[Chunk | BadPlace]:
+    """The batches from the one that begins at ``position`` on, to the file's end or a bad place."""
+    window = bytearray(_WINDOW_BYTES)
+    table = np.empty(_TABLE_ROWS * scan.TABLE_COLUMNS, np.int64)
+    state = np.zeros(scan.STATE_FIELDS, np.int64)
+    while True:
+        with memoryview(window) as view:
+            filled = file.read_into(view, position)
+        data = np.frombuffer(window, np.uint8)
+        data.flags.writeable = False
+        start, status = 0, FULL
+        while status == FULL:
+            status = scan.scan_batches(data, start, filled, 1, len(window), table, state)
+            found = int(state[scan.STATE_BATCHES])
+            start = int(state[scan.STATE_POSITION])
+            if found:
+                yield Chunk(table[: found * scan.TABLE_COLUMNS].reshape(found, -1), data, position)
+        if not filled:
+            return
+        if status not in (OK, INCOMPLETE):
+            yield BadPlace(position + start, str(error_for(status, "the batch")))
+            return
+        position += start
+        if start:
+            continue
+        larger = _larger_batch(file, window[: min(filled, at.BATCH_HEADER_BYTES)], position)
+        if isinstance(larger, int):
+            window = bytearray(larger)
+            continue
+        yield larger
+        if isinstance(larger, BadPlace):
+            return
+        position += int(larger.rows[0, scan.SIZE_BYTES])
+
+
+def _larger_batch(file: ReadOnlyFile, header: bytearray, position: int) -> int | Chunk | BadPlace:
+    """What to do of a batch that does not lie in the window: its size if it can be read, the batch
+    by its header alone, or why it is none."""
+    left = file.size() - position
+    try:
+        head = look(header)
+    except CorruptRecords:
+        return BadPlace(position, f"{left} bytes are left, too few for a batch, or none begins")
+    if head.size_bytes > left:
+        text = f"{head.size_bytes} bytes are announced, {left} are left: it is cut off"
+        return BadPlace(position, text)
+    if head.size_bytes <= MAX_ENTRY_BYTES:
+        return head.size_bytes
+    if head.magic != at.MAGIC_V2 or not has_right_crc(file, position, head, bytes(header)):
+        return BadPlace(position, f"a batch of {head.size_bytes} bytes has a wrong CRC")
+    row = np.array([header_row(header, 0)._replace(position=0)], np.int64)
+    return Chunk(row, _NO_DATA, position)
+
+
+# --- what is inside of batches --------------------------------------------------------------------
+class InsideFault(NamedTuple):
+    """A batch whose records do not fit its header."""
+
+    row: int
+    text: str
+    is_unread: bool
+    """Nothing is known to be wrong: it was too large."""
+
+
+def faults_inside(chunk: Chunk) -> Iterator[InsideFault]:
+    """The batches of a chunk whose records are not what the headers say."""
+    rows = chunk.rows
+    if not len(chunk.data):
+        text = f"a batch of {rows[0, scan.SIZE_BYTES]} bytes: its records are not looked at"
+        yield InsideFault(0, text, True)
+        return
+    result = np.zeros(inside.RESULT_FIELDS, np.int64)
+    first = 0
+    while first < len(rows):
+        status = inside.check_inside(chunk.data, rows.reshape(-1), first, len(rows), result)
+        if status == OK:
+            break
+        row, record = result.tolist()
+        yield InsideFault(row, str(error_for(status, f"record {record} of the batch")), False)
+        first = row + 1
+    for row in np.flatnonzero(rows[:, scan.ATTRIBUTES] & at.CODEC_MASK).tolist():
+        try:
+            _check_compressed(chunk, row)
+        except DecompressedTooLarge as error:
+            yield InsideFault(row, f"its records are not looked at: {error}", True)
+        except RecordsError as error:
+            yield InsideFault(row, str(error), False)
+
+
+def _check_compressed(chunk: Chunk, row: int) -> None:
+    """Raises RecordsError."""
+    fields = chunk.rows[row].copy()
+    data = chunk.bytes_of(row)
+    if fields[scan.MAGIC] != at.MAGIC_V2:
+        for _ in LegacyView(data).records(check_inner_crcs=True):
+            pass
+        return
+    if not fields[scan.RECORD_COUNT]:
+        return
+    codec = codec_of(int(fields[scan.ATTRIBUTES]))
+    with memoryview(data) as view, view[at.RECORDS_AT :] as section:
+        inflated = decompress(codec, section, max_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES)
+    # The same row, of a batch that is not compressed and whose header lies before the buffer.
+    fields[scan.ATTRIBUTES] &= ~at.CODEC_MASK
+    fields[scan.POSITION] = -at.RECORDS_AT
+    fields[scan.SIZE_BYTES] = len(inflated) + at.RECORDS_AT
+    result = np.zeros(inside.RESULT_FIELDS, np.int64)
+    octets = np.frombuffer(inflated, np.uint8)
+    octets.flags.writeable = False
+    status = inside.check_inside(octets, fields, 0, 1, result)
+    if status != OK:
+        raise error_for(status, f"record {int(result[inside.RESULT_RECORD])} of the batch")
