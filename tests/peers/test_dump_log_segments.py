@@ -5,7 +5,9 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from click.testing import CliRunner
 
+from klog_broker.cli.group import command
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.runtime.files import RealFiles
@@ -87,6 +89,9 @@ def test_dump_log_segments_has_no_complaint(tmp_path: Path, version: str, ending
     assert re.search(r"^timestamp: 1700\d+ offset: \d+", dump(version, time_indexes), re.M)
     snapshots = [file for file in files if file.suffix == ".snapshot"]
     assert len(snapshots) == len(logs)
+    known = [*logs, *indexes, *time_indexes, *snapshots]
+    arguments = ["dump-log", "--deep-iteration", *map(str, known)]
+    assert CliRunner().invoke(command, arguments).output == dump(version, known, "--deep-iteration")
     last = dump(version, snapshots[-1:])
     assert {int(found) for found in re.findall(r"producerId: (\d+)", last)} == {1, 2}
 

@@ -61,13 +61,13 @@ def test_a_wrong_crc_is_said_of_the_batch_and_in_the_exit_code(tmp_path: Path) -
     assert result.exit_code == 1
 
 
-def test_what_follows_a_hole_is_found_again(tmp_path: Path) -> None:
-    hole = bytes(range(1, 101))
-    log = one_log(tmp_path, batch(0), hole, batch(1))
+@pytest.mark.parametrize("size", [1, 100, (1 << 20) - 30, (1 << 20) + 1])
+def test_what_follows_a_hole_is_found_again(tmp_path: Path, size: int) -> None:
+    log = one_log(tmp_path, batch(0), b"\x05" * size, batch(1))
     result = klog(log)
     assert result.output.count("isvalid: true") == 2
     (line,) = errors(result)
-    assert f"byte {len(batch(0))}: 100 bytes, up to the next good batch, are no batch" in line
+    assert f"byte {len(batch(0))}: {size} bytes, up to the next good batch, are no batch" in line
     assert result.exit_code == 1
 
 

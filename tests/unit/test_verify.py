@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from klog_broker.cli.group import command
+from klog_broker.inspection import producer_checks
 from klog_broker.log.log_config import LogConfig
 from klog_broker.runtime.files import RealFiles
 from klog_broker.runtime.lock_probe import lock_holder
@@ -261,6 +262,27 @@ def test_what_was_synced_and_is_gone_is_damage_after_a_crash_too(data: Path) -> 
     code, lines = verify(data)
     assert code == 1
     assert "error: topic-0: it ends at offset" in "\n".join(lines)
+    assert lines[0].startswith(f"error: topic-0/{log.name}, byte ")
+
+
+def test_bytes_behind_what_a_broker_had_closed_are_damage(data: Path) -> None:
+    log = logs(data)[-1]
+    with log.open("ab") as file:
+        file.write(batch_at(60)[:-3])
+    code, lines = verify(data)
+    assert code == 1
+    assert lines[0].startswith(f"error: topic-0/{log.name}, byte ")
+
+
+def test_what_only_looks_like_a_batch_does_not_make_a_hole_of_a_torn_end(data: Path) -> None:
+    (data / MARKER).unlink()
+    false = bytearray(batch_at(61))
+    false[-1] ^= 1
+    with logs(data)[-1].open("ab") as file:
+        file.write(batch_at(60)[:-3] + false)
+    code, lines = verify(data)
+    assert code == 0
+    assert lines[0].startswith("recoverable: ")
 
 
 def recover_from(data: Path, offset: int) -> None:
@@ -287,17 +309,18 @@ def first_with(data: Path, suffix: str, row_bytes: int, rows: int = 2) -> Path:
     )
 
 
-def test_an_index_row_that_leads_nowhere(data: Path) -> None:
+@pytest.mark.parametrize("by", [-1, 1])
+def test_an_index_row_that_leads_nowhere(data: Path, by: int) -> None:
     index = first_with(data, ".index", OFFSET_INDEX_ENTRY.size)
     offset, position = OFFSET_INDEX_ENTRY.unpack_from(index.read_bytes())
-    rows = OFFSET_INDEX_ENTRY.pack(offset, position + 1) + index.read_bytes()[8:]
+    rows = OFFSET_INDEX_ENTRY.pack(offset, position + by) + index.read_bytes()[8:]
     index.write_bytes(rows)
     code, lines = verify(data)
     assert code == 1
     base = int(index.stem)
     assert lines[0] == (
         f"error: topic-0/{index.name}, byte 0: row 0 names offset {base + offset}: no batch begins "
-        f"at byte {position + 1}"
+        f"at byte {position + by}"
     )
 
 
@@ -388,6 +411,15 @@ def test_a_snapshot_of_what_is_not_there_yet(data: Path) -> None:
     assert "it is of offset 99, the log ends at 60" in lines[0]
 
 
+def test_producers_beyond_what_is_kept_in_memory_are_not_compared(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(producer_checks, "MOST_KEPT", 0)
+    code, lines = verify(data)
+    assert code == 0
+    assert "they are not followed any further" in lines[0]
+
+
 def test_producers_of_segments_that_are_gone_are_believed(data: Path) -> None:
     first = logs(data)[0]
     for path in (data / "topic-0").glob(f"{first.stem}.*"):
@@ -446,6 +478,9 @@ def test_leader_epochs_against_the_batches(data: Path) -> None:
     code, lines = verify(data)
     assert code == 1
     assert "it says epoch 0 of offset 40, the batch says 1" in lines[0]
+    # DeleteRecords cuts epochs, but not the segment.
+    file.write_text("0\n1\n1 40\n")
+    assert verify(data)[0] == 0
     # A batch's epoch is in no CRC.
     file.write_text("0\n2\n0 0\n1 40\n")
     flip(logs(data)[-1], 12, 0x01)

@@ -5,14 +5,19 @@ from pathlib import Path
 from klog_broker.inspection.lines import Finding
 from klog_broker.inspection.partition_checks import Circumstances, PartitionCheck
 from klog_broker.inspection.report import Report
-from klog_broker.inspection.small_files import CLEANER_CHECKPOINT, SMALL_FILES, small_file_rows
+from klog_broker.inspection.small_files import (
+    CLEANER_CHECKPOINT,
+    SMALL_FILES,
+    read_small,
+    small_file_rows,
+)
 from klog_broker.metadata.local_file import FILE_NAME as KLOG_METADATA
 from klog_broker.runtime.lock_probe import lock_holder
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import Offset, TopicPartition
 from pyspark_klog.storage import names
-from pyspark_klog.storage.data_directory import read_checkpoint
 from pyspark_klog.storage.errors import StorageFormatError
+from pyspark_klog.storage.text_files import decode_offset_checkpoint
 
 _CHECKPOINTS = (
     names.RECOVERY_POINT_CHECKPOINT,
@@ -74,9 +79,9 @@ class _DataDirectory:
 
     def _checkpoint(self, name: str) -> dict[TopicPartition, Offset]:
         try:
-            return dict(read_checkpoint(self._path, name) or {})
-        except StorageFormatError:
-            return {}  # said with the other small files
+            return decode_offset_checkpoint(read_small(self._path / name))
+        except (FileNotFoundError, StorageFormatError):
+            return {}  # what is damaged is said with the other small files
 
     def check_all(self) -> None:
         """The directory's own files, then each partition, by name."""

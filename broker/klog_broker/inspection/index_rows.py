@@ -1,21 +1,19 @@
 """The lines of the files beside a segment: indexes, aborted transactions, producer snapshots."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from struct import Struct
+from typing import NamedTuple
 
-from klog_broker.inspection.lines import Finding, Level, Row
+from klog_broker.inspection.lines import Finding, Level, Row, printable
 from klog_broker.inspection.log_rows import optional_long
 from pyspark_klog.records import layout as at
 from pyspark_klog.records.batch import add_to_sequence
 from pyspark_klog.records.errors import CorruptRecords
 from pyspark_klog.records.sets import look
 from pyspark_klog.storage.errors import StorageFormatError
-from pyspark_klog.storage.indexes import (
-    OFFSET_INDEX_ENTRY,
-    TIME_INDEX_ENTRY,
-    OffsetIndexEntry,
-    TimeIndexEntry,
-)
+from pyspark_klog.storage.indexes import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from pyspark_klog.storage.names import Suffix, segment_file_name
 from pyspark_klog.storage.partition_files import IndexSearch, ReadCounter, ReadOnlyFile
 from pyspark_klog.storage.producer_snapshot import (
@@ -33,63 +31,80 @@ from pyspark_klog.storage.transaction_index import VERSION, decode_transaction_i
 _ROWS_AT_ONCE = 4_096
 MAX_SNAPSHOT_BYTES = 64 << 20
 """More than a million producers: a larger file is none."""
-_MOST_STEPS = 100_000
+_MOST_STEPS = 1_000_000
 
 
-def offset_index_rows(file: ReadOnlyFile, base: int) -> Iterator[Row | Finding]:
-    """Each row, and what is wrong with it: rows rise, and each gives a batch's start and end."""
-    log = _open_beside(file.path, base, Suffix.LOG)
-    last = OffsetIndexEntry(base, 0)  # type: ignore[arg-type]
-    try:
-        for number, (relative, position) in enumerate(_rows(file, OFFSET_INDEX_ENTRY.size)):
-            entry = OffsetIndexEntry(base + relative, position)  # type: ignore[arg-type]
-            yield Row(
-                "index",
-                {"offset": entry.offset, "position": position},
-                f"offset: {entry.offset} position: {position}",
-            )
-            wrong = None
-            if entry.offset <= last.offset or position <= last.position:
-                wrong = f"it does not rise: before it is offset {last.offset} at {last.position}"
-            elif log is not None:
-                wrong = _misfit(log, entry)
-            if wrong is not None:
-                text = f"row {number} says offset {entry.offset} at {position}: {wrong}"
-                yield Finding(Level.ERROR, file.path, text, number * OFFSET_INDEX_ENTRY.size)
-            last = entry
-        if last.position == 0:
-            yield Row("empty", {}, f"{file.path} is empty.")
-    finally:
-        if log is not None:
-            log.close()
-    yield from _odd_bytes(file, OFFSET_INDEX_ENTRY.size)
+class _Batch(NamedTuple):
+    """A batch of the log beside an index, by its header."""
+
+    base_offset: int
+    last_offset: int
+    size_bytes: int
 
 
-def _misfit(log: ReadOnlyFile, entry: OffsetIndexEntry) -> str | None:
-    """What is wrong with an index row, by the batch that it points to."""
-    head = _last_offset(log, entry.position)
-    if head is None:
-        return "no batch begins there"
-    last_offset, base_offset, _ = head
-    if last_offset == entry.offset:
+class _LogBeside:
+    """The segment's log, to compare the rows of an index with; it need not be there. It is gone
+    through forwards only, and no further than ``steps_left``: an index may ask for anything."""
+
+    def __init__(self, path: Path, base: int) -> None:
+        self._log = _open_beside(path, base, Suffix.LOG)
+        self._index = _open_beside(path, base, Suffix.OFFSET_INDEX)
+        self._base = base
+        self._position = 0
+        self.steps_left = _MOST_STEPS
+
+    def close(self) -> None:
+        for file in (self._log, self._index):
+            if file is not None:
+                file.close()
+
+    def misfit(self, offset: int, position: int) -> str | None:
+        """What is wrong with a row of the offset index, by the batch that it points to."""
+        if self._log is None:
+            return None
+        batch = _batch_at(self._log, position)
+        if batch is None:
+            return "no batch begins there"
+        if batch.last_offset == offset or self._ends_a_later_batch(batch, offset, position):
+            return None
+        return f"the batch there ends with offset {batch.last_offset}"
+
+    def _ends_a_later_batch(self, batch: _Batch, offset: int, position: int) -> bool:
+        """As if several batches had been appended at once: by a follower, or by the cleaner."""
+        assert self._log is not None
+        found: _Batch | None = batch
+        if offset < batch.base_offset:
+            return False
+        while found is not None and found.last_offset < offset and self.steps_left:
+            self.steps_left -= 1
+            position += found.size_bytes
+            found = _batch_at(self._log, position)
+        return found is not None and (found.last_offset == offset or not self.steps_left)
+
+    def time_misfit(self, timestamp_ms: int, offset: int) -> str | None:
+        """What is wrong with a row of the time index, by the batch that holds its offset."""
+        if self._log is None:
+            return None
+        if self._index is not None:
+            indexed = IndexSearch(self._index, self._base).lookup(offset).position
+            if _batch_at(self._log, indexed) is not None:
+                self._position = max(self._position, indexed)
+        while self.steps_left:
+            batch = _batch_at(self._log, self._position)
+            if batch is None:
+                return "the log has no such offset"
+            if batch.last_offset >= offset:
+                largest_ms = _largest_timestamp(self._log, self._position)
+                if batch.base_offset > offset or largest_ms != timestamp_ms:
+                    return f"the batch up to offset {batch.last_offset} has timestamp {largest_ms}"
+                return None
+            self.steps_left -= 1
+            self._position += batch.size_bytes
         return None
-    if base_offset <= entry.offset and _ends_a_later_batch(log, entry):
-        return None  # several batches were appended at once: by a follower, or by the cleaner
-    return f"the batch there ends with offset {last_offset}"
 
 
-def _ends_a_later_batch(log: ReadOnlyFile, entry: OffsetIndexEntry) -> bool:
-    position = entry.position
-    for _ in range(_MOST_STEPS):
-        found = _last_offset(log, position)
-        if found is None or found[0] >= entry.offset:
-            return found is not None and found[0] == entry.offset
-        position += found[2]
-    return False
-
-
-def _last_offset(log: ReadOnlyFile, position: int) -> tuple[int, int, int] | None:
-    """Last and first offset and size of the batch that begins there; None if none does."""
+def _batch_at(log: ReadOnlyFile, position: int) -> _Batch | None:
+    """The batch that begins there; None if none does."""
     if not 0 <= position < log.size():
         return None
     header = log.read_at(position, at.LAST_OFFSET_DELTA_AT + 4)
@@ -98,60 +113,55 @@ def _last_offset(log: ReadOnlyFile, position: int) -> tuple[int, int, int] | Non
     except CorruptRecords:
         return None
     if head.magic != at.MAGIC_V2:
-        return head.offset, head.offset, head.size_bytes
+        return _Batch(head.offset, head.offset, head.size_bytes)
     if len(header) < at.LAST_OFFSET_DELTA_AT + 4:
         return None
     delta = at.INT32.unpack_from(header, at.LAST_OFFSET_DELTA_AT)[0]
-    return head.offset + delta, head.offset, head.size_bytes
+    return _Batch(head.offset, head.offset + delta, head.size_bytes)
+
+
+def offset_index_rows(file: ReadOnlyFile, base: int) -> Iterator[Row | Finding]:
+    """Each row, and what is wrong with it: rows rise, and each gives a batch's start and end."""
+    log = _LogBeside(file.path, base)
+    last_offset, last_position = base, 0
+    with closing(log):
+        for number, (relative, position) in enumerate(_rows(file, OFFSET_INDEX_ENTRY)):
+            offset = base + relative
+            text = f"offset: {offset} position: {position}"
+            yield Row("index", {"offset": offset, "position": position}, text)
+            if offset <= last_offset or position <= last_position:
+                wrong: str | None = (
+                    f"it does not rise: before it is offset {last_offset} at {last_position}"
+                )
+            else:
+                wrong = log.misfit(offset, position)
+            if wrong is not None:
+                text = f"row {number} says offset {offset} at {position}: {wrong}"
+                yield Finding(Level.ERROR, file.path, text, number * OFFSET_INDEX_ENTRY.size)
+            last_offset, last_position = offset, position
+    if not last_position:
+        yield Row("empty", {}, printable(f"{file.path} is empty."))
+    yield from _behind_rows(file, OFFSET_INDEX_ENTRY, log)
 
 
 def time_index_rows(file: ReadOnlyFile, base: int) -> Iterator[Row | Finding]:
     """Each row, and what is wrong with it: timestamps rise, and each is that of its batch."""
-    log = _open_beside(file.path, base, Suffix.LOG)
-    index = _open_beside(file.path, base, Suffix.OFFSET_INDEX)
-    last = TimeIndexEntry(-1, base)  # type: ignore[arg-type]
-    try:
-        for number, (timestamp_ms, relative) in enumerate(_rows(file, TIME_INDEX_ENTRY.size)):
+    log = _LogBeside(file.path, base)
+    last_ms, last_offset = -1, base
+    with closing(log):
+        for number, (timestamp_ms, relative) in enumerate(_rows(file, TIME_INDEX_ENTRY)):
             offset = base + relative
-            yield Row(
-                "timeindex",
-                {"timestamp": timestamp_ms, "offset": offset},
-                f"timestamp: {timestamp_ms} offset: {offset}",
-            )
-            wrong = None
-            if timestamp_ms <= last.timestamp_ms or offset < last.offset:
-                wrong = f"it does not rise: before it is {last.timestamp_ms} at {last.offset}"
-            elif log is not None:
-                wrong = _time_misfit(log, index, base, timestamp_ms, offset)
+            text = f"timestamp: {timestamp_ms} offset: {offset}"
+            yield Row("timeindex", {"timestamp": timestamp_ms, "offset": offset}, text)
+            if timestamp_ms <= last_ms or offset < last_offset:
+                wrong: str | None = f"it does not rise: before it is {last_ms} at {last_offset}"
+            else:
+                wrong = log.time_misfit(timestamp_ms, offset)
             if wrong is not None:
                 text = f"row {number} says timestamp {timestamp_ms} at offset {offset}: {wrong}"
                 yield Finding(Level.ERROR, file.path, text, number * TIME_INDEX_ENTRY.size)
-            last = TimeIndexEntry(timestamp_ms, offset)  # type: ignore[arg-type]
-    finally:
-        for each in (log, index):
-            if each is not None:
-                each.close()
-    yield from _odd_bytes(file, TIME_INDEX_ENTRY.size)
-
-
-def _time_misfit(
-    log: ReadOnlyFile, index: ReadOnlyFile | None, base: int, timestamp_ms: int, offset: int
-) -> str | None:
-    position = 0 if index is None else IndexSearch(index, base).lookup(offset).position
-    if _last_offset(log, position) is None:
-        position = 0
-    for _ in range(_MOST_STEPS):
-        found = _last_offset(log, position)
-        if found is None:
-            return "the log has no such offset"
-        last_offset, base_offset, size_bytes = found
-        if last_offset >= offset:
-            largest_ms = _largest_timestamp(log, position)
-            if base_offset > offset or largest_ms != timestamp_ms:
-                return f"the batch up to offset {last_offset} has timestamp {largest_ms}"
-            return None
-        position += size_bytes
-    return None
+            last_ms, last_offset = timestamp_ms, offset
+    yield from _behind_rows(file, TIME_INDEX_ENTRY, log)
 
 
 def _largest_timestamp(log: ReadOnlyFile, position: int) -> int:
@@ -163,13 +173,12 @@ def _largest_timestamp(log: ReadOnlyFile, position: int) -> int:
     return int(at.INT64.unpack_from(header.ljust(at.BATCH_HEADER_BYTES, b"\0"), where)[0])
 
 
-def _rows(file: ReadOnlyFile, row_bytes: int) -> Iterator[tuple[int, int]]:
+def _rows(file: ReadOnlyFile, form: Struct) -> Iterator[tuple[int, int]]:
     """The rows up to the first of zeros: behind it is room that is kept."""
-    form = OFFSET_INDEX_ENTRY if row_bytes == OFFSET_INDEX_ENTRY.size else TIME_INDEX_ENTRY
     position = 0
     while True:
-        data = file.read_at(position, _ROWS_AT_ONCE * row_bytes)
-        data = data[: len(data) - len(data) % row_bytes]
+        data = file.read_at(position, _ROWS_AT_ONCE * form.size)
+        data = data[: len(data) - len(data) % form.size]
         if not data:
             return
         for first, second in form.iter_unpack(data):
@@ -177,6 +186,13 @@ def _rows(file: ReadOnlyFile, row_bytes: int) -> Iterator[tuple[int, int]]:
                 return
             yield first, second
         position += len(data)
+
+
+def _behind_rows(file: ReadOnlyFile, form: Struct, log: _LogBeside) -> Iterator[Finding]:
+    if not log.steps_left:
+        text = "its rows lead so far that not all were compared with the log: see klog verify"
+        yield Finding(Level.NOTE, file.path, text)
+    yield from _odd_bytes(file, form.size)
 
 
 def _odd_bytes(file: ReadOnlyFile, row_bytes: int) -> Iterator[Finding]:

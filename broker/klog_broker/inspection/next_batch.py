@@ -11,7 +11,7 @@ from pyspark_klog.storage.partition_files import ReadOnlyFile
 _CHUNK_BYTES = 1 << 20
 # Bytes of candidates whose CRC is computed, at most: a file may be full of headers that announce
 # much and hold nothing.
-_MOST_CRC_BYTES = 256 << 20
+_MOST_CRC_BYTES = 64 << 20
 
 
 def next_good_batch(file: ReadOnlyFile, position: int, end: int, base_offset: int) -> int | None:

@@ -14,7 +14,7 @@ from klog_broker.inspection.next_batch import next_good_batch
 from klog_broker.inspection.producer_checks import ProducerReplay, compare_aborted
 from klog_broker.inspection.report import MOST_OF_A_FILE, Report
 from klog_broker.inspection.segment_scan import BadPlace, Chunk, faults_inside, scan_segment
-from klog_broker.inspection.small_files import SMALL_FILES, small_file_rows
+from klog_broker.inspection.small_files import SMALL_FILES, read_small, small_file_rows
 from klog_broker.inspection.stored_entries import is_all_zeros
 from pyspark_klog.records import layout as at
 from pyspark_klog.records.kernels import scan
@@ -124,7 +124,7 @@ class PartitionCheck:
 
     def _leader_epochs(self, path: Path) -> list[EpochStart] | None:
         try:
-            data = path.read_bytes()
+            data = read_small(path)
             return decode_leader_epochs(data) if data else []
         except FileNotFoundError:
             return None
@@ -268,6 +268,10 @@ class PartitionCheck:
             wrong = self._replay.add(chunk, done, end)
             if wrong is not None:
                 self._report.error(path, wrong)
+            if self._replay.has_given_up and self._snapshots:
+                self._snapshots.clear()
+                text = "so many producers and aborts that they are not followed any further"
+                self._report.note(path, text)
             done = end
             if done < len(chunk.rows):
                 self._take_snapshots(int(first_offsets[done]))

@@ -23,6 +23,8 @@ from pyspark_klog.storage.transaction_index import AbortedEntry
 
 _NONE = -1
 _MOST_MARKER_BYTES = 1 << 20
+# More producers than a snapshot can hold, or aborts in a segment, are not kept in memory.
+MOST_KEPT = 1_000_000
 _COLUMNS = [
     scan.PRODUCER_ID,
     scan.PRODUCER_EPOCH,
@@ -63,6 +65,8 @@ class ProducerReplay:
 
     def __init__(self, *, is_complete: bool) -> None:
         self.is_complete = is_complete
+        self.has_given_up = False
+        """There were too many to be followed: nothing is compared any more."""
         self.producers: dict[int, Producer] = {}
         self.aborted: list[Aborted] = []
         """Since it was last emptied."""
@@ -78,6 +82,12 @@ class ProducerReplay:
     def add(self, chunk: Chunk, first: int, end: int) -> str | None:
         """The chunk's batches from ``first`` up to ``end`` (exclusive); what is wrong with a marker
         among them."""
+        if len(self.producers) + len(self.aborted) + len(self.abort_markers) > MOST_KEPT:
+            self.has_given_up = True
+            self.producers.clear()
+            self.forget_aborted()
+        if self.has_given_up:
+            return None
         rows = chunk.rows[first:end]
         of_producers = np.flatnonzero(rows[:, scan.PRODUCER_ID] >= 0)
         if not len(of_producers):
@@ -169,6 +179,8 @@ class ProducerReplay:
     ) -> None:
         """A snapshot of this moment. ``start`` is where the scan began; in a log with gaps, which
         compaction leaves, a producer's batches may be gone."""
+        if self.has_given_up:
+            return
         named = {entry.producer_id: entry for entry in entries}
         if len(named) < len(entries):
             report.error(path, "a producer stands in it twice")
@@ -237,6 +249,8 @@ def compare_aborted(
     has_gaps: bool,
 ) -> None:
     """The .txnindex of a segment, after its batches. Takes from the replay what was aborted."""
+    if replay.has_given_up:
+        return
     expected = {(each.producer_id, each.last_offset): each for each in replay.aborted}
     before = -1
     for number, row in enumerate(rows):

@@ -18,22 +18,36 @@ from pyspark_klog.storage.text_files import (
     encode_topic_id,
 )
 
-MAX_BYTES = 256 << 20
-"""Of klog-metadata with a million partitions; no other one comes near."""
 CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
 """Kafka's: up to where compacted logs have been cleaned."""
+# Rows take many times their bytes in memory.
+_MOST_BYTES = {
+    names.LEADER_EPOCH_CHECKPOINT: 1 << 20,
+    names.PARTITION_METADATA: 1 << 20,
+    names.META_PROPERTIES: 1 << 20,
+    KLOG_METADATA: 64 << 20,
+}
+_MOST_BYTES_OF_OTHERS = 16 << 20
 
 
 def small_file_rows(path: Path) -> Iterator[Row | Finding]:
     """The rows of one of `SMALL_FILES`; OSError if it cannot be read."""
-    size = path.stat().st_size
-    if size > MAX_BYTES:
-        yield Finding(Level.ERROR, path, f"{size} bytes are too many for such a file")
-        return
     try:
-        yield from SMALL_FILES[path.name](path.read_bytes(), path)
+        yield from SMALL_FILES[path.name](read_small(path), path)
     except (StorageFormatError, StoreRefused) as error:
         yield Finding(Level.ERROR, path, str(error))
+
+
+def read_small(path: Path) -> bytes:
+    """All of one of `SMALL_FILES`.
+
+    :raises StorageFormatError: if it is larger than such a file can be
+    :raises OSError: if it cannot be read
+    """
+    size, most = path.stat().st_size, _MOST_BYTES.get(path.name, _MOST_BYTES_OF_OTHERS)
+    if size > most:
+        raise StorageFormatError(f"{size} bytes are too many for such a file, at most {most} are")
+    return path.read_bytes()
 
 
 def _leader_epochs(data: bytes, _: Path) -> Iterator[Row]:

@@ -16,7 +16,7 @@ from pyspark_klog.storage.partition_files import ReadOnlyFile
 MAX_ENTRY_BYTES = 64 << 20
 """Larger batches are told by their headers: no file may say how much memory is taken."""
 _CHUNK_BYTES = 1 << 20
-_MOST_BAD_PLACES = 1_000
+_MOST_BAD_PLACES = 100
 
 
 class StoredEntry(NamedTuple):
