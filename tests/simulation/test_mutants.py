@@ -14,7 +14,7 @@ BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
         ("watermark falls", "offsets never go back"),
         ("flush acknowledged before sync", "nothing acknowledged is lost"),
         ("wake-up lost", "whoever waits is woken"),
-        ("generation not raised", "one owner of a partition a generation"),
+        ("generation not raised", "generations rise"),
     ],
 )
 def test_a_bug_is_caught_by_its_check(name: str, check: str) -> None:

@@ -54,8 +54,14 @@ class Groups(Watcher):
             commits.append(Commit(-1, -1, 0))
 
     # --- generations -----------------------------------------------------------------------------
-    def was_joined(self, member_id: str, generation: int, asked_ms: int, now_ms: int) -> None:
-        """A member has been let into a generation, which is perhaps not written down yet."""
+    def was_joined(
+        self, member_id: str, generation: int, asked_ms: int, now_ms: int, *, leads: bool
+    ) -> None:
+        """A member has been let into a generation, which is perhaps not written down yet. Who
+        ``leads`` it (and is no static member) is to share it out."""
+        assigned, told_ms = self._assigned
+        if leads and generation <= assigned and asked_ms > told_ms:
+            raise Violation(GENERATIONS, f"{member_id} is to share out {generation} once more")
         for newest, since_ms in (self._joined, self._assigned):
             if generation < newest and asked_ms > since_ms:
                 raise Violation(GENERATIONS, f"{member_id} joined {generation} after {newest}")

@@ -120,7 +120,11 @@ class Member(Client):
             f"joined generation={reply.generation_id} leads={reply.leader == reply.member_id}"
         )
         self.history.groups.was_joined(
-            reply.member_id, reply.generation_id, asked_ms, self.world.now_ms
+            reply.member_id,
+            reply.generation_id,
+            asked_ms,
+            self.world.now_ms,
+            leads=reply.leader == reply.member_id and self._instance_id is None,
         )
         return (yield from self._sync(reply))
 
