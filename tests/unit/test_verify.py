@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 from klog_broker.cli.group import command
 from klog_broker.inspection import producer_checks
 from klog_broker.log.log_config import LogConfig
+from klog_broker.log.sync_notes import SyncNotes
 from klog_broker.runtime.files import RealFiles
 from klog_broker.runtime.lock_probe import lock_holder
 from pyspark_klog.records.batch import split_batches
@@ -582,3 +583,16 @@ def test_what_is_no_log(tmp_path: Path) -> None:
     assert result.stderr == f"klog: cannot read {tmp_path / 'missing'}: No such file or directory\n"
     assert klog("verify").exit_code == 2
     assert klog("verify", tmp_path / "file").exit_code == 2
+
+
+def test_a_log_whose_sync_was_not_over_is_recoverable(data: Path) -> None:
+    notes = SyncNotes(RealFiles(), data)
+    notes.open()
+    with pytest.raises(OSError, match="no more"), notes.noted("t-0"):
+        raise OSError(5, "no more")
+    notes.close()
+    code, lines = verify(data)
+    assert code == 0
+    assert lines[0] == (
+        "recoverable: klog-syncs: t-0 was being synced: the next start writes its end once more"
+    )

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from klog_broker.inspection.lines import Finding, Level, Row, printable
+from klog_broker.log.sync_notes import noted_logs
 from klog_broker.metadata.errors import StoreRefused
 from klog_broker.metadata.local_file import FILE_NAME as KLOG_METADATA
 from klog_broker.metadata.local_file import decode_state
@@ -78,11 +79,18 @@ def _klog_metadata(data: bytes, path: Path) -> Iterator[Row]:
         yield Row("klogMetadata", json.loads(line), printable(line.decode(errors="replace")))
 
 
+def _sync_notes(data: bytes, path: Path) -> Iterator[Row | Finding]:
+    for log in noted_logs(data):
+        yield _row("syncNote", {"log": log})
+        text = f"{printable(log)} was being synced: the next start writes its end once more"
+        yield Finding(Level.RECOVERABLE, path, text)
+
+
 def _row(kind: str, fields: dict[str, object]) -> Row:
     return Row(kind, fields, printable(" ".join(f"{k}: {v}" for k, v in fields.items())))
 
 
-SMALL_FILES: dict[str, Callable[[bytes, Path], Iterator[Row]]] = {
+SMALL_FILES: dict[str, Callable[[bytes, Path], Iterator[Row | Finding]]] = {
     names.LEADER_EPOCH_CHECKPOINT: _leader_epochs,
     names.PARTITION_METADATA: _partition_metadata,
     names.META_PROPERTIES: _meta_properties,
@@ -91,5 +99,6 @@ SMALL_FILES: dict[str, Callable[[bytes, Path], Iterator[Row]]] = {
     names.HIGH_WATERMARK_CHECKPOINT: _offsets,
     CLEANER_CHECKPOINT: _offsets,
     KLOG_METADATA: _klog_metadata,
+    names.SYNC_NOTES: _sync_notes,
 }
 """By their names, which tell what they are."""

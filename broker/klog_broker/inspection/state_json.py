@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import UUID
-from pyspark_klog.protocol.fields import Field
-from pyspark_klog.protocol.message import Message, Struct, default_of
+from pyspark_klog.protocol.message import Field, Message, Struct, default_of
 from pyspark_klog.records.record import Record
 from pyspark_klog.state_records import consumer_offsets, transaction_log
 from pyspark_klog.state_records.consumer_protocol import (

@@ -105,6 +105,12 @@ class SyncNotes:
                 mapping.close()
 
 
+def noted_logs(data: bytes) -> list[str]:
+    """The directories' names in the bytes of a ``klog-syncs``; ``*`` for all logs."""
+    data = data[:_SIZE_BYTES].ljust(_SIZE_BYTES, b"\0")
+    return [name for slot in range(_SLOTS) if (name := _name_in(data, slot))]
+
+
 def _name_in(data: bytes, slot: int) -> str:
     start = slot * _SLOT_BYTES
     # After a power cut there may be anything, and nothing is suspect.
