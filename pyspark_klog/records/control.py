@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from enum import IntEnum
 from struct import Struct
 
+from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.builder import BatchBuilder
-from pyspark_klog.records.errors import InvalidRecords
-from pyspark_klog.records.layout import NO_LEADER_EPOCH
+from pyspark_klog.records.errors import InvalidRecords, RecordsError
+from pyspark_klog.records.layout import NO_LEADER_EPOCH, RECORDS_AT, Buffer
 from pyspark_klog.records.record import Record
 
 CONTROL_KEY = Struct(">hh")  # version, type
@@ -18,6 +19,15 @@ END_TRANSACTION_VALUE = Struct(">hi")  # version, coordinator epoch
 assert CONTROL_KEY.size == 4
 assert END_TRANSACTION_VALUE.size == 6
 _VERSION = 0
+
+# A marker's one record as brokers write it, so that it can be read without a look at each field:
+# its length, attributes, deltas of timestamp and offset, the key's length; the key's version and
+# type; the value's length; the value's version and coordinator epoch; the number of headers.
+_MARKER_RECORD = Struct(">5shhbhib")
+_MARKER_RECORD_START = bytes((2 * 16, 0, 0, 0, 2 * CONTROL_KEY.size))
+_PLAIN_MARKER = (_VERSION, 2 * END_TRANSACTION_VALUE.size, _VERSION, 0)
+_MARKER_BATCH_BYTES = RECORDS_AT + _MARKER_RECORD.size
+assert _MARKER_RECORD.size == 17
 
 
 class ControlType(IntEnum):
@@ -31,6 +41,9 @@ class ControlType(IntEnum):
     SNAPSHOT_FOOTER = 4
     KRAFT_VERSION = 5
     KRAFT_VOTERS = 6
+
+
+_ENDS = {each.value: each for each in (ControlType.ABORT, ControlType.COMMIT)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +89,28 @@ def decode_end_transaction(record: Record) -> EndTransactionMarker:
     if version < 0:
         raise InvalidRecords(f"a transaction marker has version {version}, expected >= 0")
     return EndTransactionMarker(control_type, coordinator_epoch)
+
+
+def end_transaction_at(
+    buffer: Buffer, position: int, size_bytes: int
+) -> EndTransactionMarker | None:
+    """The marker that a control batch of ``size_bytes`` holds; None if it holds none.
+
+    The log cleaner leaves control batches without a record behind (Kafka), and types that end no
+    transaction have nothing to say of one. What cannot be read is none either.
+    """
+    if size_bytes == _MARKER_BATCH_BYTES:
+        start, key_version, number, value_size, version, coordinator_epoch, headers = (
+            _MARKER_RECORD.unpack_from(buffer, position + RECORDS_AT)
+        )
+        plain = (key_version, value_size, version, headers) == _PLAIN_MARKER
+        if plain and start == _MARKER_RECORD_START and number in _ENDS:
+            return EndTransactionMarker(_ENDS[number], coordinator_epoch)
+    try:
+        record = next(BatchView(buffer, position, position + size_bytes).records(), None)
+        return None if record is None else decode_end_transaction(record)
+    except RecordsError:
+        return None
 
 
 def encode_control_key(control_type: ControlType) -> bytes:

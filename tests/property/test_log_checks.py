@@ -4,6 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klog_broker.log.digests import Digest
+from klog_broker.log.producer_state import ProducerMarker, ProducerStates
+from klog_broker.log.producer_steps import take_step
 from klog_broker.log.record_checks import (
     NotInOrder,
     PlainChecks,
@@ -16,6 +18,12 @@ from pyspark_klog.records import layout as at
 from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
+from pyspark_klog.records.control import (
+    ControlType,
+    EndTransactionMarker,
+    encode_end_transaction,
+    end_transaction_batch,
+)
 from pyspark_klog.records.errors import CorruptRecords
 
 PLAIN = PlainChecks()
@@ -103,14 +111,20 @@ def digest_of(checks: RecordChecks, buffer: bytearray, split: int, interval: int
         index_interval_bytes=interval,
         max_timestamp_ms=3,
         max_timestamp_offset=0,
+        follows_producers=True,
     )
     checks.scan_into(digest, buffer[:split], 0)
-    rows = digest.take_index_rows()
+    rows, steps = digest.take_index_rows(), digest.take_producer_steps()
     if digest.end_position == split:
         checks.scan_into(digest, buffer[split:], split)
-    producers: dict[int, list[tuple[int, ...]]] = {}
-    for row in digest.take_producer_rows():
-        producers.setdefault(row.producer_id, []).append(tuple(row)[3:])
+    steps += digest.take_producer_steps()
+    assert [step.offset for step in steps] == sorted(step.offset for step in steps)
+    states = ProducerStates()
+    aborted = []
+    for step in steps:
+        if isinstance(step, ProducerMarker):
+            aborted.append(states.aborted_by(step))
+        take_step(states, step, 0)
     return (
         digest.end_offset,
         digest.end_position,
@@ -119,27 +133,59 @@ def digest_of(checks: RecordChecks, buffer: bytearray, split: int, interval: int
         rows + digest.take_index_rows(),
         digest.last_indexed_position,
         (digest.max_timestamp_ms, digest.max_timestamp_offset),
-        # A state depends on a producer's last five batches only.
-        {producer: each[-5:] for producer, each in producers.items()},
+        digest.has_markers,
+        # The steps may be others, what they come to is the same.
+        sorted(states.snapshot()),
+        {each.producer_id: each.batches for each in states},
+        list(states.transactions),
+        states.transactions.first_unstable_offset,
+        aborted,
     )
 
 
-@given(st.data(), st.lists(st.integers(1, 3), min_size=1, max_size=20), st.booleans())
+def marker(data: st.DataObject, offset: int, producer_id: int) -> bytes:
+    """A marker; some are written as no broker does it, some are none."""
+    kind = data.draw(st.sampled_from([ControlType.ABORT, ControlType.COMMIT]))
+    found = EndTransactionMarker(kind, data.draw(st.integers(0, 3)))
+    if data.draw(st.booleans()):
+        return end_transaction_batch(
+            found, producer_id=producer_id, producer_epoch=0, timestamp_ms=7, base_offset=offset
+        )
+    builder = BatchBuilder(
+        offset,
+        data.draw(st.sampled_from([Codec.NONE, Codec.GZIP])),
+        producer_id=producer_id,
+        producer_epoch=1,
+        is_transactional=True,
+        is_control=True,
+    )
+    key, value = encode_end_transaction(found)
+    damage = data.draw(st.sampled_from([0, 0, 1, 3]))
+    builder.append(key[: len(key) - damage], value, 7, [("h", b"")])
+    return builder.build()
+
+
+@given(st.data(), st.lists(st.integers(0, 3), min_size=1, max_size=20), st.booleans())
 def test_digests_agree(data: st.DataObject, counts: list[int], follow: bool) -> None:
     buffer, ends, offset = bytearray(), [0], 0
     for count in counts:
         producer_id = data.draw(st.integers(-1, 2))
-        builder = BatchBuilder(
-            offset,
-            producer_id=producer_id,
-            base_sequence=producer_id,
-            partition_leader_epoch=data.draw(st.integers(-1, 4)),
-        )
-        for _ in range(count):
-            builder.append(None, b"v", data.draw(st.integers(-1, 20)))
-        buffer += builder.build()
+        if not count:
+            buffer += marker(data, offset, max(producer_id, 0))
+        else:
+            builder = BatchBuilder(
+                offset,
+                producer_id=producer_id,
+                producer_epoch=min(producer_id, 0),
+                base_sequence=producer_id,
+                is_transactional=producer_id >= 0 and data.draw(st.booleans()),
+                partition_leader_epoch=data.draw(st.integers(-1, 4)),
+            )
+            for _ in range(count):
+                builder.append(None, b"v", data.draw(st.integers(-1, 20)))
+            buffer += builder.build()
         ends.append(len(buffer))
-        offset += count + (0 if follow else data.draw(st.integers(-1, 1)))
+        offset += (count or 1) + (0 if follow else data.draw(st.integers(-1, 1)))
         offset = max(offset, 0)
     split = data.draw(st.sampled_from(ends))
     interval = data.draw(st.sampled_from([0, 68, 69, 100, 200, 10**6]))

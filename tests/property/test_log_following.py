@@ -194,9 +194,9 @@ def test_one_fetch_is_one_write_and_one_commit(monkeypatch: pytest.MonkeyPatch) 
     writes: list[int] = []
     write = type(log.segments[0]).write
 
-    def counted(self: Any, data: memoryview, index_rows: int = 1) -> None:
+    def counted(self: Any, data: memoryview, *more: Any) -> None:
         writes.append(len(data))
-        write(self, data, index_rows)
+        write(self, data, *more)
 
     monkeypatch.setattr(type(log.segments[0]), "write", counted)
     told: list[int] = []

@@ -15,6 +15,7 @@ from klog_broker.runtime.slices import Slices
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import Offset, TopicPartition
 from pyspark_klog.records.batch import BatchView
+from pyspark_klog.records.control import EndTransactionMarker, end_transaction_batch
 from tests.support.produce_paths import InlineHelpers
 
 
@@ -38,6 +39,19 @@ class MemoryStateLog:
 
     def append_plain(self, batch: bytearray, record_count: int, now_ms: int) -> Offset:
         return self.append(batch)
+
+    def append_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        marker: EndTransactionMarker,
+        *,
+        transaction_version: int,
+    ) -> Offset:
+        batch = end_transaction_batch(
+            marker, producer_id=producer_id, producer_epoch=producer_epoch, timestamp_ms=0
+        )
+        return self.append(bytearray(batch))
 
     def put(self, batch: bytes, *, gap: int = 0) -> Offset:
         """A batch as it is, ``gap`` offsets behind the log's end."""

@@ -293,10 +293,6 @@ REFUSED: dict[str, tuple[Change, str]] = {
         all_of(brought("b-0"), file("b-0/00000000000000000000.log.swap")),
         "/data/b-0/00000000000000000000.log.swap is left of a compaction that was cut short: ",
     ),
-    "aborted transactions": (
-        all_of(brought("b-0"), file("b-0/00000000000000000000.txnindex")),
-        "/data/b-0 has records of transactions that were aborted, and klog would show them",
-    ),
     "what is left of a topic that is being deleted": (
         all_of(deletion_begun, brought("known-5", topic_id=None)),
         "/data/known-5 is of topic known, whose deletion is not finished; move it out",
@@ -348,19 +344,18 @@ def test_different_ids_in_two_directories() -> None:
     assert "are of different topics" in refusal(files, adopt=True, data=(one, two))
 
 
-def test_a_file_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     files = written(("known", 1, ID))
     brought("b-0")(files)
-    file("b-0/00000000000000000000.txnindex", b"")(files)
-    open_file = MemoryFiles.open
+    list_dir = MemoryFiles.list_dir
 
-    def refuse(self: MemoryFiles, path: Path, **options: bool) -> Any:
-        if path.suffix == ".txnindex" and not options.get("writable", True):
+    def refuse(self: MemoryFiles, path: Path) -> list[str]:
+        if path.name == "b-0":
             raise PermissionError(EACCES, "Permission denied", str(path))
-        return open_file(self, path, **options)
+        return list_dir(self, path)
 
     with monkeypatch.context() as patch:
-        patch.setattr(MemoryFiles, "open", refuse)
+        patch.setattr(MemoryFiles, "list_dir", refuse)
         with pytest.raises(CannotStart, match="nothing was adopted, a file cannot be read"):
             start(files, adopt=True)
     assert values(start(files, adopt=True), "b") == 1
@@ -373,9 +368,8 @@ def test_transactions_that_are_not_finished() -> None:
         5, 0, 0, Offset(0), 0, 1, 0, current_transaction_first_offset=Offset(0)
     )
     file("b-0/00000000000000000001.snapshot", encode_producer_snapshot([entry]))(files)
-    with pytest.raises(CannotStart, match="transactions that are not finished, and klog would"):
-        start(files, adopt=True)
-    assert "b-0" in refusal(files)
+    log = log_of(start(files, adopt=True), "b")
+    assert (log.last_stable_offset, log.high_watermark) == (0, 1)
 
 
 # --- Kafka's directories -------------------------------------------------------------------------

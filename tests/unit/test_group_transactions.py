@@ -100,33 +100,33 @@ def test_a_marker_of_commit_makes_them_committed(offsets: Offsets) -> None:
     offsets.commit(6, ONE)
     offsets.commit(1, ONE, "new")
     assert (offsets.seen(), offsets.seen("new")) == (5, None)
-    offsets.shard.append_marker(ONE, COMMIT)
+    offsets.shard.append_marker(ONE, COMMIT, transaction_version=0)
     assert (offsets.seen(), offsets.seen("new")) == (6, 1)
     assert [each.group.group_id for each in offsets.shard.state.groups_with("new")] == ["g"]
 
 
 def test_a_marker_of_abort_drops_them(offsets: Offsets) -> None:
     offsets.commit(6, ONE)
-    offsets.shard.append_marker(ONE, ABORT)
+    offsets.shard.append_marker(ONE, ABORT, transaction_version=0)
     assert offsets.seen() is None
     assert not offsets.shard.state.groups, "the group was only there for them"
-    offsets.shard.append_marker(ONE, COMMIT)
+    offsets.shard.append_marker(ONE, COMMIT, transaction_version=0)
     assert offsets.seen() is None, "a transaction ends once"
 
 
 def test_transactions_of_two_producers_end_by_themselves(offsets: Offsets) -> None:
     offsets.commit(6, ONE)
     offsets.commit(7, OTHER)
-    offsets.shard.append_marker(OTHER, COMMIT)
+    offsets.shard.append_marker(OTHER, COMMIT, transaction_version=0)
     assert offsets.seen() == 7
-    offsets.shard.append_marker(ONE, COMMIT)
+    offsets.shard.append_marker(ONE, COMMIT, transaction_version=0)
     assert offsets.seen() == 7, "the later record counts, not the later marker"
 
 
 def test_a_later_commit_outside_of_the_transaction_counts(offsets: Offsets) -> None:
     offsets.commit(6, ONE)
     offsets.commit(9)
-    offsets.shard.append_marker(ONE, COMMIT)
+    offsets.shard.append_marker(ONE, COMMIT, transaction_version=0)
     assert offsets.seen() == 9
 
 
@@ -134,7 +134,7 @@ def test_a_tombstone_drops_what_is_pending_too(offsets: Offsets) -> None:
     offsets.commit(5)
     offsets.commit(6, ONE)
     offsets.forget()
-    offsets.shard.append_marker(ONE, COMMIT)
+    offsets.shard.append_marker(ONE, COMMIT, transaction_version=0)
     assert offsets.seen() is None
 
 
@@ -156,7 +156,7 @@ def test_a_group_with_pending_offsets_is_not_forgotten(offsets: Offsets) -> None
     tombstones = offsets.shard.state.tombstones(entry, [TopicPartition("t", 0)])
     assert [type(key) for key, _ in tombstones] == [OffsetCommitKey]
     offsets.shard.append([(GroupMetadataKey(group="g"), None)])
-    offsets.shard.append_marker(ONE, COMMIT)
+    offsets.shard.append_marker(ONE, COMMIT, transaction_version=0)
     assert offsets.seen("other") == 6
 
 
@@ -166,7 +166,7 @@ def test_readers_see_the_end_of_a_transaction_when_its_marker_is_visible(
     offsets.commit(5)
     offsets.commit(6, ONE)
     offsets.log.follows = False
-    offsets.shard.append_marker(ONE, COMMIT)
+    offsets.shard.append_marker(ONE, COMMIT, transaction_version=0)
     assert offsets.seen() == 5
     offsets.commit(7)
     offsets.log.high_watermark = offsets.log.log_end_offset - 1  # type: ignore[assignment]
@@ -198,9 +198,9 @@ def test_an_offset_is_not_stable_while_a_transaction_has_one_for_it(
     assert not is_stable(offsets)
     assert is_stable(offsets, "other")
     offsets.commit(8, OTHER)
-    offsets.shard.append_marker(ONE, marker)
+    offsets.shard.append_marker(ONE, marker, transaction_version=0)
     assert not is_stable(offsets), "the other's is still open"
-    offsets.shard.append_marker(OTHER, marker)
+    offsets.shard.append_marker(OTHER, marker, transaction_version=0)
     assert is_stable(offsets)
 
 
@@ -217,7 +217,7 @@ def test_an_offset_is_not_stable_before_the_end_of_its_transaction_can_be_seen(
     offsets.commit(5)
     offsets.commit(6, ONE)
     offsets.log.follows = False
-    offsets.shard.append_marker(ONE, COMMIT)
+    offsets.shard.append_marker(ONE, COMMIT, transaction_version=0)
     assert offsets.seen() == 5
     assert not is_stable(offsets)
     offsets.log.high_watermark = offsets.log.log_end_offset
@@ -254,5 +254,5 @@ def test_who_asks_for_stable_offsets_is_told_to_ask_again(
 
     assert fetch(require_stable=False) == [(4, 0), (5, 0)]
     assert fetch(require_stable=True) == [(4, 0), (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)]
-    offsets.shard.append_marker(ONE, COMMIT)
+    offsets.shard.append_marker(ONE, COMMIT, transaction_version=0)
     assert fetch(require_stable=True) == [(4, 0), (6, 0)]

@@ -6,6 +6,7 @@ from typing import Any
 from klog_broker.app import BrokerServer
 from klog_broker.log.digests import Digest
 from klog_broker.log.record_checks import KernelChecks, PlainChecks, RecordChecks
+from pyspark_klog.records.layout import Buffer
 from tests.support.log_harness import append, batch
 from tests.support.memory_files import MemoryFiles
 from tests.support.memory_start import log_of, make_topic, start
@@ -36,10 +37,10 @@ class Interrupted(Digest):
         self._checks = checks
         self._data = data
 
-    def add_table(self, table: Any, shift: int) -> None:
+    def add_table(self, table: Any, shift: int, buffer: Buffer) -> None:
         found = self._checks.scan(self._data, 0, len(self._data))
         assert len(found.rows) == _BATCHES + 1
-        super().add_table(table, shift)
+        super().add_table(table, shift, buffer)
 
 
 def test_a_scan_of_one_broker_leaves_what_anothers_has_found() -> None:

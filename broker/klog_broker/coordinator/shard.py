@@ -30,9 +30,8 @@ from pyspark_klog.records.control import (
     ControlType,
     EndTransactionMarker,
     control_type_of,
-    end_transaction_batch,
 )
-from pyspark_klog.records.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from pyspark_klog.records.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 from pyspark_klog.records.record import Record
 
 K = TypeVar("K")
@@ -194,23 +193,29 @@ class Shard(Generic[K, V, S]):
             codec=self._codec,
             producer_id=producer_id,
             producer_epoch=producer_epoch,
+            # As Kafka's coordinators write it; a coordinator's appends are not held to sequences.
+            base_sequence=NO_SEQUENCE if producer is None else 0,
             is_transactional=producer is not None,
         )
         for key, value in encoded:
             builder.append(key, value, now_ms)
         return bytearray(builder.build())
 
-    def append_marker(self, producer: Producer, marker: EndTransactionMarker) -> Offset:
-        """End a producer's transaction on this partition; returns the marker's end offset."""
-        batch = end_transaction_batch(
-            marker,
-            producer_id=producer.producer_id,
-            producer_epoch=producer.producer_epoch,
-            timestamp_ms=self._clock.now_ms(),
-        )
+    def append_marker(
+        self, producer: Producer, marker: EndTransactionMarker, *, transaction_version: int
+    ) -> Offset:
+        """End a producer's transaction on this partition; returns the marker's end offset. Raises
+        as :meth:`append` does."""
+        producer_id, producer_epoch = producer
         is_commit = marker.control_type is ControlType.COMMIT
         return self._append(
-            partial(self.log.append, bytearray(batch)),
+            partial(
+                self.log.append_marker,
+                producer_id,
+                producer_epoch,
+                marker,
+                transaction_version=transaction_version,
+            ),
             lambda _: self.state.apply_marker(producer, is_commit=is_commit),
         )
 

@@ -4,6 +4,7 @@ from typing import Protocol
 
 from klog_broker.log.answers import ReadInfo
 from pyspark_klog.ids import Offset, TopicPartition
+from pyspark_klog.records.control import EndTransactionMarker
 
 
 class StateLog(Protocol):
@@ -36,6 +37,17 @@ class StateLog(Protocol):
 
     def append_plain(self, batch: bytearray, record_count: int, now_ms: int) -> Offset:
         """As :meth:`append`, of a batch that finish_plain_batch has made, now."""
+
+    def append_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        marker: EndTransactionMarker,
+        *,
+        transaction_version: int,
+    ) -> Offset:
+        """End a producer's transaction in this log; returns the log's end behind the marker. Raises
+        as :meth:`append` does."""
 
     def read(
         self,

@@ -13,7 +13,7 @@ from klog_broker.log.errors import LogDirectoryError
 from klog_broker.log.found import FoundPartition
 from klog_broker.runtime.files import Files
 from pyspark_klog.ids import NO_TOPIC_ID, TopicId, TopicPartition
-from pyspark_klog.storage.names import SWAP_SUFFIX, Suffix
+from pyspark_klog.storage.names import SWAP_SUFFIX
 from pyspark_klog.storage.text_files import encode_topic_id
 
 # How many names one sentence lists; the others are only counted.
@@ -147,7 +147,7 @@ def _same_id(name: str, other: str, topic_id: TopicId) -> LogDirectoryError:
 
 
 def check_whole(files: Files, partitions: Iterable[FoundPartition]) -> None:
-    """Raise LogDirectoryError if a folder has data that klog would lose or misread. OSError."""
+    """Raise LogDirectoryError if a folder has data that klog would lose. OSError."""
     for found in partitions:
         for name in files.list_dir(found.path):
             if name.endswith(SWAP_SUFFIX):
@@ -155,17 +155,6 @@ def check_whole(files: Files, partitions: Iterable[FoundPartition]) -> None:
                     f"{found.path / name} is left of a compaction that was cut short: start Kafka "
                     f"on this directory once more and stop it in good order before it is adopted"
                 )
-            if name.endswith(Suffix.TRANSACTION_INDEX) and _size(files, found.path / name):
-                raise transactions_refused(found.path, "were aborted")
-
-
-def transactions_refused(path: Path, what: str) -> LogDirectoryError:
-    """The error for records of transactions, which read_committed readers must not always see."""
-    return LogDirectoryError(
-        f"{path} has records of transactions that {what}, and klog would show them to "
-        f"read_committed consumers: it cannot be adopted until klog has transactions; move the "
-        f"topic's folders out of the data directory"
-    )
 
 
 def sync_folder(files: Files, path: Path) -> None:
@@ -189,11 +178,3 @@ def listed(paths: Iterable[Path]) -> str:
 def _joined(texts: list[str], count: int) -> str:
     rest = count - len(texts)
     return ", ".join(texts) + (f" and {rest} more" if rest else "")
-
-
-def _size(files: Files, path: Path) -> int:
-    file = files.open(path, writable=False)
-    try:
-        return file.size()
-    finally:
-        file.close()

@@ -9,21 +9,24 @@ from collections.abc import Callable
 from klog_broker.log.answers import AppendInfo
 from klog_broker.log.append_rules import AppendOrigin
 from klog_broker.log.batch_places import AppendedBatch
-from klog_broker.log.digests import BatchRow
+from klog_broker.log.batch_rows import BatchRow
 from klog_broker.log.durability import LogFlushing
 from klog_broker.log.errors import RecordBatchTooLarge, StaleLeaderEpoch
 from klog_broker.log.log_config import INT64_MAX, INT64_MIN
 from klog_broker.log.log_state import LogState
 from klog_broker.log.loop_share import LoopShare
 from klog_broker.log.planned import PlanFacts, PlannedAppend
-from klog_broker.log.producer_state import ProducerBatch
-from klog_broker.log.recovery import producer_batch
+from klog_broker.log.producer_state import ProducerBatch, ProducerMarker
+from klog_broker.log.producer_steps import ProducerStep, data_step, marker_step, take_step
 from klog_broker.log.rolling import append_room, should_roll
 from klog_broker.log.validation import Validated, place, prepare
+from klog_broker.log.verification import VerificationGuard
 from pyspark_klog.errors import InvariantViolation
 from pyspark_klog.ids import LeaderEpoch, Offset
 from pyspark_klog.records.compression import Codec
+from pyspark_klog.records.control import EndTransactionMarker, end_transaction_batch
 from pyspark_klog.records.record import TimestampType
+from pyspark_klog.storage.transaction_index import AbortedEntry
 
 
 class Appender:
@@ -69,18 +72,20 @@ class Appender:
         now_ms: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         share: LoopShare | None = None,
+        guard: VerificationGuard | None = None,
     ) -> AppendInfo:
         """Validate as Kafka does, give offsets, append. Takes one v2 batch, or a set of v0 and v1
         messages, which is converted up. The epoch must have begun (PartitionLog.begin_epoch).
 
-        A writable buffer is patched in place and kept by nobody; a read-only one is copied.
+        A writable buffer is patched in place and kept by nobody; a read-only one is copied. A
+        client's batch that begins a transaction needs the ``guard`` of its verification.
 
         Nothing has changed when it raises: CorruptRecords, InvalidRecords (RecordsRefused and
         InvalidTimestamp with record_errors), UnsupportedCodec, DecompressedTooLarge,
         RecordTooLarge, RecordBatchTooLarge, InvalidProducerEpoch, OutOfOrderSequence,
-        StaleLeaderEpoch, LogStorageError. With a ``share`` also TooMuchForTheLoop: then run
-        :meth:`preparation` in a helper thread, and append what it returns with
-        :meth:`append_prepared`.
+        InvalidTransactionState, StaleLeaderEpoch, LogStorageError. With a ``share`` also
+        TooMuchForTheLoop: then run :meth:`preparation` in a helper thread, and append what it
+        returns with :meth:`append_prepared`.
         """
         state = self._state
         state.check_online()
@@ -93,7 +98,7 @@ class Appender:
             share=share,
         )
         return self.append_prepared(
-            prepared, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin
+            prepared, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin, guard=guard
         )
 
     def preparation(
@@ -111,8 +116,64 @@ class Appender:
         leader_epoch: LeaderEpoch,
         now_ms: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
+        guard: VerificationGuard | None = None,
     ) -> AppendInfo:
-        """Give offsets to what was validated, here or in a helper thread, and append it."""
+        """Give offsets to what was validated, here or in a helper thread, and append it. Not for
+        markers: :meth:`append_marker` is."""
+        planned = self._place(prepared, leader_epoch, now_ms)
+        step = data_step(planned.row)
+        if step is not None:
+            producers = self._state.producers
+            if origin is AppendOrigin.CLIENT:
+                duplicate = producers.check(
+                    step.head, is_transactional=step.is_transactional, guard=guard
+                )
+                if duplicate is not None:
+                    return self._answer_duplicate(duplicate)
+            else:
+                producers.check_of_coordinator(step.head, is_transactional=step.is_transactional)
+        self._write(planned, now_ms)
+        return self._commit(planned, step, now_ms)
+
+    def append_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        marker: EndTransactionMarker,
+        *,
+        transaction_version: int,
+        leader_epoch: LeaderEpoch,
+        now_ms: int,
+    ) -> AppendInfo:
+        """End the producer's transaction, on behalf of a coordinator of this transaction version. A
+        marker for a producer without an open transaction is appended, too, as in Kafka.
+
+        Nothing has changed when it raises: InvalidProducerEpoch, CoordinatorFenced,
+        StaleLeaderEpoch, RecordBatchTooLarge, LogStorageError.
+        """
+        batch = end_transaction_batch(
+            marker,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            timestamp_ms=now_ms,
+        )
+        state = self._state
+        state.check_online()
+        prepared = prepare(
+            bytearray(batch),
+            now_ms=now_ms,
+            config=state.config,
+            checks=state.checks(),
+            origin=AppendOrigin.COORDINATOR,
+        )
+        planned = self._place(prepared, leader_epoch, now_ms)
+        step = marker_step(planned.row, marker)
+        state.producers.check_marker(step, transaction_version)
+        self._write(planned, now_ms, state.producers.aborted_by(step))
+        return self._commit(planned, step, now_ms)
+
+    def _place(self, prepared: Validated, leader_epoch: LeaderEpoch, now_ms: int) -> Validated:
+        """At the log's end, in this epoch."""
         state = self._state
         self._check_epoch(leader_epoch)
         if leader_epoch > state.epochs.latest:
@@ -120,20 +181,34 @@ class Appender:
                 f"{state.topic_partition}: leader epoch {leader_epoch} has not begun"
             )
         planned = place(prepared, state.log_end_offset, leader_epoch, now_ms)
-        row = planned.row
-        if row.size_bytes > state.config.segment_bytes:
+        size_bytes = planned.row.size_bytes
+        if size_bytes > state.config.segment_bytes:
             raise RecordBatchTooLarge(
-                f"a batch of {row.size_bytes} bytes, segment.bytes is {state.config.segment_bytes}"
+                f"a batch of {size_bytes} bytes, segment.bytes is {state.config.segment_bytes}"
             )
-        producer = producer_batch(row)
-        if producer is not None:
-            duplicate = state.producers.check(
-                producer[0], check_sequence=origin is AppendOrigin.CLIENT
-            )
-            if duplicate is not None:
-                return self._answer_duplicate(duplicate)
-        self._write(planned, now_ms)
-        return self._commit(planned, now_ms)
+        return planned
+
+    def begin_verification(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        first_sequence: int,
+        *,
+        supports_epoch_bump: bool,
+        now_ms: int,
+    ) -> VerificationGuard | None:
+        """See PartitionLog.begin_verification, which this is."""
+        producers = self._state.producers
+        entry = producers.get(producer_id)
+        if entry is not None and entry.has_ongoing_transaction(producer_epoch):
+            return None
+        return producers.verifications.begin(
+            producer_id,
+            producer_epoch,
+            first_sequence,
+            now_ms,
+            supports_epoch_bump=supports_epoch_bump,
+        )
 
     def _answer_duplicate(self, first: ProducerBatch) -> AppendInfo:
         end_offset = Offset(first.last_offset + 1)
@@ -152,11 +227,11 @@ class Appender:
         waits = self._state.config.replies_wait_for_flush
         return end_offset if waits and end_offset > self._flushing.flushed_offset else None
 
-    def _write(self, planned: Validated, now_ms: int) -> None:
+    def _write(self, planned: Validated, now_ms: int, aborted: AbortedEntry | None = None) -> None:
         """Roll if need be, and write. LogStorageError if that fails; then all is as it was."""
         try:
             self.maybe_roll(planned.row, now_ms)
-            self._state.active.write(planned.data)
+            self._state.active.write(planned.data, aborted=() if aborted is None else (aborted,))
         except OSError as error:
             raise self._state.write_failed(error) from error
 
@@ -174,7 +249,7 @@ class Appender:
         ):
             self._roll(now_ms)
 
-    def _commit(self, planned: Validated, now_ms: int) -> AppendInfo:
+    def _commit(self, planned: Validated, step: ProducerStep | None, now_ms: int) -> AppendInfo:
         """The bytes are complete: let them count."""
         state, row = self._state, planned.row
         first_offset, last_offset = Offset(row.base_offset), Offset(row.last_offset)
@@ -188,10 +263,10 @@ class Appender:
             )
             state.active.commit((batch,))
             state.log_end_offset = Offset(last_offset + 1)
-            producer = producer_batch(row)
-            if producer is not None:
-                head, sent = producer
-                state.producers.apply(head.producer_id, head.producer_epoch, sent, now_ms)
+            if step is not None:
+                if isinstance(step, ProducerMarker):
+                    state.active.commit_aborted()
+                take_step(state.producers, step, now_ms)
             state.producers.end_offset = state.log_end_offset
         except Exception as error:
             raise state.go_offline(error) from error

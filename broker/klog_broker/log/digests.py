@@ -4,33 +4,17 @@ Batches come as rows from the plain checks, or as a whole table of numbers from 
 then numpy does in bulk what would cost microseconds a batch in Python. Both give the same digest.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from pyspark_klog.records.layout import INT64_MAX
+from klog_broker.log.batch_rows import BatchRow
+from klog_broker.log.producer_steps import ProducerStep, step_of
+from pyspark_klog.records.layout import CONTROL_BIT, INT64_MAX, TRANSACTIONAL_BIT, Buffer
 
 # With more producers than this in one table, all their batches are taken, not the last of each.
 _FEW_PRODUCERS = 64
 # A producer's state depends on no more than its last batches.
 _LAST_BATCHES = 5
-
-
-class BatchRow(NamedTuple):
-    """A batch by its header; for v0 and v1 messages ``base_offset`` is their only offset."""
-
-    position: int
-    size_bytes: int
-    magic: int
-    attributes: int
-    base_offset: int
-    last_offset: int
-    base_timestamp_ms: int
-    max_timestamp_ms: int
-    record_count: int
-    leader_epoch: int
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
 
 
 class IndexRow(NamedTuple):
@@ -56,6 +40,7 @@ class Digest:
         max_timestamp_ms: int = -1,
         max_timestamp_offset: int = -1,
         latest_epoch: int = -1,
+        follows_producers: bool = False,
     ) -> None:
         self.end_position = position
         self.end_offset = end_offset
@@ -69,21 +54,25 @@ class Digest:
         self.is_cut = False
         self.epochs: list[tuple[int, int]] = []
         self._index_rows: list[IndexRow] = []
-        self._producer_rows: list[BatchRow] = []
+        self.has_markers = False
+        """Whether a control batch of a producer came."""
+        self._follows_producers = follows_producers
+        self._producer_steps: list[ProducerStep] = []
 
     def take_index_rows(self) -> list[IndexRow]:
         """The index entries that became due since the last call."""
         rows, self._index_rows = self._index_rows, []
         return rows
 
-    def take_producer_rows(self) -> list[BatchRow]:
-        """Batches of producers since the last call, in order: all that their states depend on."""
-        rows, self._producer_rows = self._producer_rows, []
-        return rows
+    def take_producer_steps(self) -> list[ProducerStep]:
+        """What producers did since the last call, in order: all that their states depend on."""
+        steps, self._producer_steps = self._producer_steps, []
+        return steps
 
     # --- batch by batch --------------------------------------------------------------------------
-    def add_rows(self, rows: Iterable[BatchRow], shift: int) -> None:
-        """Add batches in order; their positions plus ``shift`` are positions in the file."""
+    def add_rows(self, rows: Iterable[BatchRow], shift: int, buffer: Buffer) -> None:
+        """Add batches of the buffer in order; their positions plus ``shift`` are positions in the
+        file."""
         for row in rows:
             if row.base_offset < self.end_offset or row.last_offset >= self.end_limit:
                 self.is_cut = True
@@ -97,7 +86,7 @@ class Digest:
             if row.leader_epoch > self.latest_epoch:
                 self._add_epoch(row.leader_epoch, row.base_offset)
             if row.producer_id >= 0:
-                self._producer_rows.append(row)
+                self._add_producer_row(row, buffer)
             self.end_offset = row.last_offset + 1
             self.end_position = position + row.size_bytes
 
@@ -110,8 +99,16 @@ class Digest:
         self.latest_epoch = epoch
         self.epochs.append((epoch, start_offset))
 
+    def _add_producer_row(self, row: BatchRow, buffer: Buffer) -> None:
+        if row.attributes & CONTROL_BIT:
+            self.has_markers = True
+        if self._follows_producers:
+            step = step_of(row, buffer)
+            if step is not None:
+                self._producer_steps.append(step)
+
     # --- in bulk ---------------------------------------------------------------------------------
-    def add_table(self, table: Any, shift: int) -> None:
+    def add_table(self, table: Any, shift: int, buffer: Buffer) -> None:
         """As :meth:`add_rows`, for an int64 array of shape (batches, 13) with BatchRow's fields."""
         import numpy as np
 
@@ -131,10 +128,24 @@ class Digest:
         epochs = columns["leader_epoch"]
         for row in _risers(np, epochs, self.latest_epoch):
             self._add_epoch(int(epochs[row]), int(columns["base_offset"][row]))
-        for row in _needed_producer_rows(np, columns["producer_id"]):
-            self._producer_rows.append(BatchRow(*table[row].tolist()))
+        self._add_producer_rows(np, table, columns, buffer)
         self.end_offset = int(last[-1]) + 1
         self.end_position = int(positions[-1] + columns["size_bytes"][-1])
+
+    def _add_producer_rows(
+        self, np: Any, table: Any, columns: dict[str, Any], buffer: Buffer
+    ) -> None:
+        producer_ids, attributes = columns["producer_id"], columns["attributes"]
+        rows = np.flatnonzero(producer_ids >= 0)
+        if not rows.size:
+            return
+        self.has_markers |= bool((attributes[rows] & CONTROL_BIT).any())
+        if self._follows_producers:
+            needed = _needed_producer_rows(np, rows, producer_ids[rows], attributes[rows])
+            for row in table[needed].tolist():
+                step = step_of(BatchRow(*row), buffer)
+                if step is not None:
+                    self._producer_steps.append(step)
 
     def _add_index_rows(self, np: Any, positions: Any, last_offsets: Any, timestamps: Any) -> None:
         risers = _risers(np, timestamps, self.max_timestamp_ms)
@@ -164,12 +175,21 @@ def _risers(np: Any, values: Any, before: int) -> Any:
     return np.flatnonzero(values > largest[:-1])
 
 
-def _needed_producer_rows(np: Any, producer_ids: Any) -> Iterator[int]:
-    rows = np.flatnonzero(producer_ids >= 0)
-    if not rows.size:
-        return iter(())
-    producers = np.unique(producer_ids[rows])
-    if producers.size <= _FEW_PRODUCERS:
-        last = [rows[producer_ids[rows] == each][-_LAST_BATCHES:] for each in producers]
-        rows = np.sort(np.concatenate(last))
-    return iter(rows.tolist())
+def _needed_producer_rows(np: Any, rows: Any, producer_ids: Any, attributes: Any) -> Any:
+    """Of the rows with these producers and attributes those that states depend on: markers, what
+    begins a transaction, and each producer's last batches."""
+    producers = np.unique(producer_ids)
+    if producers.size > _FEW_PRODUCERS:
+        return rows
+    is_control = attributes & CONTROL_BIT != 0
+    is_transactional = attributes & TRANSACTIONAL_BIT != 0
+    needed = [np.flatnonzero(is_control)]
+    for each in producers:
+        of_producer = producer_ids == each
+        needed.append(np.flatnonzero(of_producer & ~is_control)[-_LAST_BATCHES:])
+        transactional = np.flatnonzero(of_producer & is_transactional)
+        if transactional.size:
+            # What comes first, or behind a marker.
+            follows_marker = np.concatenate(([True], is_control[transactional[:-1]]))
+            needed.append(transactional[follows_marker])
+    return rows[np.unique(np.concatenate(needed))]

@@ -60,6 +60,9 @@ class Durability:
         if with_indexes:
             files += active.sync_files()
             recovery_point = end_offset
+            if active.transaction_index.is_new:
+                active.transaction_index.is_new = False
+                directories.append(active.directory)
         elif active.size_bytes:
             files.append(active.log_file)
         if not with_indexes and recovery_point == self.recovery_point:

@@ -61,6 +61,16 @@ class OutOfOrderSequence(LogError):
     (OUT_OF_ORDER_SEQUENCE_NUMBER)."""
 
 
+class InvalidTransactionState(LogError):
+    """A transactional batch of no transaction that the coordinator knows, or another one within a
+    transaction (INVALID_TXN_STATE)."""
+
+
+class CoordinatorFenced(LogError):
+    """A newer transaction coordinator has ended a transaction of the producer
+    (TRANSACTION_COORDINATOR_FENCED)."""
+
+
 class StaleLeaderEpoch(LogError):
     """The leader epoch is older than the newest one that the log knows (NOT_LEADER_OR_FOLLOWER)."""
 

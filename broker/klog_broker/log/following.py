@@ -8,24 +8,28 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from klog_broker.log.appending import apply_planned
-from klog_broker.log.digests import BatchRow, Digest
+from klog_broker.log.batch_rows import BatchRow
+from klog_broker.log.digests import Digest
 from klog_broker.log.errors import OffsetOutOfRange, StaleLeaderEpoch
 from klog_broker.log.log_state import LogState
-from klog_broker.log.planned import AppendRoom, PlannedAppend, PlannedProducer
+from klog_broker.log.planned import AppendRoom, PlannedAppend
+from klog_broker.log.producer_state import ProducerMarker, ProducerStates
+from klog_broker.log.producer_steps import ProducerStep, take_step
 from klog_broker.log.record_checks import RecordChecks
-from klog_broker.log.recovery import producer_batch
 from pyspark_klog.errors import InvariantViolation
 from pyspark_klog.ids import LeaderEpoch
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.errors import CorruptRecords
-from pyspark_klog.records.layout import CODEC_MASK, LOG_OVERHEAD_BYTES, MAGIC_V2
+from pyspark_klog.records.layout import CODEC_MASK, LOG_OVERHEAD_BYTES, MAGIC_V2, Buffer
 from pyspark_klog.storage.indexes import MAX_RELATIVE_OFFSET
+from pyspark_klog.storage.transaction_index import AbortedEntry
 
 
 class Followed(NamedTuple):
     """Whole batches that may be appended, and the changes that they make to the active segment."""
 
     planned: PlannedAppend
+    steps: list[ProducerStep]  # what producers did in the batches
     epochs: list[tuple[int, int]]  # epochs that begin in the batches, with their start offsets
     codec: Codec  # zstd if any of the batches is
     last_offset: int
@@ -39,16 +43,16 @@ class _FollowerDigest(Digest):
     newest_epoch = -1
     has_falling_epochs = False
 
-    def add_rows(self, rows: Iterable[BatchRow], shift: int) -> None:
+    def add_rows(self, rows: Iterable[BatchRow], shift: int, buffer: Buffer) -> None:
         """As :meth:`Digest.add_rows`."""
         for row in rows:
             self._note(row, row.leader_epoch)
             if row.magic == MAGIC_V2 and row.leader_epoch < self.latest_epoch:
                 self.has_falling_epochs = True
             self.has_zstd |= row.attributes & CODEC_MASK == Codec.ZSTD
-            super().add_rows((row,), shift)
+            super().add_rows((row,), shift, buffer)
 
-    def add_table(self, table: Any, shift: int) -> None:
+    def add_table(self, table: Any, shift: int, buffer: Buffer) -> None:
         """As :meth:`Digest.add_table`."""
         import numpy as np
 
@@ -61,7 +65,7 @@ class _FollowerDigest(Digest):
             self.has_falling_epochs |= bool((epochs < before).any())
         self._note(BatchRow(*table[0].tolist()), int(columns["leader_epoch"].max()))
         self.has_zstd |= bool(((columns["attributes"] & CODEC_MASK) == Codec.ZSTD).any())
-        super().add_table(table, shift)
+        super().add_table(table, shift, buffer)
 
     def _note(self, row: BatchRow, newest_epoch: int) -> None:
         if self.first_row is None:
@@ -94,6 +98,7 @@ def follow(
         max_timestamp_ms=room.max_timestamp_ms,
         max_timestamp_offset=room.max_timestamp_offset,
         latest_epoch=latest_epoch,
+        follows_producers=True,
     )
     checks.scan_into(digest, data, room.size_bytes, check_crc=check_crc)
     size_bytes = digest.end_position - room.size_bytes
@@ -118,11 +123,11 @@ def follow(
         )
     codec = Codec.ZSTD if digest.has_zstd else Codec.NONE
     planned = _planned(digest, first, size_bytes)
-    return Followed(planned, digest.epochs, codec, digest.end_offset - 1)
+    steps = digest.take_producer_steps()
+    return Followed(planned, steps, digest.epochs, codec, digest.end_offset - 1)
 
 
 def _planned(digest: _FollowerDigest, first: BatchRow, size_bytes: int) -> PlannedAppend:
-    producers = (producer_batch(row) for row in digest.take_producer_rows())
     return PlannedAppend(
         first.base_offset,
         digest.end_offset,
@@ -132,11 +137,25 @@ def _planned(digest: _FollowerDigest, first: BatchRow, size_bytes: int) -> Plann
         digest.max_timestamp_ms,
         digest.max_timestamp_offset,
         digest.take_index_rows(),
-        [
-            PlannedProducer(head.producer_id, head.producer_epoch, (batch,))
-            for head, batch in filter(None, producers)
-        ],
+        (),
     )
+
+
+def aborted_in(states: ProducerStates, steps: Iterable[ProducerStep]) -> list[AbortedEntry]:
+    """The rows of the transaction index for what the steps abort. The states do not change."""
+    if not any(isinstance(step, ProducerMarker) and step.is_abort for step in steps):
+        return []
+    open_since = {producer_id: first for first, producer_id in states.transactions}
+    aborted = []
+    for step in steps:
+        if isinstance(step, ProducerMarker):
+            first = open_since.pop(step.producer_id, None)
+            if first is not None and step.is_abort:
+                stable = min(open_since.values(), default=step.offset + 1)
+                aborted.append(AbortedEntry(step.producer_id, first, step.offset, stable))
+        elif step.is_transactional:
+            open_since.setdefault(step.head.producer_id, step.offset)
+    return aborted
 
 
 def fits(followed: Followed, room: AppendRoom) -> bool:
@@ -263,10 +282,15 @@ class FollowerAppender:
             if not fits(followed, room) and self._roll_for(data, now_ms):
                 self._append(data, leader_epoch, now_ms, None)
                 return
-            state.active.write(data, len(followed.planned.index_entries) or 1)
+            aborted = aborted_in(state.producers, followed.steps)
+            state.active.write(data, len(followed.planned.index_entries) or 1, aborted)
         except OSError as error:
             raise state.write_failed(error) from error
         try:
+            if aborted:
+                state.active.commit_aborted()
+            for step in followed.steps:
+                take_step(state.producers, step, now_ms)
             apply_planned(state, followed.planned, now_ms, followed.codec)
             for epoch, start_offset in followed.epochs:
                 state.epochs.note(epoch, start_offset)

@@ -10,6 +10,7 @@ from klog_broker.log.log_config import LogConfig
 from klog_broker.log.producer_state import ProducerStates
 from klog_broker.log.record_checks import RecordChecks, kernel_checks
 from klog_broker.log.recovery import (
+    Recovered,
     are_indexes_sane,
     find_end,
     rebuild_indexes,
@@ -24,6 +25,7 @@ from klog_broker.runtime.files import Files
 from klog_broker.runtime.rate_limit import RateLimit
 from pyspark_klog.errors import InvariantViolation
 from pyspark_klog.ids import LeaderEpoch, Offset
+from pyspark_klog.records.layout import INT64_MAX
 from pyspark_klog.storage.names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -141,6 +143,8 @@ class _Loader:
         self.touched: list[Segment] = []
         self.must_sync = False
         self.cut_bytes = 0
+        # By base offset: from where on a segment's transaction index lacks rows.
+        self.unindexed: dict[int, int] = {}
 
     def load(self, is_clean: bool, recovery_point: int, high_watermark: int) -> LoadedLog:
         self._open_segments()
@@ -161,7 +165,8 @@ class _Loader:
         self.epochs.truncate_from_end(end_offset + 1)
         if not epochs_are_good:
             self.epochs.write()
-        states, snapshots = self._load_producers(log_start, end_offset)
+        visible = Offset(min(max(high_watermark, log_start), end_offset))
+        states, snapshots = self._load_producers(log_start, end_offset, visible)
         if self.must_sync:
             # The directory always: names that were made or removed just before a kill look durable.
             with self.notes.noted(self.directory.name):
@@ -175,7 +180,7 @@ class _Loader:
             tuple(self.segments),
             log_start,
             end_offset,
-            high_watermark=Offset(min(max(high_watermark, log_start), end_offset)),
+            high_watermark=visible,
             # The file names an epoch of which nothing is left until a newer one is durable
             # elsewhere; so it is not written here, and what it lacks is found again.
             recovery_point=(
@@ -221,14 +226,27 @@ class _Loader:
         self.touched.append(segment)
         self.must_sync = True
 
+    def _end_limit(self, number: int) -> int:
+        """What a segment's offsets lie before."""
+        following = number + 1
+        return self.segments[following].base_offset if following < len(self.segments) else INT64_MAX
+
+    def _check_indexes(self, number: int) -> None:
+        """Of a segment that was closed properly: make them anew if they cannot be right."""
+        segment = self.segments[number]
+        if not are_indexes_sane(segment):
+            self._rebuild(segment)
+        if not segment.transaction_index.is_sane(self._end_limit(number)):
+            _log.warning("log=%s transaction_index=rebuilt", segment.log_file.path)
+            self.unindexed[segment.base_offset] = segment.base_offset
+
     # --- closed properly -------------------------------------------------------------------------
     def _end_of_clean_log(self) -> Offset | None:
         """The log's end, if headers and indexes bear out that it was closed properly."""
         last = self.segments[-1]
         try:
-            for segment in self.segments:
-                if not are_indexes_sane(segment):
-                    self._rebuild(segment)
+            for number, segment in enumerate(self.segments):
+                self._check_indexes(number)
                 if segment is not last:
                     segment.close()
             end_offset = find_end(last)
@@ -251,11 +269,10 @@ class _Loader:
         end_offset = self.segments[0].base_offset
         for number, segment in enumerate(self.segments):
             is_last = number + 1 == len(self.segments)
-            next_base = 2**63 - 1 if is_last else self.segments[number + 1].base_offset
+            next_base = self._end_limit(number)
             # Where both are equal the roll may have come after the last sync.
             if next_base < recovery_point:
-                if not are_indexes_sane(segment):
-                    self._rebuild(segment)
+                self._check_indexes(number)
                 segment.close()
                 continue
             segment.activate(self.config)
@@ -269,6 +286,7 @@ class _Loader:
             )
             end_offset = recovered.end_offset
             self.cut_bytes += recovered.damaged_bytes
+            self._cut_transaction_index(segment, recovered)
             for epoch, start_offset in recovered.epochs:
                 self.epochs.note(epoch, start_offset)
             # What was rolled after the last sync had its indexes finished without one.
@@ -285,6 +303,14 @@ class _Loader:
             segment.close()
         return end_offset
 
+    def _cut_transaction_index(self, segment: Segment, recovered: Recovered) -> None:
+        """Drop the rows of markers that were looked at anew; they are made again from the log."""
+        index, trusted_offset = segment.transaction_index, recovered.trusted_offset
+        if trusted_offset > segment.base_offset or not recovered.has_markers:
+            index.cut_to_offset(trusted_offset)
+        if recovered.has_markers:
+            self.unindexed[segment.base_offset] = trusted_offset
+
     def _drop_after(self, number: int) -> None:
         for segment in self.segments[number + 1 :]:
             _log.warning("log=%s removed=after_damage", segment.log_file.path)
@@ -299,7 +325,7 @@ class _Loader:
                 position=0, end_offset=segment.base_offset, latest_epoch=self.epochs.latest
             )
             for _ in scan_segment(segment, digest, self.checks, check_crc=False):
-                digest.take_producer_rows()
+                pass
             for epoch, start_offset in digest.epochs:
                 self.epochs.note(epoch, start_offset)
 
@@ -319,10 +345,23 @@ class _Loader:
 
     # --- producers -------------------------------------------------------------------------------
     def _load_producers(
-        self, log_start: Offset, end_offset: Offset
+        self, log_start: Offset, end_offset: Offset, high_watermark: Offset
     ) -> tuple[ProducerStates, ProducerSnapshots]:
         states = ProducerStates()
         snapshots = ProducerSnapshots(self.files, self.directory)
         snapshots.remove_strays({segment.base_offset for segment in self.segments})
-        snapshots.load(states, tuple(self.segments), log_start, end_offset, self.checks)
+        for segment in self.segments:
+            if segment.base_offset in self.unindexed:
+                self.must_sync = True
+                if segment not in self.touched:
+                    self.touched.append(segment)
+        snapshots.load(
+            states,
+            tuple(self.segments),
+            log_start,
+            end_offset,
+            self.checks,
+            high_watermark=high_watermark,
+            unindexed=self.unindexed,
+        )
         return states, snapshots

@@ -24,6 +24,7 @@ from klog_broker.log.transactions import LogTransactions
 from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.helpers import Helpers
 from pyspark_klog.ids import LeaderEpoch, Offset, TopicId, TopicPartition
+from pyspark_klog.storage.transaction_index import AbortedEntry
 
 
 class PartitionLog:
@@ -92,6 +93,8 @@ class PartitionLog:
         self.preparation = appender.preparation
         self.append_prepared = appender.append_prepared
         self.append_plain = plain.append_plain
+        self.append_marker = appender.append_marker
+        self.begin_verification = appender.begin_verification
         self.plan_facts = appender.plan_facts
         self.write_planned = appender.write_planned
         self.take_back_planned = appender.take_back_planned
@@ -186,6 +189,7 @@ class PartitionLog:
         reached = Offset(offset) if offset < end_offset else end_offset
         if reached > state.high_watermark:
             state.high_watermark = reached
+            self._transactions.reach(reached)
             if self.listener is not None:
                 self.listener.high_watermark_grew(self)
 
@@ -318,6 +322,17 @@ class PartitionLog:
         """
         self._state.check_online()
         return answer_timestamp(self._state, timestamp_ms, may_block=may_block)
+
+    def aborted_transactions(
+        self, from_offset: int, upper_offset: int, *, may_block: bool = True
+    ) -> list[AbortedEntry]:
+        """The aborted transactions with batches from ``from_offset`` up to ``upper_offset``
+        (excluded; at most the last stable offset), by their markers.
+
+        Raises ColdRead as ``read`` does, and DamagedLog.
+        """
+        self._state.check_online()
+        return self._transactions.aborted(from_offset, upper_offset, may_block=may_block)
 
     def end_offset_for_epoch(self, leader_epoch: int) -> EpochEndOffset:
         """The end of the newest epoch that is not newer than ``leader_epoch`` (KIP-320)."""

@@ -7,7 +7,8 @@ loaded (``LogManager.checks``). Both give the same result for the same bytes (a 
 from functools import cache
 from typing import Any, NamedTuple, Protocol
 
-from klog_broker.log.digests import BatchRow, Digest
+from klog_broker.log.batch_rows import BatchRow
+from klog_broker.log.digests import Digest
 from klog_broker.log.rewriting import (
     Allowed,
     Look,
@@ -146,7 +147,7 @@ class PlainChecks(PlainRewriting):
             rows, position, is_partial = self.scan(
                 buffer, position, len(buffer), check_crc=check_crc
             )
-            digest.add_rows(rows, shift)
+            digest.add_rows(rows, shift, buffer)
 
     def walk(
         self,
@@ -300,7 +301,7 @@ class KernelChecks(KernelRewriting):
         position, is_partial = 0, True
         while is_partial and not digest.is_cut:
             table, position, is_partial = self._table_of(buffer, position, len(buffer), check_crc)
-            digest.add_table(table, shift)
+            digest.add_table(table, shift, buffer)
 
     def _table_of(
         self, buffer: Buffer, start: int, end: int, check_crc: bool

@@ -3,37 +3,36 @@ after a clean stop by its headers alone.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
+from klog_broker.log.batch_rows import BatchRow
 from klog_broker.log.batch_search import find_batch
-from klog_broker.log.digests import BatchRow, Digest
+from klog_broker.log.digests import Digest
 from klog_broker.log.errors import ShortWrite
 from klog_broker.log.log_config import LogConfig
-from klog_broker.log.producer_state import (
-    MAX_SEQUENCE,
-    ProducerBatch,
-    ProducerHead,
-    ProducerStates,
-    WindowRefill,
-)
+from klog_broker.log.producer_state import ProducerMarker, ProducerStates
+from klog_broker.log.producer_steps import data_step, take_step
+from klog_broker.log.producer_windows import WindowRefill
 from klog_broker.log.record_checks import RecordChecks, header_row
 from klog_broker.log.segment import Segment
 from pyspark_klog.errors import InvariantViolation
 from pyspark_klog.ids import Offset
 from pyspark_klog.records.layout import (
     BATCH_HEADER_BYTES,
+    INT64_MAX,
     LOG_OVERHEAD_BYTES,
     MAGIC_V2,
-    TIMESTAMP_TYPE_BIT,
     UP_TO_MAGIC_BYTES,
 )
 from pyspark_klog.storage.indexes import MAX_RELATIVE_OFFSET, OffsetIndexEntry, TimeIndexEntry
+from pyspark_klog.storage.transaction_index import AbortedEntry
 
 _log = logging.getLogger("klog.log")
 _CHUNK_BYTES = 4 << 20
 _REFILL_BLOCK_BYTES = 1 << 20
+NOTHING_UNINDEXED: Mapping[int, int] = {}
 
 
 class Recovered(NamedTuple):
@@ -44,6 +43,8 @@ class Recovered(NamedTuple):
     damaged_bytes: int  # the same, but for preallocated room
     epochs: list[tuple[int, int]]  # leader epochs that begin in it, with their start offsets
     is_as_synced: bool  # nothing lay past the recovery point, and what lies before it was trusted
+    trusted_offset: int  # from here on all was looked at
+    has_markers: bool  # transactions end behind that offset
 
 
 def scan_segment(
@@ -83,23 +84,6 @@ def header_rows(segment: Segment, position: int, end: int) -> Iterator[BatchRow]
             yield header_row(header, 0)._replace(position=place.position)
 
 
-def producer_batch(row: BatchRow) -> tuple[ProducerHead, ProducerBatch] | None:
-    """A stored batch as its producer's state needs it; None if it has none."""
-    if row.producer_id < 0 or row.base_sequence < 0:
-        return None
-    last_sequence = (row.base_sequence + row.last_offset - row.base_offset) & MAX_SEQUENCE
-    head = ProducerHead(row.producer_id, row.producer_epoch, row.base_sequence, last_sequence)
-    append_time_ms = row.max_timestamp_ms if row.attributes & TIMESTAMP_TYPE_BIT else -1
-    return head, ProducerBatch(
-        row.base_sequence,
-        last_sequence,
-        Offset(row.base_offset),
-        Offset(row.last_offset),
-        row.max_timestamp_ms,
-        append_time_ms,
-    )
-
-
 # --- one segment ---------------------------------------------------------------------------------
 def recover_segment(
     segment: Segment,
@@ -124,6 +108,7 @@ def recover_segment(
     digest.latest_epoch = latest_epoch
     for place in segment.places(digest.last_indexed_position, start):
         digest.end_offset = place.last_offset + 1
+    trusted_offset = digest.end_offset
     _index_all(segment, digest, checks, check_crc=True)
     end_offset, end_position = Offset(digest.end_offset), digest.end_position
     cut_bytes = segment.size_bytes - end_position
@@ -144,7 +129,15 @@ def recover_segment(
     if is_suspect:
         _write_again(segment, start)
     damaged_bytes = cut_bytes if is_damage else 0
-    return Recovered(end_offset, cut_bytes, damaged_bytes, digest.epochs, is_as_synced)
+    return Recovered(
+        end_offset,
+        cut_bytes,
+        damaged_bytes,
+        digest.epochs,
+        is_as_synced,
+        trusted_offset,
+        digest.has_markers,
+    )
 
 
 def _write_again(segment: Segment, position: int) -> None:
@@ -168,8 +161,6 @@ def _index_all(segment: Segment, digest: Digest, checks: RecordChecks, *, check_
     """Scan from where the digest is, making index entries on the way."""
     for _ in scan_segment(segment, digest, checks, check_crc=check_crc):
         segment.add_index_rows(digest.take_index_rows())
-        # Not wanted here; taken so that they do not pile up.
-        digest.take_producer_rows()
     segment.restore(
         bytes_since_index_entry=digest.end_position - digest.last_indexed_position,
         max_timestamp=TimeIndexEntry(digest.max_timestamp_ms, Offset(digest.max_timestamp_offset)),
@@ -297,7 +288,8 @@ def refill_windows(
         for start, end in _blocks_from_end(segment):
             rows = header_rows(segment, start, end)
             try:
-                refill.add_block(pair for row in rows if (pair := producer_batch(row)) is not None)
+                steps = (step for row in rows if (step := data_step(row)) is not None)
+                refill.add_block((step.head, step.batch) for step in steps)
             except InvariantViolation as error:
                 # Readers of that place are told so; the other logs and records can be served.
                 _log.warning("log=%s producers=windows_not_filled %s", segment.directory, error)
@@ -318,9 +310,18 @@ def _blocks_from_end(segment: Segment) -> Iterator[tuple[int, int]]:
 
 
 def replay_producers(
-    states: ProducerStates, segments: tuple[Segment, ...], end_offset: int, checks: RecordChecks
+    states: ProducerStates,
+    segments: tuple[Segment, ...],
+    end_offset: int,
+    checks: RecordChecks,
+    *,
+    unindexed: Mapping[int, int] = NOTHING_UNINDEXED,
 ) -> None:
-    """Bring the states from their snapshot's offset to ``end_offset``."""
+    """Bring the states from their snapshot's offset to ``end_offset``.
+
+    On the way the transaction indexes of ``unindexed`` segments (by base offset: the offset from
+    which on they lack rows) get the rows of what is aborted there.
+    """
     start = states.end_offset
     for index, segment in enumerate(segments):
         if index + 1 < len(segments) and segments[index + 1].base_offset <= start:
@@ -330,11 +331,23 @@ def replay_producers(
             continue
         position = place.position if place is not None else 0
         seen_ms = segment.log_file.modified_ms()
-        digest = Digest(position=position, end_offset=0, end_limit=end_offset)
+        unindexed_from = unindexed.get(segment.base_offset, INT64_MAX)
+        aborted: list[AbortedEntry] = []
+        digest = Digest(
+            position=position, end_offset=0, end_limit=end_offset, follows_producers=True
+        )
         for _ in scan_segment(segment, digest, checks, check_crc=False):
-            for row in digest.take_producer_rows():
-                pair = producer_batch(row)
-                if pair is not None and row.base_offset >= start:
-                    head, batch = pair
-                    states.apply(head.producer_id, head.producer_epoch, batch, seen_ms)
+            for step in digest.take_producer_steps():
+                if step.offset < start:
+                    continue
+                if isinstance(step, ProducerMarker) and step.offset >= unindexed_from:
+                    entry = states.aborted_by(step)
+                    if entry is not None:
+                        aborted.append(entry)
+                take_step(states, step, seen_ms)
+        if unindexed_from == segment.base_offset:
+            segment.transaction_index.replace(aborted)
+        elif aborted:
+            segment.transaction_index.write(aborted)
+            segment.transaction_index.commit()
     states.end_offset = Offset(end_offset)

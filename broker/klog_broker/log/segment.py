@@ -4,7 +4,7 @@ A segment knows bytes and positions. The partition log decides what may be appen
 readers may see.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from klog_broker.log.errors import ColdRead, ShortWrite
 from klog_broker.log.index_files import OffsetIndexFile, TimeIndexFile
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.planned import PlannedAppend
+from klog_broker.log.transaction_index_file import TransactionIndexFile
 from klog_broker.runtime.files import File, Files, ProbedRegion, ReadRegion
 from pyspark_klog.ids import Offset
 from pyspark_klog.records.compression import Codec
@@ -23,6 +24,7 @@ from pyspark_klog.records.layout import (
 )
 from pyspark_klog.storage.indexes import TimeIndexEntry
 from pyspark_klog.storage.names import DELETED_SUFFIX, Suffix, segment_file_name
+from pyspark_klog.storage.transaction_index import AbortedEntry
 
 _INDEXES = (Suffix.OFFSET_INDEX, Suffix.TIME_INDEX)
 # How many positions of the newest batches are remembered: readers at the log's end ask for these.
@@ -65,6 +67,9 @@ class Segment:
         """The row of the offset index at which the last search has ended (batch_search.py)."""
         self._offset_index: OffsetIndexFile | None = None
         self._time_index: TimeIndexFile | None = None
+        self.transaction_index = TransactionIndexFile(
+            files, self._path(Suffix.TRANSACTION_INDEX), base_offset
+        )
 
     def __repr__(self) -> str:
         return f"Segment({self.base_offset}, size_bytes={self.size_bytes}, active={self.is_active})"
@@ -83,7 +88,7 @@ class Segment:
     ) -> "Segment":
         """A new, empty, active segment. Its files' names are durable once the directory is synced.
         They end with ``suffix``; a start removes files whose names end with .cleaned."""
-        for kind in _INDEXES:
+        for kind in (*_INDEXES, Suffix.TRANSACTION_INDEX):
             files.remove(directory / (segment_file_name(base_offset, kind) + suffix))
         path = directory / (segment_file_name(base_offset, Suffix.LOG) + suffix)
         log_file = files.open(path, create=True)
@@ -129,6 +134,8 @@ class Segment:
 
         If no descriptor is left nothing has changed.
         """
+        if self._is_uncut:
+            self.cut_back()
         offset_index, time_index = self.offset_index, self.time_index
         with self.log_file.held(), offset_index.file.held(), time_index.file.held():
             time_index.maybe_append(*self.max_timestamp)
@@ -150,6 +157,7 @@ class Segment:
         """Nobody uses the segment now: give its descriptors back."""
         if not self.is_active:
             self.close_indexes()
+        self.transaction_index.rest()
         self.log_file.rest()
 
     def close_indexes(self) -> None:
@@ -162,6 +170,8 @@ class Segment:
     def mark_deleted(self) -> list[Path]:
         """Rename the files to .deleted; returns the new names, to be removed later."""
         indexes = [each.file for each in (self._offset_index, self._time_index) if each is not None]
+        if self.transaction_index.file is not None:
+            indexes.append(self.transaction_index.file)
         files = {file.path: file for file in (self.log_file, *indexes)}
         self.close()
         renamed = []
@@ -225,7 +235,10 @@ class Segment:
 
     def sync_files(self) -> list[File]:
         """The files to be synced so that log and indexes are durable as they are now."""
-        return [self.log_file, self.offset_index.file, self.time_index.file]
+        files = [self.log_file, self.offset_index.file, self.time_index.file]
+        if self.transaction_index.file is not None:
+            files.append(self.transaction_index.file)
+        return files
 
     # --- appending -------------------------------------------------------------------------------
     @property
@@ -243,14 +256,23 @@ class Segment:
         self.offset_index.reserve(rows)
         self.time_index.reserve(rows)
 
-    def write(self, data: bytes | bytearray | memoryview, index_rows: int = 1) -> None:
-        """Write after the last byte, without effect until :meth:`commit`.
+    def write(
+        self,
+        data: bytes | bytearray | memoryview,
+        index_rows: int = 1,
+        aborted: Sequence[AbortedEntry] = (),
+    ) -> None:
+        """Write after the last byte, and rows for the transactions that are aborted in ``data``,
+        without effect until :meth:`commit` and :meth:`commit_aborted`.
 
         OSError if not all bytes could be written; then :meth:`cut_back` must be called.
         """
         if self._is_uncut:
             self.cut_back()
         self.reserve_index_rows(index_rows)
+        if aborted:
+            self._is_uncut = True
+            self.transaction_index.write(aborted)
         written = self.log_file.pwrite(data, self.size_bytes)
         if written != len(data):
             raise ShortWrite(written, len(data))
@@ -260,6 +282,13 @@ class Segment:
         descriptor is left for that, the next write does it first."""
         self._is_uncut = True
         self.log_file.truncate(self.size_bytes)
+        self.transaction_index.cut_back()
+        self._is_uncut = False
+
+    def commit_aborted(self) -> None:
+        """The rows for aborted transactions that were written count from now on, for what they were
+        written with does."""
+        self.transaction_index.commit()
         self._is_uncut = False
 
     def commit(self, batches: Iterable[AppendedBatch]) -> None:

@@ -176,8 +176,18 @@ class Shortener:
         last.size_bytes = position
         restart_indexes(last, position)
         state.take_segments(kept)
-        state.snapshots.load(state.producers, kept, state.log_start_offset, offset, state.checks())
+        state.snapshots.load(
+            state.producers,
+            kept,
+            state.log_start_offset,
+            offset,
+            state.checks(),
+            high_watermark=state.high_watermark,
+        )
         with state.log_directory.sync_notes.noted(state.path.name):
+            last.log_file.sync()
+            # Only now: should the markers come back in a power cut, their rows must be there.
+            last.transaction_index.cut_to_offset(offset)
             for file in last.sync_files():
                 file.sync()
             state.files.sync_dir(state.path)

@@ -1,11 +1,12 @@
 """The producer snapshots of a partition's directory: writing, choosing, removing."""
 
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 
 from klog_broker.log.producer_state import ProducerStates
 from klog_broker.log.record_checks import RecordChecks
-from klog_broker.log.recovery import refill_windows, replay_producers
+from klog_broker.log.recovery import NOTHING_UNINDEXED, refill_windows, replay_producers
 from klog_broker.log.segment import Segment
 from klog_broker.runtime.files import File, Files
 from pyspark_klog.ids import Offset
@@ -58,11 +59,40 @@ class ProducerSnapshots:
         log_start_offset: int,
         end_offset: int,
         checks: RecordChecks,
+        *,
+        high_watermark: int,
+        unindexed: Mapping[int, int] = NOTHING_UNINDEXED,
     ) -> None:
-        """Bring ``states`` to where they were at ``end_offset``: snapshot, windows, replay."""
+        """Bring ``states`` to where they were at ``end_offset``: snapshot, windows, replay.
+
+        ``unindexed`` says from where on which segments' transaction indexes lack rows (by base
+        offset): those are made.
+        """
         self._restore_newest(states, log_start_offset, end_offset)
+        # A snapshot does not name the transactions that ended before it: one whose marker lies
+        # above the high watermark is to be found again. Who never had a marker has none there.
+        lacks_ends = states.end_offset > high_watermark and any(
+            entry.coordinator_epoch >= 0 for entry in states
+        )
         refill_windows(states, segments, log_start_offset)
         replay_producers(states, segments, end_offset, checks)
+        limits = [*unindexed.values(), *([high_watermark] if lacks_ends else [])]
+        if limits:
+            # Not for the states themselves: a newer snapshot can know of batches that are deleted.
+            older = self._states_before(min(limits), segments[0].base_offset)
+            replay_producers(older, segments, end_offset, checks, unindexed=unindexed)
+            if lacks_ends:
+                states.transactions.take_ended(older.transactions)
+        states.transactions.reach(high_watermark)
+
+    def _states_before(self, limit: int, first_offset: int) -> ProducerStates:
+        """Those of the newest snapshot that is not past the limit, or of none at the start."""
+        states = ProducerStates()
+        states.clear(first_offset)
+        for offset in reversed(self.offsets()):
+            if offset <= limit and self._restore(states, offset):
+                break
+        return states
 
     def _restore_newest(
         self, states: ProducerStates, log_start_offset: int, end_offset: int
@@ -72,17 +102,22 @@ class ProducerSnapshots:
         Later ones, of a tail that was lost, and damaged ones are removed.
         """
         for offset in reversed(self.offsets()):
-            path = self.path(offset)
-            if offset <= end_offset:
-                try:
-                    entries = decode_producer_snapshot(self._files.read_bytes(path))
-                    seen_ms = self._files.open(path, writable=False).modified_ms()
-                    states.restore(entries, offset, seen_ms=seen_ms)
-                    return
-                except StorageFormatError as error:
-                    _log.warning("snapshot=%s removed=%s", path, error)
-            self._files.remove(path)
+            if offset <= end_offset and self._restore(states, offset):
+                return
+            self._files.remove(self.path(offset))
         states.clear(log_start_offset)
+
+    def _restore(self, states: ProducerStates, offset: int) -> bool:
+        """Restore the snapshot of this offset; False if it is damaged."""
+        path = self.path(offset)
+        try:
+            entries = decode_producer_snapshot(self._files.read_bytes(path))
+        except StorageFormatError as error:
+            _log.warning("snapshot=%s unused=%s", path, error)
+            return False
+        seen_ms = self._files.open(path, writable=False).modified_ms()
+        states.restore(entries, offset, seen_ms=seen_ms)
+        return True
 
     def remove_strays(self, base_offsets: set[Offset]) -> None:
         """Keep those at a segment's start, and the newest."""

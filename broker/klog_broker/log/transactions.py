@@ -1,20 +1,50 @@
 """What the transactions of a log's producers mean for its readers."""
 
+from klog_broker.log.errors import DamagedLog
 from klog_broker.log.log_state import LogState
 from pyspark_klog.ids import Offset
+from pyspark_klog.storage.errors import StorageFormatError
+from pyspark_klog.storage.transaction_index import AbortedEntry
 
 
 class LogTransactions:
-    """Up to where everything is decided.
-
-    No transaction can be begun yet, so that none is ever open.
-    """
+    """Up to where everything is decided, for the readers of one log."""
 
     def __init__(self, state: LogState) -> None:
         self._state = state
+        self._transactions = state.producers.transactions
 
     @property
     def last_stable_offset(self) -> Offset:
-        """Where the oldest open transaction begins, and the high watermark if none is open before
-        it: up to here read_committed reads (KIP-98)."""
-        return self._state.high_watermark
+        """Where the oldest undecided transaction begins, and the high watermark if none begins
+        before it: up to here read_committed reads."""
+        state = self._state
+        first = self._transactions.first_unstable_offset
+        if first >= state.high_watermark:
+            return state.high_watermark
+        # Retention and DeleteRecords can have taken the transaction's first records.
+        return Offset(max(first, state.log_start_offset))
+
+    def reach(self, high_watermark: int) -> None:
+        """Readers see up to there from now on."""
+        self._transactions.reach(high_watermark)
+
+    def aborted(
+        self, from_offset: int, upper_offset: int, *, may_block: bool = True
+    ) -> list[AbortedEntry]:
+        """See PartitionLog.aborted_transactions, which this is."""
+        segments = self._state.segments
+        found: list[AbortedEntry] = []
+        for segment in segments.segments[segments.index_for(from_offset) :]:
+            index = segment.transaction_index
+            if not index.rows:
+                continue
+            try:
+                for entry in index.read(from_offset, may_block=may_block):
+                    if entry.first_offset < upper_offset:
+                        found.append(entry)
+                    if entry.last_stable_offset >= upper_offset:
+                        return found
+            except StorageFormatError as error:
+                raise DamagedLog(f"{segment.log_file.path}: {error}") from error
+        return found

@@ -11,7 +11,7 @@ are not 0, 1, 2 ...) is written anew.
 from typing import NamedTuple, TypeGuard
 
 from klog_broker.log.append_rules import COMPRESSING, AppendOrigin, Rules, refuse
-from klog_broker.log.digests import BatchRow
+from klog_broker.log.batch_rows import BatchRow
 from klog_broker.log.errors import RecordTooLarge
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.loop_share import LoopShare

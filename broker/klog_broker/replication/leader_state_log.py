@@ -6,6 +6,7 @@ from klog_broker.replication.partition import Leader
 from klog_broker.runtime.clock import Clock
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import Offset, TopicPartition
+from pyspark_klog.records.control import EndTransactionMarker
 
 
 class LeaderStateLog:
@@ -51,6 +52,27 @@ class LeaderStateLog:
         try:
             self._leader.append(
                 records, acks_all=True, now_ms=now_ms, origin=AppendOrigin.COORDINATOR
+            )
+        except (NotEnoughReplicas, LeadershipEnded) as error:
+            raise _refused(error) from None
+        return self._log.log_end_offset
+
+    def append_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        marker: EndTransactionMarker,
+        *,
+        transaction_version: int,
+    ) -> Offset:
+        """See StateLog."""
+        try:
+            self._leader.append_marker(
+                producer_id,
+                producer_epoch,
+                marker,
+                transaction_version=transaction_version,
+                now_ms=self._clock.now_ms(),
             )
         except (NotEnoughReplicas, LeadershipEnded) as error:
             raise _refused(error) from None

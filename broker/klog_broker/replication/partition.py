@@ -13,11 +13,13 @@ from klog_broker.log.append_rules import AppendOrigin
 from klog_broker.log.loop_share import LoopShare
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.validation import Validated
+from klog_broker.log.verification import VerificationGuard
 from klog_broker.metadata.orders import PartitionOrder
 from klog_broker.replication.errors import Ended, LeadershipEnded, NotEnoughReplicas
 from klog_broker.replication.high_watermark import reached_watermark
 from klog_broker.replication.isr import Committed, FollowerProgress, InSyncSet
 from pyspark_klog.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
+from pyspark_klog.records.control import EndTransactionMarker
 
 NO_PARTITION_EPOCH = -1
 
@@ -110,6 +112,7 @@ class Leader:
         now_ms: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         share: LoopShare | None = None,
+        guard: VerificationGuard | None = None,
     ) -> AppendInfo:
         """Call ``PartitionLog.append_as_leader`` in this leadership's epoch.
 
@@ -118,7 +121,12 @@ class Leader:
         """
         self.check(acks_all=acks_all)
         return self.log.append_as_leader(
-            records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin, share=share
+            records,
+            leader_epoch=self.leader_epoch,
+            now_ms=now_ms,
+            origin=origin,
+            share=share,
+            guard=guard,
         )
 
     def append_plain(
@@ -132,11 +140,41 @@ class Leader:
         )
 
     def append_prepared(
-        self, prepared: Callable[[], Validated], *, acks_all: bool, now_ms: int
+        self,
+        prepared: Callable[[], Validated],
+        *,
+        acks_all: bool,
+        now_ms: int,
+        guard: VerificationGuard | None = None,
     ) -> AppendInfo:
         """As :meth:`append`. ``prepared`` returns what :meth:`preparation` gave in a helper."""
         self.check(acks_all=acks_all)
-        return self.log.append_prepared(prepared(), leader_epoch=self.leader_epoch, now_ms=now_ms)
+        return self.log.append_prepared(
+            prepared(), leader_epoch=self.leader_epoch, now_ms=now_ms, guard=guard
+        )
+
+    def append_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        marker: EndTransactionMarker,
+        *,
+        transaction_version: int,
+        now_ms: int,
+    ) -> AppendInfo:
+        """``PartitionLog.append_marker`` in this leadership's epoch, and raises what that does.
+
+        Also, with nothing changed, LeadershipEnded and NotEnoughReplicas.
+        """
+        self.check(acks_all=True)
+        return self.log.append_marker(
+            producer_id,
+            producer_epoch,
+            marker,
+            transaction_version=transaction_version,
+            leader_epoch=self.leader_epoch,
+            now_ms=now_ms,
+        )
 
     def preparation(
         self, records: bytes | bytearray | memoryview, now_ms: int

@@ -21,7 +21,6 @@ from klog_broker.log.adoption import (
     check_whole,
     listed,
     sync_folder,
-    transactions_refused,
 )
 from klog_broker.log.errors import LogDirectoryError, LogStorageError, OutOfDescriptors
 from klog_broker.log.found import FoundFolders
@@ -163,9 +162,6 @@ class Adoption:
         if not self._topics:
             return
         adopted = [log for log in map(logs.get, sorted(self._new)) if log is not None]
-        for log in adopted:
-            if any(each.current_transaction_first_offset >= 0 for each in log.producers):
-                raise transactions_refused(log.path, "are not finished")
         topics = [self._topic(adopted_topic, logs) for adopted_topic in self._topics]
         try:
             if len(adopted) < len(self._new):

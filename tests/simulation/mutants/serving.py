@@ -63,12 +63,12 @@ def _window_of_one_less(_original: Any) -> Any:
 
 
 def _any_sequence(original: Any) -> Any:
-    def check(states: Any, head: Any, *, check_sequence: bool = True) -> Any:
+    def check(states: Any, head: Any, **more: Any) -> Any:
         """A duplicate is appended once more."""
         entry = states.get(head.producer_id)
         if entry is not None and entry.duplicate_of(head) is not None:
             return None
-        return original(states, head, check_sequence=check_sequence)
+        return original(states, head, **more)
 
     return check
 

@@ -1,0 +1,121 @@
+"""A log with transactions, cut off at each of its steps on the disk, and again in later starts.
+
+Whatever is left of the log, open transactions and the transaction indexes say of it what its
+batches say.
+"""
+
+from random import Random
+
+import pytest
+
+from klog_broker.log.log_config import LogConfig
+from klog_broker.log.partition_log import PartitionLog
+from klog_broker.runtime.clock import ManualClock
+from pyspark_klog.records.batch import BatchView
+from pyspark_klog.records.control import end_transaction_at
+from pyspark_klog.storage.transaction_index import AbortedEntry
+from tests.support.log_harness import PARTITION, TOPIC_ID, append, open_manager, truncate
+from tests.support.memory_files import Crashed, MemoryFiles
+from tests.support.transactional_log import end, write
+
+CONFIG = LogConfig(
+    segment_bytes=700, segment_index_bytes=64, index_interval_bytes=100, retention_bytes=1_200
+)
+STARTS = 8
+
+
+def live(files: MemoryFiles, promised: list[int]) -> None:
+    """``promised`` is the offset before which records may not be lost, as it was last heard."""
+    manager = open_manager(files, config=CONFIG, clock=ManualClock())
+    log = manager.create(PARTITION, TOPIC_ID, CONFIG)
+    write(log, 9, 0)
+    for number in range(6):
+        write(log, 1, number)
+        write(log, 2, number)
+        end(log, 1, commit=number % 3 == 1)
+        if number % 2:
+            log.flush()
+            promised[0] = log.log_end_offset
+        if number == 3:
+            manager.sync_recovery_points()
+            log.apply_retention(5_000)
+        end(log, 2, commit=False)
+    promised[0] = min(promised[0], log.log_end_offset - 2)
+    truncate(log, log.log_end_offset - 2)
+    end(log, 2, commit=number % 2 == 0)
+    append(log)
+    log.flush()
+    promised[0] = log.log_end_offset
+    end(log, 9, commit=False)
+    manager.close()
+    promised[0] = log.log_end_offset
+
+
+def said_by_batches(log: PartitionLog) -> tuple[dict[int, int], list[AbortedEntry]]:
+    """Open transactions, and rows of the indexes, of what is in the files."""
+    begun: dict[int, int] = {}
+    rows = []
+    for segment in log.segments:
+        data = segment.log_file.pread(segment.size_bytes, 0)
+        for place in segment.places():
+            batch = BatchView(data, place.position)
+            marker = None
+            if batch.is_control:
+                marker = end_transaction_at(data, place.position, place.size_bytes)
+            if batch.is_transactional and marker is None:
+                begun.setdefault(batch.producer_id, batch.base_offset)
+            elif marker is not None and batch.producer_id in begun:
+                first = begun.pop(batch.producer_id)
+                if marker.control_type == 0:
+                    stable = min(begun.values(), default=batch.last_offset + 1)
+                    rows.append(AbortedEntry(batch.producer_id, first, batch.last_offset, stable))
+    return begun, rows
+
+
+def check(files: MemoryFiles, promised: int) -> None:
+    log = open_manager(files, config=CONFIG).get(PARTITION)
+    if log is None:
+        assert not promised
+        return
+    assert log.log_end_offset >= promised
+    begun, rows = said_by_batches(log)
+    start, end_offset = log.log_start_offset, log.log_end_offset
+    found = log.aborted_transactions(start, end_offset + 1)
+    if start == 0:
+        assert found == rows
+        assert {
+            each.producer_id: each.current_transaction_first_offset
+            for each in log.producers
+            if each.current_transaction_first_offset >= 0
+        } == begun
+    else:
+        # What began before the log's start is known still, where a snapshot says so.
+        assert {each[2] for each in rows} <= {each[2] for each in found}
+    assert log.last_stable_offset >= min([start, *begun.values()])
+    append(log)
+
+
+@pytest.mark.parametrize("is_power_cut", [False, True])
+def test_a_life_is_cut_off_at_each_step(is_power_cut: bool) -> None:
+    whole = MemoryFiles()
+    live(whole, [0])
+    assert whole.steps > 150
+    for step in range(1, whole.steps + 1):
+        files, promised, random = MemoryFiles(), [0], Random(step)
+        files.crash_at_step = step
+        with pytest.raises(Crashed):
+            live(files, promised)
+        for start in range(1, STARTS + 1):
+            found = files.crash(random) if is_power_cut else files.killed()
+            found.crash_at_step = start * 4
+            try:
+                check(found, promised[0])
+            except Crashed:
+                files = found
+                continue
+            except BaseException as error:
+                error.add_note(f"step {step}, start {start}")
+                raise
+            break
+        rest = found.killed()
+        check(rest, promised[0])
