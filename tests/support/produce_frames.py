@@ -32,11 +32,14 @@ def frame(
     acks: int = 1,
     version: int = VERSION,
     correlation_id: int = 0,
+    transactional_id: str | None = None,
 ) -> bytes:
     where: Any = {"topic_id": topic_ids()[topic]} if version >= 13 else {"name": topic}
     rows = [PartitionProduceData(index=partition, records=records)]
     topics = [TopicProduceData(**where, partition_data=rows)]
-    request = ProduceRequest(acks=acks, timeout_ms=1000, topic_data=topics)
+    request = ProduceRequest(
+        transactional_id=transactional_id, acks=acks, timeout_ms=1000, topic_data=topics
+    )
     return encode_request(RequestHeader(ApiKey.PRODUCE, version, correlation_id, "c"), request)
 
 

@@ -33,7 +33,7 @@ from klog_broker.runtime.rate_limit import RateLimit
 from klog_broker.runtime.slices import Slices
 from klog_broker.security.principal import KafkaPrincipal
 from pyspark_klog.errors import ErrorCode
-from pyspark_klog.ids import BrokerId
+from pyspark_klog.ids import BrokerId, TopicPartition
 from pyspark_klog.protocol.headers import RequestHeader
 from pyspark_klog.protocol.message import Response
 
@@ -134,6 +134,24 @@ class ProduceAppends(Protocol):
         """Puts an append (see pending_produce.py) behind earlier ones to the same partition."""
 
 
+class VerifyTransactions(Protocol):
+    """Whether partitions are part of a producer's open transaction; the transaction coordinator
+    knows (KIP-890)."""
+
+    def __call__(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: list[TopicPartition],
+        *,
+        adds: bool,
+        done: Callable[[dict[TopicPartition, ErrorCode]], None],
+    ) -> None:
+        """``done`` is called once, perhaps at once, with an error for each partition that is not.
+        With ``adds`` (transaction version 2) partitions that are missing are added first."""
+
+
 @dataclass(slots=True, eq=False)
 class BrokerServices:
     """All that handlers work with. One for each broker; made by app.py."""
@@ -155,6 +173,8 @@ class BrokerServices:
     fetch_sessions: FetchSessions
     groups: GroupCoordinator = field(init=False)
     """Set by app.py once the logs are loaded (group_service.start_groups)."""
+    verify_transactions: VerifyTransactions | None = None
+    """None as long as this broker coordinates no transactions: transactional Produce is refused."""
     on_topic_deleted: list[Callable[[str], None]] = field(default_factory=list)
     """Called with a topic's name when its logs have been set aside."""
     advertised: dict[str, Endpoint] = field(default_factory=dict)

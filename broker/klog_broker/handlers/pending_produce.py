@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from klog_broker.handlers.context import RequestContext
 from klog_broker.handlers.partitions import ended_code
+from klog_broker.log.verification import VerificationGuard
 from klog_broker.replication.partition import Leader
 from klog_broker.runtime.purgatory import DelayedOperation
 from pyspark_klog.errors import ErrorCode
@@ -27,6 +28,8 @@ class Append(NamedTuple):
     pending: PendingProduce
     answer: PartitionProduceResponse
     records: memoryview | bytearray | bytes
+    guard: VerificationGuard | None = None
+    """Of a batch that begins a transaction."""
 
 
 class _Waiting(NamedTuple):

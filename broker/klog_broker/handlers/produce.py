@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from klog_broker.handlers.context import RequestContext
+from klog_broker.handlers.context import RequestContext, VerifyTransactions
 from klog_broker.handlers.dispatcher import ApiHandler
 from klog_broker.handlers.partitions import led_partition, topic_by_id
 from klog_broker.handlers.pending_produce import Append, PendingProduce, set_error
+from klog_broker.handlers.produce_verification import (
+    Unverified,
+    Verification,
+    guard_for,
+    transactional_batch,
+    transactional_producers,
+)
 from klog_broker.handlers.transactions import NO_TRANSACTIONS
 from klog_broker.metadata.image import INTERNAL_TOPICS
 from klog_broker.replication.partition import Leader
@@ -25,17 +32,21 @@ ADMIN_CLIENT_ID = "__admin_client"
 _MAGIC_AT = 16
 _ATTRIBUTES_AT = 22  # the low byte of a v2 batch's attributes
 _CODEC_MASK = 0x07
-_TRANSACTIONAL_BIT = 0x10
 
 
 def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
-    if request.transactional_id is not None or _has_transactional_batch(request):
-        return _refuse(request, context, NO_TRANSACTIONS)
+    producers = transactional_producers(request)
+    verify = context.broker.verify_transactions
+    if producers or request.transactional_id is not None:
+        error = _transaction_error(request, producers, verify)
+        if error is not None:
+            return _refuse(request, context, error)
     if request.acks not in (-1, 0, 1):
         return _refuse(request, context, BrokerError(ErrorCode.INVALID_REQUIRED_ACKS))
     pending = PendingProduce(request, context)
     # One more than there are appends: the request is not answered before all partitions were seen.
     pending.open_appends = 1
+    unverified: list[Unverified] = []
     for topic in request.topic_data:
         answers: list[PartitionProduceResponse] = []
         for partition in topic.partition_data:
@@ -52,13 +63,43 @@ def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse 
                 continue
             pending.open_appends += 1
             append = Append(pending, answer, records)
-            context.broker.produce.add(leader, append, context.broker)
+            batch = transactional_batch(records) if producers else None
+            if batch is not None:
+                append = append._replace(guard=guard_for(leader, batch, context))
+            if append.guard is not None:
+                unverified.append(Unverified(leader, append))
+            else:
+                context.broker.produce.add(leader, append, context.broker)
         pending.response.responses.append(
             TopicProduceResponse(
                 name=topic.name, topic_id=topic.topic_id, partition_responses=answers
             )
         )
+    if unverified:
+        assert verify is not None
+        Verification(request, context, verify, unverified).begin(*producers.pop())
     pending.appended()
+    return None
+
+
+def _transaction_error(
+    request: ProduceRequest,
+    producers: set[tuple[int, int]],
+    verify: VerifyTransactions | None,
+) -> BrokerError | None:
+    """Why nothing of a request with a transactional id or batch is appended."""
+    if verify is None:
+        return NO_TRANSACTIONS
+    if producers and request.transactional_id is None:
+        return BrokerError(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            "a transactional batch came in a request without a transactional id",
+        )
+    if len(producers) > 1:
+        return BrokerError(
+            ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+            "the transactional batches of a request are of more than one producer",
+        )
     return None
 
 
@@ -89,20 +130,6 @@ def _checked_records(records: memoryview | bytes | None, api_version: int) -> me
             f"zstd came with Produce {api_version}; it needs version 7 or later",
         )
     return records
-
-
-def _has_transactional_batch(request: ProduceRequest) -> bool:
-    for topic in request.topic_data:
-        for partition in topic.partition_data:
-            records = partition.records
-            if (
-                records is not None
-                and len(records) > _ATTRIBUTES_AT
-                and records[_MAGIC_AT] == 2
-                and records[_ATTRIBUTES_AT] & _TRANSACTIONAL_BIT
-            ):
-                return True
-    return False
 
 
 def _refuse(

@@ -15,6 +15,7 @@ from klog_broker.log.answers import AppendInfo
 from klog_broker.log.errors import (
     InvalidProducerEpoch,
     InvalidTimestamp,
+    InvalidTransactionState,
     LogStorageError,
     OutOfOrderSequence,
     RecordBatchTooLarge,
@@ -51,6 +52,7 @@ _CODES: tuple[tuple[type[KlogError], ErrorCode], ...] = (
     (RecordBatchTooLarge, ErrorCode.RECORD_LIST_TOO_LARGE),
     (InvalidProducerEpoch, ErrorCode.INVALID_PRODUCER_EPOCH),
     (OutOfOrderSequence, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
+    (InvalidTransactionState, ErrorCode.INVALID_TXN_STATE),
     (NotEnoughReplicas, ErrorCode.NOT_ENOUGH_REPLICAS),
     (StaleLeaderEpoch, ErrorCode.NOT_LEADER_OR_FOLLOWER),
     (UnsupportedForMessageFormat, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
@@ -98,14 +100,16 @@ class ProducePipeline:
         next call has the helper's ``result``."""
         broker = self._broker
         assert broker is not None
-        pending, answer, records = append
+        pending, answer, records, guard = append
         acks_all, now_ms = pending.acks == -1, broker.clock.now_ms()
         try:
             if result is None:
                 self._share.begin_batch(broker.loop.turn)
-                info = leader.append(records, acks_all=acks_all, now_ms=now_ms, share=self._share)
+                info = leader.append(
+                    records, acks_all=acks_all, now_ms=now_ms, share=self._share, guard=guard
+                )
             else:
-                info = leader.append_prepared(result, acks_all=acks_all, now_ms=now_ms)
+                info = leader.append_prepared(result, acks_all=acks_all, now_ms=now_ms, guard=guard)
         except TooMuchForTheLoop:
             return False
         except LeadershipEnded as error:

@@ -245,6 +245,8 @@ def _check_header(row: BatchRow, origin: AppendOrigin) -> None:
             f"the batch of producer {row.producer_id} has sequence {row.base_sequence}, "
             f"expected 0 or more"
         )
+    if row.producer_id < 0 and row.attributes & at.TRANSACTIONAL_BIT:
+        raise InvalidRecords(f"a transactional batch has producer id {row.producer_id}")
 
 
 def _patch(

@@ -8,6 +8,9 @@ answer is void: whoever asks is given a guard, which must still be the same one 
 
 from klog_broker.log.errors import InvalidTransactionState, OutOfOrderSequence
 
+_MOST = 1_000
+"""So many at a time: who asks for others lets those go that were begun first."""
+
 
 class VerificationGuard:
     """What a verification is known by; as good as its identity."""
@@ -61,6 +64,8 @@ class Verifications:
         """The guard that an append must bring; requests that wait together have the same one."""
         found = self._by_producer.get(producer_id)
         if found is None:
+            if len(self._by_producer) >= _MOST:
+                del self._by_producer[next(iter(self._by_producer))]
             found = self._by_producer[producer_id] = Verification(
                 producer_epoch, sequence, now_ms, supports_epoch_bump=supports_epoch_bump
             )
