@@ -27,6 +27,7 @@ from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
 from tests.support.produce_paths import NOW_MS, TOPICS, MemoryBroker, new_broker, topic_ids
+from tests.support.transactional_log import end
 
 CLIENT_IDS = [None, "", "librdkafka", "café", "x" * 300]
 _RARE = ("compacted", "append-time", "stored-as-lz4", "two-in-sync", "flushed", "missing")
@@ -45,9 +46,9 @@ class Producer:
 
 
 @st.composite
-def batches(draw: Any, producer: Producer, topic: str, partition: int) -> bytes:
-    """Mostly a good batch."""
-    producer_id = draw(st.sampled_from([-1, -1, 5, 6]))
+def batches(draw: Any, producer: Producer, topic: str, partition: int, owner: int | None) -> bytes:
+    """Mostly a good batch; with an ``owner`` of that producer's transaction."""
+    producer_id = draw(st.sampled_from([-1, -1, 5, 6])) if owner is None else owner
     key = (producer_id, topic, partition)
     fault = draw(st.sampled_from([_NONE] * 60 + list(range(1, 18))))
     if producer_id >= 0 and key in producer.last and fault == 1:
@@ -61,7 +62,7 @@ def batches(draw: Any, producer: Producer, topic: str, partition: int) -> bytes:
         producer_id=producer_id,
         producer_epoch=-1 if producer_id < 0 else int(fault == 4),
         base_sequence=-1 if producer_id < 0 else sequence & at.INT32_MAX,
-        is_transactional=fault == 5,
+        is_transactional=(owner is not None) != (fault == 5),
         is_control=False,
     )
     count = draw(st.integers(1, 4))
@@ -120,6 +121,8 @@ def requests(draw: Any, producer: Producer, correlation_id: int) -> bytes:
         )
         return encode_request(RequestHeader(ApiKey.LIST_OFFSETS, 5, correlation_id, None), ask)
     version = draw(st.integers(3, 13))
+    # Producers 8 and 9 write in transactions.
+    owner = draw(st.sampled_from([None, None, 8, 8, 9]))
     topics = []
     for _ in range(draw(st.sampled_from([1, 1, 1, 2]))):
         names = _RARE if draw(st.integers(0, 9)) == 0 else _USUAL
@@ -127,14 +130,20 @@ def requests(draw: Any, producer: Producer, correlation_id: int) -> bytes:
         rows = []
         for _ in range(draw(st.sampled_from([1, 1, 1, 2]))):
             partition = draw(st.integers(0, 3 if fault == 2 else TOPICS.get(name, (1,))[0] - 1))
-            data = draw(batches(producer, name, partition))
+            if owner is not None and draw(st.integers(0, 30)) == 0:
+                owner = 9
+            data = draw(batches(producer, name, partition, owner))
             rows.append(PartitionProduceData(index=partition, records=data))
         where: dict[str, Any] = {"name": name}
         if version >= 13:
             where = {"topic_id": topic_ids().get(name, next(iter(topic_ids().values())))}
         topics.append(TopicProduceData(**where, partition_data=rows))
     request = ProduceRequest(
-        transactional_id="t" if fault == 3 else None,
+        transactional_id=(
+            draw(st.sampled_from(["t", "", "é", "x" * 200]))
+            if (owner is not None) != (fault == 3)
+            else None
+        ),
         acks=draw(st.sampled_from([0, 1, -1, 1, -1, 2 if fault == 4 else 0])),
         timeout_ms=1000,
         topic_data=topics,
@@ -154,8 +163,9 @@ def requests(draw: Any, producer: Producer, correlation_id: int) -> bytes:
 
 
 @st.composite
-def streams(draw: Any) -> list[tuple[int, bytes, int]]:
-    """Steps: which connection, what it sends, and how long later the next step is."""
+def streams(draw: Any) -> list[tuple[int, bytes, int, list[int]]]:
+    """Steps: which connection, what it sends, how long later the next step is, and whose
+    transactions end then."""
     producer = Producer()
     steps = []
     correlation_id = 0
@@ -164,13 +174,22 @@ def streams(draw: Any) -> list[tuple[int, bytes, int]]:
         for _ in range(draw(st.integers(1, 12))):
             sent += draw(requests(producer, correlation_id))
             correlation_id += 1
-        steps.append((draw(st.integers(0, 1)), sent, draw(st.sampled_from([0, 1, 3000]))))
+        ends = draw(st.lists(st.sampled_from([8, 9]), max_size=2))
+        steps.append((draw(st.integers(0, 1)), sent, draw(st.sampled_from([0, 1, 3000])), ends))
     return steps
 
 
-def run(broker: MemoryBroker, steps: list[tuple[int, bytes, int]], piece: int) -> dict[str, Any]:
+def verified(*_: Any, done: Any, **__: Any) -> None:
+    """A coordinator that says yes."""
+    done({})
+
+
+def run(
+    broker: MemoryBroker, steps: list[tuple[int, bytes, int, list[int]]], piece: int
+) -> dict[str, Any]:
+    broker.broker.services.verify_transactions = verified
     connections = [broker.connect(), broker.connect()]
-    for number, sent, pause_ms in steps:
+    for number, sent, pause_ms, ends in steps:
         connection = connections[number]
         for start in range(0, len(sent), piece):
             if connection.is_closed:
@@ -178,6 +197,9 @@ def run(broker: MemoryBroker, steps: list[tuple[int, bytes, int]], piece: int) -
                 break
             connection.inbox += sent[start : start + piece]
             broker.turns()
+        for producer_id in ends:
+            for partition in range(2):
+                end(broker.log("plain", partition), producer_id, commit=partition == 0)
         broker.clock.advance(pause_ms)
         broker.turns()
     state = broker.state()
@@ -194,35 +216,46 @@ def compare(one: dict[str, Any], other: dict[str, Any]) -> None:
 @settings(deadline=None, max_examples=80, suppress_health_check=list(HealthCheck))
 @given(steps=streams(), piece=st.sampled_from([1 << 20, 1 << 20, 700, 64]), at_once=st.booleans())
 def test_both_ways_come_to_the_same(
-    steps: list[tuple[int, bytes, int]], piece: int, at_once: bool
+    steps: list[tuple[int, bytes, int, list[int]]], piece: int, at_once: bool
 ) -> None:
     generic = run(new_broker(with_kernel=False), steps, piece)
     kernel = run(new_broker(with_kernel=True, at_once=at_once), steps, piece)
     compare(generic, kernel)
 
 
-def good_frame(version: int, sequence: int) -> bytes:
-    builder = BatchBuilder(producer_id=9, producer_epoch=0, base_sequence=sequence)
+def good_frame(version: int, sequence: int, transactional_id: str | None) -> bytes:
+    builder = BatchBuilder(
+        producer_id=9,
+        producer_epoch=0,
+        base_sequence=sequence,
+        is_transactional=transactional_id is not None,
+    )
     builder.append(b"k", b"v" * 9, NOW_MS, (("h", b"x"),))
     where: Any = {"topic_id": topic_ids()["plain"]} if version >= 13 else {"name": "plain"}
     rows = [PartitionProduceData(index=1, records=builder.build())]
     topics = [TopicProduceData(**where, partition_data=rows)]
-    request = ProduceRequest(acks=1, timeout_ms=5, topic_data=topics)
+    request = ProduceRequest(
+        transactional_id=transactional_id, acks=1, timeout_ms=5, topic_data=topics
+    )
     return encode_request(RequestHeader(ApiKey.PRODUCE, version, sequence, "c"), request)
 
 
+@pytest.mark.parametrize("transactional_id", [None, "té"])
 @pytest.mark.parametrize("version", [3, 8, 9, 13])
-def test_mutated_frames_come_to_the_same(version: int) -> None:
+def test_mutated_frames_come_to_the_same(version: int, transactional_id: str | None) -> None:
     """Each byte of a good request changed, one at a time, with good ones before and behind it."""
     dice = random.Random(version)
     pair = [new_broker(with_kernel=False), new_broker(with_kernel=True)]
+    for broker in pair:
+        broker.broker.services.verify_transactions = verified
     sequence = 0
-    length = len(good_frame(version, 0))
+    length = len(good_frame(version, 0, transactional_id))
     for place in range(4, length):
-        changed = bytearray(good_frame(version, sequence + 1))
+        changed = bytearray(good_frame(version, sequence + 1, transactional_id))
         changed[place] = dice.choice([changed[place] ^ 1 << dice.randrange(8), dice.randrange(256)])
-        sent = good_frame(version, sequence) + changed
-        sent += good_frame(version, sequence + 1) + good_frame(version, sequence + 2)
+        sent = good_frame(version, sequence, transactional_id) + changed
+        sent += good_frame(version, sequence + 1, transactional_id)
+        sent += good_frame(version, sequence + 2, transactional_id)
         for broker in pair:
             stream = broker.connect()
             stream.inbox += sent

@@ -214,6 +214,7 @@ def log_state(log: Any) -> dict[str, Any]:
     active = log.segments[-1]
     return {
         "offsets": (log.log_start_offset, log.log_end_offset, log.high_watermark),
+        "stable": log.last_stable_offset,
         "flushed": log.flushed_offset,
         "epoch": log.leader_epoch,
         "offline": log.is_offline,
@@ -224,7 +225,14 @@ def log_state(log: Any) -> dict[str, Any]:
             (list(each.offset_index.view()), list(each.time_index.view())) for each in log.segments
         ],
         "producers": [
-            (each.producer_id, each.producer_epoch, each.batches, each.seen_ms)
+            (
+                each.producer_id,
+                each.producer_epoch,
+                each.batches,
+                each.seen_ms,
+                each.last_timestamp_ms,
+                each.current_transaction_first_offset,
+            )
             for each in sorted(log.producers, key=lambda each: each.producer_id)
         ],
     }

@@ -105,6 +105,23 @@ def test_only_the_first_batch_of_a_transaction_is_asked_about(
     assert len(coordinator.asked) == 2
 
 
+@pytest.mark.parametrize("version", [3, 8, 9, 13])
+def test_batches_within_a_transaction_are_planned(version: int) -> None:
+    broker = new_broker(with_kernel=True)
+    broker.broker.services.verify_transactions = FakeCoordinator().verify
+    stream = broker.connect()
+    for sequence in range(3):
+        send(broker, stream, records(sequence), version)
+    assert broker.planned == 2
+    send(broker, stream, batch(b"x", producer_id=7, producer_epoch=0, base_sequence=3), version)
+    send(broker, stream, records(3, epoch=1), version)
+    assert broker.planned == 2
+    end(broker.log("plain"), 7, commit=True)
+    send(broker, stream, records(3), version)
+    assert broker.planned == 2
+    assert broker.log("plain").last_stable_offset == 4
+
+
 @pytest.mark.parametrize(("version", "adds"), [(3, False), (11, False), (12, True), (13, True)])
 def test_from_version_12_on_the_coordinator_adds_the_partition(
     broker: MemoryBroker, coordinator: FakeCoordinator, version: int, adds: bool

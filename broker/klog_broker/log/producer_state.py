@@ -163,13 +163,13 @@ class ProducerStates:
             duplicate = entry.duplicate_of(head)
             if duplicate is not None:
                 return duplicate
-        if is_transactional and not (
-            entry is not None and entry.has_ongoing_transaction(head.producer_epoch)
-        ):
+        is_ongoing = entry is not None and entry.has_ongoing_transaction(head.producer_epoch)
+        begins = is_transactional and not is_ongoing
+        if begins:
             self.verifications.check(head.producer_id, guard)
         if entry is not None:
             _check_epoch(head, entry)
-        if is_transactional:
+        if begins:
             is_first = entry is None or not entry.batches
             self.verifications.check_sequence(
                 head.producer_id, head.first_sequence, is_first=is_first

@@ -2,9 +2,10 @@
 
 The kernel goes through what was received, connection by connection and frame by frame, as long as
 everything is as usual: Produce 3 to 13, uncompressed batches that need no change but their offset
-and epoch, partitions and producers that the caller vouches for. It stops at anything else, and the
-generic handler goes on from there. It decides what the handler would have decided and in the same
-order, but changes nothing outside of its own tables: the caller writes, and only then commits.
+and epoch, partitions and producers that the caller vouches for, transactions that have begun. It
+stops at anything else, and the generic handler goes on from there. It decides what the handler
+would have decided and in the same order, but changes nothing outside of its own tables: the caller
+writes, and only then commits.
 
 It calls back by returning: NEED_SLOT and NEED_PRODUCER ask for facts about a partition or one of
 its producers; with these filled in it is called again and goes on.
@@ -54,6 +55,7 @@ from pyspark_klog.records.layout import (
     PRODUCER_ID_AT,
     RECORD_COUNT_AT,
     SIZE_AT,
+    TRANSACTIONAL_BIT,
 )
 
 IS_COMPILED = COMPILED
@@ -149,7 +151,8 @@ PRODUCER_BUCKET = 7  # the one that leads to it
 PRODUCER_WINDOW = 8
 WINDOW_BATCHES = 5
 WINDOW_WORDS = 5  # first and last sequence, first and last offset, largest timestamp
-PRODUCER_WORDS = PRODUCER_WINDOW + WINDOW_BATCHES * WINDOW_WORDS + 7
+PRODUCER_IN_TRANSACTION = PRODUCER_WINDOW + WINDOW_BATCHES * WINDOW_WORDS  # of its epoch
+PRODUCER_WORDS = PRODUCER_IN_TRANSACTION + 7
 MAX_PRODUCERS = 1024
 
 PRODUCER_NEW = 1  # nothing is known: it may begin with any epoch and sequence
@@ -316,21 +319,24 @@ def _find_producer(slot: int, producer_id: int, table: Array) -> int:
     table[producer + PRODUCER_ID] = producer_id
     table[producer + PRODUCER_STATE] = 0
     table[producer + PRODUCER_BATCHES] = 0
+    table[producer + PRODUCER_IN_TRANSACTION] = 0
     table[producer + PRODUCER_BUCKET] = bucket
     return producer
 
 
 # --- a batch -------------------------------------------------------------------------------------
 @inline
-def _check_batch(arena: Array, at: int, size: int, slot: int, row: int, table: Array) -> int:
+def _check_batch(
+    arena: Array, at: int, size: int, slot: int, row: int, attributes: int, table: Array
+) -> int:
     """Whether the records of ``size`` bytes are one batch that is appended as it is; if so its row
     is written, but for the offset."""
     if (
         size != LOG_OVERHEAD_BYTES + read_i32(arena, at + SIZE_AT)
         or byte_at(arena, at + MAGIC_AT) != MAGIC_V2
         or read_i64(arena, at + BASE_OFFSET_AT) != 0
-        # Neither compressed, nor log append time, transactional, control; nor anything unknown.
-        or read_i16(arena, at + ATTRIBUTES_AT) != 0
+        # Neither compressed, nor log append time, nor control; nor anything unknown.
+        or read_i16(arena, at + ATTRIBUTES_AT) != attributes
     ):
         return _STOP
     count = read_i32(arena, at + RECORD_COUNT_AT)
@@ -370,6 +376,11 @@ def _check_batch(arena: Array, at: int, size: int, slot: int, row: int, table: A
         ):
             # A duplicate, a gap, another epoch.
             return _STOP
+        if (table[producer + PRODUCER_IN_TRANSACTION] != 0) != (attributes != 0):
+            # The begin of a transaction, or another kind of batch within one.
+            return _STOP
+    elif attributes != 0:
+        return _STOP
     if read_u32(arena, at + CRC_AT) != crc32c(arena, at + CRC_START_AT, at + size):
         return _STOP
     walked = table[WALKED_AT : WALKED_AT + RESULT_FIELDS]
@@ -395,6 +406,15 @@ def _check_batch(arena: Array, at: int, size: int, slot: int, row: int, table: A
     table[row + ROW_SEQUENCE] = sequence
     table[row + ROW_EPOCH] = epoch
     return _TAKEN
+
+
+@inline
+def _is_of_producer(first_row: int, row: int, table: Array) -> bool:
+    """Whether both batches are of the same producer in the same epoch."""
+    producer, other = int(table[row + ROW_PRODUCER]), int(table[first_row + ROW_PRODUCER])
+    same_id = table[producer + PRODUCER_ID] == table[other + PRODUCER_ID]
+    same_epoch = table[row + ROW_EPOCH] == table[first_row + ROW_EPOCH]
+    return bool(same_id and same_epoch)
 
 
 @inline
@@ -492,21 +512,38 @@ def _take_frame(
             return _STOP
         at += client_id_bytes
     is_flexible = version >= FIRST_FLEXIBLE
+    if end - at < 2:
+        return _STOP
     if is_flexible:
-        # Tags, transactional id, acks, timeout, number of topics and one higher.
-        if end - at < 9 or byte_at(arena, at) != 0 or byte_at(arena, at + 1) != 0:
-            return _STOP
-        acks = read_i16(arena, at + 2)
-        topics = byte_at(arena, at + 8) - 1
-        at += 9
-        if topics > _MOST_COUNT:
+        # No tags, and the length of the transactional id and one higher.
+        id_bytes = byte_at(arena, at + 1) - 1
+        if byte_at(arena, at) != 0 or id_bytes > _MOST_COUNT:
             return _STOP
     else:
-        if end - at < 12 or read_i16(arena, at) >= 0:
+        id_bytes = read_i16(arena, at)
+    at += 2
+    # A request with a transactional id has transactional batches only, any other has none.
+    attributes = 0
+    if id_bytes >= 0:
+        attributes = TRANSACTIONAL_BIT
+        if id_bytes > end - at or not is_utf8(arena, at, at + id_bytes):
             return _STOP
-        acks = read_i16(arena, at + 2)
-        topics = read_i32(arena, at + 8)
-        at += 12
+        at += id_bytes
+    # Acks, timeout, number of topics.
+    if is_flexible:
+        if end - at < 7:
+            return _STOP
+        topics = byte_at(arena, at + 6) - 1
+        if topics > _MOST_COUNT:
+            return _STOP
+        acks = read_i16(arena, at)
+        at += 7
+    else:
+        if end - at < 10:
+            return _STOP
+        acks = read_i16(arena, at)
+        topics = read_i32(arena, at + 6)
+        at += 10
     if topics < 1 or acks < -1 or acks > 1:
         return _STOP
     stamp = int(table[HEAD_REQUEST_STAMP]) + 1
@@ -609,9 +646,11 @@ def _take_frame(
                 return _STOP
             table[slot + SLOT_REQUEST] = stamp
             row = ROWS_AT + rows * ROW_WORDS
-            what = _check_batch(arena, at, size, slot, row, table)
+            what = _check_batch(arena, at, size, slot, row, attributes, table)
             if what != _TAKEN:
                 return what
+            if attributes != 0 and not _is_of_producer(ROWS_AT + first_row * ROW_WORDS, row, table):
+                return _STOP
             rows += 1
             at += size
             write_i32(replies, out, partition)

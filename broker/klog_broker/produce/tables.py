@@ -203,6 +203,7 @@ class PlanTables:
             words[at + kernel.PRODUCER_STATE] = kernel.PRODUCER_KNOWN
             words[at + kernel.PRODUCER_EPOCH] = entry.producer_epoch
             words[at + kernel.PRODUCER_LAST_SEQUENCE] = entry.last_sequence
+            words[at + kernel.PRODUCER_IN_TRANSACTION] = entry.current_transaction_first_offset >= 0
 
     # -- what a plan comes to -----------------------------------------------------------------
 
