@@ -55,7 +55,13 @@ class ReplyShape(NamedTuple):
     offset_at: int
 
 
-def one_batch(messages: Messages, *, producer_id: int = -1, producer_epoch: int = -1) -> bytes:
+def one_batch(
+    messages: Messages,
+    *,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    is_transactional: bool = False,
+) -> bytes:
     """A batch with its records' values (and keys) from a fixed seed."""
     noise = random.Random(messages.per_request)
     now_ms = time.time_ns() // 1_000_000
@@ -63,6 +69,7 @@ def one_batch(messages: Messages, *, producer_id: int = -1, producer_epoch: int 
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         base_sequence=-1 if producer_id < 0 else 0,
+        is_transactional=is_transactional,
     )
     for _ in range(messages.per_request):
         key = noise.randbytes(messages.key_bytes) if messages.key_bytes else None
@@ -71,7 +78,12 @@ def one_batch(messages: Messages, *, producer_id: int = -1, producer_epoch: int 
 
 
 def produce_frame(
-    target: Target, version: int, acks: int, correlation_id: int, batch: bytes
+    target: Target,
+    version: int,
+    acks: int,
+    correlation_id: int,
+    batch: bytes,
+    transactional_id: str | None = None,
 ) -> bytes:
     """A Produce request with one batch."""
     by_id = version >= FIRST_TOPIC_ID_VERSION_PRODUCE
@@ -80,20 +92,31 @@ def produce_frame(
         topic_id=target.uuid if by_id else _NO_UUID,
         partition_data=[PartitionProduceData(index=target.partition, records=batch)],
     )
-    request = ProduceRequest(acks=acks, timeout_ms=_PRODUCE_TIMEOUT_MS, topic_data=[topic])
+    request = ProduceRequest(
+        transactional_id=transactional_id,
+        acks=acks,
+        timeout_ms=_PRODUCE_TIMEOUT_MS,
+        topic_data=[topic],
+    )
     header = RequestHeader(ApiKey.PRODUCE, version, correlation_id, CLIENT_ID)
     return encode_request(header, request)
 
 
 def produce_frames(job: PipelinedProduce, ring_bytes: int) -> ProduceFrames:
     """Frames of about ``ring_bytes`` altogether, and the last one, which asks for a reply."""
-    batch = one_batch(job.messages, producer_id=job.producer_id, producer_epoch=job.producer_epoch)
-    first = produce_frame(job.target, job.version, job.acks, 0, batch)
+    owner = job.transactional_id
+    batch = one_batch(
+        job.messages,
+        producer_id=job.producer_id,
+        producer_epoch=job.producer_epoch,
+        is_transactional=owner is not None,
+    )
+    first = produce_frame(job.target, job.version, job.acks, 0, batch, owner)
     count = max(1, ring_bytes // len(first))
     frames = bytearray()
     for place in range(count):
-        frames += produce_frame(job.target, job.version, job.acks, place, batch)
-    frames += produce_frame(job.target, job.version, job.acks or 1, count, batch)
+        frames += produce_frame(job.target, job.version, job.acks, place, batch, owner)
+    frames += produce_frame(job.target, job.version, job.acks or 1, count, batch, owner)
     start = first.index(batch)
     return ProduceFrames(frames, count, len(first), start, start + len(batch))
 

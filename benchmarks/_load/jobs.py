@@ -35,8 +35,9 @@ class Messages:
 class PipelinedProduce:
     """Requests on one connection, as fast as the broker takes them.
 
-    With a ``producer_id`` they are those of an idempotent producer, sequences from 0 on. With
-    acks=0 the last request asks for acks=1: its reply ends the measurement.
+    With a ``producer_id`` they are those of an idempotent producer, sequences from 0 on; with a
+    ``transactional_id`` besides, all of one transaction. With acks=0 the last request asks for
+    acks=1: its reply ends the measurement.
     """
 
     target: Target
@@ -47,6 +48,7 @@ class PipelinedProduce:
     first_offset: int = 0
     producer_id: int = -1
     producer_epoch: int = -1
+    transactional_id: str | None = None
     timeout_s: float = 120.0
 
 

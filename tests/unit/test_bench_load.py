@@ -133,6 +133,20 @@ def test_produce_frames_are_requests_whose_correlation_ids_are_their_places(
         assert [(len(r.key or b""), len(r.value or b"")) for r in found] == [(5, 20), (5, 20)]
 
 
+@pytest.mark.parametrize("transactional_id", [None, "tx"])
+def test_frames_of_one_transaction(transactional_id: str | None) -> None:
+    job = produce_job(producer_id=5, producer_epoch=0, transactional_id=transactional_id)
+    made = frames.produce_frames(job, ring_bytes=1000)
+    places, _ = split_frames(made.frames, 0, len(made.frames), 1 << 20)
+    for start, stop in places:
+        _, request = decode_request(bytes(made.frames[start:stop]))
+        assert isinstance(request, ProduceRequest)
+        assert request.transactional_id == transactional_id
+        records = request.topic_data[0].partition_data[0].records
+        assert records is not None
+        assert BatchView(records).is_transactional == (transactional_id is not None)
+
+
 def test_a_sequence_is_written_with_its_crc() -> None:
     made = frames.produce_frames(produce_job(producer_id=77, producer_epoch=2), ring_bytes=1000)
     plan = np.zeros(plans.PLAN_WORDS, np.int64)
