@@ -1,0 +1,230 @@
+"""What a transactional id's next state is, and what is answered: pure, time and ids are arguments.
+
+It follows Kafka 4.3.1's TransactionCoordinator and TransactionMetadata (KIP-98; KIP-360: a producer
+may raise its own epoch; KIP-890, part 2: every end raises it). Two things are stricter here. The
+transaction.version that a transaction was begun with holds until it has ended. And InitProducerId
+that names an epoch which is not the current one never aborts a transaction. ending.py has EndTxn.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from klog_broker.coordinator.transaction.metadata import (
+    MAX_EPOCH,
+    NO_TIME_MS,
+    ProducerIdAndEpoch,
+    TransactionMetadata,
+    is_exhausted,
+)
+from klog_broker.coordinator.transaction.states import (
+    ANSWERS,
+    ENDED,
+    ENDING,
+    Asked,
+    check_transition,
+)
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
+from pyspark_klog.state_records.transaction_log import TransactionState
+
+_NONE = ErrorCode.NONE
+_EMPTY, _ONGOING = TransactionState.EMPTY, TransactionState.ONGOING
+_PREPARE_ABORT = TransactionState.PREPARE_ABORT
+_INIT, _ADD = ANSWERS[Asked.INIT], ANSWERS[Asked.ADD]
+_UNKNOWN = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+_FENCED = ErrorCode.PRODUCER_FENCED
+
+
+class Decision(NamedTuple):
+    """``becomes`` is written before anybody is answered; None: nothing changes."""
+
+    error: ErrorCode
+    becomes: TransactionMetadata | None = None
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    """With these the producer goes on: what InitProducerId and EndTxn answer."""
+
+
+def step(known: TransactionMetadata, becomes: TransactionMetadata) -> TransactionMetadata:
+    """``becomes``, if the table of states has that step."""
+    check_transition(known.state, becomes.state)
+    return becomes._replace(previous_producer_id=known.producer_id)
+
+
+# --- InitProducerId -------------------------------------------------------------------------------
+def needs_producer_id(
+    known: TransactionMetadata | None, expected: ProducerIdAndEpoch | None
+) -> bool:
+    """Whether :func:`initialize` is to be given a new producer id."""
+    if known is None:
+        return True
+    is_raised = known.state in ENDED and _is_current(known, expected)
+    is_fenced = known.state is _ONGOING and known.raises_epoch
+    return known.is_exhausted and (is_raised or is_fenced)
+
+
+def initialize(
+    known: TransactionMetadata | None,
+    expected: ProducerIdAndEpoch | None,
+    timeout_ms: int,
+    now_ms: int,
+    new_producer_id: int = NO_PRODUCER_ID,
+) -> Decision:
+    """A producer begins to use the id: whoever used it before is fenced.
+
+    With ``expected`` it is the one that uses it, and wants its epoch raised (KIP-360).
+    """
+    if known is None:
+        return _handed_out(
+            TransactionMetadata(
+                _EMPTY,
+                new_producer_id,
+                0,
+                timeout_ms,
+                previous_producer_id=new_producer_id,
+                update_ms=now_ms,
+            )
+        )
+    if expected is not None and not _names_producer_id(known, expected):
+        return Decision(_FENCED)
+    if known.state in ENDING:
+        return Decision(_INIT[known.state])
+    if known.state is _ONGOING:
+        if expected is not None and expected.producer_epoch != known.producer_epoch:
+            return Decision(_FENCED)
+        return Decision(_INIT[_ONGOING], aborted(known, now_ms, new_producer_id))
+    if expected is not None and not _is_current(known, expected):
+        return Decision(_FENCED)
+    begun = known._replace(
+        state=_EMPTY,
+        timeout_ms=timeout_ms,
+        partitions=(),
+        start_ms=NO_TIME_MS,
+        update_ms=now_ms,
+    )
+    if known.is_exhausted:
+        begun = begun._replace(producer_id=new_producer_id, producer_epoch=0)
+    elif expected is None or expected.producer_epoch == known.producer_epoch:
+        begun = begun._replace(producer_epoch=known.producer_epoch + 1)
+    else:
+        # It has asked before, and did not get the answer.
+        return _handed_out(step(known, begun))
+    last_epoch = NO_PRODUCER_EPOCH if expected is None else known.producer_epoch
+    return _handed_out(step(known, begun._replace(last_producer_epoch=last_epoch)))
+
+
+def _handed_out(becomes: TransactionMetadata) -> Decision:
+    return Decision(_NONE, becomes, becomes.producer_id, becomes.producer_epoch)
+
+
+def _names_producer_id(known: TransactionMetadata, expected: ProducerIdAndEpoch) -> bool:
+    """Its id; or the one before, if the epochs of that were used up."""
+    if expected.producer_id == known.producer_id:
+        return True
+    was_exhausted = is_exhausted(expected.producer_epoch)
+    return was_exhausted and expected.producer_id == known.previous_producer_id
+
+
+def _is_current(known: TransactionMetadata, expected: ProducerIdAndEpoch | None) -> bool:
+    """Whether nobody has used the id since: its epoch, or the one that it had before this one."""
+    if expected is None or expected.producer_epoch == known.producer_epoch:
+        return True
+    last_epoch = known.last_producer_epoch
+    return last_epoch != NO_PRODUCER_EPOCH and expected.producer_epoch == last_epoch
+
+
+# --- partitions -----------------------------------------------------------------------------------
+def check_producer(known: TransactionMetadata | None, producer: ProducerIdAndEpoch) -> ErrorCode:
+    """NONE for the producer that may use the id now."""
+    if known is None or known.producer_id != producer.producer_id:
+        return _UNKNOWN
+    return _NONE if known.producer_epoch == producer.producer_epoch else _FENCED
+
+
+def add_partitions(
+    known: TransactionMetadata | None,
+    producer: ProducerIdAndEpoch,
+    partitions: Iterable[TopicPartition],
+    client_version: int,
+    now_ms: int,
+) -> Decision:
+    """Partitions take part in the transaction, which begins with the first of them."""
+    error = check_producer(known, producer)
+    if known is None or error is not _NONE:
+        return Decision(error)
+    error = _ADD[known.state]
+    if error is not _NONE:
+        return Decision(error)
+    is_open = known.state is _ONGOING
+    added = dict.fromkeys((*(known.partitions if is_open else ()), *partitions))
+    if is_open and len(added) == len(known.partitions):
+        return Decision(_NONE)
+    return Decision(
+        _NONE,
+        step(
+            known,
+            known._replace(
+                state=_ONGOING,
+                partitions=tuple(added),
+                start_ms=known.start_ms if is_open else now_ms,
+                update_ms=now_ms,
+                client_version=known.client_version if is_open else client_version,
+            ),
+        ),
+    )
+
+
+def verify(
+    known: TransactionMetadata | None,
+    producer: ProducerIdAndEpoch,
+    partitions: Iterable[TopicPartition],
+) -> ErrorCode | dict[TopicPartition, ErrorCode]:
+    """Whether partitions take part in the producer's transaction (KIP-890, part 1)."""
+    error = check_producer(known, producer)
+    if known is None or error is not _NONE:
+        return error
+    error = _ADD[known.state]
+    if error is not _NONE:
+        return error
+    taking_part = frozenset(known.partitions)
+    absent = ErrorCode.TRANSACTION_ABORTABLE
+    return {each: _NONE if each in taking_part else absent for each in partitions}
+
+
+# --- what the coordinator decides by itself -------------------------------------------------------
+def aborted(
+    known: TransactionMetadata, now_ms: int, next_producer_id: int = NO_PRODUCER_ID
+) -> TransactionMetadata:
+    """An open transaction is aborted, and its producer fenced: its epoch is over.
+
+    That producer may come back with InitProducerId and the epoch that it knows. If its epochs are
+    used up it is given ``next_producer_id`` (of a client that raises its epoch).
+    """
+    changes_id = known.raises_epoch and known.is_exhausted
+    return step(
+        known,
+        known._replace(
+            state=_PREPARE_ABORT,
+            producer_epoch=min(known.producer_epoch + 1, MAX_EPOCH),
+            last_producer_epoch=known.producer_epoch,
+            next_producer_id=next_producer_id if changes_id else NO_PRODUCER_ID,
+            update_ms=now_ms,
+        ),
+    )
+
+
+def completed(known: TransactionMetadata, now_ms: int) -> TransactionMetadata:
+    """All partitions have their markers."""
+    is_commit = known.state is TransactionState.PREPARE_COMMIT
+    state = TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT
+    becomes = known._replace(
+        state=state, next_producer_id=NO_PRODUCER_ID, partitions=(), update_ms=now_ms
+    )
+    if known.next_producer_id != NO_PRODUCER_ID:
+        becomes = becomes._replace(producer_id=known.next_producer_id, producer_epoch=0)
+    return step(known, becomes)
+
+
+def is_expired(known: TransactionMetadata, now_ms: int, expiration_ms: int) -> bool:
+    """Whether nobody has used the id for so long that it is forgotten."""
+    return known.state in ENDED and known.update_ms <= now_ms - expiration_ms

@@ -1,0 +1,124 @@
+"""EndTxn: pure. Its version is the client's transaction.version: 5 raises the epoch (KIP-890)."""
+
+from klog_broker.coordinator.transaction.decisions import (
+    Decision,
+    check_producer,
+    completed,
+    step,
+)
+from klog_broker.coordinator.transaction.metadata import (
+    MAX_EPOCH,
+    VERSION_RAISING,
+    ProducerIdAndEpoch,
+    TransactionMetadata,
+    is_exhausted,
+)
+from klog_broker.coordinator.transaction.states import ANSWERS, ENDED, Asked
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import NO_PRODUCER_ID
+from pyspark_klog.state_records.transaction_log import TransactionState
+
+_NONE = ErrorCode.NONE
+_ONGOING = TransactionState.ONGOING
+
+
+def end_needs_producer_id(known: TransactionMetadata | None, client_version: int) -> bool:
+    """Whether :func:`end` is to be given a producer id to go on with."""
+    if known is None or not known.is_exhausted:
+        return False
+    return _raises(known, client_version) and known.state in (_ONGOING, *ENDED)
+
+
+def end(
+    known: TransactionMetadata | None,
+    producer: ProducerIdAndEpoch,
+    client_version: int,
+    now_ms: int,
+    *,
+    is_commit: bool,
+    next_producer_id: int = NO_PRODUCER_ID,
+) -> Decision:
+    """The producer commits or aborts.
+
+    A client of transaction.version 2 is told what it goes on with: the next epoch, or a new
+    producer id. An end that is repeated because its answer was lost gets the same answer.
+    """
+    if client_version >= VERSION_RAISING:
+        return _end_raising(known, producer, now_ms, is_commit, next_producer_id)
+    error = check_producer(known, producer)
+    if known is None or error is not _NONE:
+        return Decision(error)
+    error = ANSWERS[Asked.COMMIT if is_commit else Asked.ABORT][known.state]
+    if error is not _NONE or known.state is not _ONGOING:
+        return Decision(error)
+    # A client that began it otherwise could not be told of a next epoch.
+    plain = known._replace(client_version=client_version)
+    return Decision(_NONE, _prepared(plain, now_ms, is_commit))
+
+
+def _end_raising(
+    known: TransactionMetadata | None,
+    producer: ProducerIdAndEpoch,
+    now_ms: int,
+    is_commit: bool,
+    next_producer_id: int,
+) -> Decision:
+    if known is None:
+        return Decision(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    is_again = _is_again(known, producer)
+    if known.producer_id != producer.producer_id and not is_again:
+        return Decision(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if is_again:
+        error = ANSWERS[Asked.COMMIT_AGAIN if is_commit else Asked.ABORT_AGAIN][known.state]
+        return _answered(error, known)
+    if known.producer_epoch != producer.producer_epoch:
+        return Decision(ErrorCode.PRODUCER_FENCED)
+    error = ANSWERS[Asked.COMMIT_RAISING if is_commit else Asked.ABORT_RAISING][known.state]
+    if error is not _NONE:
+        return Decision(error)
+    if known.state is not _ONGOING:
+        # A transaction that never got a partition.
+        known = known._replace(client_version=VERSION_RAISING, start_ms=now_ms)
+    becomes = _prepared(known, now_ms, is_commit, next_producer_id)
+    return _answered(_NONE, completed(becomes, now_ms), becomes)
+
+
+def _answered(
+    error: ErrorCode, goes_on: TransactionMetadata, becomes: TransactionMetadata | None = None
+) -> Decision:
+    if error is not _NONE:
+        return Decision(error)
+    return Decision(_NONE, becomes, goes_on.producer_id, goes_on.producer_epoch)
+
+
+def _is_again(known: TransactionMetadata, producer: ProducerIdAndEpoch) -> bool:
+    """Whether the producer names what it was before its last end."""
+    if known.producer_id == producer.producer_id:
+        return known.producer_epoch == producer.producer_epoch + 1
+    has_new_id = known.producer_epoch == 0 and known.state in ENDED
+    was_exhausted = is_exhausted(producer.producer_epoch)
+    return has_new_id and was_exhausted and known.previous_producer_id == producer.producer_id
+
+
+def _raises(known: TransactionMetadata, client_version: int) -> bool:
+    """Whether this end raises the epoch: what was begun without that ends without it."""
+    if client_version < VERSION_RAISING:
+        return False
+    return known.raises_epoch or known.state is not _ONGOING
+
+
+def _prepared(
+    known: TransactionMetadata,
+    now_ms: int,
+    is_commit: bool,
+    next_producer_id: int = NO_PRODUCER_ID,
+) -> TransactionMetadata:
+    state = TransactionState.PREPARE_COMMIT if is_commit else TransactionState.PREPARE_ABORT
+    becomes = known._replace(state=state, update_ms=now_ms)
+    if known.raises_epoch:
+        becomes = becomes._replace(
+            producer_epoch=min(known.producer_epoch + 1, MAX_EPOCH),
+            last_producer_epoch=known.producer_epoch,
+            next_producer_id=next_producer_id if known.is_exhausted else NO_PRODUCER_ID,
+        )
+    return step(known, becomes)

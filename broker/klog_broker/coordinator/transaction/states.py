@@ -1,0 +1,135 @@
+"""The states of a transaction: every step between them, and what each of them answers.
+
+docs/transactions.md is printed from these tables.
+"""
+
+from enum import Enum
+
+from pyspark_klog.errors import ErrorCode, InvariantViolation
+from pyspark_klog.state_records.transaction_log import TransactionState
+
+_BEGIN = "a first partition or a group's offsets are added: a transaction begins"
+_INIT = "InitProducerId: the epoch is raised, or the id gets a new producer id"
+_EMPTY_ABORT = "EndTxn 5 aborts what has not begun: the epoch is raised, as with any other end"
+_EXPIRED = "nobody used the id for transactional.id.expiration.ms: its tombstone is written"
+
+TRANSITIONS: dict[TransactionState, dict[TransactionState, str]] = {
+    TransactionState.EMPTY: {
+        TransactionState.EMPTY: _INIT,
+        TransactionState.ONGOING: _BEGIN,
+        TransactionState.PREPARE_ABORT: _EMPTY_ABORT,
+        TransactionState.DEAD: _EXPIRED,
+    },
+    TransactionState.ONGOING: {
+        TransactionState.ONGOING: "more partitions are added",
+        TransactionState.PREPARE_COMMIT: "EndTxn commits",
+        TransactionState.PREPARE_ABORT: "EndTxn aborts, InitProducerId fences the producer, or its "
+        "time-out has passed",
+    },
+    TransactionState.PREPARE_COMMIT: {
+        TransactionState.COMPLETE_COMMIT: "every partition has its marker",
+    },
+    TransactionState.PREPARE_ABORT: {
+        TransactionState.COMPLETE_ABORT: "every partition has its marker",
+    },
+    TransactionState.COMPLETE_COMMIT: {
+        TransactionState.EMPTY: _INIT,
+        TransactionState.ONGOING: _BEGIN,
+        TransactionState.PREPARE_ABORT: _EMPTY_ABORT,
+        TransactionState.DEAD: _EXPIRED,
+    },
+    TransactionState.COMPLETE_ABORT: {
+        TransactionState.EMPTY: _INIT,
+        TransactionState.ONGOING: _BEGIN,
+        TransactionState.PREPARE_ABORT: _EMPTY_ABORT,
+        TransactionState.DEAD: _EXPIRED,
+    },
+    TransactionState.DEAD: {},
+    TransactionState.PREPARE_EPOCH_FENCE: {},
+}
+"""PREPARE_EPOCH_FENCE is Kafka's name for the time between the decision to fence a producer and its
+record. klog decides and writes in one step: no transaction is ever seen in it. DEAD has no record
+but the tombstone."""
+
+LASTING = frozenset(state for state, steps in TRANSITIONS.items() if steps)
+"""States that a record may have."""
+ENDED = frozenset(
+    (
+        TransactionState.EMPTY,
+        TransactionState.COMPLETE_COMMIT,
+        TransactionState.COMPLETE_ABORT,
+    )
+)
+"""No transaction is open, and none is being ended: a next one may begin, and the id may expire."""
+ENDING = frozenset((TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT))
+"""It is decided, and its markers are being written."""
+
+
+def check_transition(before: TransactionState, after: TransactionState) -> None:
+    """Raise InvariantViolation for a step that the table does not name."""
+    if after not in TRANSITIONS[before]:
+        raise InvariantViolation(
+            f"a transaction cannot go from {before.kafkas_name} to {after.kafkas_name}"
+        )
+
+
+class Asked(Enum):
+    """What a transaction is asked, by who names its producer id."""
+
+    INIT = "InitProducerId"
+    ADD = "AddPartitionsToTxn, AddOffsetsToTxn"
+    COMMIT = "EndTxn 0-4, commit"
+    ABORT = "EndTxn 0-4, abort"
+    COMMIT_RAISING = "EndTxn 5, commit"
+    ABORT_RAISING = "EndTxn 5, abort"
+    COMMIT_AGAIN = "EndTxn 5, commit, with the epoch before"
+    ABORT_AGAIN = "EndTxn 5, abort, with the epoch before"
+
+
+_NONE, _CONCURRENT = ErrorCode.NONE, ErrorCode.CONCURRENT_TRANSACTIONS
+_INVALID, _FENCED = ErrorCode.INVALID_TXN_STATE, ErrorCode.PRODUCER_FENCED
+_NOT_FOUND = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
+def _by_state(
+    empty: ErrorCode,
+    ongoing: ErrorCode,
+    prepare_commit: ErrorCode,
+    prepare_abort: ErrorCode,
+    complete_commit: ErrorCode,
+    complete_abort: ErrorCode,
+    dead: ErrorCode = _NOT_FOUND,
+) -> dict[TransactionState, ErrorCode]:
+    return {
+        TransactionState.EMPTY: empty,
+        TransactionState.ONGOING: ongoing,
+        TransactionState.PREPARE_COMMIT: prepare_commit,
+        TransactionState.PREPARE_ABORT: prepare_abort,
+        TransactionState.COMPLETE_COMMIT: complete_commit,
+        TransactionState.COMPLETE_ABORT: complete_abort,
+        TransactionState.DEAD: dead,
+    }
+
+
+ANSWERS: dict[Asked, dict[TransactionState, ErrorCode]] = {
+    Asked.INIT: _by_state(_NONE, _CONCURRENT, _CONCURRENT, _CONCURRENT, _NONE, _NONE, dead=_NONE),
+    Asked.ADD: _by_state(_NONE, _NONE, _CONCURRENT, _CONCURRENT, _NONE, _NONE),
+    Asked.COMMIT: _by_state(_INVALID, _NONE, _CONCURRENT, _INVALID, _NONE, _INVALID),
+    Asked.ABORT: _by_state(_INVALID, _NONE, _INVALID, _CONCURRENT, _INVALID, _NONE),
+    Asked.COMMIT_RAISING: _by_state(_INVALID, _NONE, _FENCED, _FENCED, _INVALID, _INVALID),
+    Asked.ABORT_RAISING: _by_state(_NONE, _NONE, _FENCED, _FENCED, _NONE, _NONE),
+    Asked.COMMIT_AGAIN: _by_state(_FENCED, _FENCED, _CONCURRENT, _INVALID, _NONE, _INVALID),
+    Asked.ABORT_AGAIN: _by_state(_FENCED, _FENCED, _INVALID, _CONCURRENT, _INVALID, _NONE),
+}
+"""The error that is answered; NONE: it is done. Of an id that is Dead nothing is known: who names
+it is told so, and InitProducerId makes it anew."""
+
+REMARKS: dict[tuple[Asked, TransactionState], str] = {
+    (Asked.INIT, TransactionState.ONGOING): "CONCURRENT_TRANSACTIONS; the transaction is aborted",
+    (Asked.INIT, TransactionState.DEAD): "done, with a new producer id",
+    (Asked.COMMIT, TransactionState.COMPLETE_COMMIT): "done already",
+    (Asked.ABORT, TransactionState.COMPLETE_ABORT): "done already",
+    (Asked.COMMIT_AGAIN, TransactionState.COMPLETE_COMMIT): "done already: the same answer",
+    (Asked.ABORT_AGAIN, TransactionState.COMPLETE_ABORT): "done already: the same answer",
+}
+"""What the table of answers says besides the error."""
