@@ -24,6 +24,7 @@ class MemoryStateLog:
 
     def __init__(self, topic: str = "__consumer_offsets", start: int = 0) -> None:
         self.topic_partition = TopicPartition(topic, 0)
+        self.leader_epoch = 0
         self.log_start_offset = Offset(start)
         self.log_end_offset = Offset(start)
         self.high_watermark = Offset(start)

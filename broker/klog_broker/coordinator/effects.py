@@ -52,12 +52,12 @@ class Machine(Protocol[K, V]):
         """When ``on_deadline`` has something to do, or earlier; None if only a request can change
         anything."""
 
-    def on_deadline(self, now_ms: int) -> Effects[K, V]: ...
+    def on_deadline(self, now_ms: int, /) -> Effects[K, V]: ...
 
-    def appended(self, now_ms: int) -> Effects[K, V]:
+    def appended(self, now_ms: int, /) -> Effects[K, V]:
         """The records that were asked for are in the log and were applied."""
 
-    def append_failed(self, error: ErrorCode, now_ms: int) -> Effects[K, V]:
+    def append_failed(self, error: ErrorCode, now_ms: int, /) -> Effects[K, V]:
         """The records that were asked for could not be appended: none of them counts."""
 
     def reloaded(self, now_ms: int) -> None:

@@ -51,7 +51,7 @@ class CoordinatorState(Protocol[K, V]):
     """The state that a shard keeps. What survives a restart changes by ``apply``, ``apply_marker``
     and what ``Shard.append_packed`` is given instead of ``apply``."""
 
-    def apply(self, offset: Offset, key: K, value: V | None, producer: Producer | None) -> None:
+    def apply(self, offset: Offset, key: K, value: V | None, producer: Producer | None, /) -> None:
         """A record at ``offset`` is in the log; a None ``value`` is a tombstone.
 
         With a ``producer`` it is part of a transaction: nothing of it counts before its marker.

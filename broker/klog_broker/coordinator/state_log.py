@@ -14,6 +14,10 @@ class StateLog(Protocol):
     def topic_partition(self) -> TopicPartition: ...
 
     @property
+    def leader_epoch(self) -> int:
+        """That of this leadership: as a coordinator's epoch it fences the coordinator before."""
+
+    @property
     def log_start_offset(self) -> Offset: ...
 
     @property

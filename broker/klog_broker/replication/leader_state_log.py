@@ -24,6 +24,10 @@ class LeaderStateLog:
         return self._leader.topic_partition
 
     @property
+    def leader_epoch(self) -> int:
+        return self._leader.leader_epoch
+
+    @property
     def log_start_offset(self) -> Offset:
         return self._log.log_start_offset
 

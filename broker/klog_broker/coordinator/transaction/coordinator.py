@@ -1,0 +1,323 @@
+"""The transaction coordinator of a broker: finds a request's shard, and decides on its id.
+
+Answers are callables: they get a TransactionReply when what it rests on is visible. Loop thread
+only.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+from klog_broker.coordinator.effects import Effects
+from klog_broker.coordinator.runtime import CoordinatorRuntime, RuntimeServices
+from klog_broker.coordinator.shard import ShardStatus
+from klog_broker.coordinator.state_log import StateLog
+from klog_broker.coordinator.transaction.decisions import (
+    Decision,
+    add_partitions,
+    initialize,
+    needs_producer_id,
+    verify,
+)
+from klog_broker.coordinator.transaction.ending import end, end_needs_producer_id
+from klog_broker.coordinator.transaction.markers import MarkerSender, TransactionEnds
+from klog_broker.coordinator.transaction.metadata import (
+    VERSION_RAISING,
+    ProducerIdAndEpoch,
+    TransactionMetadata,
+)
+from klog_broker.coordinator.transaction.shard_state import (
+    TRANSACTION_RECORDS,
+    NoTimeline,
+    TransactionRuntime,
+    TransactionShard,
+    TransactionShardState,
+)
+from klog_broker.coordinator.transaction.sweeps import Sweeps
+from klog_broker.coordinator.transaction.transaction import (
+    TransactionEffects,
+    TransactionMachine,
+    TransactionReply,
+)
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import NO_PRODUCER_ID, TopicPartition
+from pyspark_klog.records.compression import Codec
+
+TRANSACTION_STATE = "__transaction_state"
+
+APPEND_TIMEOUT_MS = 30_000
+"""How long an answer waits for its record to be visible: Kafka's request.timeout.ms."""
+
+TransactionAnswer = Callable[[TransactionReply], object]
+GotProducerId = Callable[[int | None], None]
+PartitionErrors = dict[TopicPartition, ErrorCode]
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionSettings:
+    """The broker's transaction.* settings."""
+
+    max_timeout_ms: int
+    id_expiration_ms: int
+    abort_interval_ms: int
+    expire_interval_ms: int
+
+
+class _Question(NamedTuple):
+    """What a request asks about an id. ``decide`` gets a new producer id if ``needs_id``."""
+
+    needs_id: Callable[[TransactionMetadata | None], bool]
+    decide: Callable[[TransactionMetadata | None, int], Decision]
+    creates: bool = False
+
+
+class TransactionCoordinator:
+    """All transactional ids whose partition of ``__transaction_state`` this broker leads.
+
+    ``num_partitions`` is None while the topic does not exist. ``next_producer_id`` calls back with
+    an id that nobody has had, or with None if there is none now.
+    """
+
+    def __init__(
+        self,
+        settings: TransactionSettings,
+        services: RuntimeServices,
+        sender: MarkerSender,
+        *,
+        num_partitions: Callable[[], int | None],
+        next_producer_id: Callable[[GotProducerId], None],
+    ) -> None:
+        self._settings = settings
+        self._clock = services.clock
+        self._next_producer_id = next_producer_id
+        self._runtime: TransactionRuntime = CoordinatorRuntime(
+            services,
+            TRANSACTION_RECORDS,
+            lambda: (TransactionShardState(), NoTimeline()),
+            num_partitions=num_partitions,
+            append_timeout_ms=APPEND_TIMEOUT_MS,
+            codec=Codec.NONE,
+        )
+        self._ends = TransactionEnds(self._runtime, sender, services.loop, services.clock)
+        Sweeps(
+            self._runtime,
+            services,
+            abort=self._abort,
+            abort_interval_ms=settings.abort_interval_ms,
+            expire_interval_ms=settings.expire_interval_ms,
+            id_expiration_ms=settings.id_expiration_ms,
+        ).begin()
+
+    # --- shards ----------------------------------------------------------------------------------
+    def on_lead(self, log: StateLog) -> None:
+        """This broker leads a partition of ``__transaction_state``: load it, go on with what was
+        being ended, then serve."""
+        self._runtime.lead(log)
+        for shard in self._runtime.shards():
+            if shard.log is log:
+                go_on = partial(self._go_on, shard)
+                if shard.status is ShardStatus.LOADING:
+                    shard.when_serving.append(go_on)
+                else:
+                    go_on()
+
+    def on_resign(self, topic_partition: TopicPartition) -> None:
+        """It does no longer: whoever waits is told to look for the coordinator anew."""
+        self._runtime.resign(topic_partition.partition)
+
+    def find(self, transactional_id: str) -> ErrorCode:
+        """Whether this broker serves the id now."""
+        return self._runtime.find(transactional_id)[0]
+
+    def _go_on(self, shard: TransactionShard) -> None:
+        for transactional_id in list(shard.state.ending):
+            self._ends.begin(shard, transactional_id)
+
+    # --- producers -------------------------------------------------------------------------------
+    def initialize(
+        self,
+        transactional_id: str,
+        timeout_ms: int,
+        expected: ProducerIdAndEpoch | None,
+        answer: TransactionAnswer,
+    ) -> None:
+        """A producer begins to use the id, or (``expected``) wants its own epoch raised."""
+        if not 0 < timeout_ms <= self._settings.max_timeout_ms:
+            answer(TransactionReply(ErrorCode.INVALID_TRANSACTION_TIMEOUT))
+            return
+        question = _Question(
+            needs_id=lambda known: needs_producer_id(known, expected),
+            decide=lambda known, new_id: initialize(
+                known, expected, timeout_ms, self._clock.now_ms(), new_id
+            ),
+            creates=True,
+        )
+        self._ask(transactional_id, question, answer)
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: Sequence[TopicPartition],
+        client_version: int,
+        answer: TransactionAnswer,
+    ) -> None:
+        """Partitions take part in the producer's transaction, which begins with the first one."""
+        question = _Question(
+            needs_id=_never,
+            decide=lambda known, _: add_partitions(
+                known, producer, partitions, client_version, self._clock.now_ms()
+            ),
+        )
+        self._ask(transactional_id, question, answer)
+
+    def end(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        client_version: int,
+        answer: TransactionAnswer,
+        *,
+        is_commit: bool,
+    ) -> None:
+        """Commit or abort: answered when that is decided for good; markers follow."""
+        question = _Question(
+            needs_id=lambda known: end_needs_producer_id(known, client_version),
+            decide=lambda known, new_id: end(
+                known,
+                producer,
+                client_version,
+                self._clock.now_ms(),
+                is_commit=is_commit,
+                next_producer_id=new_id,
+            ),
+        )
+        self._ask(transactional_id, question, answer)
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+        *,
+        adds: bool,
+        done: Callable[[PartitionErrors], None],
+    ) -> None:
+        """Whether partitions take part in the producer's transaction, before records that say so
+        are appended; with ``adds`` (a client of transaction.version 2) they do from now on.
+
+        ``done`` gets an error for each partition, as AddPartitionsToTxn 4 and later answers them.
+        """
+        producer = ProducerIdAndEpoch(producer_id, producer_epoch)
+
+        def told(error: ErrorCode) -> None:
+            done(dict.fromkeys(partitions, error))
+
+        if adds:
+            self.add_partitions(
+                transactional_id,
+                producer,
+                partitions,
+                VERSION_RAISING,
+                lambda reply: told(reply.error_code),
+            )
+            return
+        error, shard = self._find(transactional_id)
+        if shard is None:
+            told(error)
+            return
+        machine = shard.state.machine(transactional_id)
+        found = verify(None if machine is None else machine.metadata, producer, partitions)
+        if not isinstance(found, dict):
+            told(found)
+            return
+
+        def answer(reply: TransactionReply) -> None:
+            if reply.error_code is ErrorCode.NONE:
+                done(found)
+            else:
+                told(reply.error_code)
+
+        effects: TransactionEffects = Effects()
+        effects.answer(answer, TransactionReply())
+        self._runtime.run(shard, transactional_id, effects)
+
+    # --- what tools see --------------------------------------------------------------------------
+    def describe(self, transactional_id: str) -> tuple[ErrorCode, TransactionMetadata | None]:
+        """What is known of the id; TRANSACTIONAL_ID_NOT_FOUND if that is nothing."""
+        error, shard = self._find(transactional_id)
+        if shard is None:
+            return error, None
+        machine = shard.state.machine(transactional_id)
+        if machine is None or machine.metadata is None:
+            return ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, None
+        return ErrorCode.NONE, machine.metadata
+
+    def machines(self) -> tuple[ErrorCode, list[TransactionMachine]]:
+        """Those of all ids; COORDINATOR_LOAD_IN_PROGRESS if some shards still load."""
+        shards = self._runtime.shards()
+        if any(each.status is ShardStatus.LOADING for each in shards):
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, []
+        serving = [each for each in shards if each.error() is ErrorCode.NONE]
+        return ErrorCode.NONE, [m for each in serving for m in each.state.machines.values()]
+
+    # --- inside ----------------------------------------------------------------------------------
+    def _find(self, transactional_id: str) -> tuple[ErrorCode, TransactionShard | None]:
+        if not transactional_id:
+            return ErrorCode.INVALID_REQUEST, None
+        return self._runtime.find(transactional_id)
+
+    def _abort(self, transactional_id: str, decide: Callable[..., Decision]) -> None:
+        """A transaction is overdue."""
+        question = _Question(lambda known: needs_producer_id(known, None), decide)
+        self._ask(transactional_id, question, lambda _: None)
+
+    def _ask(
+        self,
+        transactional_id: str,
+        question: _Question,
+        answer: TransactionAnswer,
+        new_id: int = NO_PRODUCER_ID,
+    ) -> None:
+        error, shard = self._find(transactional_id)
+        if shard is None:
+            answer(TransactionReply(error))
+            return
+        machine = shard.state.machine(transactional_id)
+        known = None if machine is None else machine.metadata
+        if new_id == NO_PRODUCER_ID and question.needs_id(known):
+            self._ask_with_new_id(transactional_id, question, answer)
+            return
+        if machine is None and question.creates:
+            machine = shard.state.get_or_create(transactional_id)
+        decision = question.decide(known, new_id)
+        if machine is None:
+            answer(TransactionReply(decision.error))
+            return
+        self._runtime.run(shard, transactional_id, machine.decide(decision, answer))
+        self._ends.begin(shard, transactional_id)
+
+    def _ask_with_new_id(
+        self, transactional_id: str, question: _Question, answer: TransactionAnswer
+    ) -> None:
+        """Others may come first: the question is asked anew then, of what is known by then."""
+
+        def got(new_id: int | None) -> None:
+            if new_id is None:
+                answer(TransactionReply(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            else:
+                self._ask(transactional_id, question, answer, new_id)
+
+        self._next_producer_id(got)
+
+
+def _never(_: TransactionMetadata | None) -> bool:
+    return False
+
+
+def partitions_of(topics: Iterable[tuple[str, Iterable[int]]]) -> list[TopicPartition]:
+    """As the requests name them, each once."""
+    named = (TopicPartition(topic, number) for topic, numbers in topics for number in numbers)
+    return list(dict.fromkeys(named))

@@ -1,0 +1,183 @@
+"""From the decision to the end: markers into every partition, then the record that all is done.
+
+A marker is sent when the record of the decision is visible, never before: nothing else tells a next
+process how the transaction was to end. Markers are sent until every partition has answered, however
+often the process is lost meanwhile; a partition takes the same marker twice without harm.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple, Protocol
+
+from klog_broker.coordinator.transaction.decisions import Decision, completed
+from klog_broker.coordinator.transaction.metadata import TransactionMetadata
+from klog_broker.coordinator.transaction.shard_state import TransactionRuntime, TransactionShard
+from klog_broker.coordinator.transaction.states import ENDING
+from klog_broker.coordinator.transaction.transaction import TransactionMachine
+from klog_broker.runtime.clock import Clock
+from klog_broker.runtime.loop import Loop
+from klog_broker.runtime.rate_limit import RateLimit
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.state_records.transaction_log import TransactionState
+
+RETRY_PAUSE_MS = 100
+
+_log = logging.getLogger("klog.transaction")
+
+_GONE = frozenset(
+    (
+        # Deleted with its topic.
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        # The partition knows a later end of this producer: what this marker would end has ended.
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+    )
+)
+"""Answers after which a partition is not asked again."""
+
+
+class TransactionMarker(NamedTuple):
+    """How a producer's transaction ends in some partitions: a marker of WriteTxnMarkers."""
+
+    producer_id: int
+    producer_epoch: int
+    is_commit: bool
+    coordinator_epoch: int
+    partitions: Sequence[TopicPartition]
+    transaction_version: int
+
+
+MarkerResults = Mapping[tuple[int, TopicPartition], ErrorCode]
+"""By producer id and partition. UNKNOWN_TOPIC_OR_PARTITION: there is no such partition any more; if
+it only cannot be reached now, another error says so."""
+
+
+class MarkerSender(Protocol):
+    """To the partitions' leaders, whichever brokers these are."""
+
+    def send(
+        self, markers: Sequence[TransactionMarker], done: Callable[[MarkerResults], None]
+    ) -> None:
+        """``done`` is called once, perhaps at once, with a result for each partition."""
+
+
+class _Ending:
+    """A transaction whose end is decided, in one load of its shard."""
+
+    __slots__ = ("left", "machine", "shard")
+
+    def __init__(
+        self, shard: TransactionShard, machine: TransactionMachine, known: TransactionMetadata
+    ) -> None:
+        self.shard = shard
+        self.machine = machine
+        self.left = known.partitions
+
+    def known(self) -> TransactionMetadata | None:
+        """None once it has ended, or is another broker's to end."""
+        metadata = self.machine.metadata
+        if self.shard.error() is not ErrorCode.NONE:
+            return None
+        return metadata if metadata is not None and metadata.state in ENDING else None
+
+
+class TransactionEnds:
+    """The transactions that are being ended. Loop thread only."""
+
+    def __init__(
+        self, runtime: TransactionRuntime, sender: MarkerSender, loop: Loop, clock: Clock
+    ) -> None:
+        self._runtime = runtime
+        self._sender = sender
+        self._loop = loop
+        self._clock = clock
+        self._endings: dict[TransactionMachine, _Ending] = {}
+        self._not_sent = RateLimit()
+
+    def begin(self, shard: TransactionShard, transactional_id: str) -> None:
+        """End the transaction as its record says, unless that is under way."""
+        machine = shard.state.machine(transactional_id)
+        if machine is None or machine in self._endings:
+            return
+        known = machine.metadata
+        if known is not None and known.state in ENDING:
+            ending = self._endings[machine] = _Ending(shard, machine, known)
+            self._await_visible(ending)
+
+    def _await_visible(self, ending: _Ending) -> None:
+        is_now = True
+
+        def seen(code: ErrorCode) -> None:
+            if is_now:
+                self._seen(ending, code)
+            else:
+                # Not within what has moved the watermark: what follows appends to the same log.
+                self._loop.call_soon(partial(self._seen, ending, code))
+
+        ending.shard.when_visible(seen)
+        is_now = False
+
+    def _seen(self, ending: _Ending, code: ErrorCode) -> None:
+        if code is ErrorCode.REQUEST_TIMED_OUT:
+            self._await_visible(ending)
+        elif code is ErrorCode.NONE:
+            self._send(ending)
+        else:
+            self._drop(ending)
+
+    def _send(self, ending: _Ending) -> None:
+        known = ending.known()
+        if known is None:
+            self._drop(ending)
+            return
+        if not ending.left:
+            self._complete(ending, known)
+            return
+        marker = TransactionMarker(
+            known.producer_id,
+            known.producer_epoch,
+            known.state is TransactionState.PREPARE_COMMIT,
+            ending.shard.log.leader_epoch,
+            ending.left,
+            known.client_version,
+        )
+        self._sender.send([marker], partial(self._sent, ending, known))
+
+    def _sent(self, ending: _Ending, known: TransactionMetadata, results: MarkerResults) -> None:
+        codes = {each: results[known.producer_id, each] for each in ending.left}
+        gone = {each: code for each, code in codes.items() if code in _GONE}
+        failed = {
+            each: code
+            for each, code in codes.items()
+            if code is not ErrorCode.NONE and each not in gone
+        }
+        for partition, code in (*gone.items(), *failed.items()):
+            self._tell(ending, "marker-not-written", f"{partition} {code.name}")
+        ending.left = tuple(failed)
+        if failed:
+            self._loop.call_later(RETRY_PAUSE_MS, partial(self._send, ending))
+        else:
+            self._send(ending)
+
+    def _complete(self, ending: _Ending, known: TransactionMetadata) -> None:
+        now_ms = self._clock.now_ms()
+        decision = Decision(ErrorCode.NONE, completed(known, now_ms))
+        transactional_id = ending.machine.key.transactional_id
+        self._runtime.run(ending.shard, transactional_id, ending.machine.decide(decision))
+        if ending.known() is None:
+            self._drop(ending)
+        else:
+            self._loop.call_later(RETRY_PAUSE_MS, partial(self._send, ending))
+
+    def _drop(self, ending: _Ending) -> None:
+        if self._endings.get(ending.machine) is ending:
+            del self._endings[ending.machine]
+
+    def _tell(self, ending: _Ending, what: str, why: str) -> None:
+        if self._not_sent.allows(self._clock.monotonic_ms()):
+            more = self._not_sent.take_note()
+            _log.warning(
+                "%s id=%r reason=%s%s", what, ending.machine.key.transactional_id, why, more
+            )

@@ -1,0 +1,109 @@
+"""What one shard of the transaction coordinator knows: its transactional ids."""
+
+import logging
+from collections.abc import Iterable
+
+from klog_broker.coordinator.runtime import CoordinatorRuntime
+from klog_broker.coordinator.shard import Format, Producer, Shard
+from klog_broker.coordinator.transaction.states import ENDING
+from klog_broker.coordinator.transaction.transaction import TransactionMachine
+from pyspark_klog.ids import Offset
+from pyspark_klog.state_records.transaction_log import (
+    TransactionLogKey,
+    TransactionLogValue,
+    TransactionState,
+    decode_key,
+    decode_value,
+    encode_key,
+    encode_value,
+)
+from pyspark_klog.state_records.versions import UnknownStateRecord
+
+_log = logging.getLogger("klog.transaction")
+
+
+class TransactionShardState:
+    """A CoordinatorState: transactional ids, and which of them have a transaction that is open or
+    being ended."""
+
+    def __init__(self) -> None:
+        self.machines: dict[str, TransactionMachine] = {}
+        self.ongoing: dict[str, None] = {}
+        self.ending: dict[str, None] = {}
+
+    def get_or_create(self, transactional_id: str) -> TransactionMachine:
+        machine = self.machines.get(transactional_id)
+        if machine is None:
+            machine = self.machines[transactional_id] = TransactionMachine(transactional_id)
+        return machine
+
+    def machine(self, key: str) -> TransactionMachine | None:
+        return self.machines.get(key)
+
+    def keys(self) -> Iterable[str]:
+        return self.machines
+
+    def settled(self, key: str) -> None:
+        """An id of which nothing was ever recorded goes."""
+        machine = self.machines.get(key)
+        if machine is not None and machine.metadata is None:
+            del self.machines[key]
+
+    def apply(
+        self,
+        _offset: Offset,
+        key: TransactionLogKey,
+        value: TransactionLogValue | None,
+        producer: Producer | None,
+        /,
+    ) -> None:
+        """No coordinator writes here in a transaction: what somebody else did is passed over."""
+        if producer is not None:
+            return
+        transactional_id = key.transactional_id
+        self.ongoing.pop(transactional_id, None)
+        self.ending.pop(transactional_id, None)
+        if value is None:
+            self.machines.pop(transactional_id, None)
+            return
+        self.get_or_create(transactional_id).apply(value)
+        if value.transaction_status == TransactionState.ONGOING:
+            self.ongoing[transactional_id] = None
+        elif value.transaction_status in ENDING:
+            self.ending[transactional_id] = None
+
+    def apply_marker(self, producer: Producer, *, is_commit: bool) -> None:
+        """There are none in this topic."""
+
+
+class NoTimeline:
+    """Readers of transactions see the newest state: whoever asks waits until it is visible."""
+
+    def begin(self, end_offset: Offset, high_watermark: Offset) -> None: ...
+
+
+TransactionShard = Shard[TransactionLogKey, TransactionLogValue, TransactionShardState]
+TransactionRuntime = CoordinatorRuntime[
+    TransactionLogKey, TransactionLogValue, TransactionShardState
+]
+
+
+def _encode(
+    key: TransactionLogKey, value: TransactionLogValue | None
+) -> tuple[bytes, bytes | None]:
+    return encode_key(key.transactional_id), None if value is None else encode_value(value)
+
+
+def _decode(
+    key: bytes, value: bytes | None
+) -> tuple[TransactionLogKey, TransactionLogValue | None] | None:
+    """None for a record of a version that came later: as in Kafka it is passed over. What cannot be
+    read otherwise fails the load: half of a history could end a transaction wrongly."""
+    try:
+        return decode_key(key), None if value is None else decode_value(value)
+    except UnknownStateRecord as error:
+        _log.warning("record-skipped topic=__transaction_state reason=%r", str(error))
+        return None
+
+
+TRANSACTION_RECORDS: Format[TransactionLogKey, TransactionLogValue] = Format(_encode, _decode)

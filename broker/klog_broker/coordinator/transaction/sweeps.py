@@ -1,0 +1,109 @@
+"""What time does to transactions: those that are overdue are aborted, ids that nobody uses go."""
+
+import logging
+from collections.abc import Callable
+
+from klog_broker.coordinator.runtime import RuntimeServices
+from klog_broker.coordinator.transaction.decisions import Decision, aborted, is_expired
+from klog_broker.coordinator.transaction.metadata import TransactionMetadata
+from klog_broker.coordinator.transaction.shard_state import TransactionRuntime, TransactionShard
+from klog_broker.coordinator.transaction.transaction import TransactionMachine
+from klog_broker.log.errors import LogError
+from klog_broker.runtime.rate_limit import RateLimit
+from klog_broker.runtime.slices import Steps
+from pyspark_klog.errors import BrokerError, ErrorCode
+
+TOMBSTONES_AT_ONCE = 500
+"""Ids that are forgotten as one batch."""
+
+_log = logging.getLogger("klog.transaction")
+
+Decide = Callable[[TransactionMetadata | None, int], Decision]
+
+
+class Sweeps:
+    """Looks through all shards that serve, in slices, at two intervals.
+
+    ``abort`` has a decision carried out on an id, which gets a new producer id if it needs one.
+    """
+
+    def __init__(
+        self,
+        runtime: TransactionRuntime,
+        services: RuntimeServices,
+        *,
+        abort: Callable[[str, Decide], None],
+        abort_interval_ms: int,
+        expire_interval_ms: int,
+        id_expiration_ms: int,
+    ) -> None:
+        self._runtime = runtime
+        self._services = services
+        self._abort = abort
+        self._abort_interval_ms = abort_interval_ms
+        self._expire_interval_ms = expire_interval_ms
+        self._id_expiration_ms = id_expiration_ms
+        self._not_expired = RateLimit()
+
+    def begin(self) -> None:
+        """The first look comes after one interval."""
+        self._every(self._abort_interval_ms, self._abort_overdue)
+        self._every(self._expire_interval_ms, self._expire)
+
+    def _every(self, interval_ms: int, look: Callable[[], Steps]) -> None:
+        def steps() -> Steps:
+            yield from look()
+            self._every(interval_ms, look)
+
+        def run() -> None:
+            self._services.slices.run(steps(), lambda: True)
+
+        self._services.loop.call_later(interval_ms, run)
+
+    def _abort_overdue(self) -> Steps:
+        for shard in list(self._runtime.serving()):
+            for transactional_id in list(shard.state.ongoing):
+                yield 1
+                machine = shard.state.machine(transactional_id)
+                if machine is not None and self._is_overdue(machine.metadata):
+                    _log.info("timed-out id=%r %s", transactional_id, machine.metadata)
+                    self._abort(transactional_id, self._decide_overdue)
+                    yield 10
+
+    def _is_overdue(self, known: TransactionMetadata | None) -> bool:
+        return known is not None and known.is_overdue(self._services.clock.now_ms())
+
+    def _decide_overdue(self, known: TransactionMetadata | None, new_id: int) -> Decision:
+        """It may have been ended while a producer id was waited for."""
+        if known is None or not self._is_overdue(known):
+            return Decision(ErrorCode.NONE)
+        return Decision(ErrorCode.NONE, aborted(known, self._services.clock.now_ms(), new_id))
+
+    def _expire(self) -> Steps:
+        for shard in list(self._runtime.serving()):
+            over: list[TransactionMachine] = []
+            for machine in list(shard.state.machines.values()):
+                yield 1
+                if self._is_expired(machine.metadata):
+                    over.append(machine)
+                if len(over) == TOMBSTONES_AT_ONCE:
+                    self._forget(shard, over)
+                    yield len(over)
+                    over = []
+            self._forget(shard, over)
+
+    def _is_expired(self, known: TransactionMetadata | None) -> bool:
+        now_ms = self._services.clock.now_ms()
+        return known is not None and is_expired(known, now_ms, self._id_expiration_ms)
+
+    def _forget(self, shard: TransactionShard, machines: list[TransactionMachine]) -> None:
+        """Those that are still expired: between two slices an id can be used again."""
+        over = [each for each in machines if self._is_expired(each.metadata)]
+        if not over or shard.error() is not ErrorCode.NONE:
+            return
+        try:
+            shard.append([(each.key, None) for each in over])
+        except (LogError, BrokerError) as error:
+            if self._not_expired.allows(self._services.clock.monotonic_ms()):
+                more = self._not_expired.take_note()
+                _log.warning("not-expired ids=%d reason=%s%s", len(over), error, more)
