@@ -32,7 +32,9 @@ NONE = ErrorCode.NONE
 
 
 def start(**configs: str) -> MemoryBroker:
-    broker = new_broker(with_kernel=False, group_initial_rebalance_delay_ms=0)
+    broker = new_broker(
+        with_kernel=False, group_initial_rebalance_delay_ms=0, offsets_topic_num_partitions=1
+    )
     given = [CreatableTopicConfig(name=k.replace("_", "."), value=v) for k, v in configs.items()]
     topic = CreatableTopic(name=OFFSETS, num_partitions=1, replication_factor=1, configs=given)
     assert broker.call(CreateTopicsRequest(topics=[topic]), 7).topics[0].error_code == 0

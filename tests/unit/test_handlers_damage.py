@@ -166,7 +166,7 @@ def test_groups_that_cannot_be_loaded_have_no_coordinator(
 ) -> None:
     """As Kafka's coordinator once loading has failed; the other groups are served."""
     groups = [f"g{number}" for number in range(6)]
-    before = new_broker(with_kernel=False)
+    before = new_broker(with_kernel=False, offsets_topic_num_partitions=2)
     name = "__consumer_offsets"
     topic = CreatableTopic(name=name, num_partitions=2, replication_factor=1)
     assert before.call(CreateTopicsRequest(topics=[topic]), 7).topics[0].error_code == 0

@@ -732,3 +732,27 @@ class TestTwoAtOnce:
         assert deletion[0].responses[0].error_code == 0
         assert {partition.topic for partition in world.logs.by_partition} == {"a"}
         assert not world.store.image.deleting
+
+
+@pytest.mark.parametrize(
+    ("name", "partitions", "min_in_sync"),
+    [("__consumer_offsets", 7, None), ("__transaction_state", 9, "1")],
+)
+def test_a_topic_of_the_brokers_own_state_is_made_as_the_broker_needs_it(
+    tmp_path: Path, name: str, partitions: int, min_in_sync: str | None
+) -> None:
+    world = World(
+        tmp_path,
+        "offsets.topic.num.partitions=7",
+        "transaction.state.log.num.partitions=9",
+        "transaction.state.log.min.isr=1",
+    )
+    (told,) = world.create(new(name, 3, cleanup_policy="delete", retention_ms="1"))
+    assert (told.error_code, told.num_partitions) == (0, partitions)
+    assert "whatever was asked for" in told.error_message
+    configs = world.store.image.topics[name].configs
+    assert configs["cleanup.policy"] == "compact"
+    assert configs.get("min.insync.replicas") == min_in_sync
+    assert configs["retention.ms"] == "1"
+    (other,) = world.create(new("of-a-client", 3))
+    assert (other.num_partitions, other.error_message) == (3, None)

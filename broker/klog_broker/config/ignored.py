@@ -30,20 +30,18 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
         "zookeeper.ssl.truststore.password",
         "zookeeper.ssl.truststore.type",
     ),
-    "Transactions come with a later release.": (
+    "A broker alone asks its own coordinator: there is nothing to wait for.": (
         "add.partitions.to.txn.retry.backoff.max.ms",
         "add.partitions.to.txn.retry.backoff.ms",
-        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
-        "transaction.max.timeout.ms",
+    ),
+    "klog always verifies that a partition takes part in a transaction (KIP-890).": (
         "transaction.partition.verification.enable",
-        "transaction.remove.expired.transaction.cleanup.interval.ms",
+    ),
+    "The state of transactions is loaded in pieces of a fixed size.": (
         "transaction.state.log.load.buffer.size",
-        "transaction.state.log.min.isr",
-        "transaction.state.log.num.partitions",
-        "transaction.state.log.replication.factor",
-        "transaction.state.log.segment.bytes",
+    ),
+    "Two-phase commit is off, as with Kafka's default; klog cannot switch it on.": (
         "transaction.two.phase.commit.enable",
-        "transactional.id.expiration.ms",
     ),
     "klog has no tiered storage.": (
         "follower.fetch.last.tiered.offset.enable",

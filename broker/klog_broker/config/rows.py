@@ -4,6 +4,7 @@ Where a default differs from Kafka's, `DIFFERENT_DEFAULTS` says why; Kafka's nam
 here stand in ignored.py, the settings of topics in topic_rows.py.
 """
 
+from klog_broker.config.transaction_rows import TRANSACTIONS
 from klog_broker.config.types import (
     INT_MAX,
     LONG_MAX,
@@ -548,6 +549,7 @@ SECTIONS: dict[str, tuple[Setting, ...]] = {
     "Flush and recovery": _FLUSH,
     "Producers": _PRODUCERS,
     "Groups and committed offsets": _GROUPS,
+    "Transactions": TRANSACTIONS,
 }
 
 SETTINGS: dict[str, Setting] = {row.name: row for rows in SECTIONS.values() for row in rows}

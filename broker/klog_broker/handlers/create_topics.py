@@ -6,7 +6,7 @@ from collections.abc import Generator
 from klog_broker.config import topic_config
 from klog_broker.handlers.context import AnswerSteps, BrokerServices, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
-from klog_broker.metadata.image import Topic
+from klog_broker.metadata.image import INTERNAL_TOPICS, Topic
 from klog_broker.metadata.interface import NewTopic
 from klog_broker.topics.changing import create_topics
 from klog_broker.topics.entries import topic_entries
@@ -28,6 +28,11 @@ from pyspark_klog.protocol.keys import ApiKey
 
 _NO_ID = UUID(int=0)
 
+
+_OWN_SETTINGS = (
+    "the broker keeps its own state in this topic: it has the number of partitions, the segments"
+    " and the cleanup policy that the broker is configured for, whatever was asked for"
+)
 
 # Costs in elements (runtime/slices.py): checking a topic with its settings; describing all settings
 # of a topic.
@@ -122,7 +127,7 @@ def _created(
         name=new.name,
         topic_id=topic_id,
         error_code=ErrorCode.NONE,
-        error_message=None,
+        error_message=_OWN_SETTINGS if new.name in INTERNAL_TOPICS else None,
         num_partitions=len(new.assignment),
         replication_factor=len(new.assignment[0]),
         configs=told[given],

@@ -30,8 +30,6 @@ from klog_broker.log.partition_log import PartitionLog
 from klog_broker.metadata.election import FoundLog
 from klog_broker.metadata.errors import InvalidTopicName, StoreFailed
 from klog_broker.metadata.image import (
-    CONSUMER_OFFSETS,
-    TRANSACTION_STATE,
     PartitionState,
     Topic,
     check_topic_name,
@@ -41,7 +39,7 @@ from klog_broker.metadata.interface import MetadataStore
 from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.descriptors import is_exhausted
 from klog_broker.runtime.files import Files
-from klog_broker.topics.internal import offsets_topic_configs
+from klog_broker.topics.internal import internal_topic
 from pyspark_klog.ids import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId, TopicPartition
 
 _log = logging.getLogger("klog.topics")
@@ -198,11 +196,8 @@ class Adoption:
         return PartitionState(replicas, replicas, self._broker_id, epoch)
 
     def _configs(self, name: str) -> dict[str, str]:
-        if name == CONSUMER_OFFSETS:
-            return offsets_topic_configs(self._config)
-        if name == TRANSACTION_STATE:
-            return {"cleanup.policy": "compact"}
-        return dict(KEEP_ALL)
+        own = internal_topic(name, self._config)
+        return dict(KEEP_ALL if own is None else own.configs)
 
 
 def _known(topics: Iterable[Topic]) -> list[KnownTopic]:

@@ -15,6 +15,7 @@ from klog_broker.metadata.image import (
     check_topic_name,
 )
 from klog_broker.metadata.interface import NewTopic
+from klog_broker.topics.internal import internal_topic
 from klog_broker.topics.services import TopicServices
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import BrokerId
@@ -41,8 +42,18 @@ def plan_new_topic(
     assignment: Mapping[int, Sequence[int]] | None = None,
     configs: Mapping[str, str] | None = None,
 ) -> NewTopic:
-    """Check a topic to be created; -1 takes the broker's default. BrokerError if it is refused."""
+    """Check a topic to be created; -1 takes the broker's default. BrokerError if it is refused.
+
+    Whoever makes a topic of the broker's own state: it gets the number of partitions and the
+    policy that it is to have. Kafka lets clients make it otherwise, and its coordinators never
+    work then. Other settings of the client's count.
+    """
     image = broker.metadata.image
+    own = internal_topic(name, broker.config)
+    if own is not None:
+        num_partitions, assignment = own.num_partitions, None
+        configs = {**(configs or {}), **own.configs}
+        replication_factor = min(own.replication_factor, len(image.brokers))
     if name == CLUSTER_METADATA:
         text = f"{CLUSTER_METADATA} is the name of Kafka's own metadata and cannot be a topic's"
         raise BrokerError(ErrorCode.INVALID_REQUEST, text)

@@ -1,0 +1,78 @@
+"""Who keeps a key's state: FindCoordinator for groups and transactional ids, and their topics."""
+
+from collections.abc import Callable
+
+from klog_broker.handlers.context import BrokerServices, CoordinatorAnswer, RequestContext
+from klog_broker.metadata.image import NO_BROKER, MetadataImage, Topic
+from klog_broker.topics.changing import create_topics
+from klog_broker.topics.planning import plan_new_topic
+from pyspark_klog.errors import BrokerError, ErrorCode
+
+
+class CoordinatorFinder:
+    """Answers FindCoordinator for one type of keys; the first request creates the topic.
+
+    ``find`` says whether this broker serves a key now. An empty key gets ``empty``.
+    """
+
+    def __init__(
+        self,
+        broker: BrokerServices,
+        topic: str,
+        find: Callable[[str], ErrorCode],
+        empty: tuple[ErrorCode, str],
+    ) -> None:
+        self._broker = broker
+        self._topic = topic
+        self._find = find
+        self._empty = empty
+        self._is_creating = False
+        self._seen_image: MetadataImage | None = None
+        self._num_partitions: int | None = None
+
+    def num_partitions(self) -> int | None:
+        """Of the topic; None while there is none. Asked with every request, and looked up once an
+        image."""
+        image = self._broker.metadata.image
+        if image is not self._seen_image:
+            self._seen_image, topic = image, image.topic(self._topic)
+            self._num_partitions = None if topic is None else len(topic.partitions)
+        return self._num_partitions
+
+    def find(self, key: str, context: RequestContext) -> CoordinatorAnswer:
+        """This broker, once the topic exists; until then COORDINATOR_NOT_AVAILABLE (retriable).
+
+        While the key's shard loads, this broker is the answer, too: the shard itself answers
+        requests with COORDINATOR_LOAD_IN_PROGRESS.
+        """
+        if not key:
+            return _none(*self._empty)
+        if self.num_partitions() is None:
+            return self._create_topic()
+        if self._find(key) is ErrorCode.NOT_COORDINATOR:
+            text = f"the key's {self._topic} partition is offline, damaged or not made yet"
+            return _none(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
+        endpoint = self._broker.advertised[context.listener]
+        return CoordinatorAnswer(
+            ErrorCode.NONE, self._broker.broker_id, endpoint.host, endpoint.port, None
+        )
+
+    def _create_topic(self) -> CoordinatorAnswer:
+        answer = _none(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self._topic} is being created")
+        if self._is_creating:
+            return answer
+        try:
+            planned = plan_new_topic(self._broker, self._topic)
+        except BrokerError as error:
+            return _none(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.text or error.code.message)
+        self._is_creating = True
+        create_topics(self._broker, [planned], self._created)
+        return answer
+
+    def _created(self, _: list[Topic | BrokerError]) -> None:
+        """Created or not: the next request finds the topic, or tries again."""
+        self._is_creating = False
+
+
+def _none(code: ErrorCode, message: str) -> CoordinatorAnswer:
+    return CoordinatorAnswer(code, NO_BROKER, "", -1, message)
