@@ -1,6 +1,11 @@
 """Errors of a coordinator's log (append refused, watermark not reached), as clients see them."""
 
-from klog_broker.log.errors import OutOfDescriptors, RecordBatchTooLarge, RecordTooLarge
+from klog_broker.log.errors import (
+    InvalidProducerEpoch,
+    OutOfDescriptors,
+    RecordBatchTooLarge,
+    RecordTooLarge,
+)
 from klog_broker.runtime.descriptors import is_exhausted
 from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
 
@@ -28,6 +33,8 @@ def append_error(error: KlogError) -> ErrorCode:
     """What clients of a coordinator are told for an error that :meth:`StateLog.append` raised."""
     if isinstance(error, RecordTooLarge | RecordBatchTooLarge):
         return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+    if isinstance(error, InvalidProducerEpoch):
+        return ErrorCode.INVALID_PRODUCER_EPOCH
     return told(error.code) if isinstance(error, BrokerError) else ErrorCode.NOT_COORDINATOR
 
 

@@ -115,6 +115,10 @@ class CoordinatorRuntime(Generic[K, V, S]):
         """All shards that this broker leads, whatever their status."""
         return list(self._shards.values())
 
+    def shard(self, partition: int) -> Shard[K, V, S] | None:
+        """That of a partition, whatever its status; None if it is not led."""
+        return self._shards.get(partition)
+
     def _replayed(self, partition: int, shard: Shard[K, V, S], error: Exception | None) -> None:
         del self._loaders[partition]
         if error is not None:
@@ -140,6 +144,11 @@ class CoordinatorRuntime(Generic[K, V, S]):
             each()
 
     # --- finding ---------------------------------------------------------------------------------
+    def partition_for(self, key: str) -> int | None:
+        """The partition that has the key's records; None while the topic does not exist."""
+        num_partitions = self._num_partitions()
+        return partition_for_key(key, num_partitions) if num_partitions else None
+
     def find(self, key: str) -> tuple[ErrorCode, Shard[K, V, S] | None]:
         """NONE and the shard that serves the key now; or why there is no such shard, and None."""
         num_partitions = self._num_partitions()

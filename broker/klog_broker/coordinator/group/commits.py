@@ -106,14 +106,14 @@ class AskedCommits:
                 self._codes[number] = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 continue
             key = encode_offset_key(self.group_id, *commit.partition)
-            append_plain_record(batch, delta, key, encode_value(_commit_value(commit, now_ms)))
+            append_plain_record(batch, delta, key, encode_value(commit_value(commit, now_ms)))
             delta += 1
         return delta - first_delta
 
     def apply(self, state: GroupShardState, offset: int) -> int:
         for commit, code in zip(self._request.commits, self._codes, strict=True):
             if code is _NONE:
-                committed = CommittedOffset.from_record(_commit_value(commit, self._now_ms), offset)
+                committed = CommittedOffset.from_record(commit_value(commit, self._now_ms), offset)
                 state.keep_offset(OffsetPlace(self.group_id, *commit.partition), committed)
                 offset += 1
         return offset
@@ -217,7 +217,8 @@ def _append(shard: GroupShard, requests: list[Committing], now_ms: int) -> None:
     shard.when_visible(tell)
 
 
-def _commit_value(commit: Commit, now_ms: int) -> OffsetCommitValue:
+def commit_value(commit: Commit, now_ms: int) -> OffsetCommitValue:
+    """Its record's value; committed at ``now_ms`` unless it names a time."""
     return OffsetCommitValue(
         offset=commit.offset,
         leader_epoch=commit.leader_epoch,

@@ -25,8 +25,9 @@ from klog_broker.coordinator.group.shard_state import (
     OffsetTimeline,
     VisibleOffsets,
 )
+from klog_broker.coordinator.group.transactional_commits import append_in_transaction
 from klog_broker.coordinator.runtime import CoordinatorRuntime, RuntimeServices
-from klog_broker.coordinator.shard import ShardStatus
+from klog_broker.coordinator.shard import Producer, ShardStatus
 from klog_broker.coordinator.state_log import StateLog
 from klog_broker.runtime.slices import Steps
 from pyspark_klog.errors import ErrorCode
@@ -34,6 +35,7 @@ from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.join_group import JoinGroupRequest, JoinGroupResponse
 from pyspark_klog.protocol.apis.sync_group import SyncGroupRequest, SyncGroupResponse
 from pyspark_klog.records.compression import Codec
+from pyspark_klog.records.control import EndTransactionMarker
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 
@@ -80,6 +82,7 @@ class GroupCoordinator:
     ) -> None:
         self._settings = settings
         self._loop = services.loop
+        self._clock = services.clock
         self._slices = services.slices
 
         def new_state() -> tuple[GroupShardState, OffsetTimeline]:
@@ -189,6 +192,26 @@ class GroupCoordinator:
             longest = self._settings.offset_metadata_max_bytes
             self.commits.add(shard, AskedCommits(request, longest))
 
+    def commit_in_transaction(self, request: CommitRequest, producer: Producer) -> None:
+        """Append the commits now; they count once the producer's transaction is committed. The
+        producer's coordinator has agreed to that."""
+        error, shard = self._find(request.group_id)
+        if shard is None:
+            request.answer([error] * len(request.commits))
+            return
+        append_in_transaction(
+            shard,
+            request,
+            producer,
+            metadata_max_bytes=self._settings.offset_metadata_max_bytes,
+            now_ms=self._clock.now_ms(),
+        )
+
+    def partition_for(self, group_id: str) -> TopicPartition | None:
+        """Where the group's offsets are kept; None while the topic does not exist."""
+        partition = self._runtime.partition_for(group_id)
+        return None if partition is None else TopicPartition(CONSUMER_OFFSETS, partition)
+
     def committed(self, group_id: str) -> tuple[ErrorCode, VisibleOffsets | None]:
         """NONE and a group's offsets (none for a group that does not exist); or an error and
         None."""
@@ -200,6 +223,23 @@ class GroupCoordinator:
     def forget_topic(self, topic: str) -> None:
         """The topic was deleted: forget the offsets committed in it."""
         self._forgetting.forget_topic(topic)
+
+    def append_marker(
+        self,
+        partition: int,
+        producer: Producer,
+        marker: EndTransactionMarker,
+        transaction_version: int,
+        answer: Callable[[ErrorCode], None],
+    ) -> None:
+        """A transaction with offsets in a partition of ``__consumer_offsets`` has ended: they count
+        from now on, or never. Answered when that is visible; raises what ``Shard.append`` does."""
+        shard = self._runtime.shard(partition)
+        if shard is None or shard.error() is not ErrorCode.NONE:
+            answer(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return
+        shard.append_marker(producer, marker, transaction_version=transaction_version)
+        shard.when_visible(answer)
 
     # --- what tools see --------------------------------------------------------------------------
     def describe(self, group_id: str) -> tuple[ErrorCode, Group | None]:

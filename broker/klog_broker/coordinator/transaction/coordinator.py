@@ -114,13 +114,12 @@ class TransactionCoordinator:
         """This broker leads a partition of ``__transaction_state``: load it, go on with what was
         being ended, then serve."""
         self._runtime.lead(log)
-        for shard in self._runtime.shards():
-            if shard.log is log:
-                go_on = partial(self._go_on, shard)
-                if shard.status is ShardStatus.LOADING:
-                    shard.when_serving.append(go_on)
-                else:
-                    go_on()
+        shard = self._runtime.shard(log.topic_partition.partition)
+        assert shard is not None
+        if shard.status is ShardStatus.LOADING:
+            shard.when_serving.append(partial(self._go_on, shard))
+        else:
+            self._go_on(shard)
 
     def on_resign(self, topic_partition: TopicPartition) -> None:
         """It does no longer: whoever waits is told to look for the coordinator anew."""
@@ -212,34 +211,27 @@ class TransactionCoordinator:
         """
         producer = ProducerIdAndEpoch(producer_id, producer_epoch)
 
-        def told(error: ErrorCode) -> None:
-            done(dict.fromkeys(partitions, error))
-
-        if adds:
-            self.add_partitions(
-                transactional_id,
-                producer,
-                partitions,
-                VERSION_RAISING,
-                lambda reply: told(reply.error_code),
-            )
-            return
-        error, shard = self._find(transactional_id)
-        if shard is None:
-            told(error)
-            return
-        machine = shard.state.machine(transactional_id)
-        found = verify(None if machine is None else machine.metadata, producer, partitions)
-        if not isinstance(found, dict):
-            told(found)
-            return
+        def look() -> PartitionErrors:
+            error, shard = self._find(transactional_id)
+            machine = None if shard is None else shard.state.machine(transactional_id)
+            known = None if machine is None else machine.metadata
+            found = error if shard is None else verify(known, producer, partitions)
+            return found if isinstance(found, dict) else dict.fromkeys(partitions, found)
 
         def answer(reply: TransactionReply) -> None:
-            if reply.error_code is ErrorCode.NONE:
-                done(found)
-            else:
-                told(reply.error_code)
+            error = reply.error_code
+            # It may have been decided how the transaction ends, while this answer was waited for.
+            done(dict.fromkeys(partitions, error) if error is not ErrorCode.NONE else look())
 
+        if adds:
+            version = VERSION_RAISING
+            self.add_partitions(transactional_id, producer, partitions, version, answer)
+            return
+        found = look()
+        shard = self._find(transactional_id)[1]
+        if shard is None or any(code is not ErrorCode.NONE for code in found.values()):
+            done(found)
+            return
         effects: TransactionEffects = Effects()
         effects.answer(answer, TransactionReply())
         self._runtime.run(shard, transactional_id, effects)

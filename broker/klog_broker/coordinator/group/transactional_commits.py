@@ -1,0 +1,71 @@
+"""Committing offsets as a part of a producer's transaction: they count once it is committed."""
+
+from klog_broker.coordinator.errors import append_error, told
+from klog_broker.coordinator.group.classic.states import GroupState
+from klog_broker.coordinator.group.commits import CommitRequest, commit_value
+from klog_broker.coordinator.group.forgetting import GroupShard
+from klog_broker.coordinator.group.offsets import commit_key
+from klog_broker.coordinator.group.shard_state import Records
+from klog_broker.coordinator.shard import Producer
+from klog_broker.log.errors import LogError
+from pyspark_klog.errors import BrokerError, ErrorCode
+
+_NONE = ErrorCode.NONE
+
+
+def check_sender(shard: GroupShard, request: CommitRequest) -> ErrorCode:
+    """Whether the sender of a TxnOffsetCommit may commit (KIP-447, as Kafka's ClassicGroup has it):
+    a member of this generation, or anybody who names no member.
+
+    Unlike OffsetCommit, it is served while a rebalance is under way: the transaction is the
+    producer's, and a later generation's members wait for its end (require_stable).
+    """
+    entry = shard.state.groups.get(request.group_id)
+    generation_id, (member_id, instance_id) = request.generation_id, request.name
+    if entry is None:
+        return _NONE if generation_id < 0 else ErrorCode.ILLEGAL_GENERATION
+    group = entry.group
+    if group.state is GroupState.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if generation_id < 0 and group.state is GroupState.EMPTY:
+        return _NONE
+    if generation_id < 0 and not member_id and instance_id is None:
+        return _NONE
+    error = group.check_member(member_id, instance_id)
+    if error is _NONE and generation_id != group.generation_id:
+        return ErrorCode.ILLEGAL_GENERATION
+    return error
+
+
+def append_in_transaction(
+    shard: GroupShard,
+    request: CommitRequest,
+    producer: Producer,
+    *,
+    metadata_max_bytes: int,
+    now_ms: int,
+) -> None:
+    """Append now, as one batch of the producer's; answer once that is visible."""
+
+    def tell(error: ErrorCode) -> None:
+        request.answer([error if code is _NONE else code for code in codes])
+
+    codes = [_NONE] * len(request.commits)
+    error = check_sender(shard, request)
+    if error is not _NONE:
+        tell(error)
+        return
+    records: Records = []
+    for number, commit in enumerate(request.commits):
+        if len(commit.metadata.encode()) > metadata_max_bytes:
+            codes[number] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+        else:
+            key = commit_key(request.group_id, commit.partition)
+            records.append((key, commit_value(commit, now_ms)))
+    try:
+        if records:
+            shard.append(records, producer)
+    except (LogError, BrokerError) as failure:
+        tell(append_error(failure))
+        return
+    shard.when_visible(lambda code: tell(told(code)))
