@@ -18,6 +18,7 @@ from klog_broker.handlers.group_service import start_groups
 from klog_broker.handlers.produce_pipeline import ProducePipeline
 from klog_broker.handlers.producer_ids import ProducerIds
 from klog_broker.handlers.served import SERVED
+from klog_broker.handlers.transaction_service import start_transactions
 from klog_broker.life import Life
 from klog_broker.log.errors import LogDirectoryError, OutOfDescriptors
 from klog_broker.log.log_config import LogConfig
@@ -201,6 +202,8 @@ class BrokerServer:
         self._lead(metadata)
         self._listen()
         self.services.groups = start_groups(self.services)
+        self.services.transactions = start_transactions(self.services)
+        self.services.verify_transactions = self.services.transactions.verify
         for name in deleted:
             self.services.groups.forget_topic(name)
         self._schedule_log_work()

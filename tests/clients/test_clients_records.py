@@ -319,9 +319,3 @@ def test_librdkafka_with_idempotence_and_many_batches(broker: BrokerProcess, top
     with RawClient(broker.address) as client:
         stored = read_all(client, topic)
     assert [(each.key, each.value) for each in stored] == [(row.key, row.value) for row in rows]
-
-
-def test_a_transactional_producer_is_told_at_once(servers: str) -> None:
-    producer = ConfluentProducer({"bootstrap.servers": servers, "transactional.id": "tx"})
-    with pytest.raises(Exception, match=r"no transactions yet|authorization"):
-        producer.init_transactions(30)

@@ -289,13 +289,12 @@ def test_a_stale_topic_id(client: RawClient) -> None:
 
 
 @pytest.mark.parametrize("version", [3, 8, 12])
-def test_transactions_are_refused_for_good(client: RawClient, topic: str, version: int) -> None:
-    with_id = produce(client, topic, batch(b"a"), version=version, transactional_id="tx")
-    with_bit = produce(client, topic, batch(b"a", is_transactional=True), version=version)
-    for answer in (with_id, with_bit):
-        assert answer.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        if version >= 8:
-            assert "no transactions yet" in (answer.error_message or "")
+def test_a_transactional_batch_needs_a_transactional_id(
+    client: RawClient, topic: str, version: int
+) -> None:
+    records = batch(b"a", is_transactional=True, producer_id=5, producer_epoch=0, base_sequence=0)
+    answer = produce(client, topic, records, version=version)
+    assert answer.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     assert read_all(client, topic) == []
 
 

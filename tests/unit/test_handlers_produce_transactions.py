@@ -297,9 +297,9 @@ def test_hostile_batches(broker: MemoryBroker, coordinator: FakeCoordinator) -> 
     assert codes(stream) == [ErrorCode.INVALID_TXN_STATE, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
 
 
-def test_a_broker_that_coordinates_none_says_so(broker: MemoryBroker) -> None:
+def test_a_producer_of_an_id_that_nobody_coordinates_tries_again(broker: MemoryBroker) -> None:
     stream = broker.connect()
     send(broker, stream, records(0))
     (found,) = answers(stream)
-    assert found.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    assert "no transactions yet" in (found.error_message or "")
+    assert found.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert "COORDINATOR_NOT_AVAILABLE" in (found.error_message or "")

@@ -4,6 +4,7 @@ from itertools import product
 
 import pytest
 
+from klog_broker.config.docs import print_pages
 from klog_broker.coordinator.transaction.decisions import (
     Decision,
     aborted,
@@ -29,10 +30,12 @@ from klog_broker.coordinator.transaction.states import (
     ENDED,
     ENDING,
     LASTING,
+    REMARKS,
     TRANSITIONS,
     Asked,
     check_transition,
 )
+from klog_broker.transaction_docs import PAGES
 from pyspark_klog.errors import ErrorCode, InvariantViolation
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.state_records.transaction_log import TransactionState
@@ -349,3 +352,16 @@ def test_a_record_with_another_state_is_refused(number: int) -> None:
     record.transaction_status = number
     with pytest.raises(UnusableRecord):
         from_record(record)
+
+
+# --- the page -------------------------------------------------------------------------------------
+def test_the_tables_name_every_state() -> None:
+    told = [*STATES, TransactionState.DEAD]
+    assert set(TRANSITIONS) == set(TransactionState)
+    assert set(ANSWERS) == set(Asked)
+    assert all(list(row) == told for row in ANSWERS.values())
+    assert all(state in told for _, state in REMARKS)
+
+
+def test_the_committed_page_is_current() -> None:
+    assert print_pages(PAGES, "klog_broker.transaction_docs", ["--check"]) == 0

@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+from klog_broker.coordinator.transaction.metadata import VERSION_RAISING
 from klog_broker.handlers.context import RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
 from pyspark_klog.errors import BrokerError, ErrorCode
@@ -10,9 +11,28 @@ from pyspark_klog.protocol.apis.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
 )
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.protocol.message import Response
+
+TRANSACTION_VERSION = "transaction.version"
+ZERO_LEVEL_SINCE = 4
+"""Clients of earlier versions cannot read a feature whose lowest level is 0: they are told of none,
+as Kafka does."""
+FEATURES_EPOCH = 0
+"""It would rise with every change of a feature's level, and there is none."""
+_SUPPORTED = [
+    SupportedFeatureKey(name=TRANSACTION_VERSION, min_version=0, max_version=VERSION_RAISING)
+]
+_FINALIZED = [
+    FinalizedFeatureKey(
+        name=TRANSACTION_VERSION,
+        min_version_level=VERSION_RAISING,
+        max_version_level=VERSION_RAISING,
+    )
+]
 
 # A name or version that a client may give its software (KIP-511).
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -23,7 +43,12 @@ def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsR
         names = (request.client_software_name, request.client_software_version)
         if not all(_SOFTWARE.fullmatch(name) for name in names):
             raise BrokerError(ErrorCode.INVALID_REQUEST)
-    return ApiVersionsResponse(api_keys=_ranges(context))
+    return ApiVersionsResponse(
+        api_keys=_ranges(context),
+        supported_features=_SUPPORTED if context.api_version >= ZERO_LEVEL_SINCE else [],
+        finalized_features_epoch=FEATURES_EPOCH,
+        finalized_features=_FINALIZED,
+    )
 
 
 def _ranges(context: RequestContext) -> list[ApiVersion]:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 from klog_broker.config import BrokerConfig
 from klog_broker.coordinator.group.coordinator import GroupCoordinator
+from klog_broker.coordinator.transaction.coordinator import TransactionCoordinator
 from klog_broker.handlers.bugs import BugReports
 from klog_broker.handlers.fetch_convert import DownConversions
 from klog_broker.handlers.fetch_sessions import FetchSessions
@@ -173,8 +174,10 @@ class BrokerServices:
     fetch_sessions: FetchSessions
     groups: GroupCoordinator = field(init=False)
     """Set by app.py once the logs are loaded (group_service.start_groups)."""
-    verify_transactions: VerifyTransactions | None = None
-    """None as long as this broker coordinates no transactions: transactional Produce is refused."""
+    transactions: TransactionCoordinator = field(init=False)
+    """Set by app.py after ``groups`` (transaction_service.start_transactions)."""
+    verify_transactions: VerifyTransactions = field(init=False)
+    """The method of ``transactions``, set by app.py."""
     on_topic_deleted: list[Callable[[str], None]] = field(default_factory=list)
     """Called with a topic's name when its logs have been set aside."""
     advertised: dict[str, Endpoint] = field(default_factory=dict)
@@ -182,7 +185,7 @@ class BrokerServices:
     find_coordinator: dict[int, Callable[[str, RequestContext], CoordinatorAnswer]] = field(
         default_factory=dict
     )
-    """By FindCoordinator's key type: 0 for groups (set by group_service.start_groups)."""
+    """By FindCoordinator's key type: 0 for groups, 1 for transactional ids."""
     served: tuple[ServedApi, ...] = ()
     """The rows of ApiVersions; set by the dispatcher."""
     bugs: BugReports = field(default_factory=BugReports)

@@ -1,14 +1,12 @@
 """FindCoordinator: which broker coordinates a group or a transactional id.
 
 A coordinator puts a function for its type of key into ``BrokerServices.find_coordinator``.
-Transactional ids are refused here, with an error that clients do not retry.
 """
 
 from typing import Any
 
 from klog_broker.handlers.context import AnswerSteps, CoordinatorAnswer, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
-from klog_broker.handlers.transactions import NO_TRANSACTIONS
 from klog_broker.metadata.image import NO_BROKER
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis import find_coordinator as api
@@ -26,9 +24,7 @@ def _refused(code: ErrorCode, text: str | None = None) -> CoordinatorAnswer:
 
 
 def _find(key_type: int, key: str, context: RequestContext) -> CoordinatorAnswer:
-    if key_type == TRANSACTION:
-        return _refused(NO_TRANSACTIONS.code, NO_TRANSACTIONS.text)
-    if key_type != GROUP:
+    if key_type not in (GROUP, TRANSACTION):
         return _refused(ErrorCode.INVALID_REQUEST, f"{key_type} is no type of coordinator")
     find = context.broker.find_coordinator.get(key_type)
     if find is None:
@@ -73,4 +69,4 @@ def error_response(request: Any, code: ErrorCode) -> api.FindCoordinatorResponse
     return api.FindCoordinatorResponse(error_code=code)
 
 
-HANDLER = ApiHandler(ApiKey.FIND_COORDINATOR, handle, error_response, max_version=4)
+HANDLER = ApiHandler(ApiKey.FIND_COORDINATOR, handle, error_response, max_version=5)

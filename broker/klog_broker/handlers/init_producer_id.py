@@ -1,12 +1,14 @@
-"""InitProducerId: a fresh producer id, for idempotence."""
+"""InitProducerId: a producer id and an epoch, for idempotence or for a transactional id."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from klog_broker.coordinator.transaction.metadata import ProducerIdAndEpoch
+from klog_broker.coordinator.transaction.transaction import TransactionReply
 from klog_broker.handlers.context import RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
-from klog_broker.handlers.transactions import NO_TRANSACTIONS
+from klog_broker.handlers.transactions import as_known_by
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerId
 from pyspark_klog.protocol.apis.init_producer_id import (
@@ -15,14 +17,16 @@ from pyspark_klog.protocol.apis.init_producer_id import (
 )
 from pyspark_klog.protocol.keys import ApiKey
 
+# PRODUCER_FENCED is known from this version on (KIP-588).
+_FENCED_SINCE = 4
+
 
 def handle(request: InitProducerIdRequest, context: RequestContext) -> None:
-    if request.transactional_id is not None:
-        if request.transactional_id == "":
-            raise BrokerError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
-        raise NO_TRANSACTIONS
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
         raise BrokerError(ErrorCode.INVALID_REQUEST, "producer id and epoch go together")
+    if request.transactional_id is not None:
+        _begin_to_use(request.transactional_id, request, context)
+        return
 
     def got(producer_id: ProducerId | None) -> None:
         if producer_id is None:
@@ -32,6 +36,27 @@ def handle(request: InitProducerIdRequest, context: RequestContext) -> None:
 
     # Without a transactional id, a producer that has a producer id already gets a new one, too.
     context.broker.producer_ids.next_id(got)
+
+
+def _begin_to_use(
+    transactional_id: str, request: InitProducerIdRequest, context: RequestContext
+) -> None:
+    def answer(reply: TransactionReply) -> None:
+        context.reply.send(
+            InitProducerIdResponse(
+                error_code=as_known_by(reply.error_code, context.api_version, _FENCED_SINCE),
+                producer_id=reply.producer_id,
+                producer_epoch=reply.producer_epoch,
+            )
+        )
+
+    expected = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+    context.broker.transactions.initialize(
+        transactional_id,
+        request.transaction_timeout_ms,
+        None if expected.producer_id == NO_PRODUCER_ID else expected,
+        answer,
+    )
 
 
 def error_response(_: Any, code: ErrorCode) -> InitProducerIdResponse:

@@ -2,7 +2,6 @@
 
 from pyspark_klog.protocol.keys import ApiKey
 
-_TRANSACTIONS = "there are no transactions yet; a transactional request is refused by name"
 _TOKENS = "Kafka's own brokers refuse it unless delegation tokens are set up"
 _ACLS = "there is no authorizer yet; every client may do everything"
 _SASL = "listeners have no SASL yet"
@@ -20,13 +19,6 @@ REASONS: dict[ApiKey, str] = {
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _SASL,
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _SASL,
     ApiKey.DELETE_RECORDS: _LATER,
-    ApiKey.ADD_PARTITIONS_TO_TXN: _TRANSACTIONS,
-    ApiKey.ADD_OFFSETS_TO_TXN: _TRANSACTIONS,
-    ApiKey.END_TXN: _TRANSACTIONS,
-    ApiKey.WRITE_TXN_MARKERS: _TRANSACTIONS,
-    ApiKey.TXN_OFFSET_COMMIT: _TRANSACTIONS,
-    ApiKey.DESCRIBE_TRANSACTIONS: _TRANSACTIONS,
-    ApiKey.LIST_TRANSACTIONS: _TRANSACTIONS,
     ApiKey.DESCRIBE_ACLS: _ACLS,
     ApiKey.CREATE_ACLS: _ACLS,
     ApiKey.DELETE_ACLS: _ACLS,
@@ -45,7 +37,7 @@ REASONS: dict[ApiKey, str] = {
     ApiKey.OFFSET_DELETE: _LATER,
     ApiKey.DESCRIBE_CLIENT_QUOTAS: _QUOTAS,
     ApiKey.ALTER_CLIENT_QUOTAS: _QUOTAS,
-    ApiKey.UPDATE_FEATURES: "no feature is finalized, so there is none to update",
+    ApiKey.UPDATE_FEATURES: "the one feature, transaction.version, is at its newest level for good",
     ApiKey.UNREGISTER_BROKER: _ONE_BROKER,
     ApiKey.CONSUMER_GROUP_HEARTBEAT: _NEW_GROUPS,
     ApiKey.CONSUMER_GROUP_DESCRIBE: _NEW_GROUPS,
@@ -58,13 +50,14 @@ REASONS: dict[ApiKey, str] = {
 STOPS: dict[ApiKey, str] = {
     ApiKey.OFFSET_COMMIT: "8 is flexible, 9 is for new groups, 10 names topics by id",
     ApiKey.OFFSET_FETCH: "8 asks for several groups, 9 is for new groups, 10 names topics by id",
-    ApiKey.FIND_COORDINATOR: "5 is for transactions, 6 for share groups",
+    ApiKey.FIND_COORDINATOR: "6 is for share groups",
     ApiKey.JOIN_GROUP: "7 tells the protocol's type, 8 why a member joins, 9 skips assigning",
     ApiKey.HEARTBEAT: "4 is flexible; it has no new fields",
     ApiKey.LEAVE_GROUP: "4 is flexible, 5 tells why a member leaves",
     ApiKey.SYNC_GROUP: "4 is flexible, 5 tells the protocol's type",
     ApiKey.DESCRIBE_GROUPS: "5 is flexible, 6 has an error for groups that are not there",
     ApiKey.LIST_GROUPS: "5 asks by the type of group",
+    ApiKey.LIST_TRANSACTIONS: "2 asks by a regular expression",
 }
 """APIs whose newest served version is not the newest that klog can read and write: what the later
 versions add. None of that is written yet."""

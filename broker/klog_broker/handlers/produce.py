@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from klog_broker.handlers.context import RequestContext, VerifyTransactions
+from klog_broker.handlers.context import RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
 from klog_broker.handlers.partitions import led_partition, topic_by_id
 from klog_broker.handlers.pending_produce import Append, PendingProduce, set_error
@@ -13,7 +13,6 @@ from klog_broker.handlers.produce_verification import (
     transactional_batch,
     transactional_producers,
 )
-from klog_broker.handlers.transactions import NO_TRANSACTIONS
 from klog_broker.metadata.image import INTERNAL_TOPICS
 from klog_broker.replication.partition import Leader
 from pyspark_klog.errors import BrokerError, ErrorCode
@@ -36,9 +35,8 @@ _CODEC_MASK = 0x07
 
 def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
     producers = transactional_producers(request)
-    verify = context.broker.verify_transactions
     if producers or request.transactional_id is not None:
-        error = _transaction_error(request, producers, verify)
+        error = _transaction_error(request, producers)
         if error is not None:
             return _refuse(request, context, error)
     if request.acks not in (-1, 0, 1):
@@ -76,20 +74,16 @@ def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse 
             )
         )
     if unverified:
-        assert verify is not None
+        verify = context.broker.verify_transactions
         Verification(request, context, verify, unverified).begin(*producers.pop())
     pending.appended()
     return None
 
 
 def _transaction_error(
-    request: ProduceRequest,
-    producers: set[tuple[int, int]],
-    verify: VerifyTransactions | None,
+    request: ProduceRequest, producers: set[tuple[int, int]]
 ) -> BrokerError | None:
     """Why nothing of a request with a transactional id or batch is appended."""
-    if verify is None:
-        return NO_TRANSACTIONS
     if producers and request.transactional_id is None:
         return BrokerError(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,

@@ -1,6 +1,8 @@
 """The APIs that a broker serves, a row each. ApiVersions is derived from these rows."""
 
 from klog_broker.handlers import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     api_versions,
     create_partitions,
     create_topics,
@@ -9,6 +11,8 @@ from klog_broker.handlers import (
     describe_configs,
     describe_groups,
     describe_producers,
+    describe_transactions,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -18,16 +22,21 @@ from klog_broker.handlers import (
     leave_group,
     list_groups,
     list_offsets,
+    list_transactions,
     metadata,
     offset_commit,
     offset_fetch,
     offset_for_leader_epoch,
     produce,
     sync_group,
+    txn_offset_commit,
+    write_txn_markers,
 )
 from klog_broker.handlers.dispatcher import ApiHandler
 
 SERVED: tuple[ApiHandler, ...] = (
+    add_offsets_to_txn.HANDLER,
+    add_partitions_to_txn.HANDLER,
     api_versions.HANDLER,
     create_partitions.HANDLER,
     create_topics.HANDLER,
@@ -36,6 +45,8 @@ SERVED: tuple[ApiHandler, ...] = (
     describe_configs.HANDLER,
     describe_groups.HANDLER,
     describe_producers.HANDLER,
+    describe_transactions.HANDLER,
+    end_txn.HANDLER,
     fetch.HANDLER,
     find_coordinator.HANDLER,
     heartbeat.HANDLER,
@@ -45,10 +56,13 @@ SERVED: tuple[ApiHandler, ...] = (
     leave_group.HANDLER,
     list_groups.HANDLER,
     list_offsets.HANDLER,
+    list_transactions.HANDLER,
     metadata.HANDLER,
     offset_commit.HANDLER,
     offset_fetch.HANDLER,
     offset_for_leader_epoch.HANDLER,
     produce.HANDLER,
     sync_group.HANDLER,
+    txn_offset_commit.HANDLER,
+    write_txn_markers.HANDLER,
 )

@@ -4,8 +4,9 @@ from tests.simulation.machine import Machine, Watcher
 from tests.simulation.world import Violation
 
 REST = "everything returns to where it was"
-_OWN_TIMERS = 3
-"""Of a broker without clients: the logs' work, expiry of offsets, idle connections."""
+_OWN_TIMERS = 5
+"""Of a broker without clients: the logs' work, expiry of offsets, idle connections, overdue
+transactions, expiry of transactional ids."""
 
 
 def figures(machine: Machine) -> dict[str, int]:

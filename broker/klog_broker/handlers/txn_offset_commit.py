@@ -1,0 +1,135 @@
+"""TxnOffsetCommit: positions of a group as a part of a producer's transaction (KIP-98, KIP-447).
+
+The transaction coordinator is asked first whether the group's partition of ``__consumer_offsets``
+takes part; for clients of transaction.version 2 it does from now on (KIP-890).
+"""
+
+from collections.abc import Sequence
+
+from klog_broker.coordinator.group.coordinator import Commit, CommitRequest, MemberName
+from klog_broker.coordinator.shard import Producer
+from klog_broker.handlers.context import AnswerSteps, RequestContext
+from klog_broker.handlers.dispatcher import ApiHandler
+from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.protocol.apis.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from pyspark_klog.protocol.keys import ApiKey
+
+ADDS_PARTITION_SINCE = 5
+ABORTABLE_SINCE = 4
+LOADING_SINCE = 2
+
+# In elements: a commit is made, encoded, appended and applied.
+_COMMIT = 5
+
+_Results = dict[TopicPartition, ErrorCode]
+
+
+def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> AnswerSteps:
+    """Answered when the records are visible; each partition has its own result."""
+    broker = context.broker
+    image = broker.metadata.image
+    results: _Results = {}
+    commits: dict[TopicPartition, Commit] = {}
+    for topic in request.topics:
+        for each in topic.partitions:
+            yield _COMMIT
+            partition = TopicPartition(topic.name, each.partition_index)
+            if image.partition(*partition) is None:
+                results[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                continue
+            commits[partition] = Commit(
+                partition=partition,
+                offset=each.committed_offset,
+                leader_epoch=each.committed_leader_epoch,
+                metadata=each.committed_metadata or "",
+            )
+    if not commits:
+        return (yield from _response(request, results, context.api_version))
+    kept_in = _kept_in(request, context)
+
+    def answer(codes: Sequence[ErrorCode]) -> None:
+        results.update(zip(commits, codes, strict=True))
+        context.reply.send_in_slices(_response(request, results, context.api_version))
+
+    def verified(errors: _Results) -> None:
+        error = errors[kept_in]
+        if error is not ErrorCode.NONE:
+            answer([_verification_error(error, context.api_version)] * len(commits))
+            return
+        name = MemberName(request.member_id, request.group_instance_id)
+        broker.groups.commit_in_transaction(
+            CommitRequest(
+                request.group_id, name, request.generation_id, list(commits.values()), answer
+            ),
+            Producer(request.producer_id, request.producer_epoch),
+        )
+
+    broker.transactions.verify(
+        request.transactional_id,
+        request.producer_id,
+        request.producer_epoch,
+        [kept_in],
+        adds=context.api_version >= ADDS_PARTITION_SINCE,
+        done=verified,
+    )
+    return None
+
+
+def _kept_in(request: TxnOffsetCommitRequest, context: RequestContext) -> TopicPartition:
+    """The partition of the group's offsets, if this broker serves it."""
+    groups = context.broker.groups
+    partition = groups.partition_for(request.group_id)
+    error = groups.find(request.group_id) if request.group_id else ErrorCode.INVALID_GROUP_ID
+    if partition is None or error is not ErrorCode.NONE:
+        raise BrokerError(error)
+    return partition
+
+
+def _verification_error(error: ErrorCode, version: int) -> ErrorCode:
+    """As Kafka's AddPartitionsToTxnManager tells the group coordinator's clients."""
+    if error is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if error is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE:
+        return ErrorCode.INVALID_TXN_STATE
+    return error
+
+
+def _response(request: TxnOffsetCommitRequest, results: _Results, version: int) -> AnswerSteps:
+    response = TxnOffsetCommitResponse()
+    for topic in request.topics:
+        told = TxnOffsetCommitResponseTopic(name=topic.name)
+        response.topics.append(told)
+        for each in topic.partitions:
+            yield 1
+            code = results[TopicPartition(topic.name, each.partition_index)]
+            told.partitions.append(_partition(each.partition_index, code, version))
+    return response
+
+
+def _partition(index: int, code: ErrorCode, version: int) -> TxnOffsetCommitResponsePartition:
+    if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < LOADING_SINCE:
+        # Clients of these versions take the other error for a reason to end.
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return TxnOffsetCommitResponsePartition(partition_index=index, error_code=code)
+
+
+def error_response(request: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffsetCommitResponse:
+    """The same error for every partition."""
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[_partition(each.partition_index, code, 0) for each in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+HANDLER = ApiHandler(ApiKey.TXN_OFFSET_COMMIT, handle, error_response)
