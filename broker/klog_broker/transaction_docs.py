@@ -1,0 +1,160 @@
+"""Prints docs/transactions.md: what a transaction guarantees, its states, and what each answers.
+
+``python -m klog_broker.transaction_docs`` writes the page; with ``--check`` it only compares.
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from klog_broker.config.docs import print_pages
+from klog_broker.config.transaction_rows import TRANSACTIONS
+from klog_broker.coordinator.transaction.states import (
+    ANSWERS,
+    LASTING,
+    REMARKS,
+    TRANSITIONS,
+    Asked,
+)
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.state_records.transaction_log import TransactionState
+
+_HEAD = """\
+<!-- Printed by `./dev python -m klog_broker.transaction_docs`; edit that module and
+     broker/klog_broker/coordinator/transaction/states.py, not this page. -->
+# Transactions
+
+A producer with a `transactional.id` writes records to any partitions, and positions of consumer
+groups, so that readers with `isolation.level=read_committed` see all of it or nothing.
+
+## What is guaranteed
+
+- **All or nothing.** EndTxn is answered when the decision is a record in `__transaction_state` that
+  would survive the loss of the broker. From then on the transaction ends as decided: its markers
+  are written into every partition, by this process or by the one after it, however often it is lost
+  meanwhile. A partition that gets a marker twice takes no harm.
+- **Once.** A producer is fenced as soon as another one begins to use its id (InitProducerId): what
+  it still asks is refused by every API, and its records by every partition. Its open transaction
+  is aborted. Before a record of a transaction is appended, the coordinator is asked whether the
+  partition takes part (KIP-890): no late record can begin a transaction that nobody ends.
+- **Nobody waits for ever.** A transaction that is open longer than its time-out is aborted by the
+  broker, at the latest `transaction.abort.timed.out.transaction.cleanup.interval.ms` later.
+- **Positions with records.** Offsets that a transaction commits (TxnOffsetCommit) count when its
+  marker is applied. Whoever reads them before with require_stable (OffsetFetch 7, as Kafka's
+  consumers do) is told UNSTABLE_OFFSET_COMMIT, and asks again (KIP-447).
+
+Both kinds of clients are served: those that add partitions first (AddPartitionsToTxn 0-3,
+AddOffsetsToTxn, EndTxn 0-4), and those of `transaction.version` 2, which let Produce 12 and
+TxnOffsetCommit 5 add them, and whose epoch rises with every end (EndTxn 5). ApiVersions tells
+`transaction.version` 2 as a finalized feature.
+
+## Where the state is
+
+The state of an id is one record in `__transaction_state`, in Kafka's format (version 1, with the
+tagged fields; 0 is read, too): producer id and epoch, the ids before and after, the partitions, the
+times, and the client's transaction.version. The partition is chosen by the id's hash; the broker
+that leads it coordinates the id. The topic is made when a client first asks for a coordinator.
+`klog dump-log` shows its records.
+
+```mermaid
+stateDiagram-v2
+    [*] --> Empty
+"""
+
+_STEPS = """\
+    Dead --> [*]
+```
+
+## Steps
+
+Every change of a state is a row here, and the coordinator refuses any other.
+
+| from | to | when |
+|---|---|---|
+"""
+
+_ANSWERS = """
+## What each state answers
+
+To the producer whose id and epoch are the current ones. Others are refused in any state:
+INVALID_PRODUCER_ID_MAPPING for another producer id, PRODUCER_FENCED for another epoch (clients of
+the oldest versions know INVALID_PRODUCER_EPOCH for it). InitProducerId needs neither: a new process
+fences the one before. With both (KIP-360) it raises its own epoch.
+
+"""
+
+_SETTINGS = """
+## Settings
+
+| setting | default | |
+|---|---|---|
+"""
+
+_DIFFERENT = """
+## What differs from Kafka
+
+- A transaction keeps the `transaction.version` that it was begun with. Kafka 4.3 aborts one that
+  timed out under the broker's version, and takes each EndTxn by its own.
+- InitProducerId that names an epoch which is not the current one never aborts an open transaction:
+  it is refused with PRODUCER_FENCED. Kafka aborts the transaction of the newer producer then.
+- After an end the next transaction can begin at once where all its partitions are led by the
+  coordinator's own broker: clients see CONCURRENT_TRANSACTIONS only while one of them cannot be
+  written to.
+- A marker that a partition refuses for good (it knows a newer epoch of the producer or a newer
+  coordinator) counts as written. Kafka's transaction waits for the next load of its shard then.
+- `__consumer_offsets` and `__transaction_state` have the numbers of partitions and the policy of
+  the broker's settings, whoever creates them; CreateTopics says so. Kafka lets clients make them
+  otherwise, and its coordinators never work then.
+- Two-phase commit (KIP-939, InitProducerId 6) is off and cannot be switched on, and
+  `transaction.partition.verification.enable` cannot be switched off.
+- ListTransactions stops at version 1: 2 asks by a regular expression of the client, which could
+  hold up the broker.
+- There is no authorizer: whoever reaches the broker may use any transactional id.
+"""
+
+
+def transaction_page() -> str:
+    """docs/transactions.md."""
+    lines = [_HEAD + "\n".join(_arrows())]
+    lines.append(_STEPS + "\n".join(_steps()))
+    lines.append(_ANSWERS + "\n".join(_answers()))
+    lines.append(_SETTINGS + "\n".join(_settings()))
+    return "\n".join(lines) + "\n" + _DIFFERENT
+
+
+def _arrows() -> Iterator[str]:
+    for before, steps in TRANSITIONS.items():
+        for after in steps:
+            yield f"    {before.kafkas_name} --> {after.kafkas_name}"
+
+
+def _steps() -> Iterator[str]:
+    for before, steps in TRANSITIONS.items():
+        for after, why in steps.items():
+            yield f"| {before.kafkas_name} | {after.kafkas_name} | {why} |"
+
+
+def _answers() -> Iterator[str]:
+    states = [*sorted(LASTING), TransactionState.DEAD]
+    yield f"| asked | {' | '.join(state.kafkas_name for state in states)} |"
+    yield "|---" * (1 + len(states)) + "|"
+    for asked in Asked:
+        cells = (_answer(asked, state) for state in states)
+        yield f"| {asked.value} | {' | '.join(cells)} |"
+
+
+def _answer(asked: Asked, state: TransactionState) -> str:
+    error = ANSWERS[asked][state]
+    told = "done" if error is ErrorCode.NONE else error.name
+    return REMARKS.get((asked, state), told)
+
+
+def _settings() -> Iterator[str]:
+    for row in TRANSACTIONS:
+        yield f"| `{row.name}` | {row.default} | {row.doc} |"
+
+
+PAGES = {Path("docs/transactions.md"): transaction_page}
+
+if __name__ == "__main__":
+    sys.exit(print_pages(PAGES, "klog_broker.transaction_docs", sys.argv[1:]))
