@@ -69,9 +69,9 @@ class TransactionClient:
         self.producer_id, self.epoch = -1, -1
         self._sequences: dict[tuple[int, TopicPartition], int] = {}
 
-    def init(self, version: int = 5, **more: Any) -> int:
+    def init(self, version: int = 5, *, timeout_ms: int = TIMEOUT_MS, **more: Any) -> int:
         request = InitProducerIdRequest(
-            transactional_id=self.transactional_id, transaction_timeout_ms=TIMEOUT_MS, **more
+            transactional_id=self.transactional_id, transaction_timeout_ms=timeout_ms, **more
         )
         answer = self.caller.call(request, version)
         if answer.error_code == 0:
@@ -91,7 +91,9 @@ class TransactionClient:
         topics = self.caller.call(request, version).results_by_topic_v3_and_below
         return [row.partition_error_code for each in topics for row in each.results_by_partition]
 
-    def produce(self, partition: TopicPartition, *values: bytes) -> ErrorCode:
+    def produce(
+        self, partition: TopicPartition, *values: bytes, version: int | None = None
+    ) -> ErrorCode:
         """Records of the transaction, by a request."""
         first = self._sequences.get((self.epoch, partition), 0)
         records = batch(
@@ -104,7 +106,8 @@ class TransactionClient:
         request = produce_request(
             partition.topic, records, partition.partition, transactional_id=self.transactional_id
         )
-        answer = self.caller.call(request, 12 if self.raises else 11)
+        version = (12 if self.raises else 11) if version is None else version
+        answer = self.caller.call(request, version)
         code = ErrorCode(answer.responses[0].partition_responses[0].error_code)
         if code is ErrorCode.NONE:
             self._sequences[self.epoch, partition] = first + len(values)

@@ -287,7 +287,7 @@ def test_a_time_out_must_be_positive_and_within_the_brokers_bound() -> None:
 def test_without_a_producer_id_the_client_asks_again() -> None:
     sim = Sim()
     sim.ids.insert(0, None)
-    assert sim.init() == TransactionReply(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    assert sim.init() == TransactionReply(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     assert sim.init() == TransactionReply(NONE, 500, 0)
 
 

@@ -298,7 +298,8 @@ class TransactionCoordinator:
 
         def got(new_id: int | None) -> None:
             if new_id is None:
-                answer(TransactionReply(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+                # As Kafka tells while it waits for a block of ids: the client asks again.
+                answer(TransactionReply(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
             else:
                 self._ask(transactional_id, question, answer, new_id)
 
