@@ -107,8 +107,8 @@ _DIFFERENT = """
   otherwise, and its coordinators never work then.
 - Two-phase commit (KIP-939, InitProducerId 6) is off and cannot be switched on, and
   `transaction.partition.verification.enable` cannot be switched off.
-- ListTransactions stops at version 1: 2 asks by a regular expression of the client, which could
-  hold up the broker.
+- The regular expressions of ListTransactions 2 neither look around nor back: they are matched in a
+  time that grows with the ids alone. Others are refused (INVALID_REGULAR_EXPRESSION).
 - There is no authorizer: whoever reaches the broker may use any transactional id.
 """
 

@@ -308,6 +308,11 @@ def test_tools_see_what_transactions_have_come_to(broker: MemoryBroker) -> None:
     assert listed(duration_filter=4_999, state_filters=["Ongoing"]) == {"first"}
     assert listed(duration_filter=5_000, state_filters=["Ongoing"]) == set()
     assert listed(state_filters=["Nonsense"]) == set()
+    assert listed(2, transactional_id_pattern="f.*t") == {"first"}
+    assert listed(2, transactional_id_pattern="firs") == set()
+    assert listed(2, transactional_id_pattern="") == {"first", "second"}
+    answer = broker.call(ListTransactionsRequest(transactional_id_pattern="("), 2)
+    assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
     answer = broker.call(ListTransactionsRequest(state_filters=["Nonsense", "Empty"]), 1)
     assert answer.unknown_state_filters == ["Nonsense"]
 

@@ -3,6 +3,8 @@
 from klog_broker.coordinator.transaction.metadata import TransactionMetadata
 from klog_broker.handlers.context import AnswerSteps, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler, top_level_error
+from klog_broker.handlers.linear_patterns import InvalidPattern, LinearPattern
+from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
@@ -21,20 +23,31 @@ def handle(request: ListTransactionsRequest, context: RequestContext) -> AnswerS
     error, machines = context.broker.transactions.machines()
     response = ListTransactionsResponse(error_code=error)
     wanted = _Wanted(request, context.broker.clock.now_ms())
+    pattern = _pattern(request.transactional_id_pattern)
     response.unknown_state_filters = wanted.unknown_states
     for number, machine in enumerate(machines):
         if number % _LOOKED_AT == 0:
             yield 1
         known = machine.metadata
-        if known is not None and wanted.matches(known):
+        if known is None or not wanted.matches(known):
+            continue
+        transactional_id = machine.key.transactional_id
+        if pattern is None or (yield from pattern.matches(transactional_id)):
             response.transaction_states.append(
                 TransactionState(
-                    transactional_id=machine.key.transactional_id,
+                    transactional_id=transactional_id,
                     producer_id=known.producer_id,
                     transaction_state=known.state.kafkas_name,
                 )
             )
     return response
+
+
+def _pattern(text: str | None) -> LinearPattern | None:
+    try:
+        return LinearPattern(text) if text else None
+    except InvalidPattern as error:
+        raise BrokerError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from None
 
 
 class _Wanted:
@@ -58,6 +71,4 @@ class _Wanted:
         return self._duration_ms < 0 or self._now_ms - known.start_ms > self._duration_ms
 
 
-HANDLER = ApiHandler(
-    ApiKey.LIST_TRANSACTIONS, handle, top_level_error(ApiKey.LIST_TRANSACTIONS), max_version=1
-)
+HANDLER = ApiHandler(ApiKey.LIST_TRANSACTIONS, handle, top_level_error(ApiKey.LIST_TRANSACTIONS))

@@ -57,7 +57,6 @@ STOPS: dict[ApiKey, str] = {
     ApiKey.SYNC_GROUP: "4 is flexible, 5 tells the protocol's type",
     ApiKey.DESCRIBE_GROUPS: "5 is flexible, 6 has an error for groups that are not there",
     ApiKey.LIST_GROUPS: "5 asks by the type of group",
-    ApiKey.LIST_TRANSACTIONS: "2 asks by a regular expression",
 }
 """APIs whose newest served version is not the newest that klog can read and write: what the later
 versions add. None of that is written yet."""
