@@ -97,8 +97,11 @@ class _Rows:
         self.number += count
         self.first, self.second = self.first[count:], self.second[count:]
 
-    def check_end(self, *, may_have_room: bool) -> None:
-        """What is behind the rows: nothing, or zeros if the segment is the active one."""
+    def check_end(self, *, may_have_room: bool, is_growing: bool) -> None:
+        """What is behind the rows: nothing, or zeros if the segment is the active one; what a
+        broker adds meanwhile cannot be judged."""
+        if is_growing:
+            return
         size = self.file.size()
         odd = size % self.row_bytes
         if odd:
@@ -191,15 +194,15 @@ class OffsetIndexCheck:
         place = number * self._rows.row_bytes
         self._report.add(self._level_of(offset), self._rows.file.path, text, place)
 
-    def end(self, *, may_have_room: bool) -> None:
-        """The segment has no more batches."""
+    def end(self, *, is_full: bool, is_growing: bool) -> None:
+        """The segment has no more batches; ``is_full``: another one follows it."""
         for number, offset, found in self._later:
             self._misfit(number, offset, _ends(found, None))
         if len(self._rows.second) or self._rows.fill():
             offset = int(self._rows.first[0]) + self._base
             why = f"byte {self._rows.second[0]} is behind the segment's last batch"
             self._misfit(self._rows.number, offset, why)
-        self._rows.check_end(may_have_room=may_have_room)
+        self._rows.check_end(may_have_room=not is_full, is_growing=is_growing)
 
 
 def _ends(last_offset: int, position: int | None) -> str:
@@ -267,8 +270,8 @@ class TimeIndexCheck:
         place = number * self._rows.row_bytes
         self._report.add(self._level_of(offset), self._rows.file.path, text, place)
 
-    def end(self, *, may_have_room: bool, is_full: bool) -> None:
-        """The segment has no more batches; ``is_full``: another one follows it."""
+    def end(self, *, is_full: bool, is_growing: bool) -> None:
+        """As the other one's."""
         if len(self._rows.first) or self._rows.fill():
             self._last_row_ms = int(self._rows.first[0])
             offset = int(self._rows.second[0]) + self._base
@@ -281,4 +284,4 @@ class TimeIndexCheck:
                 f"{self._largest_ms}: retention goes by it"
             )
             self._report.add(self._level_of(self._largest_at), self._rows.file.path, text)
-        self._rows.check_end(may_have_room=may_have_room)
+        self._rows.check_end(may_have_room=not is_full, is_growing=is_growing)

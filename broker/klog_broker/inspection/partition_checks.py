@@ -179,11 +179,12 @@ class PartitionCheck:
                     time_check.add(chunk.rows)
             report.bytes += log.size()
         is_full = following is not None
+        is_growing = self._known.is_running and not is_full
         if index_check and index:
-            index_check.end(may_have_room=not is_full)
+            index_check.end(is_full=is_full, is_growing=is_growing)
             index.close()
         if time_check and times:
-            time_check.end(may_have_room=not is_full, is_full=is_full)
+            time_check.end(is_full=is_full, is_growing=is_growing)
             times.close()
         self._check_aborted(base, following)
         report.segments += 1
