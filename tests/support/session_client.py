@@ -26,6 +26,7 @@ class SessionClient:
         self.broker = broker
         self.version = version
         self.session_id = 0
+        self.isolation_level = 0
         self.stream = broker.connect()
         self._correlation_id = 0
         self._answered_bytes = 0
@@ -53,6 +54,7 @@ class SessionClient:
             max_wait_ms=max_wait_ms,
             min_bytes=min_bytes,
             max_bytes=max_bytes,
+            isolation_level=self.isolation_level,
             session_id=self.session_id if session_id is None else session_id,
             session_epoch=epoch,
             topics=topics,

@@ -19,6 +19,7 @@ from klog_broker.runtime.files import ReadRegion
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import UUID
 from pyspark_klog.protocol.apis.fetch import (
+    AbortedTransaction,
     EpochEndOffset,
     FetchRequest,
 )
@@ -155,6 +156,16 @@ class FetchReader:
         if region is not None and info.segment is not None:
             headers = max(self._headers_left, 1)
             self._headers_left -= self._fill(each, log, info.segment, region, headers)
+            if self._is_committed:
+                aborted = log.aborted_in(
+                    info.segment, region, request.fetch_offset, may_block=each.may_block
+                )
+                each.aborted_transactions = [
+                    AbortedTransaction(
+                        producer_id=entry.producer_id, first_offset=entry.first_offset
+                    )
+                    for entry in aborted
+                ]
 
     def _find_leader(self, each: ReadPartition) -> Leader:
         if self._version >= FIRST_VERSION_WITH_TOPIC_IDS:

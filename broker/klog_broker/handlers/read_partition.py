@@ -23,7 +23,8 @@ class ReadPartition:
     """One partition of a fetch: what was asked, and what the last read found."""
 
     __slots__ = (
-        "_seen_high_watermark",
+        "_is_committed",
+        "_seen_end_offset",
         "aborted_transactions",
         "cold",
         "diverging_epoch",
@@ -53,7 +54,8 @@ class ReadPartition:
         self.request = request
         self.leader: Leader | None = None
         self.may_block = False
-        self._seen_high_watermark = -1
+        self._is_committed = False
+        self._seen_end_offset: int = -1
         self.begin()
 
     def begin(self) -> None:
@@ -79,19 +81,24 @@ class ReadPartition:
     def has_moved(self) -> bool:
         """Whether another read can find anything else than the last one did."""
         leader = self.leader
-        return leader is not None and (
-            leader.ended is not None or leader.log.high_watermark != self._seen_high_watermark
-        )
+        if leader is None:
+            return False
+        log = leader.log
+        end_offset = log.last_stable_offset if self._is_committed else log.high_watermark
+        return leader.ended is not None or end_offset != self._seen_end_offset
 
     def see(self, leader: Leader, *, is_committed: bool) -> None:
         """Notes who leads, and how far the log goes: for a client that reads what is committed
         (READ_COMMITTED), or all."""
         log = leader.log
         self.leader = leader
-        self.high_watermark = self._seen_high_watermark = log.high_watermark
+        self.high_watermark = self._seen_end_offset = log.high_watermark
         self.last_stable_offset = log.last_stable_offset
         self.log_start_offset = log.log_start_offset
-        if not is_committed:
+        self._is_committed = is_committed
+        if is_committed:
+            self._seen_end_offset = self.last_stable_offset
+        else:
             self.aborted_transactions = None
 
     def refuse(self, code: ErrorCode) -> None:

@@ -22,6 +22,7 @@ from klog_broker.log.segment import Segment
 from klog_broker.log.shortening import Shortener
 from klog_broker.log.transactions import LogTransactions
 from klog_broker.runtime.chance import Chance
+from klog_broker.runtime.files import ReadRegion
 from klog_broker.runtime.helpers import Helpers
 from pyspark_klog.ids import LeaderEpoch, Offset, TopicId, TopicPartition
 from pyspark_klog.storage.transaction_index import AbortedEntry
@@ -333,6 +334,13 @@ class PartitionLog:
         """
         self._state.check_online()
         return self._transactions.aborted(from_offset, upper_offset, may_block=may_block)
+
+    def aborted_in(
+        self, segment: Segment, region: ReadRegion, from_offset: int, *, may_block: bool = True
+    ) -> list[AbortedEntry]:
+        """The same for a region that ``read`` has found for ``from_offset``; perhaps with some that
+        begin a little behind it."""
+        return self._transactions.aborted_in(segment, region, from_offset, may_block=may_block)
 
     def end_offset_for_epoch(self, leader_epoch: int) -> EpochEndOffset:
         """The end of the newest epoch that is not newer than ``leader_epoch`` (KIP-320)."""

@@ -28,6 +28,7 @@ from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.errors import RecordsError
 from pyspark_klog.records.layout import NO_LEADER_EPOCH
 from pyspark_klog.records.sets import Entry, entry_at
+from pyspark_klog.storage.indexes import rows_at_or_below
 
 RECORDS_LOOKED_AT_IN_THE_LOOP = 1000
 """A look-up by time in a batch of more records, or in a compressed one, is a helper thread's."""
@@ -112,6 +113,14 @@ def _position_of_end(segment: Segment, end_offset: int, *, may_block: bool) -> i
     """Where the first batch starts that is not wholly before ``end_offset``."""
     place = find_batch(segment, end_offset, may_block=may_block)
     return segment.size_bytes if place is None else place.position
+
+
+def region_end_offset(segment: Segment, region: ReadRegion, segment_end_offset: int) -> int:
+    """An offset behind all batches that begin in the region, as near as the offset index knows; the
+    segment's offsets end at ``segment_end_offset``."""
+    view, end_position = segment.offset_index.view(), region.position + region.size
+    row = rows_at_or_below(len(view), lambda row: view[row].position, end_position - 1)
+    return view[row].offset + 1 if row < len(view) else segment_end_offset
 
 
 # --- by timestamp --------------------------------------------------------------------------------

@@ -8,9 +8,8 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from klog_broker.log.errors import ColdRead, ShortWrite
+from klog_broker.log.errors import ColdRead, DamagedLog, ShortWrite
 from klog_broker.runtime.files import File, Files
-from pyspark_klog.errors import InvariantViolation
 from pyspark_klog.storage.errors import StorageFormatError
 from pyspark_klog.storage.transaction_index import (
     ENTRY,
@@ -130,7 +129,7 @@ class TransactionIndexFile:
         if data is None:
             raise ColdRead(partial(file.read_ahead, 0, self.rows * ENTRY.size))
         if len(data) < size:
-            raise InvariantViolation(f"{self._path} has lost rows: expected {self.rows}")
+            raise DamagedLog(f"{self._path} has lost rows: expected {self.rows}")
         return decode_transaction_index(data)
 
     def rest(self) -> None:

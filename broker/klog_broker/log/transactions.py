@@ -2,6 +2,9 @@
 
 from klog_broker.log.errors import DamagedLog
 from klog_broker.log.log_state import LogState
+from klog_broker.log.reading import region_end_offset
+from klog_broker.log.segment import Segment
+from klog_broker.runtime.files import ReadRegion
 from pyspark_klog.ids import Offset
 from pyspark_klog.storage.errors import StorageFormatError
 from pyspark_klog.storage.transaction_index import AbortedEntry
@@ -28,6 +31,19 @@ class LogTransactions:
     def reach(self, high_watermark: int) -> None:
         """Readers see up to there from now on."""
         self._transactions.reach(high_watermark)
+
+    def aborted_in(
+        self, segment: Segment, region: ReadRegion, from_offset: int, *, may_block: bool
+    ) -> list[AbortedEntry]:
+        """See PartitionLog.aborted_in, which this is."""
+        state = self._state
+        log = state.segments
+        index = log.index_for(segment.base_offset)
+        if not any(each.transaction_index.rows for each in log.segments[index:]):
+            return []
+        end = log.end_of(index, state.log_end_offset)
+        upper_offset = min(region_end_offset(segment, region, end), self.last_stable_offset)
+        return self.aborted(from_offset, upper_offset, may_block=may_block)
 
     def aborted(
         self, from_offset: int, upper_offset: int, *, may_block: bool = True
