@@ -48,7 +48,10 @@ _ANSWERS = """
 The table is for a member that the group knows and that names the current generation. Other members
 are refused in any state: with UNKNOWN_MEMBER_ID, with ILLEGAL_GENERATION, or with
 FENCED_INSTANCE_ID if another process has taken a static member's place. An empty group knows no
-members; the JoinGroup in its column is a new member's.
+members; the JoinGroup in its column is a new member's. DeleteGroups is a tool's; so is
+OffsetDelete, which an empty group always serves. In a group of consumers it also serves topics that
+no member is subscribed to (others: GROUP_SUBSCRIBED_TO_TOPIC); any other group with members answers
+NON_EMPTY_GROUP.
 
 """
 

@@ -27,12 +27,14 @@ from pyspark_klog.protocol.apis.sync_group import (
 )
 from pyspark_klog.records.compression import Codec
 from tests.simulation.group_words import (
+    deleted_line,
     group_line,
     in_ms,
     in_words,
     joined_line,
     log_lines,
     partition_of,
+    subscription,
     synced_line,
 )
 from tests.support.state_log import MemoryStateLog, VirtualTime
@@ -72,6 +74,7 @@ class _Process:
         self.instance_id: str | None = None
         self.needs_id = False
         self.protocols = "range"
+        self.topics = ""
 
 
 class GroupTalk:
@@ -93,7 +96,7 @@ class GroupTalk:
 
     def run(self, verb: str, *words: str) -> list[str]:
         """Raises ValueError for a command that there is not."""
-        command = getattr(self, f"do_{verb}", None)
+        command = getattr(self, f"do_{verb.replace('-', '_')}", None)
         if command is None:
             raise ValueError(f"no such command: {verb}")
         self._lines, waited = [], set(self._waiting)
@@ -156,6 +159,7 @@ class GroupTalk:
             process.member_id = ""
         process.instance_id = given.get("instance", process.instance_id)
         process.protocols = given.get("protocols", process.protocols)
+        process.topics = given.get("topics", process.topics)
         self._join(name, process, given)
         self._time.advance(0)
         if process.needs_id and "once" not in flags:
@@ -171,7 +175,7 @@ class GroupTalk:
             group_instance_id=process.instance_id,
             protocol_type="consumer",
             protocols=[
-                JoinGroupRequestProtocol(name=each, metadata=b"")
+                JoinGroupRequestProtocol(name=each, metadata=subscription(process.topics))
                 for each in process.protocols.split(",")
             ],
         )
@@ -245,6 +249,18 @@ class GroupTalk:
     def do_delete(self, topic: str, given: Mapping[str, str]) -> None:
         """The topic is deleted."""
         self._coordinator().forget_topic(topic)
+
+    def do_delete_group(self, given: Mapping[str, str]) -> None:
+        """A tool deletes the group."""
+        answer = self._waiter(OUTSIDE, "delete-group", lambda codes: codes["g"].name)
+        self._coordinator().deletions.delete_groups(["g"], answer)
+
+    def do_delete_offsets(self, *partitions: str, given: Mapping[str, str]) -> None:
+        """A tool deletes the group's offsets of ``orders-0 orders-1``."""
+        answer = self._waiter(OUTSIDE, "delete-offsets", deleted_line)
+        self._coordinator().deletions.delete_offsets(
+            "g", [partition_of(each) for each in partitions], lambda *told: answer(told)
+        )
 
     # --- inside ----------------------------------------------------------------------------------
     def _coordinator(self) -> GroupCoordinator:

@@ -3,6 +3,7 @@
 import re
 
 from klog_broker.coordinator.group.classic.group import Group
+from klog_broker.coordinator.group.deletions import OffsetCodes
 from klog_broker.coordinator.group.shard_state import GROUP_RECORDS
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
@@ -10,8 +11,10 @@ from pyspark_klog.protocol.apis.join_group import JoinGroupResponse
 from pyspark_klog.protocol.apis.sync_group import SyncGroupResponse
 from pyspark_klog.records.sets import iterate
 from pyspark_klog.state_records.consumer_offsets import Key, Value
+from pyspark_klog.state_records.consumer_protocol import ConsumerProtocolSubscription
 from pyspark_klog.state_records.group_metadata import GroupMetadataValue
 from pyspark_klog.state_records.offset_commit import OffsetCommitKey, OffsetCommitValue
+from pyspark_klog.state_records.versions import encode_versioned
 
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 _UUID_TAIL = re.compile(r"(-[0-9a-f]{4})[0-9a-f]{4}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
@@ -42,6 +45,14 @@ def partition_of(text: str) -> TopicPartition:
     return TopicPartition(topic, int(number))
 
 
+def subscription(topics: str) -> bytes:
+    """A member's metadata, of ``orders,audit``."""
+    if not topics:
+        return b""
+    message = ConsumerProtocolSubscription(topics=topics.split(","))
+    return encode_versioned(message, 0)
+
+
 def joined_line(reply: JoinGroupResponse) -> str:
     error = ErrorCode(reply.error_code)
     if error is not ErrorCode.NONE:
@@ -59,6 +70,13 @@ def synced_line(reply: SyncGroupResponse) -> str:
 
 def _assigned(assignment: bytes) -> str:
     return bytes(assignment).decode() or "nothing"
+
+
+def deleted_line(told: tuple[ErrorCode, OffsetCodes]) -> str:
+    """Of OffsetDelete: the error for all, or those of the partitions."""
+    error, codes = told
+    rows = (f"{each.topic}-{each.partition} {code.name}" for each, code in codes.items())
+    return ", ".join(rows) if error is ErrorCode.NONE else error.name
 
 
 def group_line(error: ErrorCode, group: Group | None) -> str:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from klog_broker.config.docs import print_pages
+from klog_broker.coordinator.group.classic.deleting import group_deletion_error
 from klog_broker.coordinator.group.classic.group_machine import GroupMachine, Joiner
 from klog_broker.coordinator.group.classic.states import (
     ANSWERS,
@@ -50,6 +51,8 @@ def ask(machine: GroupMachine, asked: Asked, protocol: str = "range") -> ErrorCo
         return machine.check_commit(member, generation, 0)
     if asked is Asked.COMMIT_FROM_OUTSIDE:
         return machine.check_commit("", -1, 0)
+    if asked is Asked.DELETE:
+        return group_deletion_error(group)
     replies: list[Any] = []
     if asked is Asked.SYNC:
         request = SyncGroupRequest(group_id="g", member_id=member, generation_id=generation)

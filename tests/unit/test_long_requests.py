@@ -7,7 +7,13 @@ import pytest
 from klog_broker.handlers.dispatcher import MAX_REQUEST_ELEMENTS
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis import create_partitions as more_partitions
-from pyspark_klog.protocol.apis import create_topics, delete_topics, describe_groups
+from pyspark_klog.protocol.apis import (
+    create_topics,
+    delete_groups,
+    delete_topics,
+    describe_groups,
+    offset_delete,
+)
 from pyspark_klog.protocol.apis import describe_configs as configs
 from pyspark_klog.protocol.apis import fetch as fetches
 from pyspark_klog.protocol.apis import incremental_alter_configs as alter
@@ -41,6 +47,9 @@ def broker() -> MemoryBroker:
     for _ in range(2):
         broker.call(FindCoordinatorRequest(key="g"), 3)
     know_topics(broker.broker, [f"many-{number}" for number in range(MANY)])
+    kept = commit(["plain"])
+    kept.group_id = "kept"
+    broker.call(kept, 2)
     return broker
 
 
@@ -131,6 +140,12 @@ def groups(of: list[str]) -> describe_groups.DescribeGroupsRequest:
     return describe_groups.DescribeGroupsRequest(groups=of)
 
 
+def forget(of: list[str]) -> offset_delete.OffsetDeleteRequest:
+    row = offset_delete.OffsetDeleteRequestPartition(partition_index=0)
+    listed = [offset_delete.OffsetDeleteRequestTopic(name=name, partitions=[row]) for name in of]
+    return offset_delete.OffsetDeleteRequest(group_id="kept", topics=listed)
+
+
 THERE, GONE = names(), [f"gone-{number}" for number in range(MANY)]
 
 # What is asked, in which version, and where in the answer the things stand that were asked about.
@@ -151,6 +166,8 @@ LONG: dict[str, tuple[Request, int, str]] = {
     "find coordinator": (find(GONE), 4, "coordinators"),
     "describe groups": (groups(GONE), 3, "groups"),
     "leave group": (leave(GONE), 3, "members"),
+    "delete groups": (delete_groups.DeleteGroupsRequest(groups_names=GONE), 2, "results"),
+    "offset delete": (forget(THERE), 0, "topics"),
 }
 
 

@@ -17,6 +17,7 @@ from klog_broker.coordinator.group.commits import (
     MemberName,
     TurnCommits,
 )
+from klog_broker.coordinator.group.deletions import Deletions
 from klog_broker.coordinator.group.forgetting import GroupRuntime, GroupShard, OffsetForgetting
 from klog_broker.coordinator.group.shard_state import (
     GROUP_RECORDS,
@@ -105,6 +106,8 @@ class GroupCoordinator:
             services.slices,
             retention_ms=settings.retention_ms,
         )
+        self.deletions = Deletions(self._runtime, services.slices)
+        """What tools ask to delete."""
         self._loop.call_later(settings.retention_check_interval_ms, self._expire_offsets)
 
     # --- shards ----------------------------------------------------------------------------------

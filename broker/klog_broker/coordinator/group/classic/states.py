@@ -58,7 +58,8 @@ def check_transition(before: GroupState, after: GroupState) -> None:
 
 
 class Asked(Enum):
-    """The requests of a member that the group knows and that names the current generation."""
+    """The requests of a member that the group knows and that names the current generation; DELETE
+    is a tool's."""
 
     JOIN = "JoinGroup"
     SYNC = "SyncGroup"
@@ -66,16 +67,20 @@ class Asked(Enum):
     LEAVE = "LeaveGroup"
     COMMIT = "OffsetCommit"
     COMMIT_FROM_OUTSIDE = "OffsetCommit without a member"
+    DELETE = "DeleteGroups"
 
 
 _NONE, _UNKNOWN = ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID
-_REBALANCE = ErrorCode.REBALANCE_IN_PROGRESS
+_REBALANCE, _NON_EMPTY = ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.NON_EMPTY_GROUP
 
 
 def _by_state(
-    empty: ErrorCode, preparing: ErrorCode, completing: ErrorCode, stable: ErrorCode
+    empty: ErrorCode,
+    preparing: ErrorCode,
+    completing: ErrorCode,
+    stable: ErrorCode,
+    dead: ErrorCode = ErrorCode.COORDINATOR_NOT_AVAILABLE,
 ) -> dict[GroupState, ErrorCode]:
-    dead = ErrorCode.COORDINATOR_NOT_AVAILABLE
     return dict(zip(GroupState, (empty, preparing, completing, stable, dead), strict=True))
 
 
@@ -86,6 +91,9 @@ ANSWERS: dict[Asked, dict[GroupState, ErrorCode]] = {
     Asked.LEAVE: _by_state(_UNKNOWN, _NONE, _NONE, _NONE),
     Asked.COMMIT: _by_state(_UNKNOWN, _NONE, _REBALANCE, _NONE),
     Asked.COMMIT_FROM_OUTSIDE: _by_state(_NONE, _UNKNOWN, _UNKNOWN, _UNKNOWN),
+    Asked.DELETE: _by_state(
+        _NONE, _NON_EMPTY, _NON_EMPTY, _NON_EMPTY, dead=ErrorCode.GROUP_ID_NOT_FOUND
+    ),
 }
 """The error of each request in each state; NONE: it is served. An empty group knows no member, so
 most requests to it end with UNKNOWN_MEMBER_ID."""

@@ -1,0 +1,160 @@
+"""Deleting groups (DeleteGroups) and single offsets of a group (OffsetDelete), as tools ask for.
+
+Both leave tombstones in the log. Kafka writes those of a group as one batch; here a group with very
+many offsets is deleted in parts, and whether it may be deleted is asked before each part.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import islice
+
+from klog_broker.coordinator.errors import append_error, told
+from klog_broker.coordinator.group.classic.deleting import (
+    group_deletion_error,
+    offset_deletion_error,
+    topics_in_use,
+)
+from klog_broker.coordinator.group.forgetting import TOMBSTONES_AT_ONCE, GroupRuntime, GroupShard
+from klog_broker.coordinator.group.offsets import commit_key
+from klog_broker.coordinator.group.shard_state import GroupEntry, Records
+from klog_broker.log.errors import LogError, RecordBatchTooLarge
+from klog_broker.runtime.slices import Slices, Steps
+from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.state_records.group_metadata import GroupMetadataKey
+
+_NONE = ErrorCode.NONE
+
+GroupCodes = dict[str, ErrorCode]
+OffsetCodes = dict[TopicPartition, ErrorCode]
+
+
+class Deletions:
+    """Deletes what tools ask for, in slices. What was begun is finished, whether or not the tool
+    still waits; it is told once all tombstones are visible."""
+
+    def __init__(self, runtime: GroupRuntime, slices: Slices) -> None:
+        self._runtime = runtime
+        self._slices = slices
+
+    def delete_groups(self, group_ids: Sequence[str], answer: Callable[[GroupCodes], None]) -> None:
+        """Delete groups, none of them named twice; ``answer`` takes an error for each."""
+        codes: GroupCodes = {}
+
+        def tell(group_id: str, code: ErrorCode) -> None:
+            codes[group_id] = code
+            if len(codes) == len(group_ids):
+                answer(codes)
+
+        def steps() -> Steps:
+            for group_id in group_ids:
+                yield 1
+                yield from self._delete_group(group_id, partial(tell, group_id))
+
+        if not group_ids:
+            answer(codes)
+        self._slices.run(steps(), lambda: True)
+
+    def delete_offsets(
+        self,
+        group_id: str,
+        partitions: Sequence[TopicPartition],
+        answer: Callable[[ErrorCode, OffsetCodes], None],
+    ) -> None:
+        """Forget a group's offsets of some partitions; whether there is one makes no difference.
+
+        ``answer`` takes an error for all of them, or NONE and an error for each.
+        """
+        self._slices.run(self._delete_offsets(group_id, partitions, answer), lambda: True)
+
+    # --- whole groups ----------------------------------------------------------------------------
+    def _delete_group(self, group_id: str, answer: Callable[[ErrorCode], None]) -> Steps:
+        error, shard = self._runtime.find(group_id)
+        if shard is None:
+            answer(error)
+            return
+        entry = shard.state.groups.get(group_id)
+        if entry is None:
+            error = ErrorCode.GROUP_ID_NOT_FOUND
+        # Another request may have deleted the group meanwhile.
+        while error is _NONE and shard.state.groups.get(group_id) is entry is not None:
+            error = shard.error() or group_deletion_error(entry.group)
+            if error is _NONE:
+                part, is_last = _next_part(entry)
+                records: Records = [(commit_key(group_id, each), None) for each in part]
+                if is_last:
+                    records.append((GroupMetadataKey(group=group_id), None))
+                error = self._append(shard, group_id, records)
+                yield len(records)
+        shard.when_visible(lambda code: answer(error or told(code)))
+
+    # --- single offsets --------------------------------------------------------------------------
+    def _delete_offsets(
+        self,
+        group_id: str,
+        partitions: Sequence[TopicPartition],
+        answer: Callable[[ErrorCode, OffsetCodes], None],
+    ) -> Steps:
+        codes: OffsetCodes = {}
+        error, shard = self._runtime.find(group_id)
+        if shard is None:
+            answer(error, codes)
+            return
+        entry = shard.state.groups.get(group_id)
+        if entry is None:
+            error = ErrorCode.GROUP_ID_NOT_FOUND
+        for first in range(0, len(partitions), TOMBSTONES_AT_ONCE):
+            if error is not _NONE or entry is None:
+                break
+            part = partitions[first : first + TOMBSTONES_AT_ONCE]
+            error = self._delete_some(shard, entry, part, codes)
+            yield len(part) + len(entry.group.members)
+        shard.when_visible(lambda code: answer(error or told(code), codes))
+
+    def _delete_some(
+        self,
+        shard: GroupShard,
+        entry: GroupEntry,
+        partitions: Sequence[TopicPartition],
+        codes: OffsetCodes,
+    ) -> ErrorCode:
+        """Forget some offsets by the group's state now; returns an error that is for all."""
+        group = entry.group
+        error = shard.error() or offset_deletion_error(group)
+        if error is not _NONE:
+            return error
+        in_use = topics_in_use(group)
+        records: Records = []
+        for each in partitions:
+            is_used = in_use is None or each.topic in in_use
+            codes[each] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_used else _NONE
+            if not is_used and (entry.offsets.get(each) or each in entry.pending_offsets):
+                records.append((commit_key(group.group_id, each), None))
+        return self._append(shard, group.group_id, records)
+
+    def _append(self, shard: GroupShard, group_id: str, records: Records) -> ErrorCode:
+        """Append as one batch; as several if that is more than a batch of the log may hold."""
+        if not records:
+            return _NONE
+        try:
+            shard.append(records)
+        except (LogError, BrokerError) as failure:
+            if isinstance(failure, RecordBatchTooLarge) and len(records) > 1:
+                half = len(records) // 2
+                error = self._append(shard, group_id, records[:half])
+                return error or self._append(shard, group_id, records[half:])
+            return append_error(failure)
+        self._runtime.schedule(shard, group_id)
+        return _NONE
+
+
+def _next_part(entry: GroupEntry) -> tuple[list[TopicPartition], bool]:
+    """Partitions whose offsets are forgotten next, and whether the group has no others. Offsets of
+    open transactions go too: the group is gone when their markers come."""
+    offsets = entry.offsets
+    part = next(offsets.in_parts(TOMBSTONES_AT_ONCE), [])
+    if len(part) < len(offsets):
+        return part, False
+    pending = (each for each in entry.pending_offsets if offsets.get(each) is None)
+    part += islice(pending, TOMBSTONES_AT_ONCE - len(part))
+    return part, next(pending, None) is None

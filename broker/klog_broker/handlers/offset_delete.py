@@ -1,0 +1,59 @@
+"""OffsetDelete: forget how far a group has read in some partitions (KIP-496)."""
+
+from klog_broker.coordinator.group.deletions import OffsetCodes
+from klog_broker.handlers.context import AnswerSteps, RequestContext
+from klog_broker.handlers.dispatcher import ApiHandler, top_level_error
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.protocol.apis.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from pyspark_klog.protocol.keys import ApiKey
+
+
+def handle(request: OffsetDeleteRequest, context: RequestContext) -> AnswerSteps:
+    """As in Kafka the group is looked at only if the request names a partition that there is."""
+    image = context.broker.metadata.image
+    known: dict[TopicPartition, None] = {}
+    for topic in request.topics:
+        for each in topic.partitions:
+            yield 1
+            partition = TopicPartition(topic.name, each.partition_index)
+            if image.partition(*partition) is not None:
+                known[partition] = None
+
+    def answer(error: ErrorCode, codes: OffsetCodes) -> None:
+        if error is ErrorCode.NONE:
+            context.reply.send_in_slices(_response(request, codes))
+        else:
+            context.reply.send(OffsetDeleteResponse(error_code=error))
+
+    if not known:
+        return (yield from _response(request, {}))
+    if not request.group_id:
+        return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+    context.broker.groups.deletions.delete_offsets(request.group_id, list(known), answer)
+    return None
+
+
+def _response(request: OffsetDeleteRequest, codes: OffsetCodes) -> AnswerSteps:
+    response = OffsetDeleteResponse()
+    for topic in request.topics:
+        told = OffsetDeleteResponseTopic(name=topic.name)
+        response.topics.append(told)
+        for each in topic.partitions:
+            yield 1
+            partition = TopicPartition(topic.name, each.partition_index)
+            told.partitions.append(
+                OffsetDeleteResponsePartition(
+                    partition_index=each.partition_index,
+                    error_code=codes.get(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+                )
+            )
+    return response
+
+
+HANDLER = ApiHandler(ApiKey.OFFSET_DELETE, handle, top_level_error(ApiKey.OFFSET_DELETE))
