@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from klog_broker.config.docs import print_pages
-from klog_broker.handlers.not_served import LEFT_OUT, REASONS, STOPS
+from klog_broker.handlers.not_served import LEFT_OUT, REASONS
 from klog_broker.handlers.served import SERVED
 from pyspark_klog.protocol import registry
 from pyspark_klog.protocol.keys import ApiKey
@@ -18,15 +18,14 @@ _HEAD = """\
      and not_served.py, not this page. -->
 # APIs of the broker
 
-ApiVersions tells clients these versions; a client takes the newest one that both sides have.
-`newest` is the newest version that klog can read and write, which is the newest of Kafka 4.3. A
-request with an API or version that is not served closes the connection, as in Kafka; but
+ApiVersions tells clients these versions; a client takes the newest one that both sides have. Each API
+goes up to the newest version of Kafka 4.3. A request with an API or version that is not served closes the connection, as in Kafka; but
 ApiVersions is answered in any version.
 
 ## Served
 
-| API | key | versions | newest | what the newer versions add, which is not written yet |
-|---|---|---|---|---|
+| API | key | versions |
+|---|---|---|
 """
 
 
@@ -50,8 +49,7 @@ def _served() -> Iterator[str]:
         api = registry.api(row.api_key)
         first = api.min_version if row.min_version is None else row.min_version
         last = api.max_version if row.max_version is None else row.max_version
-        why = STOPS.get(row.api_key, "")
-        yield f"| {api.name} | {int(row.api_key)} | {first}-{last} | {api.max_version} | {why} |"
+        yield f"| {api.name} | {int(row.api_key)} | {first}-{last} |"
 
 
 PAGES = {Path("docs/apis.md"): api_page}

@@ -221,8 +221,6 @@ def test_offsets_are_deleted_where_there_is_a_partition(broker: MemoryBroker) ->
 def test_a_group_that_there_is_not(broker: MemoryBroker, group: str, error: ErrorCode) -> None:
     answer = broker.call(offset_delete(group, plain=[0]), 0)
     assert (answer.error_code, answer.topics) == (error, [])
-    # As in Kafka: without a partition that there is nobody looks at the group.
-    assert codes(broker.call(offset_delete(group, gone=[0]), 0)) == {("gone", 0): UNKNOWN}
 
 
 def test_members_that_are_no_consumers_keep_all_offsets(broker: MemoryBroker) -> None:

@@ -6,6 +6,7 @@ from klog_broker.coordinator.group.classic.group import Group
 from klog_broker.coordinator.group.classic.states import GroupState
 from klog_broker.handlers.context import AnswerSteps, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
+from klog_broker.handlers.operations import GROUP_OPERATIONS
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.describe_groups import (
     DescribedGroup,
@@ -13,23 +14,42 @@ from pyspark_klog.protocol.apis.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
+from pyspark_klog.protocol.fields import UNKNOWN_OPERATIONS
 from pyspark_klog.protocol.keys import ApiKey
+
+NOT_FOUND_SINCE = 6
 
 
 def handle(request: DescribeGroupsRequest, context: RequestContext) -> AnswerSteps:
-    """A group that does not exist is Dead, without an error. A group that is named twice is
-    described once, since a description can be much longer than a name."""
+    """A group that does not exist is Dead; from version 6 on that is an error, too (KIP-1043). A
+    group that is named twice is described once, since a description can be much longer than a
+    name."""
     groups = []
+    operations = UNKNOWN_OPERATIONS
+    if request.include_authorized_operations:
+        operations = GROUP_OPERATIONS
     for group_id in dict.fromkeys(request.groups):
         yield 1
         error, group = context.broker.groups.describe(group_id)
         if error is not ErrorCode.NONE:
             groups.append(DescribedGroup(group_id=group_id, error_code=error))
         elif group is None:
-            groups.append(DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value))
+            groups.append(_missing(group_id, context.api_version, operations))
         else:
-            groups.append((yield from _described(group)))
+            described = yield from _described(group)
+            described.authorized_operations = operations
+            groups.append(described)
     return DescribeGroupsResponse(groups=groups)
+
+
+def _missing(group_id: str, version: int, operations: int) -> DescribedGroup:
+    missing = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
+    if version >= NOT_FOUND_SINCE:
+        missing.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+        missing.error_message = f"there is no group {group_id}"
+    else:
+        missing.authorized_operations = operations
+    return missing
 
 
 def _described(group: Group) -> Generator[int, None, DescribedGroup]:
@@ -63,4 +83,4 @@ def _error(request: DescribeGroupsRequest, code: ErrorCode) -> DescribeGroupsRes
     )
 
 
-HANDLER = ApiHandler(ApiKey.DESCRIBE_GROUPS, handle, _error, max_version=4)
+HANDLER = ApiHandler(ApiKey.DESCRIBE_GROUPS, handle, _error)

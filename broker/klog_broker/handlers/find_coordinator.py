@@ -14,6 +14,7 @@ from pyspark_klog.protocol.keys import ApiKey
 
 GROUP = 0
 TRANSACTION = 1
+SHARE = 2
 
 # Cost in elements (runtime/slices.py): finding the coordinator of one key.
 _KEY = 5
@@ -24,6 +25,8 @@ def _refused(code: ErrorCode, text: str | None = None) -> CoordinatorAnswer:
 
 
 def _find(key_type: int, key: str, context: RequestContext) -> CoordinatorAnswer:
+    if key_type == SHARE:
+        return _refused(ErrorCode.INVALID_REQUEST, "this broker has no share groups (KIP-932)")
     if key_type not in (GROUP, TRANSACTION):
         return _refused(ErrorCode.INVALID_REQUEST, f"{key_type} is no type of coordinator")
     find = context.broker.find_coordinator.get(key_type)
@@ -69,4 +72,4 @@ def error_response(request: Any, code: ErrorCode) -> api.FindCoordinatorResponse
     return api.FindCoordinatorResponse(error_code=code)
 
 
-HANDLER = ApiHandler(ApiKey.FIND_COORDINATOR, handle, error_response, max_version=5)
+HANDLER = ApiHandler(ApiKey.FIND_COORDINATOR, handle, error_response)

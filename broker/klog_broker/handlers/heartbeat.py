@@ -69,6 +69,4 @@ def prepare(frame: bytes, request: HeartbeatRequest, context: RequestContext) ->
     return _SameMember(frame, request, context.api_version, context.broker.groups)
 
 
-HANDLER = ApiHandler(
-    ApiKey.HEARTBEAT, handle, top_level_error(ApiKey.HEARTBEAT), max_version=3, prepare=prepare
-)
+HANDLER = ApiHandler(ApiKey.HEARTBEAT, handle, top_level_error(ApiKey.HEARTBEAT), prepare=prepare)

@@ -1,4 +1,4 @@
-"""ListGroups: the groups that this broker coordinates, by state if asked."""
+"""ListGroups: the groups that this broker coordinates, by state and type if asked."""
 
 from klog_broker.handlers.context import AnswerSteps, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler, top_level_error
@@ -9,11 +9,18 @@ from pyspark_klog.protocol.apis.list_groups import (
 )
 from pyspark_klog.protocol.keys import ApiKey
 
+CLASSIC = "classic"
+"""The type of all groups: no others are coordinated here."""
+
 
 def handle(request: ListGroupsRequest, context: RequestContext) -> AnswerSteps:
-    """State names are compared without regard to case (KIP-518, as Kafka does since 3.8)."""
+    """Names of states and types are compared without regard to case (KIP-518, as Kafka does since
+    3.8; KIP-848)."""
     error, groups = context.broker.groups.groups()
-    states = {state.lower() for state in request.states_filter}
+    states = {state.strip().lower() for state in request.states_filter}
+    types = {each.lower() for each in request.types_filter}
+    if types and CLASSIC not in types:
+        groups = []
     response = ListGroupsResponse(error_code=error)
     for group in groups:
         yield 1
@@ -23,9 +30,10 @@ def handle(request: ListGroupsRequest, context: RequestContext) -> AnswerSteps:
                     group_id=group.group_id,
                     protocol_type=group.protocol_type or "",
                     group_state=group.state.value,
+                    group_type=CLASSIC,
                 )
             )
     return response
 
 
-HANDLER = ApiHandler(ApiKey.LIST_GROUPS, handle, top_level_error(ApiKey.LIST_GROUPS), max_version=4)
+HANDLER = ApiHandler(ApiKey.LIST_GROUPS, handle, top_level_error(ApiKey.LIST_GROUPS))

@@ -45,20 +45,6 @@ REASONS: dict[ApiKey, str] = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: "not written yet; clients ask with Metadata instead",
 }
 
-STOPS: dict[ApiKey, str] = {
-    ApiKey.OFFSET_COMMIT: "8 is flexible, 9 is for new groups, 10 names topics by id",
-    ApiKey.OFFSET_FETCH: "8 asks for several groups, 9 is for new groups, 10 names topics by id",
-    ApiKey.FIND_COORDINATOR: "6 is for share groups",
-    ApiKey.JOIN_GROUP: "7 tells the protocol's type, 8 why a member joins, 9 skips assigning",
-    ApiKey.HEARTBEAT: "4 is flexible; it has no new fields",
-    ApiKey.LEAVE_GROUP: "4 is flexible, 5 tells why a member leaves",
-    ApiKey.SYNC_GROUP: "4 is flexible, 5 tells the protocol's type",
-    ApiKey.DESCRIBE_GROUPS: "5 is flexible, 6 has an error for groups that are not there",
-    ApiKey.LIST_GROUPS: "5 asks by the type of group",
-}
-"""APIs whose newest served version is not the newest that klog can read and write: what the later
-versions add. None of that is written yet."""
-
 LEFT_OUT: dict[str, str] = {
     "LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown": "between the brokers and the "
     "controller of a cluster; Kafka 4 has them no more",

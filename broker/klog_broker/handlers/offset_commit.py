@@ -6,6 +6,8 @@ from klog_broker.coordinator.group.coordinator import Commit, CommitRequest, Mem
 from klog_broker.handlers.context import AnswerSteps, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
 from klog_broker.handlers.offset_commit_again import prepare
+from klog_broker.metadata.image import MetadataImage
+from klog_broker.runtime.slices import Steps
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.offset_commit import (
@@ -20,6 +22,12 @@ from pyspark_klog.records.layout import INT64_MAX
 COMMITS_AT_ONCE = 200
 """Partitions of one request that are appended in one turn, as one batch."""
 
+MISSING_GROUP_SINCE = 9
+TOPIC_IDS_SINCE = 10
+
+_UNKNOWN_ID = ErrorCode.UNKNOWN_TOPIC_ID
+_UNKNOWN_PARTITION = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
 # What a commit costs, in elements: it is made, encoded, appended and applied.
 _COMMIT = 5
 
@@ -27,11 +35,15 @@ _COMMIT = 5
 def handle(request: OffsetCommitRequest, context: RequestContext) -> AnswerSteps:
     """Answered when the records are visible; each partition has its own result."""
     image = context.broker.metadata.image
+    by_id = context.api_version >= TOPIC_IDS_SINCE
+    if by_id:
+        yield from _name_topics(request, image)
     expire_ms = -1
     if request.retention_time_ms >= 0:
         expire_ms = min(context.broker.clock.now_ms() + request.retention_time_ms, INT64_MAX)
     name = MemberName(request.member_id, request.group_instance_id)
     generation_id = request.generation_id_or_member_epoch
+    missing_group = missing_group_error(context.api_version)
     results: dict[TopicPartition, ErrorCode] = {}
     commits: list[Commit] = []
     waiting = 1
@@ -47,7 +59,7 @@ def handle(request: OffsetCommitRequest, context: RequestContext) -> AnswerSteps
                 context.reply.send_in_slices(_response(request, results))
 
         context.broker.groups.commit(
-            CommitRequest(request.group_id, name, generation_id, commits, answer)
+            CommitRequest(request.group_id, name, generation_id, commits, answer, missing_group)
         )
 
     for topic in request.topics:
@@ -55,7 +67,8 @@ def handle(request: OffsetCommitRequest, context: RequestContext) -> AnswerSteps
             partition = TopicPartition(topic.name, each.partition_index)
             yield 1
             if image.partition(*partition) is None:
-                results[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                is_id = by_id and not topic.name
+                results[partition] = _UNKNOWN_ID if is_id else _UNKNOWN_PARTITION
                 continue
             commits.append(
                 Commit(
@@ -76,12 +89,27 @@ def handle(request: OffsetCommitRequest, context: RequestContext) -> AnswerSteps
     return None
 
 
+def missing_group_error(api_version: int) -> ErrorCode:
+    """What a member is told whose group is not there."""
+    if api_version < MISSING_GROUP_SINCE:
+        return ErrorCode.ILLEGAL_GENERATION
+    return ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def _name_topics(request: OffsetCommitRequest, image: MetadataImage) -> Steps:
+    """Give topics that are named by id their names; those that are not there keep none."""
+    for topic in request.topics:
+        yield 1
+        found = image.topic_by_id(topic.topic_id)
+        topic.name = "" if found is None else found.name
+
+
 def _response(
     request: OffsetCommitRequest, results: dict[TopicPartition, ErrorCode]
 ) -> AnswerSteps:
     response = OffsetCommitResponse()
     for topic in request.topics:
-        told = OffsetCommitResponseTopic(name=topic.name)
+        told = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
         response.topics.append(told)
         for each in topic.partitions:
             yield 1
@@ -99,6 +127,7 @@ def _error(request: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitRespons
         topics=[
             OffsetCommitResponseTopic(
                 name=topic.name,
+                topic_id=topic.topic_id,
                 partitions=[
                     OffsetCommitResponsePartition(
                         partition_index=each.partition_index, error_code=code
@@ -111,4 +140,4 @@ def _error(request: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitRespons
     )
 
 
-HANDLER = ApiHandler(ApiKey.OFFSET_COMMIT, handle, _error, max_version=7, prepare=prepare)
+HANDLER = ApiHandler(ApiKey.OFFSET_COMMIT, handle, _error, prepare=prepare)

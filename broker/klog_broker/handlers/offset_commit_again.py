@@ -78,6 +78,7 @@ class _SamePartitions:
         "_version",
         "generation_id",
         "group_id",
+        "missing_group",
         "name",
     )
 
@@ -92,6 +93,7 @@ class _SamePartitions:
         self.group_id = request.group_id
         self.name = MemberName(request.member_id, request.group_instance_id)
         self.generation_id = request.generation_id_or_member_epoch
+        self.missing_group = ErrorCode.ILLEGAL_GENERATION
         self._version = context.api_version
         self._frame_bytes = len(frame)
         self._unpack = layout.unpack

@@ -15,7 +15,7 @@ from pyspark_klog.protocol.keys import ApiKey
 
 
 def handle(request: OffsetDeleteRequest, context: RequestContext) -> AnswerSteps:
-    """As in Kafka the group is looked at only if the request names a partition that there is."""
+    """Each partition has its own result, unless there is an error for all."""
     image = context.broker.metadata.image
     known: dict[TopicPartition, None] = {}
     for topic in request.topics:
@@ -31,8 +31,6 @@ def handle(request: OffsetDeleteRequest, context: RequestContext) -> AnswerSteps
         else:
             context.reply.send(OffsetDeleteResponse(error_code=error))
 
-    if not known:
-        return (yield from _response(request, {}))
     if not request.group_id:
         return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     context.broker.groups.deletions.delete_offsets(request.group_id, list(known), answer)

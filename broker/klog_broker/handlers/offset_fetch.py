@@ -1,19 +1,35 @@
-"""OffsetFetch: where a group has read to."""
+"""OffsetFetch: where groups have read to."""
+
+from collections.abc import Generator, Iterator, Sequence
+from typing import NamedTuple, TypeVar
 
 from klog_broker.coordinator.group.offsets import CommittedOffset
+from klog_broker.coordinator.group.shard_state import VisibleOffsets
 from klog_broker.handlers.context import AnswerSteps, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
+from klog_broker.metadata.image import MetadataImage
 from pyspark_klog.errors import ErrorCode
-from pyspark_klog.ids import TopicPartition
+from pyspark_klog.ids import UUID, TopicPartition
 from pyspark_klog.protocol.apis.offset_fetch import (
     OffsetFetchRequest,
+    OffsetFetchRequestGroup,
     OffsetFetchResponse,
+    OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
     OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
 )
 from pyspark_klog.protocol.keys import ApiKey
 
 TOP_LEVEL_ERROR_SINCE = 2
+SEVERAL_GROUPS_SINCE = 8
+TOPIC_IDS_SINCE = 10
+
+_NO_ID = UUID(int=0)
+
+# Up to version 7, and from 8 on: they have the same fields.
+R = TypeVar("R", OffsetFetchResponsePartition, OffsetFetchResponsePartitions)
 
 
 def handle(request: OffsetFetchRequest, context: RequestContext) -> AnswerSteps:
@@ -22,6 +38,8 @@ def handle(request: OffsetFetchRequest, context: RequestContext) -> AnswerSteps:
     With ``require_stable`` a partition whose offset an open transaction may still change has
     UNSTABLE_OFFSET_COMMIT: the client asks again (KIP-447).
     """
+    if context.api_version >= SEVERAL_GROUPS_SINCE:
+        return (yield from _several_groups(request, context))
     error, committed = context.broker.groups.committed(request.group_id)
     if committed is None:
         return _error(request, error, per_partition=context.api_version < TOP_LEVEL_ERROR_SINCE)
@@ -30,21 +48,115 @@ def handle(request: OffsetFetchRequest, context: RequestContext) -> AnswerSteps:
     for topic in committed.topics() if wanted is None else wanted:
         yield 1
         rows = []
-        for number in committed.partitions(topic) if wanted is None else wanted[topic]:
+        numbers = None if wanted is None else wanted[topic]
+        for number, found, code in _offsets(committed, topic, numbers, request.require_stable):
             yield 1
-            partition = TopicPartition(topic, number)
-            found = committed.get(partition)
-            if found is None and wanted is None:
-                continue
-            if request.require_stable and not committed.is_stable(partition):
-                rows.append(_no_offset(number, ErrorCode.UNSTABLE_OFFSET_COMMIT))
-            else:
-                rows.append(_partition(number, found))
+            rows.append(_partition(OffsetFetchResponsePartition, number, found, code))
         if rows or wanted is not None:
             response.topics.append(OffsetFetchResponseTopic(name=topic, partitions=rows))
     return response
 
 
+# --- several groups ------------------------------------------------------------------------------
+class _AskedTopic(NamedTuple):
+    name: str | None
+    """None: there is no topic with this id."""
+    topic_id: UUID
+    partitions: Sequence[int] | None
+    """None: all that have a committed offset."""
+
+
+def _several_groups(
+    request: OffsetFetchRequest, context: RequestContext
+) -> Generator[int, None, OffsetFetchResponse]:
+    """All offsets of a group are told once, however often the request names it: they can be much
+    longer than its name."""
+    response = OffsetFetchResponse()
+    told_whole: set[str] = set()
+    for group in request.groups:
+        yield 1
+        if group.topics is None and group.group_id in told_whole:
+            continue
+        told = OffsetFetchResponseGroup(group_id=group.group_id)
+        response.groups.append(told)
+        error, committed = context.broker.groups.committed(group.group_id)
+        if committed is None:
+            told.error_code = error
+            continue
+        if group.topics is None:
+            told_whole.add(group.group_id)
+        for asked in _asked_topics(group, committed, context):
+            yield 1
+            topic = OffsetFetchResponseTopics(name=asked.name or "", topic_id=asked.topic_id)
+            for row in _offsets(committed, asked.name, asked.partitions, request.require_stable):
+                yield 1
+                topic.partitions.append(_partition(OffsetFetchResponsePartitions, *row))
+            if topic.partitions or asked.partitions is not None:
+                told.topics.append(topic)
+    return response
+
+
+def _asked_topics(
+    group: OffsetFetchRequestGroup, committed: VisibleOffsets, context: RequestContext
+) -> Iterator[_AskedTopic]:
+    image = context.broker.metadata.image
+    by_id = context.api_version >= TOPIC_IDS_SINCE
+    if group.topics is not None:
+        for topic in group.topics:
+            name = _name_of(image, topic.topic_id) if by_id else topic.name
+            yield _AskedTopic(name, topic.topic_id, topic.partition_indexes)
+        return
+    for name in committed.topics():
+        known = image.topic(name)
+        if not by_id:
+            yield _AskedTopic(name, _NO_ID, None)
+        elif known is not None:
+            # As in Kafka: a topic that is gone has no id by which it could be told.
+            yield _AskedTopic(name, known.topic_id, None)
+
+
+def _name_of(image: MetadataImage, topic_id: UUID) -> str | None:
+    topic = image.topic_by_id(topic_id)
+    return None if topic is None else topic.name
+
+
+# --- partitions ----------------------------------------------------------------------------------
+def _offsets(
+    committed: VisibleOffsets,
+    topic: str | None,
+    numbers: Sequence[int] | None,
+    require_stable: bool,
+) -> Iterator[tuple[int, CommittedOffset | None, ErrorCode]]:
+    """Of each partition its number, its offset if it has one, and its error."""
+    if topic is None:
+        for number in numbers or ():
+            yield number, None, ErrorCode.UNKNOWN_TOPIC_ID
+        return
+    for number in committed.partitions(topic) if numbers is None else numbers:
+        partition = TopicPartition(topic, number)
+        found = committed.get(partition)
+        if found is None and numbers is None:
+            continue
+        if require_stable and not committed.is_stable(partition):
+            yield number, None, ErrorCode.UNSTABLE_OFFSET_COMMIT
+        else:
+            yield number, found, ErrorCode.NONE
+
+
+def _partition(
+    row_class: type[R], number: int, found: CommittedOffset | None, code: ErrorCode
+) -> R:
+    if found is None:
+        return row_class(partition_index=number, committed_offset=-1, metadata="", error_code=code)
+    return row_class(
+        partition_index=number,
+        committed_offset=found.offset,
+        committed_leader_epoch=found.leader_epoch,
+        metadata=found.metadata,
+    )
+
+
+# --- requests of one group -----------------------------------------------------------------------
 def _wanted(request: OffsetFetchRequest) -> dict[str, list[int]] | None:
     """The partitions that are asked for, by topic; None for all that have a committed offset."""
     if request.topics is None:
@@ -52,38 +164,29 @@ def _wanted(request: OffsetFetchRequest) -> dict[str, list[int]] | None:
     return {topic.name: list(topic.partition_indexes) for topic in request.topics}
 
 
-def _partition(index: int, found: CommittedOffset | None) -> OffsetFetchResponsePartition:
-    if found is None:
-        return _no_offset(index, ErrorCode.NONE)
-    return OffsetFetchResponsePartition(
-        partition_index=index,
-        committed_offset=found.offset,
-        committed_leader_epoch=found.leader_epoch,
-        metadata=found.metadata,
-    )
-
-
-def _no_offset(index: int, code: ErrorCode) -> OffsetFetchResponsePartition:
-    return OffsetFetchResponsePartition(
-        partition_index=index, committed_offset=-1, metadata="", error_code=code
-    )
-
-
 def _error(
     request: OffsetFetchRequest, code: ErrorCode, *, per_partition: bool = True
 ) -> OffsetFetchResponse:
-    """The same error for all; before version 2 there is no field for it but the partitions'."""
+    """The same error for all; before version 2 there is no field for it but the partitions', and
+    from version 8 on each group has one."""
     wanted = _wanted(request) or {} if per_partition else {}
     return OffsetFetchResponse(
         error_code=code,
         topics=[
             OffsetFetchResponseTopic(
                 name=topic,
-                partitions=[_no_offset(each, code) for each in partitions],
+                partitions=[
+                    _partition(OffsetFetchResponsePartition, each, None, code)
+                    for each in partitions
+                ],
             )
             for topic, partitions in wanted.items()
+        ],
+        groups=[
+            OffsetFetchResponseGroup(group_id=group.group_id, error_code=code)
+            for group in request.groups
         ],
     )
 
 
-HANDLER = ApiHandler(ApiKey.OFFSET_FETCH, handle, _error, max_version=7)
+HANDLER = ApiHandler(ApiKey.OFFSET_FETCH, handle, _error)

@@ -51,6 +51,8 @@ class CommitRequest(NamedTuple):
     generation_id: int
     commits: Sequence[Commit]
     answer: CommitAnswer
+    missing_group: ErrorCode = ErrorCode.ILLEGAL_GENERATION
+    """What a member is told whose group is not there."""
 
 
 class Committing(Protocol):
@@ -64,6 +66,10 @@ class Committing(Protocol):
 
     @property
     def generation_id(self) -> int: ...
+
+    @property
+    def missing_group(self) -> ErrorCode:
+        """What a member is told whose group is not there."""
 
     def pack(self, batch: bytearray, first_delta: int, now_ms: int) -> int:
         """Put the records behind others (append_plain_record), numbered from ``first_delta``.
@@ -96,6 +102,10 @@ class AskedCommits:
     @property
     def generation_id(self) -> int:
         return self._request.generation_id
+
+    @property
+    def missing_group(self) -> ErrorCode:
+        return self._request.missing_group
 
     def pack(self, batch: bytearray, first_delta: int, now_ms: int) -> int:
         """See Committing. A commit with too much metadata has its error, and no record."""
@@ -175,7 +185,7 @@ class TurnCommits:
                 member_id, instance_id = request.name
                 error = entry.machine.check_commit(member_id, generation_id, time_ms, instance_id)
             else:
-                error = _NONE if generation_id < 0 else ErrorCode.ILLEGAL_GENERATION
+                error = _NONE if generation_id < 0 else request.missing_group
             if error is _NONE:
                 allowed.append(request)
             else:

@@ -196,6 +196,17 @@ class Group:
             self.supporters[name] - (name in theirs) == others for name in names
         )
 
+    def follows(self, protocol_type: str | None, protocol_name: str | None) -> bool:
+        """Whether a member that follows this protocol follows the group's; None: it does not say,
+        or the group has none yet."""
+        return all(
+            None in pair or pair[0] == pair[1]
+            for pair in (
+                (protocol_type, self.protocol_type),
+                (protocol_name, self.protocol_name),
+            )
+        )
+
     def choose_protocol(self) -> str:
         """The protocol that most members prefer, of the protocols that all members support."""
         everyone = len(self.members)

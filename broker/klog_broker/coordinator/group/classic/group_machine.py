@@ -19,6 +19,7 @@ from klog_broker.coordinator.group.classic.replies import (
     generation_reply,
     join_refused,
     replacement_reply,
+    sync_reply,
 )
 from klog_broker.coordinator.group.classic.states import ANSWERS, Asked, GroupState
 from pyspark_klog.errors import ErrorCode
@@ -50,6 +51,9 @@ class Joiner:
     requires_member_id: bool
     """Whether a new member without a group.instance.id is first given its id, to join again with
     it: so from JoinGroup 4 on (KIP-394)."""
+    skips_assignment: bool = False
+    """Whether a leader can be told to leave the assignment as it is: so from JoinGroup 9 on
+    (KIP-814)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,7 @@ class _Replacement:
 
     old: Member
     new: Member
-    old_leader_id: str | None
+    told_leader_id: str | None
     waiter: Waiter
 
 
@@ -123,6 +127,10 @@ class GroupMachine:
         error = self._check_member(
             request.member_id, request.generation_id, request.group_instance_id
         )
+        if error is ErrorCode.NONE and not group.follows(
+            request.protocol_type, request.protocol_name
+        ):
+            error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if error is ErrorCode.NONE:
             error = _SYNC[group.state]
         if error is not ErrorCode.NONE:
@@ -132,7 +140,7 @@ class GroupMachine:
         member.has_synced = True
         if group.state is GroupState.STABLE:
             group.alive(member, now_ms)
-            effects.answer(waiter, SyncGroupResponse(assignment=member.assignment))
+            effects.answer(waiter, sync_reply(group, member))
             return effects
         drop_sync(group, member, ErrorCode.REBALANCE_IN_PROGRESS, effects)
         member.sync_waiter = waiter
@@ -192,14 +200,13 @@ class GroupMachine:
         effects = GroupEffects()
         replacement, self._replacement = self._replacement, None
         if replacement is not None:
-            reply = replacement_reply(self.group, replacement.new, replacement.old_leader_id)
+            reply = replacement_reply(self.group, replacement.new, replacement.told_leader_id)
             effects.answer(replacement.waiter, reply)
         group = self.group
         for member in group.members.values():
             if member.sync_waiter is not None:
                 group.alive(member, now_ms)
-                synced = SyncGroupResponse(assignment=member.assignment)
-                effects.answer(group.end_sync(member), synced)
+                effects.answer(group.end_sync(member), sync_reply(group, member))
         return effects
 
     def append_failed(self, error: ErrorCode, now_ms: int) -> GroupEffects:
@@ -364,7 +371,8 @@ class GroupMachine:
 
         A stable group does not rebalance, unless its members would choose another protocol now.
         """
-        group, old_leader_id = self.group, self.group.leader_id
+        group = self.group
+        told_leader_id = None if joiner.skips_assignment else group.leader_id
         drop_join(group, old, ErrorCode.FENCED_INSTANCE_ID, old.member_id, effects)
         drop_sync(group, old, ErrorCode.FENCED_INSTANCE_ID, effects)
         new = self._member(request, joiner, protocols, "")
@@ -377,7 +385,7 @@ class GroupMachine:
         group.replace(old.member_id, new)
         group.expect(new)
         if group.state is GroupState.STABLE and group.choose_protocol() == group.protocol_name:
-            self._replacement = _Replacement(old, new, old_leader_id, waiter)
+            self._replacement = _Replacement(old, new, told_leader_id, waiter)
             record(group, {m.member_id: m.assignment for m in group.members.values()}, effects)
             return
         group.await_join(new, waiter)

@@ -18,14 +18,29 @@ def generation_reply(group: Group, member: Member) -> JoinGroupResponse:
     return _generation(group, member, group.leader_id, [_listed(group, each) for each in listed])
 
 
-def replacement_reply(group: Group, member: Member, old_leader_id: str | None) -> JoinGroupResponse:
+def replacement_reply(
+    group: Group, member: Member, told_leader_id: str | None
+) -> JoinGroupResponse:
     """The JoinGroup response for a new process that has taken a static member's place.
 
-    The response names the leader by the id from before the replacement. A leader that was replaced
-    so does not find its own new id there and computes no assignment, which a stable group would
-    ignore. Kafka does the same up to JoinGroup 8.
+    A stable group would ignore an assignment. From JoinGroup 9 on (``told_leader_id`` is None) a
+    leader is told to compute none (KIP-814). Before, the response names the leader by
+    ``told_leader_id``, the id from before the replacement: a leader that was replaced does not find
+    its own new id there, and takes itself for a follower. Kafka does the same.
     """
-    return _generation(group, member, old_leader_id, [])
+    if told_leader_id is not None:
+        return _generation(group, member, told_leader_id, [])
+    reply = generation_reply(group, member)
+    reply.skip_assignment = group.is_leader(member.member_id)
+    return reply
+
+
+def sync_reply(group: Group, member: Member) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        assignment=member.assignment,
+    )
 
 
 def drop_join(
