@@ -16,7 +16,7 @@ from pyspark_klog.protocol.apis.offset_commit import (
 from pyspark_klog.protocol.apis.offset_fetch import OffsetFetchRequest
 from pyspark_klog.protocol.headers import RequestHeader, encode_request
 from tests.support.fake_network import FakeStream
-from tests.support.produce_paths import MemoryBroker, new_broker
+from tests.support.produce_paths import MemoryBroker, new_broker, topic_ids
 
 GROUPS = ["g", "another"]
 FORMS: list[list[tuple[int, str | None]]] = [
@@ -77,11 +77,11 @@ def ask(stream: FakeStream, commit: Commit, version: int) -> None:
         )
         for partition, metadata in FORMS[commit.form]
     ]
+    topic = OffsetCommitRequestTopic(name="plain", partitions=rows)
+    if version >= 10:
+        topic = OffsetCommitRequestTopic(topic_id=topic_ids()["plain"], partitions=rows)
     request = OffsetCommitRequest(
-        group_id=commit.group,
-        generation_id_or_member_epoch=-1,
-        member_id="",
-        topics=[OffsetCommitRequestTopic(name="plain", partitions=rows)],
+        group_id=commit.group, generation_id_or_member_epoch=-1, member_id="", topics=[topic]
     )
     header = RequestHeader(request.api_key, version, commit.offset % 1000, "c")
     stream.inbox += encode_request(header, request)
@@ -102,7 +102,7 @@ def run(broker: MemoryBroker, rounds: list[list[Commit]], version: int) -> dict[
 
 
 @settings(max_examples=60, deadline=None)
-@given(turns, st.sampled_from([2, 5, 6, 7]), st.sampled_from([0, 1]))
+@given(turns, st.sampled_from([2, 5, 6, 7, 8, 10]), st.sampled_from([0, 1]))
 def test_they_are_as_if_each_was_decoded(
     rounds: list[list[Commit]], version: int, codec: int
 ) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from pyspark_klog.errors import ErrorCode
+from pyspark_klog.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest
 from pyspark_klog.protocol.apis.delete_topics import DeleteTopicsRequest
 from pyspark_klog.protocol.apis.find_coordinator import FindCoordinatorRequest
 from pyspark_klog.protocol.apis.heartbeat import HeartbeatRequest
@@ -25,7 +26,7 @@ from pyspark_klog.protocol.headers import (
     encode_request,
 )
 from pyspark_klog.protocol.message import Request
-from tests.support.produce_paths import MemoryBroker, answer_of, new_broker
+from tests.support.produce_paths import MemoryBroker, answer_of, new_broker, topic_ids
 
 NONE, UNKNOWN = ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID
 REBALANCE = ErrorCode.REBALANCE_IN_PROGRESS
@@ -98,11 +99,12 @@ class Repeating:
             )
             for partition, offset, epoch, metadata in rows
         ]
-        topics = [OffsetCommitRequestTopic(name=topic, partitions=found)]
+        by = {"topic_id": topic_ids()[topic]} if version >= 10 else {"name": topic}
+        topics = [OffsetCommitRequestTopic(partitions=found, **by)]  # type: ignore[arg-type]
         named = {"member_id": "", "generation_id_or_member_epoch": -1, **name}
         request = OffsetCommitRequest(group_id="g", topics=topics, **named)
         answer = self.ask(request, version, again=again).topics
-        assert [each.name for each in answer] == [topic]
+        assert [each.topic_id if version >= 10 else each.name for each in answer] == [*by.values()]
         told = answer[0].partitions
         assert [each.partition_index for each in told] == [row[0] for row in rows]
         return [each.error_code for each in told]
@@ -134,7 +136,7 @@ def group(monkeypatch: pytest.MonkeyPatch) -> Repeating:
 
 
 # --- Heartbeat -----------------------------------------------------------------------------------
-@pytest.mark.parametrize("version", [0, 1, 2, 3])
+@pytest.mark.parametrize("version", [0, 1, 2, 3, 4])
 def test_a_heartbeat_is_known_again_and_says_what_the_group_says_now(
     group: Repeating, version: int
 ) -> None:
@@ -188,7 +190,7 @@ def test_other_versions_and_members_are_told_apart(group: Repeating) -> None:
 
 
 # --- OffsetCommit --------------------------------------------------------------------------------
-@pytest.mark.parametrize("version", [2, 3, 5, 6, 7])
+@pytest.mark.parametrize("version", [2, 3, 5, 6, 7, 8, 9, 10])
 def test_a_commit_of_the_same_partitions_is_known_again(group: Repeating, version: int) -> None:
     epochs = (1, 2, 3, 4) if version >= 6 else (-1, -1, -1, -1)
     first = [(0, 5, epochs[0], "née"), (2, 6, epochs[1], None)]
@@ -244,3 +246,82 @@ def test_a_commit_with_an_expiry_of_its_own_is_decoded_each_time(group: Repeatin
     for _ in range(2):
         rows = [(0, 4, -1, "")]
         assert group.commit(*rows, version=3, again=False, retention_time_ms=1_000) == [NONE]
+
+
+@pytest.mark.parametrize("version", [7, 8, 9, 10])
+def test_several_topics_and_long_texts_are_known_again(group: Repeating, version: int) -> None:
+    """Lengths above 127 take two bytes as varints."""
+    ids = topic_ids()
+    metadata = "m" * 200
+    # In the request's order, which is that of the answer.
+    names = ["small-segments", "plain", "compacted"]
+
+    def ask(offset: int, *, again: bool) -> list[tuple[Any, int]]:
+        rows = [
+            OffsetCommitRequestPartition(
+                partition_index=0, committed_offset=offset, committed_metadata=metadata
+            )
+        ]
+        topics = [
+            OffsetCommitRequestTopic(topic_id=ids[name], partitions=rows)
+            if version >= 10
+            else OffsetCommitRequestTopic(name=name, partitions=rows)
+            for name in names
+        ]
+        request = OffsetCommitRequest(group_id="g" * 130, topics=topics)
+        answer = group.ask(request, version, again=again).topics
+        return [
+            (each.topic_id if version >= 10 else each.name, each.partitions[0].error_code)
+            for each in answer
+        ]
+
+    expected = [(ids[name] if version >= 10 else name, NONE) for name in names]
+    assert ask(5, again=False) == expected
+    assert ask(6, again=True) == expected
+    answer = group.broker.call(OffsetFetchRequest(group_id="g" * 130, topics=None), 7)
+    assert {each.name: each.partitions[0].committed_offset for each in answer.topics} == (
+        dict.fromkeys(names, 6)
+    )
+
+
+def test_a_commit_to_a_topic_that_was_made_again_is_looked_at_anew(group: Repeating) -> None:
+    """The name is that of another topic now: its id tells."""
+    topic_id = topic_ids()["plain"]
+    rows = [OffsetCommitRequestPartition(partition_index=0, committed_offset=4)]
+    topic = OffsetCommitRequestTopic(topic_id=topic_id, partitions=rows)
+    request = OffsetCommitRequest(group_id="g", topics=[topic])
+
+    def ask(*, again: bool) -> int:
+        (told,) = group.ask(request, 10, again=again).topics
+        assert told.topic_id == topic_id
+        return int(told.partitions[0].error_code)
+
+    assert (ask(again=False), ask(again=True)) == (NONE, NONE)
+    gone = group.broker.call(DeleteTopicsRequest(topic_names=["plain"]), 3)
+    assert gone.responses[0].error_code == NONE
+    again = CreatableTopic(name="plain", num_partitions=3, replication_factor=1)
+    made = group.broker.call(CreateTopicsRequest(topics=[again]), 7)
+    assert made.topics[0].error_code == NONE
+    assert ask(again=False) == ErrorCode.UNKNOWN_TOPIC_ID
+    assert ask(again=False) == ErrorCode.UNKNOWN_TOPIC_ID
+    assert group.kept() == {}
+
+
+@pytest.mark.parametrize("version", [7, 8, 9, 10])
+def test_a_member_whose_group_is_not_there_is_told_each_time(
+    group: Repeating, version: int
+) -> None:
+    name = {"member_id": "m", "generation_id_or_member_epoch": 1}
+    gone = ErrorCode.GROUP_ID_NOT_FOUND if version >= 9 else ErrorCode.ILLEGAL_GENERATION
+    for again in (False, True):
+        assert group.commit((0, 5, 1, ""), version=version, again=again, **name) == [gone]
+
+
+def test_a_commit_with_tagged_fields_is_decoded_each_time(group: Repeating) -> None:
+    rows = [OffsetCommitRequestPartition(partition_index=0, committed_offset=4)]
+    rows[0].unknown_tagged_fields = {7: b"new"}
+    topic = OffsetCommitRequestTopic(name="plain", partitions=rows)
+    for _ in range(2):
+        request = OffsetCommitRequest(group_id="g", topics=[topic])
+        (told,) = group.ask(request, 9, again=False).topics
+        assert told.partitions[0].error_code == NONE

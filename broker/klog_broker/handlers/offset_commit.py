@@ -6,6 +6,7 @@ from klog_broker.coordinator.group.coordinator import Commit, CommitRequest, Mem
 from klog_broker.handlers.context import AnswerSteps, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
 from klog_broker.handlers.offset_commit_again import prepare
+from klog_broker.handlers.offset_commit_versions import TOPIC_IDS_SINCE, missing_group_error
 from klog_broker.metadata.image import MetadataImage
 from klog_broker.runtime.slices import Steps
 from pyspark_klog.errors import ErrorCode
@@ -21,9 +22,6 @@ from pyspark_klog.records.layout import INT64_MAX
 
 COMMITS_AT_ONCE = 200
 """Partitions of one request that are appended in one turn, as one batch."""
-
-MISSING_GROUP_SINCE = 9
-TOPIC_IDS_SINCE = 10
 
 _UNKNOWN_ID = ErrorCode.UNKNOWN_TOPIC_ID
 _UNKNOWN_PARTITION = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -87,13 +85,6 @@ def handle(request: OffsetCommitRequest, context: RequestContext) -> AnswerSteps
                 yield COMMITS_AT_ONCE * _COMMIT
     commit(commits)
     return None
-
-
-def missing_group_error(api_version: int) -> ErrorCode:
-    """What a member is told whose group is not there."""
-    if api_version < MISSING_GROUP_SINCE:
-        return ErrorCode.ILLEGAL_GENERATION
-    return ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def _name_topics(request: OffsetCommitRequest, image: MetadataImage) -> Steps:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from klog_broker.coordinator.group.coordinator import MemberName
 from klog_broker.coordinator.group.forgetting import GroupShard
@@ -11,10 +11,16 @@ from klog_broker.coordinator.group.offsets import NEVER_MS, CommittedOffset, Off
 from klog_broker.coordinator.group.shard_state import GroupShardState
 from klog_broker.coordinator.shard import ShardStatus
 from klog_broker.handlers.context import BrokerServices, RequestContext
+from klog_broker.handlers.offset_commit_versions import (
+    LEADER_EPOCH_SINCE,
+    TOPIC_IDS_SINCE,
+    frame_layout,
+    missing_group_error,
+)
 from klog_broker.handlers.prepared import ReplyBytes
 from klog_broker.handlers.reply_slot import ReplySlot
 from pyspark_klog.errors import ErrorCode, InvariantViolation
-from pyspark_klog.ids import TopicPartition
+from pyspark_klog.ids import UUID, TopicPartition
 from pyspark_klog.protocol.apis.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -27,11 +33,8 @@ from pyspark_klog.state_records.offset_record import OffsetRecord
 MOST_PARTITIONS = 32
 """A request with more is decoded each time, and answered in slices."""
 
-# Before version 2 a commit can have a timestamp, from 8 on lengths are varints.
-_VERSIONS = range(2, 8)
-_LEADER_EPOCH_SINCE = 6
-_INSTANCE_ID_SINCE = 7
-_RETENTION_VERSIONS = range(2, 5)
+# Before it a commit can have a timestamp.
+_FIRST_VERSION = 2
 _NO_LEADER_EPOCH = -1
 
 _NONE, _SERVING = ErrorCode.NONE, ShardStatus.SERVING
@@ -41,6 +44,9 @@ _new_tuple = tuple.__new__
 
 _Partitions = Sequence[tuple[TopicPartition, str]]
 """Each partition of the request, with the metadata of its commit."""
+_TopicIds = Mapping[str, UUID]
+"""By name; none if the request names no ids."""
+_NO_ID = UUID(int=0)
 
 
 class _Place:
@@ -74,6 +80,7 @@ class _SamePartitions:
         "_shard",
         "_slot",
         "_stride",
+        "_topic_ids",
         "_unpack",
         "_version",
         "generation_id",
@@ -87,17 +94,19 @@ class _SamePartitions:
         frame: bytes,
         layout: struct.Struct,
         partitions: _Partitions,
+        topic_ids: _TopicIds,
         request: OffsetCommitRequest,
         context: RequestContext,
     ) -> None:
         self.group_id = request.group_id
         self.name = MemberName(request.member_id, request.group_instance_id)
         self.generation_id = request.generation_id_or_member_epoch
-        self.missing_group = ErrorCode.ILLEGAL_GENERATION
+        self.missing_group = missing_group_error(context.api_version)
         self._version = context.api_version
+        self._topic_ids = topic_ids
         self._frame_bytes = len(frame)
         self._unpack = layout.unpack
-        self._stride = 3 if self._version >= _LEADER_EPOCH_SINCE else 2
+        self._stride = 3 if self._version >= LEADER_EPOCH_SINCE else 2
         found = layout.unpack(frame)
         self._head, self._fixed = found[0], found[2 :: self._stride]
         self._places = [_Place(request.group_id, *each) for each in partitions]
@@ -105,7 +114,7 @@ class _SamePartitions:
         self._image: object = None
         self._shard: GroupShard | None = None
         codes = [ErrorCode.NONE] * len(partitions)
-        self._done = ReplyBytes(_response(partitions, codes), self._version)
+        self._done = ReplyBytes(_response(partitions, topic_ids, codes), self._version)
         # Of the request that is served now.
         self._slot: ReplySlot | None = None
         self._correlation_id = b""
@@ -147,6 +156,8 @@ class _SamePartitions:
         handler then tells which. Partitions and shard are looked up once an image."""
         image = self._broker.metadata.image
         known = all(image.partition(*each.partition) is not None for each in self._places)
+        # A topic of the same name may be another one by now.
+        known &= all(image.topic_by_id(each) is not None for each in self._topic_ids.values())
         self._shard = self._broker.groups.shard_of(self.group_id) if known else None
         self._image = image
         return self._shard
@@ -187,7 +198,7 @@ class _SamePartitions:
         else:
             (number,) = _CORRELATION_ID.unpack(self._correlation_id)
             partitions = [(each.partition, each.metadata) for each in self._places]
-            response = _response(partitions, [error] * len(partitions))
+            response = _response(partitions, self._topic_ids, [error] * len(partitions))
             slot.complete([encode_response(number, response, self._version)])
 
 
@@ -196,14 +207,15 @@ def prepare(
 ) -> _SamePartitions | None:
     """None for what is rarely sent: an expiry of its own, a partition or a topic named twice, a
     topic without partitions, too much metadata."""
-    if context.api_version not in _VERSIONS or request.retention_time_ms >= 0:
+    if context.api_version < _FIRST_VERSION or request.retention_time_ms >= 0:
         return None
-    topics = {topic.name for topic in request.topics if topic.partitions}
+    names, topic_ids = _names(request, context)
+    topics = {name for name, topic in zip(names, request.topics, strict=True) if topic.partitions}
     if len(topics) < len(request.topics):
         return None
     partitions = [
-        (TopicPartition(topic.name, each.partition_index), each.committed_metadata or "")
-        for topic in request.topics
+        (TopicPartition(name, each.partition_index), each.committed_metadata or "")
+        for name, topic in zip(names, request.topics, strict=True)
         for each in topic.partitions
     ]
     if not 0 < len(partitions) <= MOST_PARTITIONS or len(dict(partitions)) < len(partitions):
@@ -211,44 +223,31 @@ def prepare(
     longest = context.broker.config["offset.metadata.max.bytes"]
     if any(len(metadata.encode()) > longest for _, metadata in partitions):
         return None
-    layout = _layout(len(frame), request, context)
-    return None if layout is None else _SamePartitions(frame, layout, partitions, request, context)
+    layout = frame_layout(len(frame), request, context.header)
+    if layout is None:
+        return None
+    return _SamePartitions(frame, layout, partitions, topic_ids, request, context)
 
 
-def _layout(
-    frame_bytes: int, request: OffsetCommitRequest, context: RequestContext
-) -> struct.Struct | None:
-    """The request's frame: key and version; the correlation id; then in turns what stays the same,
-    and a partition's offset and leader epoch. None if it ends otherwise than its request does."""
-    version = context.api_version
-    has_epoch = version >= _LEADER_EPOCH_SINCE
-    # Behind the correlation id: client id, group, generation, member, ..., number of topics.
-    fixed = _size(context.header.client_id) + _size(request.group_id) + 4
-    fixed += _size(request.member_id) + 4
-    if version >= _INSTANCE_ID_SINCE:
-        fixed += _size(request.group_instance_id)
-    if version in _RETENTION_VERSIONS:
-        fixed += 8
-    form = ">4s4s"
-    for topic in request.topics:
-        fixed += _size(topic.name) + 4
-        for each in topic.partitions:
-            form += f"{fixed + 4}s" + ("qi" if has_epoch else "q")
-            fixed = _size(each.committed_metadata)
-    layout = struct.Struct(f"{form}{fixed}s")
-    return layout if layout.size == frame_bytes else None
+def _names(request: OffsetCommitRequest, context: RequestContext) -> tuple[list[str], _TopicIds]:
+    """The topics' names, and their ids if they are named by id. Those that are not there have the
+    empty name: nobody's partitions."""
+    if context.api_version < TOPIC_IDS_SINCE:
+        return [topic.name for topic in request.topics], {}
+    image = context.broker.metadata.image
+    found = [image.topic_by_id(topic.topic_id) for topic in request.topics]
+    names = ["" if topic is None else topic.name for topic in found]
+    return names, {topic.name: topic.topic_id for topic in found if topic is not None}
 
 
-def _size(text: str | None) -> int:
-    """Of a string with its length."""
-    return 2 if text is None else 2 + len(text.encode())
-
-
-def _response(partitions: _Partitions, codes: Sequence[ErrorCode]) -> OffsetCommitResponse:
+def _response(
+    partitions: _Partitions, topic_ids: _TopicIds, codes: Sequence[ErrorCode]
+) -> OffsetCommitResponse:
     response = OffsetCommitResponse()
     for ((topic, number), _), code in zip(partitions, codes, strict=True):
         if not response.topics or response.topics[-1].name != topic:
-            response.topics.append(OffsetCommitResponseTopic(name=topic))
+            topic_id = topic_ids.get(topic, _NO_ID)
+            response.topics.append(OffsetCommitResponseTopic(name=topic, topic_id=topic_id))
         told = OffsetCommitResponsePartition(partition_index=number, error_code=code)
         response.topics[-1].partitions.append(told)
     return response
