@@ -65,7 +65,30 @@ class TimedOut(ClientError):
 
 
 class DeliveryFailed(ClientError):
-    """Records were not acknowledged in time, or were refused."""
+    """Records were not acknowledged in time, or were refused: then ``code`` is the broker's."""
+
+    def __init__(self, text: str, code: ErrorCode | None = None) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class TransactionMisuse(ClientError):
+    """A call that the state of the producer's transaction does not allow; nothing was done."""
+
+
+class TransactionMustAbort(ClientError):
+    """The transaction can't be committed any more. The producer can be used again after
+    `abort_transaction` (KIP-1050: abortable)."""
+
+
+class ProducerUnusable(ClientError):
+    """This producer can do nothing more; another one has to take over its transactional id, which
+    ends its transaction (KIP-1050: recoverable by the application, or a wrong configuration)."""
+
+
+class ProducerFenced(ProducerUnusable):
+    """A newer producer has the transactional id, or the transaction took longer than it may: the
+    coordinator has ended or will end the transaction."""
 
 
 LONGEST_TEXT = 300

@@ -6,6 +6,15 @@ from dataclasses import dataclass
 JITTER = 0.2
 """Part of a wait by which it is varied, up and down, as Kafka's client does (KIP-580)."""
 
+_CONCURRENT_MS = 5
+_MOST_CONCURRENT_MS = 100
+
+
+def concurrent_wait_ms(failures: int) -> int:
+    """The wait after ``failures`` (>= 1) answers CONCURRENT_TRANSACTIONS in a row. They come after
+    nearly every transaction, until its markers are written, which takes a few ms."""
+    return min(_CONCURRENT_MS << min(failures - 1, 10), _MOST_CONCURRENT_MS)
+
 
 @dataclass(frozen=True, slots=True)
 class Backoff:

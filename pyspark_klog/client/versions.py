@@ -1,6 +1,6 @@
 """Which version of an API to speak with a broker. Pure."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 from pyspark_klog.client.errors import UnsupportedByBroker
@@ -14,11 +14,19 @@ class BrokerVersions:
     """The version ranges that a broker gave, by API key, both ends inclusive."""
 
     ranges: dict[int, tuple[int, int]]
+    features: dict[str, int] = field(default_factory=dict)
+    """The levels of the features that the cluster has finalized (KIP-584)."""
+    features_epoch: int = -1
+    """Rises with each change of ``features``; -1 if the broker knows of none."""
 
     @classmethod
     def of(cls, reply: ApiVersionsResponse) -> Self:
         """The ranges of a reply to ApiVersions."""
-        return cls({row.api_key: (row.min_version, row.max_version) for row in reply.api_keys})
+        return cls(
+            {row.api_key: (row.min_version, row.max_version) for row in reply.api_keys},
+            {row.name: row.max_version_level for row in reply.finalized_features},
+            reply.finalized_features_epoch,
+        )
 
     def newest(self, api_key: ApiKey, low: int = 0, high: int | None = None) -> int | None:
         """The newest version that both sides speak between ``low`` and ``high``, or None."""

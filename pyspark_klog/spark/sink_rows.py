@@ -27,7 +27,7 @@ from pyspark_klog.spark.options import Options
 if TYPE_CHECKING:
     from pyarrow import Array, RecordBatch, Scalar
 
-    from pyspark_klog.client.producer.batch_order import Identity
+    from pyspark_klog.client.producer.batches import Identity
     from pyspark_klog.client.producer.producer import Producer
     from pyspark_klog.records.arrow import EncodedRows, RowProblem
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pyspark_klog.client.producer.batch_order import Batch, BatchOrder, Identity, Verdict
+from pyspark_klog.client.producer.batch_order import BatchOrder, Verdict
+from pyspark_klog.client.producer.batches import Batch, Identity
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 

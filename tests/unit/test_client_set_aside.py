@@ -2,7 +2,8 @@
 
 import pytest
 
-from pyspark_klog.client.producer.batch_order import Batch, BatchOrder, Identity, Verdict
+from pyspark_klog.client.producer.batch_order import BatchOrder, Verdict
+from pyspark_klog.client.producer.batches import Batch, Identity
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import NO_SEQUENCE, TopicPartition
 

@@ -2,7 +2,7 @@
 
 from pyspark_klog.client.blocking import BlockingClient
 from pyspark_klog.client.errors import TopicMissing, broker_error, error_code
-from pyspark_klog.client.producer.batch_order import NO_IDENTITY, Identity
+from pyspark_klog.client.producer.batches import NO_IDENTITY, Identity
 from pyspark_klog.client.producer.refusals import no_identity, not_authorized
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.init_producer_id import (

@@ -10,18 +10,20 @@ The first batch of an identity also goes alone, since a broker takes any sequenc
 that it does not know.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from enum import Enum, auto
 from itertools import islice
-from typing import NamedTuple
 
 from pyspark_klog.client.errors import DeliveryFailed
+from pyspark_klog.client.producer.batches import (
+    NO_IDENTITY,
+    Batch,
+    Identity,
+    PartitionQueue,
+    plus,
+)
 from pyspark_klog.errors import ErrorCode
-from pyspark_klog.ids import NO_SEQUENCE, NO_TOPIC_ID, UUID, TopicPartition
-
-_SEQUENCE_MASK = 2**31 - 1
+from pyspark_klog.ids import NO_SEQUENCE, TopicPartition
 
 _ONE_RECORDS_FAULT = (
     ErrorCode.MESSAGE_TOO_LARGE,
@@ -29,39 +31,6 @@ _ONE_RECORDS_FAULT = (
     ErrorCode.INVALID_TIMESTAMP,
 )
 """Refusals of a whole batch that may be the fault of a single record."""
-
-
-class Identity(NamedTuple):
-    """A producer's id and epoch, by which a broker recognises an idempotent producer."""
-
-    producer_id: int
-    producer_epoch: int
-
-
-NO_IDENTITY = Identity(-1, -1)
-
-
-@dataclass(slots=True)
-class Batch:
-    """A v2 batch on its way. ``data`` gets its producer fields just before it is sent."""
-
-    partition: TopicPartition
-    data: bytearray | memoryview
-    record_count: int
-    enqueued_ms: int
-    sequence: int = NO_SEQUENCE
-    identity: Identity = NO_IDENTITY
-    topic_id: UUID = NO_TOPIC_ID
-    """The id by which the last request named the topic, if it named it by id."""
-    in_flight: bool = False
-    attempts: int = 0
-    may_be_written: bool = False
-    """Whether an attempt under the same sequence failed: the broker may have the batch
-    nevertheless."""
-    begins_anew: bool = False
-    """Whether a sequence before this batch is missing, so that it can be written only under another
-    identity."""
-    base_offset: int = -1
 
 
 class Verdict(Enum):
@@ -77,34 +46,24 @@ class Verdict(Enum):
     FAIL = auto()
 
 
-@dataclass(slots=True)
-class _Queue:
-    """One partition: batches in order, those in flight first."""
-
-    batches: deque[Batch] = field(default_factory=deque)
-    next_sequence: int = 0
-    in_flight: int = 0
-    must_drain: bool = False
-    not_before_ms: int = 0
-    is_known: bool = False
-    """Whether the broker has a batch of this identity."""
-
-    @property
-    def is_unsettled(self) -> bool:
-        """Whether a batch may be written already; only sending it again unchanged can tell."""
-        return any(b.may_be_written and not b.begins_anew for b in self.batches)
-
-
 class BatchOrder:
     """All batches of one producer.
 
-    ``max_in_flight`` bounds the batches of one partition that are sent and not answered.
+    ``max_in_flight`` bounds the batches of one partition that are sent and not answered. In a
+    transaction the identity is the transaction's: no other one is ever asked for.
     """
 
     def __init__(
-        self, *, idempotent: bool, max_in_flight: int, max_request_bytes: int, max_attempts: int
+        self,
+        *,
+        idempotent: bool,
+        max_in_flight: int,
+        max_request_bytes: int,
+        max_attempts: int,
+        transactional: bool = False,
     ) -> None:
         self.idempotent = idempotent
+        self._transactional = transactional
         self.identity = NO_IDENTITY
         self.pending_bytes = 0
         self.written_records = 0
@@ -115,14 +74,14 @@ class BatchOrder:
         self._max_in_flight = max_in_flight
         self._max_request_bytes = max_request_bytes
         self._max_attempts = max_attempts
-        self._queues: dict[TopicPartition, _Queue] = {}
+        self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._in_flight = 0
-        self._wants_identity = idempotent
+        self._wants_identity = idempotent and not transactional
 
     # --- what waits ------------------------------------------------------------------------------
     def add(self, batch: Batch) -> None:
         """Queue a batch behind the others of its partition."""
-        self._queues.setdefault(batch.partition, _Queue()).batches.append(batch)
+        self._queues.setdefault(batch.partition, PartitionQueue()).batches.append(batch)
         self.pending_bytes += len(batch.data)
 
     @property
@@ -168,7 +127,7 @@ class BatchOrder:
         self.identity = identity
         self._wants_identity = False
         for queue in self._queues.values():
-            queue.next_sequence = 0
+            queue.next_sequence, queue.renumber_from = 0, NO_SEQUENCE
             queue.is_known = False
             for batch in queue.batches:
                 batch.sequence = NO_SEQUENCE
@@ -188,13 +147,13 @@ class BatchOrder:
         if queue is None:
             return 0
         waiting = sum(b.record_count for b in queue.batches if b.sequence == NO_SEQUENCE)
-        return _plus(queue.next_sequence, waiting)
+        return plus(queue.next_sequence, waiting)
 
     def ready(self, now_ms: int) -> list[TopicPartition]:
         """Partitions from which a batch may be sent now."""
         return [p for p, queue in self._queues.items() if self._sendable(queue, now_ms)]
 
-    def _sendable(self, queue: _Queue, now_ms: int) -> bool:
+    def _sendable(self, queue: PartitionQueue, now_ms: int) -> bool:
         return (
             len(queue.batches) > queue.in_flight
             and (not self._wants_identity or self._may_settle(queue))
@@ -203,16 +162,16 @@ class BatchOrder:
             and queue.not_before_ms <= now_ms
         )
 
-    def _most_in_flight(self, queue: _Queue) -> int:
+    def _most_in_flight(self, queue: PartitionQueue) -> int:
         # A broker that does not know a producer takes any sequence from it: were the first batch
         # refused, as too large, the second one would be written before it.
         return self._max_in_flight if queue.is_known or not self.idempotent else 1
 
     @staticmethod
-    def _may_settle(queue: _Queue) -> bool:
+    def _may_settle(queue: PartitionQueue) -> bool:
         """Whether to send this partition's next batch under the old identity although a new one is
         wanted, to learn whether the batch is written already."""
-        return queue.is_unsettled and not _first_unsent(queue).begins_anew
+        return queue.is_unsettled and not queue.first_unsent.begins_anew
 
     def take(self, partitions: Iterable[TopicPartition], now_ms: int) -> list[Batch]:
         """Batches for one request: at most one a partition, and no more bytes than a request has.
@@ -226,14 +185,16 @@ class BatchOrder:
             if not self._sendable(queue, now_ms):
                 continue
             queue.must_drain = False
-            batch = _first_unsent(queue)
+            if queue.renumber_from != NO_SEQUENCE:
+                queue.renumber()
+            batch = queue.first_unsent
             if taken and len(batch.data) > room:
                 continue
             room -= len(batch.data)
             if self.idempotent and batch.sequence == NO_SEQUENCE:
                 batch.sequence = queue.next_sequence
                 batch.identity = self.identity
-                queue.next_sequence = _plus(queue.next_sequence, batch.record_count)
+                queue.next_sequence = plus(queue.next_sequence, batch.record_count)
             batch.in_flight = True
             batch.attempts += 1
             queue.in_flight += 1
@@ -249,9 +210,15 @@ class BatchOrder:
         if code is ErrorCode.MESSAGE_TOO_LARGE and batch.record_count > 1:
             return Verdict.SPLIT
         if self.sets_aside and code in _ONE_RECORDS_FAULT:
-            return Verdict.SPLIT if batch.record_count > 1 else Verdict.SET_ASIDE
+            if batch.record_count > 1:
+                return Verdict.SPLIT
+            # Were the batch in the log after all, the next one under its sequence would be lost.
+            is_unsure = self._transactional and batch.may_be_written
+            return Verdict.FAIL if is_unsure else Verdict.SET_ASIDE
         if batch.attempts > self._max_attempts:
             return Verdict.FAIL
+        if self._transactional:
+            return self._verdict_in_transaction(batch, code)
         if self.idempotent and code is ErrorCode.UNKNOWN_PRODUCER_ID:
             return Verdict.NEW_IDENTITY
         if self.idempotent and code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
@@ -262,6 +229,13 @@ class BatchOrder:
         if code.retriable or code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return Verdict.RETRY
         return Verdict.FAIL
+
+    def _verdict_in_transaction(self, batch: Batch, code: ErrorCode) -> Verdict:
+        if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            is_head = self._queues[batch.partition].batches[0] is batch
+            return Verdict.FAIL if is_head and not batch.begins_anew else Verdict.RETRY
+        may_pass = code.retriable or code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return Verdict.RETRY if may_pass else Verdict.FAIL
 
     def written(self, batch: Batch, base_offset: int) -> None:
         """The broker has the batch."""
@@ -289,15 +263,23 @@ class BatchOrder:
     def leave_out(self, batch: Batch) -> None:
         """The batch is never to be sent again.
 
-        Its sequence stays missing, so the batches behind it begin anew under a new identity.
+        Its sequence stays missing, so the batches behind it begin anew under a new identity. In a
+        transaction they get new sequences instead: a broker that has batches of a producer takes no
+        batch behind a gap, and the first batch goes alone, so none of them is written yet.
         """
         queue = self._come_back(batch)
         queue.must_drain = True
         place = queue.batches.index(batch)
         queue.batches.remove(batch)
         self.pending_bytes -= len(batch.data)
-        if self.idempotent:
-            self._want_identity(islice(queue.batches, place, None))
+        behind = islice(queue.batches, place, None)
+        if self._transactional:
+            if not batch.begins_anew:
+                queue.renumber_from = batch.sequence
+            for each in behind:
+                each.begins_anew = True
+        elif self.idempotent:
+            self._want_identity(behind)
 
     def split(
         self, batch: Batch, cut: Callable[[bytearray | memoryview], list[tuple[bytearray, int]]]
@@ -321,12 +303,24 @@ class BatchOrder:
             queue.batches.insert(place + index, part)
             self.pending_bytes += len(data)
             if sequence != NO_SEQUENCE:
-                sequence = _plus(sequence, count)
+                sequence = plus(sequence, count)
 
     def delay(self, partition: TopicPartition, not_before_ms: int) -> None:
         """Send nothing to the partition before ``not_before_ms``: it has no leader now."""
         queue = self._queues[partition]
         queue.not_before_ms = max(queue.not_before_ms, not_before_ms)
+
+    def drop_all(self) -> None:
+        """Forget every batch: their transaction is aborted. Nothing may be in flight.
+
+        If any of them was sent, its sequence is unknown: then `take_identity` has to follow.
+        """
+        assert self._in_flight == 0
+        for queue in self._queues.values():
+            queue.batches.clear()
+            queue.must_drain, queue.not_before_ms = False, 0
+            queue.renumber_from = NO_SEQUENCE
+        self.pending_bytes = 0
 
     def go_without_identity(self) -> None:
         """The broker is too old for idempotence; batches go out without sequences."""
@@ -338,18 +332,9 @@ class BatchOrder:
             batch.begins_anew = True
         self._wants_identity = True
 
-    def _come_back(self, batch: Batch) -> _Queue:
+    def _come_back(self, batch: Batch) -> PartitionQueue:
         queue = self._queues[batch.partition]
         batch.in_flight = False
         queue.in_flight -= 1
         self._in_flight -= 1
         return queue
-
-
-def _first_unsent(queue: _Queue) -> Batch:
-    return next(b for b in queue.batches if not b.in_flight)
-
-
-def _plus(sequence: int, count: int) -> int:
-    """Sequences go from 0 to 2^31 - 1 and begin again at 0."""
-    return (sequence + count) & _SEQUENCE_MASK

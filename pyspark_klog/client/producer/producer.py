@@ -21,16 +21,12 @@ from pyspark_klog.client.errors import (
     is_retriable,
 )
 from pyspark_klog.client.producer.asking import ask_for_identity, wait_for_topic
-from pyspark_klog.client.producer.batch_order import (
-    NO_IDENTITY,
-    Batch,
-    BatchOrder,
-    Identity,
-    Verdict,
-)
+from pyspark_klog.client.producer.batch_order import BatchOrder, Verdict
+from pyspark_klog.client.producer.batches import NO_IDENTITY, Batch, Identity
 from pyspark_klog.client.producer.refusals import records_refused
-from pyspark_klog.client.producer.requests import answers_in, send_batches
+from pyspark_klog.client.producer.requests import InTransaction, answers_in, send_batches
 from pyspark_klog.client.producer.splitting import split_in_half
+from pyspark_klog.client.retry import concurrent_wait_ms
 from pyspark_klog.client.settings import ClientSettings
 from pyspark_klog.errors import ErrorCode, KlogError
 from pyspark_klog.ids import TopicPartition
@@ -63,6 +59,9 @@ class Producer:
     After a DeliveryFailed it can't be used any more: what of its records was written is unknown.
     """
 
+    is_transactional = False
+    """Whether its batches are to be encoded as parts of a transaction."""
+
     def __init__(self, client: BlockingClient) -> None:
         settings = client.settings
         self._client = client
@@ -76,7 +75,9 @@ class Producer:
             max_in_flight=self._max_in_flight,
             max_request_bytes=_request_bytes(settings),
             max_attempts=settings.number("retries"),
+            transactional=self.is_transactional,
         )
+        self._transaction: InTransaction | None = None
         self.memory = KeptMemory(_KEPT_PIECES, _MOST_KEPT_BYTES)
         """For batches that are to be added here; free again once they are acknowledged."""
         self._calls: list[tuple[Call[ProduceResponse], list[Batch]]] = []
@@ -293,6 +294,7 @@ class Producer:
                     acks=self._acks,
                     timeout_ms=self._request_timeout_ms,
                     is_idempotent=self._core.idempotent,
+                    transaction=self._transaction,
                 )
             except KlogError as error:
                 self._lost(batches, error)
@@ -343,6 +345,9 @@ class Producer:
             self._on_set_aside(SetAside(batch.partition, batch.data, code, text))
         elif verdict is Verdict.NEW_IDENTITY:
             self._begin_anew(batch)
+        elif verdict is Verdict.RETRY and code is ErrorCode.CONCURRENT_TRANSACTIONS:
+            wait_ms = concurrent_wait_ms(batch.attempts)
+            self._core.retry(batch, self._client.now_ms() + wait_ms)
         elif verdict is Verdict.RETRY:
             self._failed(batch.partition, broker_error(code, f"partition {batch.partition}"))
             self._client.forget(batch.partition.topic)

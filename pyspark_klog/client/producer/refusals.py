@@ -1,7 +1,7 @@
 """What brokers refuse a producer, said so that a user knows what to do."""
 
 from pyspark_klog.client.errors import DeliveryFailed, broker_error, one_line
-from pyspark_klog.client.producer.batch_order import Batch
+from pyspark_klog.client.producer.batches import Batch
 from pyspark_klog.errors import BrokerError, ErrorCode
 
 _LONGEST_TEXT = 1_000
@@ -36,9 +36,10 @@ def records_refused(batch: Batch, code: ErrorCode, text: str | None) -> Delivery
     if code is ErrorCode.MESSAGE_TOO_LARGE:
         return DeliveryFailed(
             f"a record was refused for {batch.partition}: with {len(batch.data)} bytes it is "
-            "larger than the topic takes (max.message.bytes)"
+            "larger than the topic takes (max.message.bytes)",
+            code,
         )
     if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-        return DeliveryFailed(f"{what}: {not_authorized(batch.partition.topic)}")
+        return DeliveryFailed(f"{what}: {not_authorized(batch.partition.topic)}", code)
     said = one_line(text or "", _LONGEST_TEXT) or "Produce"
-    return DeliveryFailed(f"{what}: {broker_error(code, said)}")
+    return DeliveryFailed(f"{what}: {broker_error(code, said)}", code)

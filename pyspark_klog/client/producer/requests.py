@@ -1,11 +1,12 @@
 """Produce on the wire: batches as one request, and the answer to each batch in its reply."""
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from pyspark_klog.client.blocking import BlockingClient
 from pyspark_klog.client.connection import Call
 from pyspark_klog.client.errors import ReplyUnreadable, UnsupportedByBroker
-from pyspark_klog.client.producer.batch_order import Batch
+from pyspark_klog.client.producer.batches import Batch
 from pyspark_klog.client.sockets import Link
 from pyspark_klog.ids import NO_TOPIC_ID, TopicPartition
 from pyspark_klog.protocol.apis.produce import (
@@ -23,6 +24,17 @@ from pyspark_klog.records.convert_down import down_convert
 _FIRST_WITH_V2 = 3
 _FIRST_WITH_ZSTD = 7
 _NAMES_UNTIL = 12
+_FIRST_THAT_ADDS = 12
+"""From this version on a Produce adds its partitions to the transaction (KIP-890)."""
+ADDS_IMPLICITLY = 2
+"""The transaction.version from which partitions and offsets join a transaction by being sent."""
+
+
+class InTransaction(NamedTuple):
+    """The transaction that batches belong to, and its version (the feature transaction.version)."""
+
+    transactional_id: str
+    version: int
 
 
 def send_batches(
@@ -33,6 +45,7 @@ def send_batches(
     acks: int,
     timeout_ms: int,
     is_idempotent: bool,
+    transaction: InTransaction | None = None,
 ) -> Call[ProduceResponse]:
     """Queue one request with these batches, each of another partition, in a version for all.
 
@@ -40,8 +53,11 @@ def send_batches(
 
     :raises UnsupportedByBroker: if the broker is too old for the batches' codec or headers
     """
-    version = _version(client, link, batches, is_idempotent=is_idempotent)
+    version = _version(client, link, batches, is_idempotent=is_idempotent, transaction=transaction)
     request = ProduceRequest(acks=acks, timeout_ms=timeout_ms)
+    if transaction is not None:
+        request.transactional_id = transaction.transactional_id
+    is_transactional = transaction is not None
     topics: dict[str, TopicProduceData] = {}
     for batch in batches:
         name = batch.partition.topic
@@ -54,7 +70,9 @@ def send_batches(
                 row.name = name
             request.topic_data.append(row)
         batch.topic_id = row.topic_id
-        records = _bytes_of(batch, version, is_idempotent=is_idempotent)
+        records = _bytes_of(
+            batch, version, is_idempotent=is_idempotent, is_transactional=is_transactional
+        )
         data = PartitionProduceData(index=batch.partition.partition, records=records)
         row.partition_data.append(data)
     return client.send(link, request, ProduceResponse, version, expects_reply=acks != 0)
@@ -82,7 +100,12 @@ def answers_in(
 
 
 def _version(
-    client: BlockingClient, link: Link, batches: Sequence[Batch], *, is_idempotent: bool
+    client: BlockingClient,
+    link: Link,
+    batches: Sequence[Batch],
+    *,
+    is_idempotent: bool,
+    transaction: InTransaction | None,
 ) -> int:
     has_ids = all(client.view.topic_id(b.partition.topic) != NO_TOPIC_ID for b in batches)
     low = 0
@@ -91,10 +114,16 @@ def _version(
     elif is_idempotent:
         low = _FIRST_WITH_V2
     high = None if has_ids else _NAMES_UNTIL
+    if transaction is not None and transaction.version >= ADDS_IMPLICITLY:
+        low = _FIRST_THAT_ADDS
+    elif transaction is not None:
+        high = _FIRST_THAT_ADDS - 1
     return link.connection.version(ApiKey.PRODUCE, low, high)
 
 
-def _bytes_of(batch: Batch, version: int, *, is_idempotent: bool) -> bytes | memoryview:
+def _bytes_of(
+    batch: Batch, version: int, *, is_idempotent: bool, is_transactional: bool
+) -> bytes | memoryview:
     view = BatchView(batch.data)
     if version < _FIRST_WITH_V2:
         if any(record.headers for record in view.records()):
@@ -103,6 +132,6 @@ def _bytes_of(batch: Batch, version: int, *, is_idempotent: bool) -> bytes | mem
     if is_idempotent:
         numbers = (*batch.identity, batch.sequence)
         has = (view.producer_id, view.producer_epoch, view.base_sequence)
-        if has != numbers or view.is_transactional:
-            view.set_producer_state(*numbers, is_transactional=False)
+        if has != numbers or view.is_transactional is not is_transactional:
+            view.set_producer_state(*numbers, is_transactional=is_transactional)
     return memoryview(batch.data)
