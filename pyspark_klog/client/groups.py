@@ -7,11 +7,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from pyspark_klog.client.addresses import Address
 from pyspark_klog.client.blocking import BlockingClient
 from pyspark_klog.client.errors import broker_error, error_code
+from pyspark_klog.client.group_offsets import CommittedOffset as CommittedOffset
 from pyspark_klog.client.sockets import Link
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
@@ -50,16 +51,10 @@ _ONE_GROUP_FIND = 3
 """From version 4 on FindCoordinator asks for several keys."""
 _ONE_GROUP_FETCH = 7
 """From version 8 on OffsetFetch asks for several groups."""
+_STABLE_FETCH = 7
+"""From this version on OffsetFetch can wait for transactions that are not ended (KIP-447)."""
 _TOPICS_BY_NAME = 9
 """From version 10 on OffsetCommit names topics by id."""
-
-
-class CommittedOffset(NamedTuple):
-    """A group's position in a partition: the next offset to read."""
-
-    offset: int
-    leader_epoch: int = -1
-    metadata: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,18 +113,26 @@ def committed_offsets(
     group_id: str,
     partitions: Iterable[TopicPartition] | None = None,
     deadline_ms: int | None = None,
+    *,
+    require_stable: bool = False,
 ) -> dict[TopicPartition, CommittedOffset]:
-    """A group's positions in these partitions (None: in all); those without one are left out."""
+    """A group's positions in these partitions (None: in all); those without one are left out.
+
+    With ``require_stable`` transactions that are not ended yet, but have committed offsets of the
+    group, are waited for; if partitions are not named, only those of partitions that have a
+    position already.
+    """
     by_topic: dict[str, list[int]] = defaultdict(list)
     for partition in sorted(partitions or ()):
         by_topic[partition.topic].append(partition.partition)
     rows = [OffsetFetchRequestTopic(name=t, partition_indexes=p) for t, p in by_topic.items()]
 
     def build(_: int) -> OffsetFetchRequest:
-        return OffsetFetchRequest(group_id=group_id, topics=None if partitions is None else rows)
+        topics = None if partitions is None else rows
+        return OffsetFetchRequest(group_id=group_id, topics=topics, require_stable=require_stable)
 
     def attempt(link: Link) -> dict[TopicPartition, CommittedOffset]:
-        low = 2 if partitions is None else 1
+        low = _STABLE_FETCH if require_stable else 2 if partitions is None else 1
         reply = client.ask(link, OffsetFetchResponse, build, low=low, high=_ONE_GROUP_FETCH)
         _check(reply.error_code, f"offsets of group {group_id}")
         found = {}

@@ -98,6 +98,15 @@ def test_a_record_that_may_be_written_is_not_set_aside() -> None:
     assert core.verdict(only, ErrorCode.MESSAGE_TOO_LARGE) is Verdict.FAIL
 
 
+def test_a_transaction_that_is_concurrent_leaves_no_doubt() -> None:
+    """The coordinator answers so before a batch of the next transaction is written anywhere."""
+    core = _core()
+    (only,) = _send(core, 1)
+    core.retry(only, 0, is_unwritten=True)
+    assert core.take([_P], 0) == [only]
+    assert core.verdict(only, ErrorCode.MESSAGE_TOO_LARGE) is Verdict.SET_ASIDE
+
+
 def test_an_abort_drops_what_is_not_written() -> None:
     core = _core()
     for batch in _send(core, 2, 3):

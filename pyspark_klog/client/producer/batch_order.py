@@ -247,10 +247,12 @@ class BatchOrder:
         self.written_records += batch.record_count
         self.written_batches += 1
 
-    def retry(self, batch: Batch, not_before_ms: int) -> None:
-        """The batch is to be sent again, at ``not_before_ms`` or later."""
+    def retry(self, batch: Batch, not_before_ms: int, *, is_unwritten: bool = False) -> None:
+        """The batch is to be sent again, at ``not_before_ms`` or later. ``is_unwritten`` says that
+        this attempt surely wrote nothing."""
         queue = self._come_back(batch)
-        batch.may_be_written = True
+        if not is_unwritten:
+            batch.may_be_written = True
         queue.must_drain = True
         queue.not_before_ms = max(queue.not_before_ms, not_before_ms)
 
@@ -311,16 +313,16 @@ class BatchOrder:
         queue.not_before_ms = max(queue.not_before_ms, not_before_ms)
 
     def drop_all(self) -> None:
-        """Forget every batch: their transaction is aborted. Nothing may be in flight.
+        """Forget every batch: their transaction is aborted. No request may be under way.
 
         If any of them was sent, its sequence is unknown: then `take_identity` has to follow.
         """
-        assert self._in_flight == 0
         for queue in self._queues.values():
             queue.batches.clear()
+            queue.in_flight = 0
             queue.must_drain, queue.not_before_ms = False, 0
             queue.renumber_from = NO_SEQUENCE
-        self.pending_bytes = 0
+        self.pending_bytes = self._in_flight = 0
 
     def go_without_identity(self) -> None:
         """The broker is too old for idempotence; batches go out without sequences."""

@@ -17,6 +17,15 @@ class Identity(NamedTuple):
 
 
 NO_IDENTITY = Identity(-1, -1)
+ADDS_IMPLICITLY = 2
+"""The transaction.version from which partitions and offsets join a transaction by being sent."""
+
+
+class InTransaction(NamedTuple):
+    """The transaction that batches belong to, and its version (the feature transaction.version)."""
+
+    transactional_id: str
+    version: int
 
 
 @dataclass(slots=True)

@@ -22,9 +22,9 @@ from pyspark_klog.client.errors import (
 )
 from pyspark_klog.client.producer.asking import ask_for_identity, wait_for_topic
 from pyspark_klog.client.producer.batch_order import BatchOrder, Verdict
-from pyspark_klog.client.producer.batches import NO_IDENTITY, Batch, Identity
+from pyspark_klog.client.producer.batches import NO_IDENTITY, Batch, Identity, InTransaction
 from pyspark_klog.client.producer.refusals import records_refused
-from pyspark_klog.client.producer.requests import InTransaction, answers_in, send_batches
+from pyspark_klog.client.producer.requests import answers_in, send_batches
 from pyspark_klog.client.producer.splitting import split_in_half
 from pyspark_klog.client.retry import concurrent_wait_ms
 from pyspark_klog.client.settings import ClientSettings
@@ -347,7 +347,7 @@ class Producer:
             self._begin_anew(batch)
         elif verdict is Verdict.RETRY and code is ErrorCode.CONCURRENT_TRANSACTIONS:
             wait_ms = concurrent_wait_ms(batch.attempts)
-            self._core.retry(batch, self._client.now_ms() + wait_ms)
+            self._core.retry(batch, self._client.now_ms() + wait_ms, is_unwritten=True)
         elif verdict is Verdict.RETRY:
             self._failed(batch.partition, broker_error(code, f"partition {batch.partition}"))
             self._client.forget(batch.partition.topic)

@@ -1,12 +1,11 @@
 """Produce on the wire: batches as one request, and the answer to each batch in its reply."""
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from pyspark_klog.client.blocking import BlockingClient
 from pyspark_klog.client.connection import Call
 from pyspark_klog.client.errors import ReplyUnreadable, UnsupportedByBroker
-from pyspark_klog.client.producer.batches import Batch
+from pyspark_klog.client.producer.batches import ADDS_IMPLICITLY, Batch, InTransaction
 from pyspark_klog.client.sockets import Link
 from pyspark_klog.ids import NO_TOPIC_ID, TopicPartition
 from pyspark_klog.protocol.apis.produce import (
@@ -26,15 +25,6 @@ _FIRST_WITH_ZSTD = 7
 _NAMES_UNTIL = 12
 _FIRST_THAT_ADDS = 12
 """From this version on a Produce adds its partitions to the transaction (KIP-890)."""
-ADDS_IMPLICITLY = 2
-"""The transaction.version from which partitions and offsets join a transaction by being sent."""
-
-
-class InTransaction(NamedTuple):
-    """The transaction that batches belong to, and its version (the feature transaction.version)."""
-
-    transactional_id: str
-    version: int
 
 
 def send_batches(

@@ -1,0 +1,11 @@
+"""A position that a group commits. Pure."""
+
+from typing import NamedTuple
+
+
+class CommittedOffset(NamedTuple):
+    """A group's position in a partition: the next offset to read."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""

@@ -1,0 +1,305 @@
+"""A transactional producer as a state machine: no socket, no clock.
+
+The user's calls put steps into a queue; `next_step` gives the one to send now, and its answer or
+its loss comes back through `on_reply` and `on_lost`. One step is under way at a time. A step is
+sent again, unchanged, until it is answered for good: coordinators recognise repetitions. What an
+answer means is in the tables of `outcomes` and `states`.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum, auto
+from typing import Any
+
+from pyspark_klog.client.addresses import Address
+from pyspark_klog.client.errors import (
+    AuthenticationFailed,
+    DeliveryFailed,
+    ProducerFenced,
+    ProducerUnusable,
+    TlsFailed,
+    TransactionMisuse,
+    TransactionMustAbort,
+    UnsupportedByBroker,
+)
+from pyspark_klog.client.group_offsets import CommittedOffset
+from pyspark_klog.client.producer.batches import ADDS_IMPLICITLY, NO_IDENTITY, Identity
+from pyspark_klog.client.retry import concurrent_wait_ms
+from pyspark_klog.client.transactions.outcomes import Outcome, Step, outcome
+from pyspark_klog.client.transactions.states import Event, State, after
+from pyspark_klog.client.transactions.steps import (
+    TRANSACTION,
+    AddOffsets,
+    AddPartitions,
+    CommitOffsets,
+    Coordinator,
+    End,
+    FindCoordinator,
+    GroupMember,
+    Initialize,
+    PendingStep,
+)
+from pyspark_klog.errors import ErrorCode, KlogError
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.protocol.message import Response
+
+_NOTHING_HELPS = (AuthenticationFailed, TlsFailed, UnsupportedByBroker)
+
+
+class _Begun(Enum):
+    """Whether the coordinator knows of the running transaction."""
+
+    NO = auto()
+    PERHAPS = auto()
+    YES = auto()
+
+
+class TransactionManager:
+    """The transactions of one transactional id, seen from its producer.
+
+    ``wait_ms`` gives the wait after so many failures in a row.
+    """
+
+    def __init__(
+        self, transactional_id: str, timeout_ms: int, wait_ms: Callable[[int], int]
+    ) -> None:
+        self.state = State.UNINITIALIZED
+        self.identity = NO_IDENTITY
+        self.version = 0
+        """The transaction.version of the running transaction, or of the last one."""
+        self.error: KlogError | None = None
+        """Why the transaction must be aborted, or the producer is unusable."""
+        self._owner = Coordinator(TRANSACTION, transactional_id)
+        self._timeout_ms = timeout_ms
+        self._wait_ms = wait_ms
+        self._steps: deque[PendingStep] = deque()
+        self._coordinators: dict[Coordinator, Address] = {}
+        self._begun = _Begun.NO
+        self._is_unused = True
+        """Whether no transaction had this epoch yet."""
+        self._is_adopted = False
+        self._partitions: set[TopicPartition] = set()
+
+    # --- the user's calls ------------------------------------------------------------------------
+    def initialize(self) -> None:
+        """Ask for a producer id and epoch, by which all older producers are fenced."""
+        is_repeated = self.state is State.INITIALIZING
+        self._move(Event.INITIALIZE)
+        if not is_repeated:
+            self._steps.append(Initialize(self._owner, self._timeout_ms, NO_IDENTITY))
+
+    def needs_new_epoch(self, version: int) -> bool:
+        """Whether `renew` is to be called before a transaction of this version begins.
+
+        From version 2 on a transaction has an epoch of its own: the first such one may not have
+        that of transactions before (KIP-890).
+        """
+        is_first = self.version < ADDS_IMPLICITLY <= version
+        return self.state is State.READY and is_first and not self._is_unused
+
+    def renew(self) -> None:
+        """Ask for the next epoch."""
+        self._move(Event.INITIALIZE)
+        self._steps.append(Initialize(self._owner, self._timeout_ms, self.identity))
+
+    def begin(self, version: int) -> None:
+        """Begin a transaction, whose version stays as it is until the end."""
+        self._move(Event.BEGIN)
+        self.version = version
+        self._begun = _Begun.NO
+        self._is_unused = False
+        self._partitions.clear()
+
+    def adopt(self, identity: Identity, version: int) -> None:
+        """Take over a transaction that another producer began and wrote; only its end is left."""
+        self.state = State.IN_TRANSACTION
+        self._is_adopted = True
+        self.identity, self.version, self._begun = identity, version, _Begun.YES
+
+    def write_to(self, partitions: Iterable[TopicPartition]) -> None:
+        """Batches are going to be written to these partitions."""
+        self._move(Event.WRITE)
+        added = [p for p in dict.fromkeys(partitions) if p not in self._partitions]
+        if not added:
+            return
+        self._partitions.update(added)
+        if self.version >= ADDS_IMPLICITLY:
+            self._may_have_begun()
+        else:
+            self._steps.append(AddPartitions(self._owner, self.identity, added))
+
+    def send_offsets(
+        self, member: GroupMember, offsets: Mapping[TopicPartition, CommittedOffset]
+    ) -> None:
+        """Commit a group's offsets in the transaction."""
+        self._move(Event.WRITE)
+        if not offsets:
+            return
+        if self.version < ADDS_IMPLICITLY:
+            self._steps.append(AddOffsets(self._owner, self.identity, member.group_id))
+        id_and_version = (self._owner.key, self.identity, self.version)
+        self._steps.append(CommitOffsets(*id_and_version, member, offsets))
+
+    def commit(self) -> None:
+        """Commit. Every batch must be written, and every offset committed."""
+        is_repeated = self.state is State.COMMITTING
+        self._move(Event.COMMIT)
+        if is_repeated:
+            return
+        if self._begun is _Begun.NO and not self._steps:
+            self._move(Event.DONE)
+            return
+        self._steps.append(End(self._owner, self.identity, self.version, commit=True))
+
+    def abort(self) -> None:
+        """Abort. No batch may be under way."""
+        is_repeated = self.state is State.ABORTING
+        self._move(Event.ABORT)
+        if is_repeated:
+            return
+        self._steps.clear()
+        self.error = None
+        if self._begun is _Begun.NO:
+            self._move(Event.DONE)
+            return
+        self._steps.append(End(self._owner, self.identity, self.version, commit=False))
+
+    def leave_open(self) -> None:
+        """Hand the transaction over: another process ends it. All steps must be done."""
+        assert not self._steps
+        self._move(Event.HAND_OVER)
+
+    def check(self, event: Event) -> None:
+        """Do nothing if an event may happen now.
+
+        :raises TransactionMisuse, TransactionMustAbort, ProducerUnusable: if it may not
+        """
+        if after(self.state, event) is None:
+            if self.state in (State.MUST_ABORT, State.UNUSABLE) and self.error is not None:
+                raise self.error
+            raise TransactionMisuse(f"{event.value} is not allowed: producer {self.state.value}")
+
+    # --- what is to be sent ----------------------------------------------------------------------
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing is to be sent."""
+        return not self._steps
+
+    def next_step(self) -> PendingStep | None:
+        """The step to send, at its ``not_before_ms`` or later; None if all are done."""
+        if not self._steps:
+            return None
+        step = self._steps[0]
+        if step.coordinator is not None and step.coordinator not in self._coordinators:
+            step = FindCoordinator(step.coordinator)
+            self._steps.appendleft(step)
+        if step.step in (Step.ADD_PARTITIONS, Step.ADD_OFFSETS, Step.COMMIT_OFFSETS):
+            self._may_have_begun()
+        return step
+
+    def address_of(self, coordinator: Coordinator) -> Address:
+        """Where a coordinator is, for a step that `next_step` gave."""
+        return self._coordinators[coordinator]
+
+    # --- what came back --------------------------------------------------------------------------
+    def on_reply(self, step: PendingStep, reply: Response, now_ms: int) -> None:
+        """A step was answered."""
+        codes = step.codes(reply) or [("", ErrorCode.UNKNOWN_SERVER_ERROR)]
+        what, code = max(codes, key=lambda each: outcome(step.step, each[1]).value)
+        found = outcome(step.step, code)
+        is_unsure = self._begun is _Begun.PERHAPS
+        if step.step is Step.ABORT and code is ErrorCode.INVALID_TXN_STATE and is_unsure:
+            found = Outcome.DONE  # the coordinator never heard of this transaction
+        text = f"{step.step.value}{what}: {code.name}: {code.message}"
+        if found is Outcome.DONE:
+            self._done(step, reply)
+        elif found in (Outcome.RETRY, Outcome.FIND):
+            self._again(step, text, now_ms, code=code, find=found is Outcome.FIND)
+        elif found is Outcome.ABORT:
+            self._fail(TransactionMustAbort(f"{text}; abort the transaction"))
+        elif found is Outcome.FENCED:
+            self._break(ProducerFenced(f"{text} (transactional id {self._owner.key})"))
+        else:
+            self._break(ProducerUnusable(f"{text} (transactional id {self._owner.key})"))
+
+    def on_lost(self, step: PendingStep, error: KlogError, now_ms: int) -> None:
+        """Nobody knows whether a step was carried out: its coordinator is found anew, and asked."""
+        self._again(step, f"{step.step.value}: {error}", now_ms, find=True)
+
+    def on_error(self, error: KlogError) -> None:
+        """A step or a batch met something that trying again does not help against."""
+        code = error.code if isinstance(error, DeliveryFailed) else None
+        found = Outcome.ABORT if code is None else outcome(Step.PRODUCE, code)
+        if found is Outcome.FENCED:
+            self._break(ProducerFenced(str(error)))
+        elif found is Outcome.FATAL or isinstance(error, _NOTHING_HELPS):
+            self._break(ProducerUnusable(str(error)))
+        else:
+            self._fail(TransactionMustAbort(f"{error}; abort the transaction"))
+
+    # --- inside ----------------------------------------------------------------------------------
+    def _move(self, event: Event) -> None:
+        self.check(event)
+        following = after(self.state, event)
+        assert following is not None
+        self.state = following
+
+    def _may_have_begun(self) -> None:
+        if self._begun is _Begun.NO:
+            self._begun = _Begun.PERHAPS
+
+    def _done(self, step: PendingStep, reply: Any) -> None:
+        assert self._steps[0] is step
+        self._steps.popleft()
+        if isinstance(step, FindCoordinator):
+            self._coordinators[step.wanted] = step.address(reply)
+            return
+        if isinstance(step, Initialize | End):
+            self._take_identity(step, step.identity(reply))
+        else:
+            self._begun = _Begun.YES
+        ends = (State.INITIALIZING, State.COMMITTING, State.ABORTING)
+        if not self._steps and self.state in ends:
+            self._begun = _Begun.NO
+            self._move(Event.DONE)
+
+    def _take_identity(self, step: PendingStep, identity: Identity) -> None:
+        if identity != NO_IDENTITY:
+            self.identity = identity
+            self._is_unused = True
+        elif step.step is Step.ABORT and not self._is_adopted:
+            # The sequences of batches that were given up are unknown: they have to begin anew.
+            self._steps.append(Initialize(self._owner, self._timeout_ms, self.identity))
+
+    def _again(
+        self,
+        step: PendingStep,
+        text: str,
+        now_ms: int,
+        *,
+        code: ErrorCode | None = None,
+        find: bool,
+    ) -> None:
+        step.failures += 1
+        step.last_error = text
+        short = code is ErrorCode.CONCURRENT_TRANSACTIONS
+        wait_ms = concurrent_wait_ms(step.failures) if short else self._wait_ms(step.failures)
+        step.not_before_ms = now_ms + wait_ms
+        if find and step.coordinator is not None:
+            self._coordinators.pop(step.coordinator, None)
+
+    def _fail(self, error: TransactionMustAbort) -> None:
+        if after(self.state, Event.FAIL) is None:
+            # There is no transaction to abort, or its abort is what failed.
+            self._break(ProducerUnusable(str(error)))
+            return
+        self._move(Event.FAIL)
+        if self.error is None:
+            self.error = error
+        self._steps.clear()
+
+    def _break(self, error: ProducerUnusable) -> None:
+        if self.state is not State.UNUSABLE:
+            self._move(Event.BREAK)
+            self.error = error
+        self._steps.clear()

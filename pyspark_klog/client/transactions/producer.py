@@ -1,0 +1,200 @@
+"""A producer that writes in transactions, waiting for each step; the names are those of Kafka's."""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.client.errors import (
+    ProducerUnusable,
+    SettingError,
+    TransactionMustAbort,
+)
+from pyspark_klog.client.group_offsets import CommittedOffset
+from pyspark_klog.client.producer.batches import Identity, InTransaction
+from pyspark_klog.client.producer.producer import Producer
+from pyspark_klog.client.transactions.carrying import carry_out, transaction_version
+from pyspark_klog.client.transactions.manager import TransactionManager
+from pyspark_klog.client.transactions.states import Event, State
+from pyspark_klog.client.transactions.steps import GroupMember
+from pyspark_klog.errors import KlogError
+from pyspark_klog.ids import TopicPartition
+
+DEFAULT_TIMEOUT_MS = 60_000
+"""transaction.timeout.ms of Kafka's producer."""
+_BOUND = "max.block.ms"
+
+
+class OpenTransaction(NamedTuple):
+    """A transaction whose records are written and that any process may end."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    version: int
+    """The transaction.version that it was begun in."""
+
+
+class TransactionalProducer(Producer):
+    """Writes batches through ``client``, in transactions under ``transactional_id``.
+
+    The coordinator aborts a transaction after ``transaction_timeout_ms``. Calls that ask the
+    coordinator take max.block.ms at most; after TimedOut the same call may be made again. After
+    `TransactionMustAbort`, from any call, `abort_transaction` makes the producer usable again;
+    after `ProducerUnusable` nothing does. Brokers have to be of Kafka 2.5 or newer.
+    """
+
+    is_transactional = True
+
+    def __init__(
+        self,
+        client: BlockingClient,
+        transactional_id: str,
+        *,
+        transaction_timeout_ms: int = DEFAULT_TIMEOUT_MS,
+    ) -> None:
+        if not client.settings.flag("enable.idempotence"):
+            raise SettingError("transactions need enable.idempotence=true and acks=all")
+        super().__init__(client)
+        self.transactional_id = transactional_id
+        self._manager = TransactionManager(transactional_id, transaction_timeout_ms, client.wait_ms)
+        self._features = (-1, 0)
+
+    @property
+    def state(self) -> State:
+        """Where the producer stands."""
+        return self._manager.state
+
+    @property
+    def identity(self) -> Identity:
+        """Producer id and epoch of the running transaction, or of the next one."""
+        return self._manager.identity
+
+    # --- transactions ----------------------------------------------------------------------------
+    def init_transactions(self) -> None:
+        """Take over the transactional id: older producers are fenced, and what they left open is
+        aborted, or committed if that was decided."""
+        self._manager.initialize()
+        self._carry_out()
+
+    def begin_transaction(self) -> None:
+        """Begin a transaction. No broker hears of it before something is written in it."""
+        manager = self._manager
+        if manager.state is State.INITIALIZING:
+            self._carry_out()
+        manager.check(Event.BEGIN)
+        self._features = max(self._features, transaction_version(self._client))
+        version = self._features[1]
+        if manager.needs_new_epoch(version):
+            manager.renew()
+            self._carry_out()
+        manager.begin(version)
+        self._transaction = InTransaction(self.transactional_id, version)
+
+    def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, CommittedOffset], group: GroupMember | str
+    ) -> None:
+        """Commit a group's offsets if and when the transaction is committed.
+
+        ``group`` is the id of a group without members, or the member that commits.
+        """
+        member = GroupMember(group) if isinstance(group, str) else group
+        self._manager.send_offsets(member, offsets)
+        self._carry_out()
+
+    def commit_transaction(self) -> None:
+        """Wait until all batches are written, and commit."""
+        if self.state is State.IN_TRANSACTION:
+            self.flush()
+        self._manager.commit()
+        self._carry_out()
+
+    def abort_transaction(self) -> None:
+        """Drop the batches that were not sent, and abort. Once it has returned, the producer is as
+        good as new."""
+        if self.state is not State.ABORTING:
+            self._manager.check(Event.ABORT)
+            self._give_up_batches()
+        self._manager.abort()
+        self._carry_out()
+
+    def hand_over(self) -> OpenTransaction:
+        """Wait until all batches are written, and leave the transaction open: `end_transaction`
+        ends it, in whichever process. This producer needs `init_transactions` before it goes on.
+        """
+        self.flush()
+        self._carry_out()
+        self._manager.leave_open()
+        return OpenTransaction(self.transactional_id, *self.identity, self._manager.version)
+
+    # --- writing ---------------------------------------------------------------------------------
+    def add_all(
+        self, batches: Iterable[tuple[TopicPartition, bytes | bytearray | memoryview, int]]
+    ) -> None:
+        """As `Producer.add_all`, in the running transaction."""
+        given = list(batches)
+        self._manager.write_to(partition for partition, _, _ in given)
+        super().add_all(given)
+
+    def _check(self) -> None:
+        self._manager.check(Event.WRITE)
+
+    def _turn(self, *, wait: bool) -> None:
+        try:
+            if not self._manager.is_settled:
+                deadline_ms = self._client.now_ms() + self._delivery_timeout_ms
+                carry_out(self._client, self._manager, deadline_ms, "delivery.timeout.ms")
+            super()._turn(wait=wait)
+        except (TransactionMustAbort, ProducerUnusable):
+            raise
+        except KlogError as error:
+            self._manager.on_error(error)
+            if self._manager.error is None:
+                raise
+            raise self._manager.error from error
+
+    def _give_up_batches(self) -> None:
+        """A request under way could be written after the abort: wait until none is."""
+        while any(not call.is_done for call, _ in self._calls):
+            self._client.links.poll(self._client.now_ms() + self._request_timeout_ms)
+        self._calls.clear()
+        self._core.drop_all()
+        self._failure = None
+
+    def _carry_out(self) -> None:
+        client, manager = self._client, self._manager
+        deadline_ms = client.now_ms() + client.settings.number(_BOUND)
+        try:
+            carry_out(client, manager, deadline_ms, _BOUND)
+        finally:
+            if manager.identity != self._core.identity:
+                self._core.take_identity(manager.identity)
+
+
+def end_transaction(
+    client: BlockingClient,
+    transaction: OpenTransaction,
+    *,
+    commit: bool,
+    timeout_ms: int | None = None,
+) -> None:
+    """Commit or abort a transaction that a producer of another process wrote. It may be done
+    again: a transaction that ended so already is left as it is.
+
+    ``timeout_ms`` is max.block.ms unless given.
+
+    :raises ProducerFenced: if a newer producer has the transactional id, or the transaction took
+        longer than it may
+    :raises ProducerUnusable: if the coordinator refuses, as when the transaction ended otherwise
+    :raises TimedOut: if there was no answer in time: it may have ended or not
+    """
+    block_ms = client.settings.number(_BOUND) if timeout_ms is None else timeout_ms
+    manager = TransactionManager(transaction.transactional_id, DEFAULT_TIMEOUT_MS, client.wait_ms)
+    manager.adopt(
+        Identity(transaction.producer_id, transaction.producer_epoch), transaction.version
+    )
+    if commit:
+        manager.commit()
+    else:
+        manager.abort()
+    bound = _BOUND if timeout_ms is None else None
+    carry_out(client, manager, client.now_ms() + block_ms, bound)

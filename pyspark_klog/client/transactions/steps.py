@@ -1,0 +1,277 @@
+"""The requests of a transaction: how each is built, by version, and read. Pure."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from pyspark_klog.client.addresses import Address
+from pyspark_klog.client.errors import error_code
+from pyspark_klog.client.group_offsets import CommittedOffset
+from pyspark_klog.client.producer.batches import ADDS_IMPLICITLY, NO_IDENTITY, Identity
+from pyspark_klog.client.transactions.outcomes import Step
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.protocol.apis.add_offsets_to_txn import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+)
+from pyspark_klog.protocol.apis.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from pyspark_klog.protocol.apis.end_txn import EndTxnRequest, EndTxnResponse
+from pyspark_klog.protocol.apis.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from pyspark_klog.protocol.apis.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from pyspark_klog.protocol.apis.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
+from pyspark_klog.protocol.message import Request, Response
+
+GROUP, TRANSACTION = 0, 1
+"""What a coordinator coordinates, as FindCoordinator numbers it."""
+
+_ONE_KEY = 3
+"""From version 4 on FindCoordinator asks for several keys."""
+_RAISES_EPOCH = 3
+"""From this version of InitProducerId on (Kafka 2.5) a producer can go on after an error, under
+another epoch of the same producer id (KIP-360)."""
+_ONE_TRANSACTION = 3
+"""From version 4 on AddPartitionsToTxn is for brokers."""
+_WITH_MEMBERS = 3
+"""From this version on TxnOffsetCommit tells the group's member and generation (KIP-447)."""
+_IMPLICIT_OFFSETS = 5
+_ENDS_EPOCH = 5
+"""The first versions of TxnOffsetCommit and EndTxn for transaction.version 2 (KIP-890)."""
+
+
+class Coordinator(NamedTuple):
+    """Who is to be asked: the coordinator of a group or of a transactional id."""
+
+    kind: int
+    key: str
+
+
+class GroupMember(NamedTuple):
+    """Who commits a group's offsets. By itself the id of a group stands for whoever is no member,
+    which only a group without members takes; with the rest the coordinator refuses a member of an
+    older generation (KIP-447)."""
+
+    group_id: str
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
+Codes = list[tuple[str, ErrorCode]]
+"""What each error code of an answer is about, as the end of a sentence."""
+
+
+class PendingStep:
+    """A request that is to be sent until it is answered for good."""
+
+    step: Step
+    request: Request
+    response: type[Response]
+    versions: tuple[int, int | None] = (0, None)
+    """The lowest and the highest version that serves."""
+
+    def __init__(self, coordinator: Coordinator | None) -> None:
+        """``coordinator`` is who is asked; None: any broker."""
+        self.coordinator = coordinator
+        self.failures = 0
+        self.not_before_ms = 0
+        self.last_error = ""
+
+    def codes(self, reply: Any) -> Codes:
+        """The error codes of an answer."""
+        return [("", error_code(reply.error_code))]
+
+
+class FindCoordinator(PendingStep):
+    """Asks any broker who coordinates ``wanted``."""
+
+    step = Step.FIND_COORDINATOR
+    response = FindCoordinatorResponse
+    versions = (1, _ONE_KEY)
+
+    def __init__(self, wanted: Coordinator) -> None:
+        super().__init__(None)
+        self.wanted = wanted
+        self.request = FindCoordinatorRequest(key=wanted.key, key_type=wanted.kind)
+
+    def codes(self, reply: FindCoordinatorResponse) -> Codes:
+        kind = "group" if self.wanted.kind == GROUP else "transactional id"
+        return [(f" of {kind} {self.wanted.key}", error_code(reply.error_code))]
+
+    def address(self, reply: FindCoordinatorResponse) -> Address:
+        """Where the coordinator is."""
+        return Address(reply.host, reply.port)
+
+
+class Initialize(PendingStep):
+    """Asks for a producer id, which ends whatever the transactional id's last producer left open.
+
+    With an ``identity`` it is a running producer that asks for its next epoch.
+    """
+
+    step = Step.INITIALIZE
+    response = InitProducerIdResponse
+    versions = (_RAISES_EPOCH, None)
+
+    def __init__(self, owner: Coordinator, timeout_ms: int, identity: Identity) -> None:
+        super().__init__(owner)
+        self.request = InitProducerIdRequest(
+            transactional_id=owner.key,
+            transaction_timeout_ms=timeout_ms,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.producer_epoch,
+        )
+
+    def identity(self, reply: InitProducerIdResponse) -> Identity:
+        """The identity that was given."""
+        return Identity(reply.producer_id, reply.producer_epoch)
+
+
+class AddPartitions(PendingStep):
+    """Lets partitions join the transaction, before transaction.version 2."""
+
+    step = Step.ADD_PARTITIONS
+    response = AddPartitionsToTxnResponse
+    versions = (0, _ONE_TRANSACTION)
+
+    def __init__(
+        self, owner: Coordinator, identity: Identity, partitions: Iterable[TopicPartition]
+    ) -> None:
+        super().__init__(owner)
+        self.partitions = list(partitions)
+        topics: dict[str, list[int]] = defaultdict(list)
+        for partition in self.partitions:
+            topics[partition.topic].append(partition.partition)
+        self.request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=owner.key,
+            v3_and_below_producer_id=identity.producer_id,
+            v3_and_below_producer_epoch=identity.producer_epoch,
+            v3_and_below_topics=[
+                AddPartitionsToTxnTopic(name=name, partitions=numbers)
+                for name, numbers in topics.items()
+            ],
+        )
+
+    def codes(self, reply: AddPartitionsToTxnResponse) -> Codes:
+        found = [
+            (f": {topic.name}-{row.partition_index}", error_code(row.partition_error_code))
+            for topic in reply.results_by_topic_v3_and_below
+            for row in topic.results_by_partition
+        ]
+        # A partition that was not tried says nothing of why.
+        tried = [each for each in found if each[1] is not ErrorCode.OPERATION_NOT_ATTEMPTED]
+        return tried if any(code is not ErrorCode.NONE for _, code in tried) else found
+
+
+class AddOffsets(PendingStep):
+    """Lets a group's offsets join the transaction, before transaction.version 2."""
+
+    step = Step.ADD_OFFSETS
+    response = AddOffsetsToTxnResponse
+
+    def __init__(self, owner: Coordinator, identity: Identity, group_id: str) -> None:
+        super().__init__(owner)
+        self._group_id = group_id
+        self.request = AddOffsetsToTxnRequest(
+            transactional_id=owner.key,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.producer_epoch,
+            group_id=group_id,
+        )
+
+    def codes(self, reply: AddOffsetsToTxnResponse) -> Codes:
+        return [(f": {self._group_id}", error_code(reply.error_code))]
+
+
+class CommitOffsets(PendingStep):
+    """Commits a group's offsets as a part of the transaction."""
+
+    step = Step.COMMIT_OFFSETS
+    response = TxnOffsetCommitResponse
+
+    def __init__(
+        self,
+        transactional_id: str,
+        identity: Identity,
+        transaction_version: int,
+        member: GroupMember,
+        offsets: Mapping[TopicPartition, CommittedOffset],
+    ) -> None:
+        super().__init__(Coordinator(GROUP, member.group_id))
+        self._group_id = member.group_id
+        implicit = transaction_version >= ADDS_IMPLICITLY
+        self.versions = (
+            (_IMPLICIT_OFFSETS, None) if implicit else (_WITH_MEMBERS, _IMPLICIT_OFFSETS - 1)
+        )
+        topics: dict[str, list[TxnOffsetCommitRequestPartition]] = defaultdict(list)
+        for partition, at in sorted(offsets.items()):
+            topics[partition.topic].append(
+                TxnOffsetCommitRequestPartition(
+                    partition_index=partition.partition,
+                    committed_offset=at.offset,
+                    committed_leader_epoch=at.leader_epoch,
+                    committed_metadata=at.metadata,
+                )
+            )
+        self.request = TxnOffsetCommitRequest(
+            transactional_id=transactional_id,
+            group_id=member.group_id,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.producer_epoch,
+            generation_id=member.generation_id,
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            topics=[
+                TxnOffsetCommitRequestTopic(name=name, partitions=rows)
+                for name, rows in topics.items()
+            ],
+        )
+
+    def codes(self, reply: TxnOffsetCommitResponse) -> Codes:
+        group = self._group_id
+        return [
+            (f": {topic.name}-{row.partition_index} of group {group}", error_code(row.error_code))
+            for topic in reply.topics
+            for row in topic.partitions
+        ]
+
+
+class End(PendingStep):
+    """Commits or aborts the transaction."""
+
+    response = EndTxnResponse
+
+    def __init__(
+        self, owner: Coordinator, identity: Identity, transaction_version: int, *, commit: bool
+    ) -> None:
+        super().__init__(owner)
+        self.step = Step.COMMIT if commit else Step.ABORT
+        ends_epoch = transaction_version >= ADDS_IMPLICITLY
+        self.versions = (_ENDS_EPOCH, None) if ends_epoch else (0, _ENDS_EPOCH - 1)
+        self.request = EndTxnRequest(
+            transactional_id=owner.key,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.producer_epoch,
+            committed=commit,
+        )
+
+    def identity(self, reply: EndTxnResponse) -> Identity:
+        """The identity of the next transaction; NO_IDENTITY: the same one."""
+        if reply.producer_id < 0:
+            return NO_IDENTITY
+        return Identity(reply.producer_id, reply.producer_epoch)

@@ -1,0 +1,339 @@
+"""What klog's client must do with transactions on any broker that has them: run on klog and Kafka.
+
+Values of records are unique in a case, so that what was read shows what was written how often.
+"""
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.client.consumer.fetcher import RangeFetcher
+from pyspark_klog.client.consumer.offsets import LATEST, list_offsets
+from pyspark_klog.client.consumer.offsets_lost import OffsetsLost
+from pyspark_klog.client.errors import (
+    ProducerFenced,
+    TimedOut,
+    TransactionMisuse,
+    TransactionMustAbort,
+)
+from pyspark_klog.client.groups import CommittedOffset, committed_offsets
+from pyspark_klog.client.transactions.producer import TransactionalProducer, end_transaction
+from pyspark_klog.client.transactions.steps import GroupMember
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.records.arrow import ArrowDecoder
+from pyspark_klog.records.builder import BatchBuilder
+from tests.support.client_cases import client_of, new_topic
+from tests.support.eventually import eventually
+
+
+def new_id() -> str:
+    """A transactional id that nobody has used."""
+    return f"id-{uuid.uuid4().hex[:8]}"
+
+
+@contextmanager
+def producer_of(
+    servers: str, transactional_id: str | None = None, **settings: str | int
+) -> Iterator[TransactionalProducer]:
+    """A producer with a client of its own, initialized."""
+    with client_of(servers, **settings) as client:
+        producer = TransactionalProducer(client, transactional_id or new_id())
+        producer.init_transactions()
+        yield producer
+
+
+def put(
+    producer: TransactionalProducer, partition: TopicPartition, *values: str, size: int = 0
+) -> None:
+    """A batch of records with these values, each filled up to ``size`` bytes."""
+    builder = BatchBuilder()
+    for number, value in enumerate(values):
+        builder.append(b"k", value.encode().ljust(size, b"."), 1_000 + number, [])
+    producer.add(partition, builder.build(), builder.record_count)
+
+
+def committed(servers: str, partition: TopicPartition) -> list[str]:
+    """The values that a reader of committed records sees, once every transaction has ended.
+
+    A commit is answered when it is decided; its markers may come a moment later.
+    """
+
+    def fail(lost: OffsetsLost) -> None:
+        raise lost
+
+    values: list[str] = []
+    with client_of(servers, isolation_level="read_committed") as client:
+        end = eventually(lambda: _stable_end(client, partition), 30, "the last marker")
+        decoder = ArrowDecoder(
+            topic=partition.topic, partition=partition.partition, columns=["value"], end_offset=end
+        )
+        chunks = RangeFetcher(client, partition, 0, end, progress_timeout_ms=20_000, on_lost=fail)
+        for chunk in chunks:
+            for rows in decoder.decode(chunk.data, chunk.aborted):
+                values += [each.decode().rstrip(".") for each in rows.column(0).to_pylist()]
+        rest = decoder.flush()
+        if rest is not None:
+            values += [each.decode().rstrip(".") for each in rest.column(0).to_pylist()]
+    return values
+
+
+def _stable_end(client: BlockingClient, partition: TopicPartition) -> int | None:
+    """The log's end, if no transaction is open there."""
+    stable, end = (
+        list_offsets(client, {partition: LATEST}, read_committed=only)[partition].offset
+        for only in (True, False)
+    )
+    return end if stable == end else None
+
+
+def stable_offset(
+    servers: str, group: str, partition: TopicPartition, *, timeout_ms: int = 30_000
+) -> CommittedOffset | None:
+    """A group's position, once no transaction holds it back."""
+    with client_of(servers) as client:
+        deadline_ms = client.deadline(timeout_ms)
+        found = committed_offsets(client, group, [partition], deadline_ms, require_stable=True)
+        return found.get(partition)
+
+
+def what_is_committed_is_seen_and_nothing_else(servers: str) -> None:
+    """Over several partitions, and many transactions of one producer."""
+    topic = new_topic(servers, 2)
+    partitions = [TopicPartition(topic, number) for number in range(2)]
+    wanted = []
+    with producer_of(servers) as producer:
+        for number in range(20):
+            producer.begin_transaction()
+            for partition in partitions:
+                put(producer, partition, f"{number}-a", f"{number}-b")
+                put(producer, partition, f"{number}-c")
+            if number % 3 == 1:
+                producer.abort_transaction()
+            else:
+                producer.commit_transaction()
+                wanted += [f"{number}-{each}" for each in "abc"]
+        for partition in partitions:
+            assert committed(servers, partition) == wanted
+
+
+def an_empty_transaction_ends(servers: str) -> None:
+    """Committed or aborted, it leaves the producer ready."""
+    partition = TopicPartition(new_topic(servers, 1), 0)
+    with producer_of(servers) as producer:
+        for end in (producer.commit_transaction, producer.abort_transaction):
+            producer.begin_transaction()
+            end()
+        producer.begin_transaction()
+        put(producer, partition, "one")
+        producer.commit_transaction()
+        with pytest.raises(TransactionMisuse, match="producer without a transaction"):
+            producer.commit_transaction()
+        with pytest.raises(TransactionMisuse):
+            put(producer, partition, "two")
+    assert committed(servers, partition) == ["one"]
+
+
+def offsets_are_committed_with_the_records(servers: str) -> None:
+    """Pending until the end, seen by whoever requires stable ones only afterwards."""
+    topic = new_topic(servers, 1)
+    partition, group = TopicPartition(topic, 0), f"group-of-{topic}"
+    with producer_of(servers) as producer:
+        producer.begin_transaction()
+        put(producer, partition, "one")
+        five = CommittedOffset(5, metadata="five")
+        producer.send_offsets_to_transaction({partition: five}, group)
+        with pytest.raises(TimedOut, match="open transactions hold back the offsets"):
+            stable_offset(servers, group, partition, timeout_ms=300)
+        producer.commit_transaction()
+        assert stable_offset(servers, group, partition) == five
+        producer.begin_transaction()
+        # Without a record: the offsets alone are a transaction.
+        producer.send_offsets_to_transaction({partition: CommittedOffset(6)}, group)
+        producer.abort_transaction()
+        assert stable_offset(servers, group, partition) == five
+
+
+def a_stranger_to_the_group_must_abort(servers: str) -> None:
+    """The group has no such member (KIP-447); the producer can go on."""
+    topic = new_topic(servers, 1)
+    partition, group = TopicPartition(topic, 0), f"group-of-{topic}"
+    with producer_of(servers) as producer:
+        producer.begin_transaction()
+        put(producer, partition, "lost")
+        member = GroupMember(group, 3, "stranger")
+        with pytest.raises(TransactionMustAbort):
+            producer.send_offsets_to_transaction({partition: CommittedOffset(5)}, member)
+        with pytest.raises(TransactionMustAbort):
+            producer.commit_transaction()
+        producer.abort_transaction()
+        producer.begin_transaction()
+        put(producer, partition, "kept")
+        producer.commit_transaction()
+    assert committed(servers, partition) == ["kept"]
+    assert stable_offset(servers, group, partition) is None
+
+
+def a_newer_producer_fences_the_older(servers: str) -> None:
+    """What the older one left open is aborted, and it hears so at its next step."""
+    partition = TopicPartition(new_topic(servers, 1), 0)
+    name = new_id()
+    with producer_of(servers, name) as older:
+        older.begin_transaction()
+        put(older, partition, "of the older")
+        older.flush()
+        with producer_of(servers, name) as newer:
+            newer.begin_transaction()
+            put(newer, partition, "of the newer")
+            with pytest.raises(ProducerFenced):
+                older.commit_transaction()
+            newer.commit_transaction()
+            with pytest.raises(ProducerFenced):
+                older.begin_transaction()
+    assert committed(servers, partition) == ["of the newer"]
+
+
+def a_fenced_producer_hears_so_when_it_writes(servers: str) -> None:
+    """The leader's refusal is one to abort for; the abort tells that it is for good (KIP-588)."""
+    partition = TopicPartition(new_topic(servers, 1), 0)
+    name = new_id()
+    with producer_of(servers, name) as older:
+        older.begin_transaction()
+        put(older, partition, "of the older")
+        older.flush()
+        with producer_of(servers, name):
+            put(older, partition, "of the older, too")
+            with pytest.raises((TransactionMustAbort, ProducerFenced)):
+                older.flush()
+            with pytest.raises(ProducerFenced):
+                older.abort_transaction()
+    assert committed(servers, partition) == []
+
+
+def a_transaction_is_ended_by_another_process(servers: str) -> None:
+    """On its producer id and epoch, committed or aborted, and again."""
+    partition = TopicPartition(new_topic(servers, 1), 0)
+    name = new_id()
+    with producer_of(servers, name) as producer, client_of(servers) as driver:
+        for number, commit in enumerate([True, False, True]):
+            producer.begin_transaction()
+            put(producer, partition, f"{number}")
+            producer.send_offsets_to_transaction({partition: CommittedOffset(number)}, name)
+            opened = producer.hand_over()
+            for _ in range(2):
+                end_transaction(driver, opened, commit=commit)
+            with pytest.raises(TransactionMisuse, match="not initialized"):
+                producer.begin_transaction()
+            producer.init_transactions()
+        assert stable_offset(servers, name, partition) == CommittedOffset(2)
+        producer.begin_transaction()
+        put(producer, partition, "open")
+        late = producer.hand_over()
+        producer.init_transactions()
+        with pytest.raises(ProducerFenced):
+            end_transaction(driver, late, commit=True)
+    assert committed(servers, partition) == ["0", "2"]
+
+
+def a_record_that_is_refused_spoils_its_transaction_only(servers: str) -> None:
+    """Also where other batches were under way behind it."""
+    topic = new_topic(servers, 2, max_message_bytes="2000")
+    partition, other = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    with producer_of(servers) as producer:
+        for number in range(3):
+            producer.begin_transaction()
+            put(producer, partition, f"good-{number}")
+            put(producer, other, f"other-{number}")
+            if number == 1:
+                with pytest.raises(TransactionMustAbort, match="larger than the topic takes"):
+                    put(producer, partition, "large", size=3_000)
+                    for _ in range(6):
+                        put(producer, partition, "behind")
+                    producer.commit_transaction()
+                with pytest.raises(TransactionMustAbort):
+                    producer.flush()
+                producer.abort_transaction()
+            else:
+                producer.commit_transaction()
+        assert committed(servers, partition) == ["good-0", "good-2"]
+        assert committed(servers, other) == ["other-0", "other-2"]
+
+
+def records_can_be_set_aside_in_a_transaction(servers: str) -> None:
+    """Those behind them are written all the same, once and in order."""
+    partition = TopicPartition(new_topic(servers, 1, max_message_bytes="2000"), 0)
+    aside: list[int] = []
+    with producer_of(servers) as producer:
+        producer.set_aside(lambda each: aside.append(len(each.data)))
+        # Where the leader of a new topic is not ready, a batch is refused in a way that leaves open
+        # whether it was written; and such a batch is not set aside.
+        producer.begin_transaction()
+        put(producer, partition, "first")
+        producer.commit_transaction()
+        for number in range(3):
+            producer.begin_transaction()
+            producer.add_all(
+                (partition, *_batch(f"{number}-{each}", 3_000 if each in (0, 4, 5) else 0))
+                for each in range(10)
+            )
+            producer.commit_transaction()
+    assert len(aside) == 9
+    kept = [each for each in range(10) if each not in (0, 4, 5)]
+    wanted = [f"{number}-{each}" for number in range(3) for each in kept]
+    assert committed(servers, partition) == ["first", *wanted]
+
+
+def lost_connections_lose_nothing(servers: str) -> None:
+    """They go while requests are under way: what was written is not known at first."""
+    topic = new_topic(servers, 2)
+    partitions = [TopicPartition(topic, number) for number in range(2)]
+    group = f"group-of-{topic}"
+    wanted: list[str] = []
+    with client_of(servers, retry_backoff_ms=10) as client:
+        producer = TransactionalProducer(client, new_id())
+        producer.init_transactions()
+        for number in range(8):
+            producer.begin_transaction()
+            for part in range(4):
+                for partition in partitions:
+                    put(producer, partition, f"{number}-{part}")
+            _cut(client)
+            offsets = {partitions[0]: CommittedOffset(number)}
+            producer.send_offsets_to_transaction(offsets, group)
+            _cut(client)
+            if number % 4 == 2:
+                producer.abort_transaction()
+            else:
+                producer.commit_transaction()
+                wanted += [f"{number}-{part}" for part in range(4)]
+            _cut(client)
+    for partition in partitions:
+        assert committed(servers, partition) == wanted
+    assert stable_offset(servers, group, partitions[0]) == CommittedOffset(7)
+
+
+def _batch(value: str, size: int) -> tuple[bytes, int]:
+    builder = BatchBuilder()
+    builder.append(b"k", value.encode().ljust(size, b"."), 1_000, [])
+    return builder.build(), 1
+
+
+def _cut(client: BlockingClient) -> None:
+    for link in client.links:
+        link.close()
+
+
+CASES: tuple[Callable[[str], None], ...] = (
+    what_is_committed_is_seen_and_nothing_else,
+    an_empty_transaction_ends,
+    offsets_are_committed_with_the_records,
+    a_stranger_to_the_group_must_abort,
+    a_newer_producer_fences_the_older,
+    a_fenced_producer_hears_so_when_it_writes,
+    a_transaction_is_ended_by_another_process,
+    a_record_that_is_refused_spoils_its_transaction_only,
+    records_can_be_set_aside_in_a_transaction,
+    lost_connections_lose_nothing,
+)
