@@ -9,14 +9,10 @@ from random import Random
 import pytest
 
 from klog_broker.log.log_config import LogConfig
-from klog_broker.log.partition_log import PartitionLog
 from klog_broker.runtime.clock import ManualClock
-from pyspark_klog.records.batch import BatchView
-from pyspark_klog.records.control import end_transaction_at
-from pyspark_klog.storage.transaction_index import AbortedEntry
 from tests.support.log_harness import PARTITION, TOPIC_ID, append, open_manager, truncate
 from tests.support.memory_files import Crashed, MemoryFiles
-from tests.support.transactional_log import end, write
+from tests.support.transactional_log import end, said_by_batches, write
 
 CONFIG = LogConfig(
     segment_bytes=700, segment_index_bytes=64, index_interval_bytes=100, retention_bytes=1_200
@@ -49,27 +45,6 @@ def live(files: MemoryFiles, promised: list[int]) -> None:
     end(log, 9, commit=False)
     manager.close()
     promised[0] = log.log_end_offset
-
-
-def said_by_batches(log: PartitionLog) -> tuple[dict[int, int], list[AbortedEntry]]:
-    """Open transactions, and rows of the indexes, of what is in the files."""
-    begun: dict[int, int] = {}
-    rows = []
-    for segment in log.segments:
-        data = segment.log_file.pread(segment.size_bytes, 0)
-        for place in segment.places():
-            batch = BatchView(data, place.position)
-            marker = None
-            if batch.is_control:
-                marker = end_transaction_at(data, place.position, place.size_bytes)
-            if batch.is_transactional and marker is None:
-                begun.setdefault(batch.producer_id, batch.base_offset)
-            elif marker is not None and batch.producer_id in begun:
-                first = begun.pop(batch.producer_id)
-                if marker.control_type == 0:
-                    stable = min(begun.values(), default=batch.last_offset + 1)
-                    rows.append(AbortedEntry(batch.producer_id, first, batch.last_offset, stable))
-    return begun, rows
 
 
 def check(files: MemoryFiles, promised: int) -> None:

@@ -4,7 +4,9 @@ from klog_broker.log.answers import AppendInfo
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.verification import VerificationGuard
 from pyspark_klog.ids import LeaderEpoch
-from pyspark_klog.records.control import ControlType, EndTransactionMarker
+from pyspark_klog.records.batch import BatchView
+from pyspark_klog.records.control import ControlType, EndTransactionMarker, end_transaction_at
+from pyspark_klog.storage.transaction_index import AbortedEntry
 from tests.support.log_harness import EPOCH, batch
 
 NOW_MS = 5_000
@@ -70,3 +72,24 @@ def end(
         leader_epoch=leader_epoch,
         now_ms=NOW_MS,
     )
+
+
+def said_by_batches(log: PartitionLog) -> tuple[dict[int, int], list[AbortedEntry]]:
+    """Open transactions, and rows of the indexes, of what is in the files."""
+    begun: dict[int, int] = {}
+    rows = []
+    for segment in log.segments:
+        data = segment.log_file.pread(segment.size_bytes, 0)
+        for place in segment.places():
+            batch = BatchView(data, place.position)
+            marker = None
+            if batch.is_control:
+                marker = end_transaction_at(data, place.position, place.size_bytes)
+            if batch.is_transactional and marker is None:
+                begun.setdefault(batch.producer_id, batch.base_offset)
+            elif marker is not None and batch.producer_id in begun:
+                first = begun.pop(batch.producer_id)
+                if marker.control_type == 0:
+                    stable = min(begun.values(), default=batch.last_offset + 1)
+                    rows.append(AbortedEntry(batch.producer_id, first, batch.last_offset, stable))
+    return begun, rows
