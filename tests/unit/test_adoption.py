@@ -12,13 +12,19 @@ import pytest
 
 from klog_broker.app import BrokerServer
 from klog_broker.exit_codes import CannotStart, ExitCode
-from klog_broker.metadata.image import CONSUMER_OFFSETS, Topic
+from klog_broker.metadata.image import CONSUMER_OFFSETS, TRANSACTION_STATE, Topic
 from klog_broker.metadata.interface import ProducerIdBlock
 from klog_broker.topics.adoption import KEEP_ALL
 from klog_broker.topics.changing import add_partitions, create_topics
 from klog_broker.topics.planning import MorePartitions, plan_new_topic
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import Offset, TopicId
+from pyspark_klog.records.builder import plain_batch
+from pyspark_klog.state_records.transaction_log import (
+    TransactionLogValue,
+    encode_key,
+    encode_value,
+)
 from pyspark_klog.storage.producer_snapshot import ProducerSnapshotEntry, encode_producer_snapshot
 from tests.support.local_store import BlockingStore
 from tests.support.log_harness import CLUSTER, DATA, append, batch, read_all
@@ -135,6 +141,25 @@ def test_nobody_gets_the_id_of_a_producer_that_the_logs_remember() -> None:
     assert isinstance(block, ProducerIdBlock)
     # Neither one of 4,000 to 4,999 nor one of the block after it.
     assert (block.first, block.end) == (6_000, 7_000)
+
+
+def test_nobody_gets_the_id_of_a_transaction_that_has_written_nothing() -> None:
+    files = written((TRANSACTION_STATE, 1, ID), clean=False)
+    broker = start(files)
+    for number, (producer_id, next_id) in enumerate(((8_100, -1), (17, 9_200))):
+        value = TransactionLogValue(
+            producer_id=producer_id, next_producer_id=next_id, transaction_partitions=None
+        )
+        record = (encode_key(f"id-{number}"), encode_value(value))
+        append(log_of(broker, TRANSACTION_STATE), bytes(plain_batch([record], 1)))
+    append(log_of(broker, TRANSACTION_STATE), bytes(plain_batch([(b"no key", b"no value")], 1)))
+    broker.close()
+    files = files.killed()
+    files.remove(META)
+    broker = start(files, adopt=True)
+    block = asked(broker, broker.services.metadata.allocate_producer_ids)
+    assert isinstance(block, ProducerIdBlock)
+    assert (block.first, block.end) == (11_000, 12_000)
 
 
 def test_with_nothing_to_adopt_the_option_changes_nothing() -> None:

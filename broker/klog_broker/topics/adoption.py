@@ -39,6 +39,7 @@ from klog_broker.metadata.interface import MetadataStore
 from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.descriptors import is_exhausted
 from klog_broker.runtime.files import Files
+from klog_broker.topics.adopted_producer_ids import highest_producer_id
 from klog_broker.topics.internal import internal_topic
 from pyspark_klog.ids import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId, TopicPartition
 
@@ -65,8 +66,6 @@ ConfigOf = Callable[[str, TopicId], LogConfig]
 
 # The settings of topics that are taken in: retention must not delete what was to be kept for ever.
 KEEP_ALL = {"retention.ms": "-1", "retention.bytes": "-1"}
-# Clients may write any producer id. One above this is ignored: the next ids would be used up soon.
-_HIGHEST_PRODUCER_ID = 1 << 62
 
 
 class Adoption:
@@ -167,7 +166,7 @@ class Adoption:
             for log in adopted:
                 sync_folder(self._files, log.path)
             logs.sync_recovery_points()
-            self._metadata.adopt(topics, _highest_producer_id(adopted))
+            self._metadata.adopt(topics, highest_producer_id(adopted))
         except (OSError, LogStorageError, StoreFailed) as error:
             if is_exhausted(error) or isinstance(error, OutOfDescriptors):
                 raise
@@ -202,12 +201,6 @@ class Adoption:
 
 def _known(topics: Iterable[Topic]) -> list[KnownTopic]:
     return [KnownTopic(each.name, each.topic_id, len(each.partitions)) for each in topics]
-
-
-def _highest_producer_id(logs: Iterable[PartitionLog]) -> int:
-    """The highest producer id in use. Handed out again, two producers would have the same one."""
-    ids = [each.producer_id for log in logs for each in log.producers]
-    return max((each for each in ids if each < _HIGHEST_PRODUCER_ID), default=-1)
 
 
 def _tell(topic: Topic, plan: AdoptedTopic) -> None:
