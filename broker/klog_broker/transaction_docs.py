@@ -98,8 +98,8 @@ _DIFFERENT = """
 - InitProducerId that names an epoch which is not the current one never aborts an open transaction:
   it is refused with PRODUCER_FENCED. Kafka aborts the transaction of the newer producer then.
 - After an end the next transaction can begin at once where all its partitions are led by the
-  coordinator's own broker: clients see CONCURRENT_TRANSACTIONS only while one of them cannot be
-  written to.
+  coordinator's own broker, and a new process takes over the id with its first InitProducerId:
+  clients see CONCURRENT_TRANSACTIONS only while one of the partitions cannot be written to.
 - A marker that a partition refuses for good (it knows a newer epoch of the producer or a newer
   coordinator) counts as written. Kafka's transaction waits for the next load of its shard then.
 - `__consumer_offsets` and `__transaction_state` have the numbers of partitions and the policy of

@@ -49,9 +49,8 @@ class Player:
 
         return eventually(answered)[0].name
 
-    def init(self, *, settle: bool = True, **more: Any) -> str:
-        ask = lambda: self.client.init(**more)  # noqa: E731
-        told = self._settled(ask) if settle else ErrorCode(ask()).name
+    def init(self, **more: Any) -> str:
+        told = self._settled(lambda: self.client.init(**more))
         if self.first_id < 0:
             self.first_id = self.client.producer_id
         return told
@@ -114,7 +113,6 @@ def fenced(p: Player, other: Player) -> list[Any]:
     told: list[Any] = [
         p.init(),
         p.begin(),
-        other.init(settle=False),
         other.init(),
         other.client.epoch,
     ]
@@ -143,7 +141,7 @@ def its_own_epoch(p: Player, _: Player) -> list[Any]:
         p.init(**p.own(epoch=99)),
         p.init(**p.own(producer_id=1 << 40)),
     ]
-    told += [p.init(producer_id=5), p.begin(), p.init(settle=False, **p.own()), p.init(**p.own())]
+    told += [p.init(producer_id=5), p.begin(), p.init(**p.own()), p.init(**p.own())]
     return [*told, p.now, p.begin(), p.end(), p.now]
 
 

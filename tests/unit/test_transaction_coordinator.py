@@ -217,13 +217,23 @@ def test_lost_anywhere_it_ends_once_and_as_decided(
 def test_a_second_producer_fences_the_first() -> None:
     sim = Sim()
     first = sim.begun(A)
-    assert sim.init() == TransactionReply(CONCURRENT)
-    assert sim.partitions.sent() == [(False, 1, (A,))]
     assert sim.init() == TransactionReply(NONE, first.producer_id, 2)
+    assert sim.partitions.sent() == [(False, 1, (A,))]
     assert sim.add(first, A) is FENCED
     for is_commit in (True, False):
         assert sim.end(first, is_commit=is_commit) == TransactionReply(FENCED)
     assert sim.init(first) == TransactionReply(FENCED)
+
+
+def test_a_second_producer_asks_again_while_the_first_ones_markers_are_on_their_way() -> None:
+    sim = Sim()
+    first = sim.begun(A)
+    sim.partitions.is_silent = True
+    for _ in range(2):
+        assert sim.init() == TransactionReply(CONCURRENT)
+    sim.partitions.unanswered.pop()()
+    assert sim.init() == TransactionReply(NONE, first.producer_id, 2)
+    assert len(sim.partitions.markers) == 1
 
 
 def test_a_transaction_is_aborted_after_its_time_out_and_the_sweep() -> None:

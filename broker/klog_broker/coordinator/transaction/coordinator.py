@@ -34,6 +34,7 @@ from klog_broker.coordinator.transaction.shard_state import (
     TransactionShard,
     TransactionShardState,
 )
+from klog_broker.coordinator.transaction.states import ENDED
 from klog_broker.coordinator.transaction.sweeps import Sweeps
 from klog_broker.coordinator.transaction.transaction import (
     TransactionEffects,
@@ -288,8 +289,29 @@ class TransactionCoordinator:
         if machine is None:
             answer(TransactionReply(decision.error))
             return
-        self._runtime.run(shard, transactional_id, machine.decide(decision, answer))
+        fences = question.creates and decision.becomes is not None and _is_concurrent(decision)
+        waiter = None if fences else answer
+        self._runtime.run(shard, transactional_id, machine.decide(decision, waiter))
         self._ends.begin(shard, transactional_id)
+        if fences:
+            self._fenced(shard, machine, question, answer)
+
+    def _fenced(
+        self,
+        shard: TransactionShard,
+        machine: TransactionMachine,
+        question: _Question,
+        answer: TransactionAnswer,
+    ) -> None:
+        """InitProducerId has aborted an open transaction. Where that is over by now it goes on at
+        once; Kafka lets the client ask again, and some wait half a second before they do."""
+        known = machine.metadata
+        if known is not None and known.state in ENDED:
+            self._ask(machine.key.transactional_id, question, answer)
+            return
+        effects: TransactionEffects = Effects()
+        effects.answer(answer, TransactionReply(ErrorCode.CONCURRENT_TRANSACTIONS))
+        self._runtime.run(shard, machine.key.transactional_id, effects)
 
     def _ask_with_new_id(
         self, transactional_id: str, question: _Question, answer: TransactionAnswer
@@ -304,6 +326,10 @@ class TransactionCoordinator:
                 self._ask(transactional_id, question, answer, new_id)
 
         self._next_producer_id(got)
+
+
+def _is_concurrent(decision: Decision) -> bool:
+    return decision.error is ErrorCode.CONCURRENT_TRANSACTIONS
 
 
 def _never(_: TransactionMetadata | None) -> bool:

@@ -125,7 +125,8 @@ ANSWERS: dict[Asked, dict[TransactionState, ErrorCode]] = {
 it is told so, and InitProducerId makes it anew."""
 
 REMARKS: dict[tuple[Asked, TransactionState], str] = {
-    (Asked.INIT, TransactionState.ONGOING): "CONCURRENT_TRANSACTIONS; the transaction is aborted",
+    (Asked.INIT, TransactionState.ONGOING): "the transaction is aborted; done if that is "
+    "over at once, else CONCURRENT_TRANSACTIONS",
     (Asked.INIT, TransactionState.DEAD): "done, with a new producer id",
     (Asked.COMMIT, TransactionState.COMPLETE_COMMIT): "done already",
     (Asked.ABORT, TransactionState.COMPLETE_ABORT): "done already",
