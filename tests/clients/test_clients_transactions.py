@@ -131,8 +131,70 @@ def test_what_is_committed_counts_with_its_position_and_nothing_else(
 ) -> None:
     write(broker.bootstrap_servers, topic)
     assert eventually(lambda: committed_values(client, topic)) == COMMITTED
+    # The default of librdkafka's consumers is read_committed.
+    assert read(broker.bootstrap_servers, topic, len(COMMITTED)) == COMMITTED
     where = TopicPartition(topic, 1)
     assert TransactionClient(client).committed(topic, where, stable=True) == 7
+
+
+def read(servers: str, topic: str, count: int) -> list[bytes]:
+    consumer = ConfluentConsumer({"bootstrap.servers": servers, "group.id": f"reads-{topic}"})
+    consumer.assign([ConfluentPartition(topic, 0, 0)])
+    values: list[bytes] = []
+
+    def enough() -> bool:
+        for message in consumer.consume(count - len(values), timeout=0.2):
+            assert message.error() is None, message.error()
+            values.append(message.value())
+        return len(values) == count
+
+    eventually(enough, deadline_s=30, what="the records come")
+    consumer.close()
+    return values
+
+
+def test_every_input_comes_out_once_though_most_transactions_are_lost(
+    broker: BrokerProcess, client: RawClient, topic: str
+) -> None:
+    """Consume, transform, produce: processes of one id follow each other, most of them end within
+    their transaction; the last one's output has every input once."""
+    servers, out, count = broker.bootstrap_servers, f"{topic}-out", 60
+    create_topic(client, out)
+    source = ConfluentProducer({"bootstrap.servers": servers})
+    for number in range(count):
+        source.produce(topic, b"%d" % number, partition=0)
+    source.flush(30)
+    done = 0
+    for life in range(100):
+        producer = confluent(servers, topic)
+        # This ends the transaction of the life before: until then its position is unstable.
+        producer.init_transactions(30)
+        consumer = ConfluentConsumer(
+            {
+                "bootstrap.servers": servers,
+                "group.id": topic,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+            }
+        )
+        (start,) = consumer.committed([ConfluentPartition(topic, 0)], 30)
+        done = max(start.offset, 0)
+        if done == count:
+            consumer.close()
+            break
+        consumer.assign([ConfluentPartition(topic, 0, done)])
+        producer.begin_transaction()
+        messages = consumer.consume(min(1 + life % 7, count - done), timeout=30)
+        for message in messages:
+            producer.produce(out, b"out " + (message.value() or b""), partition=0)
+        producer.flush(30)
+        end = ConfluentPartition(topic, 0, done + len(messages))
+        producer.send_offsets_to_transaction([end], consumer.consumer_group_metadata(), 30)
+        if life % 3 == 2:
+            producer.commit_transaction(30)
+        consumer.close()
+    assert done == count
+    assert read(servers, out, count) == [b"out %d" % number for number in range(count)]
 
 
 def test_a_second_producer_fences_the_first(
