@@ -4,6 +4,7 @@ Values of records are unique in a case, so that what was read shows what was wri
 """
 
 import uuid
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -24,7 +25,10 @@ from pyspark_klog.client.transactions.producer import TransactionalProducer, end
 from pyspark_klog.client.transactions.steps import GroupMember
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.records.arrow import ArrowDecoder
+from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.builder import BatchBuilder
+from pyspark_klog.records.control import ControlType, decode_end_transaction
+from pyspark_klog.records.sets import entries
 from tests.support.client_cases import client_of, new_topic
 from tests.support.eventually import eventually
 
@@ -56,37 +60,53 @@ def put(
 
 
 def committed(servers: str, partition: TopicPartition) -> list[str]:
-    """The values that a reader of committed records sees, once every transaction has ended.
+    """The values that the log's markers commit, once every transaction has ended.
 
     A commit is answered when it is decided; its markers may come a moment later.
     """
+    with client_of(servers) as client:
+        return eventually(lambda: _ended(client, partition), 30, "the last marker")[0]
 
-    def fail(lost: OffsetsLost) -> None:
-        raise lost
 
+def _ended(client: BlockingClient, partition: TopicPartition) -> tuple[list[str], ...]:
+    """The committed values, in the order of their writing; nothing while a transaction is open."""
+    values: list[tuple[str, int]] = []
+    kept: set[int] = set()
+    is_open: dict[int, set[int]] = defaultdict(set)
+    end = list_offsets(client, {partition: LATEST})[partition].offset
+    for chunk in RangeFetcher(client, partition, 0, end, progress_timeout_ms=20_000, on_lost=_fail):
+        for entry in entries(chunk.data, allow_partial=True):
+            assert isinstance(entry, BatchView)
+            if entry.is_control:
+                ended = is_open.pop(entry.producer_id, set())
+                marker = decode_end_transaction(next(entry.records()))
+                kept |= ended if marker.control_type is ControlType.COMMIT else set()
+                continue
+            assert entry.is_transactional
+            is_open[entry.producer_id].add(entry.base_offset)
+            texts = [(record.value or b"").decode().rstrip(".") for record in entry.records()]
+            values += [(text, entry.base_offset) for text in texts]
+    return () if is_open else ([value for value, offset in values if offset in kept],)
+
+
+def read_committed(servers: str, partition: TopicPartition) -> list[str]:
+    """The values that a reader of committed records sees, up to the last stable offset."""
     values: list[str] = []
     with client_of(servers, isolation_level="read_committed") as client:
-        end = eventually(lambda: _stable_end(client, partition), 30, "the last marker")
+        end = list_offsets(client, {partition: LATEST}, read_committed=True)[partition].offset
         decoder = ArrowDecoder(
             topic=partition.topic, partition=partition.partition, columns=["value"], end_offset=end
         )
-        chunks = RangeFetcher(client, partition, 0, end, progress_timeout_ms=20_000, on_lost=fail)
-        for chunk in chunks:
-            for rows in decoder.decode(chunk.data, chunk.aborted):
-                values += [each.decode().rstrip(".") for each in rows.column(0).to_pylist()]
+        fetcher = RangeFetcher(client, partition, 0, end, progress_timeout_ms=20_000, on_lost=_fail)
+        found = [rows for chunk in fetcher for rows in decoder.decode(chunk.data, chunk.aborted)]
         rest = decoder.flush()
-        if rest is not None:
-            values += [each.decode().rstrip(".") for each in rest.column(0).to_pylist()]
+        for rows in (*found, *([] if rest is None else [rest])):
+            values += [each.decode().rstrip(".") for each in rows.column(0).to_pylist()]
     return values
 
 
-def _stable_end(client: BlockingClient, partition: TopicPartition) -> int | None:
-    """The log's end, if no transaction is open there."""
-    stable, end = (
-        list_offsets(client, {partition: LATEST}, read_committed=only)[partition].offset
-        for only in (True, False)
-    )
-    return end if stable == end else None
+def _fail(lost: OffsetsLost) -> None:
+    raise lost
 
 
 def stable_offset(
@@ -99,7 +119,7 @@ def stable_offset(
         return found.get(partition)
 
 
-def what_is_committed_is_seen_and_nothing_else(servers: str) -> None:
+def what_is_committed_is_written_and_nothing_else(servers: str) -> None:
     """Over several partitions, and many transactions of one producer."""
     topic = new_topic(servers, 2)
     partitions = [TopicPartition(topic, number) for number in range(2)]
@@ -117,6 +137,31 @@ def what_is_committed_is_seen_and_nothing_else(servers: str) -> None:
                 wanted += [f"{number}-{each}" for each in "abc"]
         for partition in partitions:
             assert committed(servers, partition) == wanted
+
+
+def readers_see_what_is_committed(servers: str) -> None:
+    """Nothing of a transaction that is open, aborted, or behind an open one."""
+    partition = TopicPartition(new_topic(servers, 1), 0)
+    with producer_of(servers) as producer, producer_of(servers) as slow:
+        for number in range(6):
+            producer.begin_transaction()
+            put(producer, partition, f"{number}-a", f"{number}-b")
+            producer.flush()
+            put(producer, partition, f"{number}-c")
+            if number == 4:
+                slow.begin_transaction()
+                put(slow, partition, "slow")
+                slow.flush()
+            if number % 3 == 1:
+                producer.flush()
+                producer.abort_transaction()
+            else:
+                producer.commit_transaction()
+        wanted = [f"{number}-{each}" for number in (0, 2, 3) for each in "abc"]
+        eventually(lambda: read_committed(servers, partition) == wanted, 30, "three to be seen")
+        slow.commit_transaction()
+        wanted += ["slow", "5-a", "5-b", "5-c"]
+        eventually(lambda: read_committed(servers, partition) == wanted, 30, "all to be seen")
 
 
 def an_empty_transaction_ends(servers: str) -> None:
@@ -326,7 +371,8 @@ def _cut(client: BlockingClient) -> None:
 
 
 CASES: tuple[Callable[[str], None], ...] = (
-    what_is_committed_is_seen_and_nothing_else,
+    what_is_committed_is_written_and_nothing_else,
+    readers_see_what_is_committed,
     an_empty_transaction_ends,
     offsets_are_committed_with_the_records,
     a_stranger_to_the_group_must_abort,
