@@ -1,4 +1,4 @@
-"""Consumer groups seen from outside: their offsets read and written, groups listed and described.
+"""Consumer groups seen from outside: listed, described, deleted; their offsets read and written.
 
 Nothing here joins a group. A commit from outside is taken as long as the group has no members.
 """
@@ -20,6 +20,7 @@ from pyspark_klog.protocol.apis.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
 )
+from pyspark_klog.protocol.apis.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from pyspark_klog.protocol.apis.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from pyspark_klog.protocol.apis.find_coordinator import (
     FindCoordinatorRequest,
@@ -35,6 +36,12 @@ from pyspark_klog.protocol.apis.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
+)
+from pyspark_klog.protocol.apis.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
 )
 from pyspark_klog.protocol.apis.offset_fetch import (
     OffsetFetchRequest,
@@ -146,6 +153,54 @@ def committed_offsets(
         return found
 
     what = f"asking for the offsets of group {group_id}"
+    return _at_coordinator(client, group_id, attempt, deadline_ms, what)
+
+
+def delete_group(client: BlockingClient, group_id: str, deadline_ms: int | None = None) -> None:
+    """Forget a group that has no members, with all its offsets.
+
+    :raises BrokerError: NON_EMPTY_GROUP if it has members, GROUP_ID_NOT_FOUND if it is not there
+    """
+    what = f"delete group {group_id}"
+
+    def attempt(link: Link) -> None:
+        request = DeleteGroupsRequest(groups_names=[group_id])
+        for row in client.ask(link, DeleteGroupsResponse, lambda _: request).results:
+            _check(row.error_code, what)
+
+    _at_coordinator(client, group_id, attempt, deadline_ms, what)
+
+
+def delete_offsets(
+    client: BlockingClient,
+    group_id: str,
+    partitions: Iterable[TopicPartition],
+    deadline_ms: int | None = None,
+) -> dict[TopicPartition, ErrorCode]:
+    """Forget a group's positions in these partitions, whether or not it has any.
+
+    Returns those that were refused; GROUP_SUBSCRIBED_TO_TOPIC: a member reads the topic.
+
+    :raises BrokerError: for all of them; GROUP_ID_NOT_FOUND if there is no such group
+    """
+    by_topic: dict[str, list[OffsetDeleteRequestPartition]] = defaultdict(list)
+    for partition in sorted(partitions):
+        row = OffsetDeleteRequestPartition(partition_index=partition.partition)
+        by_topic[partition.topic].append(row)
+    topics = [OffsetDeleteRequestTopic(name=t, partitions=p) for t, p in by_topic.items()]
+    what = f"delete offsets of group {group_id}"
+
+    def attempt(link: Link) -> dict[TopicPartition, ErrorCode]:
+        request = OffsetDeleteRequest(group_id=group_id, topics=topics)
+        reply = client.ask(link, OffsetDeleteResponse, lambda _: request)
+        _check(reply.error_code, what)
+        return {
+            TopicPartition(topic.name, row.partition_index): error_code(row.error_code)
+            for topic in reply.topics
+            for row in topic.partitions
+            if row.error_code != ErrorCode.NONE
+        }
+
     return _at_coordinator(client, group_id, attempt, deadline_ms, what)
 
 

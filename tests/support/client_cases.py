@@ -16,6 +16,8 @@ from pyspark_klog.client.groups import (
     CommittedOffset,
     commit_offsets,
     committed_offsets,
+    delete_group,
+    delete_offsets,
     list_groups,
 )
 from pyspark_klog.client.producer.producer import Producer
@@ -244,6 +246,29 @@ def a_groups_offsets_are_kept(servers: str) -> None:
         assert (listed[group].state, listed[group].member_count) == ("Empty", 0)
 
 
+def groups_are_deleted(servers: str) -> None:
+    """As a whole, or their offsets in some partitions."""
+    topic = new_topic(servers, 2)
+    group = f"group-of-{topic}"
+    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    with client_of(servers) as client:
+        commit_offsets(client, group, {first: CommittedOffset(7), second: CommittedOffset(8)})
+        gone = TopicPartition(topic, 9)
+        refused = {gone: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        assert delete_offsets(client, group, [first, gone]) == refused
+        assert committed_offsets(client, group) == {second: CommittedOffset(8)}
+        delete_group(client, group)
+        assert committed_offsets(client, group) == {}
+        assert group not in {each.group_id for each in list_groups(client)}
+        for attempt in (
+            lambda: delete_group(client, group),
+            lambda: delete_offsets(client, group, [first]),
+        ):
+            with pytest.raises(BrokerError) as caught:
+                attempt()
+            assert caught.value.code is ErrorCode.GROUP_ID_NOT_FOUND
+
+
 def a_topic_made_again_is_another_one(servers: str) -> None:
     """It is not read for the old one, if there are ids; a group's offsets went with the old one."""
     topic = new_topic(servers, 1)
@@ -269,6 +294,7 @@ def a_topic_made_again_is_another_one(servers: str) -> None:
 CASES: tuple[Callable[[str], None], ...] = (
     a_topic_made_again_is_another_one,
     a_groups_offsets_are_kept,
+    groups_are_deleted,
     offsets_are_found,
     small_fetches_read_everything,
     offsets_out_of_range_are_reported,

@@ -13,6 +13,7 @@ from pyspark_klog.errors import KlogError
 COMMANDS = {
     "broker": "Run a broker in the foreground.",
     "topics": "List, create, describe and delete topics.",
+    "groups": "List, describe and delete consumer groups.",
     "dump-log": "Show what the files of a log hold, without a broker.",
     "verify": "Check the files of a data directory, without a broker.",
 }

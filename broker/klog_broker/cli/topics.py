@@ -1,35 +1,16 @@
 """`klog topics`: list, create, describe and delete, on any broker that speaks Kafka's protocol."""
 
-import json
 from collections.abc import Mapping, Sequence
 
 import click
 
+from klog_broker.cli.asking import JSON, SERVERS, TIMEOUT, client_settings, print_json, say
 from klog_broker.cli.errors import exit_with
 from klog_broker.cli.tables import Row, print_table
 from pyspark_klog.client.admin import Admin, NewTopic
 from pyspark_klog.client.metadata import TopicInfo
 from pyspark_klog.errors import KlogError
 from pyspark_klog.storage.text_files import encode_topic_id
-
-_SERVERS = click.option(
-    "--bootstrap-server",
-    "servers",
-    metavar="HOST:PORT",
-    default="127.0.0.1:9092",
-    show_default=True,
-    help="A broker to ask; several are comma-separated.",
-)
-_TIMEOUT = click.option(
-    "--timeout",
-    "timeout_ms",
-    metavar="MS",
-    type=click.IntRange(min=1),
-    default=10_000,
-    show_default=True,
-    help="How long to wait for brokers (default.api.timeout.ms).",
-)
-_JSON = click.option("--json", "as_json", is_flag=True, help="JSON for scripts, not a table.")
 
 
 @click.group("topics", context_settings={"help_option_names": ["-h", "--help"]})
@@ -38,9 +19,9 @@ def command() -> None:
 
 
 @command.command("list")
-@_SERVERS
-@_TIMEOUT
-@_JSON
+@SERVERS
+@TIMEOUT
+@JSON
 @click.option("--internal", is_flag=True, help="Also list topics that hold the brokers' own state.")
 def list_topics(servers: str, timeout_ms: int, as_json: bool, internal: bool) -> None:
     """List the topics with their partitions and replicas."""
@@ -49,7 +30,7 @@ def list_topics(servers: str, timeout_ms: int, as_json: bool, internal: bool) ->
             info for info in admin.describe_topics().values() if internal or not info.is_internal
         ]
     if as_json:
-        _print_json([_summary(info) for info in infos])
+        print_json([_summary(info) for info in infos])
         return
     rows = [(i.name, str(len(i.partitions)), str(_replication_factor(i))) for i in infos]
     print_table(("topic", "partitions", "replicas"), rows)
@@ -57,9 +38,9 @@ def list_topics(servers: str, timeout_ms: int, as_json: bool, internal: bool) ->
 
 @command.command("create")
 @click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
-@_SERVERS
-@_TIMEOUT
-@_JSON
+@SERVERS
+@TIMEOUT
+@JSON
 @click.option("--partitions", type=click.IntRange(min=1), help="[default: the broker's]")
 @click.option("--replication-factor", type=click.IntRange(min=1), help="[default: the broker's]")
 @click.option(
@@ -90,11 +71,11 @@ def create(
     with _admin(servers, timeout_ms) as admin:
         admin.create_topics(wanted, validate_only=validate_only)
         if validate_only:
-            _say(as_json, "can be created", names)
+            say(as_json, "can be created", names)
             return
         infos = list(admin.describe_topics(names).values())
     if as_json:
-        _print_json([_summary(info) for info in infos])
+        print_json([_summary(info) for info in infos])
         return
     for info in infos:
         click.echo(f"created {info.name}: {len(info.partitions)} partitions")
@@ -102,9 +83,9 @@ def create(
 
 @command.command("describe")
 @click.argument("names", nargs=-1, metavar="[TOPIC...]")
-@_SERVERS
-@_TIMEOUT
-@_JSON
+@SERVERS
+@TIMEOUT
+@JSON
 def describe(names: Sequence[str], servers: str, timeout_ms: int, as_json: bool) -> None:
     """Show partitions, leaders and changed settings of topics (default: of all topics)."""
     with _admin(servers, timeout_ms) as admin:
@@ -118,7 +99,7 @@ def describe(names: Sequence[str], servers: str, timeout_ms: int, as_json: bool)
             for info in infos
         }
     if as_json:
-        _print_json([_details(info, settings[info.name]) for info in infos])
+        print_json([_details(info, settings[info.name]) for info in infos])
         return
     for number, info in enumerate(infos):
         if number:
@@ -131,20 +112,19 @@ def describe(names: Sequence[str], servers: str, timeout_ms: int, as_json: bool)
 
 @command.command("delete")
 @click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
-@_SERVERS
-@_TIMEOUT
-@_JSON
+@SERVERS
+@TIMEOUT
+@JSON
 def delete(names: Sequence[str], servers: str, timeout_ms: int, as_json: bool) -> None:
     """Delete topics and all their records, at once and for good."""
     with _admin(servers, timeout_ms) as admin:
         admin.delete_topics(names)
-    _say(as_json, "deleted", names)
+    say(as_json, "deleted", names)
 
 
 def _admin(servers: str, timeout_ms: int) -> Admin:
-    settings = {"default.api.timeout.ms": timeout_ms, "request.timeout.ms": timeout_ms}
     try:
-        return Admin(servers, settings)
+        return Admin(servers, client_settings(timeout_ms))
     except KlogError as error:
         exit_with(error)
 
@@ -154,18 +134,6 @@ def _split(text: str) -> tuple[str, str]:
     if not equals or not name:
         raise click.UsageError(f"--config {text}: expected NAME=VALUE, as retention.ms=60000")
     return name, value
-
-
-def _say(as_json: bool, what: str, names: Sequence[str]) -> None:
-    if as_json:
-        _print_json({what.replace(" ", "_"): list(names)})
-        return
-    for name in names:
-        click.echo(f"{what} {name}")
-
-
-def _print_json(value: object) -> None:
-    click.echo(json.dumps(value, indent=2))
 
 
 def _replication_factor(info: TopicInfo) -> int:

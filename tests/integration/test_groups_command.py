@@ -1,0 +1,153 @@
+"""`klog groups` on a running broker: list, describe, delete, delete-offsets."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from click.testing import CliRunner, Result
+
+from klog_broker.cli.group import command
+from pyspark_klog.client.admin import Admin
+from pyspark_klog.client.groups import CommittedOffset, commit_offsets
+from pyspark_klog.client.producer.producer import Producer
+from pyspark_klog.ids import TopicPartition
+from tests.support.broker_process import BrokerProcess
+from tests.support.client_cases import batch, client_of, new_topic
+from tests.support.group_member import joined_member
+
+SETTINGS = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 2}
+RECORDS = 10
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path_factory.mktemp("groups") / "data", SETTINGS) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def topics(broker: BrokerProcess) -> tuple[str, str]:
+    """Of two partitions each, with records in partition 0."""
+    names = new_topic(broker.bootstrap_servers, 2), new_topic(broker.bootstrap_servers, 2)
+    with client_of(broker.bootstrap_servers) as client:
+        producer = Producer(client)
+        for name in names:
+            producer.add(TopicPartition(name, 0), *batch([b"k"] * RECORDS))
+        producer.flush()
+    return names
+
+
+@pytest.fixture
+def group(broker: BrokerProcess, topics: tuple[str, str], request: pytest.FixtureRequest) -> str:
+    """It has committed 3 in partition 0 of both topics."""
+    name = str(request.node.name)
+    offsets = {TopicPartition(topic, 0): CommittedOffset(3, metadata="at 3") for topic in topics}
+    with client_of(broker.bootstrap_servers) as client:
+        commit_offsets(client, name, offsets)
+    return name
+
+
+def klog(broker: BrokerProcess, *arguments: str) -> Result:
+    servers = ["--bootstrap-server", broker.bootstrap_servers]
+    return CliRunner().invoke(command, ["groups", *arguments, *servers], prog_name="klog")
+
+
+def listed(broker: BrokerProcess) -> set[str]:
+    return {each["group"] for each in json.loads(klog(broker, "list", "--json").output)}
+
+
+def test_groups_are_listed(broker: BrokerProcess, group: str) -> None:
+    header, *rows = klog(broker, "list").output.splitlines()
+    assert header.split() == ["GROUP", "STATE", "MEMBERS", "PROTOCOL", "COORDINATOR"]
+    assert [group, "Empty", "0", "0"] in [row.split() for row in rows]
+    (found,) = [
+        each for each in json.loads(klog(broker, "list", "--json").output) if each["group"] == group
+    ]
+    assert found == {
+        "group": group,
+        "state": "Empty",
+        "members": 0,
+        "protocol": "",
+        "coordinator": 0,
+    }
+
+
+def test_groups_are_described_with_their_lag(
+    broker: BrokerProcess, group: str, topics: tuple[str, str]
+) -> None:
+    lines = klog(broker, "describe", group).output.splitlines()
+    assert lines[0] == f"group {group}  Empty  members 0"
+    assert [line.split() for line in lines[1:]] == [
+        ["TOPIC", "PARTITION", "OFFSET", "END", "LAG"],
+        *([topic, "0", "3", str(RECORDS), str(RECORDS - 3)] for topic in sorted(topics)),
+    ]
+    (told,) = json.loads(klog(broker, "describe", group, "--json").output)
+    assert (told["group"], told["offsets"][0]) == (
+        group,
+        {
+            "topic": min(topics),
+            "partition": 0,
+            "offset": 3,
+            "end": RECORDS,
+            "lag": RECORDS - 3,
+            "metadata": "at 3",
+        },
+    )
+
+
+def test_a_group_that_there_is_not(broker: BrokerProcess) -> None:
+    result = klog(broker, "describe", "nobody")
+    assert (result.exit_code, result.stderr) == (
+        1,
+        "klog: GROUP_ID_NOT_FOUND: there is no group nobody\n",
+    )
+    result = klog(broker, "delete", "nobody")
+    assert (result.exit_code, result.stdout) == (1, "")
+    expected = "klog: GROUP_ID_NOT_FOUND: delete group nobody: there is no such group\n"
+    assert result.stderr == expected
+
+
+def test_groups_are_deleted_and_who_is_refused_is_named(
+    broker: BrokerProcess, group: str, topics: tuple[str, str]
+) -> None:
+    member = joined_member(broker.bootstrap_servers, topics[0], f"{group}-busy")
+    result = klog(broker, "delete", f"{group}-busy", group)
+    assert (result.exit_code, result.stdout) == (1, f"deleted {group}\n")
+    expected = f"klog: NON_EMPTY_GROUP: delete group {group}-busy: the group has members\n"
+    assert result.stderr == expected
+    assert listed(broker) & {group, f"{group}-busy"} == {f"{group}-busy"}
+    member.close()
+    result = klog(broker, "delete", f"{group}-busy", "--json")
+    assert (result.exit_code, json.loads(result.output)) == (0, {"deleted": [f"{group}-busy"]})
+
+
+def test_offsets_are_deleted_in_topics_that_nobody_reads(
+    broker: BrokerProcess, group: str, topics: tuple[str, str]
+) -> None:
+    read, other = topics
+    member = joined_member(broker.bootstrap_servers, read, group)
+    result = klog(broker, "delete-offsets", group, read, other)
+    assert (result.exit_code, result.stdout) == (1, f"deleted offsets in {other}\n")
+    said = "members of the group are subscribed to the topic"
+    expected = f"klog: GROUP_SUBSCRIBED_TO_TOPIC: delete offsets in {read}: {said}\n"
+    assert result.stderr == expected
+    member.close()
+    (told,) = json.loads(klog(broker, "describe", group, "--json").output)
+    assert {each["topic"] for each in told["offsets"]} == {read}
+    result = klog(broker, "delete-offsets", group, "no-such-topic")
+    assert result.stderr == "klog: topic no-such-topic does not exist\n"
+
+
+def test_offsets_of_a_topic_that_is_gone(broker: BrokerProcess, group: str) -> None:
+    """They go with the topic."""
+    topic = new_topic(broker.bootstrap_servers, 1)
+    with client_of(broker.bootstrap_servers) as client, Admin(client=client) as admin:
+        commit_offsets(client, group, {TopicPartition(topic, 0): CommittedOffset(0)})
+        assert f"{topic} " in klog(broker, "describe", group).output
+        admin.delete_topics([topic])
+    assert f"{topic} " not in klog(broker, "describe", group).output
+
+
+@pytest.mark.parametrize("arguments", [["delete"], ["describe"], ["delete-offsets", "g"]])
+def test_what_must_be_named(broker: BrokerProcess, arguments: list[str]) -> None:
+    assert klog(broker, *arguments).exit_code == 2
