@@ -102,8 +102,11 @@ def test_walks_agree(
     assert outcome(PLAIN, section, *arguments) == outcome(kernel_checks(), section, *arguments)
 
 
-def digest_of(checks: RecordChecks, buffer: bytearray, split: int, interval: int) -> object:
-    """All that a digest says, of two pieces one after the other."""
+def digest_of(
+    checks: RecordChecks, buffer: bytearray, split: int, interval: int, done_before: int = 0
+) -> object:
+    """All that a digest says, of two pieces one after the other; of the states what is so once all
+    before ``done_before`` is replicated."""
     digest = Digest(
         position=0,
         end_offset=0,
@@ -112,6 +115,7 @@ def digest_of(checks: RecordChecks, buffer: bytearray, split: int, interval: int
         max_timestamp_ms=3,
         max_timestamp_offset=0,
         follows_producers=True,
+        commits_done_before=done_before,
     )
     checks.scan_into(digest, buffer[:split], 0)
     rows, steps = digest.take_index_rows(), digest.take_producer_steps()
@@ -122,9 +126,10 @@ def digest_of(checks: RecordChecks, buffer: bytearray, split: int, interval: int
     states = ProducerStates()
     aborted = []
     for step in steps:
-        if isinstance(step, ProducerMarker):
+        if isinstance(step, ProducerMarker) and step.is_abort:
             aborted.append(states.aborted_by(step))
         take_step(states, step, 0)
+    states.transactions.reach(done_before)
     return (
         digest.end_offset,
         digest.end_position,
@@ -143,11 +148,11 @@ def digest_of(checks: RecordChecks, buffer: bytearray, split: int, interval: int
     )
 
 
-def marker(data: st.DataObject, offset: int, producer_id: int) -> bytes:
+def marker(data: st.DataObject, offset: int, producer_id: int, kinds: list[ControlType]) -> bytes:
     """A marker; some are written as no broker does it, some are none."""
-    kind = data.draw(st.sampled_from([ControlType.ABORT, ControlType.COMMIT]))
+    kind = data.draw(st.sampled_from(kinds))
     found = EndTransactionMarker(kind, data.draw(st.integers(0, 3)))
-    if data.draw(st.booleans()):
+    if data.draw(st.integers(0, 5)):
         return end_transaction_batch(
             found, producer_id=producer_id, producer_epoch=0, timestamp_ms=7, base_offset=offset
         )
@@ -168,10 +173,13 @@ def marker(data: st.DataObject, offset: int, producer_id: int) -> bytes:
 @given(st.data(), st.lists(st.integers(0, 3), min_size=1, max_size=20), st.booleans())
 def test_digests_agree(data: st.DataObject, counts: list[int], follow: bool) -> None:
     buffer, ends, offset = bytearray(), [0], 0
+    kinds = data.draw(
+        st.sampled_from([[ControlType.COMMIT], [ControlType.ABORT, ControlType.COMMIT]])
+    )
     for count in counts:
         producer_id = data.draw(st.integers(-1, 2))
         if not count:
-            buffer += marker(data, offset, max(producer_id, 0))
+            buffer += marker(data, offset, max(producer_id, 0), kinds)
         else:
             builder = BatchBuilder(
                 offset,
@@ -189,5 +197,6 @@ def test_digests_agree(data: st.DataObject, counts: list[int], follow: bool) -> 
         offset = max(offset, 0)
     split = data.draw(st.sampled_from(ends))
     interval = data.draw(st.sampled_from([0, 68, 69, 100, 200, 10**6]))
-    plain = digest_of(PLAIN, buffer, split, interval)
-    assert plain == digest_of(kernel_checks(), buffer, split, interval)
+    for done_before in (0, 10, 10**6):
+        plain = digest_of(PLAIN, buffer, split, interval, done_before)
+        assert plain == digest_of(kernel_checks(), buffer, split, interval, done_before)

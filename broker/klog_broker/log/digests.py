@@ -9,12 +9,30 @@ from typing import Any, NamedTuple
 
 from klog_broker.log.batch_rows import BatchRow
 from klog_broker.log.producer_steps import ProducerStep, step_of
-from pyspark_klog.records.layout import CONTROL_BIT, INT64_MAX, TRANSACTIONAL_BIT, Buffer
+from pyspark_klog.records.control import (
+    ControlType,
+    EndTransactionMarker,
+    end_transaction_batch,
+)
+from pyspark_klog.records.layout import (
+    CONTROL_BIT,
+    INT64_MAX,
+    RECORDS_AT,
+    TRANSACTIONAL_BIT,
+    Buffer,
+)
 
 # With more producers than this in one table, all their batches are taken, not the last of each.
 _FEW_PRODUCERS = 64
 # A producer's state depends on no more than its last batches.
 _LAST_BATCHES = 5
+
+_POSITION_COLUMN = BatchRow._fields.index("position")
+_SIZE_COLUMN = BatchRow._fields.index("size_bytes")
+_COMMIT = end_transaction_batch(
+    EndTransactionMarker(ControlType.COMMIT, 0), producer_id=0, producer_epoch=0, timestamp_ms=0
+)[RECORDS_AT:]
+_EPOCH_IN_RECORD = slice(-5, -1)  # before the number of headers
 
 
 class IndexRow(NamedTuple):
@@ -41,6 +59,7 @@ class Digest:
         max_timestamp_offset: int = -1,
         latest_epoch: int = -1,
         follows_producers: bool = False,
+        commits_done_before: int = 0,
     ) -> None:
         self.end_position = position
         self.end_offset = end_offset
@@ -57,6 +76,8 @@ class Digest:
         self.has_markers = False
         """Whether a control batch of a producer came."""
         self._follows_producers = follows_producers
+        # Of a transaction whose commit lies before this offset nothing is left to be known.
+        self._commits_done_before = commits_done_before
         self._producer_steps: list[ProducerStep] = []
 
     def take_index_rows(self) -> list[IndexRow]:
@@ -141,7 +162,12 @@ class Digest:
             return
         self.has_markers |= bool((attributes[rows] & CONTROL_BIT).any())
         if self._follows_producers:
-            needed = _needed_producer_rows(np, rows, producer_ids[rows], attributes[rows])
+            skips = columns["base_offset"][-1] < self._commits_done_before and _only_commits(
+                np, table[rows][attributes[rows] & CONTROL_BIT != 0], buffer
+            )
+            needed = _needed_producer_rows(
+                np, rows, producer_ids[rows], attributes[rows], skips_committed=bool(skips)
+            )
             for row in table[needed].tolist():
                 step = step_of(BatchRow(*row), buffer)
                 if step is not None:
@@ -175,21 +201,42 @@ def _risers(np: Any, values: Any, before: int) -> Any:
     return np.flatnonzero(values > largest[:-1])
 
 
-def _needed_producer_rows(np: Any, rows: Any, producer_ids: Any, attributes: Any) -> Any:
+def _needed_producer_rows(
+    np: Any, rows: Any, producer_ids: Any, attributes: Any, *, skips_committed: bool
+) -> Any:
     """Of the rows with these producers and attributes those that states depend on: markers, what
-    begins a transaction, and each producer's last batches."""
+    begins a transaction, and each producer's last batches. With ``skips_committed`` of each
+    producer's markers only the last one, and of its transactions only the one behind it."""
     producers = np.unique(producer_ids)
     if producers.size > _FEW_PRODUCERS:
         return rows
     is_control = attributes & CONTROL_BIT != 0
     is_transactional = attributes & TRANSACTIONAL_BIT != 0
-    needed = [np.flatnonzero(is_control)]
+    needed = [] if skips_committed else [np.flatnonzero(is_control)]
     for each in producers:
         of_producer = producer_ids == each
         needed.append(np.flatnonzero(of_producer & ~is_control)[-_LAST_BATCHES:])
         transactional = np.flatnonzero(of_producer & is_transactional)
-        if transactional.size:
+        if skips_committed:
+            last_marker = np.flatnonzero(is_control[transactional])[-1:]
+            begin = last_marker[0] if last_marker.size else 0
+            # The marker and what comes behind it, or what comes first.
+            needed.append(transactional[begin : begin + 2])
+        elif transactional.size:
             # What comes first, or behind a marker.
             follows_marker = np.concatenate(([True], is_control[transactional[:-1]]))
             needed.append(transactional[follows_marker])
     return rows[np.unique(np.concatenate(needed))]
+
+
+def _only_commits(np: Any, table: Any, buffer: Buffer) -> bool:
+    """Whether all of these control batches are commits, as brokers write them."""
+    record = np.frombuffer(_COMMIT, np.uint8)
+    if not (table[:, _SIZE_COLUMN] == RECORDS_AT + record.size).all():
+        return False
+    data = np.frombuffer(buffer, np.uint8)
+    starts = table[:, _POSITION_COLUMN] + RECORDS_AT
+    differs = data[starts[:, None] + np.arange(record.size)] != record
+    # But for the coordinator's epoch.
+    differs[:, _EPOCH_IN_RECORD] = False
+    return not differs.any()

@@ -315,9 +315,11 @@ def replay_producers(
     end_offset: int,
     checks: RecordChecks,
     *,
-    unindexed: Mapping[int, int] = NOTHING_UNINDEXED,
+    high_watermark: int,
+    unindexed: Mapping[int, int],
 ) -> None:
-    """Bring the states from their snapshot's offset to ``end_offset``.
+    """Bring the states from their snapshot's offset to ``end_offset``, as they are for readers who
+    see up to the high watermark.
 
     On the way the transaction indexes of ``unindexed`` segments (by base offset: the offset from
     which on they lack rows) get the rows of what is aborted there.
@@ -334,7 +336,11 @@ def replay_producers(
         unindexed_from = unindexed.get(segment.base_offset, INT64_MAX)
         aborted: list[AbortedEntry] = []
         digest = Digest(
-            position=position, end_offset=0, end_limit=end_offset, follows_producers=True
+            position=position,
+            end_offset=0,
+            end_limit=end_offset,
+            follows_producers=True,
+            commits_done_before=high_watermark,
         )
         for _ in scan_segment(segment, digest, checks, check_crc=False):
             for step in digest.take_producer_steps():

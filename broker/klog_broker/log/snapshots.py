@@ -75,12 +75,27 @@ class ProducerSnapshots:
             entry.coordinator_epoch >= 0 for entry in states
         )
         refill_windows(states, segments, log_start_offset)
-        replay_producers(states, segments, end_offset, checks)
         limits = [*unindexed.values(), *([high_watermark] if lacks_ends else [])]
-        if limits:
+        needs_older = bool(limits) and min(limits) < states.end_offset
+        replay_producers(
+            states,
+            segments,
+            end_offset,
+            checks,
+            high_watermark=high_watermark,
+            unindexed=NOTHING_UNINDEXED if needs_older else unindexed,
+        )
+        if needs_older:
             # Not for the states themselves: a newer snapshot can know of batches that are deleted.
             older = self._states_before(min(limits), segments[0].base_offset)
-            replay_producers(older, segments, end_offset, checks, unindexed=unindexed)
+            replay_producers(
+                older,
+                segments,
+                end_offset,
+                checks,
+                high_watermark=high_watermark,
+                unindexed=unindexed,
+            )
             if lacks_ends:
                 states.transactions.take_ended(older.transactions)
         states.transactions.reach(high_watermark)
