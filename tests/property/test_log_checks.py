@@ -110,7 +110,7 @@ def digest_of(
     digest = Digest(
         position=0,
         end_offset=0,
-        end_limit=40,
+        end_limit=60,
         index_interval_bytes=interval,
         max_timestamp_ms=3,
         max_timestamp_offset=0,
@@ -200,3 +200,34 @@ def test_digests_agree(data: st.DataObject, counts: list[int], follow: bool) -> 
     for done_before in (0, 10, 10**6):
         plain = digest_of(PLAIN, buffer, split, interval, done_before)
         assert plain == digest_of(kernel_checks(), buffer, split, interval, done_before)
+
+
+def test_an_open_transaction_is_known_from_its_first_batch_on() -> None:
+    """Also where it has more batches than a producer's state remembers, behind others' commits."""
+    buffer, offset = bytearray(), 0
+    commit = EndTransactionMarker(ControlType.COMMIT, 4)
+    for producer_id, batches in ((1, 2), (2, 1), (1, 9), (2, 7)):
+        for sequence in range(batches):
+            builder = BatchBuilder(
+                offset,
+                producer_id=producer_id,
+                producer_epoch=0,
+                base_sequence=sequence,
+                is_transactional=True,
+            )
+            builder.append(None, b"v", 1)
+            buffer += builder.build()
+            offset += 1
+        if offset < 5:
+            buffer += end_transaction_batch(
+                commit,
+                producer_id=producer_id,
+                producer_epoch=0,
+                timestamp_ms=7,
+                base_offset=offset,
+            )
+            offset += 1
+    for done_before in (0, 10**6):
+        found = digest_of(kernel_checks(), buffer, 0, 10**6, done_before)
+        assert found == digest_of(PLAIN, buffer, 0, 10**6, done_before)
+        assert "[(5, 1), (14, 2)]" in str(found)
