@@ -15,6 +15,7 @@ from klog_broker.log.recovery import (
     find_end,
     rebuild_indexes,
     recover_segment,
+    resume_segment,
     scan_segment,
 )
 from klog_broker.log.segment import Segment
@@ -253,7 +254,7 @@ class _Loader:
         except InvariantViolation as error:
             _log.warning("log=%s recovering=%s", self.directory, error)
             return None
-        last.resume(self.config)
+        resume_segment(last, self.config)
         return end_offset
 
     # --- not closed properly ---------------------------------------------------------------------

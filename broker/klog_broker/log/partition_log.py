@@ -22,10 +22,8 @@ from klog_broker.log.segment import Segment
 from klog_broker.log.shortening import Shortener
 from klog_broker.log.transactions import LogTransactions
 from klog_broker.runtime.chance import Chance
-from klog_broker.runtime.files import ReadRegion
 from klog_broker.runtime.helpers import Helpers
 from pyspark_klog.ids import LeaderEpoch, Offset, TopicId, TopicPartition
-from pyspark_klog.storage.transaction_index import AbortedEntry
 
 
 class PartitionLog:
@@ -89,6 +87,8 @@ class PartitionLog:
             start_grew=self._start_grew,
         )
         self._transactions = LogTransactions(state)
+        self.aborted_transactions = self._transactions.aborted
+        self.aborted_in = self._transactions.aborted_in
         # The parts' own methods, so that appends do not cost a call in between.
         self.append_as_leader = appender.append_as_leader
         self.preparation = appender.preparation
@@ -323,24 +323,6 @@ class PartitionLog:
         """
         self._state.check_online()
         return answer_timestamp(self._state, timestamp_ms, may_block=may_block)
-
-    def aborted_transactions(
-        self, from_offset: int, upper_offset: int, *, may_block: bool = True
-    ) -> list[AbortedEntry]:
-        """The aborted transactions with batches from ``from_offset`` up to ``upper_offset``
-        (excluded; at most the last stable offset), by their markers.
-
-        Raises ColdRead as ``read`` does, and DamagedLog.
-        """
-        self._state.check_online()
-        return self._transactions.aborted(from_offset, upper_offset, may_block=may_block)
-
-    def aborted_in(
-        self, segment: Segment, region: ReadRegion, from_offset: int, *, may_block: bool = True
-    ) -> list[AbortedEntry]:
-        """The same for a region that ``read`` has found for ``from_offset``; perhaps with some that
-        begin a little behind it."""
-        return self._transactions.aborted_in(segment, region, from_offset, may_block=may_block)
 
     def end_offset_for_epoch(self, leader_epoch: int) -> EpochEndOffset:
         """The end of the newest epoch that is not newer than ``leader_epoch`` (KIP-320)."""

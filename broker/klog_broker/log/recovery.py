@@ -27,11 +27,13 @@ from pyspark_klog.records.layout import (
     UP_TO_MAGIC_BYTES,
 )
 from pyspark_klog.storage.indexes import MAX_RELATIVE_OFFSET, OffsetIndexEntry, TimeIndexEntry
+from pyspark_klog.storage.names import Suffix, segment_file_name
 from pyspark_klog.storage.transaction_index import AbortedEntry
 
 _log = logging.getLogger("klog.log")
 _CHUNK_BYTES = 4 << 20
 _REFILL_BLOCK_BYTES = 1 << 20
+_INDEXES = (Suffix.OFFSET_INDEX, Suffix.TIME_INDEX)
 NOTHING_UNINDEXED: Mapping[int, int] = {}
 
 
@@ -240,12 +242,24 @@ def find_end(segment: Segment) -> Offset:
     return end_offset
 
 
+def resume_segment(segment: Segment, config: LogConfig) -> None:
+    """Go on appending to a segment that was closed properly. Does nothing if it is active."""
+    if segment.is_active:
+        return
+    segment.activate(config)
+    segment.restore(
+        bytes_since_index_entry=segment.size_bytes - _last_indexed_position(segment),
+        max_timestamp=segment.time_index.last,
+    )
+
+
 def are_indexes_sane(segment: Segment) -> bool:
     """Whether the index files of a segment that was closed can be what was written then.
 
     The segment knows its largest timestamp afterwards: retention need not ask a cold page for it.
     """
-    if segment.lacks_index():
+    paths = [segment.directory / segment_file_name(segment.base_offset, kind) for kind in _INDEXES]
+    if not all(segment.files.exists(path) for path in paths):
         return False
     offset_index, time_index = segment.offset_index, segment.time_index
     if offset_index.misfit_bytes or time_index.misfit_bytes:
@@ -265,7 +279,9 @@ def are_indexes_sane(segment: Segment) -> bool:
 def rebuild_indexes(segment: Segment, config: LogConfig, checks: RecordChecks) -> None:
     """Make both index files anew from the log file, which is taken to be good. The segment is
     active afterwards."""
-    segment.remove_indexes()
+    segment.close_indexes()
+    for kind in _INDEXES:
+        segment.files.remove(segment.directory / segment_file_name(segment.base_offset, kind))
     segment.activate(config)
     _index_all(segment, restart_indexes(segment, 0), checks, check_crc=False)
 

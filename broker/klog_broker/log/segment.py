@@ -18,10 +18,7 @@ from klog_broker.log.transaction_index_file import TransactionIndexFile
 from klog_broker.runtime.files import File, Files, ProbedRegion, ReadRegion
 from pyspark_klog.ids import Offset
 from pyspark_klog.records.compression import Codec
-from pyspark_klog.records.layout import (
-    BATCH_HEADER_BYTES,
-    CODEC_MASK,
-)
+from pyspark_klog.records.layout import BATCH_HEADER_BYTES, CODEC_MASK
 from pyspark_klog.storage.indexes import TimeIndexEntry
 from pyspark_klog.storage.names import DELETED_SUFFIX, Suffix, segment_file_name
 from pyspark_klog.storage.transaction_index import AbortedEntry
@@ -169,19 +166,10 @@ class Segment:
 
     def mark_deleted(self) -> list[Path]:
         """Rename the files to .deleted; returns the new names, to be removed later."""
-        indexes = [each.file for each in (self._offset_index, self._time_index) if each is not None]
-        if self.transaction_index.file is not None:
-            indexes.append(self.transaction_index.file)
-        files = {file.path: file for file in (self.log_file, *indexes)}
+        files = {file.path: file for file in self._opened_files()}
         self.close()
         renamed = []
-        for suffix in (
-            Suffix.LOG,
-            Suffix.OFFSET_INDEX,
-            Suffix.TIME_INDEX,
-            Suffix.TRANSACTION_INDEX,
-            Suffix.PRODUCER_SNAPSHOT,
-        ):
+        for suffix in (Suffix.LOG, *_INDEXES, Suffix.TRANSACTION_INDEX, Suffix.PRODUCER_SNAPSHOT):
             path = self._path(suffix)
             if self.files.exists(path):
                 new = path.with_name(path.name + DELETED_SUFFIX)
@@ -190,6 +178,11 @@ class Segment:
                 if path in files:
                     files[path].path = new
         return renamed
+
+    def _opened_files(self) -> list[File]:
+        indexes = (self._offset_index, self._time_index, self.transaction_index)
+        files = [each.file for each in indexes if each is not None]
+        return [self.log_file, *(file for file in files if file is not None)]
 
     def _path(self, suffix: Suffix) -> Path:
         return self.directory / (segment_file_name(self.base_offset, suffix) + self._suffix)
@@ -348,18 +341,6 @@ class Segment:
         self.bytes_since_index_entry = 0
 
     # --- recovery --------------------------------------------------------------------------------
-    def resume(self, config: LogConfig) -> None:
-        """Go on appending to a segment that was closed properly. Does nothing if it is active."""
-        if self.is_active:
-            return
-        self.activate(config)
-        rows = self.offset_index.view()
-        last_position = rows[len(rows) - 1].position if len(rows) else 0
-        self.restore(
-            bytes_since_index_entry=self.size_bytes - last_position,
-            max_timestamp=self.time_index.last,
-        )
-
     def restore(self, *, bytes_since_index_entry: int, max_timestamp: TimeIndexEntry) -> None:
         """Take from recovery the state that the next index entries are made from."""
         self.bytes_since_index_entry = bytes_since_index_entry
@@ -379,16 +360,6 @@ class Segment:
         size_bytes = min(BATCH_HEADER_BYTES, place.size_bytes)
         header = self.look(place.position, size_bytes, may_block=may_block)
         return max_timestamp_of(header)
-
-    def lacks_index(self) -> bool:
-        """Whether an index file is missing."""
-        return not all(self.files.exists(self._path(kind)) for kind in _INDEXES)
-
-    def remove_indexes(self) -> None:
-        """Remove the index files, to be made anew."""
-        self.close_indexes()
-        for kind in _INDEXES:
-            self.files.remove(self._path(kind))
 
     # --- looking up ------------------------------------------------------------------------------
     def look(self, position: int, size: int, *, may_block: bool = True) -> bytes:

@@ -35,7 +35,8 @@ class LogTransactions:
     def aborted_in(
         self, segment: Segment, region: ReadRegion, from_offset: int, *, may_block: bool
     ) -> list[AbortedEntry]:
-        """See PartitionLog.aborted_in, which this is."""
+        """As :meth:`aborted`, for a region that ``PartitionLog.read`` has found for
+        ``from_offset``; perhaps with some that begin a little behind it."""
         state = self._state
         log = state.segments
         index = log.index_for(segment.base_offset)
@@ -48,7 +49,12 @@ class LogTransactions:
     def aborted(
         self, from_offset: int, upper_offset: int, *, may_block: bool = True
     ) -> list[AbortedEntry]:
-        """See PartitionLog.aborted_transactions, which this is."""
+        """The aborted transactions with batches from ``from_offset`` up to ``upper_offset``
+        (excluded; at most the last stable offset), by their markers.
+
+        Raises LogStorageError, DamagedLog, and where it may not block ColdRead.
+        """
+        self._state.check_online()
         segments = self._state.segments
         found: list[AbortedEntry] = []
         for segment in segments.segments[segments.index_for(from_offset) :]:
