@@ -65,8 +65,9 @@ class Sweeps:
             for transactional_id in list(shard.state.ongoing):
                 yield 1
                 machine = shard.state.machine(transactional_id)
-                if machine is not None and self._is_overdue(machine.metadata):
-                    _log.info("timed-out id=%r %s", transactional_id, machine.metadata)
+                known = None if machine is None else machine.metadata
+                if known is not None and self._is_overdue(known):
+                    _tell_timed_out(transactional_id, known)
                     self._abort(transactional_id, self._decide_overdue)
                     yield 10
 
@@ -107,3 +108,14 @@ class Sweeps:
             if self._not_expired.allows(self._services.clock.monotonic_ms()):
                 more = self._not_expired.take_note()
                 _log.warning("not-expired ids=%d reason=%s%s", len(over), error, more)
+
+
+def _tell_timed_out(transactional_id: str, known: TransactionMetadata) -> None:
+    _log.info(
+        "timed-out id=%r producer_id=%d epoch=%d timeout_ms=%d partitions=%d",
+        transactional_id,
+        known.producer_id,
+        known.producer_epoch,
+        known.timeout_ms,
+        len(known.partitions),
+    )
