@@ -1,0 +1,116 @@
+"""A broker lost at each step on its disk within two transactions: they end once, as was decided."""
+
+from functools import cache
+
+import pytest
+
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.records.batch import split_batches
+from pyspark_klog.records.control import ControlType, control_type_of
+from tests.support.memory_files import Crashed, MemoryFiles
+from tests.support.produce_paths import MemoryBroker
+from tests.support.transaction_client import (
+    OTHER,
+    PLAIN,
+    MemoryClient,
+    broker_with_coordinators,
+    pass_time,
+)
+
+NONE = ErrorCode.NONE
+OFFSETS = TopicPartition("__consumer_offsets", 0)
+COMMITS = (True, False, True)
+
+
+@cache
+def _prepared() -> MemoryFiles:
+    broker = broker_with_coordinators()
+    assert MemoryClient(broker).init() == 0
+    broker.close()
+    return broker.files
+
+
+def live(client: MemoryClient, told: list[bool]) -> None:
+    """Three transactions of records in two partitions and a position; ``told`` is how those ended
+    of which the producer was told so."""
+    assert client.init() == 0
+    for number, commit in enumerate(COMMITS):
+        for each in (PLAIN, OTHER):
+            if not client.raises:
+                assert client.add(each) == [0]
+            assert client.produce(each, b"%d" % number) is NONE
+        if not client.raises:
+            assert client.add_offsets() == 0
+        assert client.commit_offsets(number + 1) == [0]
+        assert client.end(commit=commit) == 0
+        told.append(commit)
+
+
+def ends(broker: MemoryBroker, partition: TopicPartition) -> list[tuple[int, bool]]:
+    """Per transaction that the partition has: how many records, and whether it was committed."""
+    log = broker.log(*partition)
+    region = log.read(0, 1 << 20, end_offset=log.log_end_offset).region
+    found: list[tuple[int, bool]] = []
+    count = 0
+    for batch in split_batches(region.file.pread(region.size, region.position) if region else b""):
+        if batch.is_control:
+            kind = control_type_of(next(iter(batch.records())).key)
+            if count:
+                found.append((count, kind is ControlType.COMMIT))
+            count = 0
+        elif batch.is_transactional:
+            count += batch.record_count
+    assert count == 0, "a transaction is open"
+    return found
+
+
+def check(files: MemoryFiles, told: list[bool]) -> None:
+    broker = MemoryBroker(files, with_kernel=False)
+    client = MemoryClient(broker)
+    for _ in range(20):
+        pass_time(broker, 200)
+    # A new process takes over: what was not decided is aborted.
+    assert client.init() == 0
+    outcomes = {each: ends(broker, each) for each in (PLAIN, OTHER, OFFSETS)}
+    for found in outcomes.values():
+        assert all(count == 1 for count, _ in found)
+        commits = [commit for _, commit in found]
+        assert commits[: len(told)] == told
+        # At most one more was begun; it ended as it had been asked to, or was aborted.
+        assert commits[len(told) :] in ([], [False], [*COMMITS[len(told) : len(told) + 1]])
+    # All partitions that took part in it say the same.
+    last = {found[len(told)] for found in outcomes.values() if len(found) > len(told)}
+    assert len(last) <= 1
+    committed = [n + 1 for n, (_, commit) in enumerate(outcomes[OFFSETS]) if commit]
+    assert client.committed(stable=True) == (committed[-1] if committed else -1)
+    for each in (PLAIN, OTHER):
+        assert client.stable_offset(each) == broker.log(*each).log_end_offset
+    again = MemoryClient(broker, "another")
+    assert again.init() == 0
+    assert again.verify(PLAIN) is NONE
+    again.write(PLAIN)
+    assert again.end() == 0
+    broker.close()
+
+
+def lost_at(step: int, raises: bool) -> bool:
+    """Whether the life got that far."""
+    broker = MemoryBroker(_prepared().killed(), with_kernel=False)
+    client = MemoryClient(broker, raises=raises)
+    told: list[bool] = []
+    broker.files.crash_at_step = broker.files.steps + step
+    try:
+        live(client, told)
+    except Crashed:
+        check(broker.files.killed(), told)
+        return True
+    return False
+
+
+@pytest.mark.parametrize("raises", [True, False], ids=["version-2", "version-0"])
+def test_lost_at_every_step_transactions_end_once_and_as_decided(raises: bool) -> None:
+    step = 1
+    while lost_at(step, raises):
+        step += 1
+    assert step > 25
