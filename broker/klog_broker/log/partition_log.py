@@ -87,6 +87,7 @@ class PartitionLog:
             start_grew=self._start_grew,
         )
         self._transactions = LogTransactions(state)
+        self._undecided = state.producers.transactions
         self.aborted_transactions = self._transactions.aborted
         self.aborted_in = self._transactions.aborted_in
         # The parts' own methods, so that appends do not cost a call in between.
@@ -190,7 +191,8 @@ class PartitionLog:
         reached = Offset(offset) if offset < end_offset else end_offset
         if reached > state.high_watermark:
             state.high_watermark = reached
-            self._transactions.reach(reached)
+            if self._undecided.first_unstable_offset < reached:
+                self._undecided.reach(reached)
             if self.listener is not None:
                 self.listener.high_watermark_grew(self)
 

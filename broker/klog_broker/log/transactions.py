@@ -28,10 +28,6 @@ class LogTransactions:
         # Retention and DeleteRecords can have taken the transaction's first records.
         return Offset(max(first, state.log_start_offset))
 
-    def reach(self, high_watermark: int) -> None:
-        """Readers see up to there from now on."""
-        self._transactions.reach(high_watermark)
-
     def aborted_in(
         self, segment: Segment, region: ReadRegion, from_offset: int, *, may_block: bool
     ) -> list[AbortedEntry]:
