@@ -1,4 +1,5 @@
-"""Any order of joins, syncs, heartbeats, leaves, time and log failures keeps a group's promises."""
+"""Any order of joins, syncs, heartbeats, leaves, deletions, time and log failures keeps a group's
+promises."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from klog_broker.coordinator.group.classic.group import Group
 from klog_broker.coordinator.group.classic.group_machine import NEW_MEMBER_JOIN_TIMEOUT_MS, Joiner
 from klog_broker.coordinator.group.classic.states import GroupState
+from klog_broker.coordinator.group.deletions import Deletions
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.join_group import (
     JoinGroupRequest,
@@ -35,6 +37,7 @@ class GroupPromises(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.sim = Sim(delay_ms=1_000, max_size=4, member_name=lambda _, number: f"m{number}")
+        self.deletions = Deletions(self.sim.runtime, self.sim.time.services.slices)
         self.open: set[object] = set()
         self.generation = 0
 
@@ -49,6 +52,7 @@ class GroupPromises(RuleBasedStateMachine):
             assert reply.generation_id == self.group.generation_id
             # Who takes a static member's place in a stable group is told the leader's old id.
             assert reply.leader in self.group.members or not reply.members
+            assert not reply.skip_assignment or reply.members
             if reply.members:
                 assert reply.member_id == reply.leader
                 assert {m.member_id for m in reply.members} == set(self.group.members)
@@ -68,10 +72,16 @@ class GroupPromises(RuleBasedStateMachine):
         number=member_numbers,
         protocols=st.sampled_from([("range",), ("range", "sticky"), ("sticky",), ("x",)]),
         requires_id=st.booleans(),
+        skips_assignment=st.booleans(),
         instance=instances,
     )
     def join(
-        self, number: int, protocols: tuple[str, ...], requires_id: bool, instance: str | None
+        self,
+        number: int,
+        protocols: tuple[str, ...],
+        requires_id: bool,
+        skips_assignment: bool,
+        instance: str | None,
     ) -> None:
         request = JoinGroupRequest(
             group_id="g",
@@ -82,7 +92,7 @@ class GroupPromises(RuleBasedStateMachine):
             protocol_type="consumer",
             protocols=[JoinGroupRequestProtocol(name=p, metadata=p.encode()) for p in protocols],
         )
-        joiner = Joiner("c", "/h", requires_id)
+        joiner = Joiner("c", "/h", requires_id, skips_assignment)
         self.sim.run(self.sim.machine.join(request, joiner, self.new_waiter(), self.sim.now_ms))
 
     @rule(number=member_numbers, is_current=st.booleans(), instance=instances)
@@ -119,6 +129,18 @@ class GroupPromises(RuleBasedStateMachine):
         assert (error is ErrorCode.NONE) == known
         assert instance not in self.group.static_ids
 
+    @rule()
+    def delete(self) -> None:
+        state, told = self.group.state, []
+        self.deletions.delete_groups(["g"], lambda codes: told.append(codes["g"]))
+        if state is not GroupState.EMPTY:
+            assert told == [ErrorCode.NON_EMPTY_GROUP]
+        elif told == [ErrorCode.NONE]:
+            assert "g" not in self.sim.shard.state.groups
+            self.generation = 0
+        else:
+            assert told == [ErrorCode.NOT_COORDINATOR], "the log fails"
+
     @rule(fails=st.booleans())
     def log(self, fails: bool) -> None:
         self.sim.fail_appends(ErrorCode.NOT_LEADER_OR_FOLLOWER if fails else ErrorCode.NONE)
@@ -151,9 +173,11 @@ class GroupPromises(RuleBasedStateMachine):
 
     @invariant()
     def a_replay_comes_to_the_same(self) -> None:
-        recorded = [each for each in self.sim.records() if each is not None][-1:]
         replayed = Sim(log=self.sim.log)
-        for value in recorded:
+        for value in self.sim.records()[-1:]:
+            if value is None:
+                assert "g" not in replayed.shard.state.groups
+                continue
             assert replayed.group.generation_id == value.generation
             assert list(replayed.group.members) == [each.member_id for each in value.members]
 

@@ -189,7 +189,7 @@ def test_a_group_that_there_is_not_is_dead(broker: MemoryBroker, version: int) -
     assert gone.group_state == "Dead"
     if version >= 6:
         assert gone.error_code == ErrorCode.GROUP_ID_NOT_FOUND
-        assert gone.error_message == "there is no group gone"
+        assert gone.error_message == "there is no such group"
     else:
         assert (gone.error_code, gone.error_message) == (NONE, None)
 

@@ -46,7 +46,8 @@ def _missing(group_id: str, version: int, operations: int) -> DescribedGroup:
     missing = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
     if version >= NOT_FOUND_SINCE:
         missing.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-        missing.error_message = f"there is no group {group_id}"
+        # Without the id: a text can be no longer than an id.
+        missing.error_message = ErrorCode.GROUP_ID_NOT_FOUND.message
     else:
         missing.authorized_operations = operations
     return missing
