@@ -15,7 +15,7 @@ from klog_broker.runtime.clock import Clock
 from klog_broker.runtime.rate_limit import RateLimit
 from klog_broker.runtime.slices import Slices, Steps
 from pyspark_klog.errors import BrokerError, ErrorCode
-from pyspark_klog.ids import TopicPartition
+from pyspark_klog.ids import Offset, TopicPartition
 from pyspark_klog.state_records.consumer_offsets import Key, Value
 
 GroupShard = Shard[Key, Value, GroupShardState]
@@ -69,7 +69,8 @@ class OffsetForgetting:
             self._forget(shard, entry, [])
 
     def forget_topic(self, topic: str) -> None:
-        """The topic was deleted: forget the offsets that were committed in it until now."""
+        """The topic was deleted: forget the offsets that were committed in it until now, those of
+        open transactions, too."""
         for shard in self._runtime.shards():
             if shard.status is ShardStatus.SERVING:
                 self._forget_topic(shard, topic)
@@ -95,6 +96,13 @@ class OffsetForgetting:
                     if gone:
                         self._forget(shard, entry, gone)
                     yield len(gone)
+            for group_id, pending in shard.state.pending_in(topic, end_offset).items():
+                for first in range(0, len(pending), TOMBSTONES_AT_ONCE):
+                    part = pending[first : first + TOMBSTONES_AT_ONCE]
+                    holder = shard.state.groups.get(group_id)
+                    if holder is not None and shard.error() is ErrorCode.NONE:
+                        self._forget(shard, holder, _older(holder, part, end_offset))
+                    yield len(part)
 
         self._slices.run(steps(), lambda: shard.error() is ErrorCode.NONE)
 
@@ -111,6 +119,14 @@ class OffsetForgetting:
                 _log.warning("not-expired group=%r reason=%s%s", group_id, error, more)
         else:
             self._runtime.schedule(shard, group_id)
+
+
+def _older(
+    entry: GroupEntry, partitions: list[TopicPartition], end_offset: Offset
+) -> list[TopicPartition]:
+    """The partitions in which nothing was committed from ``end_offset`` on."""
+    found = ((each, entry.offsets.get(each)) for each in partitions)
+    return [each for each, at in found if at is None or at.record_offset < end_offset]
 
 
 def _is_served(shard: GroupShard, entry: GroupEntry) -> bool:

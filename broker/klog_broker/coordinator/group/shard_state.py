@@ -104,6 +104,17 @@ class GroupShardState:
         """The groups that have committed an offset in the topic."""
         return [self.groups[each] for each in self._groups_by_topic.get(topic, ())]
 
+    def pending_in(self, topic: str, end_offset: Offset) -> dict[str, list[TopicPartition]]:
+        """By group: where in the topic open transactions have committed an offset, by records that
+        lie before ``end_offset``."""
+        found: dict[str, list[TopicPartition]] = {}
+        for pending in self._pending.values():
+            for place, committed in pending.items():
+                if place.topic == topic and committed.record_offset < end_offset:
+                    partition = TopicPartition(topic, place.partition)
+                    found.setdefault(place.group_id, []).append(partition)
+        return found
+
     def settled(self, key: str) -> None:
         """Drop a group that never had a record in the log and that nobody is about to join."""
         entry = self.groups.get(key)
