@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from klog_broker.runtime.poller import BROKEN, READABLE, WRITABLE
-from klog_broker.runtime.sockets import NO_ROOM, SocketCalls
+from klog_broker.runtime.socket_calls import NO_ROOM, SocketCalls
 
 IOV_MAX = 1024
 """So many parts does Linux take at once."""

@@ -7,7 +7,8 @@ from contextlib import ExitStack
 import pytest
 
 from klog_broker.runtime import socket_kernel
-from klog_broker.runtime.sockets import MAX_SOCKETS, NO_ROOM, RealNetwork
+from klog_broker.runtime.socket_calls import MAX_SOCKETS, NO_ROOM
+from klog_broker.runtime.sockets import RealNetwork
 
 _ARENA_BYTES = 64 * 1024
 _REPLIES = bytes(range(256)) * 4096

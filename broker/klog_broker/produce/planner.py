@@ -18,7 +18,7 @@ from klog_broker.log.planned import PlannedLog, PlanTarget
 from klog_broker.network.buffers import ReceiveArena
 from klog_broker.produce.tables import PlanTables
 from klog_broker.runtime.clock import Clock
-from klog_broker.runtime.sockets import SocketCalls
+from klog_broker.runtime.socket_calls import SocketCalls
 
 _log = logging.getLogger("klog.produce")
 

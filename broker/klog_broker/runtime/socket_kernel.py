@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from klog_broker.runtime.sockets import MAX_SOCKETS, NO_ROOM
+from klog_broker.runtime.socket_calls import MAX_SOCKETS, NO_ROOM
 from pyspark_klog.records.kernels.jit import COMPILED, Array, inline, kernel, numba
 
 IS_COMPILED = COMPILED and sys.platform.startswith("linux")

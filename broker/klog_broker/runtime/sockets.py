@@ -4,18 +4,13 @@ import errno
 import os
 import socket
 import sys
-from collections.abc import Sequence
 from ipaddress import ip_address
 from typing import Any, Protocol
 
+from klog_broker.runtime.socket_calls import SocketCalls
+
 _CAN_SEND_FILE = sys.platform == "linux"
 _MORE = getattr(socket, "MSG_MORE", 0)
-
-MAX_SOCKETS = 1024
-"""Of SocketCalls: the most sockets in one call."""
-
-NO_ROOM = -2
-"""Of SocketCalls: no receive was tried, because the arena had no room."""
 
 
 class StreamSocket(Protocol):
@@ -65,23 +60,6 @@ class ListeningSocket(Protocol):
         """The host as it was asked for and the port that was taken."""
 
     def close(self) -> None: ...
-
-
-class SocketCalls(Protocol):
-    """Receives and sends of many plain streams at once, MAX_SOCKETS at most."""
-
-    def receive(
-        self, descriptors: Sequence[int], start: int, share_bytes: int, least_bytes: int
-    ) -> list[int]:
-        """Receives once from each, up to ``share_bytes``, into the arena, one behind the other from
-        ``start`` on. Returns the bytes of each; 0 at the end of a stream, negative where nothing
-        was received: NO_ROOM if less than ``least_bytes`` of the arena were left, else -1."""
-
-    def send(
-        self, descriptors: Sequence[int], starts: Sequence[int], sizes: Sequence[int]
-    ) -> list[int]:
-        """Sends a piece of the replies to each socket, once. Returns how many bytes each has taken,
-        -1 for none."""
 
 
 class Network(Protocol):
