@@ -2,7 +2,6 @@
 
 import json
 import os
-import platform
 import select
 import socket
 import sys
@@ -23,41 +22,24 @@ from benchmarks._load.jobs import (
     LoadFailed,
     Measured,
     PipelinedProduce,
-    Target,
+    Transactions,
     read_job,
 )
-from benchmarks._load.libc import SCRATCH_WORDS
-from benchmarks._processes import cpu_seconds
-from pyspark_klog.errors import KlogError
+from benchmarks._load.running import (
+    EVENT_BYTES,
+    EVENT_FD_AT,
+    Clock,
+    connect,
+    scratch,
+    show_reply,
+)
 from pyspark_klog.protocol.headers import decode_response
 from pyspark_klog.protocol.keys import ApiKey
 
 _RING_BYTES = 512 * 1024
 _INBOX_BYTES = 256 * 1024
 _FETCH_SLACK_BYTES = 2 * 1024 * 1024
-_CONNECT_TIMEOUT_S = 10.0
-_SHOWN_BYTES = 400
-# struct epoll_event is packed on x86-64 alone: events 4, then the socket's number.
-_IS_PACKED = platform.machine() in ("x86_64", "AMD64")
-_EVENT_BYTES, _EVENT_FD_AT = (12, 4) if _IS_PACKED else (16, 8)
-
 Array = Any
-
-
-class _Clock:
-    """Time and CPU of a stretch of code: of this process, and of the broker's."""
-
-    def __init__(self, broker_pid: int) -> None:
-        self._pid = broker_pid
-        self._broker_s = cpu_seconds(broker_pid)
-        self._own_s = time.process_time()
-        self._start_s = time.perf_counter()
-
-    def stop(self, requests: int, records: int, log_bytes: int) -> Measured:
-        seconds = time.perf_counter() - self._start_s
-        own_s = time.process_time() - self._own_s
-        broker_s = cpu_seconds(self._pid) - self._broker_s
-        return Measured(seconds, own_s, broker_s, requests, records, log_bytes)
 
 
 def pipelined_produce(job: PipelinedProduce) -> Measured:
@@ -85,9 +67,9 @@ def pipelined_produce(job: PipelinedProduce) -> Measured:
         job.timeout_s,
     )
     buffer = np.frombuffer(made.frames, np.uint8)
-    with _connect(job.target) as sock:
-        clock = _Clock(job.target.broker_pid)
-        status = produce_pipelined(sock.fileno(), buffer, plan, inbox, state, _scratch())
+    with connect(job.target) as sock:
+        clock = Clock(job.target.broker_pid)
+        status = produce_pipelined(sock.fileno(), buffer, plan, inbox, state, scratch())
         batch_bytes = made.batch_end_at - made.batch_start_at
         records = job.requests * job.messages.per_request
         measured = clock.stop(job.requests, records, job.requests * batch_bytes)
@@ -117,20 +99,20 @@ def concurrent_produce(job: ConcurrentProduce) -> Measured:
             plans.PLAN_REPLY_OFFSET_AT: shape.offset_at,
             plans.PLAN_FIRST_OFFSET: job.first_offset,
             plans.PLAN_CONNECTIONS: job.connections,
-            plans.PLAN_EVENT_BYTES: _EVENT_BYTES,
-            plans.PLAN_EVENT_FD_AT: _EVENT_FD_AT,
+            plans.PLAN_EVENT_BYTES: EVENT_BYTES,
+            plans.PLAN_EVENT_FD_AT: EVENT_FD_AT,
         },
         job.timeout_s,
     )
     with ExitStack() as stack:
         epoll = stack.enter_context(select.epoll())
-        sockets = [stack.enter_context(_connect(job.target)) for _ in range(job.connections)]
+        sockets = [stack.enter_context(connect(job.target)) for _ in range(job.connections)]
         numbers = np.array([sock.fileno() for sock in sockets], np.int64)
         index_of = np.zeros(int(numbers.max()) + 1, np.int64)
         index_of[numbers] = np.arange(job.connections)
         for sock in sockets:
             epoll.register(sock, select.EPOLLIN)
-        clock = _Clock(job.target.broker_pid)
+        clock = Clock(job.target.broker_pid)
         status = produce_one_outstanding(
             epoll.fileno(),
             numbers,
@@ -138,12 +120,12 @@ def concurrent_produce(job: ConcurrentProduce) -> Measured:
             frame,
             plan,
             inbox,
-            np.zeros(job.connections * _EVENT_BYTES, np.uint8),
+            np.zeros(job.connections * EVENT_BYTES, np.uint8),
             np.zeros(2 * job.connections, np.int64),
             state,
             np.zeros(job.connections, np.int64),
             latencies_ns,
-            _scratch(),
+            scratch(),
         )
         records = job.requests * job.messages.per_request
         measured = clock.stop(job.requests, records, job.requests * len(batch))
@@ -171,8 +153,8 @@ def fetch_all(job: FetchAll) -> Measured:
         },
         job.timeout_s,
     )
-    with _connect(job.target) as sock:
-        clock = _Clock(job.target.broker_pid)
+    with connect(job.target) as sock:
+        clock = Clock(job.target.broker_pid)
         status = fetch_to_end(
             sock.fileno(),
             np.frombuffer(frame, np.uint8),
@@ -180,7 +162,7 @@ def fetch_all(job: FetchAll) -> Measured:
             plan,
             inbox,
             state,
-            _scratch(),
+            scratch(),
         )
         measured = clock.stop(
             int(state[plans.STATE_REPLIES]),
@@ -198,7 +180,7 @@ def ask_again(job: AskAgain) -> Measured:
     requests = [bytes.fromhex(frame) for frame in job.frames]
     with ExitStack() as stack:
         epoll = stack.enter_context(select.epoll())
-        sockets = [stack.enter_context(_connect(job.target)) for _ in requests]
+        sockets = [stack.enter_context(connect(job.target)) for _ in requests]
         first = [
             _first_reply(sock, request, job)
             for sock, request in zip(sockets, requests, strict=True)
@@ -219,12 +201,12 @@ def ask_again(job: AskAgain) -> Measured:
                 plans.PLAN_FRAME_BYTES: len(requests[0]),
                 plans.PLAN_REPLY_BYTES: len(first[0]),
                 plans.PLAN_CONNECTIONS: len(requests),
-                plans.PLAN_EVENT_BYTES: _EVENT_BYTES,
-                plans.PLAN_EVENT_FD_AT: _EVENT_FD_AT,
+                plans.PLAN_EVENT_BYTES: EVENT_BYTES,
+                plans.PLAN_EVENT_FD_AT: EVENT_FD_AT,
             },
             job.timeout_s,
         )
-        clock = _Clock(job.target.broker_pid)
+        clock = Clock(job.target.broker_pid)
         status = ask_one_outstanding(
             epoll.fileno(),
             numbers,
@@ -233,12 +215,12 @@ def ask_again(job: AskAgain) -> Measured:
             np.frombuffer(b"".join(first), np.uint8),
             plan,
             inbox,
-            np.zeros(len(requests) * _EVENT_BYTES, np.uint8),
+            np.zeros(len(requests) * EVENT_BYTES, np.uint8),
             np.zeros(len(requests), np.int64),
             state,
             np.zeros(len(requests), np.int64),
             latencies_ns,
-            _scratch(),
+            scratch(),
         )
         measured = clock.stop(job.requests, 0, 0)
     _check(status, state, inbox, ApiKey(job.api_key), job.version)
@@ -272,7 +254,7 @@ def librdkafka_produce(job: LibrdkafkaProduce) -> Measured:
         # Connected, with metadata and a producer id: what is measured is the producing.
         _hand_over(producer, produce_messages, job.target.partition, payload, 1)
         producer.flush(timeout_ms)
-        clock = _Clock(job.target.broker_pid)
+        clock = Clock(job.target.broker_pid)
         _hand_over(producer, produce_messages, job.target.partition, payload, job.count - 1)
         producer.flush(timeout_ms)
         return clock.stop(job.count - 1, job.count - 1, (job.count - 1) * job.value_bytes)
@@ -296,34 +278,15 @@ def _plan(values: dict[int, int], timeout_s: float) -> Array:
     return plan
 
 
-def _scratch() -> Array:
-    return np.zeros(SCRATCH_WORDS, np.int64)
-
-
-def _connect(target: Target) -> socket.socket:
-    sock = socket.create_connection((target.host, target.port), _CONNECT_TIMEOUT_S)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.settimeout(None)
-    return sock
-
-
 def _check(status: int, state: Array, inbox: Array, api_key: ApiKey, version: int) -> None:
     if status == plans.STATUS_OK:
         return
     text = plans.STATUS_TEXTS[status]
     counts = f"{state[plans.STATE_SENT]} requests sent, {state[plans.STATE_REPLIES]} answered"
     if status == plans.STATUS_UNEXPECTED_REPLY:
-        reply = _show_reply(inbox[state[plans.STATE_REPLY_AT] :].tobytes(), api_key, version)
+        reply = show_reply(inbox[state[plans.STATE_REPLY_AT] :].tobytes(), api_key, version)
         text = f"{text}: {reply}; expected offset {state[plans.STATE_NEXT_OFFSET]}"
     raise LoadFailed(f"{text} ({counts})")
-
-
-def _show_reply(received: bytes, api_key: ApiKey, version: int) -> str:
-    size = int.from_bytes(received[:4], "big", signed=True)
-    try:
-        return repr(decode_response(received[4 : 4 + size], api_key, version))
-    except KlogError as error:
-        return f"{received[:_SHOWN_BYTES].hex()} ({error})"
 
 
 def run(job: Job) -> Measured:
@@ -339,6 +302,10 @@ def run(job: Job) -> Measured:
             return librdkafka_produce(job)
         case AskAgain():
             return ask_again(job)
+        case Transactions():
+            from benchmarks._load.transactions import run_transactions
+
+            return run_transactions(job)
 
 
 def main() -> int:

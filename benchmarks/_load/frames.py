@@ -5,7 +5,14 @@ import time
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from benchmarks._load.jobs import ConcurrentProduce, FetchAll, Messages, PipelinedProduce, Target
+from benchmarks._load.jobs import (
+    ConcurrentProduce,
+    FetchAll,
+    Messages,
+    PipelinedProduce,
+    Target,
+    Transactions,
+)
 from pyspark_klog.protocol.apis.fetch import (
     FetchableTopicResponse,
     FetchPartition,
@@ -121,7 +128,7 @@ def produce_frames(job: PipelinedProduce, ring_bytes: int) -> ProduceFrames:
     return ProduceFrames(frames, count, len(first), start, start + len(batch))
 
 
-def reply_shape(job: PipelinedProduce | ConcurrentProduce) -> ReplyShape:
+def reply_shape(job: PipelinedProduce | ConcurrentProduce | Transactions) -> ReplyShape:
     """What a broker answers when all is well."""
     by_id = job.version >= FIRST_TOPIC_ID_VERSION_PRODUCE
     partition = PartitionProduceResponse(

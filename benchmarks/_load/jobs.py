@@ -106,11 +106,46 @@ class AskAgain:
     timeout_s: float = 120.0
 
 
-Job = PipelinedProduce | ConcurrentProduce | FetchAll | LibrdkafkaProduce | AskAgain
+@dataclass(frozen=True)
+class TransactionalProducer:
+    """Who writes on a connection; without a ``transactional_id`` an idempotent producer."""
+
+    producer_id: int
+    producer_epoch: int = 0
+    transactional_id: str | None = None
+
+
+@dataclass(frozen=True)
+class Transactions:
+    """Transactions of so many ``batches``, one at a time on each of as many connections as there
+    are ``producers``; up to ``in_flight`` Produce requests of a transaction unanswered.
+
+    Connection number ``n`` writes to partition ``n`` of the target's topic. Idempotent producers
+    end nothing: their transactions are so many batches.
+    """
+
+    target: Target
+    version: int
+    producers: list[TransactionalProducer]
+    transactions: int
+    batches: int
+    messages: Messages
+    in_flight: int = 5
+    timeout_s: float = 120.0
+
+
+Job = PipelinedProduce | ConcurrentProduce | FetchAll | LibrdkafkaProduce | AskAgain | Transactions
 
 _KINDS: dict[str, type[Any]] = {
     kind.__name__: kind
-    for kind in (PipelinedProduce, ConcurrentProduce, FetchAll, LibrdkafkaProduce, AskAgain)
+    for kind in (
+        PipelinedProduce,
+        ConcurrentProduce,
+        FetchAll,
+        LibrdkafkaProduce,
+        AskAgain,
+        Transactions,
+    )
 }
 
 
@@ -126,6 +161,8 @@ def read_job(line: str) -> Job:
     fields["target"] = Target(**fields["target"])
     if "messages" in fields:
         fields["messages"] = Messages(**fields["messages"])
+    if "producers" in fields:
+        fields["producers"] = [TransactionalProducer(**each) for each in fields["producers"]]
     job: Job = kind(**fields)
     return job
 
@@ -142,6 +179,9 @@ class Measured:
     log_bytes: int
     p50_us: float | None = None
     p99_us: float | None = None
+    transactions: int = 0
+    retries: int = 0
+    """How often a transaction had to wait for the end of the one before (a pause, then again)."""
 
     @property
     def generator_cores(self) -> float:

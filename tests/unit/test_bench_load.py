@@ -1,5 +1,6 @@
 """The load generators' requests and checks: what they send is right, what is wrong they see."""
 
+import struct
 from collections.abc import Callable
 from typing import Any
 from uuid import UUID
@@ -14,12 +15,17 @@ from benchmarks._load.jobs import (
     FetchAll,
     Job,
     LibrdkafkaProduce,
+    LoadFailed,
     Messages,
     PipelinedProduce,
     Target,
+    TransactionalProducer,
+    Transactions,
     read_job,
     write_job,
 )
+from benchmarks._load.transaction_frames import END_VERSION, transaction_frames
+from pyspark_klog.protocol.apis.end_txn import EndTxnRequest, EndTxnResponse
 from pyspark_klog.protocol.apis.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -99,6 +105,7 @@ def produce_job(**changes: Any) -> PipelinedProduce:
         FetchAll(TARGET, 16, 1000, 50, check_crc=True),
         LibrdkafkaProduce(TARGET, 10, 200, {"linger.ms": "0"}),
         AskAgain(TARGET, 12, 3, ["00000001ff"], 10),
+        Transactions(TARGET, 13, [TransactionalProducer(5, 6, "id-0")], 3, 2, Messages(4)),
     ],
 )
 def test_a_job_is_the_same_behind_the_pipe(job: Job) -> None:
@@ -145,6 +152,56 @@ def test_frames_of_one_transaction(transactional_id: str | None) -> None:
         records = request.topic_data[0].partition_data[0].records
         assert records is not None
         assert BatchView(records).is_transactional == (transactional_id is not None)
+
+
+def transactions(*ids: str | None) -> Transactions:
+    producers = [TransactionalProducer(5, 6, each) for each in ids]
+    return Transactions(TARGET, 13, producers, 3, 2, Messages(4))
+
+
+def test_the_frames_of_transactions_are_one_behind_another() -> None:
+    job = transactions("id-0", "id-1")
+    made = transaction_frames(job)
+    produce_bytes, end_bytes = len(made.produce) // 2, len(made.ends) // 2
+    for number in range(2):
+        produce_at, end_at = number * produce_bytes, number * end_bytes
+        _, request = decode_request(
+            bytes(made.produce[produce_at + 4 : produce_at + produce_bytes])
+        )
+        assert isinstance(request, ProduceRequest)
+        assert (request.transactional_id, request.acks) == (f"id-{number}", -1)
+        (partition,) = request.topic_data[0].partition_data
+        assert partition.index == number
+        assert partition.records is not None
+        view = BatchView(partition.records)
+        assert (view.is_transactional, view.record_count) == (True, 4)
+        at = produce_at + made.batch_start_at
+        assert made.produce[at : at + made.batch_bytes] == bytes(partition.records)
+        frame = made.ends[end_at : end_at + end_bytes]
+        frame[made.producer_at : made.producer_at + 10] = struct.pack(">qh", 17, 4)
+        header, ending = decode_request(bytes(frame[4:]))
+        assert isinstance(ending, EndTxnRequest)
+        assert (header.api_version, ending.committed) == (END_VERSION, True)
+        found = (ending.transactional_id, ending.producer_id, ending.producer_epoch)
+        assert found == (f"id-{number}", 17, 4)
+    answer = encode_response(0, EndTxnResponse(producer_id=17, producer_epoch=4), END_VERSION)
+    at = made.ended_producer_at
+    assert answer[at - 2 : at + 10] == struct.pack(">hqh", 0, 17, 4)
+
+
+def test_an_idempotent_producers_batches_are_in_no_transaction() -> None:
+    made = transaction_frames(transactions(None))
+    _, request = decode_request(bytes(made.produce[4:]))
+    assert isinstance(request, ProduceRequest)
+    assert request.transactional_id is None
+    batch = request.topic_data[0].partition_data[0].records
+    assert batch is not None
+    assert not BatchView(batch).is_transactional
+
+
+def test_ids_of_transactions_have_one_length() -> None:
+    with pytest.raises(LoadFailed, match="not of one length"):
+        transaction_frames(transactions("id-9", "id-10", "id-11"))
 
 
 def test_a_sequence_is_written_with_its_crc() -> None:

@@ -1,0 +1,59 @@
+"""What all jobs of the load generator need: connections, a clock for CPU, replies as text."""
+
+import platform
+import socket
+import time
+from typing import Any
+
+import numpy as np
+
+from benchmarks._load.jobs import Measured, Target
+from benchmarks._load.libc import SCRATCH_WORDS
+from benchmarks._processes import cpu_seconds
+from pyspark_klog.errors import KlogError
+from pyspark_klog.protocol.headers import decode_response
+from pyspark_klog.protocol.keys import ApiKey
+
+_CONNECT_TIMEOUT_S = 10.0
+_SHOWN_BYTES = 400
+# struct epoll_event is packed on x86-64 alone: events 4, then the socket's number.
+_IS_PACKED = platform.machine() in ("x86_64", "AMD64")
+EVENT_BYTES, EVENT_FD_AT = (12, 4) if _IS_PACKED else (16, 8)
+
+
+Array = Any
+
+
+class Clock:
+    """Time and CPU of a stretch of code: of this process, and of the broker's."""
+
+    def __init__(self, broker_pid: int) -> None:
+        self._pid = broker_pid
+        self._broker_s = cpu_seconds(broker_pid)
+        self._own_s = time.process_time()
+        self._start_s = time.perf_counter()
+
+    def stop(self, requests: int, records: int, log_bytes: int) -> Measured:
+        seconds = time.perf_counter() - self._start_s
+        own_s = time.process_time() - self._own_s
+        broker_s = cpu_seconds(self._pid) - self._broker_s
+        return Measured(seconds, own_s, broker_s, requests, records, log_bytes)
+
+
+def scratch() -> Array:
+    return np.zeros(SCRATCH_WORDS, np.int64)
+
+
+def connect(target: Target) -> socket.socket:
+    sock = socket.create_connection((target.host, target.port), _CONNECT_TIMEOUT_S)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.settimeout(None)
+    return sock
+
+
+def show_reply(received: bytes, api_key: ApiKey, version: int) -> str:
+    size = int.from_bytes(received[:4], "big", signed=True)
+    try:
+        return repr(decode_response(received[4 : 4 + size], api_key, version))
+    except KlogError as error:
+        return f"{received[:_SHOWN_BYTES].hex()} ({error})"
