@@ -9,9 +9,16 @@ from enum import IntEnum
 from struct import Struct
 
 from pyspark_klog.records.batch import BatchView
-from pyspark_klog.records.builder import BatchBuilder
+from pyspark_klog.records.builder import write_header
 from pyspark_klog.records.errors import InvalidRecords, RecordsError
-from pyspark_klog.records.layout import NO_LEADER_EPOCH, RECORDS_AT, Buffer
+from pyspark_klog.records.layout import (
+    CONTROL_BIT,
+    NO_LEADER_EPOCH,
+    NO_SEQUENCE,
+    RECORDS_AT,
+    TRANSACTIONAL_BIT,
+    Buffer,
+)
 from pyspark_klog.records.record import Record
 
 CONTROL_KEY = Struct(">hh")  # version, type
@@ -133,13 +140,26 @@ def end_transaction_batch(
     partition_leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytes:
     """The batch that a broker appends for WriteTxnMarkers: one control record, no sequence."""
-    builder = BatchBuilder(
-        base_offset,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        is_transactional=True,
-        is_control=True,
-        partition_leader_epoch=partition_leader_epoch,
+    batch = bytearray(_MARKER_BATCH_BYTES)
+    _MARKER_RECORD.pack_into(
+        batch,
+        RECORDS_AT,
+        _MARKER_RECORD_START,
+        _VERSION,
+        marker.control_type,
+        2 * END_TRANSACTION_VALUE.size,
+        _VERSION,
+        marker.coordinator_epoch,
+        0,
     )
-    builder.append(*encode_end_transaction(marker), timestamp_ms)
-    return builder.build()
+    write_header(
+        batch,
+        base_offset=base_offset,
+        leader_epoch=partition_leader_epoch,
+        attributes=TRANSACTIONAL_BIT | CONTROL_BIT,
+        last_offset_delta=0,
+        timestamps_ms=(timestamp_ms, timestamp_ms),
+        producer=(producer_id, producer_epoch, NO_SEQUENCE),
+        record_count=1,
+    )
+    return bytes(batch)

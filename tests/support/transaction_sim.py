@@ -11,7 +11,6 @@ from klog_broker.coordinator.transaction.markers import MarkerResults, Transacti
 from klog_broker.coordinator.transaction.metadata import (
     ProducerIdAndEpoch,
     TransactionMetadata,
-    from_record,
 )
 from klog_broker.coordinator.transaction.shard_state import TRANSACTION_RECORDS
 from klog_broker.coordinator.transaction.transaction import TransactionReply
@@ -139,7 +138,7 @@ class Sim:
             for record in iterate(batch):
                 decoded = TRANSACTION_RECORDS.decode(record.key or b"", record.value)
                 assert decoded is not None
-                found.append(None if decoded[1] is None else from_record(decoded[1]))
+                found.append(decoded[1])
         return found
 
     def states(self) -> list[str]:

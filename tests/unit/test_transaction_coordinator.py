@@ -277,7 +277,7 @@ def test_ids_that_nobody_uses_are_forgotten_and_open_transactions_are_not() -> N
     for _ in range(100):
         sim.time.loop.run_turn(0)
     (left,) = sim.coordinator.machines()[1]
-    assert left.key.transactional_id == "t"
+    assert left.transactional_id == "t"
     assert sim.states().count("tombstone") == count
     assert len(sim.log.batches) == written + 2
     reloaded = sim.lost_after(len(sim.log.batches))

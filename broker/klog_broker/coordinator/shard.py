@@ -163,8 +163,10 @@ class Shard(Generic[K, V, S]):
                 self.state.apply(Offset(offset), key, value, producer)
                 offset += 1
 
-        batch = self._batch(encoded, now_ms, producer)
-        return self._append(partial(self.log.append, batch), apply)
+        if producer is None and self._codec is Codec.NONE:
+            batch = plain_batch(encoded, now_ms)
+            return self._append(partial(self.log.append_plain, batch, len(records), now_ms), apply)
+        return self._append(partial(self.log.append, self._batch(encoded, now_ms, producer)), apply)
 
     def append_packed(
         self, batch: bytearray, record_count: int, now_ms: int, apply: Callable[[int], None]
@@ -186,8 +188,6 @@ class Shard(Generic[K, V, S]):
         now_ms: int,
         producer: Producer | None,
     ) -> bytearray:
-        if producer is None and self._codec is Codec.NONE:
-            return plain_batch(encoded, now_ms)
         producer_id, producer_epoch = producer or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
         builder = BatchBuilder(
             codec=self._codec,

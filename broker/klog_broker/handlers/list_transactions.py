@@ -31,7 +31,7 @@ def handle(request: ListTransactionsRequest, context: RequestContext) -> AnswerS
         known = machine.metadata
         if known is None or not wanted.matches(known):
             continue
-        transactional_id = machine.key.transactional_id
+        transactional_id = machine.transactional_id
         if pattern is None or (yield from pattern.matches(transactional_id)):
             response.transaction_states.append(
                 TransactionState(

@@ -98,9 +98,10 @@ def is_stored_as_made(
 ) -> TypeGuard[bytearray]:
     """Whether a batch that a coordinator of this broker has made is stored as it is: what this
     process made itself is not looked through."""
+    wanted = config.compression
     return (
         type(records) is bytearray
-        and config.compression is None
+        and (wanted is None or wanted == records[at.ATTRIBUTES_AT + 1] & at.CODEC_MASK)
         and config.message_timestamp_type is TimestampType.CREATE_TIME
     )
 

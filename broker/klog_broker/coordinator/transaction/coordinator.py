@@ -307,11 +307,11 @@ class TransactionCoordinator:
         once; Kafka lets the client ask again, and some wait half a second before they do."""
         known = machine.metadata
         if known is not None and known.state in ENDED:
-            self._ask(machine.key.transactional_id, question, answer)
+            self._ask(machine.transactional_id, question, answer)
             return
         effects: TransactionEffects = Effects()
         effects.answer(answer, TransactionReply(ErrorCode.CONCURRENT_TRANSACTIONS))
-        self._runtime.run(shard, machine.key.transactional_id, effects)
+        self._runtime.run(shard, machine.transactional_id, effects)
 
     def _ask_with_new_id(
         self, transactional_id: str, question: _Question, answer: TransactionAnswer

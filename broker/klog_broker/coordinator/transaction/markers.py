@@ -164,7 +164,7 @@ class TransactionEnds:
     def _complete(self, ending: _Ending, known: TransactionMetadata) -> None:
         now_ms = self._clock.now_ms()
         decision = Decision(ErrorCode.NONE, completed(known, now_ms))
-        transactional_id = ending.machine.key.transactional_id
+        transactional_id = ending.machine.transactional_id
         self._runtime.run(ending.shard, transactional_id, ending.machine.decide(decision))
         if ending.known() is None:
             self._drop(ending)
@@ -178,6 +178,4 @@ class TransactionEnds:
     def _tell(self, ending: _Ending, what: str, why: str) -> None:
         if self._not_sent.allows(self._clock.monotonic_ms()):
             more = self._not_sent.take_note()
-            _log.warning(
-                "%s id=%r reason=%s%s", what, ending.machine.key.transactional_id, why, more
-            )
+            _log.warning("%s id=%r reason=%s%s", what, ending.machine.transactional_id, why, more)

@@ -5,17 +5,15 @@ from collections.abc import Iterable
 
 from klog_broker.coordinator.runtime import CoordinatorRuntime
 from klog_broker.coordinator.shard import Format, Producer, Shard
+from klog_broker.coordinator.transaction.metadata import TransactionMetadata, from_record
+from klog_broker.coordinator.transaction.packing import pack_key, pack_value
 from klog_broker.coordinator.transaction.states import ENDING
 from klog_broker.coordinator.transaction.transaction import TransactionMachine
 from pyspark_klog.ids import Offset
 from pyspark_klog.state_records.transaction_log import (
-    TransactionLogKey,
-    TransactionLogValue,
     TransactionState,
     decode_key,
     decode_value,
-    encode_key,
-    encode_value,
 )
 from pyspark_klog.state_records.versions import UnknownStateRecord
 
@@ -52,24 +50,23 @@ class TransactionShardState:
     def apply(
         self,
         _offset: Offset,
-        key: TransactionLogKey,
-        value: TransactionLogValue | None,
+        transactional_id: str,
+        value: TransactionMetadata | None,
         producer: Producer | None,
         /,
     ) -> None:
         """No coordinator writes here in a transaction: what somebody else did is passed over."""
         if producer is not None:
             return
-        transactional_id = key.transactional_id
         self.ongoing.pop(transactional_id, None)
         self.ending.pop(transactional_id, None)
         if value is None:
             self.machines.pop(transactional_id, None)
             return
         self.get_or_create(transactional_id).apply(value)
-        if value.transaction_status == TransactionState.ONGOING:
+        if value.state is TransactionState.ONGOING:
             self.ongoing[transactional_id] = None
-        elif value.transaction_status in ENDING:
+        elif value.state in ENDING:
             self.ending[transactional_id] = None
 
     def apply_marker(self, producer: Producer, *, is_commit: bool) -> None:
@@ -82,28 +79,23 @@ class NoTimeline:
     def begin(self, end_offset: Offset, high_watermark: Offset) -> None: ...
 
 
-TransactionShard = Shard[TransactionLogKey, TransactionLogValue, TransactionShardState]
-TransactionRuntime = CoordinatorRuntime[
-    TransactionLogKey, TransactionLogValue, TransactionShardState
-]
+TransactionShard = Shard[str, TransactionMetadata, TransactionShardState]
+TransactionRuntime = CoordinatorRuntime[str, TransactionMetadata, TransactionShardState]
 
 
-def _encode(
-    key: TransactionLogKey, value: TransactionLogValue | None
-) -> tuple[bytes, bytes | None]:
-    return encode_key(key.transactional_id), None if value is None else encode_value(value)
+def _encode(transactional_id: str, value: TransactionMetadata | None) -> tuple[bytes, bytes | None]:
+    return pack_key(transactional_id), None if value is None else pack_value(value)
 
 
-def _decode(
-    key: bytes, value: bytes | None
-) -> tuple[TransactionLogKey, TransactionLogValue | None] | None:
+def _decode(key: bytes, value: bytes | None) -> tuple[str, TransactionMetadata | None] | None:
     """None for a record of a version that came later: as in Kafka it is passed over. What cannot be
     read otherwise fails the load: half of a history could end a transaction wrongly."""
     try:
-        return decode_key(key), None if value is None else decode_value(value)
+        transactional_id = decode_key(key).transactional_id
+        return transactional_id, None if value is None else from_record(decode_value(value))
     except UnknownStateRecord as error:
         _log.warning("record-skipped topic=__transaction_state reason=%r", str(error))
         return None
 
 
-TRANSACTION_RECORDS: Format[TransactionLogKey, TransactionLogValue] = Format(_encode, _decode)
+TRANSACTION_RECORDS: Format[str, TransactionMetadata] = Format(_encode, _decode)

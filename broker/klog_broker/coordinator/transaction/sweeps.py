@@ -103,7 +103,7 @@ class Sweeps:
         if not over or shard.error() is not ErrorCode.NONE:
             return
         try:
-            shard.append([(each.key, None) for each in over])
+            shard.append([(each.transactional_id, None) for each in over])
         except (LogError, BrokerError) as error:
             if self._not_expired.allows(self._services.clock.monotonic_ms()):
                 more = self._not_expired.take_note()

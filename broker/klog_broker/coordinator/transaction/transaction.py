@@ -4,16 +4,11 @@ from dataclasses import dataclass
 
 from klog_broker.coordinator.effects import Effects, Waiter
 from klog_broker.coordinator.transaction.decisions import Decision
-from klog_broker.coordinator.transaction.metadata import (
-    TransactionMetadata,
-    from_record,
-    to_record,
-)
+from klog_broker.coordinator.transaction.metadata import TransactionMetadata
 from pyspark_klog.errors import ErrorCode, InvariantViolation
 from pyspark_klog.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from pyspark_klog.state_records.transaction_log import TransactionLogKey, TransactionLogValue
 
-TransactionEffects = Effects[TransactionLogKey, TransactionLogValue]
+TransactionEffects = Effects[str, TransactionMetadata]
 
 
 @dataclass(slots=True)
@@ -37,29 +32,30 @@ class _Deciding:
 class TransactionMachine:
     """A Machine (see effects.py). Only ``apply`` changes what survives a restart."""
 
-    __slots__ = ("_deciding", "key", "metadata")
+    __slots__ = ("_deciding", "metadata", "transactional_id")
 
     def __init__(self, transactional_id: str) -> None:
-        self.key = TransactionLogKey(transactional_id=transactional_id)
+        self.transactional_id = transactional_id
         self.metadata: TransactionMetadata | None = None
         """None until the first record of the id."""
         self._deciding: _Deciding | None = None
 
-    def apply(self, value: TransactionLogValue) -> None:
-        """A record of the id is in the log."""
-        self.metadata = from_record(value)
+    def apply(self, metadata: TransactionMetadata) -> None:
+        """A record of the id is in the log. One that was decided here comes with the epoch before,
+        which no record has."""
+        self.metadata = metadata
 
     def decide(self, decision: Decision, waiter: Waiter | None = None) -> TransactionEffects:
         """Write what the decision says, then answer with a TransactionReply."""
         if self._deciding is not None:
-            raise InvariantViolation(f"{self.key.transactional_id!r}: a decision within another")
+            raise InvariantViolation(f"{self.transactional_id!r}: a decision within another")
         effects: TransactionEffects = Effects()
         reply = TransactionReply(decision.error, decision.producer_id, decision.producer_epoch)
         if decision.becomes is None:
             effects.answer(waiter, reply)
             return effects
         self._deciding = _Deciding(decision.becomes, waiter, reply)
-        record = (self.key, to_record(decision.becomes))
+        record = (self.transactional_id, decision.becomes)
         effects.records = lambda _: [record]
         return effects
 
@@ -67,8 +63,6 @@ class TransactionMachine:
         effects: TransactionEffects = Effects()
         deciding, self._deciding = self._deciding, None
         assert deciding is not None
-        # The same as the record, and the epoch before, which no record has.
-        self.metadata = deciding.becomes
         effects.answer(deciding.waiter, deciding.reply)
         return effects
 

@@ -1,0 +1,86 @@
+"""The records of ``__transaction_state`` as bytes, packed without a message in between.
+
+Every step of a transaction is such a record. What is packed is what encode_key and encode_value
+make of the same metadata (``to_record``).
+"""
+
+from functools import lru_cache
+from struct import Struct
+
+from klog_broker.coordinator.transaction.metadata import TransactionMetadata
+from pyspark_klog.ids import NO_PRODUCER_ID, TopicPartition
+from pyspark_klog.protocol.wire import uvarint
+from pyspark_klog.records.layout import INT16_MAX
+from pyspark_klog.state_records.transaction_log import (
+    FLEXIBLE_VALUE_VERSION,
+    KEY_VERSION,
+    TransactionState,
+    encode_key,
+)
+
+_KEY_HEAD = Struct(">hh")  # version, length of the id
+_HEAD = Struct(">hqhib")  # version, producer id, epoch, time-out, state
+_TIMES = Struct(">qqB")  # last update, start, number of tagged fields
+# Tag, size, field.
+_PREVIOUS_ID = _NEXT_ID = Struct(">BBq")
+_CLIENT_VERSION = Struct(">BBh")
+_NULL = b"\0"
+# Of a transaction with more the partitions are packed anew for each record.
+_REMEMBERED_PARTITIONS = 16
+
+
+def pack_key(transactional_id: str) -> bytes:
+    """UnencodableMessage for an id of more than 32,767 bytes."""
+    data = transactional_id.encode()
+    if len(data) > INT16_MAX:
+        return encode_key(transactional_id)
+    return _KEY_HEAD.pack(KEY_VERSION, len(data)) + data
+
+
+def pack_value(metadata: TransactionMetadata) -> bytes:
+    """In version 1, the flexible one."""
+    partitions = metadata.partitions
+    if metadata.state is TransactionState.EMPTY:
+        packed = _NULL
+    elif len(partitions) <= _REMEMBERED_PARTITIONS:
+        packed = _remembered(partitions)
+    else:
+        packed = _packed(partitions)
+    count, tags = 0, b""
+    if metadata.previous_producer_id != NO_PRODUCER_ID:
+        count, tags = 1, _PREVIOUS_ID.pack(0, 8, metadata.previous_producer_id)
+    if metadata.next_producer_id != NO_PRODUCER_ID:
+        count, tags = count + 1, tags + _NEXT_ID.pack(1, 8, metadata.next_producer_id)
+    if metadata.client_version:
+        count, tags = count + 1, tags + _CLIENT_VERSION.pack(2, 2, metadata.client_version)
+    return b"".join(
+        (
+            _HEAD.pack(
+                FLEXIBLE_VALUE_VERSION,
+                metadata.producer_id,
+                metadata.producer_epoch,
+                metadata.timeout_ms,
+                metadata.state,
+            ),
+            packed,
+            _TIMES.pack(metadata.update_ms, metadata.start_ms, count),
+            tags,
+        )
+    )
+
+
+def _packed(partitions: tuple[TopicPartition, ...]) -> bytes:
+    """By topic: an array of names and numbers."""
+    topics: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        topics.setdefault(topic, []).append(partition)
+    out = bytearray()
+    out += uvarint(len(topics) + 1)
+    for topic, numbers in topics.items():
+        name = topic.encode()
+        out += uvarint(len(name) + 1) + name + uvarint(len(numbers) + 1)
+        out += Struct(f">{len(numbers)}ix").pack(*numbers)  # and no tagged fields
+    return bytes(out)
+
+
+_remembered = lru_cache(maxsize=1024)(_packed)
