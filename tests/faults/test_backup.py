@@ -9,7 +9,12 @@ from tests.support.raw_client import RawClient
 from tests.support.raw_requests import batch, create_topic, produced, read_all
 
 FIRST = ("klog-metadata", "meta.properties", "log-start-offset-checkpoint")
-LEFT_OUT = (".lock", "recovery-point-offset-checkpoint", "replication-offset-checkpoint")
+LEFT_OUT = (
+    ".lock",
+    "klog-syncs",
+    "recovery-point-offset-checkpoint",
+    "replication-offset-checkpoint",
+)
 
 
 def copy(data: Path, backup: Path, meanwhile: Callable[[], None]) -> None:
