@@ -242,6 +242,7 @@ class SinkRows:
             producer_id=identity.producer_id,
             producer_epoch=identity.producer_epoch,
             next_sequences=np.array(sequences, np.int64),
+            is_transactional=producer.is_transactional,
             memory=producer.memory,
         )
 

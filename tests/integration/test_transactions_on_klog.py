@@ -5,10 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from pyspark_klog import testing
-from tests.support.transaction_cases import CASES, readers_see_what_is_committed
-
-_CASES = [case for case in CASES if case is not readers_see_what_is_committed]
-"""Fetch does not leave out aborted records yet; once it does, all CASES are for klog."""
+from tests.support.transaction_cases import CASES
 
 
 @pytest.fixture(scope="module")
@@ -17,6 +14,6 @@ def broker() -> Iterator[testing.Broker]:
         yield running
 
 
-@pytest.mark.parametrize("case", _CASES, ids=lambda case: case.__name__)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_transactions(broker: testing.Broker, case: Callable[[str], None]) -> None:
     case(broker.bootstrap_servers)

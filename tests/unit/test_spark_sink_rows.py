@@ -37,6 +37,7 @@ class _Producer:
     """Takes batches for topics of three partitions; refuses what a test says."""
 
     memory = None
+    is_transactional = False
 
     def __init__(self) -> None:
         self.records: list[tuple[TopicPartition, Record]] = []
@@ -52,6 +53,7 @@ class _Producer:
         self.identity = NO_IDENTITY
         self.sequences: list[int] = []
         self.numbers: list[tuple[int, int, int, int]] = []
+        self.transactional: list[bool] = []
 
     def set_aside(self, receiver: Any) -> None:
         self.receiver = receiver
@@ -74,6 +76,7 @@ class _Producer:
 
     def add(self, place: TopicPartition, data: memoryview, count: int) -> None:
         self.numbers.append((place.partition, *_numbers(BatchView(data))))
+        self.transactional.append(BatchView(data).is_transactional)
         self.batches[place.topic].append(count)
         for record in BatchView(data).records():
             if len(record.value or b"") <= self.max_bytes.get(place.topic, 1 << 30):
@@ -149,6 +152,15 @@ def test_batches_are_encoded_with_the_numbers_that_they_will_get(producer: _Prod
     rows = _batch(value=_values(*range(4)), partition=pa.array([2, 1, 2, 2], pa.int32()))
     _sink(topic="t").write([rows])
     assert producer.numbers == [(1, 8, 1, 50), (2, 8, 1, 2**31 - 1)]
+
+
+@pytest.mark.parametrize("is_transactional", [True, False])
+def test_batches_are_encoded_as_parts_of_a_transaction(
+    producer: _Producer, is_transactional: bool
+) -> None:
+    producer.is_transactional = is_transactional
+    _sink(topic="t").write([_batch(value=_values(0, 1), partition=[1, 2])])
+    assert producer.transactional == [is_transactional] * 2
 
 
 def test_batches_without_an_identity_have_no_numbers(producer: _Producer) -> None:
