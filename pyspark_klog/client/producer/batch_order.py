@@ -184,9 +184,10 @@ class BatchOrder:
             queue = self._queues[partition]
             if not self._sendable(queue, now_ms):
                 continue
-            queue.must_drain = False
-            if queue.renumber_from != NO_SEQUENCE:
-                queue.renumber()
+            if queue.must_drain:
+                queue.must_drain = False
+                if queue.renumber_from != NO_SEQUENCE:
+                    queue.renumber()
             batch = queue.first_unsent
             if taken and len(batch.data) > room:
                 continue
