@@ -170,7 +170,7 @@ def fetch(
     }
 
 
-@pytest.mark.parametrize("version", range(5))
+@pytest.mark.parametrize("version", range(7))
 def test_the_coordinator_of_every_group_is_this_broker(
     client: RawClient, broker: BrokerProcess, version: int
 ) -> None:
@@ -178,14 +178,14 @@ def test_the_coordinator_of_every_group_is_this_broker(
     assert (found.host, found.port) == broker.address
 
 
-@pytest.mark.parametrize("version", range(6))
+@pytest.mark.parametrize("version", range(10))
 def test_a_members_life_in_every_version(client: RawClient, version: int) -> None:
     group = f"life-{version}"
     member_id, generation = join(client, group, version)
     assert member_id.startswith("c-")
     beat = HeartbeatRequest(group_id=group, member_id=member_id, generation_id=generation)
-    assert client.call(beat, min(version, 3)).error_code == 0
-    described = client.call(DescribeGroupsRequest(groups=[group]), min(version, 4)).groups[0]
+    assert client.call(beat, min(version, 4)).error_code == 0
+    described = client.call(DescribeGroupsRequest(groups=[group]), min(version, 6)).groups[0]
     assert (described.group_state, described.protocol_data) == ("Stable", "range")
     (member,) = described.members
     assert (member.client_id, member.client_host) == ("c", "/127.0.0.1")
@@ -239,7 +239,7 @@ def test_two_members_share_a_group_and_the_second_waits_for_the_first(
         assert other.receive(SyncGroupRequest, 2).assignment == b"right"
 
 
-@pytest.mark.parametrize("version", range(8))
+@pytest.mark.parametrize("version", range(10))
 def test_offsets_are_committed_in_every_version(client: RawClient, version: int) -> None:
     group = f"offsets-{version}"
     results = commit(client, group, {("t", 0): 11, ("t", 1): 12}, version, metadata="née")

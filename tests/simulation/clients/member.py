@@ -6,7 +6,7 @@ from collections.abc import Generator
 from typing import Any
 
 from pyspark_klog.errors import ErrorCode
-from pyspark_klog.ids import TopicPartition
+from pyspark_klog.ids import UUID, TopicPartition
 from pyspark_klog.protocol.apis.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -22,6 +22,11 @@ from pyspark_klog.protocol.apis.leave_group import (
     LeaveGroupResponse,
     MemberIdentity,
 )
+from pyspark_klog.protocol.apis.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
 from pyspark_klog.protocol.apis.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -30,8 +35,11 @@ from pyspark_klog.protocol.apis.offset_commit import (
 )
 from pyspark_klog.protocol.apis.offset_fetch import (
     OffsetFetchRequest,
+    OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
     OffsetFetchResponse,
+    OffsetFetchResponseGroup,
 )
 from pyspark_klog.protocol.apis.sync_group import (
     SyncGroupRequest,
@@ -55,6 +63,8 @@ _FENCED = (
     ErrorCode.ILLEGAL_GENERATION,
     ErrorCode.REBALANCE_IN_PROGRESS,
     ErrorCode.FENCED_INSTANCE_ID,
+    # What a power cut took with its record.
+    ErrorCode.GROUP_ID_NOT_FOUND,
 )
 
 
@@ -69,12 +79,16 @@ class Member(Client):
         self._former_id = ""
         """Of the process whose place this one has taken; it commits once more."""
         self._generation = -1
+        self._ids: dict[str, UUID] = {}
+        """Static members name topics by id, in the newest versions; the others by name."""
         self._owned: list[TopicPartition] = []
         self._positions: dict[TopicPartition, int] = {}
 
     def script(self) -> Script:
         yield from self.connect()
         yield from self._find_coordinator()
+        if self._instance_id is not None:
+            yield from self._find_ids()
         while not self.must_end:
             if (yield from self._join()) and (yield from self._fetch_offsets()):
                 yield from self._work()
@@ -89,6 +103,15 @@ class Member(Client):
             if check_code(self, reply.error_code, *_RETRIED) is ErrorCode.NONE:
                 return
             yield from self.sleep(self.world.between(10, 200))
+
+    def _find_ids(self) -> Generator[Any, Any, None]:
+        names = {partition.topic: None for partition in self._all}
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(name=name) for name in names],
+            allow_auto_topic_creation=False,
+        )
+        reply = yield from self.ask(request, MetadataResponse, low=10)
+        self._ids = {row.name: row.topic_id for row in reply.topics}
 
     def _join(self) -> Generator[Any, Any, bool]:
         request = JoinGroupRequest(
@@ -176,25 +199,50 @@ class Member(Client):
         self._positions = {}
         if not self._owned:
             return True
-        asked: dict[str, OffsetFetchRequestTopic] = {}
+        asked: dict[str, list[int]] = {}
         for each in self._owned:
-            wanted = asked.setdefault(each.topic, OffsetFetchRequestTopic(name=each.topic))
-            wanted.partition_indexes.append(each.partition)
-        request = OffsetFetchRequest(group_id=GROUP, topics=list(asked.values()))
+            asked.setdefault(each.topic, []).append(each.partition)
         asked_ms = self.world.now_ms
-        reply = yield from self.ask(request, OffsetFetchResponse, low=1, high=7)
+        reply = yield from self._ask_offsets(asked)
         code = check_code(self, reply.error_code, *_RETRIED)
         if code is not ErrorCode.NONE:
             yield from self._step_back(code)
             return False
+        names = {topic_id: name for name, topic_id in self._ids.items()}
         for topic in reply.topics:
             for row in topic.partitions:
                 if check_code(self, row.error_code, *_RETRIED) is not ErrorCode.NONE:
                     return False
-                partition = TopicPartition(topic.name, row.partition_index)
+                name = names[topic.topic_id] if names else topic.name
+                partition = TopicPartition(name, row.partition_index)
                 self.history.groups.was_fetched(partition, row.committed_offset, asked_ms)
                 self._positions[partition] = max(row.committed_offset, 0)
         return True
+
+    def _ask_offsets(
+        self, asked: dict[str, list[int]]
+    ) -> Generator[Any, Any, OffsetFetchResponse | OffsetFetchResponseGroup]:
+        if not self._ids:
+            rows = [
+                OffsetFetchRequestTopic(name=name, partition_indexes=numbers)
+                for name, numbers in asked.items()
+            ]
+            by_name = OffsetFetchRequest(group_id=GROUP, topics=rows)
+            return (yield from self.ask(by_name, OffsetFetchResponse, low=1, high=7))
+        topics = [
+            OffsetFetchRequestTopics(topic_id=self._ids[name], partition_indexes=numbers)
+            for name, numbers in asked.items()
+        ]
+        group = OffsetFetchRequestGroup(group_id=GROUP, topics=topics)
+        by_id = OffsetFetchRequest(groups=[group])
+        reply = yield from self.ask(by_id, OffsetFetchResponse, low=10)
+        (told,) = reply.groups
+        return told
+
+    def _topic(self, name: str) -> OffsetCommitRequestTopic:
+        if not self._ids:
+            return OffsetCommitRequestTopic(name=name)
+        return OffsetCommitRequestTopic(topic_id=self._ids[name])
 
     def _work(self) -> Generator[Any, Any, None]:
         """Until the group moves on, or the member has enough of it."""
@@ -246,7 +294,7 @@ class Member(Client):
             commits[partition] = groups.is_committing(
                 partition, offset, self._generation, world.now_ms
             )
-            row = rows.setdefault(partition.topic, OffsetCommitRequestTopic(name=partition.topic))
+            row = rows.setdefault(partition.topic, self._topic(partition.topic))
             row.partitions.append(
                 OffsetCommitRequestPartition(
                     partition_index=partition.partition, committed_offset=offset
@@ -262,8 +310,8 @@ class Member(Client):
         reply = yield from self._ask_commit(request)
         worst = ErrorCode.NONE
         answers = [
-            (TopicPartition(topic.name, each.partition_index), each.error_code)
-            for topic in reply.topics
+            (TopicPartition(name, each.partition_index), each.error_code)
+            for name, topic in zip(rows, reply.topics, strict=True)
             for each in topic.partitions
         ]
         for partition, number in answers:
@@ -281,8 +329,11 @@ class Member(Client):
     def _ask_commit(
         self, request: OffsetCommitRequest
     ) -> Generator[Any, Any, OffsetCommitResponse]:
-        low = self._low(2, 7)
-        return (yield from self.ask(request, OffsetCommitResponse, low=low, high=9, waits_ms=5_000))
+        low, high = (10, 10) if self._ids else (self._low(2, 7), 9)
+        answer = yield from self.ask(
+            request, OffsetCommitResponse, low=low, high=high, waits_ms=5_000
+        )
+        return answer
 
     def _commit_as_former(self) -> Script:
         """The process that was thought to have ended has not, and must not be heard."""
@@ -298,8 +349,9 @@ class Member(Client):
             generation_id_or_member_epoch=self._generation,
             member_id=former_id,
             group_instance_id=self._instance_id,
-            topics=[OffsetCommitRequestTopic(name=partition.topic, partitions=[offset])],
+            topics=[self._topic(partition.topic)],
         )
+        request.topics[0].partitions.append(offset)
         reply = yield from self._ask_commit(request)
         code = check_code(self, reply.topics[0].partitions[0].error_code, *_RETRIED, *_FENCED)
         self.note(f"former {former_id} commits {code.name}")
