@@ -5,10 +5,9 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from pyspark_klog.ids import TopicPartition
-from pyspark_klog.spark.errors import DataLost, OffsetError
+from pyspark_klog.spark.errors import HOW_TO_GO_ON, DataLost, OffsetError
 from pyspark_klog.spark.offsets import Offsets
 from pyspark_klog.spark.options import Options
-from pyspark_klog.spark.rows import HOW_TO_GO_ON
 
 _log = logging.getLogger(__name__)
 

@@ -2,6 +2,12 @@
 
 from pyspark_klog.errors import KlogError
 
+HOW_TO_GO_ON = "set option failOnDataLoss=false to go on with what is there"
+NEW_CHECKPOINT = (
+    "give a stream a new checkpointLocation: from the old one it would go on in the midst of the "
+    "new topic"
+)
+
 
 class OptionError(KlogError):
     """An option is wrong, or does not go with another one; the text has what was given and what is

@@ -30,7 +30,7 @@ from pyspark_klog.spark.option_values import (
     read_words,
 )
 from pyspark_klog.spark.options import DEFAULT_TRIGGER_DELAY_MS, STRATEGIES, Options
-from pyspark_klog.spark.pruning import read_pushdown
+from pyspark_klog.spark.pushdown import read_pushdown
 
 _log = logging.getLogger(__name__)
 

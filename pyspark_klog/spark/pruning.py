@@ -13,15 +13,9 @@ from typing import Any, NamedTuple
 
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.records.partitioner import partition_for_key
-from pyspark_klog.spark.errors import OptionError
 from pyspark_klog.spark.offsets import Offsets
-from pyspark_klog.spark.option_values import LONG_MAX, read_words
-
-TIMES, KEYS = "times", "keys"
-ASSUMPTIONS = (TIMES, KEYS)
-"""The words of ``pushdown``. By each the user vouches for something that no broker can tell. TIMES:
-in a partition records' times never go back. KEYS: only the default partitioner has chosen
-partitions by keys, and the topic has always had as many partitions as now."""
+from pyspark_klog.spark.option_values import LONG_MAX
+from pyspark_klog.spark.pushdown import KEYS, TIMES
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -35,19 +29,6 @@ class Condition(NamedTuple):
     """``in  <  <=  >  >=``, or one of these with ``not `` before it."""
     values: tuple[Any, ...]
     """The values that the column is compared with: several for ``in``, else one."""
-
-
-def read_pushdown(options: Mapping[str, str]) -> frozenset[str] | None:
-    """The option's assumptions; None if filters are to cut nothing.
-
-    :raises OptionError: for any other word
-    """
-    words = read_words(options, "pushdown", ("true", "false", *ASSUMPTIONS)) or ("false",)
-    if words == ("false",):
-        return None
-    if "false" in words:
-        raise OptionError(f"option pushdown is {options['pushdown']!r}; expected one or the other")
-    return frozenset(words) & frozenset(ASSUMPTIONS)
 
 
 @dataclass(slots=True)

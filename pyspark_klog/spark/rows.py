@@ -18,7 +18,7 @@ from pyspark.sql.types import (
 
 from pyspark_klog.ids import NO_TOPIC_ID, UUID
 from pyspark_klog.spark.clients import check_numba, client_for, freeze_once
-from pyspark_klog.spark.errors import DataLost, SchemaError
+from pyspark_klog.spark.errors import HOW_TO_GO_ON, NEW_CHECKPOINT, DataLost, SchemaError
 from pyspark_klog.spark.options import Options
 from pyspark_klog.spark.ranges import OffsetRange
 
@@ -126,10 +126,3 @@ class RangeReader:
             how = f"run a batch again, and {NEW_CHECKPOINT}" if lost.made_again else HOW_TO_GO_ON
             raise DataLost(f"{lost}; {how}") from None
         _log.warning("some data may have been lost: %s", lost)
-
-
-HOW_TO_GO_ON = "set option failOnDataLoss=false to go on with what is there"
-NEW_CHECKPOINT = (
-    "give a stream a new checkpointLocation: from the old one it would go on in the midst of the "
-    "new topic"
-)

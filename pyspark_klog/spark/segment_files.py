@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import InputPartition
 
 from pyspark_klog.spark.clients import freeze_once
-from pyspark_klog.spark.errors import DataLost
+from pyspark_klog.spark.errors import HOW_TO_GO_ON, DataLost
 from pyspark_klog.spark.failures import one_line_in_rows
 from pyspark_klog.spark.offsets import Offsets
 from pyspark_klog.spark.options import Options
 from pyspark_klog.spark.paths import local_directory
 from pyspark_klog.spark.ranges import OffsetRange
 from pyspark_klog.spark.reader import BatchReader, RangePartition
-from pyspark_klog.spark.rows import HOW_TO_GO_ON, RangeReader
+from pyspark_klog.spark.rows import RangeReader
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch

@@ -14,14 +14,14 @@ from pyspark_klog.client.errors import TopicMissing
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import UUID, TopicPartition
 from pyspark_klog.spark.clients import exit_on_sigterm
-from pyspark_klog.spark.errors import DataLost
+from pyspark_klog.spark.errors import HOW_TO_GO_ON, NEW_CHECKPOINT, DataLost
 from pyspark_klog.spark.failures import one_line, one_line_in_rows
 from pyspark_klog.spark.offsets import Offsets, as_json, from_json_dict, to_json_dict
 from pyspark_klog.spark.options import Options
 from pyspark_klog.spark.prompt import Prompt
 from pyspark_klog.spark.ranges import OffsetRange, plan
 from pyspark_klog.spark.reader import RangePartition, tasks
-from pyspark_klog.spark.rows import HOW_TO_GO_ON, NEW_CHECKPOINT, RangeReader
+from pyspark_klog.spark.rows import RangeReader
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch

@@ -13,7 +13,7 @@ from pyspark_klog.client.errors import TopicMissing
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.byte_limits import ByteRates
-from pyspark_klog.spark.errors import DataLost
+from pyspark_klog.spark.errors import NEW_CHECKPOINT, DataLost
 from pyspark_klog.spark.failures import one_line
 from pyspark_klog.spark.lag import progress_offsets
 from pyspark_klog.spark.limits import Patience, prorate, prorate_by_topic
@@ -21,7 +21,6 @@ from pyspark_klog.spark.offsets import Offsets, from_json_dict, to_json_dict
 from pyspark_klog.spark.option_values import LONG_MAX
 from pyspark_klog.spark.options import Options
 from pyspark_klog.spark.plain_stream_reader import PlainStreamReader as PlainStreamReader
-from pyspark_klog.spark.rows import NEW_CHECKPOINT
 from pyspark_klog.spark.stream_base import JsonOffsets, StreamReaderBase
 
 try:

@@ -11,8 +11,9 @@ from pyspark_klog.records.partitioner import partition_for_key
 from pyspark_klog.spark.errors import OptionError
 from pyspark_klog.spark.offsets import Offsets
 from pyspark_klog.spark.option_reader import read_options
-from pyspark_klog.spark.pruning import KEYS, TIMES, Condition, cut, prune_by
+from pyspark_klog.spark.pruning import Condition, cut, prune_by
 from pyspark_klog.spark.pruning_reader import PruningReader, condition_of, pruning_reader
+from pyspark_klog.spark.pushdown import KEYS, TIMES
 
 _ALL = frozenset({TIMES, KEYS})
 _AT = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=500)
