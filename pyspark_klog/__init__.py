@@ -11,9 +11,9 @@ from pyspark_klog._version import __version__ as __version__
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pyspark_klog.spark.batch_writer import BatchWriter
-    from pyspark_klog.spark.lag import lag
-    from pyspark_klog.spark.listener import LagListener
+    from pyspark_klog.spark.progress.lag import lag
+    from pyspark_klog.spark.progress.listener import LagListener
+    from pyspark_klog.spark.sink.batch_writer import BatchWriter
 
 __all__ = ["DefaultSource", "LagListener", "__version__", "batch_writer", "lag", "register"]
 
@@ -28,8 +28,8 @@ def register(spark: "SparkSession") -> None:
     """
     from pyspark.errors import AnalysisException
 
+    from pyspark_klog.spark.data_source import DefaultSource
     from pyspark_klog.spark.registration import check_session
-    from pyspark_klog.spark.source import DefaultSource
 
     check_session(spark)
     try:
@@ -50,7 +50,7 @@ def batch_writer(**options: Any) -> "BatchWriter":
 
     :raises KlogError: for options that cannot be
     """
-    from pyspark_klog.spark.batch_writer import BatchWriter
+    from pyspark_klog.spark.sink.batch_writer import BatchWriter
 
     return BatchWriter(options)
 
@@ -60,18 +60,18 @@ def __getattr__(name: str) -> Any:
     # without a Spark that has Python data sources there is simply none.
     if name == "DefaultSource":
         try:
-            from pyspark_klog.spark.source import DefaultSource
+            from pyspark_klog.spark.data_source import DefaultSource
         except ImportError as error:
             raise AttributeError(
                 f"no DefaultSource: it needs pyspark 4.0 or later: {error}"
             ) from None
         return DefaultSource
     if name == "LagListener":
-        from pyspark_klog.spark.listener import LagListener
+        from pyspark_klog.spark.progress.listener import LagListener
 
         return LagListener
     if name == "lag":
-        from pyspark_klog.spark.lag import lag
+        from pyspark_klog.spark.progress.lag import lag
 
         return lag
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

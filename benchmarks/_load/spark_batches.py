@@ -14,10 +14,10 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from benchmarks._load.spark_jobs import MICRO_RECORDS
 from benchmarks._processes import resident_bytes
-from pyspark_klog.spark.dead_letters import TaskIds
-from pyspark_klog.spark.option_reader import read_options
-from pyspark_klog.spark.sink_rows import SinkRows
-from pyspark_klog.spark.stream_reader import LimitedStreamReader
+from pyspark_klog.spark.options.reader import read_options
+from pyspark_klog.spark.sink.dead_letters import TaskIds
+from pyspark_klog.spark.sink.rows import SinkRows
+from pyspark_klog.spark.source.stream_reader import LimitedStreamReader
 
 _SETTLED = 0.2
 """Memory is first looked at after this share of the micro-batches."""

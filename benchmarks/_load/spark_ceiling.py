@@ -20,9 +20,9 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from pyspark_klog.spark.clients import freeze_once
-from pyspark_klog.spark.prompt import Prompt
-from pyspark_klog.spark.rows import ARROW_BATCH_BYTES, source_schema
+from pyspark_klog.spark.source.rows import ARROW_BATCH_BYTES, source_schema
+from pyspark_klog.spark.workers.clients import freeze_once
+from pyspark_klog.spark.workers.prompt import Prompt
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch

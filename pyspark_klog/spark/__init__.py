@@ -1,8 +1,8 @@
 """The data source ``klog`` for Spark: batch and stream, source and sink.
 
 May import: pyspark, client, records, errors; it is the only room that imports pyspark.
-Start reading at source.py; option_reader.py, options.py, offsets.py and ranges.py are pure and need
-no Spark.
+Start reading at data_source.py, which is what Spark finds; then options, planning, source, sink.
+offsets.py and all of options are pure and need no Spark.
 """
 
 from pyspark_klog.log_fallback import install

@@ -11,8 +11,8 @@ from pyspark_klog.client.blocking import BlockingClient
 from pyspark_klog.client.errors import ConnectionFailed, NoBrokerAvailable, TimedOut
 from pyspark_klog.client.metadata import ClusterView
 from pyspark_klog.client.settings import ClientSettings
-from pyspark_klog.spark.discovery import Discovery
-from pyspark_klog.spark.option_reader import read_options
+from pyspark_klog.spark.options.reader import read_options
+from pyspark_klog.spark.planning.discovery import Discovery
 from tests.support.refusing_broker import refusing_broker
 
 

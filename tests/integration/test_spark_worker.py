@@ -13,13 +13,13 @@ from benchmarks._load.spark_fill import Records, fill
 from benchmarks._load.spark_jobs import MICRO_RECORDS
 from pyspark_klog.client.admin import Admin, NewTopic
 from pyspark_klog.client.blocking import BlockingClient
-from pyspark_klog.spark import clients
-from pyspark_klog.spark.dead_letters import TaskIds
-from pyspark_klog.spark.option_reader import read_options
-from pyspark_klog.spark.options import Options
-from pyspark_klog.spark.ranges import OffsetRange
-from pyspark_klog.spark.rows import RangeReader
-from pyspark_klog.spark.sink_rows import SinkRows
+from pyspark_klog.spark.options.options import Options
+from pyspark_klog.spark.options.reader import read_options
+from pyspark_klog.spark.planning.ranges import OffsetRange
+from pyspark_klog.spark.sink.dead_letters import TaskIds
+from pyspark_klog.spark.sink.rows import SinkRows
+from pyspark_klog.spark.source.rows import RangeReader
+from pyspark_klog.spark.workers import clients
 from pyspark_klog.testing import Broker
 
 _CHECKOUT = Path(__file__).resolve().parents[2]

@@ -22,9 +22,9 @@ from confluent_kafka.admin import AdminClient
 
 from pyspark_klog.client.admin import Admin, NewTopic
 from pyspark_klog.ids import TopicPartition
-from pyspark_klog.spark.option_reader import read_options
-from pyspark_klog.spark.reader import BatchReader
-from pyspark_klog.spark.segment_files import SegmentReader
+from pyspark_klog.spark.options.reader import read_options
+from pyspark_klog.spark.source.reader import BatchReader
+from pyspark_klog.spark.source.segment_reader import SegmentReader
 from pyspark_klog.storage import names
 from pyspark_klog.storage.data_directory import read_checkpoint
 from tests.support.eventually import eventually

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.records.partitioner import partition_for_key
 from pyspark_klog.spark.offsets import Offsets
-from pyspark_klog.spark.pruning import Condition, cut, prune_by
-from pyspark_klog.spark.pushdown import KEYS, TIMES
+from pyspark_klog.spark.options.pushdown import KEYS, TIMES
+from pyspark_klog.spark.planning.pruning import Condition, cut, prune_by
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _PARTITIONS = 3

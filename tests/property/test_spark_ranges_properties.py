@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_klog.ids import TopicPartition
-from pyspark_klog.spark.limits import prorate
 from pyspark_klog.spark.offsets import Offsets, from_json_dict, read_offsets, to_json_dict
-from pyspark_klog.spark.ranges import plan
+from pyspark_klog.spark.planning.limits import prorate
+from pyspark_klog.spark.planning.ranges import plan
 
 _OFFSET = st.integers(0, 2**63 - 1)
 _PARTITIONS = st.builds(

@@ -6,8 +6,8 @@ from collections import defaultdict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_klog.spark.ranges import OffsetRange
-from pyspark_klog.spark.splitting import split
+from pyspark_klog.spark.planning.ranges import OffsetRange
+from pyspark_klog.spark.planning.splitting import split
 
 _SIZES = st.lists(st.integers(1, 300) | st.integers(1, 2**50), min_size=1, max_size=8)
 

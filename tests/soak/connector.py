@@ -18,8 +18,8 @@ from typing import Any
 
 from pyspark_klog import testing
 from pyspark_klog.client.admin import Admin, NewTopic
-from pyspark_klog.spark.option_rows import BY_KEY, Status
-from pyspark_klog.spark.stream_reader import HAS_LIMITS
+from pyspark_klog.spark.options.rows import BY_KEY, Status
+from pyspark_klog.spark.source.stream_reader import HAS_LIMITS
 from tests.soak.plan import FIRST_PARTITIONS, Kind, Step, When
 from tests.soak.processes import (
     FLAT,

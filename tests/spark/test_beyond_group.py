@@ -11,7 +11,7 @@ from kafka import TopicPartition as KafkaPartition
 from kafka.errors import CoordinatorNotAvailableError
 from pyspark.errors import PySparkException
 
-from pyspark_klog.spark.stream_reader import HAS_LIMITS
+from pyspark_klog.spark.source.stream_reader import HAS_LIMITS
 from tests.support.eventually import eventually
 from tests.support.group_member import joined_member
 from tests.support.spark_topics import Topics, run

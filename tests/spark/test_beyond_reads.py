@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-    from pyspark_klog.spark.lag import SourceLag
+    from pyspark_klog.spark.progress.lag import SourceLag
 
 CONF = "spark.sql.python.filterPushdown.enabled"
 HOURS = 7 * 24

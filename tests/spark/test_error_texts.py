@@ -179,7 +179,7 @@ def test_a_worker_says_that_it_waits_and_for_how_long(spark: "SparkSession") -> 
     def stderr_of_a_wait(_: int) -> str:
         from pyspark_klog.client.blocking import BlockingClient
         from pyspark_klog.client.errors import TimedOut
-        from pyspark_klog.spark.option_reader import read_options
+        from pyspark_klog.spark.options.reader import read_options
 
         settings = read_options(given).client
         with redirect_stderr(StringIO()) as stderr, BlockingClient(settings) as client:

@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql.datasource import CaseInsensitiveDict
 
-from pyspark_klog.spark.source import DefaultSource
+from pyspark_klog.spark.data_source import DefaultSource
 from tests.support.parity import Engine, Parity
 
 if TYPE_CHECKING:

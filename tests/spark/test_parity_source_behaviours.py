@@ -12,8 +12,8 @@ import pytest
 
 from pyspark_klog import testing
 from pyspark_klog.client.admin import NewTopic
-from pyspark_klog.spark.ranges import OffsetRange
-from pyspark_klog.spark.splitting import split
+from pyspark_klog.spark.planning.ranges import OffsetRange
+from pyspark_klog.spark.planning.splitting import split
 from tests.support.eventually import eventually
 from tests.support.parity import Collected, Engine, Parity
 

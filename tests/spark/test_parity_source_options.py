@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import AnalysisException
 
-from pyspark_klog.spark.java_regex import compile_java
+from pyspark_klog.spark.options.java_regex import compile_java
 from tests.support.parity import Engine, Parity
 from tests.support.spark_topics import input_rows
 

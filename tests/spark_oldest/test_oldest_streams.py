@@ -13,9 +13,9 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import datasource
 from pyspark.sql.types import StructType
 
-from pyspark_klog.spark.plain_stream_reader import PlainStreamReader
-from pyspark_klog.spark.source import DefaultSource
-from pyspark_klog.spark.stream_writer import RowStreamWriter
+from pyspark_klog.spark.data_source import DefaultSource
+from pyspark_klog.spark.sink.stream_writer import RowStreamWriter
+from pyspark_klog.spark.source.plain_stream_reader import PlainStreamReader
 from tests.support.eventually import eventually
 from tests.support.spark_topics import Topics, run
 

@@ -3,8 +3,8 @@
 from pyspark.sql.datasource import DataSourceStreamWriter
 from pyspark.sql.types import StructType
 
-from pyspark_klog.spark.source import DefaultSource
-from pyspark_klog.spark.stream_writer import RowStreamWriter
+from pyspark_klog.spark.data_source import DefaultSource
+from pyspark_klog.spark.sink.stream_writer import RowStreamWriter
 
 
 class RowSink(DefaultSource):

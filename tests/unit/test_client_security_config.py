@@ -19,7 +19,7 @@ from pyspark_klog.client.security.sasl_config import (
     UnsecuredTokens,
 )
 from pyspark_klog.client.settings import ClientSettings
-from pyspark_klog.spark.option_reader import read_options
+from pyspark_klog.spark.options.reader import read_options
 from tests.support.security_kafka import OAUTH_MODULE, PLAIN_MODULE, SCRAM_MODULE, jaas
 
 SASL = {"security.protocol": "SASL_PLAINTEXT"}

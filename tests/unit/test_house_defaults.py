@@ -7,7 +7,7 @@ import pytest
 
 from klog_broker.config import SETTINGS as BROKER
 from pyspark_klog.client.setting_rows import SETTINGS as CLIENT
-from pyspark_klog.spark.option_rows import OPTIONS
+from pyspark_klog.spark.options.rows import OPTIONS
 from tests.support.documents import ROOT
 
 OPTION = {row.name: row.default for row in OPTIONS}

@@ -10,8 +10,8 @@ from klog_broker.log.log_config import LogConfig
 from klog_broker.runtime.clock import ManualClock
 from klog_broker.runtime.files import RealFiles
 from pyspark_klog.ids import TopicPartition
-from pyspark_klog.spark.option_reader import read_options
-from pyspark_klog.spark.segment_files import SegmentReader
+from pyspark_klog.spark.options.reader import read_options
+from pyspark_klog.spark.source.segment_reader import SegmentReader
 from tests.support.log_harness import TOPIC_ID, open_manager
 from tests.support.transactional_log import end, write
 

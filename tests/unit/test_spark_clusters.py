@@ -11,9 +11,9 @@ from pyspark import cloudpickle
 import pyspark_klog
 from pyspark_klog.client.blocking import BlockingClient
 from pyspark_klog.client.settings import ClientSettings
-from pyspark_klog.spark import clients
-from pyspark_klog.spark.clients import check_arrow, check_numba
 from pyspark_klog.spark.errors import PackageMissing
+from pyspark_klog.spark.workers import clients
+from pyspark_klog.spark.workers.clients import check_arrow, check_numba
 
 
 @pytest.mark.parity("cluster: pickles by reference")

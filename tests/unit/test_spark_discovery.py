@@ -12,11 +12,11 @@ from pyspark_klog.client.metadata import ClusterView, PartitionInfo, TopicInfo
 from pyspark_klog.client.trouble import Retries
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import TopicPartition
-from pyspark_klog.spark import discovery as discovery_module
-from pyspark_klog.spark.discovery import Discovery
 from pyspark_klog.spark.errors import OffsetError
-from pyspark_klog.spark.option_reader import read_options
-from pyspark_klog.spark.starting import resolve_end, resolve_start
+from pyspark_klog.spark.options.reader import read_options
+from pyspark_klog.spark.planning import discovery as discovery_module
+from pyspark_klog.spark.planning.discovery import Discovery
+from pyspark_klog.spark.planning.starting import resolve_end, resolve_start
 
 _P0, _P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -10,8 +10,8 @@ from pyspark_klog.client.blocking import BlockingClient
 from pyspark_klog.client.settings import ClientSettings
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import TopicPartition
-from pyspark_klog.spark.group_commit import GroupCommitter
 from pyspark_klog.spark.offsets import Offsets
+from pyspark_klog.spark.progress.group_commit import GroupCommitter
 from tests.support.eventually import eventually
 
 _P = TopicPartition("t", 0)

@@ -8,8 +8,8 @@ import re
 import pytest
 
 from pyspark_klog.spark.errors import OptionError
-from pyspark_klog.spark.java_characters import ASCII, POSIX, property_set
-from pyspark_klog.spark.java_regex import compile_java
+from pyspark_klog.spark.options.java_characters import ASCII, POSIX, property_set
+from pyspark_klog.spark.options.java_regex import compile_java
 
 _NAMES = ["a", "B", "z9", "orders-eu", "orders.us", "Orders_1", "__consumer_offsets", "k--k"]
 

@@ -4,8 +4,8 @@ import pytest
 
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.errors import OptionError
-from pyspark_klog.spark.limits import Patience, prorate
-from pyspark_klog.spark.option_values import read_duration_ms
+from pyspark_klog.spark.options.values import read_duration_ms
+from pyspark_klog.spark.planning.limits import Patience, prorate
 
 _P = TopicPartition("t", 0)
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from pyspark_klog.client.setting_rows import SETTINGS
-from pyspark_klog.spark import option_docs
 from pyspark_klog.spark.errors import OptionError
-from pyspark_klog.spark.option_reader import read_options
-from pyspark_klog.spark.option_rows import OPTIONS, REFUSED_SETTINGS, TABLES, Option, Status
-from pyspark_klog.spark.options import Options
+from pyspark_klog.spark.options import docs as option_docs
+from pyspark_klog.spark.options.options import Options
+from pyspark_klog.spark.options.reader import read_options
+from pyspark_klog.spark.options.rows import OPTIONS, REFUSED_SETTINGS, TABLES, Option, Status
 
 _NAMED = {"kafka.bootstrap.servers": "h:1"}
 

@@ -6,12 +6,12 @@ import pytest
 
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import TopicPartition
-from pyspark_klog.spark.bounds import AtTimestamp, AtTimestamps, check_partitions, option_of
 from pyspark_klog.spark.errors import OffsetError, OptionError
 from pyspark_klog.spark.offsets import EARLIEST, LATEST
-from pyspark_klog.spark.option_reader import read_options
-from pyspark_klog.spark.option_rows import BY_KEY
-from pyspark_klog.spark.options import Options
+from pyspark_klog.spark.options.bounds import AtTimestamp, AtTimestamps, check_partitions, option_of
+from pyspark_klog.spark.options.options import Options
+from pyspark_klog.spark.options.reader import read_options
+from pyspark_klog.spark.options.rows import BY_KEY
 
 _SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 

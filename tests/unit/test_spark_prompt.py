@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from pyspark_klog import DefaultSource
-from pyspark_klog.spark import prompt
+from pyspark_klog.spark.workers import prompt
 
 _ROWS = StructType([StructField("value", BinaryType())])
 _SERVERS = {"kafka.bootstrap.servers": "nowhere:1"}

@@ -10,10 +10,10 @@ from pyspark_klog.ids import TopicPartition
 from pyspark_klog.records.partitioner import partition_for_key
 from pyspark_klog.spark.errors import OptionError
 from pyspark_klog.spark.offsets import Offsets
-from pyspark_klog.spark.option_reader import read_options
-from pyspark_klog.spark.pruning import Condition, cut, prune_by
-from pyspark_klog.spark.pruning_reader import PruningReader, condition_of, pruning_reader
-from pyspark_klog.spark.pushdown import KEYS, TIMES
+from pyspark_klog.spark.options.pushdown import KEYS, TIMES
+from pyspark_klog.spark.options.reader import read_options
+from pyspark_klog.spark.planning.pruning import Condition, cut, prune_by
+from pyspark_klog.spark.source.pruning_reader import PruningReader, condition_of, pruning_reader
 
 _ALL = frozenset({TIMES, KEYS})
 _AT = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=500)

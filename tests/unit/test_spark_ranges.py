@@ -4,9 +4,9 @@ import pytest
 
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.errors import OffsetError
-from pyspark_klog.spark.limits import prorate
 from pyspark_klog.spark.offsets import from_json_dict, to_json_dict
-from pyspark_klog.spark.ranges import OffsetRange, plan
+from pyspark_klog.spark.planning.limits import prorate
+from pyspark_klog.spark.planning.ranges import OffsetRange, plan
 
 
 def _of(*offsets: int) -> dict[TopicPartition, int]:

@@ -14,15 +14,15 @@ from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.errors import CorruptRecords
-from pyspark_klog.spark import segment_discovery
 from pyspark_klog.spark.errors import DataLost, OffsetError, OptionError
-from pyspark_klog.spark.option_reader import read_options
-from pyspark_klog.spark.paths import local_directory
-from pyspark_klog.spark.ranges import OffsetRange
-from pyspark_klog.spark.reader import RangePartition
-from pyspark_klog.spark.rows import RangeReader
-from pyspark_klog.spark.segment_files import SegmentReader
-from pyspark_klog.spark.segment_range import SegmentRange
+from pyspark_klog.spark.files import discovery as segment_discovery
+from pyspark_klog.spark.files.range import SegmentRange
+from pyspark_klog.spark.options.paths import local_directory
+from pyspark_klog.spark.options.reader import read_options
+from pyspark_klog.spark.planning.ranges import OffsetRange
+from pyspark_klog.spark.source.reader import RangePartition
+from pyspark_klog.spark.source.rows import RangeReader
+from pyspark_klog.spark.source.segment_reader import SegmentReader
 from pyspark_klog.storage import names
 from pyspark_klog.storage.names import Suffix
 from pyspark_klog.storage.text_files import EpochStart, encode_leader_epochs
@@ -591,7 +591,7 @@ def test_partitions_are_chosen_as_usual(tmp_path: Path, monkeypatch: pytest.Monk
         compiled.append(pattern)
         return re.compile(pattern)
 
-    monkeypatch.setattr("pyspark_klog.spark.java_regex.compile_java", compile_once)
+    monkeypatch.setattr("pyspark_klog.spark.options.java_regex.compile_java", compile_once)
     assert len(discovery.partitions()) == 4
     assert compiled == ["a"], "not for each of a thousand partitions"
     monkeypatch.undo()

@@ -5,9 +5,9 @@ import pickle
 
 import pytest
 
-from pyspark_klog.spark.dead_letters import DeadLettersFailed
-from pyspark_klog.spark.option_reader import read_options
-from pyspark_klog.spark.writer import TaskWritten, commit_written, log_aborted, write_task
+from pyspark_klog.spark.options.reader import read_options
+from pyspark_klog.spark.sink.dead_letters import DeadLettersFailed
+from pyspark_klog.spark.sink.writer import TaskWritten, commit_written, log_aborted, write_task
 
 _OPTIONS = {"kafka.bootstrap.servers": "h:1", "topic": "t", "deadLetterTopic": "dead"}
 

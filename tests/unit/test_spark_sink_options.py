@@ -17,9 +17,9 @@ from pyspark.sql.types import (
 import pyspark_klog
 from pyspark_klog.client.errors import SettingError
 from pyspark_klog.spark.errors import OptionError, SchemaError
-from pyspark_klog.spark.option_reader import read_options
-from pyspark_klog.spark.sink_options import check_sink
-from pyspark_klog.spark.sink_rows import check_sink_schema
+from pyspark_klog.spark.options.reader import read_options
+from pyspark_klog.spark.sink.options import check_sink
+from pyspark_klog.spark.sink.rows import check_sink_schema
 
 _SERVERS = {"kafka.bootstrap.servers": "host:9092"}
 

@@ -21,12 +21,12 @@ from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.partitioner import partition_for_key
 from pyspark_klog.records.record import Record
-from pyspark_klog.spark import sink_rows
-from pyspark_klog.spark.clients import client_for, drop_producer, producer_for
-from pyspark_klog.spark.dead_letters import DeadLettersFailed, TaskIds, with_headers
 from pyspark_klog.spark.errors import SchemaError
-from pyspark_klog.spark.option_reader import read_options
-from pyspark_klog.spark.sink_rows import SinkRows
+from pyspark_klog.spark.options.reader import read_options
+from pyspark_klog.spark.sink import rows as sink_rows
+from pyspark_klog.spark.sink.dead_letters import DeadLettersFailed, TaskIds, with_headers
+from pyspark_klog.spark.sink.rows import SinkRows
+from pyspark_klog.spark.workers.clients import client_for, drop_producer, producer_for
 
 _IDS = TaskIds("query", 5, 3, 1, 99)
 _SMALL = {"kafka.max.request.size": 2_000, "kafka.batch.size": 2_000}
@@ -484,7 +484,7 @@ def far_away(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.parity("release: 4.0: stream sink", "beyond: 7 timestamp column")
 def test_rows_become_the_same_columns(far_away: None) -> None:
-    from pyspark_klog.spark.stream_writer import _to_arrow
+    from pyspark_klog.spark.sink.stream_writer import _to_arrow
 
     header = StructType().add("KEY", "string").add("value", "binary")
     schema = (

@@ -2,8 +2,8 @@
 
 import pytest
 
-from pyspark_klog.spark.ranges import OffsetRange
-from pyspark_klog.spark.splitting import split
+from pyspark_klog.spark.planning.ranges import OffsetRange
+from pyspark_klog.spark.planning.splitting import split
 
 
 def _ranges(*sizes: int) -> list[OffsetRange]:

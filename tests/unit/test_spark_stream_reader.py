@@ -10,14 +10,14 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import TopicPartition
-from pyspark_klog.spark.discovery import Discovery
 from pyspark_klog.spark.errors import DataLost, OffsetError, OptionError
 from pyspark_klog.spark.offsets import EARLIEST, LATEST, Offsets
-from pyspark_klog.spark.option_reader import read_options
-from pyspark_klog.spark.options import Options
-from pyspark_klog.spark.reader import RangePartition
-from pyspark_klog.spark.samples import Sample
-from pyspark_klog.spark.stream_reader import LimitedStreamReader, PlainStreamReader
+from pyspark_klog.spark.options.options import Options
+from pyspark_klog.spark.options.reader import read_options
+from pyspark_klog.spark.planning.discovery import Discovery
+from pyspark_klog.spark.planning.samples import Sample
+from pyspark_klog.spark.source.reader import RangePartition
+from pyspark_klog.spark.source.stream_reader import LimitedStreamReader, PlainStreamReader
 
 
 class _Paper(Discovery):
@@ -517,7 +517,7 @@ def test_deleted_records_are_no_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
         there = {p for p, o in places.items() if paper.log[p][0] <= o < paper.log[p][1]}
         return {p: Sample(1_000, 10, None) for p in there}
 
-    monkeypatch.setattr("pyspark_klog.spark.samples.take_samples", take)
+    monkeypatch.setattr("pyspark_klog.spark.planning.samples.take_samples", take)
     everything = ReadMaxRows(2**63 - 1)
     start = {"t": {"0": 0, "1": 0}}
     paper.log = {TopicPartition("t", 0): (1_500, 2_000), TopicPartition("t", 1): (900, 900)}

@@ -1,0 +1,125 @@
+"""The data source ``klog``: what Spark finds, and where options are checked."""
+
+from collections.abc import MutableMapping
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.types import StructType
+
+from pyspark_klog.errors import KlogError
+from pyspark_klog.spark.errors import OptionError
+from pyspark_klog.spark.options.reader import read_options
+from pyspark_klog.spark.workers.clients import check_arrow
+from pyspark_klog.spark.workers.failures import one_line
+
+# Spark plans in processes that are new each time, two for each micro-batch of a sink: modules that
+# only one of the four sides needs are imported there.
+
+
+class DefaultSource(DataSource):
+    """``spark.read.format("klog")`` and its three siblings.
+
+    Spark makes an object of this class when a source is loaded, for each run of a sink, and for
+    each micro-batch of a streaming sink.
+    """
+
+    @one_line
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        check_arrow()
+        self._options = read_options(options)
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return "klog"
+
+    @one_line
+    def schema(self) -> StructType:
+        """The fixed columns of the source. Spark asks for it only when it reads."""
+        self._options.check_source()
+        self._options.client.warn_of_ignored()
+        return self._schema()
+
+    def _schema(self) -> StructType:
+        if self._options.table is not None:
+            from pyspark_klog.spark.source.catalogue import table_schema
+
+            return table_schema(self._options.table)
+        from pyspark_klog.spark.source.rows import source_schema
+
+        options = self._options
+        return source_schema(include_headers=options.include_headers, columns=options.columns)
+
+    @one_line
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """The batch source."""
+        options = self._options.for_batch()
+        options.check_batch()
+        from pyspark_klog.spark.source.rows import check_user_schema
+
+        check_user_schema(schema, self._schema())
+        if options.pushdown is not None:
+            from pyspark_klog.spark.source.pruning_reader import pruning_reader
+
+            return pruning_reader(options)
+        if options.path is not None:
+            from pyspark_klog.spark.source.segment_reader import SegmentReader
+
+            return SegmentReader(options)
+        if options.table is not None:
+            from pyspark_klog.spark.source.catalogue import TableReader
+
+            return TableReader(options)
+        from pyspark_klog.spark.source.reader import BatchReader
+
+        return BatchReader(options)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """The stream source. An error of its options is raised at its first use: see its class."""
+        from pyspark_klog.spark.source.rows import check_user_schema
+        from pyspark_klog.spark.source.stream_reader import stream_reader
+
+        options = self._options.for_stream()
+        refusal: KlogError | None = None
+        try:
+            options.check_stream()
+            check_user_schema(schema, self._schema())
+        except KlogError as error:
+            refusal = error
+        return stream_reader(options, refusal)
+
+    @one_line
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """The batch sink."""
+        if overwrite:
+            raise OptionError("save mode overwrite is not supported: use mode append")
+        self._check_sink(schema)
+        from pyspark_klog.spark.sink.writer import SinkBatchWriter
+
+        self._options.client.warn_of_ignored()
+        return SinkBatchWriter(self._options)
+
+    @one_line
+    def streamWriter(  # noqa: N802
+        self,
+        schema: StructType,
+        overwrite: bool,  # noqa: ARG002  (true in complete mode: every result is appended)
+    ) -> DataSourceStreamWriter:
+        """The stream sink, for output modes append and complete."""
+        self._check_sink(schema)
+        from pyspark_klog.spark.sink.stream_writer import stream_writer
+
+        return stream_writer(self._options, schema)
+
+    def _check_sink(self, schema: StructType) -> None:
+        from pyspark_klog.spark.sink.options import check_sink
+        from pyspark_klog.spark.sink.rows import check_sink_schema
+
+        check_sink(self._options, self.options)
+        check_sink_schema(schema, self._options)

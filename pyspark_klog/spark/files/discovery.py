@@ -1,0 +1,290 @@
+"""Which partitions a data directory has, and where they begin and end: planning from files.
+
+`planning/discovery.py` asks brokers; here the same is read from directories, checkpoints and
+indexes. A broker may be changing these files: if one has gone between two steps, the search begins
+anew.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from pyspark_klog.client import clock
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.spark.errors import OffsetError, OptionError
+from pyspark_klog.spark.offsets import Offsets
+from pyspark_klog.spark.options.options import Options
+from pyspark_klog.storage import names
+from pyspark_klog.storage.data_directory import (
+    first_epoch_start,
+    partitions_in,
+    read_checkpoint,
+)
+from pyspark_klog.storage.partition_files import Listing, PartitionFiles, ReadCounter
+
+_log = logging.getLogger(__name__)
+
+# Names are missing while a broker replaces or deletes a segment: moments, unless it was killed.
+ATTEMPTS = 40
+PAUSE_S = 0.05
+
+_INTERNAL = frozenset(
+    {"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"}
+)
+"""Never read by a pattern, as when brokers are asked."""
+
+T = TypeVar("T")
+
+
+class SegmentDiscovery:
+    """Reads a data directory on behalf of one batch, as it is when the object is made.
+
+    :raises OptionError: if ``options.path`` is no data directory, or has no checkpoint that says
+        how far a running broker's records are committed
+    """
+
+    def __init__(self, options: Options, counter: ReadCounter | None = None) -> None:
+        assert options.path is not None
+        self._options = options
+        self._path = Path(options.path)
+        self._counter = counter or ReadCounter()
+        check_directory(self._path)
+        self._there = partitions_in(self._path)
+        self._high_watermarks = self._read_high_watermarks()
+        self._starts = read_checkpoint(self._path, names.LOG_START_OFFSET_CHECKPOINT) or {}
+        self._recovery_points = read_checkpoint(self._path, names.RECOVERY_POINT_CHECKPOINT) or {}
+        self._committed: dict[TopicPartition, int] = {}
+        self._stable: dict[TopicPartition, int] = {}
+
+    def _read_high_watermarks(self) -> Mapping[TopicPartition, int]:
+        name = names.HIGH_WATERMARK_CHECKPOINT
+        found = read_checkpoint(self._path, name)
+        if found is None and not self._options.stopped:
+            raise OptionError(
+                f"there is no {name} in {self._path}, so nothing says which records are committed; "
+                "if no broker runs on these files, set option stopped=true"
+            )
+        return found or {}
+
+    @property
+    def read_bytes(self) -> int:
+        """How many bytes were read to plan, without checkpoints."""
+        return self._counter.total_bytes
+
+    # --- partitions ------------------------------------------------------------------------------
+    def partitions(self) -> frozenset[TopicPartition]:
+        """Every partition that is to be read; a pattern may have none.
+
+        :raises OffsetError: for a partition that the directory is seen to lack
+        """
+        options = self._options
+        if options.assigned is not None:
+            missing = sorted(options.assigned - self._there)
+            if missing:
+                raise OffsetError(
+                    f"assign names {', '.join(map(str, missing))}: there is no such directory in "
+                    f"{self._path}"
+                )
+            return options.assigned
+        topics = self._topics()
+        found = frozenset(p for p in self._there if p.topic in topics)
+        for topic in sorted({p.topic for p in found}):
+            numbers = {p.partition for p in found if p.topic == topic}
+            gaps = sorted(set(range(max(numbers))) - numbers)
+            if gaps:
+                raise OffsetError(
+                    f"{self._path} lacks partitions {', '.join(map(str, gaps))} of topic {topic}: "
+                    "it is one of several brokers' directories; use option assign to read just "
+                    f"those that it has, {', '.join(map(str, sorted(numbers)))}"
+                )
+        return found
+
+    def _topics(self) -> frozenset[str]:
+        there = frozenset(p.topic for p in self._there)
+        if self._options.topic_pattern is not None:
+            from pyspark_klog.spark.options.java_regex import compile_java
+
+            pattern = compile_java(self._options.topic_pattern)
+            return frozenset(t for t in there - _INTERNAL if pattern.search(t))
+        missing = sorted(set(self._options.topics) - there)
+        if missing:
+            raise OffsetError(
+                f"topic {', '.join(missing)} has no directory in {self._path}; a partition's is "
+                f"called {missing[0]}-0"
+            )
+        return frozenset(self._options.topics)
+
+    # --- offsets ---------------------------------------------------------------------------------
+    def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        """The first offset of each partition."""
+        return {p: self._settled(p, partial(self._start_of, p)) for p in partitions}
+
+    def latest(
+        self, partitions: Iterable[TopicPartition], _known: Mapping[TopicPartition, int]
+    ) -> Offsets:
+        """The end of each partition's records that may be read: see `end_of`."""
+        return {p: self.end_of(p) for p in partitions}
+
+    def at_times(self, timestamps_ms: Mapping[TopicPartition, int]) -> Offsets:
+        """The first offset whose record is not older than the partition's time; partitions without
+        such a record are left out."""
+        found = {}
+        for p, timestamp_ms in timestamps_ms.items():
+            offset = self._settled(p, partial(self._offset_at, p, timestamp_ms))
+            if offset is not None and self.end_of(p, enough=offset + 1) > offset:
+                found[p] = offset
+        return found
+
+    def _offset_at(
+        self, p: TopicPartition, timestamp_ms: int, files: PartitionFiles, listing: Listing
+    ) -> int | None:
+        from pyspark_klog.storage.walk import offset_at_time
+
+        start, end = self._start(p, listing), self._committed_end(p, listing)
+        return offset_at_time(files, listing, timestamp_ms, start, end)
+
+    def end_of(self, partition: TopicPartition, *, enough: int | None = None) -> int:
+        """The offset behind the last record that may be read: the high watermark of the checkpoint,
+        under read_committed the first offset of the oldest transaction that was open then.
+
+        If the end is ``enough`` or more, ``enough`` may be returned in its place, which saves
+        reading."""
+        if not self._options.read_committed:
+            return self._settled(partition, lambda _, found: self._committed_end(partition, found))
+        known = self._stable.get(partition)
+        if known is not None:
+            return known
+        from pyspark_klog.storage.walk import last_stable_offset
+
+        def search(files: PartitionFiles, listing: Listing) -> int:
+            start = self._start(partition, listing)
+            committed = self._committed_end(partition, listing)
+            return last_stable_offset(files, listing, start, committed, enough=enough)
+
+        end = self._settled(partition, search)
+        if end != enough:
+            self._stable[partition] = end
+        return end
+
+    def check_local(self, start: Offsets) -> None:
+        """:raises OffsetError: if records are to be read that lie in a remote tier"""
+        for p, offset in sorted(start.items()):
+            begin = self._starts.get(p)
+            first = self._settled(p, lambda _, listing: listing.bases[0])
+            if begin is not None and offset < first and self._is_tiered(p, begin, first):
+                raise OffsetError(
+                    f"{p} has its offsets {begin} to {first} (exclusive) in a remote tier, which "
+                    f"cannot be read as files: begin at offset {first} or later, or leave out "
+                    "option path to read through the brokers"
+                )
+
+    def committed(self, group_id: str, _partitions: Iterable[TopicPartition]) -> Offsets:
+        """:raises OptionError: always, since only brokers know the offsets of groups"""
+        raise OptionError(
+            f"startingOffsets is committed, of group {group_id}, beside path; brokers know a "
+            "group's offsets, files do not: give offsets or a timestamp"
+        )
+
+    def _start_of(self, partition: TopicPartition, _: PartitionFiles, listing: Listing) -> int:
+        return self._start(partition, listing)
+
+    def _start(self, partition: TopicPartition, listing: Listing) -> int:
+        begin = self._starts.get(partition)
+        first = listing.bases[0]
+        if begin is None or self._is_tiered(partition, begin, first):
+            return first if begin is None else begin
+        return max(begin, first)
+
+    def _is_tiered(self, partition: TopicPartition, begin: int, first: int) -> bool:
+        """Whether the log begins before its first segment here, in a remote tier.
+
+        The checkpoint alone may be old; epochs are cut when segments are deleted.
+        """
+        if begin >= first:
+            return False
+        epoch_start = first_epoch_start(self._directory(partition))
+        return epoch_start is not None and epoch_start < first
+
+    def _committed_end(self, partition: TopicPartition, listing: Listing) -> int:
+        known = self._committed.get(partition)
+        if known is None:
+            known = self._committed[partition] = self._find_committed_end(partition, listing)
+        return max(known, listing.bases[0])
+
+    def _find_committed_end(self, partition: TopicPartition, listing: Listing) -> int:
+        end = self._high_watermarks.get(partition)
+        if end is not None:
+            return end
+        if not self._options.stopped:
+            _log.warning(
+                "partition=%s is not in %s yet: nothing of it is read",
+                partition,
+                names.HIGH_WATERMARK_CHECKPOINT,
+            )
+            return 0
+        from pyspark_klog.storage.walk import whole_end
+
+        files = PartitionFiles(self._directory(partition), self._counter)
+        return whole_end(files, listing, self._recovery_points.get(partition))
+
+    def _directory(self, partition: TopicPartition) -> Path:
+        return self._path / names.partition_directory_name(partition)
+
+    def _settled(
+        self, partition: TopicPartition, search: Callable[[PartitionFiles, Listing], T]
+    ) -> T:
+        """A search that begins anew while files go or are replaced under it."""
+        files = PartitionFiles(self._directory(partition), self._counter)
+        return settled(files, lambda listing: search(files, listing))
+
+
+def check_directory(path: Path) -> None:
+    """:raises OptionError: if ``path`` cannot be a data directory, as this machine sees it"""
+    if not path.is_dir():
+        import platform
+
+        raise OptionError(
+            f"path {path} is no directory on {platform.node()}; expected a broker's data "
+            "directory (log.dirs) that the driver and every executor see under that path"
+        )
+    if (path / names.PARTITION_METADATA).exists() or any(
+        names.parse_segment_file_name(entry.name) for entry in path.iterdir()
+    ):
+        raise OptionError(
+            f"path {path} is the directory of one partition; expected the data directory above it, "
+            "and option assign to name the partition"
+        )
+
+
+class PartitionGone(OffsetError):
+    """The partition's directory was missing or empty at every attempt."""
+
+
+def settled(files: PartitionFiles, search: Callable[[Listing], T]) -> T:
+    """``search`` on a listing of the partition's files, repeated while files that it needs go away.
+
+    :raises PartitionGone: if there is no segment
+    :raises OffsetError: if files still go away, or are being swapped, after some seconds
+    """
+    reason = ""
+    is_gone = False
+    for number in range(ATTEMPTS):
+        if number:
+            clock.sleep(PAUSE_S)
+        try:
+            is_gone = True
+            listing = files.listing()
+            is_gone = not listing.bases
+            if listing.is_being_swapped:
+                reason = "the log cleaner was stopped while it replaced files (*.swap): start the "
+                reason += "broker once, it completes that"
+            elif not listing.bases:
+                reason = "there is no segment in it"
+            else:
+                return search(listing)
+        except FileNotFoundError as error:
+            reason = f"{error.filename} has gone"
+    failure = PartitionGone if is_gone else OffsetError
+    raise failure(f"{files.path} cannot be read: {reason}")

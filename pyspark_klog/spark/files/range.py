@@ -1,0 +1,197 @@
+"""One range of offsets read from a partition's segment files, in a task.
+
+The broker may roll, delete and replace segments meanwhile: an open file stays as it was, and at its
+end the directory is looked at anew.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyspark_klog.records import layout as at
+from pyspark_klog.records.errors import CorruptRecords
+from pyspark_klog.spark.files.discovery import PartitionGone, check_directory, settled
+from pyspark_klog.spark.planning.ranges import OffsetRange
+from pyspark_klog.storage import names
+from pyspark_klog.storage.data_directory import read_checkpoint
+from pyspark_klog.storage.partition_files import (
+    Listing,
+    PartitionFiles,
+    ReadCounter,
+    ReadOnlyFile,
+)
+from pyspark_klog.storage.transaction_index import AbortedEntry
+from pyspark_klog.storage.walk import aborted_transactions, place_of
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
+    from pyspark_klog.records.arrow import ArrowDecoder
+
+CHUNK_BYTES = 2 << 20
+"""Bytes that are read at a time, and the buffer's size; only for a larger batch it grows."""
+
+
+class _Open(NamedTuple):
+    """A segment that is being read."""
+
+    file: ReadOnlyFile
+    base: int
+    next_base: int | None
+    """The base offset of the next segment, as of when this one was opened; None for the last."""
+
+
+class SegmentRange:
+    """The batches of ``offsets`` in a data directory, which were there when the batch was planned.
+
+    ``on_lost`` is called with a sentence when some have gone. If it returns instead of raising,
+    reading goes on with the first batch that is there. ``counter`` counts the bytes that are read.
+    """
+
+    def __init__(
+        self,
+        data_directory: Path,
+        offsets: OffsetRange,
+        *,
+        read_committed: bool,
+        on_lost: Callable[[str], None],
+        chunk_bytes: int = CHUNK_BYTES,
+    ) -> None:
+        self.counter = ReadCounter()
+        self._path = data_directory
+        self._partition = offsets.topic_partition
+        self._position = offsets.start
+        self._end = offsets.end
+        self._read_committed = read_committed
+        self._on_lost = on_lost
+        self._buffer = bytearray(chunk_bytes)
+        directory = data_directory / names.partition_directory_name(self._partition)
+        self._files = PartitionFiles(directory, self.counter)
+        self._aborted: list[AbortedEntry] = []
+
+    def batches(self, decoder: "ArrowDecoder") -> "Iterator[RecordBatch]":
+        """Feed the decoder, and give its RecordBatches; the last rows are left to its ``flush``."""
+        check_directory(self._path)
+        try:
+            yield from self._batches(decoder)
+        except PartitionGone as error:
+            self._on_lost(f"{error}: {self._wanted()}")
+
+    def _batches(self, decoder: "ArrowDecoder") -> "Iterator[RecordBatch]":
+        self._skip_deleted(decoder)
+        if self._read_committed:
+            # Read first of all: the index of aborted transactions may go with its segment, while
+            # the transactions stay aborted.
+            self._aborted = settled(self._files, self._find_aborted)
+        before: _Open | None = None
+        try:
+            while self._position < self._end:
+                segment = settled(self._files, partial(self._open, before))
+                # Kept open until here, so that no other file can look like it.
+                if before is not None:
+                    before.file.close()
+                before = segment
+                if segment is None:
+                    return
+                yield from self._read(segment, decoder)
+        finally:
+            if before is not None:
+                before.file.close()
+
+    def _wanted(self) -> str:
+        return f"offsets {self._position} to {self._end} (exclusive) were to be read"
+
+    def _find_aborted(self, listing: Listing) -> list[AbortedEntry]:
+        return aborted_transactions(self._files, listing, self._position, self._end)
+
+    def _skip_deleted(self, decoder: "ArrowDecoder") -> None:
+        """Records before the log's start may still be in its first segment (DeleteRecords)."""
+        starts = read_checkpoint(self._path, names.LOG_START_OFFSET_CHECKPOINT) or {}
+        start = starts.get(self._partition, 0)
+        if start > self._position:
+            self._on_lost(f"{self._partition} begins at offset {start} now: {self._wanted()}")
+            self._position = min(start, self._end)
+            decoder.skip_to(self._position)
+
+    # --- segments --------------------------------------------------------------------------------
+    def _open(self, before: _Open | None, listing: Listing) -> _Open | None:
+        """The segment that has the position, or the next one; None if there is none, which is
+        reported.
+
+        :raises FileNotFoundError: if the segment has gone since it was listed
+        """
+        base = listing.segment_of(self._position)
+        if base is None:
+            base = listing.bases[0]
+            self._on_lost(f"{self._partition} begins at offset {base} now: {self._wanted()}")
+            self._position = base
+            if base >= self._end:
+                return None
+        file = self._files.open(base)
+        if before is not None and file.identity == before.file.identity:
+            # The segment was read to its end, and has not been replaced by a cleaned one.
+            file.close()
+            following = listing.after(base)
+            if following is None:
+                self._on_lost(
+                    f"{self._partition} ends at offset {self._position}: {self._wanted()}"
+                )
+                return None
+            base = following
+            file = self._files.open(base)
+        return _Open(file, base, listing.after(base))
+
+    def _read(self, segment: _Open, decoder: "ArrowDecoder") -> "Iterator[RecordBatch]":
+        """Read up to the range's end or the segment's, and move the position."""
+        try:
+            at_byte, likely_end = place_of(
+                self._files, segment.file, segment.base, self._position, self._end
+            )
+        except FileNotFoundError:
+            # The segment is being deleted, its index has gone: all of it is open.
+            at_byte, likely_end = 0, None
+        held = 0
+        while self._position < self._end:
+            room = len(self._buffer) - held
+            if likely_end is not None and at_byte < likely_end:
+                room = min(room, likely_end - at_byte)
+            with memoryview(self._buffer) as view:
+                count = segment.file.read_into(view[held : held + room], at_byte)
+                at_byte += count
+                filled = held + count
+                if count:
+                    try:
+                        yield from decoder.decode(view[:filled], self._aborted_from(self._position))
+                    except CorruptRecords as error:
+                        raise CorruptRecords(
+                            f"{segment.file.path}, from byte {at_byte - filled} on: {error}"
+                        ) from None
+                    self._position = max(self._position, decoder.next_offset)
+                    held = decoder.cut_off_bytes
+                    view[:held] = view[filled - held : filled]
+            if not count:
+                break
+            if held == len(self._buffer) and not self._make_room(segment.file, at_byte - held):
+                break
+        if segment.next_base is not None and self._position < self._end:
+            # A cleaned segment may end before the next one begins.
+            self._position = min(max(self._position, segment.next_base), self._end)
+
+    def _make_room(self, file: ReadOnlyFile, position: int) -> bool:
+        """Let the buffer grow to the batch that it begins with; False if the file ends before the
+        batch."""
+        size = at.LOG_OVERHEAD_BYTES + at.INT32.unpack_from(self._buffer, at.SIZE_AT)[0]
+        if size > file.size() - position:
+            return False
+        larger = bytearray(size)
+        larger[: len(self._buffer)] = self._buffer
+        self._buffer = larger
+        return True
+
+    def _aborted_from(self, offset: int) -> list[tuple[int, int]]:
+        """The aborted transactions that end at the offset or later, as a broker lists them beside a
+        chunk."""
+        first = bisect_left(self._aborted, offset, key=lambda entry: entry.last_offset)
+        return [(entry.producer_id, entry.first_offset) for entry in self._aborted[first:]]

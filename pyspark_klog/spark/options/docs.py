@@ -1,0 +1,225 @@
+"""Prints docs/options.md from the rows of the options and of the client's settings.
+
+``python -m pyspark_klog.spark.options.docs`` writes it; with ``--check`` it writes nothing and ends
+with 1 if the page is not what it would write.
+"""
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from pyspark_klog.client.secret import Secret
+from pyspark_klog.client.security.rows import SECURITY
+from pyspark_klog.client.setting_rows import CONNECTIONS, LATER, READING, WITHOUT_EFFECT, WRITING
+from pyspark_klog.client.setting_types import INT_MAX, LONG_MAX, Effect, Setting
+from pyspark_klog.spark.options.rows import BY_KEY, OPTIONS, REFUSED_SETTINGS, Option, Status, Use
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGE = "docs/options.md"
+
+_INTRODUCTION = """\
+<!-- Printed by `./dev python -m pyspark_klog.spark.options.docs`; edit the rows in
+     pyspark_klog/spark/options/rows.py and pyspark_klog/client/setting_rows.py, not this page. -->
+# Options
+
+Those of `format("klog")`: of `spark.readStream` (S), `spark.read` (B), and of the sinks,
+`writeStream` and `write` (W). Names, values and defaults are those of `format("kafka")` wherever it
+has the option; [what differs](differences.md) is little. Names are case-insensitive, values are
+text (Spark turns numbers and truth values into it).
+
+```python
+stream = (
+    spark.readStream.format("klog")
+    .option("kafka.bootstrap.servers", "localhost:9092")
+    .option("subscribe", "orders")
+    .option("startingOffsets", "earliest")
+    .load()
+)
+```
+
+They are checked when the source or sink is loaded: a value that cannot be is refused with what was
+expected, and so is a name that looks misspelt. (What only the brokers know, and what differs
+between batch and stream, is checked when the query begins.) Unknown settings of the client
+(`kafka.*`) are refused; other unknown names are ignored, as Spark passes options of its own along.
+Error messages: [troubleshooting](troubleshooting.md).
+"""
+
+_SECTIONS: dict[str, tuple[str, ...]] = {
+    "Which brokers": ("kafka.bootstrap.servers", "bootstrap.servers"),
+    "What is read": (
+        *("assign", "subscribe", "subscribePattern", "includeHeaders", "columns", "pushdown"),
+    ),
+    "Where it begins and ends": (
+        *("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets"),
+        *("startingOffsetsByTimestampStrategy", "endingTimestamp", "endingOffsetsByTimestamp"),
+        *("endingOffsets", "committedOffsetsMissing"),
+    ),
+    "How much a micro-batch takes": (
+        *("maxOffsetsPerTrigger", "maxOffsetsPerTriggerByTopic", "maxBytesPerTrigger"),
+        *("minOffsetsPerTrigger", "maxTriggerDelay"),
+    ),
+    "How reading is cut into tasks": ("minPartitions", "maxRecordsPerPartition"),
+    "When something is missing, or late": (
+        *("failOnDataLoss", "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries"),
+        *("fetchOffset.retryIntervalMs", "idleWaitMs", "allowSlow"),
+    ),
+    "Progress for other tools": ("commitGroupId", "lagDetails"),
+    "Instead of a topic's records": ("table", "path", "stopped"),
+    "Writing": ("topic", "deadLetterTopic", "deadLetterMax"),
+}
+"""Titles and names. A row that stands nowhere comes last, in a section of its own."""
+
+_NOTES = {
+    "Where it begins and ends": (
+        "Starting options count for a new query alone: one that goes on begins where its "
+        "checkpoint says. JSON has to name exactly the partitions that are read."
+    ),
+    "How much a micro-batch takes": (
+        "These need Spark 4.2 or later. The trigger AvailableNow honours the maxima and ignores "
+        "the minimum; Once ignores all."
+    ),
+    "Writing": (
+        "Columns of what is written: `value` (required), `key`, `headers`, `topic`, `partition`, "
+        "`timestamp`; others are ignored. Their types, and what happens to a row that cannot be "
+        "written, are in [the sink](sink.md)."
+    ),
+}
+
+_CLIENT = """\
+## Settings of the client: `kafka.*`
+
+Kafka's own, with `kafka.` in front: `.option("kafka.fetch.max.wait.ms", "100")`. They hold for what
+reads and what writes. Numbers that end in `.ms` are milliseconds, in `.bytes` bytes.
+"""
+
+
+def options_page() -> str:
+    """docs/options.md."""
+    parts = [_INTRODUCTION]
+    named = {name for names in _SECTIONS.values() for name in names}
+    others = [r for r in OPTIONS if r.name not in named and r.status is Status.APPLIED]
+    sections = {title: [BY_KEY[n.lower()] for n in names] for title, names in _SECTIONS.items()}
+    for title, rows in {**sections, "Others": others}.items():
+        if rows:
+            note = f"{_NOTES[title]}\n\n" if title in _NOTES else ""
+            parts.append(f"## {title}\n\n{note}{_option_table(rows)}")
+    none = [row for row in OPTIONS if row.status is Status.NONE]
+    reasons = (f"`{row.name}` ({row.doc})" for row in none)
+    parts.append(f"## Without effect\n\nAccepted, and change nothing: {', '.join(reasons)}.\n")
+    parts.append(_CLIENT)
+    for title, settings in (
+        ("Connections", CONNECTIONS),
+        ("Reading", READING),
+        ("Writing", WRITING),
+        ("Security", SECURITY),
+    ):
+        see = "How to write them: [security](security.md).\n\n" if title == "Security" else ""
+        parts.append(f"### {title}\n\n{see}{_setting_table(settings)}")
+    parts.append("### Refused\n\n" + _table(("name", "instead"), _refused()))
+    parts.append(
+        "### Accepted, without effect\n\nThere is one warning for each, so that a job's settings "
+        f"can be brought along.\n\n{_without_effect()}"
+    )
+    return "\n".join(parts)
+
+
+def _option_table(rows: Iterable[Option]) -> str:
+    cells = (
+        (f"`{r.name}`", _uses(r.use), _code(r.default), r.values, r.doc)
+        for r in rows
+        if r.status is Status.APPLIED
+    )
+    return _table(("option", "for", "default", "values", "what it does"), cells)
+
+
+def _uses(use: Use) -> str:
+    letters = ((Use.STREAM, "S"), (Use.BATCH, "B"), (Use.SINK, "W"))
+    return " ".join(letter for flag, letter in letters if flag in use)
+
+
+def _setting_table(rows: Iterable[Setting]) -> str:
+    cells = (
+        (f"`kafka.{row.name}`", _default(row), _allowed(row), row.doc)
+        for row in rows
+        if row.effect is Effect.APPLIED
+        and "not supported" not in row.doc
+        and f"kafka.{row.name}".lower() not in BY_KEY
+    )
+    return _table(("setting", "default", "values", "what it does"), cells)
+
+
+def _default(row: Setting) -> str:
+    if row.default in (INT_MAX, LONG_MAX):
+        return "2^31 - 1" if row.default == INT_MAX else "2^63 - 1"
+    if isinstance(row.default, bool):
+        return _code(str(row.default).lower())
+    return _code(None if row.default is None else str(row.default))
+
+
+def _allowed(row: Setting) -> str:
+    if row.choices:
+        return ", ".join(f"`{choice}`" for choice in row.choices)
+    if row.kind is bool:
+        return "`true`, `false`"
+    if row.kind is Secret:
+        return "text, never shown"
+    if row.kind is not int:
+        return "text"
+    if row.high in (INT_MAX, LONG_MAX):
+        return f"from {row.low} on"
+    return f"{row.low} to {row.high}"
+
+
+def _refused() -> Iterator[Sequence[str]]:
+    for name, instead in REFUSED_SETTINGS.items():
+        yield f"`kafka.{name}`", instead
+    for row in LATER:
+        yield f"`kafka.{row.name}`", row.without
+    for row in SECURITY:
+        if "not supported" in row.doc:
+            yield f"`kafka.{row.name}`", row.doc.partition(": ")[2]
+
+
+def _without_effect() -> str:
+    by_reason: dict[str, list[str]] = {}
+    for row in (*WITHOUT_EFFECT, *(row for row in SECURITY if row.effect is Effect.NONE)):
+        if row.name not in REFUSED_SETTINGS:
+            by_reason.setdefault(row.without, []).append(f"`kafka.{row.name}`")
+    return "".join(f"- {reason}: {', '.join(names)}\n" for reason, names in by_reason.items())
+
+
+def _code(text: str | None) -> str:
+    if text is None:
+        return ""
+    return f"`{text}`" if text else "empty"
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
+    lines += ("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)
+    return "\n".join(lines) + "\n"
+
+
+def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
+    """Write the page, or check it; gives the exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given not in ([], ["--check"]):
+        sys.stderr.write("usage: python -m pyspark_klog.spark.options.docs [--check]\n")
+        return 2
+    file = root / PAGE
+    wanted = options_page()
+    if not given:
+        file.write_text(wanted, encoding="utf-8")
+        sys.stdout.write(f"wrote {PAGE}\n")
+        return 0
+    if not file.exists() or file.read_text(encoding="utf-8") != wanted:
+        sys.stderr.write(
+            f"not what the rows say: {PAGE}; run ./dev python -m pyspark_klog.spark.options.docs\n"
+        )
+        return 1
+    sys.stdout.write(f"{PAGE} is what the rows say\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

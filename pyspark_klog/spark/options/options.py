@@ -1,0 +1,151 @@
+"""The options of one read or write as values, and what a batch or a stream allows of them.
+
+Whether a source or a sink is meant, and a batch or a stream, is known only after the options were
+read (`reader.py`): then `Options.check_batch`, `check_stream` and `check_source` are asked.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from pyspark_klog.client.settings import ClientSettings
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.spark.errors import OptionError
+from pyspark_klog.spark.offsets import EARLIEST, LATEST, as_json
+from pyspark_klog.spark.options.bounds import AtCommitted, Bound, ByTopic, can_move, option_of
+from pyspark_klog.spark.options.paths import local_directory
+
+_log = logging.getLogger(__name__)
+
+STRATEGIES = ("assign", "subscribe", "subscribePattern")
+"""The options that name what is read; exactly one is to be given."""
+DEFAULT_TRIGGER_DELAY_MS = 900_000
+"""The longest wait for minOffsetsPerTrigger, as in Spark's own connector."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options as values. ``starting`` is None where the user left it to batch or stream."""
+
+    client: ClientSettings
+    assigned: frozenset[TopicPartition] | None = None
+    topics: tuple[str, ...] = ()
+    topic_pattern: str | None = None
+    """In Java's syntax; `compile_java` takes it."""
+    starting: Bound | None = None
+    latest_without_match: bool = False
+    """Whether a start by time is the end of a partition without a record that is as young; else the
+    query fails."""
+    ending: Bound | None = None
+    fail_on_data_loss: bool = True
+    max_offsets_per_trigger: int | None = None
+    min_offsets_per_trigger: int | None = None
+    max_trigger_delay_ms: int = DEFAULT_TRIGGER_DELAY_MS
+    max_bytes_per_trigger: int | None = None
+    max_offsets_by_topic: Mapping[str, int] = field(default_factory=dict)
+    lag_details: bool = False
+    """Whether a stream's progress has the time lag of each partition."""
+    limits: tuple[str, ...] = ()
+    """The options that are given and that only a stream on Spark 4.2 or later can follow."""
+    min_partitions: int | None = None
+    max_records_per_partition: int | None = None
+    include_headers: bool = False
+    columns: tuple[str, ...] | None = None
+    """The only columns to read, in their order; None for all."""
+    pushdown: frozenset[str] | None = None
+    """The `ASSUMPTIONS` by which filters cut a batch; None if filters cut nothing."""
+    poll_timeout_ms: int = 120_000
+    offset_attempts: int = 3
+    offset_retry_interval_ms: int = 1_000
+    idle_wait_ms: int = 50
+    allow_slow: bool = False
+    commit_group_id: str | None = None
+    """The consumer group that a stream's position is committed to."""
+    committed_offsets_missing: str = "error"
+    topic: str | None = None
+    """The sink's topic."""
+    table: str | None = None
+    """The table of a catalogue read: then no other option of a source counts."""
+    dead_letter_topic: str | None = None
+    dead_letter_max: int | None = None
+    path: str | None = None
+    """A broker's data directory to read instead of asking brokers; as the user wrote it."""
+    stopped: bool = False
+    """Whether no broker runs on that directory."""
+
+    @property
+    def read_committed(self) -> bool:
+        """Whether only committed records are read."""
+        return self.client["isolation.level"] == "read_committed"
+
+    @property
+    def start_can_move(self) -> bool:
+        """Whether the start would be another one if it were resolved again later."""
+        assert self.starting is not None
+        return can_move(self.starting, latest_without_match=self.latest_without_match)
+
+    def check_source(self) -> None:
+        """:raises OptionError: if no option names what is to be read"""
+        named = self.topics or self.assigned is not None or self.topic_pattern is not None
+        if not named and self.table is None:
+            raise OptionError(
+                f"none of the options {', '.join(STRATEGIES)} is given; expected one, "
+                "as in option('subscribe', 'topicA,topicB')"
+            )
+        if self.path is not None:
+            local_directory(self.path)
+        elif self.stopped:
+            raise OptionError("option stopped counts beside path alone: leave it out")
+
+    def check_stream(self) -> None:
+        """:raises OptionError: for an option that a stream cannot have"""
+        if self.path is not None:
+            raise OptionError(
+                f"a path is given, {self.path!r}; a stream reads topics from brokers, and only a "
+                "batch reads files: leave out path and use option subscribe"
+            )
+        self.check_source()
+        if self.table is not None:
+            raise OptionError("option table is for batches: use spark.read, not readStream")
+        if self.pushdown is not None:
+            raise OptionError(
+                "option pushdown is for batches, a stream is told no filters: leave it out"
+            )
+        if self.ending is not None:
+            name = option_of(self.ending, "ending")
+            raise OptionError(f"{name} is not for streams, which have no end: leave it out")
+
+    def check_batch(self) -> None:
+        """:raises OptionError: for an option that a batch cannot have"""
+        self.check_source()
+        if self.starting == LATEST:
+            raise OptionError(
+                "startingOffsets is latest; a batch cannot begin at the end: expected earliest, "
+                "or offsets"
+            )
+        if isinstance(self.starting, dict) and LATEST in self.starting.values():
+            raise OptionError(
+                "startingOffsets has -1 (latest); a batch cannot begin at the end: expected -2 "
+                f"(earliest) or offsets in {as_json(self.starting)}"
+            )
+        if isinstance(self.starting, ByTopic) and LATEST in self.starting.topics.values():
+            raise OptionError(
+                "startingOffsets has latest; a batch cannot begin at the end: expected earliest, "
+                "or offsets"
+            )
+        for name in self.limits:
+            _log.warning("option=%s has no effect in a batch", name)
+        if self.commit_group_id is not None and not isinstance(self.starting, AtCommitted):
+            _log.warning("option=commitGroupId has no effect in a batch: it commits no position")
+
+    def for_stream(self) -> "Options":
+        """With a stream's default start, ``latest``."""
+        return replace(self, starting=LATEST) if self.starting is None else self
+
+    def for_batch(self) -> "Options":
+        """With a batch's defaults, from ``earliest`` to ``latest``."""
+        return replace(
+            self,
+            starting=EARLIEST if self.starting is None else self.starting,
+            ending=LATEST if self.ending is None else self.ending,
+        )

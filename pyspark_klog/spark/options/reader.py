@@ -1,0 +1,277 @@
+"""Options as Spark gives them, text by key, to `Options`.
+
+Every mistake that can be seen without a broker raises an error here, when the source is loaded.
+"""
+
+import logging
+from collections.abc import Mapping
+
+from pyspark_klog.client.addresses import read_addresses
+from pyspark_klog.client.settings import ClientSettings
+from pyspark_klog.spark.errors import OptionError
+from pyspark_klog.spark.offsets import read_assignment, read_topic_limits
+from pyspark_klog.spark.options.bounds import COMMITTED, check_bounds, read_bound
+from pyspark_klog.spark.options.options import DEFAULT_TRIGGER_DELAY_MS, STRATEGIES, Options
+from pyspark_klog.spark.options.pushdown import read_pushdown
+from pyspark_klog.spark.options.rows import (
+    BY_KEY,
+    COLUMNS,
+    REFUSED_SETTINGS,
+    SPARKS_OWN,
+    TABLES,
+    Status,
+    Use,
+)
+from pyspark_klog.spark.options.values import (
+    INT_MAX,
+    read_choice,
+    read_duration_ms,
+    read_flag,
+    read_number,
+    read_number_or,
+    read_words,
+)
+
+_log = logging.getLogger(__name__)
+
+_PREFIX = "kafka."
+_TWIN_PREFIX = "option."
+"""Spark gives the OPTIONS of CREATE TABLE twice, as such and as properties of the table."""
+_SERVERS = "kafka.bootstrap.servers"
+_LIMITS = (
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "maxBytesPerTrigger",
+    "maxOffsetsPerTriggerByTopic",
+    "lagDetails",
+)
+
+
+def read_options(given: Mapping[str, str]) -> Options:
+    """Check options as Spark gives them: text by case-insensitive key.
+
+    :raises OptionError, OffsetError, SettingError: for the first option that is wrong
+    """
+    options = {key.lower(): value for key, value in given.items()}
+    options = {k: v for k, v in options.items() if not k.startswith(_TWIN_PREFIX)}
+    _check_names(options)
+    _check_one_strategy(options)
+    on_no_match = read_choice(options, "startingOffsetsByTimestampStrategy", "error", "latest")
+    result = Options(
+        client=_client_settings(options),
+        assigned=read_assignment(options["assign"]) if "assign" in options else None,
+        topics=_topics(options),
+        topic_pattern=_pattern(options),
+        starting=read_bound(options, "starting"),
+        latest_without_match=on_no_match == "latest",
+        ending=read_bound(options, "ending"),
+        fail_on_data_loss=read_flag(options, "failOnDataLoss", True),
+        max_offsets_per_trigger=read_number(options, "maxOffsetsPerTrigger", 1),
+        min_offsets_per_trigger=read_number(options, "minOffsetsPerTrigger", 1),
+        max_trigger_delay_ms=read_duration_ms(options, "maxTriggerDelay", DEFAULT_TRIGGER_DELAY_MS),
+        max_bytes_per_trigger=read_number(options, "maxBytesPerTrigger", 1),
+        max_offsets_by_topic=_limits_by_topic(options),
+        lag_details=read_flag(options, "lagDetails", False),
+        limits=tuple(name for name in _LIMITS if name.lower() in options),
+        min_partitions=read_number(options, "minPartitions", 1, INT_MAX),
+        max_records_per_partition=read_number(options, "maxRecordsPerPartition", 1),
+        include_headers=read_flag(options, "includeHeaders", False),
+        columns=_columns(options),
+        pushdown=read_pushdown(options),
+        poll_timeout_ms=read_number_or(options, "kafkaConsumer.pollTimeoutMs", 120_000, 1),
+        offset_attempts=read_number_or(options, "fetchOffset.numRetries", 3, 1),
+        offset_retry_interval_ms=read_number_or(options, "fetchOffset.retryIntervalMs", 1_000, 0),
+        idle_wait_ms=read_number_or(options, "idleWaitMs", 50, 0),
+        allow_slow=read_flag(options, "allowSlow", False),
+        commit_group_id=_group(options),
+        committed_offsets_missing=read_choice(
+            options, "committedOffsetsMissing", "error", "earliest", "latest"
+        ),
+        topic=_topic(options, "topic"),
+        table=_table(options),
+        dead_letter_topic=_topic(options, "deadLetterTopic"),
+        dead_letter_max=read_number(options, "deadLetterMax", 0),
+        path=options.get("path"),
+        stopped=read_flag(options, "stopped", False),
+    )
+    check_bounds(result.starting, result.ending, result.assigned, result.topics)
+    _check_limits(result)
+    _check_committed(options, result)
+    return result
+
+
+def _check_names(options: Mapping[str, str]) -> None:
+    """Refuse names that look misspelt; log the options that have no effect."""
+    if "paths" in options:
+        raise OptionError(f"several paths are given, {options['paths']}; expected one directory")
+    for key in options:
+        row = BY_KEY.get(key)
+        if row is not None and row.status is Status.NONE:
+            _log.debug("option=%s has no effect: %s", row.name, row.doc)
+        if row is None and key not in SPARKS_OWN and not key.startswith(_PREFIX):
+            from difflib import get_close_matches
+
+            near = get_close_matches(key, list(BY_KEY), n=1, cutoff=0.82)
+            if near:
+                raise OptionError(f"there is no option {key}; did you mean {BY_KEY[near[0]].name}?")
+
+
+def _check_one_strategy(options: Mapping[str, str]) -> None:
+    given = [name for name in STRATEGIES if name.lower() in options]
+    if len(given) > 1:
+        raise OptionError(f"options {' and '.join(given)} are given; expected exactly one of them")
+
+
+def _limits_by_topic(options: Mapping[str, str]) -> dict[str, int]:
+    text = options.get("maxoffsetspertriggerbytopic")
+    return {} if text is None else read_topic_limits(text, "maxOffsetsPerTriggerByTopic")
+
+
+def _check_limits(options: Options) -> None:
+    assigned = {p.topic for p in options.assigned or ()}
+    read = assigned or set(options.topics)
+    others = sorted(options.max_offsets_by_topic.keys() - read) if read else []
+    if others:
+        raise OptionError(
+            f"maxOffsetsPerTriggerByTopic names {', '.join(others)}, which is not read; expected "
+            f"topics of {sorted(read)}"
+        )
+    least, most = options.min_offsets_per_trigger, options.max_offsets_per_trigger
+    if least is not None and most is not None and least > most:
+        raise OptionError(
+            f"minOffsetsPerTrigger is {least} and maxOffsetsPerTrigger is {most}; expected the "
+            "minimum to be at most the maximum"
+        )
+
+
+def _columns(options: Mapping[str, str]) -> tuple[str, ...] | None:
+    columns = read_words(options, "columns", COLUMNS)
+    without = columns is not None and "headers" not in columns
+    if without and read_flag(options, "includeHeaders", False):
+        raise OptionError(
+            f"includeHeaders is true and columns is {options['columns']!r}; expected headers among "
+            "the columns, or no includeHeaders"
+        )
+    return columns
+
+
+def _group(options: Mapping[str, str]) -> str | None:
+    group_id = options.get("commitgroupid")
+    if group_id is None:
+        return None
+    if not group_id.strip():
+        raise OptionError("option commitGroupId is empty; expected the id of a consumer group")
+    return group_id.strip()
+
+
+_BY_TIME = (
+    "startingTimestamp",
+    "startingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+)
+
+
+def _check_committed(options: Mapping[str, str], read: Options) -> None:
+    if options.get("startingoffsets", "").strip().lower() != COMMITTED:
+        if "committedoffsetsmissing" in options:
+            raise OptionError(
+                "committedOffsetsMissing counts beside startingOffsets=committed alone: leave it "
+                "out, or give that, too"
+            )
+        return
+    by_time = [name for name in _BY_TIME if name.lower() in options]
+    if by_time:
+        raise OptionError(
+            f"startingOffsets is committed beside {' and '.join(by_time)}; expected one start: a "
+            "group's offsets or a time"
+        )
+    if read.commit_group_id is None:
+        raise OptionError(
+            "startingOffsets is committed and there is no commitGroupId; expected the id of the "
+            "consumer group whose offsets are meant"
+        )
+
+
+def _client_settings(options: Mapping[str, str]) -> ClientSettings:
+    settings = {k.removeprefix(_PREFIX): v for k, v in options.items() if k.startswith(_PREFIX)}
+    plain = options.get("bootstrap.servers")
+    servers = settings.get("bootstrap.servers")
+    if plain is not None and servers is not None and plain.strip() != servers.strip():
+        raise OptionError(
+            f"{_SERVERS} is {servers!r} and bootstrap.servers is {plain!r}; expected one of them"
+        )
+    if plain is not None:
+        settings["bootstrap.servers"] = plain
+    elif servers is None and "path" not in options:
+        raise OptionError(
+            f"option {_SERVERS} is missing; expected host:port of a broker{_of_a_table(options)}"
+        )
+    for name, instead in REFUSED_SETTINGS.items():
+        if name in settings:
+            raise OptionError(f"option {_PREFIX}{name} is not supported: {instead}")
+    if "bootstrap.servers" in settings:
+        read_addresses(settings["bootstrap.servers"], _SERVERS)
+    return ClientSettings(settings, prefix=_PREFIX)
+
+
+def _of_a_table(options: Mapping[str, str]) -> str:
+    """Advice, for a message about missing options, to a user of SQL: a read without any of klog's
+    options may be that of a table."""
+    if any(key in BY_KEY or key.startswith(_PREFIX) for key in options):
+        return ""
+    return (
+        " (a table of SQL needs options in CREATE TABLE, unless its columns stand there, and again "
+        "where it is used, since Spark does not give those to a Python source: "
+        f"SELECT * FROM t WITH (`{_SERVERS}` = 'host:9092', subscribe = 'topicA'))"
+    )
+
+
+def _topics(options: Mapping[str, str]) -> tuple[str, ...]:
+    text = options.get("subscribe")
+    if text is None:
+        return ()
+    topics = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    if not topics:
+        raise OptionError("option subscribe names no topic; expected a list like topicA,topicB")
+    return topics
+
+
+def _pattern(options: Mapping[str, str]) -> str | None:
+    text = options.get("subscribepattern")
+    if text is None:
+        return None
+    pattern = text.strip()
+    if not pattern:
+        raise OptionError(
+            "option subscribePattern is empty; expected a regular expression, as in orders-.*"
+        )
+    from pyspark_klog.spark.options.java_regex import compile_java
+
+    compile_java(pattern)
+    return pattern
+
+
+_BESIDE_TABLE = frozenset({"table", "kafka.bootstrap.servers", "bootstrap.servers", "allowslow"})
+
+
+def _table(options: Mapping[str, str]) -> str | None:
+    if "table" not in options:
+        return None
+    table = read_choice(options, "table", *TABLES)
+    rows = [BY_KEY[key] for key in options if key in BY_KEY and key not in _BESIDE_TABLE]
+    beside = sorted(row.name for row in rows if row.use & Use.SOURCE)
+    if beside:
+        raise OptionError(
+            f"option table reads the cluster's {table}, not records: leave out {', '.join(beside)}"
+        )
+    return table
+
+
+def _topic(options: Mapping[str, str], name: str) -> str | None:
+    topic = options.get(name.lower())
+    if topic is None:
+        return None
+    if not topic.strip():
+        raise OptionError(f"option {name} is empty; expected the name of a topic")
+    return topic.strip()

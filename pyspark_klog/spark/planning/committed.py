@@ -1,0 +1,73 @@
+"""startingOffsets=committed: a new query begins at a consumer group's offsets. Pure."""
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.spark.errors import HOW_TO_GO_ON, DataLost, OffsetError
+from pyspark_klog.spark.offsets import Offsets
+from pyspark_klog.spark.options.options import Options
+
+_log = logging.getLogger(__name__)
+
+
+class Start(NamedTuple):
+    """A group's offsets, compared with the offsets that the partitions hold."""
+
+    offsets: Offsets
+    missing: list[TopicPartition]
+    """Partitions in which the group has no offset."""
+    lost: list[str]
+    """A sentence for each partition that does not have the group's offset; it begins at its
+    earliest instead."""
+
+
+def start_of(
+    committed: Mapping[TopicPartition, int],
+    earliest: Mapping[TopicPartition, int],
+    latest: Mapping[TopicPartition, int],
+) -> Start:
+    """Compare a group's offsets with the offsets of partitions (those of ``earliest``). Pure."""
+    start = Start({}, [], [])
+    for partition in sorted(earliest):
+        offset, first, end = committed.get(partition), earliest[partition], latest[partition]
+        if offset is None:
+            start.missing.append(partition)
+        elif first <= offset <= end:
+            start.offsets[partition] = offset
+        else:
+            start.offsets[partition] = first
+            start.lost.append(f"{partition} at {offset}, and it has offsets {first} to {end}")
+    return start
+
+
+def committed_start(
+    options: Options,
+    committed: Mapping[TopicPartition, int],
+    earliest: Mapping[TopicPartition, int],
+    latest: Mapping[TopicPartition, int],
+) -> Offsets:
+    """Where a query begins in each partition of ``earliest``, by the group's offsets.
+
+    :raises OffsetError: if the group has no offset in one and committedOffsetsMissing is error
+    :raises DataLost: if a partition does not have the group's offset, by failOnDataLoss
+    """
+    group_id = options.commit_group_id
+    start = start_of(committed, earliest, latest)
+    if start.missing and options.committed_offsets_missing == "error":
+        raise OffsetError(
+            f"group {group_id} has no committed offset in {_names(start.missing)}; set "
+            "committedOffsetsMissing to earliest or latest to begin there, or check commitGroupId"
+        )
+    if start.lost:
+        text = f"group {group_id} is out of range: {'; '.join(start.lost)}"
+        if options.fail_on_data_loss:
+            raise DataLost(f"{text}; {HOW_TO_GO_ON}")
+        _log.warning("some data may have been lost: %s", text)
+    others = earliest if options.committed_offsets_missing == "earliest" else latest
+    return start.offsets | {partition: others[partition] for partition in start.missing}
+
+
+def _names(partitions: Iterable[TopicPartition]) -> str:
+    return ", ".join(map(str, partitions))

@@ -1,0 +1,267 @@
+"""Which partitions a source has, and where they begin and end: the broker's side of planning."""
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TypeVar
+
+from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.client.consumer.offsets import EARLIEST as EARLIEST_TIME
+from pyspark_klog.client.consumer.offsets import LATEST as LATEST_TIME
+from pyspark_klog.client.consumer.offsets import NOT_FOUND, list_offsets
+from pyspark_klog.client.errors import (
+    LeaderUnknown,
+    TimedOut,
+    TopicMissing,
+    broker_error,
+    is_retriable,
+)
+from pyspark_klog.errors import ErrorCode, KlogError
+from pyspark_klog.ids import NO_TOPIC_ID, UUID, TopicPartition
+from pyspark_klog.spark.offsets import Offsets
+from pyspark_klog.spark.options.java_regex import compile_java
+from pyspark_klog.spark.options.options import Options
+
+_log = logging.getLogger(__name__)
+
+_INTERNAL = frozenset({"__consumer_offsets", "__transaction_state"})
+"""Never read by a pattern; brokers before 0.10.1 don't say which topics are internal."""
+
+T = TypeVar("T")
+
+
+class Discovery:
+    """Asks the brokers on behalf of one source; keeps nothing but the client."""
+
+    def __init__(self, client: BlockingClient, options: Options) -> None:
+        self._client = client
+        self._options = options
+        pattern = options.topic_pattern
+        self._pattern = None if pattern is None else compile_java(pattern)
+        self._trouble = client.retries.trouble(
+            "asking for topics and offsets", "default.api.timeout.ms, fetchOffset.numRetries times"
+        )
+
+    # --- partitions ------------------------------------------------------------------------------
+    def partitions(self) -> frozenset[TopicPartition]:
+        """Every partition that is to be read; a pattern may have none.
+
+        :raises TopicMissing: after the attempts of fetchOffset.numRetries, if one does not exist
+        """
+        return self._attempts(self._find_all)
+
+    def existing_partitions(
+        self, known: Collection[TopicPartition] | None = None
+    ) -> frozenset[TopicPartition]:
+        """Those of the partitions to be read that exist now; a topic that is gone has none.
+
+        A broker that lags behind may lack a topic for a moment. While one of ``known`` (None: of
+        the partitions or topics that the options name) is missing, brokers are asked again, up to
+        fetchOffset.numRetries times; then it counts as gone.
+        """
+
+        def attempt() -> frozenset[TopicPartition]:
+            self._refresh()
+            return frozenset(p for t in self._topics() for p in self._of_topic(t))
+
+        for number in range(1, self._options.offset_attempts + 1):
+            found = self._attempts(attempt)
+            if number == self._options.offset_attempts or not self._lacks(found, known):
+                return found
+            _log.info("attempt=%d some of the partitions are not there", number)
+            self._client.pause(self._options.offset_retry_interval_ms)
+        raise AssertionError("there is at least one attempt")
+
+    def _lacks(
+        self, found: frozenset[TopicPartition], known: Collection[TopicPartition] | None
+    ) -> bool:
+        expected = self._options.assigned if known is None else known
+        if expected is not None:
+            return not found.issuperset(expected)
+        return not {p.topic for p in found}.issuperset(self._options.topics)
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, UUID]:
+        """The ids of these topics as they were last seen; older brokers give none."""
+        ids = {topic: self._client.view.topic_id(topic) for topic in topics}
+        return {topic: found for topic, found in ids.items() if found != NO_TOPIC_ID}
+
+    def made_again(self, known: Mapping[str, UUID]) -> dict[str, UUID]:
+        """The topics whose ids are not the ``known`` ones, with their new ids: they were deleted
+        and made again.
+
+        A broker that lags behind may give an old id for a moment, so brokers are asked again, up to
+        fetchOffset.numRetries times. Nothing is asked while all ids are the known ones.
+        """
+        for number in range(1, self._options.offset_attempts + 1):
+            found = {t: i for t, i in self.topic_ids(known).items() if i != known[t]}
+            if not found or number == self._options.offset_attempts:
+                return found
+            _log.info("attempt=%d topics=%s have other ids", number, sorted(found))
+            self._client.pause(self._options.offset_retry_interval_ms)
+            self._attempts(self._refresh)
+        raise AssertionError("there is at least one attempt")
+
+    def absence(self, partition: TopicPartition, until: str) -> str:
+        """Why a partition that was read is not to be read any more, as a sentence.
+
+        ``until`` says how far it was read.
+        """
+        topic = partition.topic
+        self._attempts(lambda: self._client.refresh([topic]))
+        info = self._client.view.topics[topic]
+        if info.error is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            return (
+                f"{partition} cannot be read any more: {until}, and this user may not describe "
+                f"topic {topic}"
+            )
+        if not info.partitions:
+            return f"{partition} is gone: {until}, and topic {topic} does not exist any more"
+        if partition.partition not in info.partitions:
+            return f"{partition} is gone: {until}, and topic {topic} has no such partition any more"
+        option, is_named = self._naming(partition)
+        if not is_named:
+            return (
+                f"{partition} is not read any more: {until}, and option {option} does not name it"
+            )
+        return (
+            f"{partition} was not there a moment ago: {until}, and topic {topic} may be another "
+            "one now"
+        )
+
+    def _naming(self, partition: TopicPartition) -> tuple[str, bool]:
+        """The option that names what is read, and whether it names the partition."""
+        if self._options.assigned is not None:
+            return "assign", partition in self._options.assigned
+        option = "subscribe" if self._pattern is None else "subscribePattern"
+        return option, partition.topic in self._topics()
+
+    def partition_counts(self) -> dict[str, int]:
+        """How many partitions each topic has, whether they are to be read or not."""
+        topics = self._client.view.topics
+        return {name: len(topics[name].partitions) for name in self._topics() if name in topics}
+
+    def _topics(self) -> tuple[str, ...]:
+        """The topics to be read; those of a pattern as of the last `_refresh`.
+
+        A pattern is looked for anywhere in a name, as Spark's connector does (findFirstIn).
+        """
+        if self._options.assigned is not None:
+            return tuple(sorted({p.topic for p in self._options.assigned}))
+        if self._pattern is None:
+            return self._options.topics
+        return tuple(
+            name
+            for name, topic in sorted(self._client.view.topics.items())
+            if not topic.is_internal and name not in _INTERNAL and self._pattern.search(name)
+        )
+
+    def _refresh(self) -> None:
+        self._client.refresh(self._topics() if self._pattern is None else None)
+
+    def _of_topic(self, topic: str) -> list[TopicPartition]:
+        info = self._client.view.topics[topic]
+        if info.error not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+            # LEADER_NOT_AVAILABLE with partitions is no obstacle: their leaders are asked later.
+            if not info.error.retriable:
+                raise broker_error(info.error, f"topic {topic}")
+            if not info.partitions:
+                raise LeaderUnknown(f"topic {topic} has no partitions yet")
+        found = [TopicPartition(topic, number) for number in info.partitions]
+        assigned = self._options.assigned
+        return found if assigned is None else [p for p in found if p in assigned]
+
+    def _find_all(self) -> frozenset[TopicPartition]:
+        self._refresh()
+        found: list[TopicPartition] = []
+        for topic in self._topics():
+            of_topic = self._of_topic(topic)
+            if not of_topic and self._client.view.topics[topic].error is not ErrorCode.NONE:
+                raise TopicMissing(f"topic {topic} does not exist; {self._advice()}")
+            found += of_topic
+        if self._options.assigned is not None:
+            missing = sorted(self._options.assigned.difference(found))
+            if missing:
+                names = ", ".join(map(str, missing))
+                raise TopicMissing(
+                    f"assign names partitions that do not exist: {names}; {self._advice()}"
+                )
+        return frozenset(found)
+
+    def _advice(self) -> str:
+        option = "subscribe" if self._options.assigned is None else "assign"
+        return (
+            f"create it, or check option {option} (it was asked for "
+            f"{self._options.offset_attempts} times, as fetchOffset.numRetries says)"
+        )
+
+    def _attempts(
+        self,
+        attempt: Callable[[], T],
+        passing: tuple[type[KlogError], ...] = (TopicMissing, TimedOut),
+    ) -> T:
+        """``attempt()`` up to fetchOffset.numRetries times, while a topic or the brokers are away.
+
+        As in Spark's connector each attempt has the whole of default.api.timeout.ms.
+        """
+        client, attempts = self._client, self._options.offset_attempts
+        interval_ms = self._options.offset_retry_interval_ms
+        until_ms = client.now_ms() + (attempts - 1) * interval_ms
+        until_ms += attempts * self._options.client.number("default.api.timeout.ms")
+        for number in range(1, attempts + 1):
+            try:
+                with client.retries.of(self._trouble, lambda: until_ms):
+                    found = attempt()
+                client.retries.passed(self._trouble)
+                return found
+            except KlogError as error:
+                may_come = isinstance(error, passing) or is_retriable(error)
+                if not may_come or number == attempts:
+                    raise
+                _log.info("attempt=%d failed: %s", number, error)
+                client.retries.failed(self._trouble, error, until_ms)
+            client.pause(interval_ms)
+        raise AssertionError("there is at least one attempt")
+
+    # --- offsets ---------------------------------------------------------------------------------
+    def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        """The first offset of each partition."""
+        return self._offsets(dict.fromkeys(partitions, EARLIEST_TIME))
+
+    def latest(
+        self, partitions: Iterable[TopicPartition], known: Mapping[TopicPartition, int]
+    ) -> Offsets:
+        """The end of each partition: the last stable offset under read_committed.
+
+        A leader that was just elected may be behind: ends below ``known`` ones are asked for again,
+        up to fetchOffset.numRetries times, and then taken as they are.
+        """
+        wanted = list(partitions)
+        for number in range(1, self._options.offset_attempts + 1):
+            found = self._offsets(dict.fromkeys(wanted, LATEST_TIME))
+            behind = [p for p, offset in found.items() if offset < known.get(p, 0)]
+            if not behind or number == self._options.offset_attempts:
+                return found
+            _log.info("attempt=%d partition=%s ends before a known offset", number, behind[0])
+            self._client.pause(self._options.offset_retry_interval_ms)
+        raise AssertionError("there is at least one attempt")
+
+    def at_times(self, timestamps_ms: Mapping[TopicPartition, int]) -> Offsets:
+        """The first offset whose record is not older than the partition's time; partitions without
+        such a record are left out."""
+        found = self._offsets(timestamps_ms)
+        return {partition: offset for partition, offset in found.items() if offset != NOT_FOUND}
+
+    def committed(self, group_id: str, partitions: Iterable[TopicPartition]) -> Offsets:
+        """A consumer group's offsets, of the partitions in which it has one."""
+        from pyspark_klog.client.groups import committed_offsets
+
+        found = committed_offsets(self._client, group_id, partitions)
+        return {partition: at.offset for partition, at in found.items()}
+
+    def _offsets(self, times: Mapping[TopicPartition, int]) -> Offsets:
+        if not times:
+            return {}
+        committed = self._options.read_committed
+        found = self._attempts(
+            lambda: list_offsets(self._client, times, read_committed=committed), (TimedOut,)
+        )
+        return {partition: at.offset for partition, at in found.items()}

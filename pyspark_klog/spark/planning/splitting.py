@@ -1,0 +1,69 @@
+"""Ranges of offsets cut into tasks: maxRecordsPerPartition, then minPartitions. Pure.
+
+The number of tasks is that of Spark's KafkaOffsetRangeCalculator (4.x). The pieces of a range never
+differ by more than one offset; Spark's differ by more where both options are set.
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+
+from pyspark_klog.spark.planning.ranges import OffsetRange
+
+
+def split(
+    ranges: Sequence[OffsetRange], min_tasks: int | None, max_offsets: int | None
+) -> list[OffsetRange]:
+    """Tasks for ``ranges``, none of which is empty, in their order.
+
+    No piece has more than ``max_offsets``. If the pieces are fewer than ``min_tasks``, large ones
+    are cut again in proportion to their size: about that many tasks come out, by rounding.
+    """
+    parts = [1 if max_offsets is None else -(-size(r) // max_offsets) for r in ranges]
+    if min_tasks is not None and min_tasks > sum(parts):
+        parts = _at_least(min_tasks, ranges, parts)
+    return [piece for r, count in zip(ranges, parts, strict=True) for piece in _cut(r, count)]
+
+
+def size(offsets: OffsetRange) -> int:
+    """How many offsets a range has; records may be fewer."""
+    return offsets.end - offsets.start
+
+
+def _at_least(min_tasks: int, ranges: Sequence[OffsetRange], parts: Sequence[int]) -> list[int]:
+    """How many pieces each range gets, if ``parts`` of each are too few.
+
+    Pieces too small to be cut again take one task each; the others share what is left of the tasks
+    by their sizes.
+    """
+    total = sum(size(r) for r in ranges)
+    pieces = [_sizes(r, count) for r, count in zip(ranges, parts, strict=True)]
+    small = [{s: n for s, n in row.items() if _share(s, total, min_tasks) == 1} for row in pieces]
+    tasks_left = max(min_tasks - sum(n for row in small for n in row.values()), 1)
+    offsets_left = total - sum(s * n for row in small for s, n in row.items())
+    return [
+        count if stays else sum(n * _share(s, offsets_left, tasks_left) for s, n in row.items())
+        for count, row, stays in zip(parts, pieces, small, strict=True)
+    ]
+
+
+def _sizes(offsets: OffsetRange, parts: int) -> dict[int, int]:
+    """The sizes of even pieces, and how many there are of each."""
+    least, larger = divmod(size(offsets), parts)
+    return {least: parts - larger, least + 1: larger} if larger else {least: parts}
+
+
+def _share(offsets: int, total: int, tasks: int) -> int:
+    """The tasks of a piece: its share rounded half up, in doubles as in Spark's connector."""
+    return max(math.floor(offsets / total * tasks + 0.5), 1)
+
+
+def _cut(offsets: OffsetRange, parts: int) -> list[OffsetRange]:
+    """Even pieces, the larger ones last, as in Spark's connector."""
+    count = min(parts, size(offsets))
+    least, larger = divmod(size(offsets), count)
+    edges = [offsets.start + n * least + max(n - (count - larger), 0) for n in range(count + 1)]
+    return [
+        OffsetRange(offsets.topic, offsets.partition, begin, end)
+        for begin, end in itertools.pairwise(edges)
+    ]

@@ -1,0 +1,118 @@
+"""The bounds of a read as offsets: what earliest, latest or a time mean at this moment."""
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.spark.errors import OffsetError
+from pyspark_klog.spark.offsets import EARLIEST, LATEST, Offsets
+from pyspark_klog.spark.options.bounds import (
+    AtCommitted,
+    AtTimestamp,
+    AtTimestamps,
+    Bound,
+    ByTopic,
+    check_partitions,
+    option_of,
+)
+from pyspark_klog.spark.options.options import Options
+
+
+class OffsetLookup(Protocol):
+    """Knows the partitions' offsets: `Discovery` asks a cluster, `SegmentDiscovery` reads files."""
+
+    def earliest(self, partitions: Iterable[TopicPartition], /) -> Offsets:
+        """The first offset of each partition."""
+
+    def latest(
+        self, partitions: Iterable[TopicPartition], known: Mapping[TopicPartition, int], /
+    ) -> Offsets:
+        """The end of each partition; ``known`` are offsets that it had before."""
+
+    def at_times(self, timestamps_ms: Mapping[TopicPartition, int], /) -> Offsets:
+        """The first offset whose record is not older than the partition's time; partitions without
+        such a record are left out."""
+
+    def committed(self, group_id: str, partitions: Iterable[TopicPartition], /) -> Offsets:
+        """The group's offsets, for the partitions in which it has one."""
+
+
+def resolve_start(
+    lookup: OffsetLookup, options: Options, partitions: frozenset[TopicPartition]
+) -> Offsets:
+    """Where reading begins in each of the partitions.
+
+    :raises OffsetError: for an option that names other partitions, and, with the strategy error,
+        where no record is as young as a starting timestamp
+    """
+    starting = options.starting
+    assert starting is not None
+    if isinstance(starting, AtTimestamp | AtTimestamps):
+        name = option_of(starting, "starting")
+        times = _times(starting, partitions, name)
+        found = lookup.at_times(times)
+        unmatched = sorted(times.keys() - found.keys())
+        if unmatched and not options.latest_without_match:
+            pairs = ", ".join(f"{p} at {times[p]}" for p in unmatched)
+            raise OffsetError(
+                f"{name} finds no record that is as young as that in {pairs}; give an earlier "
+                "timestamp, or set startingOffsetsByTimestampStrategy=latest to begin at the end "
+                "there"
+            )
+        return found | lookup.latest(unmatched, {})
+    if isinstance(starting, AtCommitted):
+        from pyspark_klog.spark.planning.committed import committed_start
+
+        assert options.commit_group_id is not None
+        committed = lookup.committed(options.commit_group_id, partitions)
+        earliest = lookup.earliest(partitions)
+        return committed_start(options, committed, earliest, lookup.latest(partitions, {}))
+    return _resolve(lookup, starting, partitions, "startingOffsets")
+
+
+def resolve_end(
+    lookup: OffsetLookup, options: Options, partitions: frozenset[TopicPartition]
+) -> Offsets:
+    """Where a batch ends in each of the partitions (exclusive).
+
+    :raises OffsetError: for an option that names other partitions
+    """
+    ending = options.ending
+    assert ending is not None
+    if isinstance(ending, AtTimestamp | AtTimestamps):
+        times = _times(ending, partitions, option_of(ending, "ending"))
+        found = lookup.at_times(times)
+        return found | lookup.latest(times.keys() - found.keys(), {})
+    return _resolve(lookup, ending, partitions, "endingOffsets")
+
+
+def _times(
+    bound: AtTimestamp | AtTimestamps, partitions: frozenset[TopicPartition], name: str
+) -> dict[TopicPartition, int]:
+    if isinstance(bound, AtTimestamp):
+        return dict.fromkeys(partitions, bound.timestamp_ms)
+    check_partitions(bound.timestamps_ms, partitions, name)
+    return dict(bound.timestamps_ms)
+
+
+def _resolve(
+    lookup: OffsetLookup, bound: Bound, partitions: frozenset[TopicPartition], name: str
+) -> Offsets:
+    if bound == EARLIEST:
+        return lookup.earliest(partitions)
+    if bound == LATEST:
+        return lookup.latest(partitions, {})
+    if isinstance(bound, ByTopic):
+        unknown = sorted(bound.topics.keys() - {p.topic for p in partitions})
+        if unknown:
+            raise OffsetError(
+                f"{name} is given with {', '.join(unknown)}, which is not read; expected the "
+                f"topics that are read, {sorted({p.topic for p in partitions})}"
+            )
+        bound = bound.for_partitions(partitions)
+    assert isinstance(bound, dict)
+    check_partitions(bound, partitions, name)
+    resolved = dict(bound)
+    resolved |= lookup.earliest(p for p, offset in bound.items() if offset == EARLIEST)
+    resolved |= lookup.latest([p for p, offset in bound.items() if offset == LATEST], {})
+    return resolved

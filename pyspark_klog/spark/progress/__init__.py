@@ -1,0 +1,5 @@
+"""How far a query is: its position as a consumer group, and its lag.
+
+May import: client; of spark: offsets.
+Start reading at lag.py.
+"""

@@ -1,0 +1,58 @@
+"""A listener that tells how far streaming queries are behind."""
+
+import logging
+from collections.abc import Callable
+
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from pyspark_klog.spark.progress.lag import SourceLag, lag
+
+_log = logging.getLogger(__name__)
+
+OnLag = Callable[[str, SourceLag], None]
+
+
+def log_lag(query: str, source: SourceLag) -> None:
+    """One line for each source."""
+    _log.info(
+        "query=%s source=%s behind min=%d max=%d avg=%.1f longest_ms=%s",
+        query,
+        source.description,
+        source.min_offsets_behind_latest,
+        source.max_offsets_behind_latest,
+        source.avg_offsets_behind_latest,
+        max(source.time_ms.values(), default=None),
+    )
+
+
+class LagListener(StreamingQueryListener):
+    """Calls ``on_lag(query name or id, lag)`` for each Kafka source of each progress::
+
+        spark.streams.addListener(pyspark_klog.LagListener(gauge))
+
+    Without a function it logs a line. Spark calls listeners in one thread of the driver.
+    """
+
+    def __init__(self, on_lag: OnLag = log_lag) -> None:
+        self._on_lag = on_lag
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
+        """Does nothing: a query that starts has no lag yet."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        """Tell the lag of each Kafka source after a micro-batch."""
+        query = event.progress.name or str(event.progress.id)
+        for source in lag(event.progress):
+            self._on_lag(query, source)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
+        """Does nothing: an idle query's lag has not changed."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        """Does nothing: a query that has ended has no lag."""

@@ -1,0 +1,112 @@
+"""The stream sink: Arrow batches on Spark 4.1 and later, rows on 4.0."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamWriter, WriterCommitMessage
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    StructType,
+    TimestampType,
+)
+
+from pyspark_klog.spark.options.options import Options
+from pyspark_klog.spark.sink.writer import TaskWritten, commit_written, log_aborted, write_task
+from pyspark_klog.spark.workers.failures import one_line, one_line_in_task
+from pyspark_klog.spark.workers.prompt import Prompt
+
+if TYPE_CHECKING:
+    from pyarrow import Array, RecordBatch
+
+try:
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter
+except ImportError:
+    HAS_ARROW_STREAM_WRITER = False
+else:
+    HAS_ARROW_STREAM_WRITER = True
+
+ROWS_A_BATCH = 5_000
+
+
+class _StreamWriter(Prompt):
+    """The base of both classes: commit and abort."""
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+
+    @one_line
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Everything was acknowledged when its task ended."""
+        if batchId == 0:
+            # Each micro-batch has processes of its own: only the first warns of ignored settings.
+            self._options.client.warn_of_ignored()
+        commit_written(messages, self._options, f"micro-batch {batchId}")
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Rows of tasks that succeeded stay written: the sink writes at least once."""
+        log_aborted(messages, f"micro-batch {batchId}")
+
+
+class RowStreamWriter(_StreamWriter, DataSourceStreamWriter):
+    """For Spark 4.0, which hands rows to streaming sinks."""
+
+    @one_line_in_task
+    def write(self, iterator: Iterator[Any]) -> TaskWritten:
+        """Write one task's rows."""
+        return write_task(self._options, _to_arrow(iterator, self._schema))
+
+
+if HAS_ARROW_STREAM_WRITER:
+
+    class ArrowStreamWriter(_StreamWriter, DataSourceStreamArrowWriter):
+        """For Spark 4.1 and later."""
+
+        @one_line_in_task
+        def write(self, iterator: "Iterator[RecordBatch]") -> TaskWritten:
+            """Write one task's rows."""
+            return write_task(self._options, iterator)
+
+
+def stream_writer(options: Options, schema: StructType) -> DataSourceStreamWriter:
+    """The class that this Spark can use."""
+    if HAS_ARROW_STREAM_WRITER:
+        return ArrowStreamWriter(options, schema)
+    return RowStreamWriter(options, schema)
+
+
+def _to_arrow(rows: Iterable[Any], schema: StructType) -> "Iterator[RecordBatch]":
+    """Spark's rows as the batches that later releases hand over; only the sink's columns."""
+    import pyarrow as pa
+
+    columns = [name for name in _COLUMNS if name in schema.fieldNames()]
+    source = iter(rows)
+    while some := list(islice(source, ROWS_A_BATCH)):
+        arrays = [_column([row[name] for row in some], schema[name].dataType) for name in columns]
+        yield pa.RecordBatch.from_arrays(arrays, names=columns)
+
+
+def _column(values: list[Any], kind: DataType) -> "Array":
+    """Values of a column as Spark gives them to Python. `check_sink_schema` has seen its type."""
+    import pyarrow as pa
+
+    if isinstance(kind, TimestampType):
+        # A row has local time without a zone.
+        micros = [kind.toInternal(value) for value in values]
+        return pa.array(micros, pa.int64()).cast(pa.timestamp("us", "UTC"))
+    if isinstance(kind, ArrayType):
+        headers = [
+            v and [h and dict(zip(("key", "value"), h, strict=True)) for h in v] for v in values
+        ]
+        struct = pa.struct([("key", pa.string()), ("value", pa.binary())])
+        return pa.array(headers, pa.list_(struct))
+    if isinstance(kind, IntegerType):
+        return pa.array(values, pa.int32())
+    return pa.array(values, pa.binary() if isinstance(kind, BinaryType) else pa.string())
+
+
+_COLUMNS = ("value", "key", "headers", "topic", "partition", "timestamp")

@@ -1,0 +1,204 @@
+"""Catalogue reads: a cluster's topics, partitions, groups and offsets as tables.
+
+``option("table", ...)`` of a batch. Each table has a fixed schema, which needs no broker; its rows
+are those of the moment at which the query runs. One task asks for all of them.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.spark.options.options import Options
+from pyspark_klog.spark.options.rows import TABLES
+from pyspark_klog.spark.workers.failures import one_line_in_rows
+from pyspark_klog.spark.workers.prompt import Prompt
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
+    from pyspark_klog.client.blocking import BlockingClient
+    from pyspark_klog.client.metadata import ClusterView
+
+Row = tuple[Any, ...]
+
+
+def _columns(**types: DataType) -> StructType:
+    return StructType([StructField(name, kind) for name, kind in types.items()])
+
+
+_TEXT, _INT, _LONG, _FLAG = StringType(), IntegerType(), LongType(), BooleanType()
+_SCHEMAS: Mapping[str, StructType] = {
+    "topics": _columns(
+        topic=_TEXT, topicId=_TEXT, isInternal=_FLAG, partitions=_INT, replicationFactor=_INT
+    ),
+    "partitions": _columns(
+        topic=_TEXT,
+        partition=_INT,
+        leader=_INT,
+        leaderEpoch=_INT,
+        replicas=ArrayType(_INT),
+        inSyncReplicas=ArrayType(_INT),
+        earliestOffset=_LONG,
+        latestOffset=_LONG,
+    ),
+    "groups": _columns(
+        groupId=_TEXT, state=_TEXT, protocolType=_TEXT, coordinator=_INT, members=_INT
+    ),
+    "offsets": _columns(
+        groupId=_TEXT,
+        topic=_TEXT,
+        partition=_INT,
+        committedOffset=_LONG,
+        metadata=_TEXT,
+        latestOffset=_LONG,
+        lag=_LONG,
+    ),
+}
+"""Null stands for a value that cannot be known: a leader that is not there and the offsets that
+only it could tell, an epoch or a topic's id where brokers have none. ``latestOffset`` is the high
+watermark, under read_committed the last stable offset; ``lag`` is its distance, at least 0."""
+
+
+def table_schema(table: str) -> StructType:
+    """The columns of one of the tables."""
+    return _SCHEMAS[table]
+
+
+class TableReader(Prompt, DataSourceReader):
+    """Reads one table in one task."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """One task, which asks the brokers, so that its rows are of the moment when it runs."""
+        return [InputPartition(self._options.table)]
+
+    @one_line_in_rows
+    def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":
+        """All rows of the table as one Arrow batch."""
+        import pyarrow as pa
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        from pyspark_klog.spark.workers.clients import client_for
+
+        table = str(partition.value)
+        client = client_for(self._options.client)
+        rows = _TABLES[table](client, self._options)
+        schema = to_arrow_schema(table_schema(table), timezone="UTC")
+        columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
+        arrays = [pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _topics(client: "BlockingClient", _: Options) -> list[Row]:
+    rows: list[Row] = []
+    for name, topic in sorted(client.refresh(None).topics.items()):
+        sizes = [len(info.replicas) for info in topic.partitions.values()]
+        topic_id = str(topic.topic_id) if topic.topic_id.int else None
+        rows.append(
+            (name, topic_id, topic.is_internal, len(topic.partitions), max(sizes, default=None))
+        )
+    return rows
+
+
+def _partitions(client: "BlockingClient", options: Options) -> list[Row]:
+    from pyspark_klog.client.consumer.offsets import EARLIEST, LATEST
+
+    view = client.refresh(None)
+    earliest = _offsets_at(client, view, EARLIEST, options)
+    latest = _offsets_at(client, view, LATEST, options)
+    rows: list[Row] = []
+    for name, topic in sorted(view.topics.items()):
+        for number, info in sorted(topic.partitions.items()):
+            at = TopicPartition(name, number)
+            leader = info.leader if info.leader >= 0 else None
+            epoch = info.leader_epoch if info.leader_epoch >= 0 else None
+            replicas, in_sync = list(info.replicas), list(info.in_sync)
+            rows.append((*at, leader, epoch, replicas, in_sync, earliest.get(at), latest.get(at)))
+    return rows
+
+
+def _groups(client: "BlockingClient", _: Options) -> list[Row]:
+    from pyspark_klog.client.groups import list_groups
+
+    return [
+        (g.group_id, g.state, g.protocol_type, g.coordinator_id, g.member_count)
+        for g in list_groups(client)
+    ]
+
+
+def _offsets(client: "BlockingClient", options: Options) -> list[Row]:
+    from pyspark_klog.client.consumer.offsets import LATEST
+    from pyspark_klog.client.groups import committed_offsets, list_groups
+
+    groups = [g.group_id for g in list_groups(client) if g.has_offsets]
+    found = {group_id: committed_offsets(client, group_id) for group_id in groups}
+    wanted = {partition for offsets in found.values() for partition in offsets}
+    latest = _offsets_at(client, client.refresh(None), LATEST, options, wanted)
+    rows: list[Row] = []
+    for group_id, offsets in found.items():
+        for partition, at in sorted(offsets.items()):
+            end = latest.get(partition)
+            lag = None if end is None else max(end - at.offset, 0)
+            rows.append((group_id, *partition, at.offset, at.metadata, end, lag))
+    return rows
+
+
+def _offsets_at(
+    client: "BlockingClient",
+    view: "ClusterView",
+    time_ms: int,
+    options: Options,
+    wanted: set[TopicPartition] | None = None,
+) -> dict[TopicPartition, int]:
+    """Offsets of the partitions that have a leader, still exist and may be described."""
+    from pyspark_klog.client.consumer.offsets import list_offsets
+    from pyspark_klog.client.errors import TopicMissing
+
+    by_topic: dict[str, dict[TopicPartition, int]] = {}
+    for name, topic in view.topics.items():
+        led = [TopicPartition(name, n) for n, info in topic.partitions.items() if info.leader >= 0]
+        by_topic[name] = {p: time_ms for p in led if wanted is None or p in wanted}
+
+    def ask(times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        found = list_offsets(client, times, read_committed=options.read_committed)
+        return {partition: at.offset for partition, at in found.items()}
+
+    with suppress(TopicMissing, BrokerError):
+        return ask({p: time_ms for times in by_topic.values() for p in times})
+    # One topic spoils the request for all: ask topic by topic and leave out what is refused.
+    found: dict[TopicPartition, int] = {}
+    for times in by_topic.values():
+        try:
+            found |= ask(times)
+        except TopicMissing:
+            continue
+        except BrokerError as error:
+            if error.code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                raise
+    return found
+
+
+_TABLES: Mapping[str, Callable[["BlockingClient", Options], list[Row]]] = {
+    "topics": _topics,
+    "partitions": _partitions,
+    "groups": _groups,
+    "offsets": _offsets,
+}
+
+assert tuple(_TABLES) == tuple(_SCHEMAS) == TABLES

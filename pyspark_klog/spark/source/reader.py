@@ -1,0 +1,103 @@
+"""The batch source: its offsets are resolved when the query is planned."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from pyspark_klog.ids import NO_TOPIC_ID, UUID, TopicPartition
+from pyspark_klog.spark.errors import OffsetError
+from pyspark_klog.spark.offsets import Offsets
+from pyspark_klog.spark.options.options import Options
+from pyspark_klog.spark.planning.ranges import OffsetRange
+from pyspark_klog.spark.planning.splitting import split
+from pyspark_klog.spark.source.rows import RangeReader
+from pyspark_klog.spark.workers.failures import one_line, one_line_in_rows
+from pyspark_klog.spark.workers.prompt import Prompt
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
+
+class RangePartition(InputPartition):
+    """The range that one task reads, of the topic with this id (all zero: with that name)."""
+
+    def __init__(self, offsets: OffsetRange, topic_id: UUID = NO_TOPIC_ID) -> None:
+        super().__init__(tuple(offsets))
+        self.topic_id = topic_id
+
+    @property
+    def offsets(self) -> OffsetRange:
+        """The range, as it was given."""
+        return OffsetRange(*self.value)
+
+
+def tasks(
+    ranges: Sequence[OffsetRange], options: Options, topic_ids: Mapping[str, UUID]
+) -> Sequence[InputPartition]:
+    """Spark's partitions: the ranges, cut by minPartitions and maxRecordsPerPartition.
+
+    ``topic_ids`` has the ids of the topics for which the ranges were planned, as far as known.
+    """
+    pieces = split(ranges, options.min_partitions, options.max_records_per_partition)
+    return [RangePartition(piece, topic_ids.get(piece.topic, NO_TOPIC_ID)) for piece in pieces]
+
+
+class BatchReader(Prompt, DataSourceReader):
+    """Reads from the starting to the ending offsets."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._topic_ids: Mapping[str, UUID] = {}
+
+    @one_line
+    def partitions(self) -> Sequence[InputPartition]:
+        """One range for each partition that has anything to read.
+
+        :raises OffsetError: if a partition's end lies before its start, naming both
+        """
+        start, end = self._find_offsets()
+        wrong = [p for p in sorted(start) if end[p] < start[p]]
+        if wrong:
+            pairs = ", ".join(f"{p} from {start[p]} to {end[p]}" for p in wrong)
+            raise OffsetError(
+                f"a batch would end before it begins: {pairs}; check the starting and ending "
+                "options, and whether the topic was created anew"
+            )
+        ranges = [OffsetRange(*p, start[p], end[p]) for p in sorted(start) if end[p] > start[p]]
+        return tasks(ranges, self._options, self._topic_ids)
+
+    def _find_offsets(self) -> tuple[Offsets, Offsets]:
+        """Where each partition's rows begin and end."""
+        from pyspark_klog.client.blocking import BlockingClient
+        from pyspark_klog.spark.planning.discovery import Discovery
+        from pyspark_klog.spark.planning.starting import resolve_end, resolve_start
+
+        options = self._options
+        with BlockingClient(options.client) as client:
+            discovery = Discovery(client, options)
+            partitions = discovery.partitions()
+            self._topic_ids = discovery.topic_ids({p.topic for p in partitions})
+            start = resolve_start(discovery, options, partitions)
+            end = resolve_end(discovery, options, partitions)
+            return self._cut(start, end, discovery.partition_counts(), discovery.at_times)
+
+    def _cut(
+        self,
+        start: Offsets,
+        end: Offsets,
+        partition_counts: Mapping[str, int],  # noqa: ARG002
+        at_times: Callable[[Mapping[TopicPartition, int]], Offsets],  # noqa: ARG002
+    ) -> tuple[Offsets, Offsets]:
+        """The offsets that are read: all, unless filters are known (`pruning_reader.py`).
+
+        ``partition_counts`` has the topics whose number of partitions is known.
+        """
+        return start, end
+
+    @one_line_in_rows
+    def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":
+        """The records of one range. (Spark makes a partition of its own where there is none.)"""
+        if not isinstance(partition, RangePartition):
+            return iter(())
+        return RangeReader(self._options, partition.topic_id).read(partition.offsets)

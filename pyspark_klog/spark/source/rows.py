@@ -1,0 +1,128 @@
+"""The source's rows: their schema, and the reading of one range of offsets in a task."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from pyspark_klog.ids import NO_TOPIC_ID, UUID
+from pyspark_klog.spark.errors import HOW_TO_GO_ON, NEW_CHECKPOINT, DataLost, SchemaError
+from pyspark_klog.spark.options.options import Options
+from pyspark_klog.spark.planning.ranges import OffsetRange
+from pyspark_klog.spark.workers.clients import check_numba, client_for, freeze_once
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
+    from pyspark_klog.client.consumer.offsets_lost import OffsetsLost
+    from pyspark_klog.records.arrow import ArrowDecoder
+
+_log = logging.getLogger(__name__)
+
+ARROW_BATCH_BYTES = 4 << 20
+"""Bytes of values (and of keys) of one Arrow batch. Spark and pyarrow take about 0.3 ms of Python's
+time for each; in the JVM batches of 0.5 to 4 MB cost the same."""
+_COLUMNS = (
+    StructField("key", BinaryType()),
+    StructField("value", BinaryType()),
+    StructField("topic", StringType()),
+    StructField("partition", IntegerType()),
+    StructField("offset", LongType()),
+    StructField("timestamp", TimestampType()),
+    StructField("timestampType", IntegerType()),
+)
+HEADERS = StructField(
+    "headers",
+    ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())])),
+)
+
+
+def source_schema(*, include_headers: bool, columns: Sequence[str] | None = None) -> StructType:
+    """The columns of every row that is read; ``columns`` are the only ones, if they are given."""
+    if columns is not None:
+        by_name = {field.name: field for field in (*_COLUMNS, HEADERS)}
+        return StructType([by_name[name] for name in columns])
+    return StructType([*_COLUMNS, HEADERS] if include_headers else list(_COLUMNS))
+
+
+def check_user_schema(given: StructType, expected: StructType) -> None:
+    """Refuse a schema that a user gave: the source's is fixed.
+
+    :raises SchemaError: naming both
+    """
+    if given != expected:
+        raise SchemaError(
+            f"the schema {given.simpleString()} was given; klog's is fixed: leave out schema(...) "
+            f"and use {expected.simpleString()}"
+        )
+
+
+@dataclass(frozen=True)
+class RangeReader:
+    """Reads ranges of offsets in tasks, of the topic with this id (all zero: of any)."""
+
+    options: Options
+    topic_id: UUID = NO_TOPIC_ID
+
+    def read(self, offsets: OffsetRange) -> "Iterator[RecordBatch]":
+        """The records of one range as Arrow batches with exactly the schema of `source_schema`."""
+        options = self.options
+        decoder = self.decoder(offsets)
+        from pyspark_klog.client.consumer.fetcher import RangeFetcher
+
+        def on_lost(lost: "OffsetsLost") -> None:
+            self._on_lost(lost)
+            # Deleted records may still be in the batch that the log begins with.
+            decoder.skip_to(min(lost.available[0], offsets.end))
+
+        fetcher = RangeFetcher(
+            client_for(options.client),
+            offsets.topic_partition,
+            offsets.start,
+            offsets.end,
+            progress_timeout_ms=options.poll_timeout_ms,
+            progress_bound="kafkaConsumer.pollTimeoutMs",
+            on_lost=on_lost,
+            topic_id=self.topic_id,
+        )
+        for chunk in fetcher:
+            yield from decoder.decode(chunk.data, chunk.aborted)
+        rest = decoder.flush()
+        if rest is not None:
+            yield rest
+        # Not before: Spark loads some 30,000 more objects when it takes the first Arrow batch.
+        freeze_once()
+
+    def decoder(self, offsets: OffsetRange) -> "ArrowDecoder":
+        """The decoder that turns the batches of a range into rows of the source's schema."""
+        options = self.options
+        check_numba(options.allow_slow)
+        from pyspark_klog.records.arrow import ArrowDecoder
+
+        schema = source_schema(include_headers=options.include_headers, columns=options.columns)
+        return ArrowDecoder(
+            topic=offsets.topic,
+            partition=offsets.partition,
+            columns=schema.fieldNames(),
+            start_offset=offsets.start,
+            end_offset=offsets.end,
+            check_crc=options.client.flag("check.crcs"),
+            target_bytes=ARROW_BATCH_BYTES,
+        )
+
+    def _on_lost(self, lost: "OffsetsLost") -> None:
+        if self.options.fail_on_data_loss:
+            how = f"run a batch again, and {NEW_CHECKPOINT}" if lost.made_again else HOW_TO_GO_ON
+            raise DataLost(f"{lost}; {how}") from None
+        _log.warning("some data may have been lost: %s", lost)

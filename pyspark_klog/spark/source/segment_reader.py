@@ -1,0 +1,106 @@
+"""A batch read straight from a data directory's segment files: no broker is asked (option path).
+
+Checkpoints tell how far records are committed, indexes where offsets are in the files; the bytes go
+in chunks to the same decoder as fetched ones.
+"""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import InputPartition
+
+from pyspark_klog.spark.errors import HOW_TO_GO_ON, DataLost
+from pyspark_klog.spark.offsets import Offsets
+from pyspark_klog.spark.options.options import Options
+from pyspark_klog.spark.options.paths import local_directory
+from pyspark_klog.spark.planning.ranges import OffsetRange
+from pyspark_klog.spark.source.reader import BatchReader, RangePartition
+from pyspark_klog.spark.source.rows import RangeReader
+from pyspark_klog.spark.workers.clients import freeze_once
+from pyspark_klog.spark.workers.failures import one_line_in_rows
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
+_log = logging.getLogger(__name__)
+
+
+class SegmentReader(BatchReader):
+    """Reads from the starting to the ending offsets."""
+
+    def __init__(self, options: Options) -> None:
+        assert options.path is not None
+        # A relative path is resolved here, since executors work in folders of their own.
+        super().__init__(replace(options, path=local_directory(options.path)))
+
+    def _find_offsets(self) -> tuple[Offsets, Offsets]:
+        from pyspark_klog.spark.files.discovery import SegmentDiscovery
+        from pyspark_klog.spark.planning.starting import resolve_end, resolve_start
+
+        options = self._options
+        discovery = SegmentDiscovery(options)
+        partitions = discovery.partitions()
+        start = resolve_start(discovery, options, partitions)
+        end = resolve_end(discovery, options, partitions)
+        # Partition counts are not known: the directory may be one of several brokers' directories.
+        start, end = self._cut(start, end, {}, discovery.at_times)
+        discovery.check_local({p: offset for p, offset in start.items() if offset < end[p]})
+        for p in sorted(end):
+            bound = discovery.end_of(p, enough=end[p])
+            if bound < end[p]:
+                report_loss(
+                    f"offsets {max(bound, start[p])} to {end[p]} of {p} were to be read, and what "
+                    f"is known to be committed in {options.path} ends at offset {bound} (ends "
+                    "exclusive)",
+                    fails=options.fail_on_data_loss,
+                )
+                end[p] = max(bound, start[p])
+        _log.info("path=%s planned_by_bytes=%d", options.path, discovery.read_bytes)
+        return start, end
+
+    @one_line_in_rows
+    def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":
+        """The records of one range. (Spark makes a partition of its own where there is none.)"""
+        if not isinstance(partition, RangePartition):
+            return iter(())
+        return SegmentRangeReader(self._options).read(partition.offsets)
+
+
+class SegmentRangeReader(RangeReader):
+    """Reads ranges of offsets in tasks."""
+
+    def read(self, offsets: OffsetRange) -> "Iterator[RecordBatch]":
+        """The records of one range as Arrow batches with exactly the schema of `source_schema`.
+
+        The number of bytes that were read is logged at the end.
+        """
+        from pyspark_klog.spark.files.range import SegmentRange
+
+        options = self.options
+        assert options.path is not None
+        decoder = self.decoder(offsets)
+        reading = SegmentRange(
+            Path(options.path),
+            offsets,
+            read_committed=options.read_committed,
+            on_lost=self._on_files_lost,
+        )
+        yield from reading.batches(decoder)
+        rest = decoder.flush()
+        if rest is not None:
+            yield rest
+        freeze_once()
+        _log.info("read=%s read_bytes=%d", offsets, reading.counter.total_bytes)
+
+    def _on_files_lost(self, text: str) -> None:
+        report_loss(text, fails=self.options.fail_on_data_loss)
+
+
+def report_loss(text: str, *, fails: bool) -> None:
+    """:raises DataLost: if ``fails``; else it is logged"""
+    if fails:
+        raise DataLost(f"{text}; {HOW_TO_GO_ON}")
+    _log.warning("some data may have been lost: %s", text)

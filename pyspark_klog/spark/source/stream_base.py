@@ -1,0 +1,274 @@
+"""The base of the stream source's two classes: starts, ends, ranges, and reports of lost data.
+
+Readers are made in several processes and pickled, so they connect only when they are used.
+"""
+
+import logging
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from pyspark_klog.client.errors import TopicMissing
+from pyspark_klog.errors import KlogError
+from pyspark_klog.ids import UUID, TopicPartition
+from pyspark_klog.spark.errors import HOW_TO_GO_ON, NEW_CHECKPOINT, DataLost
+from pyspark_klog.spark.offsets import Offsets, as_json, from_json_dict, to_json_dict
+from pyspark_klog.spark.options.options import Options
+from pyspark_klog.spark.planning.ranges import OffsetRange, plan
+from pyspark_klog.spark.source.reader import RangePartition, tasks
+from pyspark_klog.spark.source.rows import RangeReader
+from pyspark_klog.spark.workers.clients import exit_on_sigterm
+from pyspark_klog.spark.workers.failures import one_line, one_line_in_rows
+from pyspark_klog.spark.workers.prompt import Prompt
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
+    from pyspark_klog.client.blocking import BlockingClient
+    from pyspark_klog.spark.planning.discovery import Discovery
+    from pyspark_klog.spark.progress.group_commit import GroupCommitter
+
+_log = logging.getLogger(__name__)
+
+JsonOffsets = dict[str, dict[str, int]]
+
+_DISCOVERY_AGE_MS = 500
+"""New partitions are looked for after this time; before that, only ends are asked for."""
+
+
+class StreamReaderBase(Prompt, DataSourceStreamReader):
+    """All methods of a stream reader but latestOffset.
+
+    `{}` as a start has two meanings. From `initialOffset` it means that the start could still move:
+    the first latestOffset resolves the start and gives it as the end of an empty batch, so that the
+    start is durable before anything is read. Once `{}` is itself the durable end of a batch
+    (nothing matched the pattern), it means that every partition is new.
+
+    The ids of topics are kept as long as the query runs, since the checkpoint has names alone
+    (docs/decisions/0020): they tell a topic from a later one of the same name.
+    """
+
+    def __init__(self, options: Options, refusal: KlogError | None) -> None:
+        """``refusal`` is raised at the first use: Spark would hide an error of the constructor."""
+        self._options = options
+        self._refusal = refusal
+        self._client: BlockingClient | None = None
+        self._discovery: Discovery | None = None
+        self._initial: JsonOffsets | None = None
+        self._is_durable = False
+        self._first_until: Offsets | None = None
+        self._partitions: frozenset[TopicPartition] = frozenset()
+        self._discovered_ms: int | None = None
+        self._latest: Offsets = {}
+        self._topic_ids: dict[str, UUID] = {}
+        """The ids of the topics to which the query's offsets belong."""
+        self._begun_anew: Offsets = {}
+        """Where reading began in topics that were made again during the query."""
+        self._warned: set[str] = set()
+        self._group: GroupCommitter | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._options, self._refusal), {}
+
+    # --- what Spark calls ------------------------------------------------------------------------
+    @one_line
+    def initialOffset(self) -> JsonOffsets:  # noqa: N802
+        """Where a new query begins; `{}` if that could move until the first batch is durable."""
+        self._begin()
+        if self._initial is None:
+            movable = self._options.start_can_move
+            self._initial = {} if movable else to_json_dict(self._resolve_start())
+        return self._initial
+
+    @one_line
+    def partitions(self, start: JsonOffsets, end: JsonOffsets) -> Sequence[InputPartition]:
+        """The ranges of one micro-batch, which may have been planned before a restart."""
+        discovery = self._begin()
+        begin = from_json_dict(start, "the start of the batch in the checkpoint")
+        until = from_json_dict(end, "the end of the batch in the checkpoint")
+        # A query that has the same relation twice (a self-union) plans each batch twice.
+        is_first = not begin and (not self._has_durable_start() or until == self._first_until)
+        if is_first:
+            self._first_until = until.copy()
+        self._is_durable = True
+        if is_first and self._options.start_can_move:
+            # This batch only made the start durable.
+            return []
+        self._existing(until.keys())
+        self._leave_out_new_topics(begin, until)
+        for partition in (begin.keys() - until.keys()) & self._existing():
+            # This is a first batch that is planned again, with its start resolved again. Partitions
+            # that were added since its end was written belong to the next batch.
+            del begin[partition]
+        for partition in sorted(until.keys() - self._existing()):
+            text = f"it was to be read up to offset {until[partition]}"
+            self._report(discovery.absence(partition, text))
+            del until[partition]
+            begin.pop(partition, None)
+        ranges = self._planned(begin, until, discovery.earliest(until.keys() - begin.keys()))
+        return tasks(ranges, self._options, self._topic_ids)
+
+    @one_line_in_rows
+    def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":
+        """The records of one range, in a task."""
+        assert isinstance(partition, RangePartition)
+        return RangeReader(self._options, partition.topic_id).read(partition.offsets)
+
+    def commit(self, end: JsonOffsets) -> None:
+        """Does nothing: Spark's checkpoint has the progress."""
+
+    def stop(self) -> None:
+        """Close the connections, after the last position was committed to the consumer group."""
+        if self._group is not None:
+            self._group.close()
+            self._group = None
+        if self._client is not None:
+            self._client.close()
+            self._client = self._discovery = None
+
+    # --- inside ----------------------------------------------------------------------------------
+    def _begin(self) -> "Discovery":
+        if self._refusal is not None:
+            raise self._refusal
+        if self._discovery is None:
+            from pyspark_klog.client.blocking import BlockingClient
+            from pyspark_klog.spark.planning.discovery import Discovery
+
+            exit_on_sigterm()
+            self._client = BlockingClient(self._options.client)
+            self._discovery = Discovery(self._client, self._options)
+        return self._discovery
+
+    def _report_position(self, position: Offsets) -> None:
+        """Let the consumer group, if there is one, follow to a position that Spark has committed.
+        Never fails."""
+        group_id = self._options.commit_group_id
+        if group_id is None:
+            return
+        if self._group is None:
+            from pyspark_klog.spark.progress.group_commit import GroupCommitter
+
+            self._group = GroupCommitter(self._options.client, group_id)
+        # A coordinator refuses partitions that are gone.
+        self._group.report({p: o for p, o in position.items() if p in self._partitions})
+
+    def _report(self, text: str, how: str = HOW_TO_GO_ON) -> None:
+        """Some data are lost: fail with ``text`` and how to go on, or warn, once of each text."""
+        if self._options.fail_on_data_loss:
+            raise DataLost(f"{text}; {how}")
+        if text not in self._warned:
+            self._warned.add(text)
+            _log.warning("some data may have been lost: %s", text)
+
+    def _has_durable_start(self) -> bool:
+        """Whether a start is in the checkpoint: then Spark does not ask for the initial offset."""
+        return self._is_durable or self._initial is None
+
+    def _resolve_start(self) -> Offsets:
+        """The starting options of a new query, as the offsets that they mean now."""
+        from pyspark_klog.spark.planning.starting import resolve_start
+
+        discovery = self._begin()
+        partitions = discovery.partitions()
+        self._topic_ids |= discovery.topic_ids({p.topic for p in partitions})
+        return resolve_start(discovery, self._options, partitions)
+
+    def _existing(
+        self, known: Collection[TopicPartition] | None = None, *, anew: bool = False
+    ) -> frozenset[TopicPartition]:
+        """The partitions that exist, as of a moment ago. Brokers are asked several times before a
+        partition of the last time (at first: of ``known``) counts as gone."""
+        discovery = self._begin()
+        assert self._client is not None
+        now_ms = self._client.now_ms()
+        age_ms = None if self._discovered_ms is None else now_ms - self._discovered_ms
+        if anew or age_ms is None or age_ms >= _DISCOVERY_AGE_MS:
+            last = known if self._discovered_ms is None else self._partitions
+            self._partitions = discovery.existing_partitions(last)
+            self._discovered_ms = now_ms
+            found = discovery.topic_ids({p.topic for p in self._partitions})
+            self._topic_ids = found | self._topic_ids
+        return self._partitions
+
+    def _ends(self, start: Offsets) -> Offsets:
+        """The end of every partition that `_after_deletions` has found."""
+        discovery = self._begin()
+        try:
+            self._latest = discovery.latest(self._partitions, start)
+        except TopicMissing:
+            self._latest = discovery.latest(self._existing(anew=True), start)
+        return self._latest
+
+    def _checked(self, start: Offsets, ends: Offsets) -> Offsets:
+        """``start``, with the first offsets of partitions that only ``ends`` has: these are new.
+
+        Reports lost data before the offsets become durable.
+        """
+        first_of_new = self._begin().earliest(ends.keys() - start.keys())
+        self._planned(start, ends, first_of_new)
+        return start | first_of_new
+
+    def _planned(self, start: Offsets, end: Offsets, first_of_new: Offsets) -> list[OffsetRange]:
+        """The ranges between the two positions, after lost data was reported."""
+        found = plan(start, end, first_of_new)
+        for partition in found.absent:
+            text = f"it was read up to offset {start[partition]}"
+            self._report(self._begin().absence(partition, text))
+        for text in found.lost:
+            self._report(text)
+        return found.ranges
+
+    # --- topics that were deleted and made again -------------------------------------------------
+    def _made_again(self, partitions: Iterable[TopicPartition]) -> Mapping[str, UUID]:
+        """The topics of these partitions that were made again, with their new ids."""
+        topics = {p.topic for p in partitions} & self._topic_ids.keys()
+        return self._begin().made_again({t: self._topic_ids[t] for t in topics})
+
+    def _after_deletions(self, position: Offsets) -> Offsets:
+        """``position``, with topics that were made again at their first offsets. Reports them.
+
+        The result becomes the end of a batch that reads nothing of these topics, and so is durable.
+        """
+        discovery = self._begin()
+        there = self._existing(position.keys() or None)
+        again = self._made_again(position)
+        others = {p.topic for p in there} - {p.topic for p in position}
+        self._topic_ids |= discovery.topic_ids(others)
+        if again:
+            self._report_made_again(position, again, "; the new one is read from its beginning")
+            of_new = [p for p in self._existing(anew=True) & position.keys() if p.topic in again]
+            self._begun_anew = {}
+            with suppress(TopicMissing):
+                self._begun_anew = discovery.earliest(of_new)
+            position = {p: o for p, o in position.items() if p.topic not in again}
+            position |= self._begun_anew
+            self._topic_ids |= again
+        return position
+
+    def _leave_out_new_topics(self, begin: Offsets, until: Offsets) -> None:
+        """Take the partitions of topics that were made again out of a planned batch, which cannot
+        read them: its end came from `_after_deletions`, or the topic was made again later.
+        """
+        again = self._made_again(until)
+        if again:
+            self._report_made_again(until, again)
+        for partition, offset in list(until.items()):
+            if partition.topic in again or self._begun_anew.get(partition) == offset:
+                del until[partition]
+                begin.pop(partition, None)
+
+    def _report_made_again(
+        self, position: Offsets, again: Mapping[str, UUID], instead: str = ""
+    ) -> None:
+        for topic, topic_id in sorted(again.items()):
+            of_old = {p: offset for p, offset in position.items() if p.topic == topic}
+            text = (
+                f"topic {topic} was deleted and made again (its id was {self._topic_ids[topic]}, "
+                f"and is {topic_id} now), and the query has offsets of the old one: "
+                f"{as_json(of_old)}"
+            )
+            if not self._options.fail_on_data_loss:
+                text += instead
+            self._report(text, NEW_CHECKPOINT)
