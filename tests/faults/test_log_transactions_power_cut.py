@@ -10,14 +10,15 @@ import pytest
 
 from klog_broker.log.log_config import LogConfig
 from klog_broker.runtime.clock import ManualClock
-from tests.support.log_harness import PARTITION, TOPIC_ID, append, open_manager, truncate
+from tests.support.log_harness import DATA, PARTITION, TOPIC_ID, append, open_manager, truncate
 from tests.support.memory_files import Crashed, MemoryFiles
 from tests.support.transactional_log import end, said_by_batches, write
 
 CONFIG = LogConfig(
     segment_bytes=700, segment_index_bytes=64, index_interval_bytes=100, retention_bytes=1_200
 )
-STARTS = 8
+STARTS = 6
+CLOSED_END = 11
 
 
 def live(files: MemoryFiles, promised: list[int]) -> None:
@@ -25,14 +26,14 @@ def live(files: MemoryFiles, promised: list[int]) -> None:
     manager = open_manager(files, config=CONFIG, clock=ManualClock())
     log = manager.create(PARTITION, TOPIC_ID, CONFIG)
     write(log, 9, 0)
-    for number in range(6):
+    for number in range(4):
         write(log, 1, number)
         write(log, 2, number)
         end(log, 1, commit=number % 3 == 1)
         if number % 2:
             log.flush()
             promised[0] = log.log_end_offset
-        if number == 3:
+        if number == 2:
             manager.sync_recovery_points()
             log.apply_retention(5_000)
         end(log, 2, commit=False)
@@ -74,7 +75,7 @@ def check(files: MemoryFiles, promised: int) -> None:
 def test_a_life_is_cut_off_at_each_step(is_power_cut: bool) -> None:
     whole = MemoryFiles()
     live(whole, [0])
-    assert whole.steps > 150
+    assert whole.steps > 100
     for step in range(1, whole.steps + 1):
         files, promised, random = MemoryFiles(), [0], Random(step)
         files.crash_at_step = step
@@ -94,3 +95,59 @@ def test_a_life_is_cut_off_at_each_step(is_power_cut: bool) -> None:
             break
         rest = found.killed()
         check(rest, promised[0])
+
+
+def closed_log() -> MemoryFiles:
+    """A log of several aborted transactions and one that is open, all of it synced."""
+    files = MemoryFiles()
+    manager = open_manager(files, config=CONFIG)
+    log = manager.create(PARTITION, TOPIC_ID, CONFIG)
+    for number in range(5):
+        write(log, 1, number)
+        end(log, 1, commit=False)
+    write(log, 2, 0)
+    assert log.log_end_offset == CLOSED_END
+    manager.close()
+    return files.killed()
+
+
+def test_rows_before_the_recovery_point_survive_the_starts_that_replace_them() -> None:
+    """A start that makes a damaged index anew is cut off at each step, then loses its power."""
+    step = 0
+    while True:
+        step += 1
+        for seed in range(4):
+            files = closed_log()
+            file = files.open(DATA / "topic-0" / f"{0:020d}.txnindex")
+            file.pwrite(b"\x7f", 0)
+            file.sync()
+            files.crash_at_step = files.steps + step
+            try:
+                open_manager(files, config=CONFIG)
+            except Crashed:
+                check(files.crash(Random(seed)), CLOSED_END)
+            else:
+                assert step > 10
+                return
+
+
+def test_rows_of_markers_that_a_power_cut_brings_back() -> None:
+    """A truncation is cut off at each step; what it took from the log can be there again."""
+    step = 0
+    while True:
+        step += 1
+        for seed in range(8):
+            files = closed_log()
+            manager = open_manager(files, config=CONFIG)
+            log = manager.get(PARTITION)
+            assert log is not None
+            end(log, 2, commit=False)
+            log.flush()
+            manager.sync_recovery_points()
+            files.crash_at_step = files.steps + step
+            try:
+                truncate(log, log.log_end_offset - 1)
+            except Crashed:
+                check(files.crash(Random(seed)), log.log_end_offset)
+            else:
+                return
