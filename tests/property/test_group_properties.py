@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from klog_broker.coordinator.group.classic.group import Group
-from klog_broker.coordinator.group.classic.group_machine import NEW_MEMBER_JOIN_TIMEOUT_MS, Joiner
+from klog_broker.coordinator.group.classic.group_machine import NEW_MEMBER_JOIN_TIMEOUT_MS
+from klog_broker.coordinator.group.classic.member import Joiner
 from klog_broker.coordinator.group.classic.states import GroupState
 from klog_broker.coordinator.group.deletions import Deletions
 from pyspark_klog.errors import ErrorCode

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Any
 
-from klog_broker.coordinator.group.classic.group_machine import GroupSettings, Joiner
+from klog_broker.coordinator.group.classic.group_machine import GroupSettings
+from klog_broker.coordinator.group.classic.member import Joiner
 from klog_broker.coordinator.group.commits import Commit, CommitRequest, MemberName
 from klog_broker.coordinator.group.coordinator import CoordinatorSettings, GroupCoordinator
 from klog_broker.runtime.chance import Chance

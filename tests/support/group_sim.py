@@ -5,7 +5,8 @@ from itertools import count
 from typing import Any
 
 from klog_broker.coordinator.group.classic.group import Group
-from klog_broker.coordinator.group.classic.group_machine import GroupMachine, GroupSettings, Joiner
+from klog_broker.coordinator.group.classic.group_machine import GroupMachine, GroupSettings
+from klog_broker.coordinator.group.classic.member import Joiner
 from klog_broker.coordinator.group.classic.records import GroupEffects
 from klog_broker.coordinator.group.classic.states import GroupState
 from klog_broker.coordinator.group.forgetting import GroupRuntime

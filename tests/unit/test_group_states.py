@@ -6,7 +6,8 @@ import pytest
 
 from klog_broker.config.docs import print_pages
 from klog_broker.coordinator.group.classic.deleting import group_deletion_error
-from klog_broker.coordinator.group.classic.group_machine import GroupMachine, Joiner
+from klog_broker.coordinator.group.classic.group_machine import GroupMachine
+from klog_broker.coordinator.group.classic.member import Joiner
 from klog_broker.coordinator.group.classic.states import (
     ANSWERS,
     PARKED,

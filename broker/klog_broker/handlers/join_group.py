@@ -1,6 +1,6 @@
 """JoinGroup: enter a consumer group, or come back to it for a rebalance."""
 
-from klog_broker.coordinator.group.classic.group_machine import Joiner
+from klog_broker.coordinator.group.classic.member import Joiner
 from klog_broker.handlers.context import RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler, top_level_error
 from pyspark_klog.protocol.apis.join_group import JoinGroupRequest, JoinGroupResponse

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from klog_broker.coordinator.effects import Waiter
 from klog_broker.coordinator.group.classic.group import Group
-from klog_broker.coordinator.group.classic.group_machine import GroupSettings, Joiner
+from klog_broker.coordinator.group.classic.group_machine import GroupSettings
+from klog_broker.coordinator.group.classic.member import Joiner
 from klog_broker.coordinator.group.commits import (
     AskedCommits,
     Commit,

@@ -10,7 +10,12 @@ from dataclasses import dataclass
 
 from klog_broker.coordinator.effects import Waiter
 from klog_broker.coordinator.group.classic.group import NEVER_MS, Group
-from klog_broker.coordinator.group.classic.member import Member, Protocol
+from klog_broker.coordinator.group.classic.member import (
+    Joiner,
+    Member,
+    Protocol,
+    rebalance_timeout_ms,
+)
 from klog_broker.coordinator.group.classic.rebalance import GroupSettings, Rebalance, is_over
 from klog_broker.coordinator.group.classic.records import GroupEffects, record
 from klog_broker.coordinator.group.classic.replies import (
@@ -39,21 +44,7 @@ _SYNC, _HEARTBEAT = ANSWERS[Asked.SYNC], ANSWERS[Asked.HEARTBEAT]
 _COMMIT, _COMMIT_FROM_OUTSIDE = ANSWERS[Asked.COMMIT], ANSWERS[Asked.COMMIT_FROM_OUTSIDE]
 _PENDING_PAUSE_MS = 100  # between two searches for ids that nobody has joined with in time
 
-__all__ = ["NEW_MEMBER_JOIN_TIMEOUT_MS", "GroupMachine", "GroupSettings", "Joiner"]
-
-
-@dataclass(frozen=True, slots=True)
-class Joiner:
-    """What the broker knows of a JoinGroup's sender besides the request itself."""
-
-    client_id: str
-    client_host: str
-    requires_member_id: bool
-    """Whether a new member without a group.instance.id is first given its id, to join again with
-    it: so from JoinGroup 4 on (KIP-394)."""
-    skips_assignment: bool = False
-    """Whether a leader can be told to leave the assignment as it is: so from JoinGroup 9 on
-    (KIP-814)."""
+__all__ = ["NEW_MEMBER_JOIN_TIMEOUT_MS", "GroupMachine", "GroupSettings"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,12 +188,11 @@ class GroupMachine:
 
     def appended(self, now_ms: int) -> GroupEffects:
         """The record that the effects asked for is in the log and was applied."""
-        effects = GroupEffects()
+        group, effects = self.group, GroupEffects()
         replacement, self._replacement = self._replacement, None
         if replacement is not None:
-            reply = replacement_reply(self.group, replacement.new, replacement.told_leader_id)
+            reply = replacement_reply(group, replacement.new, replacement.told_leader_id)
             effects.answer(replacement.waiter, reply)
-        group = self.group
         for member in group.members.values():
             if member.sync_waiter is not None:
                 group.alive(member, now_ms)
@@ -234,8 +224,7 @@ class GroupMachine:
         return min(deadlines, default=None)
 
     def on_deadline(self, now_ms: int) -> GroupEffects:
-        effects = GroupEffects()
-        group = self.group
+        group, effects = self.group, GroupEffects()
         if group.state is GroupState.DEAD:
             return effects
         if group.pending and self._pending_deadline_ms <= now_ms:
@@ -258,8 +247,7 @@ class GroupMachine:
 
     def unload(self) -> GroupEffects:
         """The shard goes: all who wait are told to look for the coordinator again."""
-        effects = GroupEffects()
-        group = self.group
+        group, effects = self.group, GroupEffects()
         for member in group.members.values():
             drop_join(group, member, ErrorCode.NOT_COORDINATOR, "", effects)
             drop_sync(group, member, ErrorCode.NOT_COORDINATOR, effects)
@@ -350,7 +338,7 @@ class GroupMachine:
             effects.answer(waiter, generation_reply(group, member))
             return
         group.offer(member, protocols)
-        member.rebalance_timeout_ms = _rebalance_timeout_ms(request)
+        member.rebalance_timeout_ms = rebalance_timeout_ms(request)
         member.session_timeout_ms = request.session_timeout_ms
         drop_join(group, member, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id, effects)
         group.await_join(member, waiter)
@@ -404,14 +392,8 @@ class GroupMachine:
             member_id=member_id or self._new_member_id(named_after),
             client_id=joiner.client_id,
             client_host=joiner.client_host,
-            rebalance_timeout_ms=_rebalance_timeout_ms(request),
+            rebalance_timeout_ms=rebalance_timeout_ms(request),
             session_timeout_ms=request.session_timeout_ms,
             protocols=protocols,
             group_instance_id=instance_id,
         )
-
-
-def _rebalance_timeout_ms(request: JoinGroupRequest) -> int:
-    """JoinGroup 0 has no rebalance timeout (-1): the session timeout counts for both."""
-    given_ms = request.rebalance_timeout_ms
-    return request.session_timeout_ms if given_ms < 0 else given_ms

@@ -1,9 +1,11 @@
-"""One member of a classic group: its settings, protocols, assignment and parked requests."""
+"""One member of a classic group: its settings, protocols, assignment and parked requests; and what
+the broker knows of one that joins."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from klog_broker.coordinator.effects import Waiter
+from pyspark_klog.protocol.apis.join_group import JoinGroupRequest
 
 Protocol = tuple[str, bytes]
 """An assignor's name and the member's metadata (its subscription) for it."""
@@ -54,3 +56,23 @@ class Member:
         if self.join_waiter is not None:
             return self.session_deadline_ms if self.is_new else None
         return None if self.sync_waiter is not None else self.session_deadline_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Joiner:
+    """What the broker knows of a JoinGroup's sender besides the request itself."""
+
+    client_id: str
+    client_host: str
+    requires_member_id: bool
+    """Whether a new member without a group.instance.id is first given its id, to join again with
+    it: so from JoinGroup 4 on (KIP-394)."""
+    skips_assignment: bool = False
+    """Whether a leader can be told to leave the assignment as it is: so from JoinGroup 9 on
+    (KIP-814)."""
+
+
+def rebalance_timeout_ms(request: JoinGroupRequest) -> int:
+    """JoinGroup 0 has no rebalance timeout (-1): the session timeout counts for both."""
+    given_ms = request.rebalance_timeout_ms
+    return request.session_timeout_ms if given_ms < 0 else given_ms
