@@ -154,6 +154,10 @@ def test_a_coordinators_batch_obeys_the_settings_of_its_topic(check: Validator) 
         return view
 
     assert stored(compression=Codec.GZIP).codec is Codec.GZIP
+    assert stored(compression=Codec.NONE).codec is Codec.NONE
+    compressed = bytearray(batch(3, codec=Codec.GZIP))
+    plain = check(compressed, origin=AppendOrigin.COORDINATOR, compression=Codec.NONE)
+    assert BatchView(plain.data).codec is Codec.NONE
     append_time = stored(message_timestamp_type=TimestampType.LOG_APPEND_TIME)
     assert append_time.max_timestamp_ms == NOW_MS
     with pytest.raises(RecordTooLarge):

@@ -1,15 +1,29 @@
 """EndTxn: commit or abort a transaction. Answered when that is decided; the markers follow."""
 
-from klog_broker.coordinator.transaction.metadata import ProducerIdAndEpoch
+from __future__ import annotations
+
+import struct
+
+from klog_broker.coordinator.transaction.coordinator import TransactionCoordinator
+from klog_broker.coordinator.transaction.metadata import VERSION_RAISING, ProducerIdAndEpoch
 from klog_broker.coordinator.transaction.transaction import TransactionReply
 from klog_broker.handlers.context import RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
+from klog_broker.handlers.reply_slot import ReplySlot
 from klog_broker.handlers.transactions import as_known_by, client_version
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.end_txn import EndTxnRequest, EndTxnResponse
 from pyspark_klog.protocol.keys import ApiKey
+from pyspark_klog.protocol.wire import uvarint
 
 RAISES_EPOCH_SINCE = 5
+
+# Behind a request's transactional id: producer id, epoch, whether it commits, no tagged fields.
+_LAST_BYTES = struct.calcsize(">qh?B")
+# Key and version, correlation id, length of the client id; no tagged fields behind the client id.
+_FIRST_BYTES = struct.calcsize(">4s4sh") + 1
+# Size, correlation id, no tagged fields; throttle time, error, producer id and epoch, and none.
+_REPLY = struct.Struct(">i4sBihqhB")
 
 
 def handle(request: EndTxnRequest, context: RequestContext) -> None:
@@ -33,8 +47,54 @@ def handle(request: EndTxnRequest, context: RequestContext) -> None:
     )
 
 
+class _SameId:
+    """The next end of the same transactional id, in version 5: only the correlation id, the
+    producer id, its epoch and the decision differ."""
+
+    __slots__ = ("_behind", "_head", "_size", "_transactional_id", "_transactions", "_unpack")
+
+    def __init__(
+        self, frame: bytes, transactional_id: str, transactions: TransactionCoordinator
+    ) -> None:
+        self._size = len(frame)
+        self._unpack = struct.Struct(f">4s4s{len(frame) - 8 - _LAST_BYTES}sqh?B").unpack
+        self._head, _, self._behind, *_ = self._unpack(frame)
+        self._transactional_id = transactional_id
+        self._transactions = transactions
+
+    def serve(self, frame: memoryview, slot: ReplySlot) -> bool:
+        if len(frame) != self._size:
+            return False
+        head, correlation_id, behind, producer_id, epoch, is_commit, tags = self._unpack(frame)
+        if behind != self._behind or head != self._head or tags:
+            return False
+
+        def answer(reply: TransactionReply) -> None:
+            told = (reply.error_code, reply.producer_id, reply.producer_epoch)
+            slot.complete([_REPLY.pack(_REPLY.size - 4, correlation_id, 0, 0, *told, 0)])
+
+        self._transactions.end(
+            self._transactional_id,
+            ProducerIdAndEpoch(producer_id, epoch),
+            VERSION_RAISING,
+            answer,
+            is_commit=is_commit,
+        )
+        return True
+
+
+def prepare(frame: bytes, request: EndTxnRequest, context: RequestContext) -> _SameId | None:
+    """None for other versions, and for a request with tagged fields: its frame is longer."""
+    client_id = (context.header.client_id or "").encode()
+    name = request.transactional_id.encode()
+    size = _FIRST_BYTES + len(client_id) + len(uvarint(len(name) + 1)) + len(name) + _LAST_BYTES
+    if context.api_version != RAISES_EPOCH_SINCE or len(frame) != size:
+        return None
+    return _SameId(frame, request.transactional_id, context.broker.transactions)
+
+
 def error_response(_: EndTxnRequest, code: ErrorCode) -> EndTxnResponse:
     return EndTxnResponse(error_code=code)
 
 
-HANDLER = ApiHandler(ApiKey.END_TXN, handle, error_response)
+HANDLER = ApiHandler(ApiKey.END_TXN, handle, error_response, prepare=prepare)

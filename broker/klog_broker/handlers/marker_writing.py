@@ -42,7 +42,12 @@ class MarkerWriter:
     def send(
         self, markers: Sequence[TransactionMarker], done: Callable[[MarkerResults], None]
     ) -> None:
-        """``done`` is called once, perhaps at once. Many markers are written in slices."""
+        """``done`` is called once, perhaps at once. More than one marker is written in slices."""
+        if len(markers) == 1 and len(markers[0].partitions) == 1:
+            (marker,) = markers
+            (only,) = marker.partitions
+            self.write(marker, only, lambda code: done({(marker.producer_id, only): code}))
+            return
         results: dict[tuple[int, TopicPartition], ErrorCode] = {}
         count = sum(len(each.partitions) for each in markers)
 

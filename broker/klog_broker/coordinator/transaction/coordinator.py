@@ -219,14 +219,20 @@ class TransactionCoordinator:
             found = error if shard is None else verify(known, producer, partitions)
             return found if isinstance(found, dict) else dict.fromkeys(partitions, found)
 
+        is_now = True
+
         def answer(reply: TransactionReply) -> None:
             error = reply.error_code
-            # It may have been decided how the transaction ends, while this answer was waited for.
-            done(dict.fromkeys(partitions, error) if error is not ErrorCode.NONE else look())
+            if error is ErrorCode.NONE and not is_now:
+                # It may have been decided how the transaction ends, while this was waited for.
+                done(look())
+            else:
+                done(dict.fromkeys(partitions, error))
 
         if adds:
             version = VERSION_RAISING
             self.add_partitions(transactional_id, producer, partitions, version, answer)
+            is_now = False
             return
         found = look()
         shard = self._find(transactional_id)[1]
@@ -236,6 +242,7 @@ class TransactionCoordinator:
         effects: TransactionEffects = Effects()
         effects.answer(answer, TransactionReply())
         self._runtime.run(shard, transactional_id, effects)
+        is_now = False
 
     # --- what tools see --------------------------------------------------------------------------
     def describe(self, transactional_id: str) -> tuple[ErrorCode, TransactionMetadata | None]:

@@ -48,6 +48,8 @@ class Decision(NamedTuple):
 def step(known: TransactionMetadata, becomes: TransactionMetadata) -> TransactionMetadata:
     """``becomes``, if the table of states has that step."""
     check_transition(known.state, becomes.state)
+    if becomes.previous_producer_id == known.producer_id:
+        return becomes
     return becomes._replace(previous_producer_id=known.producer_id)
 
 

@@ -3,7 +3,6 @@
 from klog_broker.coordinator.transaction.decisions import (
     Decision,
     check_producer,
-    completed,
     step,
 )
 from klog_broker.coordinator.transaction.metadata import (
@@ -70,7 +69,9 @@ def _end_raising(
         return Decision(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if is_again:
         error = ANSWERS[Asked.COMMIT_AGAIN if is_commit else Asked.ABORT_AGAIN][known.state]
-        return _answered(error, known)
+        if error is not _NONE:
+            return Decision(error)
+        return Decision(_NONE, None, known.producer_id, known.producer_epoch)
     if known.producer_epoch != producer.producer_epoch:
         return Decision(ErrorCode.PRODUCER_FENCED)
     error = ANSWERS[Asked.COMMIT_RAISING if is_commit else Asked.ABORT_RAISING][known.state]
@@ -80,15 +81,10 @@ def _end_raising(
         # A transaction that never got a partition.
         known = known._replace(client_version=VERSION_RAISING, start_ms=now_ms)
     becomes = _prepared(known, now_ms, is_commit, next_producer_id)
-    return _answered(_NONE, completed(becomes, now_ms), becomes)
-
-
-def _answered(
-    error: ErrorCode, goes_on: TransactionMetadata, becomes: TransactionMetadata | None = None
-) -> Decision:
-    if error is not _NONE:
-        return Decision(error)
-    return Decision(_NONE, becomes, goes_on.producer_id, goes_on.producer_epoch)
+    # As it will be completed.
+    if becomes.next_producer_id != NO_PRODUCER_ID:
+        return Decision(_NONE, becomes, becomes.next_producer_id, 0)
+    return Decision(_NONE, becomes, becomes.producer_id, becomes.producer_epoch)
 
 
 def _is_again(known: TransactionMetadata, producer: ProducerIdAndEpoch) -> bool:
@@ -114,11 +110,15 @@ def _prepared(
     next_producer_id: int = NO_PRODUCER_ID,
 ) -> TransactionMetadata:
     state = TransactionState.PREPARE_COMMIT if is_commit else TransactionState.PREPARE_ABORT
-    becomes = known._replace(state=state, update_ms=now_ms)
-    if known.raises_epoch:
-        becomes = becomes._replace(
+    if not known.raises_epoch:
+        return step(known, known._replace(state=state, update_ms=now_ms))
+    return step(
+        known,
+        known._replace(
+            state=state,
+            update_ms=now_ms,
             producer_epoch=min(known.producer_epoch + 1, MAX_EPOCH),
             last_producer_epoch=known.producer_epoch,
             next_producer_id=next_producer_id if known.is_exhausted else NO_PRODUCER_ID,
-        )
-    return step(known, becomes)
+        ),
+    )

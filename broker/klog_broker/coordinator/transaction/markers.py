@@ -146,6 +146,10 @@ class TransactionEnds:
         self._sender.send([marker], partial(self._sent, ending, known))
 
     def _sent(self, ending: _Ending, known: TransactionMetadata, results: MarkerResults) -> None:
+        if all(code is ErrorCode.NONE for code in results.values()):
+            ending.left = ()
+            self._send(ending)
+            return
         codes = {each: results[known.producer_id, each] for each in ending.left}
         gone = {each: code for each, code in codes.items() if code in _GONE}
         failed = {

@@ -7,7 +7,6 @@ from klog_broker.coordinator.runtime import CoordinatorRuntime
 from klog_broker.coordinator.shard import Format, Producer, Shard
 from klog_broker.coordinator.transaction.metadata import TransactionMetadata, from_record
 from klog_broker.coordinator.transaction.packing import pack_key, pack_value
-from klog_broker.coordinator.transaction.states import ENDING
 from klog_broker.coordinator.transaction.transaction import TransactionMachine
 from pyspark_klog.ids import Offset
 from pyspark_klog.state_records.transaction_log import (
@@ -18,6 +17,9 @@ from pyspark_klog.state_records.transaction_log import (
 from pyspark_klog.state_records.versions import UnknownStateRecord
 
 _log = logging.getLogger("klog.transaction")
+
+# The states of states.ENDING: the hash of a member of an enumeration is a call.
+_PREPARE_COMMIT, _PREPARE_ABORT = TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT
 
 
 class TransactionShardState:
@@ -66,7 +68,7 @@ class TransactionShardState:
         self.get_or_create(transactional_id).apply(value)
         if value.state is TransactionState.ONGOING:
             self.ongoing[transactional_id] = None
-        elif value.state in ENDING:
+        elif value.state is _PREPARE_COMMIT or value.state is _PREPARE_ABORT:
             self.ending[transactional_id] = None
 
     def apply_marker(self, producer: Producer, *, is_commit: bool) -> None:
