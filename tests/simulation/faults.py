@@ -5,18 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tests.simulation.machine import Death, Machine
+from tests.simulation.plan import Plan
 from tests.simulation.world import World
 
 _CRASH_STEPS = 40
 _TROUBLE_MS = 2_000
 _JUMP_MS = 20 * 60_000
+_PROMISES = ("acknowledged", "assigned", "assigned", "committed")
+_OF_TRANSACTIONS = ("decided", "shown", "shown", "shown")
+"""That one has ended: told to its producer, or to a reader before anybody else."""
 
 
 class Faults:
     """A fault now and then, until ``stop``."""
 
-    def __init__(self, world: World, machine: Machine) -> None:
+    def __init__(self, world: World, machine: Machine, plan: Plan) -> None:
         self._world = world
+        self._ends = (Death.KILL, Death.POWER if plan.has_power_cuts else Death.KILL)
+        self._promises = _PROMISES + _OF_TRANSACTIONS * bool(plan.transactional)
         self._machine = machine
         self._is_over = False
         self._mean_ms = world.random.choice((600, 1_500, 4_000))
@@ -47,6 +53,7 @@ class Faults:
     def stop(self) -> None:
         """No more of them; those that last end."""
         self._is_over = True
+        self._world.clock.set_right()
         self._machine.dies_after = None
         self._heal()
         self._look_after()
@@ -99,16 +106,19 @@ class Faults:
         self._machine.kill()
 
     def _cut_power(self) -> None:
-        self._machine.cut_power()
+        if Death.POWER in self._ends:
+            self._machine.cut_power()
 
     def _crash_inside(self) -> None:
-        death = self._world.random.choice((Death.KILL, Death.POWER))
+        death = self._world.random.choice(self._ends)
         self._machine.crash_in(self._world.between(1, _CRASH_STEPS), death)
 
     def _die_after_promise(self) -> None:
         random = self._world.random
-        what = random.choice(("acknowledged", "assigned", "committed"))
-        self._machine.dies_after = (what, random.choice((Death.KILL, Death.POWER)))
+        what = random.choice(self._promises)
+        # A process that is killed leaves what it has written, synced or not.
+        death = self._ends[1] if self._world.chance(0.7) else Death.KILL
+        self._machine.dies_after = (what, death)
 
     def _stop(self) -> None:
         self._machine.stop()
@@ -141,7 +151,7 @@ class Faults:
 
     def _jump(self) -> None:
         """The wall's clock is set, to any time near the right one."""
-        self._world.clock.wall_is_ahead_ms = self._world.between(-_JUMP_MS, _JUMP_MS)
+        self._world.clock.set_wall(self._world.between(-_JUMP_MS, _JUMP_MS))
 
     def _no_descriptors(self) -> None:
         self._machine.files.has_descriptors = False

@@ -5,19 +5,23 @@ from tests.simulation.checks.marks import Marks
 from tests.simulation.checks.records import Records
 from tests.simulation.checks.rest import Rest
 from tests.simulation.checks.retention import Retention
+from tests.simulation.checks.transactions import Transactions
 from tests.simulation.machine import Watcher
 from tests.simulation.plan import Plan
 from tests.simulation.world import World
 
 
 class History:
-    """Clients tell ``records`` and ``groups``; the machine tells all of them."""
+    """Clients tell ``records``, ``groups`` and ``transactions``; the machine tells all of them."""
 
     def __init__(self, world: World, plan: Plan) -> None:
         self.records = Records(world, plan.topics)
         self.groups = Groups(plan.flushes_all)
+        self.transactions = Transactions(world)
+        self._has_transactions = bool(plan.transactional)
         self.producer_ids: set[int] = set()
 
     @property
     def watchers(self) -> list[Watcher]:
-        return [Retention(self.records), self.records, self.groups, Marks(), Rest()]
+        watchers = [Retention(self.records), self.records, self.groups, Marks(), Rest()]
+        return [*watchers, self.transactions] if self._has_transactions else watchers

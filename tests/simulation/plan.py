@@ -5,6 +5,10 @@ from dataclasses import dataclass, field
 from tests.simulation.world import World
 
 CHAOS_MS = (6_000, 16_000)
+LONGEST_TIMEOUT_MS = 4_000
+"""Of transactions."""
+LONGEST_SWEEP_MS = 1_500
+"""So often, or more often, the broker looks for transactions that are overdue."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,11 @@ class Plan:
     members: int
     has_admin: bool
     has_large_records: bool
+    transactional: tuple[int, ...]
+    """How many processes share each transactional id."""
+    has_power_cuts: bool
+    """None where they could take what transactions rest on: with one replica that is not flushed,
+    nothing is promised of transactions then, as in Kafka."""
     settings: dict[str, str]
 
     def line(self) -> str:
@@ -50,14 +59,16 @@ class Plan:
             f"slowness={self.disk_slowness} "
             f"idempotent={self.idempotent_producers} plain={self.plain_producers} "
             f"consumers={self.consumers} members={self.members} admin={self.has_admin} "
-            f"large={self.has_large_records} dirs={self.settings['log.dirs']}"
+            f"large={self.has_large_records} transactional={self.transactional} "
+            f"dirs={self.settings['log.dirs']}"
         )
 
 
 def make_plan(world: World) -> Plan:
     """Of everything a little, and never everything at once."""
     chance, between, random = world.chance, world.between, world.random
-    flushes_all = chance(0.3)
+    has_transactions = chance(0.4)
+    flushes_all = chance(0.6 if has_transactions else 0.3)
     topics = []
     for number in range(between(1, 3)):
         is_flushed = flushes_all or chance(0.4)
@@ -90,6 +101,10 @@ def make_plan(world: World) -> Plan:
         "log.flush.offset.checkpoint.interval.ms": str(between(1_000, 8_000)),
         "log.segment.delete.delay.ms": "1000",
         "replica.high.watermark.checkpoint.interval.ms": "2000",
+        "transaction.state.log.num.partitions": str(between(1, 2)),
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": str(
+            between(200, LONGEST_SWEEP_MS)
+        ),
     }
     if flushes_all:
         settings["log.flush.interval.messages"] = "1"
@@ -106,9 +121,11 @@ def make_plan(world: World) -> Plan:
         disk_slowness=random.choice((1, 1, 8)),
         idempotent_producers=idempotent,
         plain_producers=plain,
-        consumers=between(0, 1),
-        members=random.choice((0, 0, 2, 3)),
+        consumers=between(0, 1) + has_transactions,
+        members=random.choice((0, 2, 3, 3) if flushes_all else (0, 0, 2, 3)),
         has_admin=chance(0.3),
         has_large_records=chance(0.2),
+        transactional=tuple(between(1, 3) for _ in range(has_transactions * between(1, 2))),
+        has_power_cuts=flushes_all or not has_transactions,
         settings=settings,
     )

@@ -8,15 +8,17 @@ from typing import Any, TypeVar
 from pyspark_klog.ids import TopicPartition
 from tests.simulation.checks.rest import check_zero, figures
 from tests.simulation.checks.retention import check_all_is_taken
+from tests.simulation.checks.transactions import HANGS, is_stable
 from tests.simulation.clients.admin import Admin
 from tests.simulation.clients.base import WAITS, Client
 from tests.simulation.clients.consumer import Consumer
 from tests.simulation.clients.member import Member
 from tests.simulation.clients.producer import Producer
+from tests.simulation.clients.transactional import TransactionalProducer
 from tests.simulation.faults import Faults
 from tests.simulation.history import History
 from tests.simulation.machine import Machine
-from tests.simulation.plan import make_plan
+from tests.simulation.plan import LONGEST_SWEEP_MS, LONGEST_TIMEOUT_MS, make_plan
 from tests.simulation.world import Violation, World
 
 C = TypeVar("C", bound=Client)
@@ -79,7 +81,7 @@ class Simulation:
         self._set_up()
         for client in self._make_clients():
             world.after(world.between(0, 500), client.begin)
-        faults = Faults(world, machine)
+        faults = Faults(world, machine, self.plan)
         faults.begin()
         world.run(world.now_ms + self.plan.chaos_ms)
         world.note("no more faults")
@@ -112,8 +114,16 @@ class Simulation:
             self._new(
                 Producer, partitions=partitions, idempotent=is_idempotent, large=self._large()
             )
+        for number, processes in enumerate(plan.transactional):
+            for _ in range(processes):
+                self._new(
+                    TransactionalProducer,
+                    partitions=partitions,
+                    transactional_id=f"transactions-{number}",
+                )
         for _ in range(plan.consumers):
-            self._new(Consumer, partitions=partitions)
+            reads_committed = bool(plan.transactional) and self.world.chance(0.7)
+            self._new(Consumer, partitions=partitions, reads_committed=reads_committed)
         for _ in range(plan.members):
             self._new(Member, partitions=partitions)
         if plan.has_admin:
@@ -149,11 +159,25 @@ class Simulation:
         world.run(world.now_ms + END_WITHIN_MS, lambda: machine.broker is not None)
         self.history.records.finish(machine)
         ends = {log.topic_partition: int(log.high_watermark) for log in machine.logs()}
-        partitions = self._partitions()
+        self._read_to(ends)
+        if self.plan.transactional:
+            # What nobody ends is ended.
+            within_ms = LONGEST_TIMEOUT_MS + LONGEST_SWEEP_MS + REST_MS
+            world.run(world.now_ms + within_ms, lambda: is_stable(machine))
+            if not is_stable(machine):
+                raise Violation(HANGS, "long after the last client has gone")
+            self.history.transactions.look(machine)
+            ends = {log.topic_partition: int(log.high_watermark) for log in machine.logs()}
+            self._read_to(ends, reads_committed=True)
+
+    def _read_to(self, ends: dict[TopicPartition, int], *, reads_committed: bool = False) -> None:
         auditor = self._new(
-            Consumer, partitions=partitions, reads_to={each: ends[each] for each in partitions}
+            Consumer,
+            partitions=self._partitions(),
+            reads_to={each: ends[each] for each in self._partitions()},
+            reads_committed=reads_committed,
         )
-        world.after(0, auditor.begin)
+        self.world.after(0, auditor.begin)
         self._run_until_over([auditor])
 
     def _rest(self) -> None:
@@ -176,9 +200,11 @@ class Simulation:
     def summary(self) -> str:
         """One line."""
         records, groups = self.history.records, self.history.groups
+        transactions = self.history.transactions
         return (
             f"{self.world.now_ms / 1000:.0f} s, {self.machine.lives} lives, "
             f"{records.acknowledged} acknowledged, {records.delivered} delivered, "
             f"{records.lost_as_allowed} lost as allowed, {groups.generations} generations, "
-            f"{groups.commits} commits, {len(self.world.lines)} lines"
+            f"{groups.commits} commits, {transactions.committed} transactions committed, "
+            f"{transactions.aborted} aborted, {len(self.world.lines)} lines"
         )

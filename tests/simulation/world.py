@@ -38,10 +38,23 @@ class WorldClock(ManualClock):
 
     def __init__(self, now_ms: int) -> None:
         super().__init__(now_ms)
-        self.wall_is_ahead_ms = 0
+        self.jumps = 0
+        self._wall_is_ahead_ms = 0
+        self._most_ahead_ms = 0
 
     def now_ms(self) -> int:
-        return super().now_ms() + self.wall_is_ahead_ms
+        return super().now_ms() + self._wall_is_ahead_ms
+
+    def set_wall(self, ahead_ms: int) -> None:
+        """What the wall's clock says jumps to so much more than the time that has passed."""
+        self.jumps += 1
+        self._wall_is_ahead_ms = ahead_ms
+        self._most_ahead_ms = max(self._most_ahead_ms, ahead_ms)
+
+    def set_right(self) -> None:
+        """It says no less than ever: what began in the future begins in the past from now on."""
+        if self._wall_is_ahead_ms != self._most_ahead_ms:
+            self.set_wall(self._most_ahead_ms)
 
 
 class World:

@@ -1,7 +1,7 @@
 """What the tests of the log share: batches, helpers that run when told, a manager on some disk."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -14,7 +14,7 @@ from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.clock import ManualClock
 from klog_broker.runtime.files import Files
 from pyspark_klog.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
-from pyspark_klog.records.batch import split_batches
+from pyspark_klog.records.batch import BatchView, split_batches
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.record import Record
@@ -193,6 +193,13 @@ def truncate(log: PartitionLog, offset: int) -> None:
 def read_all(log: PartitionLog, end_offset: int | None = None) -> list[Record]:
     """Every record that a consumer sees (or up to ``end_offset``), CRCs checked."""
     records: list[Record] = []
+    for view in read_batches(log, end_offset):
+        records += (record for record in view.records() if record.offset >= log.log_start_offset)
+    return records
+
+
+def read_batches(log: PartitionLog, end_offset: int | None = None) -> Iterator[BatchView]:
+    """The batches of :func:`read_all`'s records, of which the first may begin before the log."""
     offset: int = log.log_start_offset
     end = log.high_watermark if end_offset is None else end_offset
     while offset < end:
@@ -202,6 +209,5 @@ def read_all(log: PartitionLog, end_offset: int | None = None) -> list[Record]:
         data = region.file.pread(region.size, region.position)
         for view in split_batches(data, allow_partial=True):
             view.check_crc()
-            records += (record for record in view.records() if record.offset >= offset)
+            yield view
             offset = view.next_offset
-    return records

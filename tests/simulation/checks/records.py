@@ -9,18 +9,20 @@ from typing import Any
 
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import TopicPartition
-from pyspark_klog.records.record import Record
-from pyspark_klog.records.sets import iterate
+from pyspark_klog.records.batch import BatchView, split_batches
+from pyspark_klog.records.control import control_type_of
 from tests.simulation.machine import Death, Machine, Watcher
 from tests.simulation.plan import TopicPlan
 from tests.simulation.world import Violation, World
-from tests.support.log_harness import read_all
+from tests.support.log_harness import read_batches
 
 LOST = "nothing acknowledged is lost"
 CHANGED = "a record stays what it is"
 DOUBLED = "nothing is doubled"
 ORDER = "a producer's records stay in order"
 EPOCHS = "after an unclean end a new epoch begins"
+
+_MARKER = b"!"
 
 
 @dataclass
@@ -114,7 +116,7 @@ class Records(Watcher):
                 CHANGED, f"{partition} offset {offset} was {before!r}, now {value!r} is {how}"
             )
         sent = self._sent.get(value)
-        if sent is None or sent.partition != partition:
+        if not is_marker(value) and (sent is None or sent.partition != partition):
             raise Violation(CHANGED, f"{partition} offset {offset}: nobody sent {value!r} there")
 
     def begins_at(self, partition: TopicPartition, offset: int) -> None:
@@ -143,7 +145,8 @@ class Records(Watcher):
         """Of the record there; None if nobody knows it."""
         known = self._partitions.get(partition)
         value = None if known is None else known.seen.get(offset)
-        return None if value is None else self._sent[value].timestamp_ms
+        sent = None if value is None else self._sent.get(value)
+        return None if sent is None else sent.timestamp_ms
 
     def promised_end(self, partition: TopicPartition) -> int:
         """All before this offset is there to be read, or has been taken by retention."""
@@ -177,7 +180,7 @@ class Records(Watcher):
                 continue
             if log.is_offline:
                 continue
-            found = {each.offset: _name(each.value) for each in _content(log)}
+            found = content(log)
             end, start = int(log.log_end_offset), int(log.log_start_offset)
             if sorted(found) != list(range(start, end)):
                 raise Violation(LOST, f"{partition} has gaps between {start} and {end}")
@@ -222,6 +225,8 @@ class Records(Watcher):
             last: dict[str, int] = {}
             for offset in sorted(known.seen):
                 value = known.seen[offset]
+                if is_marker(value):
+                    continue
                 count[value] += 1
                 sent = self._sent[value]
                 if value in self._excused:
@@ -247,16 +252,46 @@ def _name(value: bytes) -> bytes:
     return value[: value.index(b";") + 1]
 
 
-def records_in(data: bytes, where: str) -> list[Record]:
-    """The records of a record set, every batch whole and undamaged."""
+def is_marker(name: bytes) -> bool:
+    """Whether this is the end of a transaction, not a record of a client."""
+    return name.startswith(_MARKER)
+
+
+def names_in(batch: BatchView) -> list[tuple[int, bytes]]:
+    """What stands at which offset: each record by its name, a marker by what it says."""
+    if not batch.is_control:
+        return [(each.offset, _name(bytes(each.value or b""))) for each in batch.records()]
+    return [
+        (each.offset, marker_name(batch.producer_id, control_type_of(each.key).name))
+        for each in batch.records()
+    ]
+
+
+def marker_name(producer_id: int, kind: str) -> bytes:
+    """Markers of the same name are as good as each other."""
+    return b"%s%d:%s;" % (_MARKER, producer_id, kind.encode())
+
+
+def batches_in(data: bytes, where: str) -> list[BatchView]:
+    """The batches of a record set, each whole and undamaged."""
     try:
-        return list(iterate(data, allow_partial=True))
+        batches = list(split_batches(data, allow_partial=True))
+        for each in batches:
+            each.check_crc()
     except KlogError as error:
         raise Violation(CHANGED, f"{where}: {error}") from error
+    return batches
 
 
-def _content(log: Any) -> list[Record]:
+def content(log: Any) -> dict[int, bytes]:
+    """The names of all that lies in a log, by offset."""
+    start = log.log_start_offset
     try:
-        return read_all(log, end_offset=log.log_end_offset)
+        return {
+            offset: name
+            for batch in read_batches(log, log.log_end_offset)
+            for offset, name in names_in(batch)
+            if offset >= start
+        }
     except KlogError as error:
         raise Violation(CHANGED, f"{log.topic_partition}: {error}") from error

@@ -21,7 +21,15 @@ class Asking:
 
     ``ids`` are the topics' ids by name, if they are asked for by these."""
 
-    def __init__(self, *, with_session: bool, max_bytes: int, ids: dict[str, UUID] | None) -> None:
+    def __init__(
+        self,
+        *,
+        with_session: bool,
+        max_bytes: int,
+        ids: dict[str, UUID] | None,
+        reads_committed: bool,
+    ) -> None:
+        self._isolation_level = int(reads_committed)
         self._with_session = with_session
         self._max_bytes = max_bytes
         self._ids = ids
@@ -63,6 +71,7 @@ class Asking:
         return FetchRequest(
             max_wait_ms=max_wait_ms,
             min_bytes=min_bytes,
+            isolation_level=self._isolation_level,
             session_id=self._session_id,
             session_epoch=self._epoch,
             topics=list(topics.values()),
@@ -71,7 +80,11 @@ class Asking:
 
     def wrong_request(self) -> FetchRequest:
         """As if a request of the session had got lost, or came once more."""
-        return FetchRequest(session_id=self._session_id, session_epoch=self._epoch + 1)
+        return FetchRequest(
+            isolation_level=self._isolation_level,
+            session_id=self._session_id,
+            session_epoch=self._epoch + 1,
+        )
 
     def took(self, reply: FetchResponse) -> None:
         """The broker has answered; what comes next goes on from there."""

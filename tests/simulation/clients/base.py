@@ -94,6 +94,11 @@ class Client(ABC):
         return self._connection is not None and self._connection.state is State.READY
 
     @property
+    def resets_when_late(self) -> bool:
+        """Whether nothing of a connection arrives any more that has been given up."""
+        return False
+
+    @property
     def was_stalled(self) -> bool:
         """Whether the connection has stood still for a while."""
         return self._link is None or self._link.was_stalled
@@ -213,7 +218,10 @@ class Client(ABC):
         assert isinstance(connection.error, RequestTimedOut)
         if not link.was_stalled:
             raise Violation(WAITS, f"{self.name}: {connection.error}")
-        link.close()
+        if self.resets_when_late:
+            link.break_off()
+        else:
+            link.close()
         self._lose("late")
         self._go_on()
 

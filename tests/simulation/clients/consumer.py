@@ -14,7 +14,8 @@ from pyspark_klog.protocol.apis.metadata import (
     MetadataResponse,
 )
 from tests.simulation.checks.marks import BACK, EARLY
-from tests.simulation.checks.records import records_in
+from tests.simulation.checks.records import batches_in, names_in
+from tests.simulation.clients.aborted import Aborted
 from tests.simulation.clients.asking import SESSIONS, Asking
 from tests.simulation.clients.base import WAKING, Client, Script, check_code
 from tests.simulation.world import Violation
@@ -29,16 +30,18 @@ _WITH_SESSIONS = 7
 
 class Consumer(Client):
     """Is over once it has all that was promised. With ``reads_to`` (ends by partition) it reads up
-    to these."""
+    to these. ``reads_committed`` is its isolation level."""
 
     def __init__(
         self,
         *given: Any,
         partitions: list[TopicPartition],
         reads_to: dict[TopicPartition, int] | None = None,
+        reads_committed: bool = False,
         **named: Any,
     ) -> None:
         super().__init__(*given, **named)
+        self._reads_committed = reads_committed
         self._positions = dict.fromkeys(partitions, 0)
         self._watermarks: dict[TopicPartition, int] = {}
         self._reads_to = reads_to
@@ -48,24 +51,29 @@ class Consumer(Client):
         self._max_bytes = random.choice(sizes if reads_to is None else sizes[-1:])
         self._version = random.choice((4, 7, 11, 12, 13, 18))
         self._with_session = self._version >= _WITH_SESSIONS and random.random() < 0.7
-        self._asking = Asking(with_session=False, max_bytes=0, ids=None)
+        self._asking = Asking(with_session=False, max_bytes=0, ids=None, reads_committed=False)
         self._paused: TopicPartition | None = None
 
     def script(self) -> Script:
         yield from self.connect()
         self._watermarks.clear()
         ids = (yield from self._find_ids()) if self._version > _NAMED else None
-        self._asking = Asking(with_session=self._with_session, max_bytes=self._max_bytes, ids=ids)
+        self._asking = Asking(
+            with_session=self._with_session,
+            max_bytes=self._max_bytes,
+            ids=ids,
+            reads_committed=self._reads_committed,
+        )
         while not self._is_done():
             yield from self._fetch()
 
     def _is_done(self) -> bool:
         if self._reads_to is not None:
             return all(self._positions[p] >= end for p, end in self._reads_to.items())
-        records = self.history.records
+        records, transactions = self.history.records, self.history.transactions
+        end = transactions.stable_end if self._reads_committed else records.promised_end
         return self.must_end and all(
-            position >= records.promised_end(partition)
-            for partition, position in self._positions.items()
+            position >= end(partition) for partition, position in self._positions.items()
         )
 
     def _find_ids(self) -> Generator[Any, Any, dict[str, UUID]]:
@@ -144,17 +152,29 @@ class Consumer(Client):
         position, count = self._positions[partition], 0
         data = bytes(row.records or b"")
         is_small = len(data) < _SMALL_BYTES
-        for record in records_in(data, f"{self.name}: {partition}"):
-            if record.offset < position:
-                continue
-            if record.offset != position:
-                raise Violation(GAPS, f"{partition}: {record.offset} came, not {position}")
-            if record.offset >= row.high_watermark:
-                raise Violation(EARLY, f"{partition}: {record.offset} of {row.high_watermark}")
-            value = bytes(record.value or b"")
-            known_ms = records.was_delivered(partition, record.offset, value)
-            if is_small and self.world.now_ms - max(known_ms, since_ms) > _PROMPT_MS:
-                raise Violation(WAKING, f"{self.name} waited for {value!r} since {known_ms}")
-            position, count = position + 1, count + 1
+        end = row.last_stable_offset if self._reads_committed else row.high_watermark
+        aborted = Aborted(row.aborted_transactions or [])
+        for batch in batches_in(data, f"{self.name}: {partition}"):
+            is_shown = aborted.shows(batch)
+            for offset, name in names_in(batch):
+                if offset < position:
+                    continue
+                if offset != position:
+                    raise Violation(GAPS, f"{partition}: {offset} came, not {position}")
+                if offset >= end:
+                    raise Violation(EARLY, f"{partition}: {offset} of {end}")
+                known_ms = records.was_delivered(partition, offset, name)
+                if self._reads_committed:
+                    known_ms = self._judge(partition, offset, name, is_shown=is_shown)
+                if is_small and self.world.now_ms - max(known_ms, since_ms) > _PROMPT_MS:
+                    raise Violation(WAKING, f"{self.name} waited for {name!r} since {known_ms}")
+                position, count = position + 1, count + 1
         self._positions[partition] = position
         return count
+
+    def _judge(self, partition: TopicPartition, offset: int, name: bytes, *, is_shown: bool) -> int:
+        """Returns since when who reads committed records could have this one."""
+        transactions = self.history.transactions
+        if transactions.was_read(name, is_shown=is_shown):
+            self.machine.has_told("shown")
+        return transactions.stable_since(partition, offset)

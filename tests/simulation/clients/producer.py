@@ -30,18 +30,21 @@ from tests.simulation.world import Violation
 
 TIMEOUT_MS = 3_000
 _MOST_RECORDS = 2_000
-_EXPECTED = (
+EXPECTED = (
     ErrorCode.REQUEST_TIMED_OUT,
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.LEADER_NOT_AVAILABLE,
 )
-_NAMED = 12  # from version 13 on topics go by id
+NAMED = 12  # from version 13 on topics go by id
 
 
 class Producer(Client):
     """Writes numbered records to partitions of its own choice, and notes what is acknowledged."""
+
+    is_transactional = False
+    _expected = EXPECTED
 
     def __init__(
         self,
@@ -63,12 +66,7 @@ class Producer(Client):
         self._codec = world.random.choice((Codec.NONE, Codec.NONE, Codec.NONE, Codec.GZIP))
         self._pause_ms = world.random.choice((10, 60, 200))
         self._version = world.random.choice((None, None, 3, 7, 9))
-        self._core = BatchOrder(
-            idempotent=idempotent,
-            max_in_flight=5 if idempotent else 1,
-            max_request_bytes=100_000,
-            max_attempts=1_000,
-        )
+        self._core = self._new_core()
         self._numbers: dict[int, list[int]] = {}
         """By the identity of a batch's object: which records it holds."""
         self._next = 0
@@ -87,6 +85,15 @@ class Producer(Client):
             yield max(until_ms - self.world.now_ms, 1)
             self._take_answers()
 
+    def _new_core(self) -> BatchOrder:
+        return BatchOrder(
+            idempotent=self._idempotent,
+            max_in_flight=5 if self._idempotent else 1,
+            max_request_bytes=100_000,
+            max_attempts=1_000,
+            transactional=self.is_transactional,
+        )
+
     # --- records ---------------------------------------------------------------------------------
     def _wants_more(self) -> bool:
         is_behind = self._core.pending_bytes >= 20_000
@@ -98,19 +105,25 @@ class Producer(Client):
             is_large = self._large_left > 0 and world.chance(0.05)
             self._large_left -= is_large
             partition = world.random.choice(self._large if is_large else self._partitions)
-            builder = BatchBuilder(codec=self._codec)
-            count = 1 if is_large else world.between(1, 5)
-            numbers = list(range(self._next, self._next + count))
-            self._next = numbers[-1] + 1
-            timestamp_ms = world.clock.now_ms()
-            for number in numbers:
-                most = (1_000_000, 3_000_000) if is_large else (0, 120)
-                padding = b"x" * world.between(*most)
-                builder.append(None, value_of(self.name, number) + padding, timestamp_ms)
-            batch = Batch(partition, bytearray(builder.build()), len(numbers), world.now_ms)
-            self._numbers[id(batch)] = numbers
-            self._timestamps_ms[id(batch)] = timestamp_ms
-            self._core.add(batch)
+            self._make_batch(partition, is_large=is_large)
+
+    def _make_batch(self, partition: TopicPartition, *, is_large: bool = False) -> list[int]:
+        """Returns the numbers of its records."""
+        world = self.world
+        builder = BatchBuilder(codec=self._codec)
+        count = 1 if is_large else world.between(1, 5)
+        numbers = list(range(self._next, self._next + count))
+        self._next = numbers[-1] + 1
+        timestamp_ms = world.clock.now_ms()
+        for number in numbers:
+            most = (1_000_000, 3_000_000) if is_large else (0, 120)
+            padding = b"x" * world.between(*most)
+            builder.append(None, value_of(self.name, number) + padding, timestamp_ms)
+        batch = Batch(partition, bytearray(builder.build()), len(numbers), world.now_ms)
+        self._numbers[id(batch)] = numbers
+        self._timestamps_ms[id(batch)] = timestamp_ms
+        self._core.add(batch)
+        return numbers
 
     def _find_identity(self) -> Generator[Any, Any, None]:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
@@ -128,11 +141,12 @@ class Producer(Client):
     # --- requests --------------------------------------------------------------------------------
     def _send(self) -> None:
         core, now_ms = self._core, self.world.now_ms
+        low, high = self._versions()
         while self.in_flight < (5 if self._idempotent else 1):
             batches = core.take(core.ready(now_ms), now_ms)
             if not batches:
                 return
-            request = ProduceRequest(acks=self._acks, timeout_ms=TIMEOUT_MS)
+            request = self._new_request()
             topics: dict[str, TopicProduceData] = {}
             for batch in batches:
                 topic = batch.partition.topic
@@ -155,12 +169,18 @@ class Producer(Client):
             call = self.send(
                 request,
                 ProduceResponse,
-                low=3,
-                high=min(self._version or _NAMED, _NAMED),
+                low=low,
+                high=high,
                 waits_ms=TIMEOUT_MS,
                 expects_reply=self._acks != 0,
             )
             self._calls.append((call, batches, now_ms))
+
+    def _new_request(self) -> ProduceRequest:
+        return ProduceRequest(acks=self._acks, timeout_ms=TIMEOUT_MS)
+
+    def _versions(self) -> tuple[int, int]:
+        return 3, min(self._version or NAMED, NAMED)
 
     def _bytes_of(self, batch: Batch) -> bytes:
         if self._idempotent:
@@ -169,7 +189,7 @@ class Producer(Client):
                 identity.producer_id,
                 identity.producer_epoch,
                 batch.sequence,
-                is_transactional=False,
+                is_transactional=self.is_transactional,
             )
         return bytes(batch.data)
 
@@ -198,7 +218,7 @@ class Producer(Client):
                 rows[TopicPartition(topic.name, row.index)] = row
         for batch in batches:
             row = rows[batch.partition]
-            code = check_code(self, row.error_code, *_EXPECTED)
+            code = check_code(self, row.error_code, *self._expected)
             if code is ErrorCode.REQUEST_TIMED_OUT and self.machine.last_trouble_ms < sent_ms:
                 raise Violation(WAKING, f"{self.name}: {batch.partition} was not answered in time")
             verdict = self._core.verdict(batch, code)
@@ -215,7 +235,11 @@ class Producer(Client):
             elif verdict is Verdict.RETRY:
                 self._core.retry(batch, self.world.now_ms + self.world.between(1, 100))
             else:
-                raise Violation("errors are expected ones", f"{self.name}: {code.name}")
+                self._fail(batch, code)
+
+    def _fail(self, batch: Batch, code: ErrorCode) -> None:
+        """Trying again does not help."""
+        raise Violation("errors are expected ones", f"{self.name}: {batch.partition} {code.name}")
 
     def _lose_batches(self, batches: list[Batch]) -> None:
         for batch in batches:

@@ -3,7 +3,12 @@
 A mutant replaces one method of the live broker. Where the broker's code moves, mend it here.
 """
 
-from tests.simulation.mutants import disk, groups, serving
+from tests.simulation.mutants import disk, groups, serving, transactions
 from tests.simulation.mutants.mutant import Mutant
 
-MUTANTS: tuple[Mutant, ...] = (*serving.MUTANTS, *disk.MUTANTS, *groups.MUTANTS)
+MUTANTS: tuple[Mutant, ...] = (
+    *serving.MUTANTS,
+    *disk.MUTANTS,
+    *groups.MUTANTS,
+    *transactions.MUTANTS,
+)
