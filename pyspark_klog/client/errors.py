@@ -87,8 +87,8 @@ class ProducerUnusable(ClientError):
 
 
 class ProducerFenced(ProducerUnusable):
-    """A newer producer has the transactional id, or the transaction took longer than it may: the
-    coordinator has ended or will end the transaction."""
+    """A newer producer has the transactional id, and the coordinator ends the transaction of this
+    one. Before transaction.version 2 also: the transaction took longer than it may."""
 
 
 LONGEST_TEXT = 300

@@ -15,7 +15,8 @@ _PAGE = Path(__file__).resolve().parents[2] / "docs" / "client-transactions.md"
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[testing.Broker]:
-    with testing.Broker() as running:
+    sweep = {"transaction_abort_timed_out_transaction_cleanup_interval_ms": 200}
+    with testing.Broker(**sweep) as running:
         yield running
 
 

@@ -14,7 +14,8 @@ from tests.support.transaction_cases import CASES
 
 @pytest.fixture(scope="module", params=[OLDEST_KAFKA, NEWEST_KAFKA])
 def kafka(request: pytest.FixtureRequest) -> Iterator[str]:
-    with KafkaServer(request.param) as server:
+    sweep = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
+    with KafkaServer(request.param, properties=sweep) as server:
         yield server.bootstrap_servers
 
 

@@ -16,6 +16,7 @@ from pyspark_klog.client.consumer.offsets import LATEST, list_offsets
 from pyspark_klog.client.consumer.offsets_lost import OffsetsLost
 from pyspark_klog.client.errors import (
     ProducerFenced,
+    ProducerUnusable,
     TimedOut,
     TransactionMisuse,
     TransactionMustAbort,
@@ -282,6 +283,29 @@ def a_transaction_is_ended_by_another_process(servers: str) -> None:
     assert committed(servers, partition) == ["0", "2"]
 
 
+def a_transaction_that_took_too_long_is_over(servers: str) -> None:
+    """The coordinator has aborted it: whoever ends it hears so. The broker has to look often
+    (transaction.abort.timed.out.transaction.cleanup.interval.ms)."""
+    partition = TopicPartition(new_topic(servers, 1), 0)
+    with client_of(servers) as client:
+        producer = TransactionalProducer(client, new_id(), transaction_timeout_ms=300)
+        producer.init_transactions()
+        producer.begin_transaction()
+        put(producer, partition, "late")
+        opened = producer.hand_over()
+        assert committed(servers, partition) == []
+        with pytest.raises(ProducerUnusable, match=r"INVALID_TXN_STATE|PRODUCER_FENCED"):
+            end_transaction(client, opened, commit=True)
+        producer.init_transactions()
+        producer.begin_transaction()
+        put(producer, partition, "late, too")
+        producer.flush()
+        assert committed(servers, partition) == []
+        with pytest.raises(ProducerUnusable):
+            producer.commit_transaction()
+    assert committed(servers, partition) == []
+
+
 def a_record_that_is_refused_spoils_its_transaction_only(servers: str) -> None:
     """Also where other batches were under way behind it."""
     topic = new_topic(servers, 2, max_message_bytes="2000")
@@ -379,6 +403,7 @@ CASES: tuple[Callable[[str], None], ...] = (
     a_newer_producer_fences_the_older,
     a_fenced_producer_hears_so_when_it_writes,
     a_transaction_is_ended_by_another_process,
+    a_transaction_that_took_too_long_is_over,
     a_record_that_is_refused_spoils_its_transaction_only,
     records_can_be_set_aside_in_a_transaction,
     lost_connections_lose_nothing,

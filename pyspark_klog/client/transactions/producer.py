@@ -182,9 +182,9 @@ def end_transaction(
 
     ``timeout_ms`` is max.block.ms unless given.
 
-    :raises ProducerFenced: if a newer producer has the transactional id, or the transaction took
-        longer than it may
-    :raises ProducerUnusable: if the coordinator refuses, as when the transaction ended otherwise
+    :raises ProducerFenced: if a newer producer has the transactional id
+    :raises ProducerUnusable: if the transaction ended otherwise, as one that took longer than it
+        may and was aborted (ProducerFenced before transaction.version 2)
     :raises TimedOut: if there was no answer in time: it may have ended or not
     """
     block_ms = client.settings.number(_BOUND) if timeout_ms is None else timeout_ms
