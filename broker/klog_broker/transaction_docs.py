@@ -94,7 +94,8 @@ _DIFFERENT = """
 ## What differs from Kafka
 
 - A transaction keeps the `transaction.version` that it was begun with. Kafka 4.3 aborts one that
-  timed out under the broker's version, and takes each EndTxn by its own.
+  timed out under the broker's version, and takes each EndTxn by its own. Here only EndTxn 0 to 4
+  changes it, to 0: their answers have no place for the epoch that version 2 would begin.
 - InitProducerId that names an epoch which is not the current one never aborts an open transaction:
   it is refused with PRODUCER_FENCED. Kafka aborts the transaction of the newer producer then.
 - After an end the next transaction can begin at once where all its partitions are led by the
