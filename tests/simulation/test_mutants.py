@@ -15,12 +15,13 @@ BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
         ("flush acknowledged before sync", "nothing acknowledged is lost"),
         ("wake-up lost", "whoever waits is woken"),
         ("generation not raised", "generations rise"),
+        ("stable at the watermark", "nothing is committed that nobody has committed"),
+        ("pending offsets shown", "positions of a group are those of its committed transactions"),
     ],
 )
 def test_a_bug_is_caught_by_its_check(name: str, check: str) -> None:
     with BY_NAME[name].applied():
-        caught = (result.check for result in map(run_seed, range(20)) if result.failure)
-        assert next(caught, "not caught") == check
+        assert check in (result.check for result in map(run_seed, range(20)))
     assert not run_seed(0).failure
 
 

@@ -92,7 +92,8 @@ class TransactionalProducer(Producer):
                 self.note(f"process ends: {type(end).__name__} {end}")
             if self.must_end:
                 return
-            yield from self.sleep(self.world.between(100, 4_000))
+            is_long = self.world.chance(0.15)
+            yield from self.sleep(12_000 if is_long else self.world.between(100, 4_000))
 
     @property
     def _adds_implicitly(self) -> bool:
@@ -149,11 +150,13 @@ class TransactionalProducer(Producer):
         else:
             for partition, (_, end) in begun.moves.items():
                 self._positions[partition] = end
+            if begun.moves and world.chance(0.5):
+                yield from self._fetch_positions()
 
     def _dawdle(self) -> Script:
         """Time passes; at times too much, and at times the process does not live through it."""
         world = self.world
-        if world.chance(0.04):
+        if world.chance(0.3 if self.must_end else 0.04):
             if world.chance(0.5):
                 self.hang_up()
             raise _Died

@@ -5,23 +5,39 @@ from typing import Any
 from klog_broker.coordinator.group.shard_state import GroupShardState, VisibleOffsets
 from klog_broker.coordinator.transaction import coordinator
 from klog_broker.coordinator.transaction.coordinator import TransactionCoordinator
-from klog_broker.coordinator.transaction.markers import TransactionEnds
+from klog_broker.coordinator.transaction.markers import TransactionMarker
 from klog_broker.coordinator.transaction.metadata import TransactionMetadata
 from klog_broker.coordinator.transaction.sweeps import Sweeps
+from klog_broker.coordinator.transaction.transaction import TransactionMachine
 from klog_broker.log.producer_state import ProducerEntry
 from klog_broker.log.transactions import LogTransactions
-from klog_broker.log.verification import Verifications
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.state_records.transaction_log import TransactionState
 from tests.simulation.mutants.mutant import Mutant
 
 
-def _markers_at_once(_original: Any) -> Any:
-    def await_visible(ends: Any, ended: Any) -> None:
-        """Before anything would tell a next process how the transaction ends."""
-        ends._send(ended)
+def _markers_first(original: Any) -> Any:
+    def end(transactions: Any, transactional_id: str, *arguments: Any, is_commit: bool) -> None:
+        """The decision is written a little later: until then nothing tells a next process of it."""
+        known = transactions.describe(transactional_id)[1]
+        if known is not None and known.state is TransactionState.ONGOING:
+            epoch = known.producer_epoch + known.raises_epoch
+            _, shard = transactions._find(transactional_id)
+            marker = TransactionMarker(
+                known.producer_id,
+                epoch,
+                is_commit,
+                shard.log.leader_epoch,
+                known.partitions,
+                known.client_version,
+            )
+            transactions._ends._sender.send([marker], lambda _: None)
+        loop = transactions._ends._loop
+        loop.call_later(
+            50, lambda: original(transactions, transactional_id, *arguments, is_commit=is_commit)
+        )
 
-    return await_visible
+    return end
 
 
 def _same_epoch(original: Any) -> Any:
@@ -79,11 +95,14 @@ def _never_overdue(_original: Any) -> Any:
     return is_overdue
 
 
-def _forgets_decisions(_original: Any) -> Any:
-    def go_on(_coordinator: Any, _shard: Any) -> None:
-        """What the last process had decided stays without markers."""
+def _reads_otherwise(original: Any) -> Any:
+    def apply(machine: Any, value: Any) -> None:
+        """A next process aborts what was committed, where markers are missing."""
+        original(machine, value)
+        if machine.metadata.state is TransactionState.PREPARE_COMMIT:
+            machine.metadata = machine.metadata._replace(state=TransactionState.PREPARE_ABORT)
 
-    return go_on
+    return apply
 
 
 def _lists_none(_original: Any) -> Any:
@@ -94,11 +113,12 @@ def _lists_none(_original: Any) -> Any:
     return aborted_in
 
 
-def _verifies_nothing(_original: Any) -> Any:
-    def check(_verifications: Any, _producer_id: int, _guard: Any) -> None:
-        """A late batch begins a transaction that nobody ends."""
+def _asks_nobody(_original: Any) -> Any:
+    def verify(*arguments: Any, adds: bool, done: Any) -> None:
+        """Batches are appended whatever the coordinator knows: nobody will end what they begin."""
+        done(dict.fromkeys(arguments[-1], ErrorCode.NONE))
 
-    return check
+    return verify
 
 
 def _overdue_is_committed(original: Any) -> Any:
@@ -135,7 +155,7 @@ def _forgets_a_partition(original: Any) -> Any:
 
 
 MUTANTS = (
-    Mutant("marker before the decision", TransactionEnds, "_await_visible", _markers_at_once),
+    Mutant("marker before the decision", TransactionCoordinator, "end", _markers_first),
     Mutant("epoch not raised", coordinator, "initialize", _same_epoch),
     Mutant(
         "stable at the watermark", LogTransactions, "last_stable_offset", _stable_at_the_watermark
@@ -146,8 +166,8 @@ MUTANTS = (
     Mutant("sequences kept over epochs", ProducerEntry, "begin_epoch", _keeps_sequences),
     Mutant("overdue for ever", TransactionMetadata, "is_overdue", _never_overdue),
     Mutant("overdue is committed", Sweeps, "_decide_overdue", _overdue_is_committed),
-    Mutant("decisions forgotten", TransactionCoordinator, "_go_on", _forgets_decisions),
+    Mutant("decision read otherwise", TransactionMachine, "apply", _reads_otherwise),
     Mutant("aborted ones not listed", LogTransactions, "aborted_in", _lists_none),
-    Mutant("late batch not verified", Verifications, "check", _verifies_nothing),
+    Mutant("batches not verified", TransactionCoordinator, "verify", _asks_nobody),
     Mutant("partition forgotten", coordinator, "add_partitions", _forgets_a_partition),
 )
