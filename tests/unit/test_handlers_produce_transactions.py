@@ -105,6 +105,17 @@ def test_only_the_first_batch_of_a_transaction_is_asked_about(
     assert len(coordinator.asked) == 2
 
 
+def test_batches_that_come_with_the_first_are_not_asked_about(
+    broker: MemoryBroker, coordinator: FakeCoordinator
+) -> None:
+    stream = broker.connect()
+    for sequence in range(20):
+        stream.inbox += frame(records(sequence), version=9, transactional_id="tx")
+    broker.turns()
+    assert codes(stream) == [NONE] * 20
+    assert len(coordinator.asked) == 1
+
+
 @pytest.mark.parametrize("version", [3, 8, 9, 13])
 def test_batches_within_a_transaction_are_planned(version: int) -> None:
     broker = new_broker(with_kernel=True)

@@ -115,8 +115,11 @@ class Verification:
         self._is_over = False
 
     def begin(self, producer_id: int, producer_epoch: int) -> None:
-        """Ask; the appends go on once there is an answer, and until then nothing of their
-        connection overtakes them."""
+        """Ask; the appends go on once there is an answer.
+
+        Nothing more of their connection is parsed before they are answered: then the transaction is
+        open in the log, and the batches that follow need no verification and can be planned.
+        """
         transactional_id = self._request.transactional_id
         assert transactional_id is not None
         self._verify(
@@ -127,7 +130,8 @@ class Verification:
             adds=self._context.api_version >= _FIRST_VERSION_THAT_ADDS,
             done=self._done,
         )
-        if not self._is_over and not self._context.reply.hold():
+        keeps_bytes = self._context.reply.hold()
+        if not self._is_over and not keeps_bytes:
             # The records are views of a buffer that is used again after this turn.
             self._appends = [
                 Unverified(leader, append._replace(records=bytearray(append.records)))
