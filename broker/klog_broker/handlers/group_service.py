@@ -7,16 +7,10 @@ from klog_broker.coordinator.group.coordinator import (
     CoordinatorSettings,
     GroupCoordinator,
 )
-from klog_broker.coordinator.loading import KernelWalk
-from klog_broker.coordinator.runtime import RuntimeServices
 from klog_broker.handlers.context import BrokerServices
+from klog_broker.handlers.coordinator_hosting import follow_leaderships, runtime_services
 from klog_broker.handlers.state_topics import CoordinatorFinder
-from klog_broker.log.record_checks import KernelChecks
-from klog_broker.replication.leader_state_log import LeaderStateLog
-from klog_broker.replication.partition import Leader
-from klog_broker.runtime.slices import Slices
 from pyspark_klog.errors import ErrorCode
-from pyspark_klog.ids import TopicPartition
 from pyspark_klog.records.compression import Codec
 
 GROUP_KEY_TYPE = 0
@@ -50,30 +44,11 @@ def start_groups(broker: BrokerServices) -> GroupCoordinator:
     )
     groups = GroupCoordinator(
         coordinator_settings(broker.config),
-        RuntimeServices(
-            loop=broker.loop,
-            purgatory=broker.purgatory,
-            clock=broker.clock,
-            helpers=broker.helpers,
-            slices=Slices(broker.loop),
-            new_walk=lambda: KernelWalk() if isinstance(broker.logs.checks, KernelChecks) else None,
-        ),
+        runtime_services(broker),
         new_member_id=lambda client_id: f"{client_id}-{broker.chance.uuid()}",
         num_partitions=finder.num_partitions,
     )
-
-    def lead(leader: Leader) -> None:
-        if leader.topic_partition.topic == CONSUMER_OFFSETS:
-            groups.on_lead(LeaderStateLog(leader, broker.clock))
-
-    def resign(topic_partition: TopicPartition) -> None:
-        if topic_partition.topic == CONSUMER_OFFSETS:
-            groups.on_resign(topic_partition)
-
-    for leader in broker.replicas.led.values():
-        lead(leader)
-    broker.replicas.on_lead.append(lead)
-    broker.replicas.on_resign.append(resign)
+    follow_leaderships(broker, CONSUMER_OFFSETS, groups)
     broker.find_coordinator[GROUP_KEY_TYPE] = finder.find
     broker.on_topic_deleted.append(groups.forget_topic)
     return groups

@@ -1,22 +1,16 @@
 """Connects the transaction coordinator to its broker: settings, leaderships, FindCoordinator."""
 
 from klog_broker.config import BrokerConfig
-from klog_broker.coordinator.loading import KernelWalk
-from klog_broker.coordinator.runtime import RuntimeServices
 from klog_broker.coordinator.transaction.coordinator import (
     TransactionCoordinator,
     TransactionSettings,
 )
 from klog_broker.handlers.context import BrokerServices
+from klog_broker.handlers.coordinator_hosting import follow_leaderships, runtime_services
 from klog_broker.handlers.marker_writing import MarkerWriter
 from klog_broker.handlers.state_topics import CoordinatorFinder
-from klog_broker.log.record_checks import KernelChecks
 from klog_broker.metadata.image import TRANSACTION_STATE
-from klog_broker.replication.leader_state_log import LeaderStateLog
-from klog_broker.replication.partition import Leader
-from klog_broker.runtime.slices import Slices
 from pyspark_klog.errors import ErrorCode
-from pyspark_klog.ids import TopicPartition
 
 TRANSACTION_KEY_TYPE = 1
 
@@ -42,30 +36,11 @@ def start_transactions(broker: BrokerServices) -> TransactionCoordinator:
     )
     transactions = TransactionCoordinator(
         transaction_settings(broker.config),
-        RuntimeServices(
-            loop=broker.loop,
-            purgatory=broker.purgatory,
-            clock=broker.clock,
-            helpers=broker.helpers,
-            slices=Slices(broker.loop),
-            new_walk=lambda: KernelWalk() if isinstance(broker.logs.checks, KernelChecks) else None,
-        ),
+        runtime_services(broker),
         MarkerWriter(broker),
         num_partitions=finder.num_partitions,
         next_producer_id=broker.producer_ids.next_id,
     )
-
-    def lead(leader: Leader) -> None:
-        if leader.topic_partition.topic == TRANSACTION_STATE:
-            transactions.on_lead(LeaderStateLog(leader, broker.clock))
-
-    def resign(topic_partition: TopicPartition) -> None:
-        if topic_partition.topic == TRANSACTION_STATE:
-            transactions.on_resign(topic_partition)
-
-    for leader in broker.replicas.led.values():
-        lead(leader)
-    broker.replicas.on_lead.append(lead)
-    broker.replicas.on_resign.append(resign)
+    follow_leaderships(broker, TRANSACTION_STATE, transactions)
     broker.find_coordinator[TRANSACTION_KEY_TYPE] = finder.find
     return transactions
