@@ -270,6 +270,8 @@ class Machine:
         except Crashed as crash:
             self._crashed(crash)
             return
+        if self.broker is None:
+            return  # A helper's sync failed while the broker closed, and took the process with it.
         self.world.note(f"machine ends exit_code={exit_code.name}")
         expected = ExitCode.DISKS_LOST if self.files.has_failed_sync else ExitCode.OK
         if exit_code not in (ExitCode.OK, expected):
