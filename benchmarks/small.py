@@ -151,7 +151,11 @@ def _commits(_: Side, topic: Target) -> Callable[[int], Request]:
         )
         return OffsetCommitRequest(
             group_id=f"commits-{number:03}",
-            topics=[OffsetCommitRequestTopic(name=topic.topic, partitions=[partition])],
+            topics=[
+                OffsetCommitRequestTopic(
+                    name=topic.topic, topic_id=topic.uuid, partitions=[partition]
+                )
+            ],
         )
 
     return build
@@ -159,9 +163,10 @@ def _commits(_: Side, topic: Target) -> Callable[[int], Request]:
 
 def _commit_answer(topic: Target) -> Response:
     partition = OffsetCommitResponsePartition()
-    return OffsetCommitResponse(
-        topics=[OffsetCommitResponseTopic(name=topic.topic, partitions=[partition])]
+    answered = OffsetCommitResponseTopic(
+        name=topic.topic, topic_id=topic.uuid, partitions=[partition]
     )
+    return OffsetCommitResponse(topics=[answered])
 
 
 _KINDS = (
