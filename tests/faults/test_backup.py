@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from tests.support.broker_thread import BrokerThread
@@ -30,7 +31,9 @@ def copy(data: Path, backup: Path, meanwhile: Callable[[], None]) -> None:
             # The worst order: first the segment that is written to, at last those that came then.
             for path in sorted(folder.iterdir(), key=_worst, reverse=True):
                 if not (backup / folder.name / path.name).exists():
-                    shutil.copy(path, backup / folder.name / path.name)
+                    # A checkpoint may be replaced between its listing and its copying: rsync's 24.
+                    with suppress(FileNotFoundError):
+                        shutil.copy(path, backup / folder.name / path.name)
                     meanwhile()
     # One of them may be about to be replaced.
     beside = {path.name.removesuffix(".tmp") for path in data.iterdir() if path.is_file()}
