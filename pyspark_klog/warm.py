@@ -10,19 +10,20 @@ from collections.abc import Sequence
 
 from pyspark_klog.records.kernels import cache
 
-KERNEL_MODULES = tuple(
-    f"pyspark_klog.records.kernels.{name}"
-    for name in (
-        "scan",
-        "walk",
-        "inside",
-        "rewrite",
-        "messages",
-        "partition",
-        "decode",
-        "encode",
-        "down",
-    )
+_OF_RECORDS = (
+    "scan",
+    "walk",
+    "inside",
+    "rewrite",
+    "messages",
+    "partition",
+    "decode",
+    "encode",
+    "down",
+)
+KERNEL_MODULES = (
+    *(f"pyspark_klog.records.kernels.{name}" for name in _OF_RECORDS),
+    "pyspark_klog.spark.sink.exactly_once.row_hash_kernel",
 )
 
 

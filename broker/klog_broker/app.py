@@ -198,7 +198,7 @@ class BrokerServer:
                 self._make_planner,
                 lambda connection: may_be_planned(connection.principal),
             )
-            self.server.plans = self.plans
+            self.server.use_plans(self.plans)
         self._lead(metadata)
         self._listen()
         self.services.groups = start_groups(self.services)

@@ -1,6 +1,5 @@
 """Arrow columns to v2 batches: partitioned, split, compressed and summed, no object per record."""
 
-from collections.abc import Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -9,6 +8,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pyspark_klog.records import layout as at
+from pyspark_klog.records.arrow_inputs import (
+    BytesColumn,
+    HeaderColumn,
+    bytes_column,
+    header_column,
+    partition_column,
+    timestamps_in_ms,
+)
 from pyspark_klog.records.checksums import crc32c
 from pyspark_klog.records.compression import Codec, compress
 from pyspark_klog.records.errors import InvalidRecords
@@ -23,12 +30,7 @@ from pyspark_klog.records.kernels.status import (
     ROW_TOO_LARGE,
 )
 
-_NO_BYTES = np.empty(0, np.uint8)
-_NO_ENDS = np.empty(0, np.int32)
 _NO_SEQUENCES = np.empty(0, np.int64)
-# Differences of two such timestamps fit what the kernel can write.
-_MAX_TIMESTAMP_MS = 2**61
-_UNITS_PER_MS = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 
 
 class RowProblem(IntEnum):
@@ -71,29 +73,6 @@ class EncodedRows(NamedTuple):
     rejected: list[RejectedRow]
     unkeyed_count: int
     """Rows without a key (or a given partition), which went to the sticky partition."""
-
-
-class _Bytes(NamedTuple):
-    """A binary column as kernels take it; without ends if it is absent."""
-
-    ends: npt.NDArray[np.int32] = _NO_ENDS
-    data: npt.NDArray[np.uint8] = _NO_BYTES
-    valid: npt.NDArray[np.uint8] = _NO_BYTES
-    valid_from: int = 0
-
-    @property
-    def size_bytes(self) -> int:
-        return int(self.ends[-1]) - int(self.ends[0]) if len(self.ends) else 0
-
-
-class _Headers(NamedTuple):
-    """A list<struct<key, value>> column: which headers each row has, and the headers."""
-
-    ends: npt.NDArray[np.int32] = _NO_ENDS
-    valid: npt.NDArray[np.uint8] = _NO_BYTES
-    valid_from: int = 0
-    keys: _Bytes = _Bytes()
-    values: _Bytes = _Bytes()
 
 
 def encode_from_arrow(
@@ -139,12 +118,12 @@ def encode_from_arrow(
             raise InvalidRecords(f"column {name} has {len(column)} rows, column value has {rows}")
     if rows == 0:
         return EncodedRows([], [], 0)
-    keys, values = _bytes_column("key", key), _bytes_column("value", value)
+    keys, values = bytes_column("key", key), bytes_column("value", value)
     row_status = np.zeros(rows, np.uint8)
     partitions = np.empty(rows, np.int32)
     unkeyed_count = assign_partitions(
         *(rows, partition_count, sticky_partition, *keys),
-        *_partition_column(partition),
+        *partition_column(partition),
         *(partitions, row_status),
     )
     starts = np.zeros(partition_count + 1, np.int64)
@@ -153,8 +132,8 @@ def encode_from_arrow(
     attributes = int(codec) | (at.TRANSACTIONAL_BIT if is_transactional else 0)
     writer = _Writer(attributes, producer_id, producer_epoch, codec, level, memory)
     batches = writer.write(
-        *(partition_count, starts, order, _timestamps(timestamp, now_ms)),
-        *(keys, values, _header_column(headers)),
+        *(partition_count, starts, order, timestamps_in_ms(timestamp, now_ms)),
+        *(keys, values, header_column(headers)),
         *(_NO_SEQUENCES if next_sequences is None else next_sequences, row_status),
         max_batch_bytes,
     )
@@ -203,9 +182,9 @@ class _Writer:
         starts: npt.NDArray[np.int64],
         order: npt.NDArray[np.int32],
         timestamps_ms: npt.NDArray[np.int64],
-        keys: _Bytes,
-        values: _Bytes,
-        headers: _Headers,
+        keys: BytesColumn,
+        values: BytesColumn,
+        headers: HeaderColumn,
         sequences: npt.NDArray[np.int64],
         row_status: npt.NDArray[np.uint8],
         max_batch_bytes: int,
@@ -270,114 +249,3 @@ class _Writer:
             *(partition, payload, count, order[first : first + count]),
             *(base_timestamp_ms, max_timestamp_ms, sequence),
         )
-
-
-def _bytes_column(name: str, column: pa.Array | None) -> _Bytes:
-    if column is None or pa.types.is_null(column.type):
-        if name == "value" and column is not None:
-            column = column.cast(pa.binary())
-        else:
-            return _Bytes()
-    kind = column.type
-    if not (pa.types.is_binary(kind) or pa.types.is_string(kind)):
-        column = _as_binary(name, column)
-    valid, ends, data = column.buffers()
-    first = column.offset
-    return _Bytes(
-        np.frombuffer(ends, np.int32)[first : first + len(column) + 1] if len(column) else _NO_ENDS,
-        np.frombuffer(data, np.uint8) if data is not None and data.size else _NO_BYTES,
-        *_validity(column, valid),
-    )
-
-
-def _as_binary(name: str, column: pa.Array) -> pa.Array:
-    kind = column.type
-    if (
-        pa.types.is_large_binary(kind)
-        or pa.types.is_large_string(kind)
-        or pa.types.is_fixed_size_binary(kind)
-        or str(kind) in ("binary_view", "string_view")
-    ):
-        try:
-            return column.cast(pa.string() if "string" in str(kind) else pa.binary())
-        except pa.ArrowInvalid as error:
-            raise InvalidRecords(
-                f"column {name}: {error}; a call takes at most 2 GiB of a column"
-            ) from None
-    raise InvalidRecords(f"column {name} is of type {kind}, expected binary or string")
-
-
-def _validity(column: pa.Array, valid: pa.Buffer | None) -> tuple[npt.NDArray[np.uint8], int]:
-    if valid is None or column.null_count == 0:
-        return _NO_BYTES, 0
-    return np.frombuffer(valid, np.uint8), column.offset
-
-
-def _header_column(column: pa.Array | None) -> _Headers:
-    if column is None or pa.types.is_null(column.type):
-        return _Headers()
-    kind = column.type
-    if pa.types.is_large_list(kind):
-        column = column.cast(pa.list_(kind.value_field))
-        kind = column.type
-    names: Sequence[str] = ()
-    if pa.types.is_list(kind) and pa.types.is_struct(kind.value_type):
-        names = [field.name for field in kind.value_type]
-    if sorted(names) != ["key", "value"]:
-        raise InvalidRecords(
-            f"column headers is of type {kind}, expected list<struct<key: string, value: binary>>"
-        )
-    structs = column.values
-    # flatten() marks the fields of a null struct as null: a header without a key.
-    fields = structs.flatten()
-    valid, ends = column.buffers()[:2]
-    first = column.offset
-    keys = _bytes_column("headers.key", fields[names.index("key")])
-    values = _bytes_column("headers.value", fields[names.index("value")])
-    return _Headers(
-        np.frombuffer(ends, np.int32)[first : first + len(column) + 1],
-        *_validity(column, valid),
-        keys,
-        values,
-    )
-
-
-def _partition_column(
-    column: pa.Array | None,
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8], int]:
-    if column is None or pa.types.is_null(column.type):
-        return np.empty(0, np.int32), _NO_BYTES, 0
-    if not pa.types.is_integer(column.type):
-        raise InvalidRecords(f"column partition is of type {column.type}, expected int")
-    try:
-        column = column.cast(pa.int32())
-    except pa.ArrowInvalid as error:
-        raise InvalidRecords(f"column partition: {error}") from None
-    valid, data = column.buffers()
-    numbers = np.frombuffer(data, np.int32)[column.offset : column.offset + len(column)]
-    return numbers, *_validity(column, valid)
-
-
-def _timestamps(column: pa.Array | None, now_ms: int) -> npt.NDArray[np.int64]:
-    """Milliseconds, rounded down, for each row, or one for all."""
-    if column is None or pa.types.is_null(column.type):
-        return np.array([now_ms], np.int64)
-    if not pa.types.is_timestamp(column.type):
-        raise InvalidRecords(f"column timestamp is of type {column.type}, expected timestamp")
-    if column.type.unit == "s":
-        try:
-            column = column.cast(pa.timestamp("ms", column.type.tz))
-        except pa.ArrowInvalid as error:
-            raise InvalidRecords(f"column timestamp: {error}") from None
-    per_ms = _UNITS_PER_MS[column.type.unit]
-    data = column.buffers()[1]
-    numbers = np.frombuffer(data, np.int64)[column.offset : column.offset + len(column)]
-    if column.null_count:
-        missing = column.is_null().to_numpy(zero_copy_only=False)
-        numbers = np.where(missing, now_ms * per_ms, numbers)
-    milliseconds = numbers if per_ms == 1 else numbers // per_ms
-    if milliseconds.max() > _MAX_TIMESTAMP_MS:
-        raise InvalidRecords(
-            f"column timestamp goes up to {milliseconds.max()} ms, at most {_MAX_TIMESTAMP_MS}"
-        )
-    return np.ascontiguousarray(milliseconds)

@@ -9,14 +9,20 @@ from enum import IntEnum
 from struct import Struct
 
 from pyspark_klog.records.batch import BatchView
-from pyspark_klog.records.builder import write_header
+from pyspark_klog.records.checksums import crc32c
 from pyspark_klog.records.errors import InvalidRecords, RecordsError
 from pyspark_klog.records.layout import (
+    BATCH_HEADER,
     CONTROL_BIT,
+    CRC_AT,
+    CRC_START_AT,
+    LOG_OVERHEAD_BYTES,
+    MAGIC_V2,
     NO_LEADER_EPOCH,
     NO_SEQUENCE,
     RECORDS_AT,
     TRANSACTIONAL_BIT,
+    UINT32,
     Buffer,
 )
 from pyspark_klog.records.record import Record
@@ -152,14 +158,22 @@ def end_transaction_batch(
         marker.coordinator_epoch,
         0,
     )
-    write_header(
+    BATCH_HEADER.pack_into(
         batch,
-        base_offset=base_offset,
-        leader_epoch=partition_leader_epoch,
-        attributes=TRANSACTIONAL_BIT | CONTROL_BIT,
-        last_offset_delta=0,
-        timestamps_ms=(timestamp_ms, timestamp_ms),
-        producer=(producer_id, producer_epoch, NO_SEQUENCE),
-        record_count=1,
+        0,
+        base_offset,
+        _MARKER_BATCH_BYTES - LOG_OVERHEAD_BYTES,
+        partition_leader_epoch,
+        MAGIC_V2,
+        0,
+        TRANSACTIONAL_BIT | CONTROL_BIT,
+        0,
+        timestamp_ms,
+        timestamp_ms,
+        producer_id,
+        producer_epoch,
+        NO_SEQUENCE,
+        1,
     )
+    UINT32.pack_into(batch, CRC_AT, crc32c(memoryview(batch)[CRC_START_AT:]))
     return bytes(batch)

@@ -2,6 +2,8 @@
 
 import struct
 
+from pyspark_klog.ids import UUID
+from pyspark_klog.protocol.wire import uvarint
 from pyspark_klog.state_records.group_metadata import GroupMetadataKey, GroupMetadataValue
 from pyspark_klog.state_records.offset_commit import OffsetCommitKey, OffsetCommitValue
 from pyspark_klog.state_records.versions import (
@@ -18,12 +20,19 @@ OFFSET_KEY_VERSION = 1
 GROUP_KEY_VERSION = 2
 VALUE_VERSION = 3
 VALUE_VERSION_WITH_EXPIRY = 1
+VALUE_VERSION_WITH_TOPIC_ID = 4
+NO_TOPIC_ID = UUID(int=0)
 
 _KEY_HEAD = struct.Struct(">hh")  # version, length of the group
 _STRING = struct.Struct(">h")
 _PARTITION = struct.Struct(">i")
 _VALUE_HEAD = struct.Struct(">hqih")  # version, offset, leader epoch, length of the metadata
 _TIMESTAMP = struct.Struct(">q")
+# Version 4: the metadata's length is a varint, and a tagged field is the last.
+_FLEXIBLE_HEAD = struct.Struct(">hqi")
+_FLEXIBLE_TAIL = struct.Struct(">q3s16s")
+TOPIC_ID_TAG = b"\x01\x00\x10"
+"""There is one tagged field; its tag is 0, and it takes 16 bytes."""
 
 
 def encode_key(key: Key) -> bytes:
@@ -54,17 +63,35 @@ def encode_offset_key(group: str, topic: str, partition: int) -> bytes:
 
 
 def encode_value(value: Value) -> bytes:
-    """Version 3, as Kafka before 4.0 and klog's readers know; 1 where an expiry was asked for."""
+    """Version 4 with the topic's id, as Kafka since 4.0; 3 without; 1 where an expiry was asked
+    for, which is then without the id."""
     if not isinstance(value, OffsetCommitValue):
         return encode_versioned(value, VALUE_VERSION)
     if value.expire_timestamp >= 0:
         return encode_versioned(value, VALUE_VERSION_WITH_EXPIRY)
     metadata = value.metadata.encode()
+    if value.topic_id != NO_TOPIC_ID:
+        return _with_topic_id(value, metadata)
     try:
         head = _VALUE_HEAD.pack(VALUE_VERSION, value.offset, value.leader_epoch, len(metadata))
         return head + metadata + _TIMESTAMP.pack(value.commit_timestamp)
     except struct.error:
         return encode_versioned(value, VALUE_VERSION)
+
+
+def _with_topic_id(value: OffsetCommitValue, metadata: bytes) -> bytes:
+    version = VALUE_VERSION_WITH_TOPIC_ID
+    try:
+        return b"".join(
+            (
+                _FLEXIBLE_HEAD.pack(version, value.offset, value.leader_epoch),
+                uvarint(len(metadata) + 1),
+                metadata,
+                _FLEXIBLE_TAIL.pack(value.commit_timestamp, TOPIC_ID_TAG, value.topic_id.bytes),
+            )
+        )
+    except struct.error:
+        return encode_versioned(value, version)
 
 
 def decode_key(data: bytes) -> Key:

@@ -14,7 +14,7 @@ class OffsetCommitKey(Message, versions=(0, 1)):
 
 
 class OffsetCommitValue(Message, versions=(0, 4), flexible_since=4):
-    """Version 1 alone carries an expiry of its own; 4 (never written here) adds the topic id."""
+    """Version 1 alone carries an expiry of its own, 4 alone the id of the topic (0: not known)."""
 
     offset: int = int64()
     leader_epoch: int = int32(since=3, default=-1, ignorable=True)

@@ -2,43 +2,53 @@
 
 import struct
 
+from pyspark_klog.ids import UUID
+from pyspark_klog.protocol.wire import uvarint
 from pyspark_klog.records.record_section import append_plain_record
 from pyspark_klog.records.varint import varint
 from pyspark_klog.state_records.consumer_offsets import (
-    VALUE_VERSION,
+    TOPIC_ID_TAG,
+    VALUE_VERSION_WITH_TOPIC_ID,
     encode_offset_key,
     encode_value,
 )
 from pyspark_klog.state_records.offset_commit import OffsetCommitValue
 
 _VERSION = struct.Struct(">h")
-_LENGTH = struct.Struct(">h")
-# Of a value without its metadata: version, offset, leader epoch, length of the metadata, time.
-_VALUE_BYTES = struct.calcsize(">hqihq")
+# Of a value without its metadata and the length of that: version, offset, leader epoch, time, and
+# the topic's id as a tagged field.
+_VALUE_BYTES = struct.calcsize(">hqiq3s16s")
 # A delta below takes one byte: it is a varint, of twice the number.
 _ONE_BYTE_DELTAS = 64
 
-assert VALUE_VERSION == 3  # whose fields are packed here
+assert VALUE_VERSION_WITH_TOPIC_ID == 4  # whose fields are packed here
 
 
 class OffsetRecord:
     """The record of an offset that a group commits again and again for one partition, with the same
-    metadata each time. Only its offset, leader epoch and time are packed when it is appended."""
+    metadata each time. Only its offset, leader epoch and time are packed when it is appended.
 
-    __slots__ = ("_head", "_key", "_metadata", "_middle", "_pack", "_text")
+    ``topic_id`` is not 0: every topic has an id.
+    """
 
-    def __init__(self, group: str, topic: str, partition: int, metadata: str) -> None:
+    __slots__ = ("_head", "_key", "_metadata", "_middle", "_pack", "_tail", "_text", "topic_id")
+
+    def __init__(
+        self, group: str, topic: str, partition: int, metadata: str, topic_id: UUID
+    ) -> None:
+        self.topic_id = topic_id
         self._metadata = metadata
         self._key = encode_offset_key(group, topic, partition)
         text = metadata.encode()
-        value_bytes = _VALUE_BYTES + len(text)
+        self._text = uvarint(len(text) + 1) + text
+        value_bytes = _VALUE_BYTES + len(self._text)
         before_value = varint(len(self._key)) + self._key + varint(value_bytes)
         # Four bytes more: attributes, timestamp delta, offset delta, number of headers.
         size = 4 + len(before_value) + value_bytes
         self._head = varint(size) + b"\0\0"
-        self._middle = before_value + _VERSION.pack(VALUE_VERSION)
-        self._text = _LENGTH.pack(len(text)) + text
-        form = f">{len(self._head)}sB{len(self._middle)}sqi{len(self._text)}sqx"
+        self._middle = before_value + _VERSION.pack(VALUE_VERSION_WITH_TOPIC_ID)
+        self._tail = TOPIC_ID_TAG + topic_id.bytes
+        form = f">{len(self._head)}sB{len(self._middle)}sqi{len(self._text)}sq{len(self._tail)}sx"
         self._pack = struct.Struct(form).pack
 
     def append_to(
@@ -55,6 +65,7 @@ class OffsetRecord:
                 leader_epoch,
                 self._text,
                 commit_ms,
+                self._tail,
             )
             return
         value = OffsetCommitValue(
@@ -62,5 +73,6 @@ class OffsetRecord:
             leader_epoch=leader_epoch,
             metadata=self._metadata,
             commit_timestamp=commit_ms,
+            topic_id=self.topic_id,
         )
         append_plain_record(batch, offset_delta, self._key, encode_value(value))

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from pyspark_klog.errors import KlogError
+from pyspark_klog.ids import UUID
 from pyspark_klog.protocol.errors import UnencodableMessage
 from pyspark_klog.state_records.consumer_offsets import (
     decode_key,
@@ -23,6 +24,8 @@ from pyspark_klog.state_records.versions import UnknownStateRecord
 
 GOLDEN = json.loads((Path(__file__).parent / "state_records/consumer_offsets.json").read_text())
 BYTES = {name: bytes.fromhex(text) for name, text in GOLDEN["records"].items()}
+
+WITH_ID = json.loads((Path(__file__).parent / "state_records/committed_offset.json").read_text())
 
 OFFSET_KEY = OffsetCommitKey(group="my-group", topic="orders", partition=3)
 GROUP_KEY = GroupMetadataKey(group="my-group")
@@ -88,11 +91,30 @@ def test_values_are_written_as_version_3_and_1_with_an_expiry() -> None:
     assert encode_value(empty) == BYTES["group_empty_3"]
 
 
+@pytest.mark.parametrize(("name", "metadata"), [("with_id", "née"), ("long_metadata", "m" * 200)])
+def test_a_value_with_a_topics_id_is_kafkas_bytes_both_ways(name: str, metadata: str) -> None:
+    value = offset_value(4)
+    value.metadata, value.topic_id = metadata, UUID(bytes=bytes(range(16)))
+    written = bytes.fromhex(WITH_ID["records"][f"{name}_4"])
+    assert encode_value(value) == written
+    assert decode_value(OFFSET_KEY, written) == value
+
+
 def test_what_does_not_fit_a_committed_offset_is_refused_by_name() -> None:
     with pytest.raises(UnencodableMessage, match="group"):
         encode_key(OffsetCommitKey(group="g" * 32_768, topic="t", partition=0))
     with pytest.raises(UnencodableMessage, match="offset"):
         encode_value(OffsetCommitValue(offset=1 << 63, metadata="", commit_timestamp=0))
+    with pytest.raises(UnencodableMessage, match="leader_epoch"):
+        encode_value(
+            OffsetCommitValue(
+                offset=1,
+                leader_epoch=1 << 31,
+                metadata="",
+                commit_timestamp=0,
+                topic_id=UUID(int=7),
+            )
+        )
 
 
 def test_kinds_and_versions_from_the_future_are_told_apart_from_damage() -> None:

@@ -96,8 +96,8 @@ def test_committed_records_are_read_once_and_in_order(
     ended: dict[int, list[tuple[int, bool]]] = {}  # by producer: markers
     for kind, producer_id, argument in steps:
         if kind == "end":
-            info = end(log, producer_id, commit=argument)
-            ended.setdefault(producer_id, []).append((info.first_offset, argument))
+            marker_offset = end(log, producer_id, commit=argument) - 1
+            ended.setdefault(producer_id, []).append((marker_offset, argument))
             continue
         # Producer 0 writes without transactions.
         value = b"%d-%d" % (producer_id, sequences[producer_id])

@@ -1,4 +1,5 @@
-"""A coordinator's plain batches leave a log as ordinary appends of the same bytes do."""
+"""A coordinator's plain batches, and markers, leave a log as ordinary appends of the same bytes do,
+and whether it is to roll is found out as if nothing was remembered."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -20,10 +21,12 @@ from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import LeaderEpoch
 from pyspark_klog.records.builder import plain_batch
 from pyspark_klog.records.compression import Codec
+from pyspark_klog.records.control import ControlType, EndTransactionMarker, end_transaction_batch
 from pyspark_klog.records.record import TimestampType
 from tests.support.log_harness import DATA, EPOCH, SMALL, open_log, read_all
 from tests.support.memory_files import MemoryFiles
 from tests.support.produce_paths import log_state
+from tests.support.transactional_log import write
 
 CONFIGS = [
     SMALL,
@@ -36,6 +39,7 @@ CONFIGS = [
     replace(SMALL, compression=Codec.GZIP),
 ]
 Step = tuple[list[int], int]
+"""Sizes of the values of a batch's records; none: a marker. Then the time since the step before."""
 
 
 def files_of(files: MemoryFiles, path: Path = DATA) -> dict[str, bytes]:
@@ -47,6 +51,26 @@ def files_of(files: MemoryFiles, path: Path = DATA) -> dict[str, bytes]:
         else:
             found[str(inside)] = files.read_bytes(inside)
     return found
+
+
+def append_marker(log: PartitionLog, now_ms: int, *, is_plain: bool) -> None:
+    """Of a producer whose first transaction is open, or of one that the log does not know."""
+    marker = EndTransactionMarker(ControlType.ABORT if now_ms % 2 else ControlType.COMMIT, 3)
+    producer_id, producer_epoch = now_ms % 3, 1
+    if is_plain:
+        log.append_marker(
+            producer_id,
+            producer_epoch,
+            marker,
+            transaction_version=2,
+            leader_epoch=EPOCH,
+            now_ms=now_ms,
+        )
+        return
+    made = end_transaction_batch(
+        marker, producer_id=producer_id, producer_epoch=producer_epoch, timestamp_ms=now_ms
+    )
+    log._appender.append_marker(bytearray(made), marker, 2, leader_epoch=EPOCH, now_ms=now_ms)
 
 
 def append(
@@ -67,8 +91,13 @@ def outcomes(log: PartitionLog, steps: list[Step], *, is_plain: bool) -> list[st
     now_ms, found = 1_000, []
     for sizes, wait_ms in steps:
         now_ms += wait_ms
+        if not is_plain:
+            log.segments[-1].known_room = None
         try:
-            append(log, sizes, now_ms, is_plain=is_plain)
+            if sizes:
+                append(log, sizes, now_ms, is_plain=is_plain)
+            else:
+                append_marker(log, now_ms, is_plain=is_plain)
         except KlogError as error:
             found.append(repr(error))
         else:
@@ -80,7 +109,7 @@ def outcomes(log: PartitionLog, steps: list[Step], *, is_plain: bool) -> list[st
 @given(
     st.sampled_from(CONFIGS),
     st.lists(
-        st.tuples(st.lists(st.integers(0, 400), min_size=1, max_size=5), st.integers(0, 40)),
+        st.tuples(st.lists(st.integers(0, 400), max_size=5), st.integers(0, 40)),
         max_size=20,
     ),
 )
@@ -90,6 +119,8 @@ def test_they_leave_the_same(config: LogConfig, steps: list[Step]) -> None:
         files = MemoryFiles()
         log = open_log(files, config)
         log.begin_epoch(EPOCH)
+        for producer_id in range(2):
+            write(log, producer_id, 0)
         told = outcomes(log, steps, is_plain=is_plain)
         seen.append((told, log_state(log), read_all(log, log.log_end_offset), files_of(files)))
     assert seen[0] == seen[1]

@@ -91,9 +91,11 @@ class Model:
         if version == 2:
             epoch += 1
         self.epochs[producer_id] = epoch
-        info = end(self.log, producer_id, commit=commit, epoch=epoch, transaction_version=version)
+        offset = self.log.log_end_offset
+        end(self.log, producer_id, commit=commit, epoch=epoch, transaction_version=version)
+        assert self.log.log_end_offset == offset + 1
         kind = "commit" if commit else "abort"
-        self.batches.append(Written(info.first_offset, info.last_offset, producer_id, kind))
+        self.batches.append(Written(offset, offset, producer_id, kind))
 
     def see(self, percent: int) -> None:
         """The watermark moves on."""

@@ -1,6 +1,6 @@
 """What a seed chooses before anything happens: settings, topics, how long, and who takes part."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tests.simulation.world import World
 
@@ -42,6 +42,8 @@ class Plan:
     has_large_records: bool
     transactional: tuple[int, ...]
     """How many processes share each transactional id."""
+    members_in_transactions: bool
+    """Whether the group's members commit their offsets so."""
     has_power_cuts: bool
     """None where they could take what transactions rest on: with one replica that is not flushed,
     nothing is promised of transactions then, as in Kafka."""
@@ -60,6 +62,7 @@ class Plan:
             f"idempotent={self.idempotent_producers} plain={self.plain_producers} "
             f"consumers={self.consumers} members={self.members} admin={self.has_admin} "
             f"large={self.has_large_records} transactional={self.transactional} "
+            f"committing={self.members_in_transactions} "
             f"dirs={self.settings['log.dirs']}"
         )
 
@@ -111,7 +114,7 @@ def make_plan(world: World) -> Plan:
     idempotent, plain = between(0, 2), between(0, 1)
     if idempotent + plain == 0:
         idempotent = 1
-    return Plan(
+    plan = Plan(
         chaos_ms=between(*CHAOS_MS),
         topics=tuple(topics),
         flushes_all=flushes_all,
@@ -126,6 +129,9 @@ def make_plan(world: World) -> Plan:
         has_admin=chance(0.3),
         has_large_records=chance(0.2),
         transactional=tuple(between(1, 3) for _ in range(has_transactions * between(1, 2))),
+        members_in_transactions=False,
         has_power_cuts=flushes_all or not has_transactions,
         settings=settings,
     )
+    in_transactions = has_transactions and plan.members > 0 and chance(0.5)
+    return replace(plan, members_in_transactions=in_transactions)

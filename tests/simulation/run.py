@@ -12,9 +12,11 @@ from tests.simulation.checks.transactions import HANGS, is_stable
 from tests.simulation.clients.admin import Admin
 from tests.simulation.clients.base import WAITS, Client
 from tests.simulation.clients.consumer import Consumer
+from tests.simulation.clients.group_tool import GroupTool
 from tests.simulation.clients.member import Member
 from tests.simulation.clients.producer import Producer
 from tests.simulation.clients.transactional import TransactionalProducer
+from tests.simulation.clients.transactional_member import TransactionalMember
 from tests.simulation.faults import Faults
 from tests.simulation.history import History
 from tests.simulation.machine import Machine
@@ -125,9 +127,11 @@ class Simulation:
             reads_committed = bool(plan.transactional) and self.world.chance(0.7)
             self._new(Consumer, partitions=partitions, reads_committed=reads_committed)
         for _ in range(plan.members):
-            self._new(Member, partitions=partitions)
+            kind = TransactionalMember if plan.members_in_transactions else Member
+            self._new(kind, partitions=partitions)
         if plan.has_admin:
             self._new(Admin, topics=(), goes_on=True)
+            self._new(GroupTool, has_transactions=bool(plan.transactional))
         return self.clients[before:]
 
     def _large(self) -> list[TopicPartition]:

@@ -18,6 +18,7 @@ from tests.support.peers import NEWEST_KAFKA, java, kafka_jars
 GOLDEN_DIR = Path(__file__).parents[1] / "golden" / "state_records"
 _PROGRAM = Path(__file__).with_name("JavaStateRecords.java")
 _TRANSACTION = "org.apache.kafka.coordinator.transaction.generated."
+_GROUP = "org.apache.kafka.coordinator.group.generated."
 _CLIENTS = "org.apache.kafka.common.message."
 
 
@@ -86,6 +87,22 @@ def transaction_log() -> list[Asked]:
     ]
 
 
+def committed_offset() -> list[Asked]:
+    """With the topic's id: what Kafka writes unless an expiry is asked for."""
+    fields: dict[str, Any] = {
+        "offset": 123456789012,
+        "leaderEpoch": 7,
+        "metadata": "née",
+        "commitTimestamp": 1_700_000_000_123,
+        "topicId": "AAECAwQFBgcICQoLDA0ODw",
+    }
+    value = f"{_GROUP}OffsetCommitValue"
+    return [
+        Asked("with_id_4", value, 4, fields),
+        Asked("long_metadata_4", value, 4, fields | {"metadata": "m" * 200}),
+    ]
+
+
 def consumer_protocol() -> list[Asked]:
     """What members of a group of consumers send of themselves, and get."""
     owned = [{"topic": "orders", "partitions": [2, 5]}]
@@ -111,6 +128,7 @@ def main(folder: Path) -> None:
     for name, asked in (
         ("transaction_log", transaction_log()),
         ("consumer_protocol", consumer_protocol()),
+        ("committed_offset", committed_offset()),
     ):
         made_by = f"Apache Kafka {NEWEST_KAFKA}'s generated classes (JavaStateRecords.java)"
         written = zip(asked, write_with_java(asked), strict=True)

@@ -3,7 +3,7 @@
 from klog_broker.log.answers import AppendInfo
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.verification import VerificationGuard
-from pyspark_klog.ids import LeaderEpoch
+from pyspark_klog.ids import LeaderEpoch, Offset
 from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.control import ControlType, EndTransactionMarker, end_transaction_at
 from pyspark_klog.storage.transaction_index import AbortedEntry
@@ -59,8 +59,8 @@ def end(
     epoch: int = 0,
     coordinator_epoch: int = 0,
     transaction_version: int = 0,
-) -> AppendInfo:
-    """Append the marker of a producer's transaction."""
+) -> Offset:
+    """Append the marker of a producer's transaction; the log's end behind it."""
     leader_epoch = LeaderEpoch(max(EPOCH, log.leader_epoch))
     log.begin_epoch(leader_epoch)
     kind = ControlType.COMMIT if commit else ControlType.ABORT

@@ -110,7 +110,7 @@ class Walk:
             self._handle,
             frozenset([PRODUCE]),
         )
-        self.server.plans = PlansOfAWalk(self.loop, self.chance, self.fill)
+        self.server.use_plans(PlansOfAWalk(self.loop, self.chance, self.fill))
         self.server.listen("PLAINTEXT", "127.0.0.1", 0)
         self.streams: list[FakeStream] = []
 

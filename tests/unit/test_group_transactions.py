@@ -242,7 +242,9 @@ def test_who_asks_for_stable_offsets_is_told_to_ask_again(
         shard = offsets.shard
         seen = shard.state.visible_offsets("g", shard.log.high_watermark)
         groups = SimpleNamespace(committed=lambda _: (ErrorCode.NONE, seen))
-        context: Any = SimpleNamespace(api_version=7, broker=SimpleNamespace(groups=groups))
+        no_topics = SimpleNamespace(image=SimpleNamespace(topic=lambda _: None))
+        broker = SimpleNamespace(groups=groups, metadata=no_topics)
+        context: Any = SimpleNamespace(api_version=7, broker=broker)
         steps = handle(request, context)
         assert not isinstance(steps, Response)
         try:

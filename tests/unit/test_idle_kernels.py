@@ -48,7 +48,7 @@ class World:
         )
         self.server.listen("PLAINTEXT", "127.0.0.1", 0)
         self.plans = TurnPlans(self.server, self._load, self._load, lambda _: True)
-        self.server.plans = self.plans
+        self.server.use_plans(self.plans)
 
         def compile_kernel(_: object) -> bool:
             self.happened.append("compile")

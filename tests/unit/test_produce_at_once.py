@@ -5,6 +5,7 @@ from itertools import chain
 import pytest
 
 from klog_broker.network import bounds
+from klog_broker.network.connection import Connection
 from klog_broker.produce.targets import may_be_planned
 from klog_broker.runtime.socket_calls import MAX_SOCKETS
 from klog_broker.security.principal import ANONYMOUS, KafkaPrincipal
@@ -298,6 +299,28 @@ def test_a_connection_that_is_kept_out_of_plans_is_served_by_the_handler(
     broker.turns()
     assert offsets(kept_out) == [6, 7, 8, 9, 10]
     assert broker.planned == 3
+
+
+def test_whoever_gets_another_principal_is_asked_for_again(broker: MemoryBroker) -> None:
+    plans = broker.broker.plans
+    assert plans is not None
+    asked: list[Connection] = []
+
+    def admits(connection: Connection) -> bool:
+        asked.append(connection)
+        return True
+
+    plans.admits = admits
+    stream = broker.connect()
+    stream.inbox += frame(batch(b"v"))
+    broker.turns()
+    assert broker.planned == 1
+    plans.admits = lambda _: False
+    asked[0].forget_prepared()
+    stream.inbox += frame(batch(b"v"))
+    broker.turns()
+    assert offsets(stream) == [0, 1]
+    assert broker.planned == 1
 
 
 def test_plans_are_for_whoever_may_write_everywhere(broker: MemoryBroker) -> None:

@@ -6,7 +6,7 @@ coordinators use their CoordinatorRuntime. Loop thread only.
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -176,20 +176,29 @@ class CoordinatorRuntime(Generic[K, V, S]):
             machine = shard.state.machine(key)
             assert machine is not None, f"{key!r} decided, and is not there"
             now_ms = services.loop.now_ms()
-            try:
-                shard.append(effects.records(services.clock.now_ms()))
-            except (LogError, BrokerError) as failure:
-                if self._not_recorded.allows(now_ms):
-                    more = self._not_recorded.take_note()
-                    _log.warning("not-recorded key=%r reason=%s%s", key, failure, more)
-                code = append_error(failure)
-                too_large = code is ErrorCode.INVALID_COMMIT_OFFSET_SIZE
-                code = ErrorCode.UNKNOWN_SERVER_ERROR if too_large else code
-                effects = machine.append_failed(code, now_ms)
-            else:
+            code = self.record(shard, key, effects.records(services.clock.now_ms()))
+            if code is _NONE:
                 effects = machine.appended(now_ms)
+            else:
+                effects = machine.append_failed(code, now_ms)
         shard.state.settled(key)
         self.schedule(shard, key)
+
+    def record(
+        self, shard: Shard[K, V, S], key: str, records: Sequence[tuple[K, V | None]]
+    ) -> ErrorCode:
+        """Append and apply what was decided on ``key``. NONE; or what whoever asked is told, and
+        none of it counts."""
+        try:
+            shard.append(records)
+        except (LogError, BrokerError) as failure:
+            if self._not_recorded.allows(self._services.loop.now_ms()):
+                more = self._not_recorded.take_note()
+                _log.warning("not-recorded key=%r reason=%s%s", key, failure, more)
+            code = append_error(failure)
+            too_large = code is ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+            return ErrorCode.UNKNOWN_SERVER_ERROR if too_large else code
+        return _NONE
 
     def schedule(self, shard: Shard[K, V, S], key: str) -> None:
         """Keep one timer a machine. A deadline that moved later is noticed when the timer rings."""

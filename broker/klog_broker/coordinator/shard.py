@@ -285,6 +285,11 @@ class Shard(Generic[K, V, S]):
         waiting = _WaitUntilVisible(self, self._written_offset, callback)
         self._purgatory.watch(waiting, (self.log.topic_partition, self), self._timeout_ms)
 
+    @property
+    def is_visible(self) -> bool:
+        """Whether :meth:`when_visible` would call back at once, with NONE."""
+        return self.seen(self._written_offset) is _NONE
+
     def seen(self, offset: Offset) -> ErrorCode | None:
         """NONE if records before ``offset`` may be shown; None as long as they may not."""
         if self._is_appending:

@@ -5,7 +5,7 @@ of ``__consumer_offsets`` gets its marker from the group coordinator, which appl
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 
 from klog_broker.coordinator.shard import Producer
 from klog_broker.coordinator.transaction.coordinator import APPEND_TIMEOUT_MS
@@ -77,8 +77,7 @@ class MarkerWriter:
         UNKNOWN_TOPIC_OR_PARTITION: there is no such partition. All other errors of partitions that
         cannot be written to now are others.
         """
-        kind = ControlType.COMMIT if marker.is_commit else ControlType.ABORT
-        end = EndTransactionMarker(kind, marker.coordinator_epoch)
+        end = _end(marker.is_commit, marker.coordinator_epoch)
         try:
             leader = led_partition(self._broker, *partition)
             if partition.topic == CONSUMER_OFFSETS:
@@ -90,7 +89,7 @@ class MarkerWriter:
                     told,
                 )
                 return
-            info = leader.append_marker(
+            end_offset = leader.append_marker(
                 marker.producer_id,
                 marker.producer_epoch,
                 end,
@@ -100,9 +99,17 @@ class MarkerWriter:
         except KlogError as error:
             told(_code(error))
             return
-        end_offset = Offset(info.last_offset + 1)
+        if leader.ended is None and leader.log.high_watermark >= end_offset:
+            told(ErrorCode.NONE)
+            return
         waiting = _WaitUntilSeen(self._broker, leader, end_offset, told)
         self._broker.purgatory.watch(waiting, [partition], APPEND_TIMEOUT_MS)
+
+
+@lru_cache(maxsize=256)
+def _end(is_commit: bool, coordinator_epoch: int) -> EndTransactionMarker:
+    kind = ControlType.COMMIT if is_commit else ControlType.ABORT
+    return EndTransactionMarker(kind, coordinator_epoch)
 
 
 def _code(error: KlogError) -> ErrorCode:

@@ -61,10 +61,11 @@ def handle(request: OffsetCommitRequest, context: RequestContext) -> AnswerSteps
         )
 
     for topic in request.topics:
+        known = image.topic(topic.name)
         for each in topic.partitions:
             partition = TopicPartition(topic.name, each.partition_index)
             yield 1
-            if image.partition(*partition) is None:
+            if known is None or image.partition(*partition) is None:
                 is_id = by_id and not topic.name
                 results[partition] = _UNKNOWN_ID if is_id else _UNKNOWN_PARTITION
                 continue
@@ -76,6 +77,7 @@ def handle(request: OffsetCommitRequest, context: RequestContext) -> AnswerSteps
                     metadata=each.committed_metadata or "",
                     commit_ms=each.commit_timestamp,
                     expire_ms=expire_ms,
+                    topic_id=known.topic_id,
                 )
             )
             if len(commits) == COMMITS_AT_ONCE:

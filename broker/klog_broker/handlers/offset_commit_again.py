@@ -45,7 +45,7 @@ _new_tuple = tuple.__new__
 _Partitions = Sequence[tuple[TopicPartition, str]]
 """Each partition of the request, with the metadata of its commit."""
 _TopicIds = Mapping[str, UUID]
-"""By name; none if the request names no ids."""
+"""By name, of all topics of the request."""
 _NO_ID = UUID(int=0)
 
 
@@ -54,11 +54,13 @@ class _Place:
 
     __slots__ = ("metadata", "partition", "place", "record")
 
-    def __init__(self, group_id: str, partition: TopicPartition, metadata: str) -> None:
+    def __init__(
+        self, group_id: str, partition: TopicPartition, metadata: str, topic_id: UUID
+    ) -> None:
         self.partition = partition
         self.metadata = metadata
         self.place = OffsetPlace(group_id, *partition)
-        self.record = OffsetRecord(group_id, *partition, metadata)
+        self.record = OffsetRecord(group_id, *partition, metadata, topic_id)
 
 
 class _SamePartitions:
@@ -103,18 +105,21 @@ class _SamePartitions:
         self.generation_id = request.generation_id_or_member_epoch
         self.missing_group = missing_group_error(context.api_version)
         self._version = context.api_version
-        self._topic_ids = topic_ids
+        self._topic_ids = topic_ids if self._version >= TOPIC_IDS_SINCE else {}
         self._frame_bytes = len(frame)
         self._unpack = layout.unpack
         self._stride = 3 if self._version >= LEADER_EPOCH_SINCE else 2
         found = layout.unpack(frame)
         self._head, self._fixed = found[0], found[2 :: self._stride]
-        self._places = [_Place(request.group_id, *each) for each in partitions]
+        self._places = [
+            _Place(request.group_id, partition, metadata, topic_ids[partition.topic])
+            for partition, metadata in partitions
+        ]
         self._broker: BrokerServices = context.broker
         self._image: object = None
         self._shard: GroupShard | None = None
         codes = [ErrorCode.NONE] * len(partitions)
-        self._done = ReplyBytes(_response(partitions, topic_ids, codes), self._version)
+        self._done = ReplyBytes(_response(partitions, self._topic_ids, codes), self._version)
         # Of the request that is served now.
         self._slot: ReplySlot | None = None
         self._correlation_id = b""
@@ -155,9 +160,12 @@ class _SamePartitions:
         """The group's shard; None if no shard serves the group now, or a partition is unknown: the
         handler then tells which. Partitions and shard are looked up once an image."""
         image = self._broker.metadata.image
-        known = all(image.partition(*each.partition) is not None for each in self._places)
-        # A topic of the same name may be another one by now.
-        known &= all(image.topic_by_id(each) is not None for each in self._topic_ids.values())
+        known = all(
+            image.partition(*each.partition) is not None
+            # A topic of the same name may be another one by now.
+            and image.topic_by_id(each.record.topic_id) is not None
+            for each in self._places
+        )
         self._shard = self._broker.groups.shard_of(self.group_id) if known else None
         self._image = image
         return self._shard
@@ -184,6 +192,7 @@ class _SamePartitions:
                 now_ms,
                 NEVER_MS,
                 offset + number,
+                each.record.topic_id,
             )
             state.keep_offset(each.place, _new_tuple(CommittedOffset, fields))
             number += 1
@@ -206,10 +215,12 @@ def prepare(
     frame: bytes, request: OffsetCommitRequest, context: RequestContext
 ) -> _SamePartitions | None:
     """None for what is rarely sent: an expiry of its own, a partition or a topic named twice, a
-    topic without partitions, too much metadata."""
+    topic without partitions or that is not there, too much metadata."""
     if context.api_version < _FIRST_VERSION or request.retention_time_ms >= 0:
         return None
     names, topic_ids = _names(request, context)
+    if not all(name in topic_ids for name in names):
+        return None
     topics = {name for name, topic in zip(names, request.topics, strict=True) if topic.partitions}
     if len(topics) < len(request.topics):
         return None
@@ -230,13 +241,15 @@ def prepare(
 
 
 def _names(request: OffsetCommitRequest, context: RequestContext) -> tuple[list[str], _TopicIds]:
-    """The topics' names, and their ids if they are named by id. Those that are not there have the
-    empty name: nobody's partitions."""
-    if context.api_version < TOPIC_IDS_SINCE:
-        return [topic.name for topic in request.topics], {}
+    """The topics' names, and the ids of those that are there. A topic that is named by an id, and
+    not there, has the empty name."""
     image = context.broker.metadata.image
-    found = [image.topic_by_id(topic.topic_id) for topic in request.topics]
-    names = ["" if topic is None else topic.name for topic in found]
+    if context.api_version < TOPIC_IDS_SINCE:
+        found = [image.topic(topic.name) for topic in request.topics]
+        names = [topic.name for topic in request.topics]
+    else:
+        found = [image.topic_by_id(topic.topic_id) for topic in request.topics]
+        names = ["" if topic is None else topic.name for topic in found]
     return names, {topic.name: topic.topic_id for topic in found if topic is not None}
 
 

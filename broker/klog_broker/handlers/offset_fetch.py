@@ -49,7 +49,9 @@ def handle(request: OffsetFetchRequest, context: RequestContext) -> AnswerSteps:
         yield 1
         rows = []
         numbers = None if wanted is None else wanted[topic]
-        for number, found, code in _offsets(committed, topic, numbers, request.require_stable):
+        topic_id = _id_of(context.broker.metadata.image, topic)
+        asked = _AskedTopic(topic, topic_id, numbers)
+        for number, found, code in _offsets(committed, asked, topic_id, request.require_stable):
             yield 1
             rows.append(_partition(OffsetFetchResponsePartition, number, found, code))
         if rows or wanted is not None:
@@ -88,7 +90,8 @@ def _several_groups(
         for asked in _asked_topics(group, committed, context):
             yield 1
             topic = OffsetFetchResponseTopics(name=asked.name or "", topic_id=asked.topic_id)
-            for row in _offsets(committed, asked.name, asked.partitions, request.require_stable):
+            topic_id = _id_of(context.broker.metadata.image, asked.name)
+            for row in _offsets(committed, asked, topic_id, request.require_stable):
                 yield 1
                 topic.partitions.append(_partition(OffsetFetchResponsePartitions, *row))
             if topic.partitions or asked.partitions is not None:
@@ -120,14 +123,24 @@ def _name_of(image: MetadataImage, topic_id: UUID) -> str | None:
     return None if topic is None else topic.name
 
 
+def _id_of(image: MetadataImage, name: str | None) -> UUID:
+    topic = None if name is None else image.topic(name)
+    return _NO_ID if topic is None else topic.topic_id
+
+
 # --- partitions ----------------------------------------------------------------------------------
 def _offsets(
     committed: VisibleOffsets,
-    topic: str | None,
-    numbers: Sequence[int] | None,
+    asked: "_AskedTopic",
+    topic_id: UUID,
     require_stable: bool,
 ) -> Iterator[tuple[int, CommittedOffset | None, ErrorCode]]:
-    """Of each partition its number, its offset if it has one, and its error."""
+    """Of each partition its number, its offset if it has one, and its error.
+
+    An offset of a deleted topic is no offset of the topic that has its name now, whose id is
+    ``topic_id``. Kafka 4.3 hides it only from clients that name the topic by its id.
+    """
+    topic, numbers = asked.name, asked.partitions
     if topic is None:
         for number in numbers or ():
             yield number, None, ErrorCode.UNKNOWN_TOPIC_ID
@@ -135,6 +148,8 @@ def _offsets(
     for number in committed.partitions(topic) if numbers is None else numbers:
         partition = TopicPartition(topic, number)
         found = committed.get(partition)
+        if found is not None and not found.is_of(topic_id):
+            found = None
         if found is None and numbers is None:
             continue
         if require_stable and not committed.is_stable(partition):

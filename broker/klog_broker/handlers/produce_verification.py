@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from klog_broker.handlers.context import RequestContext, VerifyTransactions
+from klog_broker.handlers.context import BrokerServices, RequestContext, VerifyTransactions
 from klog_broker.handlers.pending_produce import Append, set_error
+from klog_broker.log.planned import FirstBatch, PlannedLog
 from klog_broker.log.verification import VerificationGuard
 from klog_broker.replication.partition import Leader
 from pyspark_klog.errors import ErrorCode
@@ -148,6 +149,36 @@ class Verification:
             else:
                 set_error(append.answer, *told_error(code, self._context.api_version))
                 append.pending.appended()
+
+
+def begins_now(broker: BrokerServices, log: PlannedLog, first: FirstBatch) -> bool:
+    """Whether the batch, appended at once, begins its producer's transaction in the partition.
+
+    False if the coordinator or the log refuses that, or the coordinator's answer has to wait: then
+    all this is to be asked anew.
+    """
+    head, now_ms = first.head, broker.clock.now_ms()
+    adds = first.api_version >= _FIRST_VERSION_THAT_ADDS
+    guard = log.begin_verification(
+        head.producer_id,
+        head.producer_epoch,
+        head.first_sequence,
+        supports_epoch_bump=adds,
+        now_ms=now_ms,
+    )
+    answers: list[dict[TopicPartition, ErrorCode]] = []
+    broker.verify_transactions(
+        first.transactional_id,
+        head.producer_id,
+        head.producer_epoch,
+        [log.topic_partition],
+        adds=adds,
+        done=answers.append,
+    )
+    if guard is None or not answers:
+        return False
+    code = answers[0].get(log.topic_partition, ErrorCode.NONE)
+    return code is ErrorCode.NONE and log.may_begin(head, guard)
 
 
 def told_error(code: ErrorCode, api_version: int) -> tuple[ErrorCode, str]:

@@ -37,10 +37,11 @@ def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> AnswerSt
     results: _Results = {}
     commits: dict[TopicPartition, Commit] = {}
     for topic in request.topics:
+        known = image.topic(topic.name)
         for each in topic.partitions:
             yield _COMMIT
             partition = TopicPartition(topic.name, each.partition_index)
-            if image.partition(*partition) is None:
+            if known is None or image.partition(*partition) is None:
                 results[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 continue
             commits[partition] = Commit(
@@ -48,6 +49,7 @@ def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> AnswerSt
                 offset=each.committed_offset,
                 leader_epoch=each.committed_leader_epoch,
                 metadata=each.committed_metadata or "",
+                topic_id=known.topic_id,
             )
     if not commits:
         return (yield from _response(request, results, context.api_version))

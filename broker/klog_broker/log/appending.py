@@ -11,12 +11,18 @@ from klog_broker.log.append_rules import AppendOrigin
 from klog_broker.log.batch_places import AppendedBatch
 from klog_broker.log.batch_rows import BatchRow
 from klog_broker.log.durability import LogFlushing
-from klog_broker.log.errors import RecordBatchTooLarge, StaleLeaderEpoch
+from klog_broker.log.errors import (
+    InvalidProducerEpoch,
+    InvalidTransactionState,
+    OutOfOrderSequence,
+    RecordBatchTooLarge,
+    StaleLeaderEpoch,
+)
 from klog_broker.log.log_config import INT64_MAX, INT64_MIN
 from klog_broker.log.log_state import LogState
 from klog_broker.log.loop_share import LoopShare
-from klog_broker.log.planned import PlanFacts, PlannedAppend
-from klog_broker.log.producer_state import ProducerBatch, ProducerMarker
+from klog_broker.log.planned import NO_BEGIN, PlanFacts, PlannedAppend
+from klog_broker.log.producer_state import ProducerBatch, ProducerHead, ProducerMarker
 from klog_broker.log.producer_steps import ProducerStep, data_step, marker_step, take_step
 from klog_broker.log.rolling import append_room, should_roll
 from klog_broker.log.validation import Validated, place, prepare
@@ -24,7 +30,7 @@ from klog_broker.log.verification import VerificationGuard
 from pyspark_klog.errors import InvariantViolation
 from pyspark_klog.ids import LeaderEpoch, Offset
 from pyspark_klog.records.compression import Codec
-from pyspark_klog.records.control import EndTransactionMarker, end_transaction_batch
+from pyspark_klog.records.control import EndTransactionMarker
 from pyspark_klog.records.record import TimestampType
 from pyspark_klog.storage.transaction_index import AbortedEntry
 
@@ -137,30 +143,24 @@ class Appender:
 
     def append_marker(
         self,
-        producer_id: int,
-        producer_epoch: int,
+        batch: bytearray,
         marker: EndTransactionMarker,
-        *,
         transaction_version: int,
+        *,
         leader_epoch: LeaderEpoch,
         now_ms: int,
     ) -> AppendInfo:
-        """End the producer's transaction, on behalf of a coordinator of this transaction version. A
-        marker for a producer without an open transaction is appended, too, as in Kafka.
+        """Append the marker's batch (end_transaction_batch), on behalf of a coordinator of this
+        transaction version. One for a producer without an open transaction is appended, too, as in
+        Kafka.
 
         Nothing has changed when it raises: InvalidProducerEpoch, CoordinatorFenced,
         StaleLeaderEpoch, RecordBatchTooLarge, LogStorageError.
         """
-        batch = end_transaction_batch(
-            marker,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            timestamp_ms=now_ms,
-        )
         state = self._state
         state.check_online()
         prepared = prepare(
-            bytearray(batch),
+            batch,
             now_ms=now_ms,
             config=state.config,
             checks=state.checks(),
@@ -209,6 +209,14 @@ class Appender:
             now_ms,
             supports_epoch_bump=supports_epoch_bump,
         )
+
+    def may_begin(self, head: ProducerHead, guard: VerificationGuard) -> bool:
+        """Whether an append of this batch now would begin the producer's transaction."""
+        try:
+            first = self._state.producers.check(head, is_transactional=True, guard=guard)
+        except (InvalidTransactionState, InvalidProducerEpoch, OutOfOrderSequence):
+            return False
+        return first is None
 
     def _answer_duplicate(self, first: ProducerBatch) -> AppendInfo:
         end_offset = Offset(first.last_offset + 1)
@@ -261,7 +269,7 @@ class Appender:
             batch = AppendedBatch(
                 row.size_bytes, first_offset, last_offset, row.max_timestamp_ms, row.attributes
             )
-            state.active.commit((batch,))
+            state.active.commit(batch)
             state.log_end_offset = Offset(last_offset + 1)
             if step is not None:
                 if isinstance(step, ProducerMarker):
@@ -353,7 +361,9 @@ def apply_planned(
     state.active.commit_planned(planned, codec)
     state.log_end_offset = end_offset = Offset(planned.end_offset)
     producers = state.producers
-    for producer_id, producer_epoch, batches in planned.producers:
+    for producer_id, producer_epoch, batches, begins_at in planned.producers:
         for batch in batches:
             producers.apply(producer_id, producer_epoch, batch, now_ms)
+        if begins_at != NO_BEGIN:
+            producers.begin_transaction(producer_id, Offset(begins_at))
     producers.end_offset = end_offset

@@ -19,6 +19,7 @@ from klog_broker.log.recovery import (
     scan_segment,
 )
 from klog_broker.log.segment import Segment
+from klog_broker.log.segment_deletion import mark_deleted
 from klog_broker.log.snapshots import ProducerSnapshots
 from klog_broker.log.sync_notes import SyncNotes
 from klog_broker.runtime.clock import Clock
@@ -316,7 +317,7 @@ class _Loader:
         for segment in self.segments[number + 1 :]:
             _log.warning("log=%s removed=after_damage", segment.log_file.path)
             self.cut_bytes += segment.size_bytes
-            for path in segment.mark_deleted():
+            for path in mark_deleted(segment):
                 self.files.remove(path)
         del self.segments[number + 1 :]
 

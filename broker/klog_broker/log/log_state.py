@@ -83,6 +83,8 @@ class LogState:
 
     def check_online(self) -> None:
         """Raise LogStorageError if the log cannot be used."""
+        if self.error is None and not self.is_being_cut and self.log_directory.error is None:
+            return
         if self.error is not None:
             raise LogStorageError(f"{self.topic_partition} is offline after: {self.error}")
         if self.log_directory.is_offline:

@@ -95,8 +95,9 @@ class PartitionLog:
         self.preparation = appender.preparation
         self.append_prepared = appender.append_prepared
         self.append_plain = plain.append_plain
-        self.append_marker = appender.append_marker
+        self.append_marker = plain.append_marker
         self.begin_verification = appender.begin_verification
+        self.may_begin = appender.may_begin
         self.plan_facts = appender.plan_facts
         self.write_planned = appender.write_planned
         self.take_back_planned = appender.take_back_planned

@@ -1,8 +1,9 @@
-"""Appending plain batches that a coordinator of this broker has just made.
+"""Appending plain batches that this broker has just made: a coordinator's, and markers.
 
-A coordinator appends a small batch for each turn and shard, so that the cost of an append counts.
-The batch is well formed, has no producer and is not compressed (finish_plain_batch): there is
-nothing to validate, and the coordinator knows what stands in the header.
+A coordinator appends a small batch for each turn and shard, and one for each partition that a
+transaction ends in, so that the cost of an append counts. The batch is well formed and is not
+compressed (finish_plain_batch, end_transaction_batch): there is nothing to validate, and who made
+it knows what stands in the header.
 """
 
 from collections.abc import Callable
@@ -12,10 +13,12 @@ from klog_broker.log.appending import Appender
 from klog_broker.log.batch_places import AppendedBatch
 from klog_broker.log.errors import RecordBatchTooLarge
 from klog_broker.log.log_state import LogState
+from klog_broker.log.producer_state import ProducerMarker
 from klog_broker.log.rolling import should_roll
 from klog_broker.log.validation import check_size, is_stored_as_made
 from pyspark_klog.ids import LeaderEpoch, Offset
 from pyspark_klog.records.compression import Codec
+from pyspark_klog.records.control import EndTransactionMarker, end_transaction_batch
 from pyspark_klog.records.layout import BASE_OFFSET_AT, INT32, INT64, LEADER_EPOCH_AT
 
 _PLAIN = int(Codec.NONE)
@@ -50,14 +53,60 @@ class PlainAppender:
         """Append a batch of finish_plain_batch's, in which all records have this time. As
         ``Appender.append_as_leader`` for a coordinator: it leaves the same, and raises the same.
         """
-        state, config = self._state, self._state.config
-        is_current = leader_epoch == state.newest_epoch == state.epochs.latest
-        if not is_current or not is_stored_as_made(batch, config):
+        if not self._stores_as_made(batch, leader_epoch):
             self._appender.append_as_leader(
                 batch, leader_epoch=leader_epoch, now_ms=now_ms, origin=AppendOrigin.COORDINATOR
             )
             return
-        state.check_online()
+        self._state.check_online()
+        self._append(batch, record_count, timestamp_ms, leader_epoch, now_ms)
+
+    def append_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        marker: EndTransactionMarker,
+        *,
+        transaction_version: int,
+        leader_epoch: LeaderEpoch,
+        now_ms: int,
+    ) -> Offset:
+        """As ``Appender.append_marker``: it leaves the same, and raises the same. Returns the log's
+        end behind the marker."""
+        made = end_transaction_batch(
+            marker,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            timestamp_ms=now_ms,
+        )
+        batch = bytearray(made)
+        state = self._state
+        if self._stores_as_made(batch, leader_epoch):
+            state.check_online()
+            step = ProducerMarker(producer_id, producer_epoch, state.log_end_offset, now_ms, marker)
+            state.producers.check_marker(step, transaction_version)
+            self._append(batch, 1, now_ms, leader_epoch, now_ms, step)
+        else:
+            self._appender.append_marker(
+                batch, marker, transaction_version, leader_epoch=leader_epoch, now_ms=now_ms
+            )
+        return state.log_end_offset
+
+    def _stores_as_made(self, batch: bytearray, leader_epoch: LeaderEpoch) -> bool:
+        state = self._state
+        is_current = leader_epoch == state.newest_epoch == state.epochs.latest
+        return is_current and is_stored_as_made(batch, state.config)
+
+    def _append(
+        self,
+        batch: bytearray,
+        record_count: int,
+        timestamp_ms: int,
+        leader_epoch: LeaderEpoch,
+        now_ms: int,
+        marker: ProducerMarker | None = None,
+    ) -> None:
+        state, config = self._state, self._state.config
         size_bytes = len(batch)
         check_size(size_bytes, config)
         if size_bytes > config.segment_bytes:
@@ -70,6 +119,7 @@ class PlainAppender:
         # No CRC covers these.
         INT64.pack_into(batch, BASE_OFFSET_AT, first_offset)
         INT32.pack_into(batch, LEADER_EPOCH_AT, leader_epoch)
+        aborted = None if marker is None else state.producers.aborted_by(marker)
         try:
             if should_roll(
                 state.active,
@@ -81,14 +131,18 @@ class PlainAppender:
                 jitter_ms=state.jitter_ms,
             ):
                 self._roll(now_ms)
-            state.active.write(batch)
+            state.active.write(batch, aborted=() if aborted is None else (aborted,))
         except OSError as error:
             raise state.write_failed(error) from error
         try:
             state.active.commit(
-                (AppendedBatch(size_bytes, first_offset, last_offset, timestamp_ms, _PLAIN),)
+                AppendedBatch(size_bytes, first_offset, last_offset, timestamp_ms, _PLAIN)
             )
-            state.log_end_offset = state.producers.end_offset = end_offset
+            state.log_end_offset = end_offset
+            if marker is not None:
+                state.active.commit_aborted()
+                state.producers.apply_marker(marker, now_ms)
+            state.producers.end_offset = end_offset
         except Exception as error:
             raise state.go_offline(error) from error
         self._appended()

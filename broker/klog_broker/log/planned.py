@@ -8,8 +8,12 @@ commit_planned).
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from klog_broker.log.producer_state import ProducerBatch, ProducerEntry
+from klog_broker.log.log_config import LogConfig
+from klog_broker.log.producer_state import ProducerBatch, ProducerEntry, ProducerHead
+from klog_broker.log.verification import VerificationGuard
 from pyspark_klog.ids import TopicPartition
+
+NO_BEGIN = -1
 
 
 class AppendRoom(NamedTuple):
@@ -28,6 +32,17 @@ class AppendRoom(NamedTuple):
     index_rows: int  # how many index entries there is room for
     max_timestamp_ms: int
     max_timestamp_offset: int
+
+
+class KnownRoom(NamedTuple):
+    """Appends within these limits need no new segment, as long as the settings are these and the
+    indexes get no entry."""
+
+    config: LogConfig
+    jitter_ms: int
+    size_bytes: int  # of the segment, with the append
+    last_offset: int
+    timestamp_ms: int
 
 
 class PlanFacts(NamedTuple):
@@ -49,6 +64,16 @@ class PlannedProducer(NamedTuple):
     producer_id: int
     producer_epoch: int
     batches: Sequence[ProducerBatch]
+    transaction_begins_at: int
+    """The offset of its first batch, if that begins a transaction; else NO_BEGIN."""
+
+
+class FirstBatch(NamedTuple):
+    """A batch that may begin a transaction in its partition."""
+
+    transactional_id: str
+    head: ProducerHead
+    api_version: int
 
 
 PlannedIndexEntry = tuple[int, int, int, int]
@@ -78,6 +103,18 @@ class PlannedLog(Protocol):
     def plan_facts(self, now_ms: int) -> PlanFacts | None: ...
 
     def producer(self, producer_id: int) -> ProducerEntry | None: ...
+
+    def begin_verification(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        first_sequence: int,
+        *,
+        supports_epoch_bump: bool,
+        now_ms: int,
+    ) -> VerificationGuard | None: ...
+
+    def may_begin(self, head: ProducerHead, guard: VerificationGuard) -> bool: ...
 
     def write_planned(self, data: memoryview, index_rows: int) -> None: ...
 

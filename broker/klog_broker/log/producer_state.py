@@ -236,9 +236,13 @@ class ProducerStates:
         entry.add(producer_epoch, batch)
         entry.seen_ms = now_ms
         if is_transactional and entry.current_transaction_first_offset < 0:
-            entry.current_transaction_first_offset = batch.first_offset
-            self.transactions.begin(producer_id, batch.first_offset)
-            self.verifications.end(producer_id)
+            self.begin_transaction(producer_id, batch.first_offset)
+
+    def begin_transaction(self, producer_id: int, first_offset: Offset) -> None:
+        """The transaction's first batch, checked before, was applied."""
+        self._entries[producer_id].current_transaction_first_offset = first_offset
+        self.transactions.begin(producer_id, first_offset)
+        self.verifications.end(producer_id)
 
     def apply_marker(self, marker: ProducerMarker, now_ms: int) -> None:
         """The marker, checked before, has been appended."""

@@ -1,7 +1,7 @@
 """When a log begins a new segment: by the old one's size, offsets, indexes and age."""
 
 from klog_broker.log.log_config import INT64_MAX, INT64_MIN, LogConfig
-from klog_broker.log.planned import AppendRoom
+from klog_broker.log.planned import AppendRoom, KnownRoom
 from klog_broker.log.segment import Segment
 from pyspark_klog.storage.indexes import MAX_RELATIVE_OFFSET
 
@@ -19,6 +19,16 @@ def should_roll(
     """Whether an append of ``size_bytes`` up to ``last_offset`` needs a new segment."""
     if segment.size_bytes == 0:
         return False
+    room = segment.known_room
+    if (
+        room is not None
+        and room.config is config
+        and room.jitter_ms == jitter_ms
+        and segment.size_bytes + size_bytes <= room.size_bytes
+        and last_offset <= room.last_offset
+        and max_timestamp_ms <= room.timestamp_ms
+    ):
+        return False
     if (
         segment.size_bytes > config.segment_bytes - size_bytes
         or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
@@ -27,9 +37,17 @@ def should_roll(
     ):
         return True
     # How long the segment has been open: by timestamps if its first batch has one.
-    first_ms = segment.first_timestamp_ms
-    waited_ms = max_timestamp_ms - first_ms if first_ms >= 0 else now_ms - segment.created_ms
-    return waited_ms > config.segment_ms - jitter_ms
+    first_ms, longest_ms = segment.first_timestamp_ms, config.segment_ms - jitter_ms
+    if first_ms < 0:
+        return now_ms - segment.created_ms > longest_ms
+    segment.known_room = KnownRoom(
+        config,
+        jitter_ms,
+        config.segment_bytes,
+        segment.base_offset + MAX_RELATIVE_OFFSET,
+        first_ms + longest_ms,
+    )
+    return max_timestamp_ms - first_ms > longest_ms
 
 
 def append_room(

@@ -13,14 +13,14 @@ from klog_broker.log.digests import IndexRow
 from klog_broker.log.errors import ColdRead, ShortWrite
 from klog_broker.log.index_files import OffsetIndexFile, TimeIndexFile
 from klog_broker.log.log_config import LogConfig
-from klog_broker.log.planned import PlannedAppend
+from klog_broker.log.planned import KnownRoom, PlannedAppend
 from klog_broker.log.transaction_index_file import TransactionIndexFile
 from klog_broker.runtime.files import File, Files, ProbedRegion, ReadRegion
 from pyspark_klog.ids import Offset
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.layout import BATCH_HEADER_BYTES, CODEC_MASK
 from pyspark_klog.storage.indexes import TimeIndexEntry
-from pyspark_klog.storage.names import DELETED_SUFFIX, Suffix, segment_file_name
+from pyspark_klog.storage.names import Suffix, segment_file_name
 from pyspark_klog.storage.transaction_index import AbortedEntry
 
 _INDEXES = (Suffix.OFFSET_INDEX, Suffix.TIME_INDEX)
@@ -55,6 +55,10 @@ class Segment:
         # No batch of zstd begins before this position; the batches after it have to be looked at.
         self.zstd_free_end = 0
         self.bytes_since_index_entry = 0
+        self.known_room: KnownRoom | None = None
+        """Until the indexes get an entry."""
+        # Whether there is disk space for the next entry of each index.
+        self._is_reserved = False
         # The largest timestamp, and the last offset of its batch. None: the time index's last row.
         self._max_timestamp: TimeIndexEntry | None = None
         # Whether bytes of a failed write are still in the file after the last committed byte.
@@ -65,7 +69,7 @@ class Segment:
         self._offset_index: OffsetIndexFile | None = None
         self._time_index: TimeIndexFile | None = None
         self.transaction_index = TransactionIndexFile(
-            files, self._path(Suffix.TRANSACTION_INDEX), base_offset
+            files, self.path(Suffix.TRANSACTION_INDEX), base_offset
         )
 
     def __repr__(self) -> str:
@@ -115,12 +119,12 @@ class Segment:
         self.index_interval_bytes = config.index_interval_bytes
         self._offset_index = OffsetIndexFile(
             self.files,
-            self._path(Suffix.OFFSET_INDEX),
+            self.path(Suffix.OFFSET_INDEX),
             self.base_offset,
             config.segment_index_bytes,
         )
         self._time_index = TimeIndexFile(
-            self.files, self._path(Suffix.TIME_INDEX), self.base_offset, config.segment_index_bytes
+            self.files, self.path(Suffix.TIME_INDEX), self.base_offset, config.segment_index_bytes
         )
         if config.preallocate:
             self.log_file.truncate(max(config.segment_bytes, self.size_bytes))
@@ -163,48 +167,37 @@ class Segment:
             if index is not None:
                 index.close()
         self._offset_index = self._time_index = None
+        self._forget_room()
 
-    def mark_deleted(self) -> list[Path]:
-        """Rename the files to .deleted; returns the new names, to be removed later."""
-        files = {file.path: file for file in self._opened_files()}
-        self.close()
-        renamed = []
-        for suffix in (Suffix.LOG, *_INDEXES, Suffix.TRANSACTION_INDEX, Suffix.PRODUCER_SNAPSHOT):
-            path = self._path(suffix)
-            if self.files.exists(path):
-                new = path.with_name(path.name + DELETED_SUFFIX)
-                self.files.rename(path, new)
-                renamed.append(new)
-                if path in files:
-                    files[path].path = new
-        return renamed
+    def _forget_room(self) -> None:
+        self.known_room, self._is_reserved = None, False
 
-    def _opened_files(self) -> list[File]:
+    def opened_files(self) -> list[File]:
         indexes = (self._offset_index, self._time_index, self.transaction_index)
         files = [each.file for each in indexes if each is not None]
         return [self.log_file, *(file for file in files if file is not None)]
 
-    def _path(self, suffix: Suffix) -> Path:
+    def path(self, suffix: Suffix) -> Path:
         return self.directory / (segment_file_name(self.base_offset, suffix) + self._suffix)
 
     # --- the indexes -----------------------------------------------------------------------------
     @property
     def offset_index(self) -> OffsetIndexFile:
         if self._offset_index is None:
-            path = self._path(Suffix.OFFSET_INDEX)
+            path = self.path(Suffix.OFFSET_INDEX)
             self._offset_index = OffsetIndexFile(self.files, path, self.base_offset)
         return self._offset_index
 
     @property
     def time_index(self) -> TimeIndexFile:
         if self._time_index is None:
-            path = self._path(Suffix.TIME_INDEX)
+            path = self.path(Suffix.TIME_INDEX)
             self._time_index = TimeIndexFile(self.files, path, self.base_offset)
         return self._time_index
 
     def open_offset_index(self) -> File:
         """A File of its own for reading the offset index; any thread may ask for it."""
-        return self.files.open(self._path(Suffix.OFFSET_INDEX), writable=False)
+        return self.files.open(self.path(Suffix.OFFSET_INDEX), writable=False)
 
     @property
     def max_timestamp(self) -> TimeIndexEntry:
@@ -262,7 +255,9 @@ class Segment:
         """
         if self._is_uncut:
             self.cut_back()
-        self.reserve_index_rows(index_rows)
+        if index_rows > 1 or not self._is_reserved:
+            self.reserve_index_rows(index_rows)
+            self._is_reserved = True
         if aborted:
             self._is_uncut = True
             self.transaction_index.write(aborted)
@@ -284,29 +279,30 @@ class Segment:
         self.transaction_index.commit()
         self._is_uncut = False
 
-    def commit(self, batches: Iterable[AppendedBatch]) -> None:
-        """Make the written batches count: size and index entries, as in Kafka 4.3."""
-        position = self.size_bytes
-        positions = self._positions
-        for size_bytes, base_offset, last_offset, max_timestamp_ms, attributes in batches:
-            self._note_codec(position, size_bytes, attributes)
-            if position == 0:
-                self.rolling_timestamp_ms = max_timestamp_ms
-            if max_timestamp_ms > self.max_timestamp.timestamp_ms:
-                self._max_timestamp = TimeIndexEntry(max_timestamp_ms, last_offset)
-            if self.bytes_since_index_entry > self.index_interval_bytes:
-                self._add_index_entries(last_offset, position)
-            positions[base_offset] = position
-            self.bytes_since_index_entry += size_bytes
-            position += size_bytes
-        while len(positions) > _REMEMBERED_POSITIONS:
+    def commit(self, batch: AppendedBatch) -> None:
+        """Make the written batch count: size and index entries, as in Kafka 4.3."""
+        size_bytes, base_offset, last_offset, max_timestamp_ms, attributes = batch
+        position, positions = self.size_bytes, self._positions
+        self._note_codec(position, size_bytes, attributes)
+        if position == 0:
+            self.rolling_timestamp_ms = max_timestamp_ms
+            self._forget_room()
+        if max_timestamp_ms > self.max_timestamp.timestamp_ms:
+            self._max_timestamp = TimeIndexEntry(max_timestamp_ms, last_offset)
+        if self.bytes_since_index_entry > self.index_interval_bytes:
+            self._add_index_entries(last_offset, position)
+        positions[base_offset] = position
+        if len(positions) > _REMEMBERED_POSITIONS:
             del positions[next(iter(positions))]
-        self.size_bytes = position
+        self.bytes_since_index_entry += size_bytes
+        self.size_bytes = position + size_bytes
 
     def commit_planned(self, planned: PlannedAppend, codec: Codec = Codec.NONE) -> None:
         """As :meth:`commit`, for batches whose index entries the plan has made."""
         if self.size_bytes == 0:
             self.rolling_timestamp_ms = planned.first_timestamp_ms
+        if self.size_bytes == 0 or planned.index_entries:
+            self._forget_room()
         self._note_codec(self.size_bytes, planned.size_bytes, codec)
         positions = self._positions
         positions[planned.first_offset] = self.size_bytes
@@ -339,6 +335,7 @@ class Segment:
             self.offset_index.append(last_offset, position)
         self.time_index.maybe_append(*self.max_timestamp)
         self.bytes_since_index_entry = 0
+        self._forget_room()
 
     # --- recovery --------------------------------------------------------------------------------
     def restore(self, *, bytes_since_index_entry: int, max_timestamp: TimeIndexEntry) -> None:
@@ -347,6 +344,7 @@ class Segment:
         self._max_timestamp = max_timestamp
         self._positions.clear()
         self.rolling_timestamp_ms = None
+        self._forget_room()
 
     def add_index_rows(self, rows: Iterable[IndexRow]) -> None:
         """Make index entries for batches that are in the file, as :meth:`commit` would have."""

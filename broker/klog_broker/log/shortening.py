@@ -10,6 +10,7 @@ from klog_broker.log.errors import OffsetOutOfRange
 from klog_broker.log.log_state import LogState
 from klog_broker.log.recovery import restart_indexes
 from klog_broker.log.retention import LogFacts, SegmentFacts, deletable_segments, why_deletable
+from klog_broker.log.segment_deletion import mark_deleted
 from klog_broker.runtime.descriptors import is_exhausted
 from klog_broker.runtime.helpers import Helpers
 from pyspark_klog.ids import Offset
@@ -106,7 +107,7 @@ class Shortener:
         # hold the open files.
         state.take_segments(kept)
         self._raise_log_start(kept[0].base_offset)
-        renamed = [path for segment in gone for path in segment.mark_deleted()]
+        renamed = [path for segment in gone for path in mark_deleted(segment)]
         _log.info(
             "log=%s deleted_segments=%d deleted_bytes=%d by=%s log_start_offset=%d",
             state.path,
@@ -166,7 +167,7 @@ class Shortener:
         index = state.segments.index_for(offset)
         kept, gone = segments[: index + 1], segments[index + 1 :]
         for segment in gone:
-            for path in segment.mark_deleted():
+            for path in mark_deleted(segment):
                 state.files.remove(path)
         last = kept[-1]
         place = find_batch(last, offset)

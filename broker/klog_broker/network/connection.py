@@ -41,10 +41,10 @@ class Connection:
         "_inbox",
         "_interest",
         "_is_bulk",
+        "_joins",
         "_loop",
         "_memory",
         "_outbox",
-        "_produces",
         "_recv_into",
         "_requests",
         "_resume_scheduled",
@@ -83,8 +83,9 @@ class Connection:
         self._inbox = Inbox(stream, host.memory, host.max_request_bytes, self.keep_rest)
         self._outbox = Outbox(self, host, stream)
         self._interest = READABLE
-        # The last request was Produce: the next one of a quiet connection joins the plan.
-        self._produces = False
+        # A plan took the last request: the next one of a quiet connection joins the turn's plan.
+        # Only plans set this, so that whoever they do not admit never joins.
+        self._joins = False
         # The last turn's plan took more than half of an ordinary share.
         self._is_bulk = False
         self._resume_scheduled = False
@@ -106,6 +107,7 @@ class Connection:
         """Decode the next request of each API anew. What was prepared acts for the principal of its
         time: whoever gives the connection another one (authentication) calls this."""
         self.prepared.clear()
+        self._joins = False
 
     # -- receiving ----------------------------------------------------------------------------
 
@@ -114,7 +116,7 @@ class Connection:
         if self.state is not QUIET or events != READABLE:
             self._on_events(events)
             return
-        if self._produces and self._socket.is_plain and self._host.join_plan(self):
+        if self._joins and self._host.join_plan(self):
             return
         arena = self._memory.arena
         window = arena.window() if arena.used_bytes else arena.first_window
@@ -142,7 +144,7 @@ class Connection:
             if is_whole and api_key != PRODUCE:
                 self._turn = loop.turn
                 self._requests = 1
-                self._produces = False
+                self._joins = False
                 slot = LoneReply(self, self._outbox, api_key)
                 slots = host.lone.slots
                 if not slots:
@@ -264,7 +266,7 @@ class Connection:
             return
         self._is_bulk = 2 * taken_bytes > RECEIVE_BYTES
         if taken_bytes:
-            self._produces = True
+            self._joins = self._socket.is_plain
             self._inbox.pass_over(taken_bytes)
         if replies:
             self._outbox.begin(PRODUCE).complete(replies)
@@ -312,7 +314,8 @@ class Connection:
                 return WAITING
             if self._requests >= REQUESTS_PER_TURN:
                 return YIELDED
-            self._produces = api_key == PRODUCE
+            if api_key != PRODUCE:
+                self._joins = False
             self._requests += 1
             frame, large = inbox.take_request()
             slot = outbox.begin(api_key)

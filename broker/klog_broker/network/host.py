@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from klog_broker.network.lone import LoneReply, LoneRequests
@@ -37,7 +38,8 @@ class Host(OutboxHost, Protocol[C]):
     def offer_to_plan(self, connection: C, first_frame_bytes: int, received_bytes: int) -> bool:
         """Whether this turn's plan takes what the connection has received, Produce first."""
 
-    def join_plan(self, connection: C) -> bool:
+    @property
+    def join_plan(self) -> Callable[[C], bool]:
         """Whether the plan receives from the connection, which can be read."""
 
     def bulk_share_bytes(self) -> int:

@@ -25,5 +25,6 @@ class Plans(Protocol):
         """Whether the connection, which can be read, is received from and planned with others.
 
         Then its ``receive``, ``put_off`` or ``take_over`` is called in the turn's next phase, or
-        none of them if all that it sent was planned and answered. Of plain streams only.
+        none of them if all that it sent was planned and answered. Only for plain streams of which
+        a plan has served the last request.
         """

@@ -69,8 +69,9 @@ class Server:
         self.handle_frame = handle_frame
         self.pipelined_apis = pipelined_apis
         self.max_request_bytes = limits.max_request_bytes
-        self.plans: Plans | None = None
-        """Plans of Produce requests; None without the kernel: the handler serves all requests."""
+        self._plans: Plans | None = None
+        self.join_plan: Callable[[Connection], bool] = _joins_nothing
+        """See Host."""
         self.memory = ReceiveMemory(loop, limits.queued_max_request_bytes)
         self.lone = LoneRequests(loop)
         self.counters: Counter[str] = Counter()
@@ -245,23 +246,28 @@ class Server:
 
     # -- plans and shares ---------------------------------------------------------------------
 
+    def use_plans(self, plans: Plans) -> None:
+        """Let Produce requests be planned. Without plans the handler serves all of them."""
+        self._plans = plans
+        self.join_plan = plans.join
+
     @property
     def is_planning(self) -> bool:
         """Whether connections may be offered to a plan."""
-        return self.plans is not None and self.plans.is_planning
+        return self._plans is not None and self._plans.is_planning
 
     def offer_to_plan(
         self, connection: Connection, first_frame_bytes: int, received_bytes: int
     ) -> bool:
         """Whether this turn's plan takes what a connection has received, Produce first."""
-        if self.plans is None:
+        if self._plans is None:
             return False
-        return self.plans.offer(connection, first_frame_bytes, received_bytes)
-
-    def join_plan(self, connection: Connection) -> bool:
-        """Whether a connection that can be read is received from and planned with others."""
-        return self.plans is not None and self.plans.join(connection)
+        return self._plans.offer(connection, first_frame_bytes, received_bytes)
 
     def bulk_share_bytes(self) -> int:
         """What a connection that sends in bulk may receive in this turn."""
         return max(RECEIVE_BYTES, BULK_RECEIVE_BYTES // max(1, self.loop.ready_count))
+
+
+def _joins_nothing(_: Connection) -> bool:
+    return False

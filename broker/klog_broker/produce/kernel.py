@@ -8,7 +8,8 @@ would have decided and in the same order, but changes nothing outside of its own
 writes, and only then commits.
 
 It calls back by returning: NEED_SLOT and NEED_PRODUCER ask for facts about a partition or one of
-its producers; with these filled in it is called again and goes on.
+its producers, NEED_TRANSACTION whether a producer may begin a transaction; with the answer filled
+in it is called again and goes on.
 
 All state is one table of int64, in sections (one array costs less to pass than many): a head, the
 connections, the slots (a partition under one of its topic's names: by name or by id), producers,
@@ -66,10 +67,11 @@ DONE = 0  # all connections have been looked at
 FULL = 1  # one of the tables is full: the plan ends here, another may begin
 NEED_SLOT = 2  # the facts of slot HEAD_NEEDED; the connection goes on at the same frame
 NEED_PRODUCER = 3  # the same of producer HEAD_NEEDED
+NEED_TRANSACTION = 4  # the same, of a producer with a transactional batch, perhaps its first one
 
 # What becomes of a frame, within the kernel.
-_TAKEN = 4
-_STOP = 5
+_TAKEN = 5
+_STOP = 6
 
 # --- the head ------------------------------------------------------------------------------------
 HEAD_ROUND = 0  # the number of this plan: what carries another one is out of date
@@ -85,6 +87,10 @@ HEAD_REQUESTS = 9
 HEAD_NEEDED = 10
 HEAD_MAX_REQUEST_BYTES = 11
 HEAD_REQUEST_STAMP = 12  # never goes back
+# Of a request with a transactional id: where that is, how long, and the request's version.
+HEAD_TRANSACTIONAL_ID_AT = 13
+HEAD_TRANSACTIONAL_ID_BYTES = 14
+HEAD_VERSION = 15
 HEAD_WORDS = 16
 
 # --- a connection --------------------------------------------------------------------------------
@@ -152,12 +158,13 @@ PRODUCER_WINDOW = 8
 WINDOW_BATCHES = 5
 WINDOW_WORDS = 5  # first and last sequence, first and last offset, largest timestamp
 PRODUCER_IN_TRANSACTION = PRODUCER_WINDOW + WINDOW_BATCHES * WINDOW_WORDS  # of its epoch
+PRODUCER_BEGINS = PRODUCER_IN_TRANSACTION + 1  # its first batch in this plan begins a transaction
+PRODUCER_FIRST_OFFSET = PRODUCER_IN_TRANSACTION + 2  # of that batch
 PRODUCER_WORDS = PRODUCER_IN_TRANSACTION + 7
 MAX_PRODUCERS = 1024
 
 PRODUCER_NEW = 1  # nothing is known: it may begin with any epoch and sequence
 PRODUCER_KNOWN = 2  # with an epoch and a last sequence
-PRODUCER_UNAVAILABLE = 3  # the generic handler's
 
 # --- a batch -------------------------------------------------------------------------------------
 ROW_SLOT = 0
@@ -320,6 +327,7 @@ def _find_producer(slot: int, producer_id: int, table: Array) -> int:
     table[producer + PRODUCER_STATE] = 0
     table[producer + PRODUCER_BATCHES] = 0
     table[producer + PRODUCER_IN_TRANSACTION] = 0
+    table[producer + PRODUCER_BEGINS] = 0
     table[producer + PRODUCER_BUCKET] = bucket
     return producer
 
@@ -327,10 +335,18 @@ def _find_producer(slot: int, producer_id: int, table: Array) -> int:
 # --- a batch -------------------------------------------------------------------------------------
 @inline
 def _check_batch(
-    arena: Array, at: int, size: int, slot: int, row: int, attributes: int, table: Array
+    arena: Array,
+    at: int,
+    size: int,
+    slot: int,
+    row: int,
+    attributes: int,
+    is_only_batch: bool,
+    table: Array,
 ) -> int:
     """Whether the records of ``size`` bytes are one batch that is appended as it is; if so its row
-    is written, but for the offset."""
+    is written, but for the offset. A batch that begins a transaction is if it ``is_only_batch`` of
+    its request: the coordinator is asked about one partition at a time."""
     if (
         size != LOG_OVERHEAD_BYTES + read_i32(arena, at + SIZE_AT)
         or byte_at(arena, at + MAGIC_AT) != MAGIC_V2
@@ -367,9 +383,12 @@ def _check_batch(
         state = int(table[producer + PRODUCER_STATE])
         if state == 0:
             table[HEAD_NEEDED] = (producer - PRODUCERS_AT) // PRODUCER_WORDS
-            return NEED_PRODUCER
-        if state == PRODUCER_UNAVAILABLE:
-            return _STOP
+            if attributes == 0 or not is_only_batch:
+                return NEED_PRODUCER
+            table[producer + PRODUCER_EPOCH] = epoch
+            table[producer + PRODUCER_WINDOW] = sequence
+            table[producer + PRODUCER_WINDOW + 1] = (sequence + last_delta) & INT32_MAX
+            return NEED_TRANSACTION
         if state == PRODUCER_KNOWN and (
             epoch != table[producer + PRODUCER_EPOCH]
             or sequence != (table[producer + PRODUCER_LAST_SEQUENCE] + 1) & INT32_MAX
@@ -377,7 +396,7 @@ def _check_batch(
             # A duplicate, a gap, another epoch.
             return _STOP
         if (table[producer + PRODUCER_IN_TRANSACTION] != 0) != (attributes != 0):
-            # The begin of a transaction, or another kind of batch within one.
+            # A transaction that may not begin here, or another kind of batch within one.
             return _STOP
     elif attributes != 0:
         return _STOP
@@ -464,6 +483,8 @@ def _apply_row(row: int, connection: int, table: Array) -> None:
         first_sequence = int(table[row + ROW_SEQUENCE])
         last_sequence = (first_sequence + int(table[row + ROW_LAST_DELTA])) & INT32_MAX
         number = int(table[producer + PRODUCER_BATCHES])
+        if number == 0:
+            table[producer + PRODUCER_FIRST_OFFSET] = offset
         place = producer + PRODUCER_WINDOW + number % WINDOW_BATCHES * WINDOW_WORDS
         table[place] = first_sequence
         table[place + 1] = last_sequence
@@ -528,6 +549,9 @@ def _take_frame(
         attributes = TRANSACTIONAL_BIT
         if id_bytes > end - at or not is_utf8(arena, at, at + id_bytes):
             return _STOP
+        table[HEAD_TRANSACTIONAL_ID_AT] = at
+        table[HEAD_TRANSACTIONAL_ID_BYTES] = id_bytes
+        table[HEAD_VERSION] = version
         at += id_bytes
     # Acks, timeout, number of topics.
     if is_flexible:
@@ -646,7 +670,8 @@ def _take_frame(
                 return _STOP
             table[slot + SLOT_REQUEST] = stamp
             row = ROWS_AT + rows * ROW_WORDS
-            what = _check_batch(arena, at, size, slot, row, attributes, table)
+            is_only_batch = topics == 1 and partitions == 1
+            what = _check_batch(arena, at, size, slot, row, attributes, is_only_batch, table)
             if what != _TAKEN:
                 return what
             if attributes != 0 and not _is_of_producer(ROWS_AT + first_row * ROW_WORDS, row, table):
@@ -765,7 +790,7 @@ def _plan(arena: Array, table: Array, names: Array, replies: Array, batches: Arr
 def plan_produce(arena: Array, table: Array, names: Array, replies: Array, batches: Array) -> int:
     """Plan what the connections of ``table`` have in ``arena``, from where the last call stopped.
 
-    Returns DONE, FULL, NEED_SLOT or NEED_PRODUCER. After DONE and FULL ``batches`` (as large as the
+    Returns DONE, FULL, or what it NEEDs. After DONE and FULL ``batches`` (as large as the
     arena) has the batches of each touched slot side by side, from SLOT_OUT on, offsets and epochs
     in place, and ``replies`` the answers, connection by connection.
     """

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from itertools import pairwise
+from operator import sub
+from typing import Any, NamedTuple, Protocol
 
 from klog_broker.log.errors import LogStorageError
-from klog_broker.log.planned import PlannedLog, PlanTarget
+from klog_broker.log.planned import FirstBatch, PlannedLog, PlanTarget
 from klog_broker.network.buffers import ReceiveArena
 from klog_broker.produce.tables import PlanTables
 from klog_broker.runtime.clock import Clock
@@ -52,8 +54,15 @@ class PlannedConnection(Protocol):
         """Ends the connection."""
 
 
-Received = tuple[PlannedConnection, int, int]
-"""A connection that joined the plan, and start and end of its bytes in the arena."""
+class Received(NamedTuple):
+    """What a turn has received from the connections that joined its plan."""
+
+    connections: Sequence[PlannedConnection]
+    bounds: Sequence[int]
+    """Connection number ``i`` has the arena's bytes from ``bounds[i]`` to ``bounds[i + 1]``."""
+
+
+NOTHING_RECEIVED = Received((), (0,))
 
 
 class PlanTargets(Protocol):
@@ -66,6 +75,10 @@ class PlanTargets(Protocol):
     def find(self, topic: bytes, *, by_id: bool, partition: int) -> PlanTarget | None:
         """The partition, by the topic's name or the bytes of its id; None leaves the request to the
         generic handler."""
+
+    def begins_now(self, log: PlannedLog, first: FirstBatch) -> bool:
+        """Whether the batch is to begin its producer's transaction in this partition: the
+        coordinator says so, and the log. False leaves the request to the generic handler."""
 
 
 class _CommitFailed(Exception):
@@ -82,6 +95,8 @@ class _Turn:
         self.places = places  # of each: where its bytes that are not taken begin and end
         self.first_received = first_received
         self.replies: dict[int, list[bytes]] = {}
+        self.is_over = False
+        """All have joined, and are served and answered: no connection has anything left to do."""
 
     def add_reply(self, number: int, data: bytes) -> None:
         """Connection ``number`` has to send ``data``."""
@@ -115,7 +130,9 @@ class ProducePlanner:
         # By log: the slot that stands for it in this plan.
         self._slot_of: dict[PlannedLog, int] = {}
 
-    def run(self, offered: Sequence[PlannedConnection], received: Sequence[Received] = ()) -> bool:
+    def run(
+        self, offered: Sequence[PlannedConnection], received: Received = NOTHING_RECEIVED
+    ) -> bool:
         """Serves the requests that can be planned.
 
         ``PlannedConnection.planned`` is called for each connection in ``offered``, once and in
@@ -124,16 +141,18 @@ class ProducePlanner:
         called for none.
         """
         limit = self._kernel.MAX_CONNECTIONS
-        if len(offered) + len(received) <= limit:
+        connections, bounds = received
+        if len(offered) + len(connections) <= limit:
             return self._run(offered, received)
         for start in range(0, len(offered), limit):
-            self._run(offered[start : start + limit], ())
+            self._run(offered[start : start + limit], NOTHING_RECEIVED)
         is_over = True
-        for start in range(0, len(received), limit):
-            is_over &= self._run((), received[start : start + limit])
+        for start in range(0, len(connections), limit):
+            some = connections[start : start + limit]
+            is_over &= self._run((), Received(some, bounds[start : start + limit + 1]))
         return is_over
 
-    def _run(self, offered: Sequence[PlannedConnection], received: Sequence[Received]) -> bool:
+    def _run(self, offered: Sequence[PlannedConnection], received: Received) -> bool:
         waiting: list[PlannedConnection] = []
         places: list[tuple[int, int]] = []
         for connection in offered:
@@ -144,12 +163,13 @@ class ProducePlanner:
                 waiting.append(connection)
                 places.append(place)
         first_received = len(waiting)
-        for connection, start, end in received:
-            waiting.append(connection)
-            places.append((start, end))
+        waiting += received.connections
+        places += pairwise(received.bounds)
         turn = _Turn(waiting, places, first_received)
         begun = [start for start, _ in places]
         self._plan_all(turn)
+        if turn.is_over:
+            return True
         is_over = True
         for number, connection in enumerate(waiting):
             taken_to, end = places[number]
@@ -180,6 +200,8 @@ class ProducePlanner:
                 if not done:
                     return
                 self.requests += requests
+                if not first and self._answer_all(turn):
+                    return
                 self._collect(turn, first)
             if status == self._kernel.DONE:
                 return
@@ -205,6 +227,8 @@ class ProducePlanner:
             elif status == kernel.NEED_PRODUCER:
                 slot, producer_id = tables.producer_key(tables.needed)
                 tables.fill_producer(tables.needed, self._log_of(slot).producer(producer_id))
+            elif status == kernel.NEED_TRANSACTION:
+                self._fill_transaction(tables.needed)
             else:
                 return status
 
@@ -242,6 +266,20 @@ class ProducePlanner:
             return
         self._slot_of[target.log] = number
         tables.fill_slot(number, facts, target.acks_all)
+
+    def _fill_transaction(self, number: int) -> None:
+        """A producer's first batch in this plan is transactional: its transaction has begun, or
+        begins with this batch, or the kernel leaves the request."""
+        tables = self._tables
+        slot, producer_id = tables.producer_key(number)
+        log = self._log_of(slot)
+        entry = log.producer(producer_id)
+        if entry is None or entry.current_transaction_first_offset < 0:
+            first = tables.first_batch(number)
+            if self._targets.begins_now(log, first):
+                tables.begin_transaction(number, first.head)
+                return
+        tables.fill_producer(number, entry)
 
     def _log_of(self, slot: int) -> PlannedLog:
         target = self._logs[slot]
@@ -284,6 +322,30 @@ class ProducePlanner:
                 _log.error("partition=%s: %s", log.topic_partition, error)
 
     # -- answers ------------------------------------------------------------------------------
+
+    def _answer_all(self, turn: _Turn) -> bool:
+        """The usual case, done for all connections at once: all have joined and have answers for
+        every byte that they sent, and every socket takes its answers. Returns False, and has sent
+        nothing, if the connections have to be looked at one by one."""
+        tables, count = self._tables, len(turn.waiting)
+        if turn.first_received or not tables.all_taken(count):
+            return False
+        starts, ends = tables.answers(count)
+        sizes = list(map(sub, ends, starts))
+        # An append can complete another connection's request, and so close that connection.
+        descriptors = [each.descriptor for each in turn.waiting if each.is_open]
+        if min(sizes) <= 0 or len(descriptors) < count:
+            return False
+        assert self.calls is not None
+        sent = self.calls.send(descriptors, starts, sizes)
+        turn.is_over = sent == sizes
+        if not turn.is_over:
+            turn.places[:] = [(end, end) for _, end in turn.places]
+            for number, taken in enumerate(sent):
+                if taken < sizes[number]:
+                    rest = starts[number] + max(taken, 0)
+                    turn.add_reply(number, bytes(tables.replies[rest : ends[number]]))
+        return True
 
     def _collect(self, turn: _Turn, first: int) -> None:
         """Note how far each connection has come; send its answers or leave them to the turn."""

@@ -7,6 +7,7 @@ a row has up to 40 words, and a turn can have hundreds of rows.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
@@ -14,12 +15,19 @@ from struct import Struct
 from typing import Any, NamedTuple
 
 from klog_broker.log.planned import (
+    NO_BEGIN,
+    FirstBatch,
     PlanFacts,
     PlannedAppend,
     PlannedIndexEntry,
     PlannedProducer,
 )
-from klog_broker.log.producer_state import ProducerBatch, ProducerEntry
+from klog_broker.log.producer_state import (
+    MAX_SEQUENCE,
+    ProducerBatch,
+    ProducerEntry,
+    ProducerHead,
+)
 from pyspark_klog.ids import Offset
 
 WORD_BYTES = 8
@@ -44,6 +52,7 @@ class PlanTables:
         import numpy as np
 
         self._kernel = kernel
+        self._arena = arena
         self._memory = bytearray(kernel.TABLE_WORDS * WORD_BYTES)
         self._words = memoryview(self._memory).cast("q")
         self._names = bytearray(kernel.NAMES_BYTES)
@@ -78,10 +87,12 @@ class PlanTables:
             kernel.HEAD_REQUESTS,
         ):
             words[field] = 0
-        at = kernel.CONNECTIONS_AT * WORD_BYTES
-        for start, end in places:
-            CONNECTION_ROW.pack_into(self._memory, at, start, end, 0, 0, 0)
-            at += CONNECTION_ROW.size
+        count = len(places)
+        at, size = kernel.CONNECTIONS_AT * WORD_BYTES, count * CONNECTION_ROW.size
+        self._memory[at : at + size] = bytes(size)
+        starts, ends = zip(*places, strict=True) if places else ((), ())
+        self._column(kernel.CONNECTION_AT, count)[:] = memoryview(array("q", starts))
+        self._column(kernel.CONNECTION_END, count)[:] = memoryview(array("q", ends))
 
     def plan(self) -> int:
         """Lets the kernel begin or go on; returns its status (DONE, FULL, NEED_SLOT, ...)."""
@@ -90,7 +101,8 @@ class PlanTables:
 
     @property
     def needed(self) -> int:
-        """After NEED_SLOT or NEED_PRODUCER: the number of the slot or producer to be filled."""
+        """After NEED_SLOT, NEED_PRODUCER or NEED_TRANSACTION: the number of the slot or producer to
+        be filled."""
         number: int = self._words[self._kernel.HEAD_NEEDED]
         return number
 
@@ -197,15 +209,64 @@ class PlanTables:
         at = kernel.PRODUCERS_AT + number * kernel.PRODUCER_WORDS
         if entry is None:
             words[at + kernel.PRODUCER_STATE] = kernel.PRODUCER_NEW
-        elif entry.last_sequence < 0:
-            words[at + kernel.PRODUCER_STATE] = kernel.PRODUCER_UNAVAILABLE
         else:
+            # An epoch that began with a marker has no batches: -1, its first sequence is to be 0.
             words[at + kernel.PRODUCER_STATE] = kernel.PRODUCER_KNOWN
             words[at + kernel.PRODUCER_EPOCH] = entry.producer_epoch
             words[at + kernel.PRODUCER_LAST_SEQUENCE] = entry.last_sequence
             words[at + kernel.PRODUCER_IN_TRANSACTION] = entry.current_transaction_first_offset >= 0
 
+    def first_batch(self, number: int) -> FirstBatch:
+        """After NEED_TRANSACTION: the batch that is looked at."""
+        kernel, words = self._kernel, self._words
+        at = kernel.PRODUCERS_AT + number * kernel.PRODUCER_WORDS
+        id_at = words[kernel.HEAD_TRANSACTIONAL_ID_AT]
+        id_end = id_at + words[kernel.HEAD_TRANSACTIONAL_ID_BYTES]
+        window = at + kernel.PRODUCER_WINDOW
+        return FirstBatch(
+            str(self._arena[id_at:id_end], "utf-8"),
+            ProducerHead(
+                words[at + kernel.PRODUCER_ID],
+                words[at + kernel.PRODUCER_EPOCH],
+                words[window],
+                words[window + 1],
+            ),
+            words[kernel.HEAD_VERSION],
+        )
+
+    def begin_transaction(self, number: int, first: ProducerHead) -> None:
+        """The producer may begin its transaction with this batch: nothing else is asked of it."""
+        kernel, words = self._kernel, self._words
+        at = kernel.PRODUCERS_AT + number * kernel.PRODUCER_WORDS
+        words[at + kernel.PRODUCER_STATE] = kernel.PRODUCER_KNOWN
+        words[at + kernel.PRODUCER_EPOCH] = first.producer_epoch
+        words[at + kernel.PRODUCER_LAST_SEQUENCE] = (first.first_sequence - 1) & MAX_SEQUENCE
+        words[at + kernel.PRODUCER_IN_TRANSACTION] = 1
+        words[at + kernel.PRODUCER_BEGINS] = 1
+
     # -- what a plan comes to -----------------------------------------------------------------
+
+    def _column(self, field: int, count: int) -> memoryview:
+        """One word of each of the plan's first ``count`` connections."""
+        kernel = self._kernel
+        at = kernel.CONNECTIONS_AT + field
+        return self._words[at : at + count * kernel.CONNECTION_WORDS : kernel.CONNECTION_WORDS]
+
+    def all_taken(self, count: int) -> bool:
+        """Whether the plan has taken every byte of its first ``count`` connections."""
+        kernel = self._kernel
+        return self._column(kernel.CONNECTION_AT, count) == self._column(
+            kernel.CONNECTION_END, count
+        )
+
+    def answers(self, count: int) -> tuple[list[int], list[int]]:
+        """Where in ``replies`` the answers of the plan's first ``count`` connections start, and
+        where they end."""
+        kernel = self._kernel
+        return (
+            self._column(kernel.CONNECTION_REPLIES_AT, count).tolist(),
+            self._column(kernel.CONNECTION_REPLIES_END, count).tolist(),
+        )
 
     def connections(self, count: int) -> Iterator[tuple[int, ...]]:
         """How far the plan's first ``count`` connections have come, a row each: start and end of
@@ -289,7 +350,13 @@ class PlanTables:
                     )
                 )
             if window:
+                begins = row[kernel.PRODUCER_BEGINS]
                 found.setdefault(row[kernel.PRODUCER_SLOT], []).append(
-                    PlannedProducer(row[kernel.PRODUCER_ID], row[kernel.PRODUCER_EPOCH], window)
+                    PlannedProducer(
+                        row[kernel.PRODUCER_ID],
+                        row[kernel.PRODUCER_EPOCH],
+                        window,
+                        row[kernel.PRODUCER_FIRST_OFFSET] if begins else NO_BEGIN,
+                    )
                 )
         return found

@@ -2,7 +2,8 @@
 
 from klog_broker.handlers.context import BrokerServices
 from klog_broker.handlers.partitions import topic_by_id
-from klog_broker.log.planned import PlanTarget
+from klog_broker.handlers.produce_verification import begins_now
+from klog_broker.log.planned import FirstBatch, PlannedLog, PlanTarget
 from klog_broker.metadata.image import INTERNAL_TOPICS
 from klog_broker.security.principal import ANONYMOUS, KafkaPrincipal
 from pyspark_klog.errors import BrokerError
@@ -41,3 +42,7 @@ class ProduceTargets:
         if leader is None or name in INTERNAL_TOPICS:
             return None
         return PlanTarget(leader.log, leader.is_alone and leader.is_enough_in_sync)
+
+    def begins_now(self, log: PlannedLog, first: FirstBatch) -> bool:
+        """Whether the batch is to begin its producer's transaction in this partition."""
+        return begins_now(self._broker, log, first)

@@ -15,16 +15,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from klog_broker.network.bounds import LEAST_RECEIVE_BYTES, RECEIVE_BYTES
 from klog_broker.produce.loading import LoadKernel
+from klog_broker.produce.planner import NOTHING_RECEIVED, Received
 from klog_broker.runtime.socket_calls import MAX_SOCKETS, NO_ROOM
 
 if TYPE_CHECKING:
     from klog_broker.network.connection import Connection
     from klog_broker.network.server import Server
-    from klog_broker.produce.planner import ProducePlanner, Received
+    from klog_broker.produce.planner import ProducePlanner
 
 _log = logging.getLogger("klog.kernels")
 
@@ -95,18 +97,22 @@ class TurnPlans:
         self._waiting.append(connection)
         return True
 
+    def join(self, connection: Connection) -> bool:
+        """See Plans.join. Whoever an earlier plan has served is admitted."""
+        joined = self._joined
+        if not joined:
+            if not self.receives:
+                return False
+            self._schedule()
+        elif len(joined) == MAX_SOCKETS:
+            return False
+        joined.append(connection)
+        return True
+
     @property
     def receives(self) -> bool:
         """Whether connections may join plans."""
         return self.planner is not None and self.planner.calls is not None
-
-    def join(self, connection: Connection) -> bool:
-        """See Plans.join."""
-        if not self.receives or len(self._joined) == MAX_SOCKETS or not self.admits(connection):
-            return False
-        self._schedule()
-        self._joined.append(connection)
-        return True
 
     def _schedule(self) -> None:
         if not self._waiting and not self._joined:
@@ -118,44 +124,36 @@ class TurnPlans:
         assert self.planner is not None
         arena = self._server.memory.arena
         before_bytes = arena.used_bytes
-        received = self._receive(joined) if joined else []
-        after_bytes = received[-1][2] if received else before_bytes
+        received = self._receive(joined) if joined else NOTHING_RECEIVED
+        after_bytes = received.bounds[-1] if received.connections else before_bytes
         if self.planner.run(waiting, received):
             # Nobody holds a view of the bytes that were received.
             arena.take_back(before_bytes, after_bytes)
 
-    def _receive(self, joined: list[Connection]) -> list[Received]:
+    def _receive(self, joined: list[Connection]) -> Received:
         assert self.planner is not None
         calls, arena = self.planner.calls, self._server.memory.arena
         assert calls is not None
         ready = [each for each in joined if each.is_open]
-        counts = calls.receive(
-            [each.descriptor for each in ready],
-            arena.used_bytes,
-            RECEIVE_BYTES,
-            LEAST_RECEIVE_BYTES,
-        )
-        received: list[Received] = []
-        used: list[Connection] = []
+        start = arena.used_bytes
+        descriptors = [each.descriptor for each in ready]
+        counts = calls.receive(descriptors, start, RECEIVE_BYTES, LEAST_RECEIVE_BYTES)
         others: list[tuple[Connection, int]] = []
-        start = end = arena.used_bytes
-        for connection, count in zip(ready, counts, strict=True):
-            if count > 0:
-                end = start + count
-                received.append((connection, start, end))
-                used.append(connection)
-                start = end
-            else:
-                others.append((connection, count))
-        arena.take(end - arena.used_bytes)
-        self._server.touch_all(used)
+        if min(counts, default=1) <= 0:
+            rows = list(zip(ready, counts, strict=True))
+            others = [row for row in rows if row[1] <= 0]
+            ready = [connection for connection, count in rows if count > 0]
+            counts = [count for count in counts if count > 0]
+        bounds = list(accumulate(counts, initial=start))
+        arena.take(bounds[-1] - start)
+        self._server.touch_all(ready)
         for connection, count in others:
             if count == NO_ROOM:
                 connection.put_off()
             else:
                 # The end of the stream, a failure, or no bytes after all: the connection finds out.
                 connection.receive()
-        return received
+        return Received(ready, bounds)
 
     def _maybe_load(self, is_load: bool) -> None:
         if self._turn != self._loop.turn:

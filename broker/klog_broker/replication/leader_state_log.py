@@ -71,7 +71,7 @@ class LeaderStateLog:
     ) -> Offset:
         """See StateLog."""
         try:
-            self._leader.append_marker(
+            return self._leader.append_marker(
                 producer_id,
                 producer_epoch,
                 marker,
@@ -80,7 +80,6 @@ class LeaderStateLog:
             )
         except (NotEnoughReplicas, LeadershipEnded) as error:
             raise _refused(error) from None
-        return self._log.log_end_offset
 
     def append_plain(self, batch: bytearray, record_count: int, now_ms: int) -> Offset:
         """See StateLog."""

@@ -161,7 +161,7 @@ class Leader:
         *,
         transaction_version: int,
         now_ms: int,
-    ) -> AppendInfo:
+    ) -> Offset:
         """``PartitionLog.append_marker`` in this leadership's epoch, and raises what that does.
 
         Also, with nothing changed, LeadershipEnded and NotEnoughReplicas.

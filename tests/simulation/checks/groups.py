@@ -37,6 +37,8 @@ class Groups(Watcher):
         self._joined = (-1, 0)
         self._assigned = (-1, 0)
         self._commits: dict[TopicPartition, list[Commit]] = {}
+        self.forgotten = 0
+        """How often a power cut may have taken what was not flushed."""
         self.generations = 0
         self.commits = 0
 
@@ -46,6 +48,7 @@ class Groups(Watcher):
         if Death.POWER not in machine.deaths_before_start or self._flushes_all:
             return
         # Any prefix of what was not flushed may be gone, down to nothing.
+        self.forgotten += 1
         self._owners.clear()
         self._assigned = (-1, 0)
         for commits in self._commits.values():

@@ -58,6 +58,7 @@ _RETRIED = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.NOT_COORDINATOR,
 )
+_UNSTABLE = (ErrorCode.UNSTABLE_OFFSET_COMMIT,)
 _FENCED = (
     ErrorCode.UNKNOWN_MEMBER_ID,
     ErrorCode.ILLEGAL_GENERATION,
@@ -70,6 +71,9 @@ _FENCED = (
 
 class Member(Client):
     """Its "work" is to move its partitions' offsets on and to commit them."""
+
+    reads_stable = False
+    """Whether it waits for open transactions that have committed offsets of its partitions."""
 
     def __init__(self, *given: Any, partitions: list[TopicPartition], **named: Any) -> None:
         super().__init__(*given, **named)
@@ -211,7 +215,9 @@ class Member(Client):
         names = {topic_id: name for name, topic_id in self._ids.items()}
         for topic in reply.topics:
             for row in topic.partitions:
-                if check_code(self, row.error_code, *_RETRIED) is not ErrorCode.NONE:
+                code = check_code(self, row.error_code, *_RETRIED, *_UNSTABLE[: self.reads_stable])
+                if code is not ErrorCode.NONE:
+                    yield from self.sleep(self.world.between(10, 200))
                     return False
                 name = names[topic.topic_id] if names else topic.name
                 partition = TopicPartition(name, row.partition_index)
@@ -227,14 +233,17 @@ class Member(Client):
                 OffsetFetchRequestTopic(name=name, partition_indexes=numbers)
                 for name, numbers in asked.items()
             ]
-            by_name = OffsetFetchRequest(group_id=GROUP, topics=rows)
-            return (yield from self.ask(by_name, OffsetFetchResponse, low=1, high=7))
+            by_name = OffsetFetchRequest(
+                group_id=GROUP, topics=rows, require_stable=self.reads_stable
+            )
+            low = 7 if self.reads_stable else 1
+            return (yield from self.ask(by_name, OffsetFetchResponse, low=low, high=7))
         topics = [
             OffsetFetchRequestTopics(topic_id=self._ids[name], partition_indexes=numbers)
             for name, numbers in asked.items()
         ]
         group = OffsetFetchRequestGroup(group_id=GROUP, topics=topics)
-        by_id = OffsetFetchRequest(groups=[group])
+        by_id = OffsetFetchRequest(groups=[group], require_stable=self.reads_stable)
         reply = yield from self.ask(by_id, OffsetFetchResponse, low=10)
         (told,) = reply.groups
         return told

@@ -134,12 +134,15 @@ class TransactionalProducer(Producer):
         self.note(f"begins {begun.name} as {manager.identity} version {self._transaction_version}")
         manager.begin(self._transaction_version)
         try:
-            for _ in range(world.between(0, 3)):
+            writes = world.between(0, 3)
+            for _ in range(writes):
                 yield from self._write(begun)
                 yield from self._dawdle()
             if world.chance(0.5):
                 yield from self._move_positions(begun)
                 yield from self._dawdle()
+            if (writes or begun.moves) and world.chance(0.12):
+                yield from self._hand_over(begun)
             if world.chance(0.8):
                 manager.commit()
                 yield from self._carry_out(begun)
@@ -152,6 +155,26 @@ class TransactionalProducer(Producer):
                 self._positions[partition] = end
             if begun.moves and world.chance(0.5):
                 yield from self._fetch_positions()
+
+    def _hand_over(self, begun: Transaction) -> Script:
+        """Another process ends it, at times twice; this one does not go on."""
+        world, identity, version = self.world, self._manager.identity, self._manager.version
+        self._manager.leave_open()
+        self.hang_up()
+        is_commit = world.chance(0.8)
+        self.note(f"hands over {begun.name}, to be ended: {is_commit}")
+        if world.chance(0.2):
+            yield from self.sleep(world.between(0, self._timeout_ms + 3_000))
+        for _ in range(world.between(1, 2)):
+            self._manager = self._new_manager()
+            self._manager.adopt(identity, version)
+            if is_commit:
+                self._manager.commit()
+            else:
+                self._manager.abort()
+            yield from self._carry_out(begun)
+            self.hang_up()
+        raise _Died
 
     def _dawdle(self) -> Script:
         """Time passes; at times too much, and at times the process does not live through it."""

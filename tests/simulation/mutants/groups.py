@@ -3,9 +3,11 @@
 from typing import Any
 
 from klog_broker.coordinator import runtime
+from klog_broker.coordinator.group import transactional_commits
 from klog_broker.coordinator.group.classic.group_machine import GroupMachine
 from klog_broker.coordinator.group.classic.rebalance import Rebalance
 from klog_broker.coordinator.group.commits import TurnCommits
+from klog_broker.coordinator.group.deletions import Deletions
 from klog_broker.coordinator.shard import Shard
 from pyspark_klog.errors import ErrorCode
 from tests.simulation.mutants.mutant import Mutant
@@ -80,7 +82,35 @@ def _forgets_commits(original: Any) -> Any:
     return replay
 
 
+def _sent_by_anybody(_original: Any) -> Any:
+    def check_sender(_shard: Any, _request: Any) -> ErrorCode:
+        """A member of a generation that is over commits offsets in its transaction."""
+        return ErrorCode.NONE
+
+    return check_sender
+
+
+def _group_stays(original: Any) -> Any:
+    def delete(deletions: Any, group_id: str, answer: Any) -> Any:
+        """Every second group that is deleted is only said to be."""
+        deletions.count = getattr(deletions, "count", 0) + 1
+        shard = deletions._runtime.find(group_id)[1]
+        if deletions.count % 2 and shard is not None and group_id in shard.state.groups:
+            answer(ErrorCode.NONE)
+            return
+        yield from original(deletions, group_id, answer)
+
+    return delete
+
+
 MUTANTS = (
+    Mutant("group said to be deleted", Deletions, "_delete_group", _group_stays),
+    Mutant(
+        "fenced member commits in transaction",
+        transactional_commits,
+        "check_sender",
+        _sent_by_anybody,
+    ),
     Mutant("commit not waited for", TurnCommits, "add", _commit_at_once),
     Mutant("assignment not waited for", runtime, "_answer_when_visible", _assignment_at_once),
     Mutant("fenced member commits", GroupMachine, "check_commit", _commit_of_anybody),

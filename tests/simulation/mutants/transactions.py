@@ -3,7 +3,7 @@
 from typing import Any
 
 from klog_broker.coordinator.group.shard_state import GroupShardState, VisibleOffsets
-from klog_broker.coordinator.transaction import coordinator
+from klog_broker.coordinator.transaction import coordinator, ending
 from klog_broker.coordinator.transaction.coordinator import TransactionCoordinator
 from klog_broker.coordinator.transaction.markers import TransactionMarker
 from klog_broker.coordinator.transaction.metadata import TransactionMetadata
@@ -154,7 +154,16 @@ def _forgets_a_partition(original: Any) -> Any:
     return add_partitions
 
 
+def _never_again(_original: Any) -> Any:
+    def is_again(_known: Any, _producer: Any) -> bool:
+        """Who ends a transaction once more, not knowing that it has ended so, is fenced."""
+        return False
+
+    return is_again
+
+
 MUTANTS = (
+    Mutant("end not known again", ending, "_is_again", _never_again),
     Mutant("marker before the decision", TransactionCoordinator, "end", _markers_first),
     Mutant("epoch not raised", coordinator, "initialize", _same_epoch),
     Mutant(

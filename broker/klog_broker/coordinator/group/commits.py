@@ -11,10 +11,14 @@ from klog_broker.log.errors import LogError, RecordBatchTooLarge, RecordTooLarge
 from klog_broker.runtime.clock import Clock
 from klog_broker.runtime.loop import Loop
 from pyspark_klog.errors import BrokerError, ErrorCode
-from pyspark_klog.ids import TopicPartition
+from pyspark_klog.ids import UUID, TopicPartition
 from pyspark_klog.records.layout import BATCH_HEADER_BYTES
 from pyspark_klog.records.record_section import append_plain_record
-from pyspark_klog.state_records.consumer_offsets import encode_offset_key, encode_value
+from pyspark_klog.state_records.consumer_offsets import (
+    NO_TOPIC_ID,
+    encode_offset_key,
+    encode_value,
+)
 from pyspark_klog.state_records.offset_commit import OffsetCommitValue
 
 _NONE = ErrorCode.NONE
@@ -33,7 +37,8 @@ class MemberName(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """One partition of an OffsetCommit; ``commit_ms`` and ``expire_ms`` are -1 unless given."""
+    """One partition of an OffsetCommit; ``commit_ms`` and ``expire_ms`` are -1 unless given.
+    ``topic_id`` is that of the topic that has the name now."""
 
     partition: TopicPartition
     offset: int
@@ -41,6 +46,7 @@ class Commit(NamedTuple):
     metadata: str
     commit_ms: int = -1
     expire_ms: int = -1
+    topic_id: UUID = NO_TOPIC_ID
 
 
 class CommitRequest(NamedTuple):
@@ -235,4 +241,6 @@ def commit_value(commit: Commit, now_ms: int) -> OffsetCommitValue:
         metadata=commit.metadata,
         commit_timestamp=commit.commit_ms if commit.commit_ms >= 0 else now_ms,
         expire_timestamp=commit.expire_ms,
+        # The version of a record with an expiry has no place for it.
+        topic_id=commit.topic_id if commit.expire_ms < 0 else NO_TOPIC_ID,
     )

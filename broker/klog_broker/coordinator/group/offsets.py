@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from pyspark_klog.ids import LeaderEpoch, Offset, TopicPartition
+from pyspark_klog.ids import UUID, LeaderEpoch, Offset, TopicPartition
+from pyspark_klog.state_records.consumer_offsets import NO_TOPIC_ID
 from pyspark_klog.state_records.offset_commit import OffsetCommitKey, OffsetCommitValue
 
 NEVER_MS = -1
@@ -20,7 +21,8 @@ class OffsetPlace(NamedTuple):
 class CommittedOffset(NamedTuple):
     """The next offset to read. ``expire_ms`` is -1 unless the commit asked for a time of its own
     (OffsetCommit 2 to 4); both times are wall clock. ``record_offset`` is where it stands in
-    __consumer_offsets."""
+    __consumer_offsets. ``topic_id`` is 0 where the record has none: records of older releases, and
+    those with an expiry."""
 
     offset: Offset
     leader_epoch: LeaderEpoch
@@ -28,6 +30,7 @@ class CommittedOffset(NamedTuple):
     commit_ms: int
     expire_ms: int
     record_offset: Offset
+    topic_id: UUID = NO_TOPIC_ID
 
     @classmethod
     def from_record(cls, value: OffsetCommitValue, record_offset: int) -> "CommittedOffset":
@@ -38,7 +41,13 @@ class CommittedOffset(NamedTuple):
             value.commit_timestamp,
             value.expire_timestamp,
             Offset(record_offset),
+            value.topic_id,
         )
+
+    def is_of(self, topic_id: UUID) -> bool:
+        """Whether it was committed in the topic with this id, and not in one of the same name that
+        was there before. As in Kafka 4.3, an id that is not known fits every topic."""
+        return self.topic_id in (topic_id, NO_TOPIC_ID) or topic_id == NO_TOPIC_ID
 
 
 class Expiry(NamedTuple):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from klog_broker.coordinator.effects import Effects
+from klog_broker.coordinator.errors import told
 from klog_broker.coordinator.runtime import CoordinatorRuntime, RuntimeServices
 from klog_broker.coordinator.shard import ShardStatus
 from klog_broker.coordinator.state_log import StateLog
@@ -36,16 +36,14 @@ from klog_broker.coordinator.transaction.shard_state import (
 )
 from klog_broker.coordinator.transaction.states import ENDED
 from klog_broker.coordinator.transaction.sweeps import Sweeps
-from klog_broker.coordinator.transaction.transaction import (
-    TransactionEffects,
-    TransactionMachine,
-    TransactionReply,
-)
+from klog_broker.coordinator.transaction.transaction import TransactionMachine, TransactionReply
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import NO_PRODUCER_ID, TopicPartition
 from pyspark_klog.records.compression import Codec
 
 TRANSACTION_STATE = "__transaction_state"
+
+_NONE = ErrorCode.NONE
 
 APPEND_TIMEOUT_MS = 30_000
 """How long an answer waits for its record to be visible: Kafka's request.timeout.ms."""
@@ -132,7 +130,9 @@ class TransactionCoordinator:
 
     def _go_on(self, shard: TransactionShard) -> None:
         for transactional_id in list(shard.state.ending):
-            self._ends.begin(shard, transactional_id)
+            machine = shard.state.machine(transactional_id)
+            assert machine is not None
+            self._ends.begin(shard, machine)
 
     # --- producers -------------------------------------------------------------------------------
     def initialize(
@@ -239,9 +239,7 @@ class TransactionCoordinator:
         if shard is None or any(code is not ErrorCode.NONE for code in found.values()):
             done(found)
             return
-        effects: TransactionEffects = Effects()
-        effects.answer(answer, TransactionReply())
-        self._runtime.run(shard, transactional_id, effects)
+        _answer_when_visible(shard, answer, TransactionReply())
         is_now = False
 
     # --- what tools see --------------------------------------------------------------------------
@@ -297,9 +295,18 @@ class TransactionCoordinator:
             answer(TransactionReply(decision.error))
             return
         fences = question.creates and decision.becomes is not None and _is_concurrent(decision)
-        waiter = None if fences else answer
-        self._runtime.run(shard, transactional_id, machine.decide(decision, waiter))
-        self._ends.begin(shard, transactional_id)
+        reply = TransactionReply(decision.error, decision.producer_id, decision.producer_epoch)
+        if decision.becomes is not None:
+            code = self._runtime.record(
+                shard, transactional_id, ((transactional_id, decision.becomes),)
+            )
+            if code is not _NONE:
+                reply = TransactionReply(code)
+        if machine.metadata is None:
+            shard.state.settled(transactional_id)
+        if not fences:
+            _answer_when_visible(shard, answer, reply)
+        self._ends.begin(shard, machine)
         if fences:
             self._fenced(shard, machine, question, answer)
 
@@ -316,9 +323,8 @@ class TransactionCoordinator:
         if known is not None and known.state in ENDED:
             self._ask(machine.transactional_id, question, answer)
             return
-        effects: TransactionEffects = Effects()
-        effects.answer(answer, TransactionReply(ErrorCode.CONCURRENT_TRANSACTIONS))
-        self._runtime.run(shard, machine.transactional_id, effects)
+        concurrent = TransactionReply(ErrorCode.CONCURRENT_TRANSACTIONS)
+        _answer_when_visible(shard, answer, concurrent)
 
     def _ask_with_new_id(
         self, transactional_id: str, question: _Question, answer: TransactionAnswer
@@ -333,6 +339,20 @@ class TransactionCoordinator:
                 self._ask(transactional_id, question, answer, new_id)
 
         self._next_producer_id(got)
+
+
+def _answer_when_visible(
+    shard: TransactionShard, answer: TransactionAnswer, reply: TransactionReply
+) -> None:
+    """All that the reply rests on was written: answer once readers may see that."""
+    if shard.is_visible:
+        answer(reply)
+        return
+
+    def send(code: ErrorCode) -> None:
+        answer(reply if code is _NONE else TransactionReply(told(code)))
+
+    shard.when_visible(send)
 
 
 def _is_concurrent(decision: Decision) -> bool:

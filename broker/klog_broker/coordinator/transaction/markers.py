@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from klog_broker.coordinator.transaction.decisions import Decision, completed
+from klog_broker.coordinator.transaction.decisions import completed
 from klog_broker.coordinator.transaction.metadata import TransactionMetadata
 from klog_broker.coordinator.transaction.shard_state import TransactionRuntime, TransactionShard
 from klog_broker.coordinator.transaction.states import ENDING
@@ -96,28 +96,23 @@ class TransactionEnds:
         self._endings: dict[TransactionMachine, _Ending] = {}
         self._not_sent = RateLimit()
 
-    def begin(self, shard: TransactionShard, transactional_id: str) -> None:
+    def begin(self, shard: TransactionShard, machine: TransactionMachine) -> None:
         """End the transaction as its record says, unless that is under way."""
-        machine = shard.state.machine(transactional_id)
-        if machine is None or machine in self._endings:
-            return
         known = machine.metadata
-        if known is not None and known.state in ENDING:
-            ending = self._endings[machine] = _Ending(shard, machine, known)
+        if known is None or known.state not in ENDING or machine in self._endings:
+            return
+        ending = self._endings[machine] = _Ending(shard, machine, known)
+        if shard.is_visible:
+            self._send(ending)
+        else:
             self._await_visible(ending)
 
     def _await_visible(self, ending: _Ending) -> None:
-        is_now = True
-
         def seen(code: ErrorCode) -> None:
-            if is_now:
-                self._seen(ending, code)
-            else:
-                # Not within what has moved the watermark: what follows appends to the same log.
-                self._loop.call_soon(partial(self._seen, ending, code))
+            # Not within what has moved the watermark: what follows appends to the same log.
+            self._loop.call_soon(partial(self._seen, ending, code))
 
         ending.shard.when_visible(seen)
-        is_now = False
 
     def _seen(self, ending: _Ending, code: ErrorCode) -> None:
         if code is ErrorCode.REQUEST_TIMED_OUT:
@@ -166,10 +161,9 @@ class TransactionEnds:
             self._send(ending)
 
     def _complete(self, ending: _Ending, known: TransactionMetadata) -> None:
-        now_ms = self._clock.now_ms()
-        decision = Decision(ErrorCode.NONE, completed(known, now_ms))
         transactional_id = ending.machine.transactional_id
-        self._runtime.run(ending.shard, transactional_id, ending.machine.decide(decision))
+        record = (transactional_id, completed(known, self._clock.now_ms()))
+        self._runtime.record(ending.shard, transactional_id, (record,))
         if ending.known() is None:
             self._drop(ending)
         else:

@@ -1,0 +1,155 @@
+"""A broker lost while a topic is deleted: one of the same name has no offsets of the old one."""
+
+from functools import cache
+from random import Random
+from typing import Any
+
+import pytest
+
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import UUID, TopicPartition
+from pyspark_klog.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest
+from pyspark_klog.protocol.apis.delete_topics import DeleteTopicsRequest
+from pyspark_klog.protocol.apis.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from pyspark_klog.protocol.apis.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from tests.support.memory_files import Crashed, MemoryFiles
+from tests.support.produce_paths import MemoryBroker
+from tests.support.transaction_client import MemoryClient, broker_with_coordinators, pass_time
+
+NONE = ErrorCode.NONE
+PLAIN = TopicPartition("plain", 0)
+# By members of groups: one commits, the other in a transaction.
+GROUPS = ("direct", "in-transaction")
+
+
+@cache
+def _prepared() -> MemoryFiles:
+    """Both groups have the offset 5 in the topic that will be deleted."""
+    broker = broker_with_coordinators()
+    commit(broker, 5)
+    producer = MemoryClient(broker)
+    assert producer.init() == 0
+    assert producer.commit_offsets(5, "in-transaction") == [0]
+    assert producer.end() == 0
+    assert seen(broker) == dict.fromkeys(GROUPS, 5)
+    broker.close()
+    return broker.files
+
+
+def commit(broker: MemoryBroker, offset: int) -> None:
+    row = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+    topic = OffsetCommitRequestTopic(name="plain", partitions=[row])
+    answer = broker.call(OffsetCommitRequest(group_id="direct", topics=[topic]), 8)
+    assert answer.topics[0].partitions[0].error_code == NONE
+
+
+def seen(broker: MemoryBroker) -> dict[str, int]:
+    """The offset that each group is told; by name and by id, alone and with all others."""
+    found = {}
+    for group in GROUPS:
+        client = MemoryClient(broker)
+        told = {client.committed(group), client.committed(group, stable=True)}
+        for version in (8, 9, 10):
+            by_name = OffsetFetchRequestTopics(
+                name="plain", topic_id=current_id(broker), partition_indexes=[0]
+            )
+            asked = OffsetFetchRequestGroup(group_id=group, topics=[by_name])
+            told.add(_fetch(broker, asked, version))
+            told.add(_fetch(broker, OffsetFetchRequestGroup(group_id=group, topics=None), version))
+        (found[group],) = told
+    return found
+
+
+def _fetch(broker: MemoryBroker, asked: OffsetFetchRequestGroup, version: int) -> int:
+    (group,) = broker.call(OffsetFetchRequest(groups=[asked]), version).groups
+    rows = [row for topic in group.topics for row in topic.partitions]
+    assert [row.error_code for row in rows] in ([], [NONE])
+    return int(rows[0].committed_offset) if rows else -1
+
+
+def current_id(broker: MemoryBroker) -> UUID:
+    topic = broker.broker.services.metadata.image.topic("plain")
+    assert topic is not None
+    return topic.topic_id
+
+
+def make_again(broker: MemoryBroker) -> None:
+    for _ in range(1_000):
+        # The broker has the seed of the one before it: its first ids are taken.
+        broker.broker.services.chance.uuid()
+    topic = CreatableTopic(name="plain", num_partitions=3, replication_factor=1)
+    made: Any = broker.call(CreateTopicsRequest(topics=[topic]), 7)
+    assert made.topics[0].error_code == NONE
+
+
+def kept(broker: MemoryBroker) -> int:
+    """How many of the groups still have the offset of the deleted topic in the log."""
+    groups = broker.broker.services.groups
+    books = [groups.committed(each)[1] for each in GROUPS]
+    return sum(book.get(PLAIN) is not None for book in books if book is not None)
+
+
+def lost_at(step: int, *, power: bool) -> int | None:
+    """The process, or the machine's power, is lost at that step. How many old offsets outlived the
+    topic; None if the deletion was over before."""
+    broker = MemoryBroker(_prepared().killed(), with_kernel=False)
+    broker.files.crash_at_step = broker.files.steps + step
+    try:
+        broker.call(DeleteTopicsRequest(topic_names=["plain"], timeout_ms=10_000), 5)
+        for _ in range(20):
+            pass_time(broker, 100)
+        is_over = True
+    except Crashed:
+        is_over = False
+    files = broker.files.crash(Random(step)) if power else broker.files.killed()
+    again = MemoryBroker(files, with_kernel=False)
+    if again.broker.services.metadata.image.topic("plain") is not None:
+        assert seen(again) == dict.fromkeys(GROUPS, 5)
+        again.close()
+        return 0
+    make_again(again)
+    left = kept(again)
+    assert seen(again) == dict.fromkeys(GROUPS, -1)
+    commit(again, 7)
+    again.close()
+    last = MemoryBroker(again.files, with_kernel=False)
+    assert seen(last) == {"direct": 7, "in-transaction": -1}
+    last.close()
+    return None if is_over else left
+
+
+@pytest.mark.parametrize("power", [True, False], ids=["power cut", "kill"])
+def test_lost_at_every_step_of_a_deletion_no_offset_of_the_old_topic_is_told(power: bool) -> None:
+    left = []
+    while (outlived := lost_at(len(left) + 1, power=power)) is not None:
+        left.append(outlived)
+    assert len(left) > 20
+    # At some steps the topic was gone for good, and the end of its offsets was not on the disk.
+    # Where only the process is lost, the next one remembers what it has to forget.
+    assert max(left) == (len(GROUPS) if power else 0), left
+
+
+@pytest.mark.parametrize("expiry_ms", [-1, 60_000])
+def test_an_offset_without_an_id_is_told_as_ever(expiry_ms: int) -> None:
+    """One with an expiry of its own has no place for an id, as in Kafka."""
+    broker = broker_with_coordinators()
+    row = OffsetCommitRequestPartition(partition_index=0, committed_offset=6)
+    topic = OffsetCommitRequestTopic(name="plain", partitions=[row])
+    request = OffsetCommitRequest(group_id="direct", topics=[topic], retention_time_ms=expiry_ms)
+    for _ in range(2):
+        assert broker.call(request, 3).topics[0].partitions[0].error_code == NONE
+        assert seen(broker)["direct"] == 6
+    broker.close()
+    again = MemoryBroker(broker.files, with_kernel=False)
+    assert seen(again)["direct"] == 6
+    book = again.broker.services.groups.committed("direct")[1]
+    assert (book.get(PLAIN).topic_id == UUID(int=0)) == (expiry_ms > 0)
+    again.close()
