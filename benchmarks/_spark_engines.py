@@ -10,13 +10,14 @@ from benchmarks._load.generator import SparkDriver
 from benchmarks._load.spark_fill import Records, fill, whole
 from benchmarks._load.spark_jobs import Kind, SparkJob, SparkMeasured
 from benchmarks._processes import cpu_seconds
-from benchmarks._turns import progress, sized
+from benchmarks._turns import median, progress, sized
 
 PARTITIONS = 4
 SINK_ROWS = 3_000_000
 # The JVM compiles what it runs often: the first runs of a driver are far from its last ones.
 WARM_UPS = 2
 BIG = Records(6_000_000)
+_SHOWN_PHASES = 6
 
 
 @dataclass(frozen=True)
@@ -80,3 +81,28 @@ def filled(
             engine.side.expect_records(topic, count, shape.partitions)
             topics.append(topic)
         yield topics, count
+
+
+def cpu_us(runs: Sequence[SparkMeasured]) -> str:
+    """CPU time of a record, and how much of it is whose."""
+    parts_s = [
+        (run.cpu_s, run.jvm_cpu_s, run.cpu_s - run.jvm_cpu_s - run.broker_cpu_s, run.broker_cpu_s)
+        for run in runs
+    ]
+    records = runs[0].records
+    whole, *parts = (
+        f"{max(median(each), 0.0) / records * 1e6:.2f}" for each in zip(*parts_s, strict=True)
+    )
+    return f"{whole} ({' + '.join(parts)})"
+
+
+def phases(runs: Sequence[Sequence[SparkMeasured]]) -> str:
+    """The phases that take most of a micro-batch, in ms, those of each side in turn."""
+    names = sorted({name for side in runs for run in side for name in run.phases_ms})
+    found = {
+        name: [median([run.phases_ms.get(name, 0.0) for run in side]) for side in runs]
+        for name in names
+    }
+    slowest = sorted(found.items(), key=lambda each: -max(each[1]))[:_SHOWN_PHASES]
+    shown = (f"{name} {' / '.join(f'{each:.0f}' for each in ms)}" for name, ms in slowest)
+    return ", ".join(shown)

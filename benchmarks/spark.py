@@ -25,14 +25,15 @@ from benchmarks._spark_engines import (
     Ceiling,
     Engine,
     Engines,
+    cpu_us,
     filled,
+    phases,
 )
 from benchmarks._turns import in_turns, median, progress, sized
 from benchmarks.rows import Row
 from tests.support.peers import spark_connector_jars
 
 _MICRO_BATCHES = 50
-_SHOWN_PHASES = 6
 
 _COPIED = Records(3_000_000)
 _SHAPES: dict[str, tuple[str, Records]] = {
@@ -182,7 +183,7 @@ def _shape(what: str, records: Records, engines: Engines) -> Row:
 def _row(work: str, bar: float | None, given: Sequence[Sequence[SparkMeasured]]) -> Row:
     """klog's runs, the peer's, and those of the ceiling."""
     rates = [median([run.records / run.seconds for run in runs]) for runs in given]
-    cpu = " / ".join(_cpu_us(runs) for runs in given)
+    cpu = " / ".join(cpu_us(runs) for runs in given)
     notes = [
         f"local[2]; {rates[0] / rates[2]:.0%} of the ceiling, {rates[2]:,.0f}",
         f"CPU us a record (JVM + Python + broker), klog / peer / ceiling {cpu}",
@@ -193,19 +194,6 @@ def _row(work: str, bar: float | None, given: Sequence[Sequence[SparkMeasured]])
         notes.append(f"the micro-batches alone, klog / peer / ceiling {alone}")
     work = f"{work} (Spark {version('pyspark')})"
     return found(Row(work, "records/s", rates[0], rates[1], bar, note="; ".join(notes)))
-
-
-def _cpu_us(runs: Sequence[SparkMeasured]) -> str:
-    """CPU time of a record, and how much of it is whose."""
-    parts_s = [
-        (run.cpu_s, run.jvm_cpu_s, run.cpu_s - run.jvm_cpu_s - run.broker_cpu_s, run.broker_cpu_s)
-        for run in runs
-    ]
-    records = runs[0].records
-    whole, *parts = (
-        f"{max(median(each), 0.0) / records * 1e6:.2f}" for each in zip(*parts_s, strict=True)
-    )
-    return f"{whole} ({' + '.join(parts)})"
 
 
 # --- small things --------------------------------------------------------------------------------
@@ -230,22 +218,11 @@ def _micro_batches(engines: Engines) -> list[Row]:
         klog, kafka, ceiling = (median([run.batch_ms or 0.0 for run in each]) for each in runs)
         note = (
             f"median of {batches} micro-batches a run, the first ones left out; "
-            f"{klog / ceiling:.0%} of the ceiling's {ceiling:.0f} ms; {_phases(runs)}"
+            f"{klog / ceiling:.0%} of the ceiling's {ceiling:.0f} ms; "
+            f"ms klog / peer / ceiling: {phases(runs)}"
         )
         rows.append(found(Row(work, "ms", klog, kafka, bar, lower_is_better=True, note=note)))
     return rows
-
-
-def _phases(runs: Sequence[Sequence[SparkMeasured]]) -> str:
-    """The phases that take most of a micro-batch: klog's, the peer's and the ceiling's."""
-    names = sorted({name for side in runs for run in side for name in run.phases_ms})
-    found = {
-        name: [median([run.phases_ms.get(name, 0.0) for run in side]) for side in runs]
-        for name in names
-    }
-    slowest = sorted(found.items(), key=lambda each: -max(each[1]))[:_SHOWN_PHASES]
-    shown = (f"{name} {' / '.join(f'{each:.0f}' for each in ms)}" for name, ms in slowest)
-    return f"ms klog / peer / ceiling: {', '.join(shown)}"
 
 
 def _idle(engines: Engines) -> list[Row]:

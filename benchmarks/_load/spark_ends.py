@@ -54,4 +54,5 @@ class Ends:
 
     def _writing(self, job: SparkJob, topic: str) -> tuple[str, dict[str, str]]:
         source = Ceiling.name() if job.is_ceiling else self._source
-        return source, {"kafka.bootstrap.servers": job.bootstrap_servers, "topic": topic}
+        asked = {"kafka.bootstrap.servers": job.bootstrap_servers, "topic": topic}
+        return source, {**asked, **job.sink_options}

@@ -30,9 +30,10 @@ class SparkJob:
       noop, and to topic ``to``.
     - ``idle``: a stream that waits for new records; some come, one by one.
 
-    ``options`` are further ones of the source. With ``is_ceiling`` Arrow batches made beforehand
-    stand for a topic that is read, so many rows with values of ``value_bytes``, and an Arrow writer
-    that drops its rows for one that is written: no source or sink in Python can be faster.
+    ``options`` are further ones of the source, ``sink_options`` of the sink. With ``is_ceiling``
+    Arrow batches made beforehand stand for a topic that is read, so many rows with values of
+    ``value_bytes``, and an Arrow writer that drops its rows for one that is written: no source or
+    sink in Python can be faster.
     """
 
     kind: Kind
@@ -43,6 +44,7 @@ class SparkJob:
     partitions: int = 4
     value_bytes: int = 200
     options: dict[str, str] = field(default_factory=dict)
+    sink_options: dict[str, str] = field(default_factory=dict)
     is_ceiling: bool = False
 
 

@@ -6,6 +6,7 @@ other than Metadata mean is not known here.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from pyspark_klog.client import chance, clock
@@ -213,6 +214,25 @@ class BlockingClient:
         return self.wait(
             self.send(link, build(version), reply_class, version, timeout_ms=timeout_ms)
         )
+
+    def of_every_broker(
+        self, ask: Callable[[Link, int], list[T]], what: str, deadline_ms: int | None = None
+    ) -> list[T]:
+        """What each broker of the cluster answers, one after the other by their ids.
+
+        ``ask`` gets the connection and the broker's id. A broker that does not answer before the
+        deadline (default.api.timeout.ms unless given) fails the whole.
+        """
+        deadline = self.deadline() if deadline_ms is None else deadline_ms
+
+        def of_broker(broker_id: int) -> list[T]:
+            return ask(self.link_to_broker(broker_id, deadline), broker_id)
+
+        found: list[T] = []
+        for broker_id in sorted(self.refresh([], deadline).brokers):
+            asking = f"{what} of broker {broker_id}"
+            found += self.retrying(partial(of_broker, broker_id), deadline, asking)
+        return found
 
     # --- metadata --------------------------------------------------------------------------------
     def refresh(

@@ -19,3 +19,8 @@ def secret_text() -> str:
     import secrets
 
     return secrets.token_urlsafe(24)
+
+
+def unique_text() -> str:
+    """128 bits as 32 hexadecimal digits, from the system: other in every process, forked or not."""
+    return f"{random.SystemRandom().getrandbits(128):032x}"

@@ -76,12 +76,21 @@ class TransactionMisuse(ClientError):
     """A call that the state of the producer's transaction does not allow; nothing was done."""
 
 
-class TransactionMustAbort(ClientError):
+class _TransactionFailed(ClientError):
+    """``code`` is the coordinator's or the leader's, if one refused; ``reason`` has no advice."""
+
+    def __init__(self, reason: str, code: ErrorCode | None = None, advice: str = "") -> None:
+        super().__init__(reason + advice)
+        self.reason = reason
+        self.code = code
+
+
+class TransactionMustAbort(_TransactionFailed):
     """The transaction can't be committed any more. The producer can be used again after
     `abort_transaction` (KIP-1050: abortable)."""
 
 
-class ProducerUnusable(ClientError):
+class ProducerUnusable(_TransactionFailed):
     """This producer can do nothing more; another one has to take over its transactional id, which
     ends its transaction (KIP-1050: recoverable by the application, or a wrong configuration)."""
 

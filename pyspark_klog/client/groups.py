@@ -6,7 +6,6 @@ Nothing here joins a group. A commit from outside is taken as long as the group 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import TypeVar
 
 from pyspark_klog.client.addresses import Address
@@ -62,6 +61,8 @@ _STABLE_FETCH = 7
 """From this version on OffsetFetch can wait for transactions that are not ended (KIP-447)."""
 _TOPICS_BY_NAME = 9
 """From version 10 on OffsetCommit names topics by id."""
+_RETENTION_COMMITS = (2, 4)
+"""Only these versions of OffsetCommit say how long a position is kept; every broker has one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +86,13 @@ def commit_offsets(
     group_id: str,
     offsets: Mapping[TopicPartition, CommittedOffset],
     deadline_ms: int | None = None,
+    *,
+    retention_ms: int | None = None,
 ) -> None:
     """Let a group that has no members go on at these offsets.
+
+    They are kept for ``retention_ms`` from now on, whatever the group does; unless given, as the
+    brokers' offsets.retention.minutes says. (A leader epoch is not stored with a retention.)
 
     :raises BrokerError: the first that the coordinator refused; UNKNOWN_MEMBER_ID means that the
         group has members, which alone may commit
@@ -104,10 +110,15 @@ def commit_offsets(
 
     def build(_: int) -> OffsetCommitRequest:
         topics = [OffsetCommitRequestTopic(name=t, partitions=p) for t, p in by_topic.items()]
-        return OffsetCommitRequest(group_id=group_id, topics=topics)
+        request = OffsetCommitRequest(group_id=group_id, topics=topics)
+        if retention_ms is not None:
+            request.retention_time_ms = retention_ms
+        return request
+
+    low, high = (0, _TOPICS_BY_NAME) if retention_ms is None else _RETENTION_COMMITS
 
     def attempt(link: Link) -> None:
-        reply = client.ask(link, OffsetCommitResponse, build, high=_TOPICS_BY_NAME)
+        reply = client.ask(link, OffsetCommitResponse, build, low=low, high=high)
         for topic in reply.topics:
             for row in topic.partitions:
                 _check(row.error_code, f"commit {topic.name}-{row.partition_index} to {group_id}")
@@ -204,16 +215,21 @@ def delete_offsets(
     return _at_coordinator(client, group_id, attempt, deadline_ms, what)
 
 
+def list_group_ids(client: BlockingClient, deadline_ms: int | None = None) -> list[str]:
+    """The ids of every group of the cluster, sorted, whatever their types."""
+
+    def of_broker(link: Link, broker_id: int) -> list[str]:
+        return [row.group_id for row in _ask_for_groups(client, link, broker_id)]
+
+    return sorted(set(client.of_every_broker(of_broker, "listing the groups", deadline_ms)))
+
+
 def list_groups(client: BlockingClient, deadline_ms: int | None = None) -> list[Group]:
     """Every group of the cluster, by name: each broker is asked for those that it coordinates."""
-    deadline = client.deadline() if deadline_ms is None else deadline_ms
 
-    def of_broker(broker_id: int) -> list[Group]:
-        link = client.link_to_broker(broker_id, deadline)
-        reply = client.ask(link, ListGroupsResponse, lambda _: ListGroupsRequest())
-        _check(reply.error_code, f"groups of broker {broker_id}")
+    def of_broker(link: Link, broker_id: int) -> list[Group]:
         by_type: dict[str, list[ListedGroup]] = defaultdict(list)
-        for row in reply.groups:
+        for row in _ask_for_groups(client, link, broker_id):
             by_type[row.group_type.lower() or _CLASSIC].append(row)
         found = _describe_classic(client, link, broker_id, by_type.pop(_CLASSIC, []))
         found += _describe_newer(client, link, broker_id, by_type.pop(_CONSUMER, []))
@@ -223,11 +239,14 @@ def list_groups(client: BlockingClient, deadline_ms: int | None = None) -> list[
                 found.append(Group(*known, None, has_offsets=kind != _SHARE))
         return found
 
-    groups: list[Group] = []
-    for broker_id in sorted(client.refresh([], deadline).brokers):
-        what = f"listing the groups of broker {broker_id}"
-        groups += client.retrying(partial(of_broker, broker_id), deadline, what)
+    groups = client.of_every_broker(of_broker, "listing the groups", deadline_ms)
     return sorted(groups, key=lambda group: group.group_id)
+
+
+def _ask_for_groups(client: BlockingClient, link: Link, broker_id: int) -> list[ListedGroup]:
+    reply = client.ask(link, ListGroupsResponse, lambda _: ListGroupsRequest())
+    _check(reply.error_code, f"groups of broker {broker_id}")
+    return reply.groups
 
 
 def _describe_classic(

@@ -84,6 +84,12 @@ WRITING: tuple[Setting, ...] = (
     _number("max.in.flight.requests.per.connection", 5, "requests without a reply yet", 1),
     _number("delivery.timeout.ms", 120_000, "longest time until records are acknowledged"),
     _number("retries", INT_MAX, "attempts after the first"),
+    _number(
+        *("transaction.timeout.ms", 900_000),
+        "of exactlyOnce: longest time of a transaction, which its broker bounds, too (Kafka: "
+        "60000)",
+        1,
+    ),
     Setting("partitioner.class", str, None, "module:callable, or one of Java's built-in ones"),
     Setting("partitioner.ignore.keys", bool, False, "whether keys count for no partition"),
     Setting(
@@ -155,8 +161,7 @@ WITHOUT_EFFECT: tuple[Setting, ...] = (
     ),
     *_without(_BY_SPARK, "key.serializer", "value.serializer", "key.deserializer"),
     *_without(_BY_SPARK, "value.deserializer"),
-    *_without("transactional.id is not set", "transaction.timeout.ms"),
-    *_without("transactional.id is not set", "transaction.two.phase.commit.enable"),
+    *_without("the sink ends its transactions itself", "transaction.two.phase.commit.enable"),
     *_without("all addresses of a name are always tried", "client.dns.lookup"),
     *_without("unused topics cost nothing here", "metadata.max.idle.ms"),
     *_without(
@@ -171,7 +176,7 @@ WITHOUT_EFFECT: tuple[Setting, ...] = (
 )
 
 LATER: tuple[Setting, ...] = (
-    *_later("leave it out: the sink writes at least once", "transactional.id"),
+    *_later("leave it out, and give the id to TransactionalProducer", "transactional.id"),
 )
 
 SETTINGS: dict[str, Setting] = {

@@ -119,7 +119,7 @@ class DefaultSource(DataSource):
 
     def _check_sink(self, schema: StructType) -> None:
         from pyspark_klog.spark.sink.options import check_sink
-        from pyspark_klog.spark.sink.rows import check_sink_schema
+        from pyspark_klog.spark.sink.schema import check_sink_schema
 
         check_sink(self._options, self.options)
         check_sink_schema(schema, self._options)

@@ -51,6 +51,7 @@ for package in (pyspark_klog, klog_broker):
             except ImportError:
                 print(module.name)
 """
-    ends = ("", "_columns", "_decode", "_encode", "_legacy")
+    ends = ("", "_columns", "_decode", "_encode", "_inputs", "_legacy")
     needing = [f"pyspark_klog.records.arrow{end}" for end in ends]
+    needing.append("pyspark_klog.spark.sink.exactly_once.row_hash")
     assert _run(code).splitlines() == needing

@@ -65,6 +65,7 @@ def test_groups_are_listed(broker: BrokerProcess, group: str) -> None:
     ]
     assert found == {
         "group": group,
+        "kind": "consumer",
         "state": "Empty",
         "members": 0,
         "protocol": "",

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.describe_transactions import DescribeTransactionsRequest
 from pyspark_klog.protocol.apis.find_coordinator import FindCoordinatorRequest
@@ -78,20 +79,116 @@ def test_kafkas_producer_commits_again_and_again(
     assert prepared == completed > 1
 
 
-def test_kafkas_tool_shows_transactions(broker: BrokerProcess) -> None:
-    servers = ("--bootstrap-server", broker.bootstrap_servers)
+class Tool:
+    """Kafka's TransactionsCommand of a release, on a broker."""
+
+    def __init__(self, version: str, broker: BrokerProcess) -> None:
+        self._version = version
+        self._servers = ("--bootstrap-server", broker.bootstrap_servers)
+
+    def rows(self, *words: str) -> list[list[str]]:
+        """What it prints as a table, without the head; columns are separated by tabs."""
+        lines = self.lines(*words)
+        return [[cell.strip() for cell in line.rstrip().split("\t")] for line in lines[1:]]
+
+    def lines(self, *words: str) -> list[str]:
+        return _run(self._version, TRANSACTIONS, *self._servers, *words).splitlines()
+
+
+@pytest.fixture(params=[OLDEST_KAFKA, NEWEST_KAFKA])
+def version(request: pytest.FixtureRequest) -> str:
+    found: str = request.param
+    return found
+
+
+def _begin(client: RawClient, transactional_id: str) -> TransactionClient:
+    """A transaction is open, with a record in t-0."""
+    producer = TransactionClient(client, transactional_id)
+    request = FindCoordinatorRequest(key=transactional_id, key_type=1)
+    eventually(lambda: client.call(request, 3).error_code == 0)
+    eventually(lambda: producer.init() == 0)
+    assert producer.produce(TopicPartition("t", 0), transactional_id.encode()) == 0
+    return producer
+
+
+def _state(client: RawClient, transactional_id: str) -> str:
+    request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+    (found,) = client.call(request, 0).transaction_states
+    return str(found.transaction_state)
+
+
+def test_kafkas_tool_lists_and_describes_transactions(broker: BrokerProcess, version: str) -> None:
+    tool = Tool(version, broker)
     with RawClient(broker.address) as client:
         create_topic(client, "t")
-        producer = TransactionClient(client, "open")
-        request = FindCoordinatorRequest(key="open", key_type=1)
-        eventually(lambda: client.call(request, 3).error_code == 0)
-        eventually(lambda: producer.init() == 0)
-        assert producer.produce(TopicPartition("t", 0), b"x") == 0
-        listed = _run(NEWEST_KAFKA, TRANSACTIONS, *servers, "list").splitlines()
-        assert listed[1].split()[:3] == ["open", "0", str(producer.producer_id)]
-        assert listed[1].split()[3] == "Ongoing"
-        described = _run(
-            NEWEST_KAFKA, TRANSACTIONS, *servers, "describe", "--transactional-id", "open"
-        ).splitlines()[1]
-        assert described.split()[-1] == "t-0"
-        assert producer.end() == 0
+        first, second = (_begin(client, each) for each in ("open-1", "open-2"))
+        assert second.end() == 0
+        listed = {row[0]: row[1:] for row in tool.rows("list")}
+        assert listed == {
+            "open-1": ["0", str(first.producer_id), "Ongoing"],
+            "open-2": ["0", str(second.producer_id), "CompleteCommit"],
+        }
+        # Those that have run for a day.
+        assert tool.rows("list", "--duration-filter", "86400000") == []
+        if version == NEWEST_KAFKA:
+            pattern = ("--transactional-id-pattern", "open-[2-9]")
+            assert [row[0] for row in tool.rows("list", *pattern)] == ["open-2"]
+        (described,) = tool.rows("describe", "--transactional-id", "open-1")
+        assert described[1:5] == ["open-1", str(first.producer_id), str(first.epoch), "Ongoing"]
+        assert described[-1] == "t-0"
+        assert first.end() == 0
+
+
+def test_kafkas_tool_describes_producers(broker: BrokerProcess, version: str) -> None:
+    tool = Tool(version, broker)
+    where = ("--topic", "t", "--partition", "0")
+    with RawClient(broker.address) as client:
+        create_topic(client, "t")
+        assert tool.rows("describe-producers", *where) == []
+        first, second = (_begin(client, each) for each in ("open-1", "open-2"))
+        assert second.end() == 0
+        for broker_id in ((), ("--broker-id", "0")):
+            found = {row[0]: row for row in tool.rows("describe-producers", *where, *broker_id)}
+            # Producer id, epoch, coordinator's epoch, last sequence, last time, open since.
+            assert found[str(first.producer_id)][1] == str(first.epoch)
+            assert found[str(first.producer_id)][3] == "0"
+            assert found[str(first.producer_id)][5] == "0"
+            assert found[str(second.producer_id)][5] == "None"
+        assert first.end() == 0
+
+
+def test_kafkas_tool_finds_a_hanging_transaction_and_aborts_it(
+    broker: BrokerProcess, data: Path, version: str
+) -> None:
+    """A transaction hangs when its partition has it open, and no coordinator knows it: here its
+    coordinator's log is lost."""
+    with RawClient(broker.address) as client:
+        create_topic(client, "t")
+        _begin(client, "lost")
+        tool = Tool(version, broker)
+        everywhere = ("--broker-id", "0", "--max-transaction-timeout", "0")
+        assert tool.rows("find-hanging", *everywhere) == []
+    broker.kill()
+    (data / "__transaction_state-0" / f"{0:020}.log").write_bytes(b"")
+    with BrokerProcess(data, port=broker.address[1]) as again, RawClient(again.address) as client:
+        other = _begin(client, "another")
+        where = ("--topic", "t", "--partition", "0")
+        for asked in (everywhere, (*where, "--max-transaction-timeout", "0")):
+            (found,) = eventually(lambda a=asked: tool.rows("find-hanging", *a))
+            assert found[:2] == ["t", "0"]
+            assert found[5] == "0"  # the offset that it begins at
+        tool.lines("abort", *where, "--start-offset", "0")
+        assert tool.rows("find-hanging", *everywhere) == []
+        assert other.end() == 0
+        assert committed_values(client, "t") == [b"another"]
+
+
+def test_kafkas_tool_terminates_a_transaction(broker: BrokerProcess) -> None:
+    """A command of 4.x alone; it fences the producer."""
+    with RawClient(broker.address) as client:
+        create_topic(client, "t")
+        producer = _begin(client, "stuck")
+        Tool(NEWEST_KAFKA, broker).lines("forceTerminateTransaction", "--transactionalId", "stuck")
+        assert _state(client, "stuck") in ("CompleteAbort", "Empty")
+        assert producer.end() == ErrorCode.PRODUCER_FENCED
+        assert committed_values(client, "t") == []

@@ -2,37 +2,68 @@
 
 import argparse
 import random
+import signal
 import sys
 import time
 from collections.abc import Sequence
 
-from tests.soak.connector import RATE_A_S, soak
-from tests.soak.plan import long_plan
+from tests.soak import connector, exactly_once, kills, plan
 from tests.soak.records import VALUE_BYTES
+from tests.soak.transactions import copying
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Read the arguments, run the plan, give the verdict."""
-    parser = argparse.ArgumentParser(prog="./dev soak")
-    parser.add_argument("what", choices=["connector"])
+    words = sys.argv[1:] if arguments is None else arguments
+    if words[:1] == ["transactions"]:
+        return copying.main(words[1:], _say)
+    parser = argparse.ArgumentParser(
+        prog="./dev soak", epilog="also: ./dev soak transactions --help"
+    )
+    parser.add_argument("what", choices=["connector", "exactly-once"])
     parser.add_argument("--minutes", type=float, default=20.0)
     parser.add_argument("--seed", type=int, default=random.randrange(10_000))
-    parser.add_argument("--rate", type=int, default=RATE_A_S, help="records a second")
+    parser.add_argument("--rate", type=int, help="records a second")
     parser.add_argument(
-        "--micro-batches", type=int, default=0, help="go on at the end until so many are done"
+        "--micro-batches",
+        type=int,
+        default=0,
+        help="connector: go on at the end until so many are done",
     )
-    given = parser.parse_args(arguments)
-    _say(
-        f"soak connector: seed {given.seed}, {given.minutes:g} minutes, {given.rate} records/s, "
-        f"up to {given.rate * given.minutes * 60 * 3 * VALUE_BYTES / 1e6:.0f} MB of disk space"
-    )
-    steps = long_plan(given.minutes, given.seed, time.monotonic)
-    problems = soak(steps, _say, rate_a_s=given.rate, micro_batches=given.micro_batches)
+    given = parser.parse_args(words)
+    # What it has started and stopped is ended in `finally` blocks.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    soak = _connector if given.what == "connector" else _exactly_once
+    problems, proved = soak(given)
     if problems:
         _say(f"FAILED   seed {given.seed}: {len(problems)} problems: {'; '.join(problems)}")
         return 1
-    _say(f"PASSED   seed {given.seed}: every record at least once, and exactly once by batch id")
+    _say(f"PASSED   seed {given.seed}: {proved}")
     return 0
+
+
+def _connector(given: argparse.Namespace) -> tuple[list[str], str]:
+    rate_a_s = given.rate or connector.RATE_A_S
+    _say_begin(given, rate_a_s, copies=3)
+    steps = plan.long_plan(given.minutes, given.seed, time.monotonic)
+    problems = connector.soak(steps, _say, rate_a_s=rate_a_s, micro_batches=given.micro_batches)
+    return problems, "every record at least once, and exactly once by batch id"
+
+
+def _exactly_once(given: argparse.Namespace) -> tuple[list[str], str]:
+    rate_a_s = given.rate or exactly_once.RATE_A_S
+    _say_begin(given, rate_a_s, copies=8)
+    faults = kills.long_plan(given.minutes, given.seed, time.monotonic)
+    problems = exactly_once.soak(faults, _say, rate_a_s=rate_a_s)
+    return problems, "every record exactly once in each copy, in order per key"
+
+
+def _say_begin(given: argparse.Namespace, rate_a_s: int, copies: int) -> None:
+    mb = rate_a_s * given.minutes * 60 * copies * VALUE_BYTES / 1e6
+    _say(
+        f"soak {given.what}: seed {given.seed}, {given.minutes:g} minutes, {rate_a_s} records/s, "
+        f"up to {mb:.0f} MB of disk space"
+    )
 
 
 def _say(line: str) -> None:

@@ -6,7 +6,6 @@ recorded is compared with the log at the end, and that with what was acknowledge
 """
 
 import contextlib
-import json
 import shutil
 import tempfile
 import threading
@@ -20,6 +19,7 @@ from pyspark_klog import testing
 from pyspark_klog.client.admin import Admin, NewTopic
 from pyspark_klog.spark.options.rows import BY_KEY, Status
 from pyspark_klog.spark.source.stream_reader import HAS_LIMITS
+from tests.soak.checkpoint import Checkpoint, Positions
 from tests.soak.plan import FIRST_PARTITIONS, Kind, Step, When
 from tests.soak.processes import (
     FLAT,
@@ -32,7 +32,6 @@ from tests.soak.processes import (
 from tests.soak.records import (
     Log,
     Numbers,
-    Positions,
     Seen,
     lost_of,
     problems_of,
@@ -132,11 +131,9 @@ class Soak:
     def _run(self, step: Step) -> None:
         """For so long, and for two micro-batches at least, however slow the machine is."""
         self._main()
-        done = max(self._commits("main"), default=-1) + 1
+        done = self._checkpoint("main").done + 1
         self._wait(step.seconds, "main")
-        self._until(
-            "main", lambda _: max(self._commits("main"), default=-1) > done, "two micro-batches"
-        )
+        self._until("main", lambda _: self._checkpoint("main").done > done, "two micro-batches")
 
     def _kill_driver(self, step: Step) -> None:
         self._main()
@@ -218,12 +215,12 @@ class Soak:
     def _steady(self, step: Step, micro_batches: int) -> None:
         """Nothing fails, so that memory can be compared; until so many micro-batches are done."""
         self._main()
-        warm = max(self._commits("main"), default=0) + _WARM_BATCHES
-        self._until("main", lambda _: max(self._commits("main"), default=0) >= warm, "warmth")
+        warm = self._checkpoint("main").done + _WARM_BATCHES
+        self._until("main", lambda _: self._checkpoint("main").done >= warm, "warmth")
         first = len(self._memory.samples)
-        batch = max(self._commits("main"))
+        batch = self._checkpoint("main").done
         self._wait(step.seconds, "main")
-        while max(self._commits("main")) - batch < micro_batches:
+        while self._checkpoint("main").done - batch < micro_batches:
             self._wait(5.0, "main")
         samples = self._memory.samples[first:]
         for role in FLAT:
@@ -236,7 +233,7 @@ class Soak:
             self._say(f"         memory of {role}: {grown / 2**20:+.1f} MiB after warming up")
             if grown > MOST_GROWTH_BYTES:
                 self._problem(f"{role} has grown by {grown / 2**20:.1f} MiB in {step}")
-        self._say(f"         in {max(self._commits('main')) - batch} micro-batches")
+        self._say(f"         in {self._checkpoint('main').done - batch} micro-batches")
 
     # --- queries ---------------------------------------------------------------------------------
     def _main(self) -> None:
@@ -265,7 +262,7 @@ class Soak:
             "start",
             query=name,
             options=options,
-            checkpoint=str(self._checkpoint(name)),
+            checkpoint=str(self._checkpoint(name).folder),
             sink=str(self._work / f"{name}.jsonl"),
             hold=hold,
             trigger=trigger or {"processingTime": "0 seconds"},
@@ -311,7 +308,7 @@ class Soak:
         ends = self._log.ends()
 
         def all_seen(_: dict[str, Any]) -> bool:
-            seen = self._committed_offsets(name)
+            seen = self._checkpoint(name).committed()
             return all(seen.get(partition, 0) == end for partition, end in ends.items())
 
         self._until(name, all_seen, f"query {name} to see {ends}")
@@ -355,25 +352,10 @@ class Soak:
 
     def _first_offsets(self, name: str) -> Positions | None:
         """The end of a query's batch 0, as its checkpoint has it."""
-        return self._offsets(name, 0)
+        return self._checkpoint(name).offsets(0)
 
-    def _committed_offsets(self, name: str) -> Positions:
-        """The end of a query's last micro-batch that is done, as its checkpoint has it."""
-        done = self._commits(name)
-        return self._offsets(name, max(done)) or {} if done else {}
-
-    def _commits(self, name: str) -> list[int]:
-        folder = self._checkpoint(name) / "commits"
-        return [int(file.name) for file in folder.glob("*") if file.name.isdecimal()]
-
-    def _offsets(self, name: str, batch: int) -> Positions | None:
-        file = self._checkpoint(name) / "offsets" / str(batch)
-        if not file.exists():
-            return None
-        return _positions(file.read_text(encoding="utf-8").splitlines()[-1])
-
-    def _checkpoint(self, name: str) -> Path:
-        return self._work / "checkpoints" / name
+    def _checkpoint(self, name: str) -> Checkpoint:
+        return Checkpoint(self._work / "checkpoints" / name, TOPIC)
 
     # --- telling ---------------------------------------------------------------------------------
     def _problem(self, text: str) -> None:
@@ -404,12 +386,6 @@ class Soak:
                     f"minute {minute}: {acknowledged} acknowledged, {counts}; "
                     f"{in_mib(sample.rss_bytes)}; problems {len(self.problems)}"
                 )
-
-
-def _positions(text: str) -> Positions:
-    """Spark's JSON of offsets, for the one topic."""
-    found = json.loads(text).get(TOPIC, {})
-    return {int(partition): offset for partition, offset in found.items()}
 
 
 def soak(

@@ -1,16 +1,15 @@
 """A Spark driver that a soak starts and kills: ``python -m tests.soak.driver``.
 
-It takes commands on its standard input, a JSON object a line, and answers each with one.
+serving.py has how it takes commands.
 """
 
 import json
 import os
-import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.soak.serving import answers_alone, error_text, serve
 from tests.support.spark_session import spark_session
 
 if TYPE_CHECKING:
@@ -59,10 +58,9 @@ class Driver:
     def status(self, command: dict[str, Any]) -> dict[str, Any]:
         """How a query is: whether it runs, what it failed with, whether it is held."""
         query, sink = self._queries[command["query"]]
-        error = query.exception()
         return {
             "active": query.isActive,
-            "error": None if error is None else str(error).split("\n=== Streaming Query")[0],
+            "error": error_text(query.exception()),
             "held": sink.is_held,
         }
 
@@ -74,23 +72,9 @@ class Driver:
 
 def main() -> None:
     """Serve commands until the input ends."""
-    # What Java prints must not come between the answers.
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
+    answers = answers_alone()
     driver = Driver()
-    does: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
-        "start": driver.start,
-        "status": driver.status,
-        "stop": driver.stop,
-    }
-    print(json.dumps({"ready": True}), file=answers, flush=True)
-    for line in sys.stdin:
-        command = json.loads(line)
-        try:
-            answer = does[command["do"]](command)
-        except Exception as error:
-            answer = {"refused": f"{type(error).__name__}: {error}"}
-        print(json.dumps(answer), file=answers, flush=True)
+    serve({"start": driver.start, "status": driver.status, "stop": driver.stop}, answers)
 
 
 if __name__ == "__main__":

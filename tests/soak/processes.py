@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,16 +26,22 @@ class DriverFailed(RuntimeError):
 
 
 class DriverProcess:
-    """``tests.soak.driver`` as a child, in a process group of its own; ready when made."""
+    """A driver as a child, in a process group of its own; ready when made."""
 
-    def __init__(self, work: Path, deadline_s: float = 240) -> None:
+    def __init__(
+        self,
+        work: Path,
+        module: str = "tests.soak.driver",
+        environment: Mapping[str, str] | None = None,
+        deadline_s: float = 240,
+    ) -> None:
         """``work`` takes its log, and what a killed process leaves in its temporary folder."""
         self._answers: queue.Queue[str] = queue.Queue()
         temporary = work / "tmp"
         temporary.mkdir(exist_ok=True)
         with (work / "driver.log").open("ab") as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.soak.driver"],
+                [sys.executable, "-m", module],
                 cwd=ROOT,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -48,6 +54,7 @@ class DriverProcess:
                     # Spark searches the text of an interrupted foreachBatch with a regular
                     # expression that overflows a stack of the usual size.
                     "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={temporary} -Xss8m",
+                    **(environment or {}),
                 },
             )
         threading.Thread(target=self._listen, daemon=True).start()
@@ -74,12 +81,17 @@ class DriverProcess:
             raise DriverFailed(f"the driver could not {do}: {answer['refused']}")
         return answer
 
-    def kill(self) -> list[str]:
+    def children(self) -> list[Process]:
+        """The processes that the driver has started, and those that they have."""
+        return descendants(self.pid, processes())
+
+    def kill(self, spared: Collection[int] = ()) -> list[str]:
         """SIGKILL to Python and Java; names processes that outlived them and had to be killed.
 
-        Spark's Python workers are in groups of their own, and end when Java's connections do.
+        Spark's Python workers are in groups of their own, and end when Java's connections do; of
+        them those with the process ids ``spared`` are left as they are.
         """
-        began = descendants(self._process.pid, processes())
+        began = [process for process in self.children() if process.pid not in spared]
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
+from tests.soak.checkpoint import Positions
+
 _TICK_S = 0.05
 VALUE_BYTES = 100
-Positions = dict[int, int]
 
 
 class Record(NamedTuple):
@@ -24,12 +25,17 @@ class Record(NamedTuple):
 
 
 class Numbers:
-    """Writes 0, 1, 2 ... at a steady rate, and remembers what was acknowledged."""
+    """Writes 0, 1, 2 ... at a steady rate, and remembers what was acknowledged.
 
-    def __init__(self, servers: str, topic: str, rate_a_s: int) -> None:
+    Each number is its record's key, unless ``keys`` says how many keys there are: then they take
+    turns, and a key has one partition.
+    """
+
+    def __init__(self, servers: str, topic: str, rate_a_s: int, keys: int | None = None) -> None:
         self.acknowledged: list[Record] = []
         self.failures: list[str] = []
         self._topic = topic
+        self._keys = keys
         self._each_tick = max(round(rate_a_s * _TICK_S), 1)
         self._producer = KafkaProducer(
             bootstrap_servers=servers, metadata_max_age_ms=1_000, reconnect_backoff_max_ms=500
@@ -70,15 +76,16 @@ class Numbers:
             try:
                 partitions = sorted(self._producer.partitions_for(self._topic) or ())
                 for number in range(self._next, self._next + self._each_tick):
-                    self._send(number, partitions[number % len(partitions)])
+                    key = number if self._keys is None else number % self._keys
+                    self._send(number, key, partitions[key % len(partitions)])
             except Exception as error:
                 self.failures.append(f"{type(error).__name__}: {error}")
             self._next += self._each_tick
             self._end.wait(_TICK_S)
 
-    def _send(self, number: int, partition: int) -> None:
+    def _send(self, number: int, key: int, partition: int) -> None:
         value = (b"%d " % number).ljust(VALUE_BYTES, b".")
-        sent = self._producer.send(self._topic, value, key=b"%d" % number, partition=partition)
+        sent = self._producer.send(self._topic, value, key=b"%d" % key, partition=partition)
         sent.add_callback(
             lambda where: self.acknowledged.append(Record(where.partition, where.offset, number))
         )

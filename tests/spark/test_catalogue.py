@@ -6,6 +6,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_klog.client.blocking import BlockingClient
 from pyspark_klog.client.groups import CommittedOffset, commit_offsets
+from pyspark_klog.client.sinks import ProgressRow, RunMark, SinkId
 from pyspark_klog.ids import TopicPartition
 from tests.support.spark_topics import Topics
 
@@ -55,6 +56,31 @@ def test_groups_and_their_offsets_with_lag(topics: Topics) -> None:
     ]
 
 
+def test_groups_of_exactly_once_sinks_have_rows_and_no_lag(topics: Topics) -> None:
+    topic = topics.create(1)
+    sink = SinkId("klog-sink", f"query-of-{topic}", "sink")
+    row, mark = ProgressRow(7, "a-run", 5, 600, 0xAB, 1_000), RunMark(3, "a-run", 500)
+    with BlockingClient({"bootstrap.servers": topics.servers}) as client:
+        at = TopicPartition(topic, 0)
+        commit_offsets(client, sink.task(2), {at: row.to_offset()})
+        commit_offsets(client, sink.mark, {at: mark.to_offset()})
+        commit_offsets(client, f"group-of-{topic}", {at: CommittedOffset(0)})
+    ours = f"groupId like '%of-{topic}%'"
+    kinds = _table(topics, "groups").where(ours).select("groupId", "kind").collect()
+    assert {r.groupId: r.kind for r in kinds} == {
+        sink.task(2): "sink",
+        sink.mark: "sink",
+        f"group-of-{topic}": "consumer",
+    }
+    offsets = _table(topics, "offsets").where(ours).collect()
+    assert [r.groupId for r in offsets] == [f"group-of-{topic}"]
+    found = _table(topics, "sinks").where(ours).orderBy("batchId").collect()
+    assert [tuple(r)[1:] for r in found] == [
+        (*sink, None, topic, 3, "a-run", None, None, None, 500),
+        (*sink, 2, topic, 7, "a-run", 5, 600, f"{0xAB:032x}", 1_000),
+    ]
+
+
 def test_a_topic_that_is_gone_leaves_no_lag_and_spoils_nothing(topics: Topics) -> None:
     gone, there = topics.create(1), topics.create(1)
     group = f"group-of-{gone}"
@@ -71,7 +97,7 @@ def test_the_schema_is_known_without_a_broker(spark: SparkSession) -> None:
     reader = spark.read.format("klog").option("kafka.bootstrap.servers", "127.0.0.1:1")
     frame = reader.option("table", "groups").load()
     assert frame.schema.simpleString() == (
-        "struct<groupId:string,state:string,protocolType:string,coordinator:int,members:int>"
+        "struct<groupId:string,state:string,protocolType:string,coordinator:int,members:int,kind:string>"
     )
 
 
@@ -85,7 +111,7 @@ def test_rows_are_those_of_the_run(topics: Topics) -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"table": "records"}, "expected topics or partitions or groups or offsets"),
+        ({"table": "records"}, "expected topics or partitions or groups or offsets or sinks"),
         ({"table": "topics", "subscribe": "t"}, "not records: leave out subscribe"),
         ({"table": "topics", "maxOffsetsPerTrigger": "5"}, "leave out maxOffsetsPerTrigger"),
     ],

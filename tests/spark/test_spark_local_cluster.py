@@ -5,12 +5,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
-import pyspark
 import pytest
 from pyspark import TaskContext
 
 from tests.support import spark_session as sessions
 from tests.support.eventually import eventually
+from tests.support.spark_home import spark_home
 from tests.support.spark_topics import Topics, run
 
 EXECUTORS = 2
@@ -19,10 +19,7 @@ EXECUTORS = 2
 @pytest.fixture(scope="module", autouse=True)
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Two executors, before anybody asks for the session of this process."""
-    home = tmp_path_factory.mktemp("spark-home")
-    # Executors are started with the scripts of Spark's home, and leave their logs there.
-    for name in ("bin", "jars"):
-        (home / name).symlink_to(Path(pyspark.__file__).parent / name)
+    home = spark_home(tmp_path_factory.mktemp("spark-home"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARK_HOME", str(home))
         patch.setitem(sessions.OVERRIDES, "spark.master", f"local-cluster[{EXECUTORS},1,1024]")

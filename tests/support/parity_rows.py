@@ -254,7 +254,7 @@ _BEYOND = _rows(
         "9 embedded broker": "and pytest fixtures",
         "10 rack awareness": "the preferred read replica is followed",
         "11 segment files": "a batch read straight from them",
-        "12 catalogue": "topics, partitions, groups, offsets as tables",
+        "12 catalogue": "topics, partitions, groups, offsets, sinks as tables",
         "13 offsets per topic": '{"t":"earliest"}',
     },
 )

@@ -30,11 +30,15 @@ SPARK_GROUPS = (
     ("most files", ("test_*.py",)),
     (
         "jobs in processes of their own",
-        ("test_notebooks.py", "test_spark_conf.py", "test_spark_connect.py", "test_spark_soak.py"),
+        (
+            *("test_notebooks.py", "test_spark_conf.py", "test_spark_connect.py"),
+            *("test_spark_soak.py", "test_exactly_once_kills.py"),
+        ),
     ),
     ("parity", ("test_parity_*.py",)),
     ("parity of the source", ("test_parity_source_*.py",)),
     ("executors of their own", ("test_spark_local_cluster.py",)),
+    ("executors on two addresses", ("test_exactly_once_speculation.py",)),
 )
 """Processes in the order of their begin, the shortest last; a file goes to the last one it fits."""
 

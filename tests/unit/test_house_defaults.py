@@ -48,6 +48,11 @@ CLAIMS: tuple[tuple[str, str, Callable[[], object]], ...] = (
         "`kafka.receive.buffer.bytes` and `kafka.send.buffer.bytes` are {}, the system's, instead",
         lambda: {of_client("receive.buffer.bytes"), of_client("send.buffer.bytes")}.pop(),
     ),
+    (
+        "differences.md",
+        "`kafka.transaction.timeout.ms` is {} instead of 60000",
+        lambda: of_client("transaction.timeout.ms"),
+    ),
     ("differences.md", "`kafka.client.id` is `{}`,", lambda: of_client("client.id")),
     (
         "differences.md",

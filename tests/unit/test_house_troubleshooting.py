@@ -1,4 +1,4 @@
-"""docs/troubleshooting.md: what it quotes as klog's words is what the code says."""
+"""docs/troubleshooting.md, docs/exactly-once.md: what they quote as klog's words the code says."""
 
 import ast
 import re
@@ -10,6 +10,7 @@ from tests.support.documents import ROOT
 
 _PAGE = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
 _OURS, _SPARKS = _PAGE.split("\n## Messages of Spark's own\n")
+_REFUSALS = (ROOT / "docs" / "exactly-once.md").read_text(encoding="utf-8").split("\n## ")
 _GAP = "…"
 
 
@@ -17,6 +18,11 @@ def _quoted(text: str) -> list[str]:
     """What the first columns of the tables have as code, and what the page's text marks so."""
     rows = [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| `")]
     return [message for row in rows for message in re.findall("`([^`]+)`", row)]
+
+
+def _refusals() -> str:
+    (section,) = (text for text in _REFUSALS if text.startswith("Refusals"))
+    return section
 
 
 @cache
@@ -38,7 +44,7 @@ def _is_said(message: str) -> bool:
     return re.search(pattern, _texts()) is not None
 
 
-@pytest.mark.parametrize("message", _quoted(_OURS))
+@pytest.mark.parametrize("message", [*_quoted(_OURS), *_quoted(_refusals())])
 def test_the_code_says_it(message: str) -> None:
     assert _is_said(message)
     # A quotation of nothing but gaps would be found anywhere.
@@ -47,6 +53,7 @@ def test_the_code_says_it(message: str) -> None:
 
 def test_the_search_can_fail() -> None:
     assert len(_quoted(_OURS)) > 50
+    assert len(_quoted(_refusals())) > 25
     assert not _is_said("topic … is on holiday")
     assert not _is_said(_quoted(_SPARKS)[0])
 

@@ -69,7 +69,7 @@ def test_words_that_are_listed_are_taken_and_others_are_not() -> None:
             read_options({**_NAMED, **beside, row.name: word})
         with pytest.raises(OptionError, match=f"option {row.name} is 'other'; expected"):
             read_options({**_NAMED, **beside, row.name: "other"})
-    assert set(TABLES) == {"topics", "partitions", "groups", "offsets"}
+    assert set(TABLES) == {"topics", "partitions", "groups", "offsets", "sinks"}
 
 
 def test_writing_and_checking(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,9 +17,10 @@ from pyspark.sql.types import (
 import pyspark_klog
 from pyspark_klog.client.errors import SettingError
 from pyspark_klog.spark.errors import OptionError, SchemaError
+from pyspark_klog.spark.options.exactly_once import ExactlyOnce, MicroBatch
 from pyspark_klog.spark.options.reader import read_options
 from pyspark_klog.spark.sink.options import check_sink
-from pyspark_klog.spark.sink.rows import check_sink_schema
+from pyspark_klog.spark.sink.schema import check_sink_schema
 
 _SERVERS = {"kafka.bootstrap.servers": "host:9092"}
 
@@ -66,6 +67,134 @@ def test_options_for_dead_letters_are_read() -> None:
     options = read_options({**_SERVERS, "deadlettertopic": " d ", "deadlettermax": "0"})
     assert (options.dead_letter_topic, options.dead_letter_max) == ("d", 0)
     _check(deadLetterTopic="d", topic="t")
+
+
+# --- exactly once --------------------------------------------------------------------------------
+def test_exactly_once_is_off_unless_asked_for() -> None:
+    assert read_options(_SERVERS).exactly_once is None
+    off = {**_SERVERS, "exactlyonce": "false", "exactlyoncename": "a", "topic": "t"}
+    assert read_options(off).exactly_once is None
+    check_sink(read_options(off), off)
+
+
+def test_options_of_exactly_once_are_read() -> None:
+    plain = read_options({**_SERVERS, "exactlyonce": " TRUE ", "topic": "t"})
+    assert plain.exactly_once == ExactlyOnce("klog-sink", "sink", "t")
+    assert plain.client.number("transaction.timeout.ms") == 900_000
+    given = {
+        "exactlyOnce": "true",
+        "exactlyOncePrefix": "team.a",
+        "exactlyOnceName": " bills-2 ",
+        "exactlyOnceTopic": " p ",
+        "exactlyOnceMismatch": "Keep",
+        "exactlyOnceMissing": "continue",
+        "exactlyOnceQuery": "nightly",
+        "kafka.transaction.timeout.ms": "60000",
+        "topic": "t",
+    }
+    micro_batch = MicroBatch("q", 7, "r")
+    full = read_options({**_SERVERS, **given, **micro_batch.as_options()})
+    assert full.exactly_once == ExactlyOnce(
+        "team.a", "bills-2", "p", True, True, "nightly", micro_batch
+    )
+    assert full.client.number("transaction.timeout.ms") == 60_000
+
+
+_PART = "expected 1 to 100 letters of a to z, A to Z, digits, '_' and '-'"
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"exactlyOnce": "yes"}, "option exactlyOnce is 'yes'; expected true or false"),
+        (
+            {"exactlyOnceName": "a.b"},
+            f"option exactlyOnceName is 'a.b'; {_PART}: it becomes a part of transactional ids",
+        ),
+        ({"exactlyOnceName": ""}, f"option exactlyOnceName is ''; {_PART}"),
+        ({"exactlyOnceName": "n" * 101}, _PART),
+        ({"exactlyOncePrefix": "a b"}, f"option exactlyOncePrefix is 'a b'; {_PART}, '.'"),
+        ({"exactlyOnceQuery": "ä"}, f"option exactlyOnceQuery is 'ä'; {_PART}"),
+        ({"exactlyOnceTopic": " "}, "option exactlyOnceTopic is empty; expected the name of a"),
+        (
+            {"exactlyOnceMismatch": "skip"},
+            "option exactlyOnceMismatch is 'skip'; expected fail or keep",
+        ),
+        (
+            {"exactlyOnceMissing": "skip"},
+            "option exactlyOnceMissing is 'skip'; expected fail or continue",
+        ),
+        ({"exactlyOnceNmae": "a"}, "there is no option exactlyoncenmae; did you mean exactlyOnceN"),
+    ],
+)
+def test_wrong_values_of_exactly_once_are_refused(options: dict[str, str], text: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        read_options({**_SERVERS, "topic": "t", **options})
+    assert text in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (
+            {"kafka__acks": "1"},
+            "option exactlyOnce needs kafka.acks=all, and it is 1: leave it out",
+        ),
+        (
+            {"kafka__enable.idempotence": "false"},
+            "option exactlyOnce needs kafka.enable.idempotence=true, with at most 5 in "
+            "kafka.max.in.flight.requests.per.connection: leave both out",
+        ),
+        (
+            {"kafka__max.in.flight.requests.per.connection": "6"},
+            "option exactlyOnce needs kafka.enable.idempotence=true, with at most 5 in "
+            "kafka.max.in.flight.requests.per.connection: leave both out",
+        ),
+        (
+            {"kafka__transactional.id": "mine"},
+            "option kafka.transactional.id is not supported: use exactlyOnce=true; the sink makes "
+            "an id for each task",
+        ),
+        (
+            {"topic": None},
+            "option exactlyOnce stores its progress under a topic, and a column chooses the "
+            "topics: name one that will stay in option exactlyOnceTopic",
+        ),
+        (
+            {"exactlyOnceQuery": "mine"},
+            "option exactlyOnceQuery is for batch_writer alone: leave it out; a stream has the id "
+            "of its checkpoint, a batch one of its own",
+        ),
+        (
+            {"exactlyOnce": None, "exactlyOnceName": "a"},
+            "option exactlyOnceName is given without exactlyOnce; expected exactlyOnce=true beside "
+            "it, or exactlyOnce=false to leave it without effect",
+        ),
+    ],
+)
+def test_what_does_not_go_with_exactly_once_is_refused(
+    options: dict[str, str | None], text: str
+) -> None:
+    given = {"topic": "t", "exactlyOnce": "true", **options}
+    with pytest.raises(OptionError) as caught:
+        _check(**{name: value for name, value in given.items() if value is not None})
+    assert str(caught.value) == text
+
+
+def test_what_goes_with_exactly_once() -> None:
+    _check(topic="t", exactlyOnce="true", kafka__acks="-1", deadLetterTopic="d")
+    _check(exactlyOnce="true", exactlyOnceTopic="p")
+
+
+def test_a_batch_writer_must_name_its_sink() -> None:
+    given = {**_SERVERS, "topic": "t", "exactlyOnce": "true"}
+    with pytest.raises(OptionError, match="batch_writer with exactlyOnce needs option exactlyOnce"):
+        check_sink(read_options(given), given, is_batch_writer=True)
+    named = {**given, "exactlyOnceName": "sink", "exactlyOnceQuery": "mine"}
+    check_sink(read_options(named), named, is_batch_writer=True)
+    # The batch write that it makes has the same options, and says for which micro-batch it is.
+    write = named | MicroBatch("mine", 0, "run").as_options()
+    check_sink(read_options(write), write)
 
 
 def _schema(**columns: DataType) -> StructType:

@@ -5,6 +5,10 @@ from collections.abc import Sequence
 
 import click
 
+from klog_broker.cli.errors import exit_with
+from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.errors import KlogError
+
 SERVERS = click.option(
     "--bootstrap-server",
     "servers",
@@ -28,6 +32,14 @@ JSON = click.option("--json", "as_json", is_flag=True, help="JSON for scripts, n
 def client_settings(timeout_ms: int) -> dict[str, int]:
     """The settings of a client that waits so long for brokers."""
     return {"default.api.timeout.ms": timeout_ms, "request.timeout.ms": timeout_ms}
+
+
+def open_client(servers: str, timeout_ms: int) -> BlockingClient:
+    """A client that waits so long for brokers; ends the command if the address is wrong."""
+    try:
+        return BlockingClient({"bootstrap.servers": servers, **client_settings(timeout_ms)})
+    except KlogError as error:
+        exit_with(error)
 
 
 def say(as_json: bool, what: str, names: Sequence[str]) -> None:

@@ -14,6 +14,7 @@ COMMANDS = {
     "broker": "Run a broker in the foreground.",
     "topics": "List, create, describe and delete topics.",
     "groups": "List, describe and delete consumer groups.",
+    "sinks": "List, describe and delete the progress of exactly-once sinks.",
     "dump-log": "Show what the files of a log hold, without a broker.",
     "verify": "Check the files of a data directory, without a broker.",
 }

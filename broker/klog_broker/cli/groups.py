@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import click
 
-from klog_broker.cli.asking import JSON, SERVERS, TIMEOUT, client_settings, print_json, say
-from klog_broker.cli.errors import exit_with
+from klog_broker.cli.asking import JSON, SERVERS, TIMEOUT, open_client, print_json, say
+from klog_broker.cli.sink_rows import print_sink_groups, sink_fields
 from klog_broker.cli.tables import Row, print_table
 from pyspark_klog.client.admin import Admin
 from pyspark_klog.client.blocking import BlockingClient
@@ -19,6 +19,8 @@ from pyspark_klog.client.groups import (
     delete_offsets,
     list_groups,
 )
+from pyspark_klog.client.sink_listing import find_sinks
+from pyspark_klog.client.sinks import SinkGroup
 from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
 from pyspark_klog.ids import TopicPartition
 
@@ -36,17 +38,22 @@ def command() -> None:
 @TIMEOUT
 @JSON
 def list_all(servers: str, timeout_ms: int, as_json: bool) -> None:
-    """List the groups with their states and members."""
-    with _client(servers, timeout_ms) as client:
+    """List the groups with their states and members; those of exactly-once sinks are counted."""
+    with open_client(servers, timeout_ms) as client:
         groups = list_groups(client)
+        of_sinks = find_sinks(client, groups)
     if as_json:
-        print_json([_summary(group) for group in groups])
+        print_json([_summary(group, of_sinks.get(group.group_id)) for group in groups])
         return
     rows = [
         (g.group_id, g.state, _or_dash(g.member_count), g.protocol_type, str(g.coordinator_id))
         for g in groups
+        if g.group_id not in of_sinks
     ]
     print_table(("group", "state", "members", "protocol", "coordinator"), rows)
+    if of_sinks:
+        sinks = len({group.sink for group in of_sinks.values()})
+        click.echo(f"and {len(of_sinks)} groups of {sinks} exactly-once sinks: klog sinks list")
 
 
 @command.command("describe")
@@ -55,21 +62,39 @@ def list_all(servers: str, timeout_ms: int, as_json: bool) -> None:
 @TIMEOUT
 @JSON
 def describe(group_ids: Sequence[str], servers: str, timeout_ms: int, as_json: bool) -> None:
-    """Show how far groups have read, and how far that is from the end."""
-    with _client(servers, timeout_ms) as client:
+    """Show how far groups have read, and how far that is from the end.
+
+    Of a group of an exactly-once sink, its rows.
+    """
+    with open_client(servers, timeout_ms) as client:
         known = {group.group_id: group for group in list_groups(client)}
         for group_id in group_ids:
             if group_id not in known:
                 raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id}")
-        positions = {group_id: _positions(client, group_id) for group_id in group_ids}
+        of_sinks = find_sinks(client, [known[group_id] for group_id in group_ids])
+        positions = {
+            group_id: _positions(client, group_id)
+            for group_id in group_ids
+            if group_id not in of_sinks
+        }
     if as_json:
-        print_json([_details(known[each], positions[each]) for each in group_ids])
+        print_json(
+            [
+                _sink_details(known[each], of_sinks[each])
+                if each in of_sinks
+                else _details(known[each], positions[each])
+                for each in group_ids
+            ]
+        )
         return
     for number, group_id in enumerate(group_ids):
         if number:
             click.echo()
         group = known[group_id]
         click.echo(f"group {group_id}  {group.state}  members {_or_dash(group.member_count)}")
+        if group_id in of_sinks:
+            print_sink_groups([of_sinks[group_id]])
+            continue
         columns = ("topic", "partition", "offset", "end", "lag")
         print_table(columns, _position_rows(positions[group_id]))
 
@@ -82,7 +107,7 @@ def describe(group_ids: Sequence[str], servers: str, timeout_ms: int, as_json: b
 def delete(group_ids: Sequence[str], servers: str, timeout_ms: int, as_json: bool) -> None:
     """Delete groups that have no members, with all their offsets, for good."""
     deleted, refused = [], []
-    with _client(servers, timeout_ms) as client:
+    with open_client(servers, timeout_ms) as client:
         for group_id in group_ids:
             try:
                 delete_group(client, group_id)
@@ -104,7 +129,7 @@ def forget(
     group_id: str, topics: Sequence[str], servers: str, timeout_ms: int, as_json: bool
 ) -> None:
     """Delete a group's offsets in topics that no member of it reads."""
-    with _client(servers, timeout_ms) as client:
+    with open_client(servers, timeout_ms) as client:
         infos = Admin(client=client).describe_topics(topics)
         partitions = [
             TopicPartition(name, number) for name in topics for number in infos[name].partitions
@@ -117,13 +142,6 @@ def forget(
             broker_error(code, f"delete offsets in {topic}") for topic, code in by_topic.items()
         )
         raise KlogError("\n".join(map(str, errors)))
-
-
-def _client(servers: str, timeout_ms: int) -> BlockingClient:
-    try:
-        return BlockingClient({"bootstrap.servers": servers, **client_settings(timeout_ms)})
-    except KlogError as error:
-        exit_with(error)
 
 
 def _positions(client: BlockingClient, group_id: str) -> _Positions:
@@ -151,9 +169,10 @@ def _position_rows(positions: _Positions) -> list[Row]:
     ]
 
 
-def _summary(group: Group) -> dict[str, object]:
+def _summary(group: Group, of_sink: SinkGroup | None = None) -> dict[str, object]:
     return {
         "group": group.group_id,
+        "kind": "consumer" if of_sink is None else "sink",
         "state": group.state,
         "members": group.member_count,
         "protocol": group.protocol_type,
@@ -174,3 +193,7 @@ def _details(group: Group, positions: _Positions) -> dict[str, object]:
         for (topic, number), (at, end) in positions.items()
     ]
     return {**_summary(group), "offsets": rows}
+
+
+def _sink_details(group: Group, of_sink: SinkGroup) -> dict[str, object]:
+    return {**_summary(group, of_sink), **sink_fields([of_sink])}

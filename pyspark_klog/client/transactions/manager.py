@@ -44,6 +44,7 @@ from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.message import Response
 
 _NOTHING_HELPS = (AuthenticationFailed, TlsFailed, UnsupportedByBroker)
+_ADVICE = "; abort the transaction"
 
 
 class _Begun(Enum):
@@ -216,11 +217,11 @@ class TransactionManager:
         elif found in (Outcome.RETRY, Outcome.FIND):
             self._again(step, text, now_ms, code=code, find=found is Outcome.FIND)
         elif found is Outcome.ABORT:
-            self._fail(TransactionMustAbort(f"{text}; abort the transaction"))
+            self._fail(TransactionMustAbort(text, code, _ADVICE))
         elif found is Outcome.FENCED:
-            self._break(ProducerFenced(f"{text} (transactional id {self._owner.key})"))
+            self._break(ProducerFenced(text, code, self._of_owner))
         else:
-            self._break(ProducerUnusable(f"{text} (transactional id {self._owner.key})"))
+            self._break(ProducerUnusable(text, code, self._of_owner))
 
     def on_lost(self, step: PendingStep, error: KlogError, now_ms: int) -> None:
         """Nobody knows whether a step was carried out: its coordinator is found anew, and asked."""
@@ -231,13 +232,17 @@ class TransactionManager:
         code = error.code if isinstance(error, DeliveryFailed) else None
         found = Outcome.ABORT if code is None else outcome(Step.PRODUCE, code)
         if found is Outcome.FENCED:
-            self._break(ProducerFenced(str(error)))
+            self._break(ProducerFenced(str(error), code))
         elif found is Outcome.FATAL or isinstance(error, _NOTHING_HELPS):
-            self._break(ProducerUnusable(str(error)))
+            self._break(ProducerUnusable(str(error), code))
         else:
-            self._fail(TransactionMustAbort(f"{error}; abort the transaction"))
+            self._fail(TransactionMustAbort(str(error), code, _ADVICE))
 
     # --- inside ----------------------------------------------------------------------------------
+    @property
+    def _of_owner(self) -> str:
+        return f" (transactional id {self._owner.key})"
+
     def _move(self, event: Event) -> None:
         self.check(event)
         following = after(self.state, event)
@@ -291,7 +296,7 @@ class TransactionManager:
     def _fail(self, error: TransactionMustAbort) -> None:
         if after(self.state, Event.FAIL) is None:
             # There is no transaction to abort, or its abort is what failed.
-            self._break(ProducerUnusable(str(error)))
+            self._break(ProducerUnusable(error.reason, error.code))
             return
         self._move(Event.FAIL)
         if self.error is None:

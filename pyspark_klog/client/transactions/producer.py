@@ -69,6 +69,11 @@ class TransactionalProducer(Producer):
         """Producer id and epoch of the running transaction, or of the next one."""
         return self._manager.identity
 
+    @property
+    def version(self) -> int:
+        """The transaction.version of the running transaction, or of the last one."""
+        return self._manager.version
+
     # --- transactions ----------------------------------------------------------------------------
     def init_transactions(self) -> None:
         """Take over the transactional id: older producers are fenced, and what they left open is

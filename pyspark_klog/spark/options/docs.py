@@ -66,6 +66,10 @@ _SECTIONS: dict[str, tuple[str, ...]] = {
     "Progress for other tools": ("commitGroupId", "lagDetails"),
     "Instead of a topic's records": ("table", "path", "stopped"),
     "Writing": ("topic", "deadLetterTopic", "deadLetterMax"),
+    "Writing exactly once": (
+        *("exactlyOnce", "exactlyOnceName", "exactlyOncePrefix", "exactlyOnceTopic"),
+        *("exactlyOnceMismatch", "exactlyOnceMissing", "exactlyOnceQuery"),
+    ),
 }
 """Titles and names. A row that stands nowhere comes last, in a section of its own."""
 
@@ -174,7 +178,8 @@ def _refused() -> Iterator[Sequence[str]]:
     for name, instead in REFUSED_SETTINGS.items():
         yield f"`kafka.{name}`", instead
     for row in LATER:
-        yield f"`kafka.{row.name}`", row.without
+        if row.name not in REFUSED_SETTINGS:
+            yield f"`kafka.{row.name}`", row.without
     for row in SECURITY:
         if "not supported" in row.doc:
             yield f"`kafka.{row.name}`", row.doc.partition(": ")[2]

@@ -13,6 +13,7 @@ from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.errors import OptionError
 from pyspark_klog.spark.offsets import EARLIEST, LATEST, as_json
 from pyspark_klog.spark.options.bounds import AtCommitted, Bound, ByTopic, can_move, option_of
+from pyspark_klog.spark.options.exactly_once import ExactlyOnce
 from pyspark_klog.spark.options.paths import local_directory
 
 _log = logging.getLogger(__name__)
@@ -68,6 +69,8 @@ class Options:
     """The table of a catalogue read: then no other option of a source counts."""
     dead_letter_topic: str | None = None
     dead_letter_max: int | None = None
+    exactly_once: ExactlyOnce | None = None
+    """None: the sink writes at least once."""
     path: str | None = None
     """A broker's data directory to read instead of asking brokers; as the user wrote it."""
     stopped: bool = False

@@ -11,6 +11,7 @@ from pyspark_klog.client.settings import ClientSettings
 from pyspark_klog.spark.errors import OptionError
 from pyspark_klog.spark.offsets import read_assignment, read_topic_limits
 from pyspark_klog.spark.options.bounds import COMMITTED, check_bounds, read_bound
+from pyspark_klog.spark.options.exactly_once import read_exactly_once
 from pyspark_klog.spark.options.options import DEFAULT_TRIGGER_DELAY_MS, STRATEGIES, Options
 from pyspark_klog.spark.options.pushdown import read_pushdown
 from pyspark_klog.spark.options.rows import (
@@ -92,6 +93,7 @@ def read_options(given: Mapping[str, str]) -> Options:
         table=_table(options),
         dead_letter_topic=_topic(options, "deadLetterTopic"),
         dead_letter_max=read_number(options, "deadLetterMax", 0),
+        exactly_once=read_exactly_once(options),
         path=options.get("path"),
         stopped=read_flag(options, "stopped", False),
     )

@@ -6,6 +6,8 @@ Names are those of Spark's Kafka connector where it has the option; keys are cas
 from enum import Enum, Flag, auto
 from typing import NamedTuple
 
+from pyspark_klog.spark.options.exactly_once import DEFAULT_NAME, DEFAULT_PREFIX
+
 
 class Use(Flag):
     """Where an option counts."""
@@ -41,6 +43,7 @@ _ALL = Use.SOURCE | Use.SINK
 _FLAG = "`true`, `false`"
 _FROM_1 = "a whole number from 1 on"
 _MS = "ms, from 0 on"
+_PART = "letters of a to z, A to Z, digits, `_`, `-`"
 
 OPTIONS: tuple[Option, ...] = (
     # Which brokers
@@ -206,7 +209,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         *("table", _B, None),
         "these facts of the cluster as rows, instead of records",
-        "`topics`, `partitions`, `groups`, `offsets`",
+        "`topics`, `partitions`, `groups`, `offsets`, `sinks`",
     ),
     Option(
         *("path", _B, None),
@@ -236,6 +239,48 @@ OPTIONS: tuple[Option, ...] = (
         "most such rows of one batch; more fail it",
         "a whole number from 0 on",
     ),
+    Option(
+        *("exactlyOnce", Use.SINK, "false"),
+        "each row is written exactly once, in transactions, for those who read committed records",
+        _FLAG,
+    ),
+    Option(
+        *("exactlyOnceName", Use.SINK, DEFAULT_NAME),
+        "tells the sinks of one query apart; `batch_writer` requires it. Once a query runs, keep "
+        "it: by another name nothing of what was written is known",
+        f"{_PART}: `orders`",
+    ),
+    Option(
+        *("exactlyOncePrefix", Use.SINK, DEFAULT_PREFIX),
+        "the first part of the sink's transactional ids and groups, "
+        "`<prefix>.<query id>.<name>.<task>`; keep it, too",
+        f"{_PART}, `.`",
+    ),
+    Option(
+        *("exactlyOnceTopic", Use.SINK, None),
+        "the topic under which the groups' positions are stored; the option `topic` unless given, "
+        "and required without that. It must exist; keep it, too",
+        "a topic's name",
+    ),
+    Option(
+        *("exactlyOnceMismatch", Use.SINK, "fail"),
+        "what a repeated micro-batch does that has other rows than what was committed of it: fail, "
+        "or keep what was committed",
+        "`fail`, `keep`",
+    ),
+    Option(
+        *("exactlyOnceMissing", Use.SINK, "fail"),
+        "what a query does that goes on while what it wrote last is not known any more: fail, or "
+        "continue, which may write a micro-batch again; also to begin with exactlyOnce on a "
+        "checkpoint that was without it",
+        "`fail`, `continue`",
+    ),
+    Option(
+        *("exactlyOnceQuery", Use.SINK, None),
+        "for `batch_writer` under Spark Connect, which cannot tell the query's id: a name of this "
+        "query alone; keep it, too",
+        f"{_PART}: `orders-copy`",
+    ),
     # Without effect
     *(
         Option(name, use, None, doc, status=Status.NONE)
@@ -251,7 +296,7 @@ COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timesta
 
 BY_KEY: dict[str, Option] = {row.name.lower(): row for row in OPTIONS}
 
-TABLES = ("topics", "partitions", "groups", "offsets")
+TABLES = ("topics", "partitions", "groups", "offsets", "sinks")
 """The words of the option ``table``."""
 
 SPARKS_OWN = frozenset(
@@ -278,5 +323,7 @@ REFUSED_SETTINGS: dict[str, str] = {
     "value.serializer": "values are string or binary: cast the column",
     "enable.auto.commit": "progress is kept in Spark's checkpoint",
     "interceptor.classes": "interceptors are Java classes, and could change what is read",
+    "transactional.id": "use exactlyOnce=true; the sink makes an id for each task",
 }
-"""Kafka's settings that Spark's connector refuses too, and what to do instead."""
+"""Kafka's settings that no source or sink takes, and what to do instead; Spark's connector refuses
+all but the last, too."""

@@ -23,11 +23,22 @@ class BatchWriter:
         :raises OptionError, SettingError: for an option that is wrong
         """
         self._options = {name: _text(v) for name, v in options.items() if v is not None}
-        check_sink(read_options(self._options), self._options)
+        read = read_options(self._options)
+        check_sink(read, self._options, is_batch_writer=True)
+        self._exactly_once = read.exactly_once
 
-    def __call__(self, frame: "DataFrame", batch_id: int) -> None:  # noqa: ARG002
-        """Append the rows of a micro-batch; returns when they are acknowledged."""
-        frame.write.format("klog").options(**self._options).mode("append").save()
+    def __call__(self, frame: "DataFrame", batch_id: int) -> None:
+        """Append the rows of a micro-batch; returns when they are acknowledged.
+
+        :raises OptionError: for exactlyOnce, if the query cannot be told
+        """
+        options = self._options
+        if self._exactly_once is not None:
+            from pyspark_klog.spark.sink.exactly_once.micro_batches import micro_batch_of
+
+            micro_batch = micro_batch_of(self._exactly_once, frame, batch_id)
+            options = options | micro_batch.as_options()
+        frame.write.format("klog").options(**options).mode("append").save()
 
     def __repr__(self) -> str:
         # Some options are secret.

@@ -3,20 +3,41 @@
 from collections.abc import Mapping
 
 from pyspark_klog.spark.errors import OptionError
+from pyspark_klog.spark.options.exactly_once import ExactlyOnce
 from pyspark_klog.spark.options.options import Options
 
 
-def check_sink(options: Options, given: Mapping[str, str]) -> None:
+def check_sink(
+    options: Options, given: Mapping[str, str], *, is_batch_writer: bool = False
+) -> None:
     """Refuse options that a sink cannot have; ``given`` has them as text.
+
+    ``is_batch_writer`` is for the options that `batch_writer` was given; the batch writes that it
+    makes are checked as such.
 
     :raises OptionError: saying what to do
     """
+    names = {name.lower() for name in given}
     for name in given:
         if name.lower() == "path":
             raise OptionError(
                 f"a path is given, {given[name]!r}, as by save('x') or start('x'); a sink writes "
                 "to topics: use option topic"
             )
+    _check_letters(options)
+    if options.exactly_once is not None:
+        _check_exactly_once(options, options.exactly_once)
+        _check_use(options.exactly_once, names, is_batch_writer=is_batch_writer)
+    elif "exactlyonce" not in names:
+        alone = [name for name in given if name.lower().startswith("exactlyonce")]
+        if alone:
+            raise OptionError(
+                f"option {alone[0]} is given without exactlyOnce; expected exactlyOnce=true beside "
+                "it, or exactlyOnce=false to leave it without effect"
+            )
+
+
+def _check_letters(options: Options) -> None:
     letters = options.dead_letter_topic
     if letters is None:
         if options.dead_letter_max is not None:
@@ -31,4 +52,37 @@ def check_sink(options: Options, given: Mapping[str, str]) -> None:
     if options.client["acks"] == "0":
         raise OptionError(
             "option deadLetterTopic needs brokers' answers, and kafka.acks is 0; expected all or 1"
+        )
+
+
+def _check_exactly_once(options: Options, exactly_once: ExactlyOnce) -> None:
+    client = options.client
+    if client["acks"] != "all":
+        raise OptionError(
+            f"option exactlyOnce needs kafka.acks=all, and it is {client['acks']}: leave it out"
+        )
+    if not client.flag("enable.idempotence"):
+        # It is off as well where more requests may be under way than brokers keep in order.
+        raise OptionError(
+            "option exactlyOnce needs kafka.enable.idempotence=true, with at most 5 in "
+            "kafka.max.in.flight.requests.per.connection: leave both out"
+        )
+    if exactly_once.topic is None:
+        raise OptionError(
+            "option exactlyOnce stores its progress under a topic, and a column chooses the "
+            "topics: name one that will stay in option exactlyOnceTopic"
+        )
+
+
+def _check_use(exactly_once: ExactlyOnce, names: set[str], *, is_batch_writer: bool) -> None:
+    if is_batch_writer:
+        if "exactlyoncename" not in names:
+            raise OptionError(
+                "batch_writer with exactlyOnce needs option exactlyOnceName: a query may have "
+                "several of them, and each needs a name of its own that stays"
+            )
+    elif exactly_once.query is not None and exactly_once.micro_batch is None:
+        raise OptionError(
+            "option exactlyOnceQuery is for batch_writer alone: leave it out; a stream has the id "
+            "of its checkpoint, a batch one of its own"
         )

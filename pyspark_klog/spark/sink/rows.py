@@ -1,17 +1,7 @@
-"""The sink's columns: their types, and their way from Arrow to a topic's batches."""
+"""Rows on their way from Arrow to a topic's batches, and into a producer."""
 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
-
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    DataType,
-    IntegerType,
-    StringType,
-    StructType,
-    TimestampType,
-)
 
 from pyspark_klog.client import chance
 from pyspark_klog.client.clock import epoch_ms
@@ -19,67 +9,22 @@ from pyspark_klog.client.errors import TopicMissing
 from pyspark_klog.client.partitioning import Unplaced, partitioner_for
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import TopicPartition
-from pyspark_klog.spark.errors import OptionError, SchemaError
+from pyspark_klog.spark.errors import SchemaError
 from pyspark_klog.spark.options.options import Options
+from pyspark_klog.spark.sink import columns
 from pyspark_klog.spark.sink.dead_letters import DeadLetters, Reason, Refusal, TaskIds
 from pyspark_klog.spark.workers.clients import check_numba, drop_producer, freeze_once, producer_for
 
 if TYPE_CHECKING:
-    from pyarrow import Array, RecordBatch, Scalar
+    from pyarrow import Array, RecordBatch
 
     from pyspark_klog.client.producer.batches import Identity
     from pyspark_klog.client.producer.producer import Producer
     from pyspark_klog.records.arrow import EncodedRows, RowProblem
 
-_EXPECTED: dict[str, tuple[str, tuple[type[DataType], ...]]] = {
-    "value": ("string or binary", (StringType, BinaryType)),
-    "key": ("string or binary", (StringType, BinaryType)),
-    "topic": ("string", (StringType,)),
-    "partition": ("int", (IntegerType,)),
-    "timestamp": ("timestamp", (TimestampType,)),
-}
-_HEADERS = "array<struct<key:string,value:binary>>"
-
-
-def check_sink_schema(schema: StructType, options: Options) -> None:
-    """Refuse rows that cannot be written.
-
-    :raises SchemaError: for a column that is missing or of a wrong type
-    :raises OptionError: if no topic is named
-    """
-    types = {f.name: f.dataType for f in schema.fields}
-    if "value" not in types:
-        example = f", as in withColumnRenamed({next(iter(types))!r}, 'value')" if types else ""
-        raise SchemaError(
-            f"column value is missing; expected it among {list(types)}: give what is to be written "
-            f"that name{example}"
-        )
-    for name, (words, allowed) in _EXPECTED.items():
-        if name in types and not isinstance(types[name], allowed):
-            raise SchemaError(
-                f"column {name} is {types[name].simpleString()}; expected {words}: cast it"
-            )
-    if "headers" in types and not _are_headers(types["headers"]):
-        raise SchemaError(
-            f"column headers is {types['headers'].simpleString()}; expected {_HEADERS}"
-        )
-    if options.topic is None and "topic" not in types:
-        raise OptionError("no topic is named; expected option topic, or a column topic")
-
-
-def _are_headers(kind: DataType) -> bool:
-    if not isinstance(kind, ArrayType) or not isinstance(kind.elementType, StructType):
-        return False
-    fields = kind.elementType.fields
-    return (
-        [f.name.lower() for f in fields] == ["key", "value"]
-        and isinstance(fields[0].dataType, StringType)
-        and isinstance(fields[1].dataType, BinaryType)
-    )
-
 
 class SinkRows:
-    """Writes the rows of one task. At least once: a task that is repeated writes them again."""
+    """Writes the rows of one task."""
 
     def __init__(self, options: Options, ids: TaskIds) -> None:
         self._options = options
@@ -99,11 +44,17 @@ class SinkRows:
         """How many rows went to the topic of dead letters, by reason."""
         return () if self._letters is None else tuple(sorted(self._letters.counts.items()))
 
-    def write(self, batches: "Iterable[RecordBatch]") -> int:
-        """Write all rows and wait until they are acknowledged; returns their number, without those
-        that became dead letters.
+    @property
+    def letter_count(self) -> int:
+        """How many rows went there in all."""
+        return sum(count for _, count in self.dead_letters)
 
-        After an error this worker's producer is given up: which rows are written is unknown.
+    def write(self, batches: "Iterable[RecordBatch]") -> int:
+        """Write all rows through this worker's producer and wait until they are acknowledged;
+        returns their number, without those that became dead letters.
+
+        At least once: a task that is repeated writes them again. After an error the producer is
+        given up: which rows are written is unknown.
         """
         check_numba(self._options.allow_slow)
         count = 0
@@ -114,21 +65,30 @@ class SinkRows:
                     continue
                 if producer is None:
                     producer = producer_for(self._settings)
-                    producer.set_aside(None if self._letters is None else self._letters.receive)
-                for topic, rows in self._by_topic(producer, batch):
-                    self._write_rows(producer, topic, rows)
-                if self._letters is not None:
-                    self._letters.write_waiting(producer, epoch_ms())
+                    self.begin(producer)
+                self.add(producer, batch)
                 count += batch.num_rows
             if producer is not None:
-                self._end(producer)
+                self.end(producer)
                 freeze_once()
         except BaseException:
             drop_producer(self._settings)
             raise
-        return count - sum(letters for _, letters in self.dead_letters)
+        return count - self.letter_count
 
-    def _end(self, producer: "Producer") -> None:
+    # --- steps, for those who have a producer ----------------------------------------------------
+    def begin(self, producer: "Producer") -> None:
+        """From now on rows are added to this producer."""
+        producer.set_aside(None if self._letters is None else self._letters.receive)
+
+    def add(self, producer: "Producer", batch: "RecordBatch") -> None:
+        """Write rows; they need not be acknowledged yet."""
+        for topic, rows in self._by_topic(producer, batch):
+            self._write_rows(producer, topic, rows)
+        if self._letters is not None:
+            self._letters.write_waiting(producer, epoch_ms())
+
+    def end(self, producer: "Producer") -> None:
         """The task's last step: all rows that were added are on their topics when it returns."""
         producer.flush()
         while self._letters is not None and self._letters.write_waiting(producer, epoch_ms()):
@@ -159,7 +119,7 @@ class SinkRows:
         if partition_count == 0:
             return
         encoded = self._encode(producer, topic, rows, partition_count)
-        if _has_unknown_partition(encoded, rows, partition_count):
+        if columns.has_unknown_partition(encoded, rows, partition_count):
             # Partitions may have been added since the topic was last looked at.
             newer = producer.newest_partition_count(topic)
             if newer > partition_count:
@@ -229,9 +189,9 @@ class SinkRows:
 
         return encode_from_arrow(
             rows.column("value"),
-            key=_column(rows, "key"),
-            headers=_headers(rows),
-            timestamp=_timestamps(rows),
+            key=columns.column(rows, "key"),
+            headers=columns.headers(rows),
+            timestamp=columns.timestamps(rows),
             partition=partition,
             partition_count=partition_count,
             sticky_partition=sticky,
@@ -250,7 +210,7 @@ class SinkRows:
         self, topic: str, rows: "RecordBatch", partition_count: int, sticky: int
     ) -> "Array | None":
         """The partition of each row, null where the key decides; None if keys decide for all."""
-        given = _column(rows, "partition")
+        given = columns.column(rows, "partition")
         if self._partitioner is None or (given is not None and not given.null_count):
             return given
         if given is None:
@@ -291,86 +251,15 @@ class SinkRows:
         for row, problem in encoded.rejected:
             by_problem.setdefault(problem, []).append(row)
         for problem, numbers in by_problem.items():
-            reason, error = self._sentence(problem, topic, rows, numbers[0], partition_count)
+            reason, error = columns.sentence(
+                *(problem, topic, rows, numbers[0], partition_count),
+                self._settings.number("max.request.size"),
+            )
             self._refuse(producer, rows.take(numbers), Refusal(reason, error, topic))
-
-    def _sentence(
-        self,
-        problem: "RowProblem",
-        topic: str,
-        rows: "RecordBatch",
-        row: int,
-        partition_count: int,
-    ) -> tuple[Reason, str]:
-        from pyspark_klog.records.arrow import RowProblem
-
-        if problem is RowProblem.BAD_PARTITION:
-            given = _column(rows, "partition")
-            what = "kafka.partitioner.class gave another number"
-            if given is not None and given[row].is_valid:
-                what = f"column partition is {given[row].as_py()} in a row"
-            last = partition_count - 1
-            return Reason.BAD_PARTITION, f"{what} for topic {topic}; expected 0 to {last}"
-        if problem is RowProblem.NULL_HEADER_KEY:
-            error = "column headers has a header without a key; expected a key in each"
-            return Reason.BAD_HEADERS, error
-        if problem is RowProblem.NEGATIVE_TIMESTAMP:
-            given = _shown(rows.column("timestamp")[row])
-            error = f"column timestamp is {given} in a row; a record's time begins with 1970"
-            return Reason.BAD_TIMESTAMP, error
-        limit = self._settings.number("max.request.size")
-        return Reason.TOO_LARGE, (
-            f"a row for topic {topic} is larger than {limit} bytes; raise "
-            "kafka.max.request.size (and the topic's max.message.bytes)"
-        )
 
 
 _LEAST_BATCH_BYTES = 62
 """A batch's header and one byte: the encoder takes no less as a bound."""
-
-
-def _column(rows: "RecordBatch", name: str) -> "Array | None":
-    return rows.column(name) if name in rows.schema.names else None
-
-
-def _headers(rows: "RecordBatch") -> "Array | None":
-    """The column with the names that the encoder knows; Spark's may differ in case."""
-    column = _column(rows, "headers")
-    if column is None:
-        return None
-    import pyarrow as pa
-
-    names = [field.name for field in column.type.value_type]
-    if names == ["key", "value"]:
-        return column
-    structs = pa.StructArray.from_arrays(column.values.flatten(), names=["key", "value"])
-    kind = pa.list_(structs.type)
-    return pa.Array.from_buffers(
-        kind, len(column), column.buffers()[:2], offset=column.offset, children=[structs]
-    )
-
-
-def _timestamps(rows: "RecordBatch") -> "Array | None":
-    """The column; -1 ms, which a record of format v0 is read with, means none."""
-    column = _column(rows, "timestamp")
-    if column is None:
-        return None
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    none = pa.scalar(-1_000, pa.int64()).cast(pa.timestamp("us")).cast(column.type)
-    is_none = pc.equal(column, none)
-    if not pc.any(is_none).as_py():
-        return column
-    return pc.if_else(is_none, pa.scalar(None, column.type), column)
-
-
-def _shown(timestamp: "Scalar") -> str:
-    """A time as text. Spark has years that Python's datetime has not."""
-    try:
-        return str(timestamp.as_py())
-    except (OverflowError, ValueError):
-        return f"{-timestamp.value} us before 1970"
 
 
 def _topics_fault(error: TopicMissing | BrokerError) -> Reason | None:
@@ -378,18 +267,6 @@ def _topics_fault(error: TopicMissing | BrokerError) -> Reason | None:
         return Reason.UNKNOWN_TOPIC
     is_invalid = error.code is ErrorCode.INVALID_TOPIC_EXCEPTION
     return Reason.INVALID_TOPIC if is_invalid else None
-
-
-def _has_unknown_partition(
-    encoded: "EncodedRows", rows: "RecordBatch", partition_count: int
-) -> bool:
-    """Whether a row names a partition that the topic may have got by now."""
-    given = _column(rows, "partition")
-    if not encoded.rejected or given is None or not given.null_count < len(given):
-        return False
-    import pyarrow.compute as pc
-
-    return bool(pc.max(given).as_py() >= partition_count)
 
 
 def _level(options: Options) -> int | None:

@@ -15,7 +15,14 @@ from pyspark.sql.types import (
 )
 
 from pyspark_klog.spark.options.options import Options
-from pyspark_klog.spark.sink.writer import TaskWritten, commit_written, log_aborted, write_task
+from pyspark_klog.spark.sink.writer import (
+    TaskWritten,
+    abort_progress,
+    commit_progress,
+    commit_written,
+    log_aborted,
+    write_task,
+)
 from pyspark_klog.spark.workers.failures import one_line, one_line_in_task
 from pyspark_klog.spark.workers.prompt import Prompt
 
@@ -41,15 +48,19 @@ class _StreamWriter(Prompt):
 
     @one_line
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Everything was acknowledged when its task ended."""
+        """Everything was acknowledged when its task ended; with exactlyOnce it becomes visible here
+        at the latest."""
         if batchId == 0:
             # Each micro-batch has processes of its own: only the first warns of ignored settings.
             self._options.client.warn_of_ignored()
         commit_written(messages, self._options, f"micro-batch {batchId}")
+        commit_progress(messages, self._options, batchId)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Rows of tasks that succeeded stay written: the sink writes at least once."""
+        """Rows of tasks that succeeded stay written, unless the driver had to end their
+        transactions: those are aborted."""
         log_aborted(messages, f"micro-batch {batchId}")
+        abort_progress(messages, self._options)
 
 
 class RowStreamWriter(_StreamWriter, DataSourceStreamWriter):

@@ -3,20 +3,26 @@
 import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
+from pyspark_klog.client import chance
+from pyspark_klog.spark.options.exactly_once import MicroBatch
 from pyspark_klog.spark.options.options import Options
 from pyspark_klog.spark.sink.dead_letters import TaskIds, check_count
+from pyspark_klog.spark.sink.exactly_once.decisions_of_commit import ended_by_themselves
+from pyspark_klog.spark.sink.exactly_once.errors import ExactlyOnceRefused
 from pyspark_klog.spark.sink.rows import SinkRows
 from pyspark_klog.spark.workers.failures import one_line, one_line_in_task
 from pyspark_klog.spark.workers.prompt import Prompt
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
+
+    from pyspark_klog.spark.sink.exactly_once.progress import TaskProgress
 
 _log = logging.getLogger(__name__)
 
@@ -35,20 +41,27 @@ class TaskWritten(WriterCommitMessage):
     """Rows that are on their topics."""
     dead_letters: tuple[tuple[str, int], ...] = ()
     """Rows that are on the topic of dead letters instead, by reason."""
+    progress: "TaskProgress | None" = None
+    """What the driver needs to end the batch; None: the sink writes at least once."""
 
 
 def write_task(options: Options, batches: "Iterable[RecordBatch]") -> TaskWritten:
     """Write the rows of the task that runs here."""
-    ids = _task_ids()
+    context = TaskContext.get()
+    ids = TaskIds() if context is None else _task_ids(context)
+    if options.exactly_once is not None:
+        from pyspark_klog.spark.sink.exactly_once.attempt import task_of
+        from pyspark_klog.spark.sink.exactly_once.task import write_once
+
+        run_id = None if context is None else context.getLocalProperty("spark.jobGroup.id")
+        written = write_once(options, task_of(options.exactly_once, ids, run_id), ids, batches)
+        return TaskWritten(*ids, written.row_count, written.dead_letters, written.progress)
     rows = SinkRows(options, ids)
     row_count = rows.write(batches)
     return TaskWritten(*ids, row_count, rows.dead_letters)
 
 
-def _task_ids() -> TaskIds:
-    context = TaskContext.get()
-    if context is None:
-        return TaskIds()
+def _task_ids(context: TaskContext) -> TaskIds:
     batch_id = context.getLocalProperty("streaming.sql.batchId")
     return TaskIds(
         context.getLocalProperty("sql.streaming.queryId"),
@@ -63,7 +76,7 @@ class SinkBatchWriter(Prompt, DataSourceArrowWriter):
     """Appends rows to topics."""
 
     def __init__(self, options: Options) -> None:
-        self._options = options
+        self._options = _with_id(options)
 
     @one_line_in_task
     def write(self, iterator: "Iterator[RecordBatch]") -> TaskWritten:
@@ -72,12 +85,81 @@ class SinkBatchWriter(Prompt, DataSourceArrowWriter):
 
     @one_line
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Everything was acknowledged when its task ended."""
+        """Everything was acknowledged when its task ended; a micro-batch of foreachBatch with
+        exactlyOnce becomes visible here."""
         commit_written(messages, self._options, "the batch")
+        exactly_once = self._options.exactly_once
+        if exactly_once is None or exactly_once.micro_batch is None:
+            return
+        if exactly_once.micro_batch.is_batch_write:
+            _end_batch_write(messages, self._options)
+        else:
+            commit_progress(messages, self._options, exactly_once.micro_batch.batch_id)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Rows of tasks that succeeded stay written: the sink writes at least once."""
+        """Rows of tasks that succeeded stay written, unless the driver had to end their
+        transactions: those are aborted."""
         log_aborted(messages, "the batch")
+        exactly_once = self._options.exactly_once
+        if exactly_once is None or exactly_once.micro_batch is None:
+            return
+        if exactly_once.micro_batch.is_batch_write:
+            _end_batch_write(messages, self._options)
+        else:
+            abort_progress(messages, self._options)
+
+
+def _with_id(options: Options) -> Options:
+    """A batch write has an id of its own; a micro-batch of foreachBatch has that of its query."""
+    exactly_once = options.exactly_once
+    if exactly_once is None or exactly_once.micro_batch is not None:
+        return options
+    own = MicroBatch.of_batch_write(chance.unique_text())
+    return replace(options, exactly_once=exactly_once._replace(micro_batch=own))
+
+
+def commit_progress(
+    messages: Sequence[WriterCommitMessage | None], options: Options, batch_id: int
+) -> None:
+    """Let a micro-batch of an exactly-once sink become visible.
+
+    :raises KlogError: if it must not, or if not all of it could
+    """
+    if options.exactly_once is None:
+        return
+    progress = _progress(messages)
+    if len(progress) != len(messages):
+        raise ExactlyOnceRefused(
+            f"of {len(messages)} tasks of micro-batch {batch_id} {len(progress)} tell what they "
+            "wrote; expected all: this is a bug of klog"
+        )
+    if ended_by_themselves(progress):
+        return
+    # Each micro-batch has a process of its own, and few need to talk to brokers.
+    from pyspark_klog.spark.sink.exactly_once.commit import commit_batch
+
+    commit_batch(options.client, options.exactly_once, batch_id, progress)
+
+
+def abort_progress(messages: Sequence[WriterCommitMessage | None], options: Options) -> None:
+    """Abort what tasks have left open. Never raises."""
+    progress = [task for task in _progress(messages) if task.opened is not None]
+    if progress:
+        from pyspark_klog.spark.sink.exactly_once.commit import abort_batch
+
+        abort_batch(options.client, progress)
+
+
+def _end_batch_write(messages: Sequence[WriterCommitMessage | None], options: Options) -> None:
+    from pyspark_klog.spark.sink.exactly_once.commit import end_batch_write
+
+    assert options.exactly_once is not None
+    end_batch_write(options.client, options.exactly_once, _progress(messages))
+
+
+def _progress(messages: Sequence[WriterCommitMessage | None]) -> "list[TaskProgress]":
+    written = (message for message in messages if isinstance(message, TaskWritten))
+    return [each.progress for each in written if each.progress is not None]
 
 
 def commit_written(
@@ -106,10 +188,11 @@ def commit_written(
 def log_aborted(messages: Sequence[WriterCommitMessage | None], what: str) -> None:
     """Log how much stays written. Never raises: its error would hide the reason of the abort."""
     written = [m for m in messages if isinstance(m, TaskWritten)]
-    if written:
-        rows = sum(m.row_count for m in written)
-        letters = sum(count for m in written for _, count in m.dead_letters)
+    kept = [m for m in written if m.progress is None or m.progress.opened is None]
+    if kept:
+        rows = sum(m.row_count for m in kept)
+        letters = sum(count for m in kept for _, count in m.dead_letters)
         _log.warning(
             "%s failed: rows=%d and dead letters=%d of tasks=%d stay written",
-            *(what, rows, letters, len(written)),
+            *(what, rows, letters, len(kept)),
         )

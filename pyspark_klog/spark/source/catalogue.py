@@ -1,4 +1,4 @@
-"""Catalogue reads: a cluster's topics, partitions, groups and offsets as tables.
+"""Catalogue reads: a cluster's topics, partitions, groups, offsets and sinks as tables.
 
 ``option("table", ...)`` of a batch. Each table has a fixed schema, which needs no broker; its rows
 are those of the moment at which the query runs. One task asks for all of them.
@@ -56,7 +56,12 @@ _SCHEMAS: Mapping[str, StructType] = {
         latestOffset=_LONG,
     ),
     "groups": _columns(
-        groupId=_TEXT, state=_TEXT, protocolType=_TEXT, coordinator=_INT, members=_INT
+        groupId=_TEXT,
+        state=_TEXT,
+        protocolType=_TEXT,
+        coordinator=_INT,
+        members=_INT,
+        kind=_TEXT,
     ),
     "offsets": _columns(
         groupId=_TEXT,
@@ -67,10 +72,26 @@ _SCHEMAS: Mapping[str, StructType] = {
         latestOffset=_LONG,
         lag=_LONG,
     ),
+    "sinks": _columns(
+        groupId=_TEXT,
+        prefix=_TEXT,
+        queryId=_TEXT,
+        name=_TEXT,
+        task=_INT,
+        topic=_TEXT,
+        batchId=_LONG,
+        runId=_TEXT,
+        rows=_LONG,
+        bytes=_LONG,
+        hash=_TEXT,
+        writtenMs=_LONG,
+    ),
 }
 """Null stands for a value that cannot be known: a leader that is not there and the offsets that
 only it could tell, an epoch or a topic's id where brokers have none. ``latestOffset`` is the high
-watermark, under read_committed the last stable offset; ``lag`` is its distance, at least 0."""
+watermark, under read_committed the last stable offset; ``lag`` is its distance, at least 0.
+``kind`` is consumer, or sink: groups of exactly-once sinks have no lag, and their rows are in the
+table ``sinks``, where the mark of a sink's run has a row without task, rows, bytes and hash."""
 
 
 def table_schema(table: str) -> StructType:
@@ -135,18 +156,44 @@ def _partitions(client: "BlockingClient", options: Options) -> list[Row]:
 
 def _groups(client: "BlockingClient", _: Options) -> list[Row]:
     from pyspark_klog.client.groups import list_groups
+    from pyspark_klog.client.sink_listing import find_sinks
 
+    groups = list_groups(client)
+    of_sinks = find_sinks(client, groups)
     return [
-        (g.group_id, g.state, g.protocol_type, g.coordinator_id, g.member_count)
-        for g in list_groups(client)
+        (
+            *(g.group_id, g.state, g.protocol_type, g.coordinator_id, g.member_count),
+            "sink" if g.group_id in of_sinks else "consumer",
+        )
+        for g in groups
     ]
+
+
+def _sinks(client: "BlockingClient", _: Options) -> list[Row]:
+    from pyspark_klog.client.groups import list_groups
+    from pyspark_klog.client.sink_listing import find_sinks
+
+    rows: list[Row] = []
+    for group in find_sinks(client, list_groups(client)).values():
+        begin = (group.group_id, *group.sink, group.task)
+        for at, row in group.rows.items():
+            sizes = (row.row_count, row.byte_count, f"{row.row_hash:032x}", row.time_ms)
+            rows.append((*begin, at.topic, row.batch_id, row.run_id, *sizes))
+        for at, mark in group.marks.items():
+            rows.append(
+                (*begin, at.topic, mark.batch_id, mark.run_id, None, None, None, mark.time_ms)
+            )
+    return rows
 
 
 def _offsets(client: "BlockingClient", options: Options) -> list[Row]:
     from pyspark_klog.client.consumer.offsets import LATEST
     from pyspark_klog.client.groups import committed_offsets, list_groups
+    from pyspark_klog.client.sink_listing import find_sinks
 
-    groups = [g.group_id for g in list_groups(client) if g.has_offsets]
+    listed = list_groups(client)
+    of_sinks = find_sinks(client, listed)
+    groups = [g.group_id for g in listed if g.has_offsets and g.group_id not in of_sinks]
     found = {group_id: committed_offsets(client, group_id) for group_id in groups}
     wanted = {partition for offsets in found.values() for partition in offsets}
     latest = _offsets_at(client, client.refresh(None), LATEST, options, wanted)
@@ -199,6 +246,7 @@ _TABLES: Mapping[str, Callable[["BlockingClient", Options], list[Row]]] = {
     "partitions": _partitions,
     "groups": _groups,
     "offsets": _offsets,
+    "sinks": _sinks,
 }
 
 assert tuple(_TABLES) == tuple(_SCHEMAS) == TABLES

@@ -1,4 +1,4 @@
-"""One client, and one producer, for each cluster in a Python worker process.
+"""One client, and its producers, for each cluster in a Python worker process.
 
 Spark's Python workers live on across tasks, batches and queries, one task at a time; a connection
 that a task has made serves the next one. A forked worker begins with nothing.
@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import threading
+from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -17,14 +18,19 @@ from pyspark_klog.spark.errors import PackageMissing
 
 if TYPE_CHECKING:
     from pyspark_klog.client.blocking import BlockingClient
+    from pyspark_klog.client.group_offsets import CommittedOffset
     from pyspark_klog.client.producer.producer import Producer
+    from pyspark_klog.client.transactions.producer import TransactionalProducer
 
 # Spark imports the data source in planning processes that never connect, twice for each
 # micro-batch of a sink: modules that talk to brokers are imported where they are used.
 
 _clients: "dict[tuple[int, ClientSettings], BlockingClient]" = {}
 _producers: "dict[tuple[int, ClientSettings], Producer]" = {}
+_held: "dict[tuple[int, ClientSettings, str], HeldId]" = {}
 _MOST_CLIENTS = 8
+_MOST_HELD = 64
+"""Transactional ids of one process. Any worker may get any task, each of which has an id."""
 _frozen: set[tuple[int, bool]] = set()
 _WRITES = "pyspark_klog.client.producer.producer"
 
@@ -60,10 +66,48 @@ def producer_for(settings: ClientSettings) -> "Producer":
     return producer
 
 
+@dataclass
+class HeldId:
+    """A transactional id whose producer is in this process."""
+
+    producer: "TransactionalProducer"
+    committed: "CommittedOffset | None" = None
+    """The position that the producer's last transaction has committed; None if it may need
+    `init_transactions`."""
+    before: "CommittedOffset | None" = None
+    """The position that was there before."""
+
+
+def held_id(settings: ClientSettings, transactional_id: str) -> HeldId:
+    """This process's producer for a transactional id. One that failed must be given up:
+    `drop_producer`."""
+    client = client_for(settings)
+    key = (os.getpid(), settings, transactional_id)
+    held = _held.pop(key, None)
+    if held is None:
+        from pyspark_klog.client.transactions.producer import TransactionalProducer
+
+        timeout_ms = settings.number("transaction.timeout.ms")
+        held = HeldId(
+            TransactionalProducer(client, transactional_id, transaction_timeout_ms=timeout_ms)
+        )
+        others = (other for known, other in _held.items() if known[:2] == key[:2])
+        for other in others:
+            # One task writes at a time: its memory for batches serves the next one.
+            held.producer.memory = other.producer.memory
+            break
+    _held[key] = held
+    for oldest in [known for known in _held if known[0] == key[0]][:-_MOST_HELD]:
+        del _held[oldest]
+    return held
+
+
 def drop_producer(settings: ClientSettings) -> None:
-    """Forget the producer and close its connections: its next user begins anew."""
+    """Forget the producers of a cluster and close their connections: the next user begins anew."""
     key = (os.getpid(), settings)
     _producers.pop(key, None)
+    for held in [known for known in _held if known[:2] == key]:
+        del _held[held]
     client = _clients.pop(key, None)
     if client is not None:
         client.close()

@@ -1,0 +1,230 @@
+"""What an exactly-once sink of Spark stores on brokers: ids, and positions of groups. Pure.
+
+A task's transactional id is the id of its group, too: ``<prefix>.<query id>.<name>.<index>``. Ids
+per worker slot would fence nobody: whoever repeats a task must meet its id. One group a task: a
+group for all tasks would fail with more tasks than partitions, and its rows could not be committed
+in one transaction each.
+
+All positions are those of partition 0 of one topic of the sink: its offset is the number of a
+micro-batch, its metadata is text. `pyspark_klog/spark/sink/exactly_once` writes them; tools tell
+them from the positions of consumers here.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pyspark_klog.client.group_offsets import CommittedOffset
+from pyspark_klog.errors import KlogError
+from pyspark_klog.ids import TopicPartition
+
+_RUN = "run"
+_ROW = "klog-sink 1 "
+_MARK = "klog-sink-run 1 "
+_HASH_DIGITS = 32
+_LONG_MAX = 2**63 - 1
+_PAST_RUNS = 20
+
+
+class SinkId(NamedTuple):
+    """Which sink of which query."""
+
+    prefix: str
+    """Text with dots, as a user gives it."""
+    query_id: str
+    """The id of the streaming query, which its checkpoint keeps; without dots, as the name."""
+    name: str
+    """Tells the sinks of one query apart."""
+
+    def task(self, index: int) -> str:
+        """The transactional id, and the group, of the task with this number (Spark's partition)."""
+        return f"{self.stem}.{index}"
+
+    @property
+    def mark(self) -> str:
+        """The group that holds the mark of the query's run: `RunMark`."""
+        return f"{self.stem}.{_RUN}"
+
+    @property
+    def stem(self) -> str:
+        """What all its ids begin with, without the last dot."""
+        for what, part in (("query id", self.query_id), ("name", self.name)):
+            if not part or "." in part:
+                raise ValueError(f"the {what} of a sink is {part!r}; expected text without dots")
+        if not self.prefix:
+            raise ValueError("the prefix of a sink's ids is empty")
+        return f"{self.prefix}.{self.query_id}.{self.name}"
+
+
+def parse(group_id: str) -> tuple[SinkId, int | None] | None:
+    """Which sink's a transactional id or a group is, and of which task; the task is None for the
+    mark. None for an id that no sink has.
+
+    Every id of a sink is given back as it was made; an id of another program that happens to have
+    four parts and a number is taken for a sink's, too: what its row says tells.
+    """
+    parts = group_id.rsplit(".", 3)
+    if len(parts) != 4 or not all(parts):
+        return None
+    *stem, last = parts
+    sink = SinkId(*stem)
+    if last == _RUN:
+        return sink, None
+    if not (last.isascii() and last.isdigit()) or str(int(last)) != last:
+        return None
+    return sink, int(last)
+
+
+class ForeignProgress(KlogError):
+    """A sink's group has a position that no sink of klog wrote."""
+
+
+class ProgressRow(NamedTuple):
+    """What a task has written of a micro-batch; committed in the transaction of its records."""
+
+    batch_id: int
+    run_id: str
+    """Of the run of the query that wrote the rows; without spaces."""
+    row_count: int
+    """Rows that the task was given, those that became dead letters among them."""
+    byte_count: int
+    row_hash: int
+    """`RowHash.value`: 128 bits."""
+    time_ms: int
+    """When the row was made, by the clock of the task's host."""
+    producer_id: int = -1
+    next_epoch: int = -1
+    """Of the identity that the transactional id's next producer has, if none came in between."""
+
+    def to_offset(self) -> CommittedOffset:
+        """The row as a position that its task's group commits."""
+        _check_run(self.run_id)
+        digits = f"{self.row_hash:0{_HASH_DIGITS}x}"
+        text = f"{self.run_id} {self.row_count} {self.byte_count} {digits} {self.time_ms}"
+        text += f" {self.producer_id} {self.next_epoch}"
+        return CommittedOffset(self.batch_id, metadata=_ROW + text)
+
+    @classmethod
+    def from_offset(cls, position: CommittedOffset) -> "ProgressRow":
+        """The row of a position.
+
+        :raises ForeignProgress: if it is no row of this version
+        """
+        text = position.metadata
+        words = text.removeprefix(_ROW).split(" ")
+        try:
+            if not text.startswith(_ROW):
+                raise ValueError(text)
+            run_id, row_count, byte_count, digits, time_ms, producer_id, next_epoch = words
+            row = cls(
+                position.offset,
+                run_id,
+                _number(row_count),
+                _number(byte_count),
+                int(digits, 16),
+                _number(time_ms),
+                int(producer_id),
+                int(next_epoch),
+            )
+            if row.to_offset() != position._replace(leader_epoch=-1):
+                raise ValueError(text)
+        except ValueError:
+            raise ForeignProgress(_foreign(position, _ROW)) from None
+        return row
+
+
+class RunMark(NamedTuple):
+    """That a run of the query has passed its first batch: stored once a run by the driver, after
+    the first batch in which a task left its transaction open or verified another run's row.
+
+    From then on each row of a later batch that another run wrote is that of another copy of the
+    query, and not of a run that was stopped.
+    """
+
+    batch_id: int
+    """The first micro-batch that the run committed."""
+    run_id: str
+    time_ms: int
+    """When the mark was made, by the clock of the driver's host."""
+    past: tuple[str, ...] = ()
+    """The runs before, newest first. One of them that writes still is a copy, too."""
+
+    def to_offset(self) -> CommittedOffset:
+        """The mark as a position that the group `SinkId.mark` commits."""
+        runs = (self.run_id, *self.past)
+        for run_id in runs:
+            _check_run(run_id)
+        return CommittedOffset(self.batch_id, metadata=f"{_MARK}{self.time_ms} {' '.join(runs)}")
+
+    @classmethod
+    def from_offset(cls, position: CommittedOffset) -> "RunMark":
+        """The mark of a position.
+
+        :raises ForeignProgress: if it is no mark of this version
+        """
+        time_ms, *runs = position.metadata.removeprefix(_MARK).split(" ")
+        try:
+            if not position.metadata.startswith(_MARK) or not runs or not all(runs):
+                raise ValueError(runs)
+            return cls(position.offset, runs[0], _number(time_ms), tuple(runs[1:]))
+        except ValueError:
+            raise ForeignProgress(_foreign(position, _MARK)) from None
+
+    @classmethod
+    def after(cls, last: "RunMark | None", batch_id: int, run_id: str, time_ms: int) -> "RunMark":
+        """The mark of a run that follows the one of the last mark; of past runs some are kept."""
+        past = () if last is None else (last.run_id, *last.past)
+        return cls(batch_id, run_id, time_ms, tuple(r for r in past if r != run_id)[:_PAST_RUNS])
+
+
+class SinkGroup(NamedTuple):
+    """A group that holds positions of a sink, by the partition that they name."""
+
+    group_id: str
+    sink: SinkId
+    task: int | None
+    """None: the group of marks."""
+    rows: Mapping[TopicPartition, ProgressRow]
+    """Empty in the group of marks, and where a task's first transaction is not committed."""
+    marks: Mapping[TopicPartition, RunMark]
+
+
+def sink_group(
+    group_id: str, positions: Mapping[TopicPartition, CommittedOffset]
+) -> SinkGroup | None:
+    """A group with these positions as a sink's; None if it is another program's.
+
+    Its id and each of its positions have to be a sink's: four parts and a number are not enough.
+    """
+    known = parse(group_id)
+    if known is None:
+        return None
+    rows, marks = {}, {}
+    try:
+        for partition, position in sorted(positions.items()):
+            if known[1] is None:
+                marks[partition] = RunMark.from_offset(position)
+            else:
+                rows[partition] = ProgressRow.from_offset(position)
+    except ForeignProgress:
+        return None
+    return SinkGroup(group_id, *known, rows, marks)
+
+
+def _number(text: str) -> int:
+    number = int(text)
+    if not 0 <= number <= _LONG_MAX:
+        raise ValueError(text)
+    return number
+
+
+def _check_run(run_id: str) -> None:
+    if not run_id or " " in run_id:
+        raise ValueError(f"the id of a run is {run_id!r}; expected text without spaces")
+
+
+def _foreign(position: CommittedOffset, begin: str) -> str:
+    return (
+        f"a position of the sink is {position.offset} with metadata {position.metadata[:200]!r}; "
+        f"expected metadata that begins {begin!r}: another program commits to this group, or a "
+        "newer klog did"
+    )

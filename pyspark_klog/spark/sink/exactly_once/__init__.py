@@ -1,0 +1,6 @@
+"""The exactly-once sink: a task's rows and its progress row become visible together, once.
+
+May import: client, records; of spark: options, workers, errors, and the sink's rows.
+Start reading at names.py and progress.py (what is stored where), then decisions.py (the tables),
+then task.py (a task's side) and commit.py (the driver's side).
+"""

@@ -1,0 +1,61 @@
+"""Which attempt of which task of which sink runs here. Pure."""
+
+import re
+from typing import NamedTuple
+
+from pyspark_klog.spark.options.exactly_once import ExactlyOnce, MicroBatch
+from pyspark_klog.spark.sink.dead_letters import TaskIds
+from pyspark_klog.spark.sink.exactly_once.decisions import Writing
+from pyspark_klog.spark.sink.exactly_once.errors import ExactlyOnceRefused
+from pyspark_klog.spark.sink.exactly_once.names import SinkId
+
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+class Task(NamedTuple):
+    """The task that runs here."""
+
+    sink: SinkId
+    topic: str
+    """Whose partition 0 the progress rows name."""
+    now: Writing
+    attempt_number: int = 0
+    """0 for the first attempt of the task that Spark started, copies included."""
+    keep_on_mismatch: bool = False
+
+    @property
+    def transactional_id(self) -> str:
+        """Also the id of the task's group."""
+        return self.sink.task(self.now.task)
+
+
+def task_of(options: ExactlyOnce, ids: TaskIds, run_id: str | None) -> Task:
+    """The task with these ids, of a stream whose run Spark gives as job group ``run_id``, or of the
+    batch write that the options speak of.
+
+    :raises ExactlyOnceRefused: if Spark does not tell which query's task it is
+    """
+    assert options.topic is not None
+    micro_batch = options.micro_batch
+    if micro_batch is None:
+        query_id, batch_id = ids.query_id, ids.batch_id
+        if query_id is None or batch_id is None or not _is_uuid(run_id):
+            raise ExactlyOnceRefused(
+                f"option exactlyOnce needs to know the query, and Spark gives query {query_id}, "
+                f"micro-batch {batch_id} and run (the job group) {run_id}; expected the ids of a "
+                "streaming query"
+            )
+        micro_batch = MicroBatch(query_id, batch_id, str(run_id))
+    is_repeatable = not micro_batch.is_batch_write
+    return Task(
+        SinkId(options.prefix, micro_batch.query_id, options.name),
+        options.topic,
+        Writing(ids.partition_id, micro_batch.batch_id, micro_batch.run_id, is_repeatable),
+        ids.attempt_number,
+        options.keep_on_mismatch,
+    )
+
+
+def _is_uuid(text: str | None) -> bool:
+    """Whether a job group is a run's id. One that a user has set would be the same in every run."""
+    return text is not None and _UUID.fullmatch(text) is not None

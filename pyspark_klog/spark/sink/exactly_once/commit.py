@@ -1,0 +1,189 @@
+"""The driver's side of the exactly-once sink: it compares what all tasks wrote, then ends it.
+
+`decisions_of_commit` has the rules; here brokers are asked and told. Batches whose tasks ended
+their transactions themselves cost no request.
+"""
+
+import logging
+from collections.abc import Sequence
+
+from pyspark_klog.client import clock
+from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.client.errors import ClientError, ProducerUnusable
+from pyspark_klog.client.settings import ClientSettings
+from pyspark_klog.client.transactions.listing import fence
+from pyspark_klog.client.transactions.producer import OpenTransaction, end_transaction
+from pyspark_klog.errors import KlogError
+from pyspark_klog.spark.options.exactly_once import ExactlyOnce
+from pyspark_klog.spark.sink.exactly_once.decisions_of_commit import (
+    DAY_MS,
+    Batch,
+    Refuse,
+    Seen,
+    decide,
+    ended_by_themselves,
+    needs_retention,
+)
+from pyspark_klog.spark.sink.exactly_once.errors import ExactlyOnceRefused
+from pyspark_klog.spark.sink.exactly_once.names import SinkId, parse
+from pyspark_klog.spark.sink.exactly_once.progress import ProgressRow, RunMark, TaskProgress
+from pyspark_klog.spark.sink.exactly_once.sink_groups import SinkGroups
+from pyspark_klog.spark.workers.clients import client_for
+
+_log = logging.getLogger(__name__)
+
+_ABORT_WITHIN_MS = 5_000
+"""abort() gives up here: what stays open is ended by the next run, or by its time-out."""
+
+
+def commit_batch(
+    settings: ClientSettings,
+    exactly_once: ExactlyOnce,
+    batch_id: int,
+    written: Sequence[TaskProgress],
+) -> None:
+    """Let a micro-batch become visible, of which all tasks have returned ``written``.
+
+    :raises ExactlyOnceRefused: before anything of it is visible
+    :raises KlogError: after some of its transactions were committed, or perhaps were: the batch
+        fails, and its repetition finds their rows
+    """
+    if ended_by_themselves(written):
+        return
+    batch, sink, topic = _batch(batch_id, written)
+    client = client_for(settings)
+    groups = SinkGroups(client, sink, topic)
+    seen = _look(client, groups, sink, batch)
+    decision = decide(batch, seen, continue_on_missing=exactly_once.continue_on_missing)
+    if isinstance(decision, Refuse):
+        raise ExactlyOnceRefused(decision.sentence)
+    if decision.mark is not None:
+        groups.store(decision.mark)
+    for ended, opened in enumerate(decision.end):
+        _end(client, batch, opened, f"{ended} of {len(decision.end)}")
+    _log.info(
+        "ended transactions=%d of micro-batch %d of sink %s run=%s",
+        *(len(decision.end), batch_id, batch.sink, batch.run_id),
+    )
+
+
+def abort_batch(settings: ClientSettings, written: Sequence[TaskProgress]) -> None:
+    """Abort the transactions that tasks of a failed micro-batch handed over, so that readers of
+    committed records need not wait for their time-out. What is committed stays; never raises."""
+    opened = [task.opened for task in written if task.opened is not None]
+    if not opened:
+        return
+    try:
+        client = client_for(settings)
+        deadline_ms = client.now_ms() + _ABORT_WITHIN_MS
+        for each in opened:
+            left_ms = deadline_ms - client.now_ms()
+            if left_ms <= 0:
+                break
+            try:
+                end_transaction(client, each, commit=False, timeout_ms=left_ms)
+            except ProducerUnusable:
+                continue  # it has ended, or a newer attempt has the id
+    except Exception as error:
+        # Raised, it would hide why the batch failed.
+        _log.warning("transactions that stay open until they time out: %s", error)
+
+
+def end_batch_write(
+    settings: ClientSettings, exactly_once: ExactlyOnce, written: Sequence[TaskProgress]
+) -> None:
+    """Forget the groups of a batch write that succeeded or failed. Never raises.
+
+    A copy of a task may begin after this: it must not write again because it finds no row. It finds
+    the mark, which is stored before the ids are fenced and the groups deleted.
+    """
+    micro_batch = exactly_once.micro_batch
+    assert micro_batch is not None and exactly_once.topic is not None
+    sink = SinkId(exactly_once.prefix, micro_batch.query_id, exactly_once.name)
+    try:
+        client = client_for(settings)
+        groups = SinkGroups(client, sink, exactly_once.topic)
+        now_ms = clock.epoch_ms()
+        groups.store(RunMark(micro_batch.batch_id, micro_batch.run_id, now_ms), DAY_MS)
+        listed = groups.listed()
+        known = {parse_index(task) for task in written}
+        for index in sorted(known | listed.ids | listed.groups):
+            _fence(client, sink, index)
+        groups.delete(sorted(known | listed.groups))
+    except Exception as error:
+        # The rows are written, or the job failed for another reason.
+        _log.warning(
+            "groups %s.* stay until their rows expire, since they could not be deleted: %s",
+            *(sink.task(0).removesuffix(".0"), error),
+        )
+
+
+def parse_index(task: TaskProgress) -> int:
+    """The number of a task, which its transactional id ends with."""
+    return _parsed(task)[1]
+
+
+# --- steps ---------------------------------------------------------------------------------------
+def _batch(batch_id: int, written: Sequence[TaskProgress]) -> tuple[Batch, SinkId, str]:
+    sinks = {_parsed(task)[0] for task in written}
+    tasks = {_parsed(task)[1]: task for task in written}
+    runs = {task.run_id for task in written}
+    topics = {task.topic for task in written}
+    alone = len(sinks) == len(runs) == len(topics) == 1
+    if not alone or sorted(tasks) != list(range(len(written))):
+        raise ExactlyOnceRefused(
+            f"the tasks of micro-batch {batch_id} are {sorted(tasks)} of {len(written)}, of sinks "
+            f"{sorted(sinks)}, runs {sorted(runs)} and topics {sorted(topics)}; expected one of "
+            "each, and every task once: this is a bug of klog"
+        )
+    (sink,) = sinks
+    (topic,) = topics
+    (run_id,) = runs
+    return Batch(f"{sink.query_id}.{sink.name}", batch_id, run_id, tasks), sink, topic
+
+
+def _parsed(task: TaskProgress) -> tuple[SinkId, int]:
+    found = parse(task.transactional_id)
+    if found is None or found[1] is None:
+        raise ExactlyOnceRefused(f"a task has transactional id {task.transactional_id!r}")
+    return found[0], found[1]
+
+
+def _look(client: BlockingClient, groups: SinkGroups, sink: SinkId, batch: Batch) -> Seen:
+    """Fence what is no task's, then read all rows: from then on nobody but this driver, and newer
+    attempts, can change them."""
+    listed = groups.listed()
+    others = (listed.ids | listed.groups) - batch.tasks.keys()
+    for index in sorted(others):
+        _fence(client, sink, index)
+    rows: dict[int, ProgressRow] = {}
+    elsewhere: dict[int, tuple[str, ProgressRow]] = {}
+    for index in sorted(others | batch.tasks.keys()):
+        # A transaction that was handed over holds its group's row back until it is ended.
+        task = batch.tasks.get(index)
+        found = groups.rows(index, stable=task is None or task.opened is None)
+        row = found.pop(groups.topic, None)
+        if row is not None:
+            rows[index] = row
+        if found:
+            elsewhere[index] = max(found.items(), key=lambda each: each[1].batch_id)
+    retention_ms = groups.retention_ms() if needs_retention(batch) else 0
+    mark = groups.mark()
+    now_ms = clock.epoch_ms()
+    return Seen(rows, elsewhere, mark, listed.open_ids, now_ms, retention_ms)
+
+
+def _fence(client: BlockingClient, sink: SinkId, index: int) -> None:
+    timeout_ms = client.settings.number("transaction.timeout.ms")
+    fence(client, sink.task(index), transaction_timeout_ms=timeout_ms)
+
+
+def _end(client: BlockingClient, batch: Batch, opened: OpenTransaction, how_many: str) -> None:
+    try:
+        end_transaction(client, opened, commit=True)
+    except KlogError as error:
+        raise ClientError(
+            f"micro-batch {batch.batch_id} of the exactly-once sink {batch.sink}: {how_many} "
+            f"transactions of tasks were committed, and the next one could not be: {error}; its "
+            "rows are written when the query is started again, with as many tasks"
+        ) from error

@@ -1,0 +1,179 @@
+"""What a task of an exactly-once sink does, by the rows that it finds. Pure.
+
+`decide` is asked twice: with the row that is there when the task begins, and with the one that is
+there once the task has the transactional id, since an older attempt may have committed in between.
+`after_fenced` is asked by an attempt that lost the id to another one.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pyspark_klog.spark.sink.exactly_once.progress import ProgressRow, RunMark
+
+
+class Writing(NamedTuple):
+    """Which task of which micro-batch is written now, by which run of the query."""
+
+    task: int
+    """The task's number: Spark's partition."""
+    batch_id: int
+    run_id: str
+    is_repeatable: bool = True
+    """Whether another run may write the batch again: not so in a batch write, whose ids are its
+    own."""
+
+
+class Fail(NamedTuple):
+    """The task fails, having written nothing."""
+
+    error: str
+
+
+class Verify(NamedTuple):
+    """The batch was committed before: only see whether the rows are the same."""
+
+    row: ProgressRow
+
+
+class Write(NamedTuple):
+    """Write the rows and the progress row in a transaction."""
+
+    ends_itself: bool
+    """Whether the task commits, if also nobody had its transactional id since the row before; else
+    it leaves that to the driver, which compares all rows first, since the batch may be a repeated
+    one that was cut into other tasks before."""
+
+
+class Wait(NamedTuple):
+    """Look again later."""
+
+
+def needs_mark(row: ProgressRow | None, now: Writing) -> bool:
+    """Whether `decide` has to know the run's mark."""
+    return row is not None and row.batch_id == now.batch_id and row.run_id != now.run_id
+
+
+def decide(row: ProgressRow | None, now: Writing, mark: RunMark | None) -> Fail | Verify | Write:
+    """What a task does that finds ``row`` in its group; ``mark`` counts if `needs_mark`.
+
+    =====================  =====================================================  =================
+    row of                 why it may be there                                    decision
+    =====================  =====================================================  =================
+    a later batch          another copy of the query; a checkpoint set back       fail
+    this batch, this run   another attempt of the task was quicker                verify
+    this batch, other run  the batch is repeated after a restart                  verify
+    this batch, other run  a copy of the query runs: see `foreign`                fail
+    an earlier one, ours   this run was past the batch's first try: none is left  write, end itself
+    an earlier one, other  the first batch of a run; it may be a repeated one     write, leave open
+    none                   the same, or the first batch with so many tasks        write, leave open
+    none, batch write      nobody can repeat it                                   write, end itself
+    =====================  =====================================================  =================
+    """
+    if row is None:
+        return Write(ends_itself=not now.is_repeatable)
+    if row.batch_id > now.batch_id:
+        return Fail(_passed(row, now))
+    if row.batch_id < now.batch_id:
+        return Write(ends_itself=row.run_id == now.run_id)
+    text = foreign(row, now, mark)
+    return Verify(row) if text is None else Fail(text)
+
+
+def after_fenced(row: ProgressRow | None, now: Writing) -> Fail | Verify | Wait:
+    """What an attempt does that lost its transactional id.
+
+    ===================  ===================================================  ====================
+    row of               who took the id                                      decision
+    ===================  ===================================================  ====================
+    this batch, our run  another attempt of the task, and it has committed    take over its result
+    none, an earlier     such an attempt, and it is at work; or an older one  wait
+    anything else        a newer run of the query                             fail
+    ===================  ===================================================  ====================
+
+    To fail at once would let Spark start a third attempt, which fences the second.
+    """
+    if row is None or row.batch_id < now.batch_id:
+        return Wait()
+    if row.batch_id == now.batch_id and row.run_id == now.run_id:
+        return Verify(row)
+    return Fail(
+        f"task {now.task} of micro-batch {now.batch_id} lost its transactional id to run "
+        f"{row.run_id} of the query, which has written micro-batch {row.batch_id}: this run, "
+        f"{now.run_id}, was replaced by that one, or a copy of the query runs; {_ONE_COPY}"
+    )
+
+
+def foreign(row: ProgressRow, now: Writing, mark: RunMark | None) -> str | None:
+    """Why another run's row of this batch is that of another copy of the query, as with a copied
+    checkpoint; None if it may well be that of a run that was stopped.
+
+    ====================================  =========================================================
+    mark                                  another run's row of this batch is a copy's
+    ====================================  =========================================================
+    none                                  never: no run has passed its first batch
+    of this run                           always: this run is past its first batch, or about to be
+    of another run, this one in its past  always: that run began after this one
+    of another run                        never: it was stopped, and this one is in its first batch
+    ====================================  =========================================================
+    """
+    if mark is None or row.run_id == now.run_id:
+        return None
+    if now.run_id not in (mark.run_id, *mark.past):
+        return None
+    return (
+        f"task {now.task} of micro-batch {row.batch_id} was written by run {row.run_id} of the "
+        f"query while this run, {now.run_id}, was at work: two copies of the query write with the "
+        f"same ids, as with a copied checkpoint; {_ONE_COPY}"
+    )
+
+
+def elsewhere(rows: Mapping[str, ProgressRow], topic: str, now: Writing) -> Fail | None:
+    """Whether the task's group has a row of this batch, or of a later one, under another topic
+    than the sink's; ``rows`` are those of all topics."""
+    for other, row in sorted(rows.items()):
+        if other != topic and row.batch_id >= now.batch_id:
+            return Fail(
+                f"task {now.task} of micro-batch {now.batch_id} finds that run {row.run_id} has "
+                f"written micro-batch {row.batch_id} with its progress under topic {other}, and "
+                f"it is to be under {topic} now: set option exactlyOnceTopic={other}"
+            )
+    return None
+
+
+def difference(found: ProgressRow, made: ProgressRow, now: Writing, *, keep: bool) -> str | None:
+    """Why a repeated task cannot count as done: its rows (``made``) are not those that were
+    committed (``found``). With ``keep`` (exactlyOnceMismatch) only their numbers must be the same:
+    another number of rows most likely means that the batch was cut into other tasks, and keeping
+    what was committed would lose rows."""
+    if (found.row_count, found.row_hash) == (made.row_count, made.row_hash):
+        return None
+    if keep and found.row_count == made.row_count:
+        return None
+    advice = (
+        "the batch was cut into other tasks then, or the query does not give the same rows again: "
+        "repeat it with as many cores and shuffle partitions as then, and with the same query"
+    )
+    if found.row_count == made.row_count and not keep:
+        advice += (
+            "; if its values cannot be the same, as with sums of floats, "
+            "exactlyOnceMismatch=keep takes what was committed"
+        )
+    return (
+        f"task {now.task} of micro-batch {found.batch_id} has {_shown(made)} now, and run "
+        f"{found.run_id} committed {_shown(found)}: {advice}"
+    )
+
+
+_ONE_COPY = "let one copy run, and give each other one a checkpoint of its own"
+
+
+def _passed(row: ProgressRow, now: Writing) -> str:
+    return (
+        f"task {now.task} of micro-batch {now.batch_id} finds micro-batch {row.batch_id} written "
+        f"by run {row.run_id}; this run is {now.run_id}: its checkpoint was set back, or a copy of "
+        f"the query runs; {_ONE_COPY}"
+    )
+
+
+def _shown(row: ProgressRow) -> str:
+    return f"{row.row_count} rows with {row.byte_count} bytes (hash {row.row_hash:032x})"

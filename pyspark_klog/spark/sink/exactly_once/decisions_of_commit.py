@@ -1,0 +1,262 @@
+"""What the driver does once all tasks of a micro-batch have returned. Pure.
+
+A task ends its own transaction only if nobody can repeat it (`decisions.py`). The others hand
+theirs over, and nothing of them is visible before the driver has compared all progress rows of the
+sink. What it refuses, in this order, and what it goes on with:
+
+| found | why the batch is refused |
+|---|---|
+| a row of this batch or a later one under another topic | option exactlyOnceTopic was changed |
+| a row of a later batch | the checkpoint is older than what was written |
+| a row of this batch at an index that is no task's | the batch was split into more tasks before |
+| another row than the task has told | somebody else writes or deletes rows of it now |
+| another run's row of a later batch than that of this run's mark | a copy of the checkpoint runs |
+| another run's mark, with this run among those before | the same, seen from the other side |
+| a task without a row, and nobody knows whether there was one | rows expire (an option goes on) |
+| a transaction that was handed over and is not open | it was fenced, or took too long |
+
+Otherwise the transactions are committed in the order of their tasks.
+The order of the ends matters: the driver of an older run that was not stopped ends nothing at all,
+because each task of the newer run has fenced its predecessor, and task 0 is in every batch.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyspark_klog.spark.sink.exactly_once.progress import ProgressRow, RunMark, TaskProgress
+
+if TYPE_CHECKING:
+    from pyspark_klog.client.transactions.producer import OpenTransaction
+
+DAY_MS = 86_400_000
+
+
+class Refuse(NamedTuple):
+    """The batch fails before anything of it is made visible."""
+
+    sentence: str
+
+
+class Go(NamedTuple):
+    """What is to be done, in this order."""
+
+    mark: RunMark | None
+    """To be stored before anything is ended; None: this run has its mark."""
+    end: "tuple[OpenTransaction, ...]"
+    """The transactions to commit, one after the other: after one that fails none is."""
+
+
+class Batch(NamedTuple):
+    """What all tasks of a micro-batch have told."""
+
+    sink: str
+    """Names the sink in sentences."""
+    batch_id: int
+    run_id: str
+    tasks: Mapping[int, TaskProgress]
+    """By index, from 0 on, without gaps."""
+
+
+class Seen(NamedTuple):
+    """What the driver read after it had fenced the indices that are no task's."""
+
+    rows: Mapping[int, ProgressRow]
+    """The rows of all groups of the sink, by index; of a task whose transaction is open the one
+    before it."""
+    elsewhere: Mapping[int, tuple[str, ProgressRow]]
+    """A row under another topic than the sink's, and that topic."""
+    mark: RunMark | None
+    open_ids: frozenset[int]
+    """The indices whose transaction is open."""
+    now_ms: int
+    """The wall clock's."""
+    retention_ms: int
+    """How long brokers keep a row of a group without members."""
+
+
+def ended_by_themselves(tasks: Iterable[TaskProgress]) -> bool:
+    """Whether every task has written and ended its transaction knowing that nothing is repeated:
+    then there is nothing to compare, and no broker is asked."""
+    return all(
+        task.opened is None
+        and task.row.run_id == task.run_id
+        and task.before is not None
+        and task.before.run_id == task.run_id
+        and task.before.batch_id < task.row.batch_id
+        for task in tasks
+    )
+
+
+def decide(batch: Batch, seen: Seen, *, continue_on_missing: bool) -> Refuse | Go:
+    """What to do: the table at the top of this file."""
+    refusal = (
+        _under_another_topic(batch, seen)
+        or _later(batch, seen)
+        or _split_otherwise(batch, seen)
+        or _changed(batch, seen)
+        or _other_run(batch, seen)
+        or (None if continue_on_missing else _missing(batch, seen))
+        or _not_open(batch, seen)
+    )
+    if refusal is not None:
+        return Refuse(f"{_prefix(batch)}: {refusal}")
+    mark = _new_mark(batch, seen)
+    opened = (task.opened for _, task in sorted(batch.tasks.items()))
+    return Go(mark, tuple(each for each in opened if each is not None))
+
+
+def needs_retention(batch: Batch) -> bool:
+    """Whether `decide` looks at the retention: some task found no row."""
+    return any(_has_no_row(task) for task in batch.tasks.values())
+
+
+def _new_mark(batch: Batch, seen: Seen) -> RunMark | None:
+    last = seen.mark
+    if last is not None and last.run_id == batch.run_id:
+        return None
+    is_again = last is not None and last.batch_id == batch.batch_id
+    time_ms = last.time_ms if last is not None and is_again else seen.now_ms
+    return RunMark.after(last, batch.batch_id, batch.run_id, time_ms)
+
+
+# --- the rows of the table -----------------------------------------------------------------------
+def _under_another_topic(batch: Batch, seen: Seen) -> str | None:
+    for index, (topic, row) in sorted(seen.elsewhere.items()):
+        if row.batch_id >= batch.batch_id:
+            used = batch.tasks[min(batch.tasks)].topic
+            return (
+                f"the row of task {index} for micro-batch {row.batch_id} is stored under topic "
+                f"{topic}, and this run stores rows under {used}: set option "
+                f"exactlyOnceTopic={topic}"
+            )
+    return None
+
+
+def _later(batch: Batch, seen: Seen) -> str | None:
+    for index, row in sorted(seen.rows.items()):
+        if row.batch_id > batch.batch_id:
+            return (
+                f"task {index} has written micro-batch {row.batch_id} already (run {row.run_id}): "
+                "the query's checkpoint is older than what was written, or two queries use copies "
+                f"of it; go on with the newest checkpoint, or {_NEW_NAME}"
+            )
+    return None
+
+
+def _split_otherwise(batch: Batch, seen: Seen) -> str | None:
+    written = (i for i, row in seen.rows.items() if row.batch_id == batch.batch_id)
+    more = [index for index in written if index not in batch.tasks]
+    if not more:
+        return None
+    return (
+        f"it was written before, by run {seen.rows[max(more)].run_id} with {max(more) + 1} tasks "
+        f"or more, and is repeated with {len(batch.tasks)} now, so rows would be missing or "
+        "doubled; start the query with the number of cores, the options and the settings that it "
+        "had then (minPartitions, maxRecordsPerPartition, spark.sql.shuffle.partitions): after "
+        "this micro-batch they may change"
+    )
+
+
+def _changed(batch: Batch, seen: Seen) -> str | None:
+    for index, task in sorted(batch.tasks.items()):
+        told = task.row if task.opened is None else task.before
+        found = seen.rows.get(index)
+        if found == told:
+            continue
+        if found is None:
+            return (
+                f"the row of task {index}, which was there when the task looked, is gone: somebody "
+                f"deleted group {task.transactional_id} or its topic, or the row expired; restart "
+                "the query"
+            )
+        return (
+            f"the row of task {index} was written by run {found.run_id} for micro-batch "
+            f"{found.batch_id} while this run, {batch.run_id}, was at work: {_TWO_RUNS}"
+        )
+    return None
+
+
+def _other_run(batch: Batch, seen: Seen) -> str | None:
+    mark = seen.mark
+    if mark is None:
+        return None
+    if batch.run_id in mark.past:
+        return (
+            f"run {mark.run_id} has taken the query over at micro-batch {mark.batch_id} while this "
+            f"run, {batch.run_id}, was at work: {_TWO_RUNS}"
+        )
+    if mark.run_id != batch.run_id:
+        return None
+    for index, row in sorted(seen.rows.items()):
+        if row.run_id != batch.run_id and row.batch_id > mark.batch_id:
+            return (
+                f"task {index} has a row of run {row.run_id} for micro-batch {row.batch_id}, "
+                f"though this run, {batch.run_id}, writes since micro-batch {mark.batch_id}: "
+                f"{_TWO_RUNS}"
+            )
+    return None
+
+
+def _missing(batch: Batch, seen: Seen) -> str | None:
+    without = [i for i, task in sorted(batch.tasks.items()) if _has_no_row(task)]
+    if not without or _is_known(batch, seen):
+        return None
+    first = seen.rows.get(0)
+    if first is None:
+        of_first = "task 0 has none either" if without != [0] else "though task 0 is in every batch"
+    else:
+        of_first = f"that of task 0 is {_days(seen.now_ms - first.time_ms)} old"
+    return (
+        f"progress rows of {len(without)} of {len(batch.tasks)} tasks are absent ({of_first}), and "
+        f"brokers forget rows after {_days(seen.retention_ms)} (offsets.retention.minutes), so "
+        "nobody can tell whether this micro-batch, or a part of it, was written before; if it was "
+        "not, or if its rows may be doubled, or to begin with exactlyOnce on a checkpoint that was "
+        "without it: set option exactlyOnceMissing=continue for one start"
+    )
+
+
+def _is_known(batch: Batch, seen: Seen) -> bool:
+    """Whether absent rows of this batch were never there."""
+    fresh_ms = seen.now_ms - (seen.retention_ms - min(DAY_MS, seen.retention_ms // 2))
+    first, mark = seen.rows.get(0), seen.mark
+    if first is not None and first.time_ms > fresh_ms:
+        # Every row of this batch is as young: it follows the row of task 0, or is beside it.
+        return True
+    if batch.batch_id == 0:
+        # The first batch is ended by drivers alone, after a mark, whose time is the first one's.
+        return mark is None or (mark.batch_id == 0 and mark.time_ms > fresh_ms)
+    # No run before this one came so far, and this one does not repeat.
+    return mark is not None and mark.run_id == batch.run_id and mark.batch_id < batch.batch_id
+
+
+def _not_open(batch: Batch, seen: Seen) -> str | None:
+    for index, task in sorted(batch.tasks.items()):
+        if task.opened is not None and index not in seen.open_ids:
+            return (
+                f"the transaction of task {index} is not open any more: it took longer than "
+                "kafka.transaction.timeout.ms, or another attempt of the task began; the first "
+                "micro-batch of a run must fit into that time: restart the query, with a longer "
+                "time-out (the broker's transaction.max.timeout.ms bounds it) or smaller "
+                "micro-batches if this happens again"
+            )
+    return None
+
+
+# --- words ---------------------------------------------------------------------------------------
+_NEW_NAME = "give this query an exactlyOnceName that was not used before"
+_TWO_RUNS = (
+    "two queries run with one checkpoint, or with copies of it; stop one, or give the copy a topic "
+    "or an exactlyOnceName of its own"
+)
+
+
+def _prefix(batch: Batch) -> str:
+    return f"micro-batch {batch.batch_id} of the exactly-once sink {batch.sink} is refused"
+
+
+def _has_no_row(task: TaskProgress) -> bool:
+    return task.opened is not None and task.before is None
+
+
+def _days(ms: int) -> str:
+    return f"{ms / DAY_MS:.1f} days"

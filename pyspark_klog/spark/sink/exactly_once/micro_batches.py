@@ -1,0 +1,83 @@
+"""Which micro-batch of which run a function of foreachBatch writes now."""
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark_klog.client import chance
+from pyspark_klog.spark.errors import OptionError
+from pyspark_klog.spark.options.exactly_once import ExactlyOnce, MicroBatch
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+@dataclass
+class _Run:
+    """A run of a query, as far as this process has written its micro-batches."""
+
+    group: str
+    """Spark's job group, which is the id of the run; empty where there is none (Spark Connect)."""
+    stem: str
+    last_batch: int
+    repeated: int = 0
+
+    @property
+    def run_id(self) -> str:
+        """A user's function may write a micro-batch again within a run: from then on that counts as
+        a run of its own, since tasks end their transactions where nothing can be repeated."""
+        return f"{self.stem}+{self.repeated}" if self.repeated else self.stem
+
+
+_runs: dict[tuple[str, str, str], _Run] = {}
+
+
+def micro_batch_of(options: ExactlyOnce, frame: "DataFrame", batch_id: int) -> MicroBatch:
+    """The micro-batch of ``frame``, by what Spark tells the thread that runs the function.
+
+    :raises OptionError: if there is no query, or Spark does not tell it
+    """
+    query_id, group = _query_and_group(options, frame)
+    return MicroBatch(query_id, batch_id, _run_id(options, query_id, group, batch_id))
+
+
+def _query_and_group(options: ExactlyOnce, frame: "DataFrame") -> tuple[str, str]:
+    from pyspark.sql.utils import is_remote
+
+    if is_remote():
+        if options.query is None:
+            raise OptionError(
+                "batch_writer with exactlyOnce needs the id of the query, which Spark Connect does "
+                "not tell: give option exactlyOnceQuery, a name that is this query's alone and "
+                "that stays"
+            )
+        return options.query, ""
+    context = frame.sparkSession.sparkContext
+    query_id = options.query or context.getLocalProperty("sql.streaming.queryId")
+    if query_id is None:
+        raise OptionError(
+            "batch_writer with exactlyOnce is called, and no streaming query runs in this thread; "
+            "expected a call by foreachBatch, in the thread that Spark calls: to write a batch, "
+            'use df.write.format("klog")'
+        )
+    return query_id, context.getLocalProperty("spark.jobGroup.id") or "-"
+
+
+def _run_id(options: ExactlyOnce, query_id: str, group: str, batch_id: int) -> str:
+    sink = (options.prefix, query_id, options.name)
+    known = _runs.get(sink)
+    if known is None or known.group != group:
+        known = _runs[sink] = _Run(group, _stem(group), batch_id)
+    elif group and _UUID.fullmatch(group) is None:
+        # A job group that a user has set is the same in each run: every batch begins a new one.
+        known.stem = chance.unique_text()
+    elif batch_id <= known.last_batch:
+        known.repeated += 1
+    known.last_batch = max(batch_id, known.last_batch)
+    return known.run_id
+
+
+def _stem(group: str) -> str:
+    return group if _UUID.fullmatch(group) is not None else chance.unique_text()

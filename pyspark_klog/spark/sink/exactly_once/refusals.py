@@ -1,0 +1,67 @@
+"""What a failed transaction of a task means, in sentences for whoever runs the query. Pure."""
+
+from pyspark_klog.client.errors import ProducerUnusable, TransactionMustAbort
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.spark.sink.exactly_once.attempt import Task
+from pyspark_klog.spark.sink.exactly_once.errors import ExactlyOnceRefused
+
+_MEMBERS = (
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.FENCED_INSTANCE_ID,
+    ErrorCode.NON_EMPTY_GROUP,
+)
+
+
+def explained(
+    error: TransactionMustAbort | ProducerUnusable, task: Task, timeout_ms: int
+) -> ExactlyOnceRefused:
+    """What broke the transaction, and what to do."""
+    return ExactlyOnceRefused(f"{_of(task)}: {error.reason}{_advice(error, task, timeout_ms)}")
+
+
+def timed_out(task: Task, timeout_ms: int, elapsed_ms: int) -> ExactlyOnceRefused:
+    """The transaction took too long, and its coordinator has aborted it."""
+    return ExactlyOnceRefused(
+        f"{_of(task)}: its transaction was open for {elapsed_ms} ms and is aborted; "
+        f"kafka.transaction.timeout.ms allows {timeout_ms}: give it more (the broker's "
+        "transaction.max.timeout.ms bounds it), or let micro-batches be smaller"
+    )
+
+
+def fenced(task: Task) -> ExactlyOnceRefused:
+    """Another attempt has the id, and has not committed."""
+    return ExactlyOnceRefused(
+        f"{_of(task)}: another attempt took its transactional id, {task.transactional_id}, and has "
+        "not committed: it died, or takes longer than kafka.transaction.timeout.ms"
+    )
+
+
+def ended(task: Task) -> ExactlyOnceRefused:
+    """A copy of a task begins when its batch write is over."""
+    return ExactlyOnceRefused(f"{_of(task)}: the batch write has ended without this attempt")
+
+
+def _of(task: Task) -> str:
+    if not task.now.is_repeatable:
+        return f"task {task.now.task} of a batch write"
+    return f"task {task.now.task} of micro-batch {task.now.batch_id}"
+
+
+def _advice(error: TransactionMustAbort | ProducerUnusable, task: Task, timeout_ms: int) -> str:
+    code = error.code
+    begin = f"{task.sink.prefix}."
+    if code is ErrorCode.INVALID_TRANSACTION_TIMEOUT:
+        return (
+            f"; kafka.transaction.timeout.ms is {timeout_ms}, and the broker's "
+            "transaction.max.timeout.ms is less: set the option to that, or raise the broker's"
+        )
+    if code is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+        return f"; this user needs WRITE on transactional ids that begin with {begin}"
+    if code is ErrorCode.GROUP_AUTHORIZATION_FAILED:
+        return f"; this user needs READ on groups that begin with {begin}"
+    if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        return f"; this user needs WRITE on the topics, and READ on {task.topic}"
+    if code in _MEMBERS:
+        return "; a program consumes with this group id, which is the sink's: stop that program"
+    return ""

@@ -1,0 +1,93 @@
+"""What a task was given, as a number: tells whether a repeated task has the same rows. Pure.
+
+Importing this module loads numba and the kernel, or compiles the kernel, which
+``python -m pyspark_klog.warm`` does beforehand.
+"""
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pyspark_klog.records.arrow_inputs import (
+    NO_BYTES,
+    bytes_column,
+    header_column,
+    partition_column,
+    validity,
+)
+from pyspark_klog.records.errors import InvalidRecords
+from pyspark_klog.spark.sink.exactly_once import row_hash_kernel as kernel
+
+
+class RowHash:
+    """The sum mod 2**128 of the 128-bit hashes of rows; row_hash_kernel.py says of what.
+
+    The rows' columns are value, key, headers, topic, partition and timestamp, whatever else a batch
+    has; one that is absent is one of nulls, and a null is not an empty string. The sum does not
+    depend on the order of the rows, since a shuffle does not keep it, nor on batches, on the layout
+    of their buffers, or on the process. Progress rows hold the sum, and are compared after restarts
+    and updates: another way to hash needs another version of their text.
+    """
+
+    def __init__(self) -> None:
+        self._value = 0
+        self.row_count = 0
+        self.byte_count = 0
+        """Bytes of values, keys and headers."""
+
+    @property
+    def value(self) -> int:
+        """0 to 2**128 - 1; 0 for no rows."""
+        return self._value
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Add the rows of a batch, less than 2**31.
+
+        :raises InvalidRecords: for a column of a type that the sink does not take
+        """
+        if batch.num_rows == 0:
+            return
+        values = bytes_column("value", _column(batch, "value"))
+        keys = bytes_column("key", _column(batch, "key"))
+        topics = bytes_column("topic", _column(batch, "topic"))
+        headers = header_column(_column(batch, "headers"))
+        times, times_valid, times_from = _timestamps_us(_column(batch, "timestamp"))
+        numbers, numbers_valid, numbers_from = partition_column(_column(batch, "partition"))
+        settings = np.zeros(kernel.SETTING_FIELDS, np.int64)
+        settings[kernel.VALUES_VALID_FROM] = values.valid_from
+        settings[kernel.KEYS_VALID_FROM] = keys.valid_from
+        settings[kernel.TOPICS_VALID_FROM] = topics.valid_from
+        settings[kernel.LISTS_VALID_FROM] = headers.valid_from
+        settings[kernel.HEADER_KEYS_VALID_FROM] = headers.keys.valid_from
+        settings[kernel.HEADER_VALUES_VALID_FROM] = headers.values.valid_from
+        settings[kernel.TIMESTAMPS_VALID_FROM] = times_from
+        settings[kernel.PARTITIONS_VALID_FROM] = numbers_from
+        sums = np.zeros(kernel.SUM_FIELDS, np.int64)
+        self.row_count += kernel.add_row_hashes(
+            *(batch.num_rows, settings),
+            *(*values[:3], *keys[:3], *topics[:3], *headers[:2]),
+            *(*headers.keys[:3], *headers.values[:3]),
+            *(times, times_valid, numbers, numbers_valid, sums),
+        )
+        *quarters, byte_count = sums.tolist()
+        added = sum(quarter << 32 * place for place, quarter in enumerate(quarters))
+        self._value = (self._value + added) % 2**128
+        self.byte_count += byte_count
+
+
+def _column(batch: pa.RecordBatch, name: str) -> pa.Array | None:
+    return batch.column(name) if name in batch.schema.names else None
+
+
+def _timestamps_us(
+    column: pa.Array | None,
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8], int]:
+    """Microseconds, which Spark's timestamps are, and which of them are there."""
+    if column is None or pa.types.is_null(column.type):
+        return np.empty(0, np.int64), NO_BYTES, 0
+    if not pa.types.is_timestamp(column.type):
+        raise InvalidRecords(f"column timestamp is of type {column.type}, expected timestamp")
+    column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
+    valid, data = column.buffers()
+    numbers = np.frombuffer(data, np.int64)[column.offset : column.offset + len(column)]
+    return numbers, *validity(column, valid)

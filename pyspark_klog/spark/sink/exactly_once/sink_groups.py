@@ -1,0 +1,128 @@
+"""What brokers know of a sink: its groups, transactional ids, rows, and the mark of its run."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from pyspark_klog.client.admin import Admin
+from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.client.errors import UnsupportedByBroker
+from pyspark_klog.client.groups import (
+    CommittedOffset,
+    commit_offsets,
+    committed_offsets,
+    delete_group,
+    list_group_ids,
+)
+from pyspark_klog.client.transactions.listing import ONGOING, list_transactions
+from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.spark.sink.exactly_once.errors import ExactlyOnceRefused
+from pyspark_klog.spark.sink.exactly_once.names import SinkId, parse
+from pyspark_klog.spark.sink.exactly_once.progress import ForeignProgress, ProgressRow, RunMark
+
+_YEAR_MS = 365 * 86_400_000
+MARK_KEPT_MS = 10 * _YEAR_MS
+"""A mark stays for as long as any checkpoint may."""
+DEFAULT_RETENTION_MS = 7 * 86_400_000
+"""offsets.retention.minutes of Kafka."""
+_RETENTION = "offsets.retention.minutes"
+
+
+class Listed(NamedTuple):
+    """The tasks of a sink that brokers know of, by index."""
+
+    ids: frozenset[int]
+    """Those that have a transactional id."""
+    groups: frozenset[int]
+    """Those that have a group: one that never committed has none."""
+    open_ids: frozenset[int]
+    """Those whose transaction is open."""
+
+
+class SinkGroups:
+    """The groups of one sink; its rows stand under partition 0 of ``topic``."""
+
+    def __init__(self, client: BlockingClient, sink: SinkId, topic: str) -> None:
+        self.topic = topic
+        self._client = client
+        self._sink = sink
+        self._partition = TopicPartition(topic, 0)
+
+    def listed(self) -> Listed:
+        """Asks every broker.
+
+        :raises ExactlyOnceRefused: if brokers are older than Kafka 3.0
+        """
+        try:
+            transactions = list_transactions(self._client)
+        except UnsupportedByBroker as error:
+            raise ExactlyOnceRefused(
+                f"option exactlyOnce needs brokers of Kafka 3.0 or newer, which can list "
+                f"transactions: {error}"
+            ) from None
+        ids = {self._index(each.transactional_id): each.state for each in transactions}
+        groups = {self._index(group) for group in list_group_ids(self._client)}
+        return Listed(
+            frozenset(index for index in ids if index is not None),
+            frozenset(index for index in groups if index is not None),
+            frozenset(i for i, state in ids.items() if i is not None and state == ONGOING),
+        )
+
+    def rows(self, index: int, *, stable: bool) -> dict[str, ProgressRow]:
+        """The rows of a task, by the topic that they stand under. With ``stable`` a transaction
+        that is being ended is waited for.
+
+        :raises ExactlyOnceRefused: for a position that no sink of klog wrote
+        """
+        group = self._sink.task(index)
+        found = committed_offsets(self._client, group)
+        if stable:
+            # Where partitions are not named, one without a position is not waited for.
+            own = [self._partition]
+            found |= committed_offsets(self._client, group, own, require_stable=True)
+        try:
+            return {at.topic: ProgressRow.from_offset(each) for at, each in found.items()}
+        except ForeignProgress as error:
+            raise ExactlyOnceRefused(f"group {group}: {error}") from None
+
+    def mark(self) -> RunMark | None:
+        """The mark of the run that passed its first batch last."""
+        found = committed_offsets(self._client, self._sink.mark, [self._partition])
+        position = found.get(self._partition)
+        try:
+            return None if position is None else RunMark.from_offset(position)
+        except ForeignProgress as error:
+            raise ExactlyOnceRefused(f"group {self._sink.mark}: {error}") from None
+
+    def store(self, mark: RunMark, kept_ms: int = MARK_KEPT_MS) -> None:
+        """Store a mark for so long."""
+        position: dict[TopicPartition, CommittedOffset] = {self._partition: mark.to_offset()}
+        commit_offsets(self._client, self._sink.mark, position, retention_ms=kept_ms)
+
+    def retention_ms(self) -> int:
+        """How long brokers keep rows; Kafka's default if they may not be asked."""
+        brokers = self._client.refresh([]).brokers
+        try:
+            with Admin(client=self._client) as admin:
+                entries = admin.describe_configs(broker_id=min(brokers))
+        except BrokerError as error:
+            if error.code is not ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+                raise
+            return DEFAULT_RETENTION_MS
+        entry = entries.get(_RETENTION)
+        if entry is None or entry.value is None:
+            return DEFAULT_RETENTION_MS
+        return int(entry.value) * 60_000
+
+    def delete(self, indices: Iterable[int]) -> None:
+        """Delete the groups of tasks; one that is not there is no error."""
+        for index in indices:
+            try:
+                delete_group(self._client, self._sink.task(index))
+            except BrokerError as error:
+                if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
+                    raise
+
+    def _index(self, group_id: str) -> int | None:
+        found = parse(group_id)
+        return found[1] if found is not None and found[0] == self._sink else None

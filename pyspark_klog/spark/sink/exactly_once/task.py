@@ -1,0 +1,342 @@
+"""The task's side of the exactly-once sink: its rows and its progress row in one transaction.
+
+`decisions.py` has the rules; here brokers are asked and written to. A task looks at its row, takes
+its transactional id, looks again, writes, commits its row, and then commits the transaction or
+leaves it to the driver.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyspark_klog.client.clock import epoch_ms
+from pyspark_klog.client.errors import (
+    ClientError,
+    ProducerFenced,
+    ProducerUnusable,
+    TimedOut,
+    TopicMissing,
+    TransactionMustAbort,
+)
+from pyspark_klog.client.producer.batches import ADDS_IMPLICITLY
+from pyspark_klog.client.transactions.carrying import transaction_version
+from pyspark_klog.client.transactions.describing import state_of
+from pyspark_klog.client.transactions.producer import OpenTransaction
+from pyspark_klog.client.transactions.states import State
+from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
+from pyspark_klog.spark.options.options import Options
+from pyspark_klog.spark.sink.dead_letters import TaskIds
+from pyspark_klog.spark.sink.exactly_once import refusals
+from pyspark_klog.spark.sink.exactly_once.attempt import Task
+from pyspark_klog.spark.sink.exactly_once.decisions import (
+    Fail,
+    Verify,
+    Write,
+    after_fenced,
+    difference,
+)
+from pyspark_klog.spark.sink.exactly_once.errors import ExactlyOnceRefused
+from pyspark_klog.spark.sink.exactly_once.progress import ProgressRow, TaskProgress
+from pyspark_klog.spark.sink.exactly_once.task_group import TaskGroup
+from pyspark_klog.spark.sink.rows import SinkRows
+from pyspark_klog.spark.workers.clients import (
+    check_numba,
+    client_for,
+    drop_producer,
+    freeze_once,
+    held_id,
+)
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
+_log = logging.getLogger(__name__)
+
+_ABORTED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE)
+"""What leaders answer about a transaction that its coordinator has aborted."""
+_EMPTY = "Empty"
+_BUSY = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
+_PATIENCE_MS = 5_000
+_IDLE_MS = 10_000
+"""Whoever takes an id has rows to write: one that has written nothing for so long has died."""
+
+
+class Written(NamedTuple):
+    """What a task has done."""
+
+    progress: TaskProgress
+    row_count: int
+    """Rows that are on their topics, or will be once the driver has ended the transaction."""
+    dead_letters: tuple[tuple[str, int], ...] = ()
+    """Those of this attempt: none of an attempt that only verified."""
+
+
+def write_once(
+    options: Options, task: Task, ids: TaskIds, batches: "Iterable[RecordBatch]"
+) -> Written:
+    """Write the rows of a task in a transaction; or, if they were committed before, only see
+    whether they are the same.
+
+    After an error this worker's producers are given up.
+
+    :raises ExactlyOnceRefused: if the rows must not be written, or the transaction failed
+    """
+    check_numba(options.allow_slow)
+    try:
+        written = _Attempt(options, task, ids).run(batches)
+    except BaseException:
+        drop_producer(options.client)
+        raise
+    freeze_once()
+    return written
+
+
+class _Attempt:
+    """One attempt of a task."""
+
+    def __init__(self, options: Options, task: Task, ids: TaskIds) -> None:
+        self._options = options
+        self._task = task
+        self._client = client_for(options.client)
+        self._group = TaskGroup(self._client, task)
+        self._held = held_id(options.client, task.transactional_id)
+        self._producer = self._held.producer
+        self._rows = SinkRows(options, ids)
+        from pyspark_klog.spark.sink.exactly_once.row_hash import RowHash  # needs pyarrow
+
+        self._hash = RowHash()
+        self._timeout_ms = options.client.number("transaction.timeout.ms")
+        self._began_ms = 0
+
+    def run(self, batches: "Iterable[RecordBatch]") -> Written:
+        rest: Iterator[RecordBatch] = (batch for batch in batches if batch.num_rows)
+        # Copies of a task that wait for rows take the id from nobody; whoever takes it has rows to
+        # write, or none at all.
+        rest = chain([each for each in [next(rest, None)] if each is not None], rest)
+        self._check_topic()
+        found = self._group.row(stable=False)
+        own = self._own_row(found)
+        if own is not None:
+            found = own
+        decision = self._group.decide(found)
+        if isinstance(decision, Write) and self._has_waited():
+            found = self._group.row(stable=False)
+            decision = self._group.decide(found)
+        if isinstance(decision, Verify):
+            return self._verify(decision.row, rest)
+        is_sure = own is not None
+        try:
+            if own is None:
+                found, decision = self._take_id()
+                is_sure = found is not None and self._follows(found)
+            if isinstance(decision, Write):
+                ends_itself = decision.ends_itself and (is_sure or not self._task.now.is_repeatable)
+                return self._write(rest, found, ends_itself=ends_itself)
+        except KlogError as error:
+            return self._failed(error, rest, found)
+        except Exception:
+            self._abort()
+            raise
+        return self._verify(decision.row, rest)
+
+    # --- before the first row --------------------------------------------------------------------
+    def _check_topic(self) -> None:
+        """No offsets can be committed for a topic that is not there."""
+        topic = self._task.topic
+        try:
+            self._producer.partition_count(topic)
+        except (TopicMissing, BrokerError) as error:
+            if topic == self._options.topic:
+                raise
+            raise ExactlyOnceRefused(
+                f"option exactlyOnceTopic is {topic}, and it must name a topic that is there: "
+                f"{error}"
+            ) from error
+
+    def _own_row(self, found: ProgressRow | None) -> ProgressRow | None:
+        """The row that this worker's producer has committed last, if it may go on without asking
+        for a new epoch; ``found`` is what the group has.
+
+        Only a first attempt may: an attempt that fails may have taken the id without leaving a row.
+        Below transaction.version 2 an EndTxn of the last batch that comes late could end this one.
+        """
+        held = self._held
+        if held.committed is None or self._task.attempt_number:
+            return None
+        if self._producer.state is not State.READY or self._version() < ADDS_IMPLICITLY:
+            return None
+        # The markers of that transaction may still be under way to the group's coordinator.
+        position = None if found is None else found.to_offset()
+        if position not in (held.committed, held.before):
+            return None
+        return ProgressRow.from_offset(held.committed)
+
+    def _has_waited(self) -> bool:
+        """Let the attempt before this one finish, if it is at work; tells whether it was.
+
+        A copy that took the id at once could fence an attempt that has just left its transaction to
+        the driver. Spark ends the copies of a task that is done well within this time; and an
+        attempt that died holds the next one up no longer.
+        """
+        if not self._task.attempt_number:
+            return False
+        deadline_ms = self._client.now_ms() + _PATIENCE_MS
+        looks = 0
+        while self._state() in _BUSY and (left_ms := deadline_ms - self._client.now_ms()) > 0:
+            looks += 1
+            self._client.pause(min(self._client.wait_ms(looks), left_ms))
+        return looks > 0
+
+    def _version(self) -> int:
+        return transaction_version(self._client)[1]
+
+    def _take_id(self) -> tuple[ProgressRow | None, Verify | Write]:
+        """Fence all others, and look again: an older attempt may have committed until now."""
+        self._held.committed = None
+        self._producer.init_transactions()
+        found = self._group.row(stable=True)
+        decision = self._group.decide(found)
+        if found is None and not self._task.now.is_repeatable and self._group.mark() is not None:
+            raise refusals.ended(self._task)
+        return found, decision
+
+    def _follows(self, row: ProgressRow) -> bool:
+        """Whether nobody has had the transactional id between this row's producer and this one."""
+        return (row.producer_id, row.next_epoch) == self._producer.identity
+
+    # --- a transaction ---------------------------------------------------------------------------
+    def _write(
+        self, batches: "Iterator[RecordBatch]", before: ProgressRow | None, *, ends_itself: bool
+    ) -> Written:
+        producer, rows, task = self._producer, self._rows, self._task
+        self._held.committed = None
+        producer.begin_transaction()
+        self._began_ms = self._client.now_ms()
+        rows.begin(producer)
+        for batch in batches:
+            self._hash.add(batch)
+            rows.add(producer, batch)
+        rows.end(producer)
+        row = self._made()
+        position = {self._group.partition: row.to_offset()}
+        producer.send_offsets_to_transaction(position, task.transactional_id)
+        opened: OpenTransaction | None = None
+        if ends_itself:
+            producer.commit_transaction()
+            self._held.committed = row.to_offset()
+            self._held.before = None if before is None else before.to_offset()
+        else:
+            opened = producer.hand_over()
+        progress = self._progress(row, before, opened)
+        return Written(progress, row.row_count - rows.letter_count, rows.dead_letters)
+
+    def _made(self) -> ProgressRow:
+        """The row of what was hashed. Without a transaction its identity means nothing."""
+        hashed, now = self._hash, self._task.now
+        identity, version = self._producer.identity, self._producer.version
+        # After a commit: from version 2 on the commit itself raises the epoch, too.
+        raised = 2 if version >= ADDS_IMPLICITLY else 1
+        return ProgressRow(
+            *(now.batch_id, now.run_id, hashed.row_count, hashed.byte_count, hashed.value),
+            *(epoch_ms(), identity.producer_id, identity.producer_epoch + raised),
+        )
+
+    def _progress(
+        self, row: ProgressRow, before: ProgressRow | None, opened: OpenTransaction | None
+    ) -> TaskProgress:
+        task = self._task
+        return TaskProgress(task.transactional_id, task.topic, row, before, opened, task.now.run_id)
+
+    # --- committed before ------------------------------------------------------------------------
+    def _verify(self, found: ProgressRow, batches: "Iterator[RecordBatch]") -> Written:
+        for batch in batches:
+            self._hash.add(batch)
+        made, task = self._made(), self._task
+        text = difference(found, made, task.now, keep=task.keep_on_mismatch)
+        if text is not None:
+            raise ExactlyOnceRefused(text)
+        if found.row_hash != made.row_hash:
+            _log.warning(
+                "other rows than those committed are left out (exactlyOnceMismatch=keep): task=%d "
+                "micro-batch=%d rows=%d",
+                *(task.now.task, task.now.batch_id, made.row_count),
+            )
+        return Written(self._progress(found, found, None), found.row_count)
+
+    # --- failures --------------------------------------------------------------------------------
+    def _failed(
+        self, error: KlogError, batches: "Iterator[RecordBatch]", before: ProgressRow | None
+    ) -> Written:
+        """A transaction failed: see whether another attempt has the id."""
+        if isinstance(error, TimedOut):
+            raise error  # an abort would not be answered either
+        lost = self._abort()
+        elapsed_ms = self._client.now_ms() - self._began_ms if self._began_ms else 0
+        is_late = elapsed_ms >= self._timeout_ms
+        if lost is None:
+            if not isinstance(error, TransactionMustAbort):
+                raise error
+            if is_late and error.code in _ABORTED:
+                raise refusals.timed_out(self._task, self._timeout_ms, elapsed_ms) from error
+            raise refusals.explained(error, self._task, self._timeout_ms) from error
+        if isinstance(lost, ProducerFenced):
+            found = self._result_of_another(batches, 0 if is_late else self._timeout_ms)
+            if found is not None:
+                return Written(self._progress(found, before, None), found.row_count)
+        if is_late:
+            raise refusals.timed_out(self._task, self._timeout_ms, elapsed_ms) from error
+        if isinstance(lost, ProducerFenced):
+            raise refusals.fenced(self._task) from error
+        raise refusals.explained(lost, self._task, self._timeout_ms) from error
+
+    def _abort(self) -> ProducerUnusable | None:
+        """Abort what is open, so that readers need not wait for its time-out; why the producer is
+        lost, if it is."""
+        try:
+            self._producer.abort_transaction()
+        except ProducerUnusable as lost:
+            return lost
+        except ClientError as error:
+            _log.info("nothing to abort, or not possible: %s", error)
+        return None
+
+    def _result_of_another(
+        self, batches: "Iterator[RecordBatch]", timeout_ms: int
+    ) -> ProgressRow | None:
+        """The row that another attempt of this task commits within the time; None without one, or
+        once nobody has been at work for a while.
+
+        :raises ExactlyOnceRefused: if that is no attempt of this run
+        """
+        client = self._client
+        for _ in batches:
+            pass  # Spark expects that a task reads what it is given
+        began_ms = client.now_ms()
+        busy_ms = began_ms
+        looks = 0
+        while True:
+            decision = after_fenced(self._group.row(stable=False), self._task.now)
+            if isinstance(decision, Verify):
+                drop_producer(self._options.client)
+                return decision.row
+            if isinstance(decision, Fail):
+                raise ExactlyOnceRefused(decision.error)
+            now_ms = client.now_ms()
+            if self._state() in (*_BUSY, None):
+                busy_ms = now_ms
+            left_ms = min(began_ms + timeout_ms, busy_ms + _IDLE_MS) - now_ms
+            if left_ms <= 0:
+                return None
+            looks += 1
+            client.pause(min(client.wait_ms(looks), left_ms))
+
+    def _state(self) -> str | None:
+        """The state of the transactional id; None from brokers that do not tell."""
+        try:
+            return state_of(self._client, self._task.transactional_id)
+        except BrokerError as error:
+            is_new = error.code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+            return _EMPTY if is_new else None
+        except ClientError:
+            return None

@@ -1,0 +1,66 @@
+"""The group of one task: its progress row, and the mark of the query's run."""
+
+from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.client.groups import committed_offsets
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.spark.sink.exactly_once.attempt import Task
+from pyspark_klog.spark.sink.exactly_once.decisions import (
+    Fail,
+    Verify,
+    Write,
+    decide,
+    elsewhere,
+    needs_mark,
+)
+from pyspark_klog.spark.sink.exactly_once.errors import ExactlyOnceRefused
+from pyspark_klog.spark.sink.exactly_once.progress import ForeignProgress, ProgressRow, RunMark
+
+
+class TaskGroup:
+    """Reads what the task's group holds."""
+
+    def __init__(self, client: BlockingClient, task: Task) -> None:
+        self._client = client
+        self._task = task
+        self.partition = TopicPartition(task.topic, 0)
+
+    def row(self, *, stable: bool) -> ProgressRow | None:
+        """The task's row. With ``stable`` a transaction that is being ended is waited for: to be
+        asked only by who has the transactional id, else a dead transaction is waited for, too.
+
+        :raises ExactlyOnceRefused: for a row under another topic that this batch must not pass by,
+            and for a position that no sink of klog wrote
+        """
+        client, group = self._client, self._task.transactional_id
+        positions = committed_offsets(client, group, require_stable=stable)
+        if stable and self.partition not in positions:
+            # Where partitions are not named, only those that have a position are waited for.
+            positions |= committed_offsets(client, group, [self.partition], require_stable=True)
+        try:
+            rows = {at.topic: ProgressRow.from_offset(each) for at, each in positions.items()}
+        except ForeignProgress as error:
+            raise ExactlyOnceRefused(f"group {group}: {error}") from None
+        refusal = elsewhere(rows, self._task.topic, self._task.now)
+        if refusal is not None:
+            raise ExactlyOnceRefused(refusal.error)
+        return rows.get(self._task.topic)
+
+    def mark(self) -> RunMark | None:
+        """The mark of the run that passed its first batch last."""
+        group = self._task.sink.mark
+        position = committed_offsets(self._client, group, [self.partition]).get(self.partition)
+        try:
+            return None if position is None else RunMark.from_offset(position)
+        except ForeignProgress as error:
+            raise ExactlyOnceRefused(f"group {group}: {error}") from None
+
+    def decide(self, row: ProgressRow | None) -> Verify | Write:
+        """What the task does that finds this row.
+
+        :raises ExactlyOnceRefused: if it has to fail
+        """
+        now = self._task.now
+        decision = decide(row, now, self.mark() if needs_mark(row, now) else None)
+        if isinstance(decision, Fail):
+            raise ExactlyOnceRefused(decision.error)
+        return decision

@@ -1,0 +1,37 @@
+"""A query's checkpoint on the disk: what it has planned, and what is done."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+Positions = dict[int, int]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The folder of a query that reads one topic."""
+
+    folder: Path
+    topic: str
+
+    def commits(self) -> list[int]:
+        """The micro-batches that are done."""
+        folder = self.folder / "commits"
+        return [int(file.name) for file in folder.glob("*") if file.name.isdecimal()]
+
+    @property
+    def done(self) -> int:
+        """The last micro-batch that is done; -1: none."""
+        return max(self.commits(), default=-1)
+
+    def offsets(self, batch: int) -> Positions | None:
+        """The end of a micro-batch; None if it is not planned."""
+        file = self.folder / "offsets" / str(batch)
+        if not file.exists():
+            return None
+        found = json.loads(file.read_text(encoding="utf-8").splitlines()[-1]).get(self.topic, {})
+        return {int(partition): offset for partition, offset in found.items()}
+
+    def committed(self) -> Positions:
+        """The end of the last micro-batch that is done."""
+        return self.offsets(self.done) or {} if self.done >= 0 else {}

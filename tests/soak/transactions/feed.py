@@ -1,0 +1,116 @@
+"""The input that a soak's copies consume, and both topics read back, by librdkafka."""
+
+import threading
+from collections.abc import Iterator
+
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+
+from tests.soak.records import Record
+from tests.soak.transactions.check import Input, Output, output_of
+from tests.support.eventually import eventually
+
+SOURCE, TARGET = "copies-in", "copies-out"
+SOURCE_PARTITIONS, TARGET_PARTITIONS = 6, 4
+KEYS = 101
+_TICK_S = 0.05
+_DEADLINE_S = 30.0
+
+
+class Feed:
+    """Writes numbered records of `KEYS` keys at a steady rate, until it is closed."""
+
+    def __init__(self, servers: str, rate_a_s: int) -> None:
+        self.acknowledged: list[Record] = []
+        self.failures: list[str] = []
+        self._each_tick = max(round(rate_a_s * _TICK_S), 1)
+        self._producer = Producer(
+            {
+                "bootstrap.servers": servers,
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "reconnect.backoff.max.ms": 500,
+                "log_level": 2,  # the broker is down now and then
+            }
+        )
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._write, daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Write no more."""
+        self._end.set()
+        self._thread.join(60)
+
+    def left(self) -> int:
+        """How many records are neither acknowledged nor failed, after a moment's wait."""
+        return int(self._producer.flush(_TICK_S))
+
+    def _write(self) -> None:
+        start = 0
+        while not self._end.is_set():
+            for number in range(start, start + self._each_tick):
+                key = number % KEYS
+                self._producer.produce(
+                    SOURCE,
+                    b"%d" % number,
+                    b"key-%d" % key,
+                    partition=key % SOURCE_PARTITIONS,
+                    on_delivery=self._delivered,
+                )
+            start += self._each_tick
+            self._producer.poll(0)
+            self._end.wait(_TICK_S)
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self.failures.append(str(error))
+        else:
+            where = message.partition(), message.offset()
+            self.acknowledged.append(Record(*where, int(message.value())))
+
+
+def inputs(servers: str) -> list[Input]:
+    """All records of the input topic."""
+    return [
+        Input(each.partition(), each.offset(), each.key(), int(each.value()))
+        for partition in range(SOURCE_PARTITIONS)
+        for each in _records(servers, SOURCE, partition)
+    ]
+
+
+def outputs(servers: str) -> dict[int, list[Output]]:
+    """The committed records of each partition of the output topic, in the log's order."""
+    return {
+        partition: [
+            output_of(partition, each.offset(), each.key(), each.value())
+            for each in _records(servers, TARGET, partition)
+        ]
+        for partition in range(TARGET_PARTITIONS)
+    }
+
+
+def _records(servers: str, topic: str, partition: int) -> Iterator[Message]:
+    """What is committed in a partition now."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": "reads",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+        }
+    )
+    try:
+        consumer.assign([TopicPartition(topic, partition, 0)])
+        while True:
+            what = f"a record of {topic}-{partition}, or its end"
+            for each in eventually(lambda: consumer.consume(1_000, 0.1), _DEADLINE_S, what):
+                error = each.error()
+                if error is None:
+                    yield each
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    return
+                else:
+                    raise AssertionError(f"{topic}-{partition}: {error}")
+    finally:
+        consumer.close()

@@ -1,0 +1,103 @@
+"""The processes that copy, whose end and standstill a soak brings about, and what they say."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.support.peers import NEWEST_KAFKA, java, kafka_jars
+
+ROOT = Path(__file__).resolve().parents[3]
+CLIENTS = ("librdkafka", "java")
+
+
+def command_of(client: str) -> list[str]:
+    """What starts a copy with one of `CLIENTS`; raises PeersMissing where Kafka's jars are not."""
+    if client == "librdkafka":
+        return [sys.executable, "-m", "tests.soak.transactions.librdkafka_copy"]
+    return [
+        java(),
+        # Short-lived, and four at a time: what they compile would rarely pay.
+        *("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx128m"),
+        *("-cp", f"{kafka_jars(NEWEST_KAFKA)}{os.sep}*"),
+        str(Path(__file__).with_name("CopyLoop.java")),
+    ]
+
+
+class Copy:
+    """One of the processes: started, killed and started again."""
+
+    def __init__(self, command: Sequence[str], name: str, work: Path) -> None:
+        """``work`` takes what it writes to its standard error."""
+        self.name = name
+        self.counts: Counter[str] = Counter()
+        """How often it said each word; ``records`` has the sum of those that were committed."""
+        self.last_words = ""
+        self.is_paused = False
+        self._command = command
+        self._log = work / f"{name}.stderr"
+        self._process: subprocess.Popen[str] | None = None
+        self._listener: threading.Thread | None = None
+
+    @property
+    def is_there(self) -> bool:
+        """Was it started, and not killed since?"""
+        return self._process is not None
+
+    def start(self) -> None:
+        """Start the process. It ends with this one."""
+        with self._log.open("ab") as errors:
+            self._process = subprocess.Popen(
+                self._command,
+                cwd=ROOT,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
+        self._listener = threading.Thread(target=self._listen, args=(self._process,), daemon=True)
+        self._listener.start()
+
+    def ended(self) -> int | None:
+        """Its exit code, if it has ended by itself."""
+        return None if self._process is None else self._process.poll()
+
+    def kill(self) -> None:
+        """SIGKILL, also if it stands still or has ended."""
+        process, self._process, self.is_paused = self._process, None, False
+        if process is not None:
+            process.kill()
+            process.wait()
+            assert self._listener is not None
+            self._listener.join(60)
+            for stream in (process.stdin, process.stdout):
+                assert stream is not None
+                stream.close()
+
+    def pause(self) -> None:
+        """It stands still, and does not know."""
+        self._signal(signal.SIGSTOP)
+        self.is_paused = True
+
+    def go_on(self) -> None:
+        """It goes on."""
+        self._signal(signal.SIGCONT)
+        self.is_paused = False
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def _listen(self, process: "subprocess.Popen[str]") -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            word, _, rest = line.strip().partition(" ")
+            self.counts[word] += 1
+            if word == "committed":
+                self.counts["records"] += int(rest)
+            else:
+                self.last_words = line.strip()

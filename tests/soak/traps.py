@@ -1,0 +1,139 @@
+"""Traps: a Python process of Spark's that dies, or falls asleep, at a chosen point of the sink.
+
+The soak arms a trap by a file; the first process that reaches the point takes the file, so that one
+process is hit. hooks.py has the processes reach their points.
+"""
+
+import json
+import os
+import signal
+from enum import Enum
+from pathlib import Path
+
+FOLDER_VARIABLE = "KLOG_SOAK_TRAPS"
+"""The folder of the traps. Where it is not set there are none."""
+NOTES_VARIABLE = "KLOG_SOAK_NOTES"
+"""Where it is set all processes note their calls, not only those that were stopped."""
+_WAKE = "wake."
+_NOTES = "notes.jsonl"
+
+
+class Point(Enum):
+    """Where a process may be hit. A run's first micro-batch leaves transactions to the driver;
+    every later one is ended by its tasks."""
+
+    ID_TAKEN = "a task has initialised its producer"
+    ROWS_WRITTEN = "a task has added its rows, not yet its progress row"
+    ROW_WRITTEN = "a task has written its progress row, and nobody has ended the transaction"
+    TASK_ENDED = "a task has ended its transaction itself"
+    HANDED_OVER = "a task leaves its transaction to the driver"
+    WRITE_DONE = "a task has returned from write()"
+    COMMIT_BEGINS = "all tasks are done, and commit() begins"
+    BEFORE_END = "commit() is about to end a transaction"
+    AFTER_END = "commit() has ended a transaction"
+    COMMIT_DONE = "commit() has returned, and Spark has not recorded it"
+
+
+IN_TASK = (
+    *(Point.ID_TAKEN, Point.ROWS_WRITTEN, Point.ROW_WRITTEN, Point.TASK_ENDED),
+    *(Point.HANDED_OVER, Point.WRITE_DONE),
+)
+IN_COMMIT = (Point.COMMIT_BEGINS, Point.BEFORE_END, Point.AFTER_END, Point.COMMIT_DONE)
+FIRST_BATCH = (Point.ID_TAKEN, Point.HANDED_OVER, Point.BEFORE_END, Point.AFTER_END)
+"""Points that only a run's first micro-batch reaches for sure."""
+
+
+class Action(Enum):
+    """What happens to the process."""
+
+    KILL = "SIGKILL"
+    STOP = "SIGSTOP"
+
+
+class Traps:
+    """The soak's side."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def arm(self, point: Point, action: Action) -> None:
+        """The next process that reaches the point is hit, and no other."""
+        self.disarm()
+        self.arm_once_more(point, action)
+
+    def arm_once_more(self, point: Point, action: Action) -> None:
+        """The next process that reaches the point is hit, too; which ones were is not forgotten."""
+        unarmed = self.folder / "unarmed"
+        unarmed.write_text(action.name, encoding="utf-8")
+        unarmed.rename(self.folder / point.name)
+
+    def disarm(self) -> None:
+        """No process is hit any more; which ones were is forgotten."""
+        for point in Point:
+            for file in self.folder.glob(f"{point.name}*"):
+                file.unlink(missing_ok=True)
+
+    def sprung(self, point: Point) -> int | None:
+        """The process id of a process that was hit."""
+        return next(iter(self.all_sprung(point)), None)
+
+    def all_sprung(self, point: Point) -> list[int]:
+        """The process ids of all that were hit since the last `arm` or `disarm`."""
+        return [int(file.suffix[1:]) for file in self.folder.glob(f"{point.name}.*")]
+
+    def wake(self, pid: int) -> None:
+        """Let a process go on that was stopped; that it was hit is forgotten."""
+        for file in self.folder.glob(f"*.{pid}"):
+            file.unlink(missing_ok=True)
+        (self.folder / f"{_WAKE}{pid}").touch()
+        os.kill(pid, signal.SIGCONT)
+
+    def calls(self) -> list[tuple[int, str]]:
+        """What was noted, in order: a process id, and a call with what came of it."""
+        file = self.folder / _NOTES
+        lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+        return [(each["pid"], each["did"]) for each in map(json.loads, lines)]
+
+    def noted(self) -> dict[int, list[str]]:
+        """What processes that were stopped did when they went on, by process id."""
+        found: dict[int, list[str]] = {}
+        for pid, did in self.calls():
+            found.setdefault(pid, []).append(did)
+        return found
+
+
+_was_woken = False
+
+
+def reach(point: Point) -> None:
+    """The process's side: this process is at a point."""
+    global _was_woken
+    folder = Path(os.environ[FOLDER_VARIABLE])
+    taken = folder / f"{point.name}.{os.getpid()}"
+    try:
+        (folder / point.name).rename(taken)
+        action = Action[taken.read_text(encoding="utf-8")]
+    except FileNotFoundError:
+        return  # not armed, or disarmed meanwhile
+    if action is Action.KILL:
+        os.kill(os.getpid(), signal.SIGKILL)
+    # A worker whose executor is gone gets SIGHUP when it goes on. One that the network has cut off
+    # from its executor does not: such a one is meant here.
+    before = {each: signal.signal(each, signal.SIG_IGN) for each in (signal.SIGHUP, signal.SIGTERM)}
+    wake = folder / f"{_WAKE}{os.getpid()}"
+    while not wake.exists():
+        # The system itself wakes it when its executor dies: its process group is an orphan then.
+        os.kill(os.getpid(), signal.SIGSTOP)
+    wake.unlink()
+    for number, handler in before.items():
+        signal.signal(number, handler)
+    _was_woken = True
+
+
+def note(did: str) -> None:
+    """Tell the soak of a call, if this process was stopped and goes on."""
+    if _was_woken or NOTES_VARIABLE in os.environ:
+        line = json.dumps({"pid": os.getpid(), "did": did}) + "\n"
+        with (Path(os.environ[FOLDER_VARIABLE]) / _NOTES).open("a", encoding="utf-8") as file:
+            file.write(line)
