@@ -10,6 +10,8 @@ import signal
 from enum import Enum
 from pathlib import Path
 
+from tests.support.eventually import eventually
+
 FOLDER_VARIABLE = "KLOG_SOAK_TRAPS"
 """The folder of the traps. Where it is not set there are none."""
 NOTES_VARIABLE = "KLOG_SOAK_NOTES"
@@ -86,8 +88,14 @@ class Traps:
         """Let a process go on that was stopped; that it was hit is forgotten."""
         for file in self.folder.glob(f"*.{pid}"):
             file.unlink(missing_ok=True)
-        (self.folder / f"{_WAKE}{pid}").touch()
-        os.kill(pid, signal.SIGCONT)
+        wake = self.folder / f"{_WAKE}{pid}"
+        wake.touch()
+
+        def goes_on() -> bool:
+            os.kill(pid, signal.SIGCONT)  # again, for it may have been about to stop
+            return not wake.exists()
+
+        eventually(goes_on, 30, f"process {pid} goes on")
 
     def calls(self) -> list[tuple[int, str]]:
         """What was noted, in order: a process id, and a call with what came of it."""
