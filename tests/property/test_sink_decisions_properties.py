@@ -6,6 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from pyspark_klog.client.sinks import ProgressRow, RunMark
 from pyspark_klog.spark.sink.exactly_once.decisions import (
     Fail,
     Verify,
@@ -19,7 +20,6 @@ from pyspark_klog.spark.sink.exactly_once.decisions import (
     foreign,
     needs_mark,
 )
-from pyspark_klog.spark.sink.exactly_once.progress import ProgressRow, RunMark
 
 _NOW = Writing(3, 7, "now")
 

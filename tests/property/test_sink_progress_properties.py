@@ -7,13 +7,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pyspark_klog.client.group_offsets import CommittedOffset
+from pyspark_klog.client.sinks import ForeignProgress, ProgressRow, RunMark
 from pyspark_klog.spark.sink.exactly_once.names import SinkId, parse
-from pyspark_klog.spark.sink.exactly_once.progress import (
-    ForeignProgress,
-    ProgressRow,
-    RunMark,
-    TaskProgress,
-)
+from pyspark_klog.spark.sink.exactly_once.progress import TaskProgress
 
 _WORDS = st.text("abcXYZ019_-", min_size=1, max_size=20)
 _PREFIXES = st.text("abcXYZ019_-.", min_size=1, max_size=20)

@@ -9,9 +9,9 @@ from pyspark.errors import PySparkException, StreamingQueryException
 
 from pyspark_klog.client.blocking import BlockingClient
 from pyspark_klog.client.groups import committed_offsets, list_groups
+from pyspark_klog.client.sinks import ProgressRow
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.sink.exactly_once.names import parse
-from pyspark_klog.spark.sink.exactly_once.progress import ProgressRow
 from tests.support.spark_topics import Topics, run
 
 if TYPE_CHECKING:

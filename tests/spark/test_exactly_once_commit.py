@@ -11,9 +11,9 @@ from pyspark.errors import StreamingQueryException
 
 from pyspark_klog.client.blocking import BlockingClient
 from pyspark_klog.client.groups import committed_offsets, list_group_ids
+from pyspark_klog.client.sinks import ProgressRow, RunMark
 from pyspark_klog.client.transactions.listing import ONGOING, list_transactions
 from pyspark_klog.ids import TopicPartition
-from pyspark_klog.spark.sink.exactly_once.progress import ProgressRow, RunMark
 from tests.support.spark_topics import Topics, run
 
 if TYPE_CHECKING:

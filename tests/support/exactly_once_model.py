@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Generator
 from dataclasses import dataclass, field
 
+from pyspark_klog.client.sinks import ProgressRow, RunMark
 from pyspark_klog.client.transactions.producer import OpenTransaction
 from pyspark_klog.spark.sink.exactly_once import decisions
 from pyspark_klog.spark.sink.exactly_once.decisions_of_commit import (
@@ -24,7 +25,7 @@ from pyspark_klog.spark.sink.exactly_once.decisions_of_commit import (
     decide,
     ended_by_themselves,
 )
-from pyspark_klog.spark.sink.exactly_once.progress import ProgressRow, RunMark, TaskProgress
+from pyspark_klog.spark.sink.exactly_once.progress import TaskProgress
 
 RETENTION_MS = 7 * DAY_MS
 ROWS_A_BATCH = 6

@@ -16,6 +16,7 @@ from pyspark_klog.client.groups import (
     delete_group,
     list_group_ids,
 )
+from pyspark_klog.client.sinks import ProgressRow, RunMark
 from pyspark_klog.client.transactions.listing import ONGOING, fence, list_transactions
 from pyspark_klog.client.transactions.producer import end_transaction
 from pyspark_klog.ids import TopicPartition
@@ -24,7 +25,7 @@ from pyspark_klog.spark.sink.exactly_once.commit import abort_batch, commit_batc
 from pyspark_klog.spark.sink.exactly_once.decisions_of_commit import DAY_MS
 from pyspark_klog.spark.sink.exactly_once.errors import ExactlyOnceRefused
 from pyspark_klog.spark.sink.exactly_once.names import SinkId
-from pyspark_klog.spark.sink.exactly_once.progress import ProgressRow, RunMark, TaskProgress
+from pyspark_klog.spark.sink.exactly_once.progress import TaskProgress
 from pyspark_klog.spark.sink.exactly_once.sink_groups import SinkGroups
 from tests.support.client_cases import client_of, new_topic
 from tests.support.sink_workers import QUERY, RUN_1, RUN_2, Worker

@@ -16,13 +16,13 @@ from pyspark_klog.client.groups import (
     committed_offsets,
     delete_group,
 )
+from pyspark_klog.client.sinks import ProgressRow, RunMark
 from pyspark_klog.client.transactions.producer import TransactionalProducer
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.errors import SchemaError
 from pyspark_klog.spark.sink.dead_letters import DeadLettersFailed
 from pyspark_klog.spark.sink.exactly_once import task
 from pyspark_klog.spark.sink.exactly_once.errors import ExactlyOnceRefused
-from pyspark_klog.spark.sink.exactly_once.progress import ProgressRow, RunMark
 from pyspark_klog.spark.workers import clients
 from pyspark_klog.spark.workers.clients import client_for
 from tests.support.client_cases import client_of, new_topic

@@ -8,6 +8,7 @@ import pytest
 from pyspark_klog.client.admin import Admin, ConfigEntry
 from pyspark_klog.client.errors import ProducerFenced, UnsupportedByBroker
 from pyspark_klog.client.metadata import ClusterView
+from pyspark_klog.client.sinks import ProgressRow, RunMark
 from pyspark_klog.client.transactions.producer import OpenTransaction
 from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
 from pyspark_klog.spark.errors import OptionError
@@ -25,7 +26,7 @@ from pyspark_klog.spark.sink.exactly_once.decisions_of_commit import (
 )
 from pyspark_klog.spark.sink.exactly_once.errors import ExactlyOnceRefused
 from pyspark_klog.spark.sink.exactly_once.names import SinkId
-from pyspark_klog.spark.sink.exactly_once.progress import ProgressRow, RunMark, TaskProgress
+from pyspark_klog.spark.sink.exactly_once.progress import TaskProgress
 
 NOW_MS = 100 * DAY_MS
 SINK = SinkId("p", "q", "n")

@@ -11,6 +11,7 @@ from pyspark_klog.client import clock
 from pyspark_klog.client.blocking import BlockingClient
 from pyspark_klog.client.errors import ClientError, ProducerUnusable
 from pyspark_klog.client.settings import ClientSettings
+from pyspark_klog.client.sinks import ProgressRow, RunMark
 from pyspark_klog.client.transactions.listing import fence
 from pyspark_klog.client.transactions.producer import OpenTransaction, end_transaction
 from pyspark_klog.errors import KlogError
@@ -26,7 +27,7 @@ from pyspark_klog.spark.sink.exactly_once.decisions_of_commit import (
 )
 from pyspark_klog.spark.sink.exactly_once.errors import ExactlyOnceRefused
 from pyspark_klog.spark.sink.exactly_once.names import SinkId, parse
-from pyspark_klog.spark.sink.exactly_once.progress import ProgressRow, RunMark, TaskProgress
+from pyspark_klog.spark.sink.exactly_once.progress import TaskProgress
 from pyspark_klog.spark.sink.exactly_once.sink_groups import SinkGroups
 from pyspark_klog.spark.workers.clients import client_for
 

@@ -1,11 +1,9 @@
-"""What the tasks of an exactly-once sink tell the driver; and the rows that they store. Pure."""
+"""What the tasks of an exactly-once sink tell the driver. Pure."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyspark_klog.client.sinks import ForeignProgress as ForeignProgress
-from pyspark_klog.client.sinks import ProgressRow as ProgressRow
-from pyspark_klog.client.sinks import RunMark as RunMark
+from pyspark_klog.client.sinks import ProgressRow
 
 if TYPE_CHECKING:
     from pyspark_klog.client.transactions.producer import OpenTransaction

@@ -13,12 +13,12 @@ from pyspark_klog.client.groups import (
     delete_group,
     list_group_ids,
 )
+from pyspark_klog.client.sinks import ForeignProgress, ProgressRow, RunMark
 from pyspark_klog.client.transactions.listing import ONGOING, list_transactions
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.sink.exactly_once.errors import ExactlyOnceRefused
 from pyspark_klog.spark.sink.exactly_once.names import SinkId, parse
-from pyspark_klog.spark.sink.exactly_once.progress import ForeignProgress, ProgressRow, RunMark
 
 _YEAR_MS = 365 * 86_400_000
 MARK_KEPT_MS = 10 * _YEAR_MS

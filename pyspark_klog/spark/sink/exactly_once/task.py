@@ -20,6 +20,7 @@ from pyspark_klog.client.errors import (
     TransactionMustAbort,
 )
 from pyspark_klog.client.producer.batches import ADDS_IMPLICITLY
+from pyspark_klog.client.sinks import ProgressRow
 from pyspark_klog.client.transactions.carrying import transaction_version
 from pyspark_klog.client.transactions.describing import state_of
 from pyspark_klog.client.transactions.producer import OpenTransaction
@@ -37,7 +38,7 @@ from pyspark_klog.spark.sink.exactly_once.decisions import (
     difference,
 )
 from pyspark_klog.spark.sink.exactly_once.errors import ExactlyOnceRefused
-from pyspark_klog.spark.sink.exactly_once.progress import ProgressRow, TaskProgress
+from pyspark_klog.spark.sink.exactly_once.progress import TaskProgress
 from pyspark_klog.spark.sink.exactly_once.task_group import TaskGroup
 from pyspark_klog.spark.sink.rows import SinkRows
 from pyspark_klog.spark.workers.clients import (

@@ -2,6 +2,7 @@
 
 from pyspark_klog.client.blocking import BlockingClient
 from pyspark_klog.client.groups import committed_offsets
+from pyspark_klog.client.sinks import ForeignProgress, ProgressRow, RunMark
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.sink.exactly_once.attempt import Task
 from pyspark_klog.spark.sink.exactly_once.decisions import (
@@ -13,7 +14,6 @@ from pyspark_klog.spark.sink.exactly_once.decisions import (
     needs_mark,
 )
 from pyspark_klog.spark.sink.exactly_once.errors import ExactlyOnceRefused
-from pyspark_klog.spark.sink.exactly_once.progress import ForeignProgress, ProgressRow, RunMark
 
 
 class TaskGroup:
