@@ -6,11 +6,14 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from pyspark_klog import testing
+from pyspark_klog.client.errors import UnsupportedByBroker
 from pyspark_klog.client.transactions import carrying
 from pyspark_klog.client.transactions import producer as transactions
+from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
 from pyspark_klog.spark.sink.exactly_once import task
+from pyspark_klog.spark.sink.exactly_once.errors import ExactlyOnceRefused
 from pyspark_klog.spark.workers import clients
-from tests.support.sink_task_cases import CASES
+from tests.support.sink_task_cases import CASES, World
 
 # Nothing here waits that long, unless for a row that nobody commits.
 pytestmark = pytest.mark.timeout(100)
@@ -49,3 +52,41 @@ def test_a_task(
         # klog's broker says 2, and takes clients that go by an older one.
         monkeypatch.setattr(module, "transaction_version", lambda client: (0, version))
     case(broker.bootstrap_servers)
+
+
+def test_what_was_never_ended_is_named_and_nothing_is_written(
+    broker: testing.Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """klog's broker forgets no marker; Apache Kafka does (tests/peers/test_sink_left_open.py)."""
+    world = World(broker.bootstrap_servers)
+    with monkeypatch.context() as patch:
+        patch.setattr(task, "open_since", lambda client, producer_id, topic: {3: 17, 2: 40})
+        with pytest.raises(ExactlyOnceRefused, match="--partition 2 --start-offset 40"):
+            world.worker().write(0, "0")
+    assert world.committed == []
+    world.worker().write_and_end(0, "0")
+    assert world.committed == ["0"]
+
+
+@pytest.mark.parametrize(
+    ("error", "is_told"),
+    [
+        (UnsupportedByBroker("DescribeProducers"), False),
+        (BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "no READ"), True),
+    ],
+)
+def test_brokers_that_do_not_tell_what_is_open_hold_nobody_back(
+    broker: testing.Broker,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    error: KlogError,
+    is_told: bool,
+) -> None:
+    def open_since(*_: object) -> dict[int, int]:
+        raise error
+
+    monkeypatch.setattr(task, "open_since", open_since)
+    world = World(broker.bootstrap_servers)
+    world.worker().write_and_end(0, "0")
+    assert world.committed == ["0"]
+    assert ("never ended" in caplog.text) is is_told

@@ -17,6 +17,7 @@ from pyspark_klog.client.groups import (
     delete_group,
 )
 from pyspark_klog.client.sinks import ProgressRow, RunMark
+from pyspark_klog.client.transactions.left_open import open_since
 from pyspark_klog.client.transactions.producer import TransactionalProducer
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.errors import SchemaError
@@ -28,7 +29,7 @@ from pyspark_klog.spark.workers.clients import client_for
 from tests.support.client_cases import client_of, new_topic
 from tests.support.eventually import eventually
 from tests.support.sink_workers import QUERY, RUN_1, RUN_2, Worker, rows, then
-from tests.support.transaction_cases import committed, new_id, read_committed, stable_offset
+from tests.support.transaction_cases import committed, new_id, put, read_committed, stable_offset
 
 
 class World:
@@ -548,6 +549,35 @@ def an_attempt_that_is_fenced_while_it_writes_letters_waits_too(servers: str) ->
 
 
 # --- batch writes --------------------------------------------------------------------------------
+def what_a_producer_left_open_is_seen_in_its_partition(servers: str) -> None:
+    topic = new_topic(servers, 2)
+    with client_of(servers) as client:
+        producer = TransactionalProducer(client, new_id())
+        producer.init_transactions()
+
+        def seen() -> dict[int, int]:
+            return open_since(client, producer.identity.producer_id, topic)
+
+        def write(partition: int, *values: str) -> None:
+            put(producer, TopicPartition(topic, partition), *values)
+            producer.flush()
+
+        assert seen() == {}
+        producer.begin_transaction()
+        write(1, "a", "b")
+        assert seen() == {1: 0}
+        producer.commit_transaction()
+        eventually(lambda: not seen(), 30, "the marker")
+        producer.begin_transaction()
+        write(0, "c")
+        write(1, "d")
+        write(1, "e")
+        assert seen() == {0: 0, 1: 3}
+        TransactionalProducer(client, producer.transactional_id).init_transactions()
+        assert seen() == {}
+        assert open_since(client, producer.identity.producer_id + 1, topic) == {}
+
+
 def a_batch_write_ends_its_tasks_itself(servers: str) -> None:
     """An attempt that comes later verifies; one that comes after the end writes nothing."""
     world = World(servers)
@@ -595,5 +625,6 @@ CASES: tuple[Callable[[str], None], ...] = (
     a_time_out_that_the_broker_does_not_allow_is_explained,
     dead_letters_are_in_the_transaction,
     an_attempt_that_is_fenced_while_it_writes_letters_waits_too,
+    what_a_producer_left_open_is_seen_in_its_partition,
     a_batch_write_ends_its_tasks_itself,
 )

@@ -37,6 +37,18 @@ def fenced(task: Task) -> ExactlyOnceRefused:
     )
 
 
+def left_open(task: Task, topic: str, partition: int, offset: int) -> ExactlyOnceRefused:
+    """The brokers say that the transaction has ended, and the partition has not heard of it."""
+    return ExactlyOnceRefused(
+        f"{_of(task)}: {topic}-{partition} has an open transaction of {task.transactional_id}, "
+        f"since offset {offset}, which its coordinator takes for ended: committing now would "
+        "commit those rows, too. Apache Kafka forgets to end transactions in partitions that have "
+        "no leader then (docs/exactly-once.md, Limits). Abort it (kafka-transactions.sh abort "
+        f"--topic {topic} --partition {partition} --start-offset {offset}), then start the query "
+        "again"
+    )
+
+
 def ended(task: Task) -> ExactlyOnceRefused:
     """A copy of a task begins when its batch write is over."""
     return ExactlyOnceRefused(f"{_of(task)}: the batch write has ended without this attempt")

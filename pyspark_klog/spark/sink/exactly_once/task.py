@@ -18,11 +18,13 @@ from pyspark_klog.client.errors import (
     TimedOut,
     TopicMissing,
     TransactionMustAbort,
+    UnsupportedByBroker,
 )
 from pyspark_klog.client.producer.batches import ADDS_IMPLICITLY
 from pyspark_klog.client.sinks import ProgressRow
 from pyspark_klog.client.transactions.carrying import transaction_version
 from pyspark_klog.client.transactions.describing import state_of
+from pyspark_klog.client.transactions.left_open import open_since
 from pyspark_klog.client.transactions.producer import OpenTransaction
 from pyspark_klog.client.transactions.states import State
 from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
@@ -200,7 +202,29 @@ class _Attempt:
         decision = self._group.decide(found)
         if found is None and not self._task.now.is_repeatable and self._group.mark() is not None:
             raise refusals.ended(self._task)
+        if isinstance(decision, Write):
+            self._check_nothing_is_left_open()
         return found, decision
+
+    def _check_nothing_is_left_open(self) -> None:
+        """The coordinator has ended what the id left open, and nobody has committed this batch: no
+        partition may have a transaction of this producer now. Kafka forgets markers of partitions
+        without a leader (docs/exactly-once.md), and the next commit would be that of those rows,
+        too. Topics that rows name themselves are not known yet."""
+        topic = self._options.topic
+        if topic is None:
+            return
+        try:
+            found = open_since(self._client, self._producer.identity.producer_id, topic)
+        except UnsupportedByBroker:
+            return
+        except BrokerError as error:
+            if error.code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                raise
+            _log.warning("transactions that were never ended are not looked for: %s", error)
+            return
+        if found:
+            raise refusals.left_open(self._task, topic, *min(found.items()))
 
     def _follows(self, row: ProgressRow) -> bool:
         """Whether nobody has had the transactional id between this row's producer and this one."""
