@@ -4,6 +4,7 @@ The soak arms a trap by a file; the first process that reaches the point takes t
 process is hit. hooks.py has the processes reach their points.
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -91,11 +92,16 @@ class Traps:
         wake = self.folder / f"{_WAKE}{pid}"
         wake.touch()
 
-        def goes_on() -> bool:
-            os.kill(pid, signal.SIGCONT)  # again, for it may have been about to stop
-            return not wake.exists()
+        os.kill(pid, signal.SIGCONT)
 
-        eventually(goes_on, 30, f"process {pid} goes on")
+        def went_on() -> bool:
+            with contextlib.suppress(ProcessLookupError):  # it went on, and has ended
+                if wake.exists():
+                    os.kill(pid, signal.SIGCONT)  # it may have been about to stop
+                    return False
+            return True
+
+        eventually(went_on, 30, f"process {pid} goes on")
 
     def calls(self) -> list[tuple[int, str]]:
         """What was noted, in order: a process id, and a call with what came of it."""
