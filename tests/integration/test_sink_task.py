@@ -1,6 +1,5 @@
 """A task of the exactly-once sink on klog's broker, under each transaction.version."""
 
-import gc
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -12,8 +11,8 @@ from pyspark_klog.client.transactions import producer as transactions
 from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
 from pyspark_klog.spark.sink.exactly_once import task
 from pyspark_klog.spark.sink.exactly_once.errors import ExactlyOnceRefused
-from pyspark_klog.spark.workers import clients
 from tests.support.sink_task_cases import CASES, World
+from tests.support.sink_workers import own_caches
 
 # Nothing here waits that long, unless for a row that nobody commits.
 pytestmark = pytest.mark.timeout(100)
@@ -28,15 +27,7 @@ def broker() -> Iterator[testing.Broker]:
 
 @pytest.fixture(autouse=True)
 def _own_caches(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    # For ever: no matter for a worker, but for the process of the tests.
-    monkeypatch.setattr(gc, "freeze", lambda: None)
-    for name in ("_clients", "_producers", "_held"):
-        monkeypatch.setattr(clients, name, {})
-    monkeypatch.setattr(clients, "_MOST_CLIENTS", 100)
-    monkeypatch.setattr(task, "_PATIENCE_MS", 200)
-    yield
-    for client in clients._clients.values():
-        client.close()
+    yield from own_caches(monkeypatch)
 
 
 @pytest.mark.parametrize("version", [0, 1, 2], ids=lambda version: f"version{version}")

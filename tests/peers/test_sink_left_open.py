@@ -4,20 +4,18 @@ Kafka forgets when a partition has no leader while its markers are sent (docs/ex
 Here it is let to take a batch that its coordinator has not heard of, which leaves the same behind.
 """
 
-import gc
 from collections.abc import Iterator
 
 import pytest
 
 from pyspark_klog.client.transactions.producer import TransactionalProducer
-from pyspark_klog.spark.sink.exactly_once import task
 from pyspark_klog.spark.sink.exactly_once.errors import ExactlyOnceRefused
-from pyspark_klog.spark.workers import clients
 from tests.support.client_cases import client_of
 from tests.support.peers import NEWEST_KAFKA, OLDEST_KAFKA, KafkaServer
 from tests.support.raw_client import RawClient
 from tests.support.raw_requests import batch, produced
 from tests.support.sink_task_cases import World
+from tests.support.sink_workers import own_caches
 
 _VERIFIED_SINCE = 12
 """Before this version of Produce the leader verifies only if the setting says so."""
@@ -32,13 +30,7 @@ def kafka(request: pytest.FixtureRequest) -> Iterator[KafkaServer]:
 
 @pytest.fixture(autouse=True)
 def _own_caches(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(gc, "freeze", lambda: None)
-    for name in ("_clients", "_producers", "_held"):
-        monkeypatch.setattr(clients, name, {})
-    monkeypatch.setattr(task, "_PATIENCE_MS", 200)
-    yield
-    for client in clients._clients.values():
-        client.close()
+    yield from own_caches(monkeypatch)
 
 
 def test_rows_that_kafka_left_open_are_named_and_not_committed(kafka: KafkaServer) -> None:

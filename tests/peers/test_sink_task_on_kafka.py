@@ -1,14 +1,12 @@
 """A task of the exactly-once sink on Apache Kafka 3.9 and 4.3: the same cases as on klog."""
 
-import gc
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from pyspark_klog.spark.sink.exactly_once import task
-from pyspark_klog.spark.workers import clients
 from tests.support.peers import NEWEST_KAFKA, OLDEST_KAFKA, KafkaServer
 from tests.support.sink_task_cases import CASES
+from tests.support.sink_workers import own_caches
 
 
 @pytest.fixture(scope="module", params=[OLDEST_KAFKA, NEWEST_KAFKA])
@@ -20,14 +18,7 @@ def kafka(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture(autouse=True)
 def _own_caches(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(gc, "freeze", lambda: None)
-    for name in ("_clients", "_producers", "_held"):
-        monkeypatch.setattr(clients, name, {})
-    monkeypatch.setattr(clients, "_MOST_CLIENTS", 100)
-    monkeypatch.setattr(task, "_PATIENCE_MS", 200)
-    yield
-    for client in clients._clients.values():
-        client.close()
+    yield from own_caches(monkeypatch)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)

@@ -1,20 +1,24 @@
 """Python workers of Spark's as tests of the exactly-once sink need them: without Spark, any number
 in one process, each with its own connections."""
 
+import gc
 import itertools
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
+import pytest
 
 from pyspark_klog.client.transactions.producer import end_transaction
 from pyspark_klog.spark.options.exactly_once import MicroBatch
 from pyspark_klog.spark.options.options import Options
 from pyspark_klog.spark.options.reader import read_options
 from pyspark_klog.spark.sink.dead_letters import TaskIds
+from pyspark_klog.spark.sink.exactly_once import task as task_module
 from pyspark_klog.spark.sink.exactly_once.attempt import Task, task_of
 from pyspark_klog.spark.sink.exactly_once.progress import TaskProgress
 from pyspark_klog.spark.sink.exactly_once.task import Written, write_once
 from pyspark_klog.spark.sink.options import check_sink
+from pyspark_klog.spark.workers import clients
 from pyspark_klog.spark.workers.clients import client_for
 
 QUERY = "11111111-1111-1111-1111-111111111111"
@@ -30,6 +34,20 @@ def rows(*values: str, **columns: list[object]) -> pa.RecordBatch:
     for name, given in columns.items():
         arrays[name] = pa.array(given, pa.int32() if name == "partition" else pa.string())
     return pa.RecordBatch.from_pydict(arrays)
+
+
+def own_caches(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As a fixture: clients and producers of a test's workers end with it, and copies of a task
+    wait for each other only shortly."""
+    # For ever: no matter for a worker, but for the process of the tests.
+    monkeypatch.setattr(gc, "freeze", lambda: None)
+    for name in ("_clients", "_producers", "_held"):
+        monkeypatch.setattr(clients, name, {})
+    monkeypatch.setattr(clients, "_MOST_CLIENTS", 100)
+    monkeypatch.setattr(task_module, "_PATIENCE_MS", 200)
+    yield
+    for client in clients._clients.values():
+        client.close()
 
 
 class Worker:
