@@ -14,8 +14,8 @@ from tests.support.client_cases import client_of
 from tests.support.peers import NEWEST_KAFKA, OLDEST_KAFKA, KafkaServer
 from tests.support.raw_client import RawClient
 from tests.support.raw_requests import batch, produced
-from tests.support.sink_task_cases import World
 from tests.support.sink_workers import own_caches
+from tests.support.sink_world import World
 
 _VERIFIED_SINCE = 12
 """Before this version of Produce the leader verifies only if the setting says so."""

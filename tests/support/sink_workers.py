@@ -111,3 +111,12 @@ def then(*steps: object) -> Iterator[pa.RecordBatch]:
         else:
             assert callable(step)
             step()
+
+
+class Died(BaseException):
+    """A worker was killed."""
+
+
+def die() -> None:
+    """Let a worker be gone, without a word to anybody."""
+    raise Died
