@@ -6,37 +6,29 @@ topic and copies (copies.py).
 """
 
 import contextlib
-import json
 import os
 import random
 import shutil
 import signal
 import tempfile
 import threading
-import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from pyspark_klog import testing
 from pyspark_klog.client.admin import Admin, NewTopic
-from tests.soak.checkpoint import Checkpoint
 from tests.soak.copies import by_key, problems_of_copy, problems_of_ends, read_all
-from tests.soak.copy_driver import SETTINGS_VARIABLE
-from tests.soak.kills import CLUSTER, EACH, MASTERS, PLAIN, QUERIES, Fault, Kind
-from tests.soak.processes import ROOT, DriverFailed, DriverProcess
+from tests.soak.copy_queries import COPIES, PROGRESS_S, SOURCE, CopyQueries
+from tests.soak.kills import CLUSTER, Fault, Kind
+from tests.soak.processes import DriverFailed
 from tests.soak.records import Numbers
-from tests.soak.refusals import Failure, failure_of
-from tests.soak.traps import FOLDER_VARIABLE, IN_COMMIT, Action, Traps
+from tests.soak.report import Report, Say
+from tests.soak.traps import IN_COMMIT, Action, Traps
 from tests.support.eventually import eventually
 from tests.support.process_table import Process, is_running, processes
-from tests.support.spark_home import spark_home
 
-SOURCE = "numbers"
 SOURCE_PARTITIONS = 3
-COPIES = {PLAIN: {PLAIN: 4}, EACH: {"left": 2, "right": 5}}
-"""Of each query, its topics with their partitions."""
 KEYS = 40
 RATE_A_S = 100
 TIMEOUT_MS = 15_000
@@ -45,11 +37,8 @@ SERVER_SETTINGS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms"
 """For brokers of this soak: they look for transactions past their time-out that often."""
 _CHECKED_EVERY = 8
 _REACHED_S = 40.0
-_PROGRESS_S = 300.0
 _KILLS = "kills: "
-_WORKER, _EXECUTOR = "pyspark.daemon pyspark.worker", "CoarseGrainedExecutorBackend"
-
-Say = Callable[[str], None]
+_EXECUTOR = "CoarseGrainedExecutorBackend"
 
 
 class Server(Protocol):
@@ -81,44 +70,35 @@ class KlogServer(testing.Broker):
 
 
 class ExactlyOnceSoak:
-    """One run. `problems` is what went wrong so far."""
+    """One run."""
 
     def __init__(
         self,
         work: Path,
         server: Server,
-        say: Say,
+        report: Report,
         *,
-        rate_a_s: int = RATE_A_S,
-        timeout_ms: int = TIMEOUT_MS,
-        exactly_once: bool = True,
+        rate_a_s: int,
+        timeout_ms: int,
+        exactly_once: bool,
     ) -> None:
-        """``exactly_once`` False shows what the checks find without it."""
-        self.problems: list[str] = []
-        self.counts: Counter[str] = Counter()
-        self._work = work
         self._server = server
-        self._tell = say
+        self._report = report
         self._rate_a_s = rate_a_s
         self._timeout_ms = timeout_ms
-        self._exactly_once = exactly_once
         self._traps = Traps(work / "traps")
-        self._home = spark_home(work / "spark-home")
+        sink = {"exactlyOnce": "true", "kafka.transaction.timeout.ms": str(timeout_ms)}
+        self._queries = CopyQueries(
+            *(work, server.bootstrap_servers, self._traps.folder, report),
+            sink if exactly_once else {},
+        )
         self._chance = random.Random(0)
-        self._driver: DriverProcess | None = None
-        self._master = MASTERS[1]
-        self._masters: list[str] = []
-        """Of each driver so far."""
-        self._refused: dict[tuple[str, int], list[str]] = {}
-        """By query and micro-batch, the masters on which it was split otherwise."""
-        self._running: set[str] = set()
         self._stopped: set[int] = set()
         self._pause = threading.Event()
-        self._began_s = time.monotonic()
 
     # --- the whole -------------------------------------------------------------------------------
-    def run(self, faults: Iterable[Fault]) -> list[str]:
-        """Do all faults, and check; gives the problems."""
+    def run(self, faults: Iterable[Fault]) -> None:
+        """Do all faults, and check."""
         with Admin(self._server.bootstrap_servers) as admin:
             admin.create_topics([NewTopic(SOURCE, SOURCE_PARTITIONS)])
             for topics in COPIES.values():
@@ -126,20 +106,19 @@ class ExactlyOnceSoak:
         self._numbers = Numbers(self._server.bootstrap_servers, SOURCE, self._rate_a_s, KEYS)
         self._numbers.resume()
         try:
-            self._progress()
+            self._queries.progress()
             for number, fault in enumerate(faults, 1):
-                self._say(f"[{number}] {fault}")
+                self._report.say(f"[{number}] {fault}")
                 self._take(fault)
                 if number % _CHECKED_EVERY == 0:
                     self._check()
             self._check()
         finally:
-            self._end_driver()
+            self._queries.end_driver()
             for pid in self._stopped:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             self._numbers.close()
-        return self.problems
 
     def _take(self, fault: Fault) -> None:
         does: dict[Kind, Callable[[Fault], None]] = {
@@ -155,22 +134,22 @@ class ExactlyOnceSoak:
         try:
             does[fault.kind](fault)
             self._traps.disarm()
-            self._progress()
+            self._queries.progress()
         except Exception as error:  # it is told, and the soak goes on
-            self._problem(f"{fault}: {type(error).__name__}: {error}")
+            self._report.problem(f"{fault}: {type(error).__name__}: {error}")
             self._traps.disarm()
-            self._end_driver()
+            self._queries.end_driver()
 
     # --- faults ----------------------------------------------------------------------------------
     def _kill_driver(self, fault: Fault) -> None:
         pid = self._reach(fault, Action.STOP)
         if pid is not None:
             self._count("driver", fault)
-            self._end_driver(spared=pid)
+            self._queries.end_driver(spared=pid)
             if pid:
                 self._stopped.discard(pid)
                 os.kill(pid, signal.SIGKILL)
-        self._master = fault.master
+        self._queries.master = fault.master
 
     def _past_timeout(self, fault: Fault) -> None:
         self._kill_driver(fault)
@@ -179,7 +158,7 @@ class ExactlyOnceSoak:
     def _kill_worker(self, fault: Fault) -> None:
         if fault.point is None:
             self._pause.wait(fault.seconds)
-            self._kill_one("worker", fault, self._workers())
+            self._kill_one("worker", fault, self._queries.workers())
         elif self._reach(fault, Action.KILL):
             self._count("worker", fault)
 
@@ -189,19 +168,19 @@ class ExactlyOnceSoak:
 
     def _kill_executor(self, fault: Fault) -> None:
         """Its worker, if one is hit at a point, goes on when another executor has done the task."""
-        if self._master != CLUSTER:
-            self._end_driver()
-            self._master = CLUSTER
-            self._progress()
+        if self._queries.master != CLUSTER:
+            self._queries.end_driver()
+            self._queries.master = CLUSTER
+            self._queries.progress()
         pid = self._reach(fault, Action.STOP)
         if pid is None:
             return
-        those = [process for process in self._children() if _EXECUTOR in process.command]
+        those = [process for process in self._queries.children() if _EXECUTOR in process.command]
         if pid:
             those = [process for process in those if process.pid in _ancestors(pid)]
         self._kill_one("executor", fault, those)
         if pid:
-            self._progress()
+            self._queries.progress()
             self._wake(pid, "executor's worker")
 
     def _kill_broker(self, fault: Fault) -> None:
@@ -225,10 +204,10 @@ class ExactlyOnceSoak:
         if not pid:
             return
         self._count("driver", fault)
-        self._end_driver(spared=pid)
-        self._master = fault.master
+        self._queries.end_driver(spared=pid)
+        self._queries.master = fault.master
         try:
-            self._progress()
+            self._queries.progress()
         finally:
             self._wake(pid, "zombie")
 
@@ -242,20 +221,20 @@ class ExactlyOnceSoak:
         point = fault.point
         self._traps.arm(point, action)
         if fault.in_first_batch:
-            self._stop(fault.query)
+            self._queries.stop(fault.query)
 
         def sprung() -> int | None:
             pid = self._traps.sprung(point)
             if pid is None:
-                self._heal()
+                self._queries.heal()
             return pid
 
         try:
             pid = eventually(sprung, _REACHED_S, str(point))
         except AssertionError:
             self._traps.disarm()
-            self.counts["points not reached"] += 1
-            self._say(f"         nobody came to the point: {point.value}")
+            self._report.counts["points not reached"] += 1
+            self._report.say(f"         nobody came to the point: {point.value}")
             return None
         if action is Action.STOP:
             self._stopped.add(pid)
@@ -272,11 +251,11 @@ class ExactlyOnceSoak:
         try:
             eventually(lambda: not is_running(pid), 90, f"the end of a {what} that was woken")
         except AssertionError as error:
-            self._problem(str(error))
+            self._report.problem(str(error))
             os.kill(pid, signal.SIGKILL)
         did = self._traps.noted().get(pid, [])
-        self.counts[f"woken: {what}"] += 1
-        self._say(f"         the {what} did: {'; '.join(did) or 'nothing'}")
+        self._report.counts[f"woken: {what}"] += 1
+        self._report.say(f"         the {what} did: {'; '.join(did) or 'nothing'}")
 
     def _sleep_past_timeout(self) -> None:
         self._pause.wait((self._timeout_ms + 2 * SWEEP_MS) / 1_000)
@@ -286,110 +265,6 @@ class ExactlyOnceSoak:
             self._count(what, fault)
             os.kill(self._chance.choice(those).pid, signal.SIGKILL)
 
-    def _children(self) -> list[Process]:
-        return [] if self._driver is None else self._driver.children()
-
-    def _workers(self) -> list[Process]:
-        """Workers of tasks: each is the child of a daemon with the same command."""
-        found = [process for process in self._children() if _WORKER in process.command]
-        daemons = {process.pid for process in found}
-        return [process for process in found if process.parent in daemons]
-
-    # --- queries ---------------------------------------------------------------------------------
-    def _progress(self) -> None:
-        """Wait until each query has done two more micro-batches; those that failed start again."""
-        goals = {name: self._checkpoint(name).done + 2 for name in QUERIES}
-
-        def going() -> bool:
-            self._heal()
-            return all(self._checkpoint(name).done >= goal for name, goal in goals.items())
-
-        eventually(going, _PROGRESS_S, "two more micro-batches of each query")
-
-    def _heal(self) -> None:
-        """Start what does not run, and tell why it failed."""
-        self._pause.wait(0.2)  # an answer costs the driver work that queries need
-        for name in QUERIES:
-            if name not in self._running:
-                self._start(name)
-                continue
-            assert self._driver is not None
-            error = self._driver.ask("status", query=name)["error"]
-            if error is None:
-                continue
-            self._stop(name)
-            failure = failure_of(error)
-            self.counts[f"failed: {failure.value}"] += 1
-            if failure is Failure.UNKNOWN:
-                self._problem(f"{name} failed with an error that no fault explains: {error}")
-            if failure is Failure.OTHER_ROWS:
-                self._other_master(name)
-                return
-
-    def _other_master(self, name: str) -> None:
-        """A micro-batch is split otherwise than when its first rows became visible: start again on
-        as many cores as then, which are those of a driver before."""
-        self._end_driver()
-        refused = self._refused.setdefault((name, self._checkpoint(name).done + 1), [])
-        refused.append(self._master)
-        left = [master for master in (*reversed(self._masters), *MASTERS) if master not in refused]
-        if not left:
-            raise AssertionError(f"{name} is refused on any number of cores")
-        self._master = left[0]
-        self._say(f"         {name} is split otherwise than before: trying {self._master}")
-
-    def _start(self, name: str) -> None:
-        if self._driver is None:
-            self.counts["driver starts"] += 1
-            others = self._masters and self._masters[-1] != self._master
-            self.counts["driver starts on another number of cores"] += bool(others)
-            self._masters.append(self._master)
-            self._driver = DriverProcess(self._work, "tests.soak.copy_driver", self._environment())
-        servers = {"kafka.bootstrap.servers": self._server.bootstrap_servers}
-        sinks = [servers | {"topic": topic} | self._sink(topic) for topic in COPIES[name]]
-        self._driver.ask(
-            "start",
-            query=name,
-            source=servers | {"subscribe": SOURCE, "startingOffsets": "earliest"},
-            sinks=sinks,
-            checkpoint=str(self._checkpoint(name).folder),
-        )
-        self._running.add(name)
-
-    def _sink(self, name: str) -> dict[str, str]:
-        if not self._exactly_once:
-            return {}
-        return {
-            "exactlyOnce": "true",
-            "exactlyOnceName": name,
-            "kafka.transaction.timeout.ms": str(self._timeout_ms),
-        }
-
-    def _environment(self) -> dict[str, str]:
-        settings = {"spark.master": self._master, "spark.executor.memory": "512m"}
-        paths = [str(ROOT / "tests" / "soak" / "site"), os.environ.get("PYTHONPATH", "")]
-        return {
-            SETTINGS_VARIABLE: json.dumps(settings),
-            FOLDER_VARIABLE: str(self._traps.folder),
-            "SPARK_HOME": str(self._home),
-            "PYTHONPATH": os.pathsep.join([*paths, str(ROOT)]),
-        }
-
-    def _stop(self, name: str) -> None:
-        if name in self._running:
-            assert self._driver is not None
-            self._running.discard(name)
-            self._driver.ask("stop", query=name)
-
-    def _end_driver(self, spared: int = 0) -> None:
-        driver, self._driver = self._driver, None
-        self._running.clear()
-        for command in driver.kill({spared}) if driver is not None else ():
-            self._say(f"         killed what outlived its driver: {command}")
-
-    def _checkpoint(self, name: str) -> Checkpoint:
-        return Checkpoint(self._work / "checkpoints" / name, SOURCE)
-
     # --- checks ----------------------------------------------------------------------------------
     def _check(self) -> None:
         """Everything that was written is copied; then it is compared."""
@@ -397,43 +272,27 @@ class ExactlyOnceSoak:
         servers = self._server.bootstrap_servers
         source = read_all(servers, SOURCE)
         try:
-            eventually(lambda: self._caught_up(source.ends), _PROGRESS_S, "all being copied")
+            eventually(lambda: self._queries.caught_up(source.ends), PROGRESS_S, "all being copied")
         except (AssertionError, DriverFailed) as error:
-            self._problem(str(error))
-        self.counts["records to copy"] = len(source.records)
+            self._report.problem(str(error))
+        self._report.counts["records to copy"] = len(source.records)
         due = by_key(source.records)
         for topic in (topic for topics in COPIES.values() for topic in topics):
             copied = read_all(servers, topic)
             everything = read_all(servers, topic, "read_uncommitted")
-            self.counts[f"aborted records in {topic}"] = len(everything.records) - len(
+            self._report.counts[f"aborted records in {topic}"] = len(everything.records) - len(
                 copied.records
             )
             problems = problems_of_copy(due, copied.records, topic)
             for problem in problems + problems_of_ends(copied.ends, everything.ends, topic):
-                self._problem(problem)
-        self._say(f"         checked {len(source.records)} records in each copy")
+                self._report.problem(problem)
+        self._report.say(f"         checked {len(source.records)} records in each copy")
         self._numbers.resume()
 
-    def _caught_up(self, ends: dict[int, int]) -> bool:
-        self._heal()
-        return all(
-            self._checkpoint(name).committed().get(partition, 0) == end
-            for name in QUERIES
-            for partition, end in ends.items()
-        )
-
-    # --- telling ---------------------------------------------------------------------------------
-    def _say(self, text: str) -> None:
-        self._tell(f"{time.monotonic() - self._began_s:6.1f} s  {text}")
-
-    def _problem(self, text: str) -> None:
-        self.problems.append(text)
-        self._say(f"PROBLEM  {text}")
-
     def _count(self, what: str, fault: Fault) -> None:
-        self.counts[f"{_KILLS}{what}"] += 1
+        self._report.counts[f"{_KILLS}{what}"] += 1
         if fault.point is not None:
-            self.counts[f"at: {fault.point.value}"] += 1
+            self._report.counts[f"at: {fault.point.value}"] += 1
 
 
 def _ancestors(pid: int) -> set[int]:
@@ -461,24 +320,24 @@ def soak(
     exactly_once: bool = True,
 ) -> list[str]:
     """Run a plan, on klog unless it is said otherwise; gives the problems. A temporary folder is
-    removed if there are none."""
+    removed if there are none. ``exactly_once`` False shows what the checks find without it."""
     folder = work or Path(tempfile.mkdtemp(prefix="klog-soak-"))
+    report = Report(say)
     with contextlib.ExitStack() as started:
-        running = ExactlyOnceSoak(
+        ExactlyOnceSoak(
             folder,
             server or started.enter_context(KlogServer(folder / "broker")),
-            say,
+            report,
             rate_a_s=rate_a_s,
             timeout_ms=timeout_ms,
             exactly_once=exactly_once,
-        )
-        problems = running.run(faults)
-    kills = sum(n for name, n in running.counts.items() if name.startswith(_KILLS))
-    for name, count in sorted(running.counts.items()):
+        ).run(faults)
+    kills = sum(n for name, n in report.counts.items() if name.startswith(_KILLS))
+    for name, count in sorted(report.counts.items()):
         say(f"         {name}: {count}")
     say(f"         {kills} kills in all")
-    if problems:
+    if report.problems:
         say(f"         what it left is in {folder}")
     elif work is None:
         shutil.rmtree(folder, ignore_errors=True)
-    return problems
+    return report.problems

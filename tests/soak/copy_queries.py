@@ -1,0 +1,161 @@
+"""The queries of the exactly-once soak: copies of one topic, whose driver may be killed.
+
+One copies by writeStream, another one by foreachBatch to two topics; each has one checkpoint, and
+is started again when it fails or its driver is gone.
+"""
+
+import json
+import os
+import threading
+from pathlib import Path
+
+from tests.soak.checkpoint import Checkpoint
+from tests.soak.copy_driver import SETTINGS_VARIABLE
+from tests.soak.kills import EACH, MASTERS, PLAIN, QUERIES
+from tests.soak.processes import ROOT, DriverProcess
+from tests.soak.refusals import Failure, failure_of
+from tests.soak.report import Report
+from tests.soak.traps import FOLDER_VARIABLE
+from tests.support.eventually import eventually
+from tests.support.process_table import Process
+from tests.support.spark_home import spark_home
+
+SOURCE = "numbers"
+COPIES = {PLAIN: {PLAIN: 4}, EACH: {"left": 2, "right": 5}}
+"""Of each query, its topics with their partitions."""
+PROGRESS_S = 300.0
+_WORKER = "pyspark.daemon pyspark.worker"
+
+
+class CopyQueries:
+    """Both queries, and the driver that runs them."""
+
+    def __init__(
+        self, work: Path, servers: str, traps: Path, report: Report, sink: dict[str, str]
+    ) -> None:
+        """``traps`` is the folder in which Spark's processes look for traps; ``sink`` are options
+        of each sink, which get a name of their own if they have ``exactlyOnce``."""
+        self.master = MASTERS[1]
+        """Spark's, for the next driver."""
+        self._work = work
+        self._servers = servers
+        self._trap_folder = traps
+        self._report = report
+        self._sink = sink
+        self._home = spark_home(work / "spark-home")
+        self._driver: DriverProcess | None = None
+        self._masters: list[str] = []
+        """Of each driver so far."""
+        self._refused: dict[tuple[str, int], list[str]] = {}
+        """By query and micro-batch, the masters on which it was split otherwise."""
+        self._running: set[str] = set()
+        self._pause = threading.Event()
+
+    def progress(self) -> None:
+        """Wait until each query has done two more micro-batches; those that failed start again."""
+        goals = {name: self._checkpoint(name).done + 2 for name in QUERIES}
+
+        def going() -> bool:
+            self.heal()
+            return all(self._checkpoint(name).done >= goal for name, goal in goals.items())
+
+        eventually(going, PROGRESS_S, "two more micro-batches of each query")
+
+    def heal(self) -> None:
+        """Start what does not run, and tell why it failed."""
+        self._pause.wait(0.2)  # an answer costs the driver work that queries need
+        for name in QUERIES:
+            if name not in self._running:
+                self._start(name)
+                continue
+            assert self._driver is not None
+            error = self._driver.ask("status", query=name)["error"]
+            if error is None:
+                continue
+            self.stop(name)
+            failure = failure_of(error)
+            self._report.counts[f"failed: {failure.value}"] += 1
+            if failure is Failure.UNKNOWN:
+                self._report.problem(f"{name} failed with an error that no fault explains: {error}")
+            if failure is Failure.OTHER_ROWS:
+                self._other_master(name)
+                return
+
+    def caught_up(self, ends: dict[int, int]) -> bool:
+        """Whether each query has read up to these offsets; those that failed start again."""
+        self.heal()
+        return all(
+            self._checkpoint(name).committed().get(partition, 0) == end
+            for name in QUERIES
+            for partition, end in ends.items()
+        )
+
+    def stop(self, name: str) -> None:
+        """Stop a query, if it runs."""
+        if name in self._running:
+            assert self._driver is not None
+            self._running.discard(name)
+            self._driver.ask("stop", query=name)
+
+    def end_driver(self, spared: int = 0) -> None:
+        """Kill the driver and all that it has started, but the process ``spared``."""
+        driver, self._driver = self._driver, None
+        self._running.clear()
+        for command in driver.kill({spared}) if driver is not None else ():
+            self._report.say(f"         killed what outlived its driver: {command}")
+
+    def children(self) -> list[Process]:
+        """What the driver has started, if there is one."""
+        return [] if self._driver is None else self._driver.children()
+
+    def workers(self) -> list[Process]:
+        """Workers of tasks: each is the child of a daemon with the same command."""
+        found = [process for process in self.children() if _WORKER in process.command]
+        daemons = {process.pid for process in found}
+        return [process for process in found if process.parent in daemons]
+
+    def _other_master(self, name: str) -> None:
+        """A micro-batch is split otherwise than when its first rows became visible: start again on
+        as many cores as then, which are those of a driver before."""
+        self.end_driver()
+        refused = self._refused.setdefault((name, self._checkpoint(name).done + 1), [])
+        refused.append(self.master)
+        left = [master for master in (*reversed(self._masters), *MASTERS) if master not in refused]
+        if not left:
+            raise AssertionError(f"{name} is refused on any number of cores")
+        self.master = left[0]
+        self._report.say(f"         {name} is split otherwise than before: trying {self.master}")
+
+    def _start(self, name: str) -> None:
+        if self._driver is None:
+            self._report.counts["driver starts"] += 1
+            others = self._masters and self._masters[-1] != self.master
+            self._report.counts["driver starts on another number of cores"] += bool(others)
+            self._masters.append(self.master)
+            self._driver = DriverProcess(self._work, "tests.soak.copy_driver", self._environment())
+        servers = {"kafka.bootstrap.servers": self._servers}
+        sinks = [servers | {"topic": topic} | self._named(topic) for topic in COPIES[name]]
+        self._driver.ask(
+            "start",
+            query=name,
+            source=servers | {"subscribe": SOURCE, "startingOffsets": "earliest"},
+            sinks=sinks,
+            checkpoint=str(self._checkpoint(name).folder),
+        )
+        self._running.add(name)
+
+    def _named(self, topic: str) -> dict[str, str]:
+        return self._sink | ({"exactlyOnceName": topic} if "exactlyOnce" in self._sink else {})
+
+    def _environment(self) -> dict[str, str]:
+        settings = {"spark.master": self.master, "spark.executor.memory": "512m"}
+        paths = [str(ROOT / "tests" / "soak" / "site"), os.environ.get("PYTHONPATH", "")]
+        return {
+            SETTINGS_VARIABLE: json.dumps(settings),
+            FOLDER_VARIABLE: str(self._trap_folder),
+            "SPARK_HOME": str(self._home),
+            "PYTHONPATH": os.pathsep.join([*paths, str(ROOT)]),
+        }
+
+    def _checkpoint(self, name: str) -> Checkpoint:
+        return Checkpoint(self._work / "checkpoints" / name, SOURCE)
