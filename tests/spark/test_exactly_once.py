@@ -128,6 +128,7 @@ def test_tasks_without_rows_letters_and_topics_by_a_column(
     assert {task: row.row_count for task, row in rows.items()} == {0: 12, 1: 0}
 
 
+@pytest.mark.oldest
 def test_a_batch_write_is_exactly_once_and_leaves_no_groups(
     topics: Topics, client: BlockingClient
 ) -> None:

@@ -93,7 +93,7 @@ def _client_environment() -> dict[str, str]:
 def test_a_client_without_klog_reads_writes_and_streams(
     remote: str, topics: Topics, tmp_path: Path
 ) -> None:
-    source, written, streamed = (topics.create(2) for _ in range(3))
+    source, written, streamed, left, right = (topics.create(2) for _ in range(5))
     for partition in range(2):
         topics.put_numbers(source, [10 * partition + n for n in range(3)], partition)
     given = {
@@ -102,6 +102,7 @@ def test_a_client_without_klog_reads_writes_and_streams(
         "source": source,
         "written": written,
         "streamed": streamed,
+        "each": {"left": left, "right": right},
         "checkpoint": str(tmp_path / "checkpoint"),
     }
     # Without the module site no .pth file puts this checkout onto the path.
@@ -119,6 +120,7 @@ def test_a_client_without_klog_reads_writes_and_streams(
     found = json.loads(ran.stdout)
     refused = found.pop("refused")
     assert "subscribePattern" in refused and "Traceback" not in refused
+    each = [0, 1, 2, 10, 11, 12, 20, 21, 22, 30, 31, 32]
     assert found == {
         "session": "pyspark.sql.connect.session",
         "read": [0, 1, 2, 10, 11, 12],
@@ -126,4 +128,6 @@ def test_a_client_without_klog_reads_writes_and_streams(
         "ended": True,
         "exception": None,
         "streamed": [0, 1, 2, 10, 11, 12],
+        "each_ended": [True, None],
+        "each": {"left": each, "right": each},
     }

@@ -176,3 +176,31 @@ def test_string_columns_reach_a_topic(topics: Topics, tmp_path: Path) -> None:
     assert [(bytes(row.key), bytes(row.value)) for row in read] == [
         (b"k%d" % n, b"%d" % n) for n in range(3)
     ]
+
+
+def test_rows_are_written_exactly_once(topics: Topics, tmp_path: Path) -> None:
+    """In a run's first micro-batch, in later ones, and in one that is repeated."""
+    source, target = topics.create(1), topics.create(1)
+    frame = topics.stream(subscribe=source, startingOffsets="earliest").select("value")
+    writer = frame.writeStream.format("klog").option("checkpointLocation", str(tmp_path))
+    writer = writer.options(**topics.options(topic=target, exactlyOnce=True))
+
+    def committed() -> list[int]:
+        read = topics.batch(subscribe=target, kafka__isolation__level="read_committed")
+        return sorted(row.n for row in read.selectExpr("int(string(value)) AS n").collect())
+
+    query = writer.trigger(processingTime="0 seconds").start()
+    try:
+        for n in range(3):
+            topics.put_numbers(source, [n])
+            eventually(
+                lambda n=n: committed() == list(range(n + 1)), deadline_s=90, what=f"row {n}"
+            )
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    _forget_commit(tmp_path, 2)
+    topics.put_numbers(source, [3])
+    for _ in range(2):
+        run(writer.trigger(availableNow=True).start())
+    assert committed() == [0, 1, 2, 3]

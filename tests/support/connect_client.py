@@ -43,6 +43,25 @@ def main() -> None:
     found["exception"] = None if query.exception() is None else str(query.exception())
     found["streamed"] = numbers(given["streamed"])
 
+    def both(frame: Any, batch_id: int) -> None:
+        # Runs in a Python of the server's.
+        from pyspark_klog import batch_writer
+
+        for name, topic in given["each"].items():
+            sink = {"exactlyOnceName": name, "exactlyOnceQuery": "copies", "topic": topic}
+            batch_writer(exactlyOnce=True, **sink, **servers)(frame, batch_id)
+
+    frame = frame.option("maxOffsetsPerTrigger", 2).option("startingOffsets", "earliest")
+    for first in (20, 30):
+        more = spark.range(first, first + 3).selectExpr("string(id) AS value")
+        more.write.format("klog").options(**servers, topic=given["source"]).mode("append").save()
+        writer = frame.load().select("key", "value").writeStream.foreachBatch(both)
+        writer = writer.option("checkpointLocation", given["checkpoint"] + "-each")
+        query = writer.trigger(availableNow=True).start()
+        ended = query.awaitTermination(240)
+        found["each_ended"] = [ended, None if query.exception() is None else str(query.exception())]
+    found["each"] = {name: numbers(topic) for name, topic in given["each"].items()}
+
     try:
         spark.read.format("klog").options(**servers).load().collect()
     except Exception as error:
