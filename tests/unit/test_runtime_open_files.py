@@ -1,8 +1,11 @@
 """Files of which only some have a descriptor, and descriptors that are all taken."""
 
+import ctypes
 import errno
+import mmap
 import os
 import resource
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -81,6 +84,21 @@ def test_a_mapping_and_a_resting_file_hold_no_descriptor(tmp_path: Path) -> None
     mapping.close()
     with pytest.raises(ValueError, match="is shorter than 10001 bytes"):
         file.map(10_001)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="mincore is Linux's")
+def test_a_mapped_file_is_in_memory_only_where_it_was_touched(tmp_path: Path) -> None:
+    """A new index is 10 MB of which a few rows are written; disks may read ahead as much."""
+    size = 10 << 20
+    file = files_of(3).open(tmp_path / "index", create=True)
+    file.truncate(size)
+    mapping = file.map(size)
+    mapping.view[:8] = b"a row..."
+    mapping.view[size // 2] = 1
+    pages = (ctypes.c_ubyte * (size // mmap.PAGESIZE))()
+    begin = ctypes.addressof(ctypes.c_char.from_buffer(mapping.view))
+    assert ctypes.CDLL(None).mincore(ctypes.c_void_p(begin), ctypes.c_size_t(size), pages) == 0
+    assert sum(page & 1 for page in pages) == 2
 
 
 def test_without_a_descriptor_others_are_given_back_first(tmp_path: Path) -> None:

@@ -42,6 +42,9 @@ class Window:
         flags = mmap.MAP_SHARED | _MAP_FIXED
         if _LIBC.mmap(self._address, size, protection, flags, descriptor, 0) == _FAILED:
             raise _last_error()
+        # Else the first byte that is touched of a new index brings as much of the file into memory
+        # as the disk reads ahead, which may be all of its 10 MB: zeros.
+        self.pages.madvise(mmap.MADV_RANDOM)
 
     def sync(self) -> None:
         """Make what was written to the file durable, as far as the window reaches. Blocks, without
