@@ -12,6 +12,7 @@ from pyspark_klog.client.transactions.producer import TransactionalProducer
 from pyspark_klog.spark.sink.exactly_once import task
 from pyspark_klog.spark.sink.exactly_once.errors import ExactlyOnceRefused
 from pyspark_klog.spark.workers import clients
+from pyspark_klog.spark.workers.clients import client_for
 from tests.support.sink_workers import RUN_1, RUN_2, Died, Worker, die, rows, then
 from tests.support.sink_world import World
 
@@ -58,7 +59,37 @@ def a_copy_lets_the_other_attempt_finish(servers: str) -> None:
     assert world.committed == ["0"]
 
 
-def an_attempt_that_is_fenced_by_one_thatdies_gives_up(servers: str) -> None:
+def a_copy_waits_longer_for_one_that_has_handed_over(servers: str) -> None:
+    """Spark will hear of that one and end the copy, or the driver ends the transaction."""
+    world = World(servers)
+    one, copy = world.worker(), world.worker()
+    written = one.write(0, "0")
+    client = client_for(one.options.client)
+    began_ms, pause = client.now_ms(), BlockingClient.pause
+
+    def commit_late(pausing: BlockingClient, wait_ms: int) -> None:
+        pause(pausing, wait_ms)
+        if client.now_ms() - began_ms > 4 * task._PATIENCE_MS and world.row_now() is None:
+            one.end(written)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BlockingClient, "pause", commit_late)
+        found = copy.write(0, "0", attempt=1)
+    assert found.progress.row == written.progress.row
+    assert world.committed == ["0"]
+
+
+def a_copy_takes_the_id_of_one_that_died_at_its_end(servers: str) -> None:
+    world = World(servers)
+    world.worker().write(0, "0")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(task, "_PATIENCE_AT_END_MS", 400)
+        worker = world.worker()
+        worker.end(worker.write(0, "0", attempt=1))
+    assert world.committed == ["0"]
+
+
+def an_attempt_that_is_fenced_by_one_that_dies_gives_up(servers: str) -> None:
     """After the transaction's time-out: a third attempt goes on then."""
     world = World(servers)
     world.worker().write_and_end(0, "0")
@@ -201,7 +232,9 @@ def a_worker_that_lost_the_id_meanwhile_asks_again(servers: str) -> None:
 ATTEMPTS: tuple[Callable[[str], None], ...] = (
     a_fenced_attempt_takes_over_the_result,
     a_copy_lets_the_other_attempt_finish,
-    an_attempt_that_is_fenced_by_one_thatdies_gives_up,
+    a_copy_waits_longer_for_one_that_has_handed_over,
+    a_copy_takes_the_id_of_one_that_died_at_its_end,
+    an_attempt_that_is_fenced_by_one_that_dies_gives_up,
     an_attempt_that_is_fenced_and_left_alone_gives_up_soon,
     an_attempt_of_an_older_run_stops,
     a_copy_that_wakes_after_the_commit_writes_nothing,

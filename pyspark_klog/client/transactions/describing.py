@@ -1,5 +1,7 @@
 """The state of a transactional id, as its coordinator tells it."""
 
+from typing import NamedTuple
+
 from pyspark_klog.client.addresses import Address
 from pyspark_klog.client.blocking import BlockingClient
 from pyspark_klog.client.errors import broker_error, error_code
@@ -18,8 +20,19 @@ _ONE_KEY = 3
 """From version 4 on FindCoordinator asks for several keys."""
 
 
-def state_of(client: BlockingClient, transactional_id: str, deadline_ms: int | None = None) -> str:
-    """The state of an id by Kafka's name: Empty, Ongoing, PrepareCommit, CompleteAbort ...
+class Described(NamedTuple):
+    """A transactional id, as its coordinator tells it."""
+
+    state: str
+    """By Kafka's name: Empty, Ongoing, PrepareCommit, CompleteAbort ..."""
+    topics: frozenset[str]
+    """Topics in its transaction, as far as this user may describe them."""
+
+
+def describe(
+    client: BlockingClient, transactional_id: str, deadline_ms: int | None = None
+) -> Described:
+    """Ask for the state of an id.
 
     :raises UnsupportedByBroker: by brokers older than Kafka 3.0
     :raises BrokerError: TRANSACTIONAL_ID_NOT_FOUND, or if this user may not describe the id
@@ -32,7 +45,7 @@ def state_of(client: BlockingClient, transactional_id: str, deadline_ms: int | N
         if code is not ErrorCode.NONE:
             raise broker_error(code, what)
 
-    def attempt() -> str:
+    def attempt() -> Described:
         find = FindCoordinatorRequest(key=transactional_id, key_type=TRANSACTION)
         any_link = client.link_to_any(deadline)
         found = client.ask(any_link, FindCoordinatorResponse, lambda _: find, low=1, high=_ONE_KEY)
@@ -42,7 +55,7 @@ def state_of(client: BlockingClient, transactional_id: str, deadline_ms: int | N
         reply = client.ask(link, DescribeTransactionsResponse, lambda _: request)
         for row in reply.transaction_states:
             check(row.error_code)
-            return row.transaction_state
+            return Described(row.transaction_state, frozenset(each.topic for each in row.topics))
         raise broker_error(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, what)
 
     return client.retrying(attempt, deadline, f"asking for the {what}")

@@ -23,7 +23,7 @@ from pyspark_klog.client.errors import (
 from pyspark_klog.client.producer.batches import ADDS_IMPLICITLY
 from pyspark_klog.client.sinks import ProgressRow
 from pyspark_klog.client.transactions.carrying import transaction_version
-from pyspark_klog.client.transactions.describing import state_of
+from pyspark_klog.client.transactions.describing import Described, describe
 from pyspark_klog.client.transactions.left_open import open_since
 from pyspark_klog.client.transactions.producer import OpenTransaction
 from pyspark_klog.client.transactions.states import State
@@ -58,9 +58,12 @@ _log = logging.getLogger(__name__)
 
 _ABORTED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE)
 """What leaders answer about a transaction that its coordinator has aborted."""
-_EMPTY = "Empty"
 _BUSY = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 _PATIENCE_MS = 5_000
+_PATIENCE_AT_END_MS = 15_000
+"""With an attempt that has nothing left to write: Spark ends its copies once it has heard of it."""
+_NEW = Described("Empty", frozenset())
+_OFFSETS = "__consumer_offsets"
 _IDLE_MS = 10_000
 """Whoever takes an id has rows to write: one that has written nothing for so long has died."""
 
@@ -179,14 +182,23 @@ class _Attempt:
         """Let the attempt before this one finish, if it is at work; tells whether it was.
 
         A copy that took the id at once could fence an attempt that has just left its transaction to
-        the driver. Spark ends the copies of a task that is done well within this time; and an
+        the driver. Spark ends the copies of a task that is done well within these times; and an
         attempt that died holds the next one up no longer.
         """
         if not self._task.attempt_number:
             return False
-        deadline_ms = self._client.now_ms() + _PATIENCE_MS
+        began_ms = self._client.now_ms()
+        end_seen_ms: int | None = None
         looks = 0
-        while self._state() in _BUSY and (left_ms := deadline_ms - self._client.now_ms()) > 0:
+        while (found := self._described()) is not None and found.state in _BUSY:
+            now_ms = self._client.now_ms()
+            # The progress row is the last of what an attempt writes.
+            if end_seen_ms is None and _OFFSETS in found.topics:
+                end_seen_ms = now_ms
+            end_ms = None if end_seen_ms is None else end_seen_ms + _PATIENCE_AT_END_MS
+            left_ms = (end_ms or began_ms + _PATIENCE_MS) - now_ms
+            if left_ms <= 0:
+                break
             looks += 1
             self._client.pause(min(self._client.wait_ms(looks), left_ms))
         return looks > 0
@@ -348,7 +360,8 @@ class _Attempt:
             if isinstance(decision, Fail):
                 raise ExactlyOnceRefused(decision.error)
             now_ms = client.now_ms()
-            if self._state() in (*_BUSY, None):
+            described = self._described()
+            if described is None or described.state in _BUSY:
                 busy_ms = now_ms
             left_ms = min(began_ms + timeout_ms, busy_ms + _IDLE_MS) - now_ms
             if left_ms <= 0:
@@ -356,12 +369,11 @@ class _Attempt:
             looks += 1
             client.pause(min(client.wait_ms(looks), left_ms))
 
-    def _state(self) -> str | None:
+    def _described(self) -> Described | None:
         """The state of the transactional id; None from brokers that do not tell."""
         try:
-            return state_of(self._client, self._task.transactional_id)
+            return describe(self._client, self._task.transactional_id)
         except BrokerError as error:
-            is_new = error.code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
-            return _EMPTY if is_new else None
+            return _NEW if error.code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND else None
         except ClientError:
             return None
