@@ -51,14 +51,21 @@ def test_a_batch_write_is_never_repeated_by_others() -> None:
     assert decide(_row(0, "uuid"), now, None) == Verify(_row(0, "uuid"))
 
 
-@pytest.mark.parametrize("run", ["now", "old"])
-def test_a_later_batch_fails_the_task(run: str) -> None:
+@pytest.mark.parametrize(
+    ("run", "text"),
+    [
+        ("now", "its own run, now: this attempt comes too late, and has written nothing"),
+        (
+            "old",
+            "run old; this run is now: its checkpoint was set back, or a copy of the query runs; "
+            "let one copy run, and give each other one a checkpoint of its own",
+        ),
+    ],
+)
+def test_a_later_batch_fails_the_task(run: str, text: str) -> None:
     found = decide(_row(8, run), _NOW, None)
-    assert found == Fail(
-        f"task 3 of micro-batch 7 finds micro-batch 8 written by run {run}; this run is now: its "
-        "checkpoint was set back, or a copy of the query runs; let one copy run, and give each "
-        "other one a checkpoint of its own"
-    )
+    begin = "task 3 of micro-batch 7 finds micro-batch 8 written by"
+    assert found == Fail(f"{begin} {text}")
 
 
 # --- marks ---------------------------------------------------------------------------------------

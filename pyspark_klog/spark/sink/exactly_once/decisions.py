@@ -59,7 +59,7 @@ def decide(row: ProgressRow | None, now: Writing, mark: RunMark | None) -> Fail 
     =====================  =====================================================  =================
     row of                 why it may be there                                    decision
     =====================  =====================================================  =================
-    a later batch          another copy of the query; a checkpoint set back       fail
+    a later batch          a copy of the query; a checkpoint set back; a zombie   fail
     this batch, this run   another attempt of the task was quicker                verify
     this batch, other run  the batch is repeated after a restart                  verify
     this batch, other run  a copy of the query runs: see `foreign`                fail
@@ -168,10 +168,15 @@ _ONE_COPY = "let one copy run, and give each other one a checkpoint of its own"
 
 
 def _passed(row: ProgressRow, now: Writing) -> str:
+    task = f"task {now.task} of micro-batch {now.batch_id}"
+    if row.run_id == now.run_id:
+        return (
+            f"{task} finds micro-batch {row.batch_id} written by its own run, {now.run_id}: this "
+            "attempt comes too late, and has written nothing"
+        )
     return (
-        f"task {now.task} of micro-batch {now.batch_id} finds micro-batch {row.batch_id} written "
-        f"by run {row.run_id}; this run is {now.run_id}: its checkpoint was set back, or a copy of "
-        f"the query runs; {_ONE_COPY}"
+        f"{task} finds micro-batch {row.batch_id} written by run {row.run_id}; this run is "
+        f"{now.run_id}: its checkpoint was set back, or a copy of the query runs; {_ONE_COPY}"
     )
 
 
