@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -45,9 +46,8 @@ class ScriptedPoller:
         pass
 
 
-class MemoryStream:
-    """One side's view of a connection: ``inbox`` is what it can receive. Subclasses take what it
-    sends, with ``_take(data)``: how many bytes of it, BlockingIOError if there is no room."""
+class MemoryStream(ABC):
+    """One side's view of a connection: ``inbox`` is what it can receive."""
 
     def __init__(self, fd: int, address: tuple[str, int]) -> None:
         self._fd = fd
@@ -82,8 +82,9 @@ class MemoryStream:
         del self.inbox[:count]
         return count
 
+    @abstractmethod
     def _take(self, data: bytes) -> int:
-        raise NotImplementedError
+        """How many bytes are sent of the data; BlockingIOError if there is no room."""
 
     def _room_for(self, data: bytes, room_bytes: int) -> int:
         """How many bytes of the data fit, as send has it."""

@@ -5,7 +5,6 @@ import errno
 import mmap
 import os
 import resource
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -86,7 +85,6 @@ def test_a_mapping_and_a_resting_file_hold_no_descriptor(tmp_path: Path) -> None
         file.map(10_001)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="mincore is Linux's")
 def test_a_mapped_file_is_in_memory_only_where_it_was_touched(tmp_path: Path) -> None:
     """A new index is 10 MB of which a few rows are written; disks may read ahead as much."""
     size = 10 << 20
