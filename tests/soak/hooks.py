@@ -28,6 +28,7 @@ _HOOKS: dict[str, _Hooks] = {
         ),
         ("TransactionalProducer.commit_transaction", None, Point.TASK_ENDED),
         ("TransactionalProducer.hand_over", None, Point.HANDED_OVER),
+        ("TransactionalProducer.abort_transaction", None, None),
         ("end_transaction", Point.BEFORE_END, Point.AFTER_END),
     ),
     "pyspark_klog.spark.sink.stream_writer": (
