@@ -80,6 +80,9 @@ class CopyQueries:
             if failure is Failure.OTHER_ROWS:
                 self._other_master(name)
                 return
+            if failure is Failure.BROKEN_JVM:
+                self.end_driver()
+                return
 
     def caught_up(self, ends: dict[int, int]) -> bool:
         """Whether each query has read up to these offsets; those that failed start again."""

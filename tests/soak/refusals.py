@@ -1,4 +1,5 @@
-"""Why a query of the exactly-once soak failed: by a fault, or by a refusal of the sink. Pure."""
+"""Why a query of the exactly-once soak failed: by a fault, by a refusal of the sink, or by Spark
+itself. Pure."""
 
 from enum import Enum
 
@@ -11,6 +12,7 @@ class Failure(Enum):
     CUT_SHORT = "the driver ended some transactions of a micro-batch, and could not end the next"
     LOST = "a process was killed"
     UNREACHED = "the broker was not there"
+    BROKEN_JVM = "Spark: two first starts wrote one map at once, and no task can be sent"
     UNKNOWN = "unknown"
 
 
@@ -33,6 +35,7 @@ _WORDS: dict[Failure, tuple[str, ...]] = {
         "Connection reset",
         "Broken pipe",
     ),
+    Failure.BROKEN_JVM: ("Illegal size ",),
     Failure.UNREACHED: ("did not succeed in time", "did not answer", "max.block.ms"),
     Failure.UNKNOWN: (),
 }
