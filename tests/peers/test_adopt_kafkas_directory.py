@@ -40,7 +40,8 @@ def test_kafkas_directory_is_taken_in(tmp_path: Path, version: str) -> None:
         os.kill(kafka.pid, signal.SIGTERM)
         marker = kafka.log_dir / ".kafka_cleanshutdown"
         eventually(marker.exists, deadline_s=60, what="Kafka's clean shutdown")
-        shutil.copytree(kafka.log_dir, stopped)
+        # Kafka removes the lock while it is being copied.
+        shutil.copytree(kafka.log_dir, stopped, ignore=shutil.ignore_patterns(".lock"))
     for data in (killed, stopped):
         _check_adopted(data, topics, found)
 
