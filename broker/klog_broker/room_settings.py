@@ -1,5 +1,9 @@
 """Turns the broker's configuration into settings of the rooms that do not read it themselves."""
 
+import math
+import sys
+
+from klog_broker.compaction.settings import CleanerSettings
 from klog_broker.config import BrokerConfig, parse_per_ip_overrides
 from klog_broker.log.log_manager import LogManagerSettings
 from klog_broker.network.server import NetworkLimits
@@ -50,4 +54,18 @@ def log_settings(config: BrokerConfig) -> LogManagerSettings:
         ],
         producer_id_expiration_ms=config["producer.id.expiration.ms"],
         producer_id_expiration_check_interval_ms=config["producer.id.expiration.check.interval.ms"],
+    )
+
+
+def cleaner_settings(config: BrokerConfig) -> CleanerSettings:
+    """How the log cleaner works. As in Kafka a negative rate is no limit, and its default is so
+    large that it is none."""
+    rate = config["log.cleaner.io.max.bytes.per.second"]
+    return CleanerSettings(
+        enabled=config["log.cleaner.enable"],
+        threads=config["log.cleaner.threads"],
+        dedupe_buffer_bytes=config["log.cleaner.dedupe.buffer.size"],
+        load_factor=config["log.cleaner.io.buffer.load.factor"],
+        max_bytes_per_second=rate if 0 < rate < sys.float_info.max else math.inf,
+        backoff_ms=config["log.cleaner.backoff.ms"],
     )

@@ -2,7 +2,13 @@
 
 import pytest
 
-from klog_broker.config import TOPIC_SETTINGS, BrokerConfig, ConfigError, topic_config
+from klog_broker.config import (
+    TOPIC_SETTINGS,
+    BrokerConfig,
+    ConfigError,
+    topic_config,
+    topic_config_problem,
+)
 from klog_broker.log.log_config import LogConfig
 
 BROKER = BrokerConfig.load()
@@ -97,12 +103,65 @@ def test_settings_without_effect_are_accepted_with_a_warning_each() -> None:
             "retention.ms": "1",
         },
     )
-    assert len(config.warnings) == 4
-    assert any("nothing is compacted yet" in warning for warning in config.warnings)
+    assert len(config.warnings) == 3
     assert (
         "topic setting message.format.version has no effect here. New data is always stored in"
         " format 2, as in Kafka since 3.0."
     ) in config.warnings
+
+
+def test_lags_of_compaction_that_do_not_fit_the_brokers() -> None:
+    broker = BrokerConfig.load(overrides=["log.cleaner.max.compaction.lag.ms=4"])
+    assert topic_config(broker, {})["max.compaction.lag.ms"] == 4
+    text = (
+        "min.compaction.lag.ms=5 is above max.compaction.lag.ms=4 (the broker's"
+        " log.cleaner.max.compaction.lag.ms)"
+    )
+    assert topic_config_problem(broker, {"min.compaction.lag.ms": "5"}) == text
+    both = {"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "5"}
+    assert topic_config_problem(broker, both) is None
+
+
+def test_the_settings_of_compaction_reach_the_log() -> None:
+    broker = BrokerConfig.load(
+        overrides=[
+            "log.cleaner.min.cleanable.ratio=0.1",
+            "log.cleaner.min.compaction.lag.ms=1",
+            "log.cleaner.max.compaction.lag.ms=2",
+            "log.cleaner.delete.retention.ms=3",
+        ]
+    )
+    by_broker = LogConfig.from_topic_config(topic_config(broker, {}))
+    assert by_broker == LogConfig(
+        min_cleanable_dirty_ratio=0.1,
+        min_compaction_lag_ms=1,
+        max_compaction_lag_ms=2,
+        delete_retention_ms=3,
+    )
+    own = {
+        "min.cleanable.dirty.ratio": "0.9",
+        "min.compaction.lag.ms": "7",
+        "max.compaction.lag.ms": "8",
+        "delete.retention.ms": "9",
+    }
+    config = topic_config(broker, own)
+    assert config.warnings == ()
+    assert LogConfig.from_topic_config(config) == LogConfig(
+        min_cleanable_dirty_ratio=0.9,
+        min_compaction_lag_ms=7,
+        max_compaction_lag_ms=8,
+        delete_retention_ms=9,
+    )
+
+
+@pytest.mark.parametrize(
+    "compact, segment_ms, lag_ms, expected_ms", [(True, 9, 5, 5), (True, 4, 5, 4), (False, 9, 5, 9)]
+)
+def test_a_compacted_log_rolls_in_time_for_its_longest_lag(
+    compact: bool, segment_ms: int, lag_ms: int, expected_ms: int
+) -> None:
+    config = LogConfig(compact=compact, segment_ms=segment_ms, max_compaction_lag_ms=lag_ms)
+    assert config.max_segment_ms == expected_ms
 
 
 def test_the_log_understands_every_topic_config() -> None:

@@ -1,18 +1,22 @@
 """What settings become: types, bounds, precedence, sources, and what is refused."""
 
+import math
 import re
+import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from klog_broker.compaction.settings import CleanerSettings
 from klog_broker.config import SETTINGS, BrokerConfig, ConfigError, Secret, render
 from klog_broker.config.ignored import REASONS, SINCE_4, WITHOUT_EFFECT, is_secret_name
 from klog_broker.config.refused import REFUSED
 from klog_broker.config.rows import SECTIONS
 from klog_broker.config.topic_rows import TOPIC_SETTINGS
 from klog_broker.config.types import Between, Setting, SettingType, parse_value
+from klog_broker.room_settings import cleaner_settings
 
 
 def load(*overrides: str) -> BrokerConfig:
@@ -238,9 +242,96 @@ class TestNamesWithoutEffect:
         assert "hush" not in repr(config.warnings) + repr(config.without_effect())
         assert is_secret_name("sasl.jaas.config")
 
-    def test_compact_is_accepted_with_one_warning(self) -> None:
-        (warning,) = load("log.cleanup.policy=compact,delete").warnings
-        assert "nothing is compacted yet" in warning
+    def test_of_the_cleaner_only_the_size_of_its_buffers(self) -> None:
+        config = load("log.cleanup.policy=compact,delete", "log.cleaner.io.buffer.size=1")
+        assert config.warnings == (
+            "--set: log.cleaner.io.buffer.size has no effect here. The log cleaner reads and writes"
+            " in pieces of a fixed size.",
+        )
+
+
+class TestCleaner:
+    def test_its_defaults_are_kafkas(self) -> None:
+        assert cleaner_settings(load()) == CleanerSettings()
+
+    def test_what_is_set_reaches_it(self) -> None:
+        config = load(
+            "log.cleaner.enable=false",
+            "log.cleaner.threads=2",
+            "log.cleaner.dedupe.buffer.size=4194304",
+            "log.cleaner.io.buffer.load.factor=0.5",
+            "log.cleaner.io.max.bytes.per.second=1e6",
+            "log.cleaner.backoff.ms=7",
+        )
+        assert config.warnings == ()
+        assert cleaner_settings(config) == CleanerSettings(
+            enabled=False,
+            threads=2,
+            dedupe_buffer_bytes=4 << 20,
+            load_factor=0.5,
+            max_bytes_per_second=1e6,
+            backoff_ms=7,
+        )
+
+    @pytest.mark.parametrize("text", ["-1", "Infinity", "1.7976931348623157E308"])
+    def test_rates_that_are_no_limit(self, text: str) -> None:
+        config = load(f"log.cleaner.io.max.bytes.per.second={text}")
+        assert cleaner_settings(config).max_bytes_per_second == math.inf
+
+    @pytest.mark.parametrize(
+        "overrides, expected",
+        [
+            (
+                ["log.cleaner.dedupe.buffer.size=1048576"],
+                "log.cleaner.dedupe.buffer.size=1048576 is refused: it must be at least 1048577,"
+                " which is more than 1 MiB for each of log.cleaner.threads=1",
+            ),
+            (
+                ["log.cleaner.dedupe.buffer.size=2097153", "log.cleaner.threads=2"],
+                "log.cleaner.dedupe.buffer.size=2097153 is refused: it must be at least 2097154,"
+                " which is more than 1 MiB for each of log.cleaner.threads=2",
+            ),
+            (
+                ["log.cleaner.dedupe.buffer.size=-1", "log.cleaner.enable=false"],
+                "log.cleaner.dedupe.buffer.size=-1 is refused: it must be at least 1048577,"
+                " which is more than 1 MiB for each of log.cleaner.threads=1",
+            ),
+            (
+                ["log.cleaner.threads=0"],
+                "log.cleaner.threads=0 is refused: it must be at least 1; log.cleaner.enable=false"
+                " turns the cleaner off",
+            ),
+            (
+                ["log.cleaner.io.buffer.load.factor=1.5"],
+                "log.cleaner.io.buffer.load.factor=1.5 is refused: it must be above 0 and at most"
+                " 1",
+            ),
+            (
+                ["log.cleaner.io.buffer.load.factor=0"],
+                "log.cleaner.io.buffer.load.factor=0.0 is refused: it must be above 0 and at most"
+                " 1",
+            ),
+            (
+                ["log.cleaner.io.max.bytes.per.second=0"],
+                "log.cleaner.io.max.bytes.per.second=0 is refused, since nothing would ever be"
+                " compacted: it must be above 0, or -1 for no limit",
+            ),
+            (
+                ["log.cleaner.min.compaction.lag.ms=5", "log.cleaner.max.compaction.lag.ms=4"],
+                "log.cleaner.min.compaction.lag.ms=5 is above log.cleaner.max.compaction.lag.ms=4",
+            ),
+            (
+                ["log.cleaner.min.cleanable.ratio=1.1"],
+                "--set: log.cleaner.min.cleanable.ratio=1.1 is refused: it must be from 0 to 1",
+            ),
+        ],
+    )
+    def test_what_it_cannot_work_with_is_refused(self, overrides: list[str], expected: str) -> None:
+        assert problem(*overrides) == expected
+
+    def test_the_least_memory_is_enough(self) -> None:
+        config = load("log.cleaner.dedupe.buffer.size=2097154", "log.cleaner.threads=2")
+        assert config["log.cleaner.dedupe.buffer.size"] == 2 * (2**20 + 1)
 
 
 def test_a_secrets_texts_are_stars() -> None:
@@ -282,11 +373,42 @@ def test_texts_become_values(kind: SettingType, text: str, expected: object) -> 
         (SettingType.INT, "²"),
         (SettingType.DOUBLE, "one"),
         (SettingType.DOUBLE, "nan"),
+        (SettingType.DOUBLE, "1_0"),
+        (SettingType.DOUBLE, "\u0661"),
     ],
 )
 def test_texts_that_are_no_values(kind: SettingType, text: str) -> None:
     with pytest.raises(ConfigError):
         parse_value("x", kind, text)
+
+
+@pytest.mark.parametrize(
+    "value, text",
+    [
+        (0.0, "0.0"),
+        (-0.0, "-0.0"),
+        (0.9, "0.9"),
+        (0.001, "0.001"),
+        (0.0009, "9.0E-4"),
+        (1e-5, "1.0E-5"),
+        (123456.75, "123456.75"),
+        (9999999.0, "9999999.0"),
+        (1e7, "1.0E7"),
+        (12345678.5, "1.23456785E7"),
+        (-2.5e20, "-2.5E20"),
+        (sys.float_info.max, "1.7976931348623157E308"),
+        (math.inf, "Infinity"),
+        (-math.inf, "-Infinity"),
+    ],
+)
+def test_numbers_are_written_as_java_does(value: float, text: str) -> None:
+    assert render(value) == text
+    assert parse_value("x", SettingType.DOUBLE, text) == value
+
+
+@given(st.floats(allow_nan=False))
+def test_doubles_survive_the_way_through_text(number: float) -> None:
+    assert parse_value("x", SettingType.DOUBLE, str(render(number))) == number
 
 
 @given(st.integers(-(2**70), 2**70))

@@ -49,6 +49,9 @@ class Source:
         return self.text
 
 
+# Kafka's text says "at least", and its check says "more than".
+_DEDUPE_BYTES_PER_THREAD = 1 << 20
+
 _DEFAULT = Source(Origin.DEFAULT, "default")
 
 
@@ -249,8 +252,40 @@ class BrokerConfig(Mapping[str, Any]):
                 "max.connections.per.ip=0 lets nobody in: name the addresses that may connect in"
                 " max.connections.per.ip.overrides"
             )
-        if "compact" in self["log.cleanup.policy"]:
-            self._warnings.append(COMPACT_WARNING.format(name="log.cleanup.policy"))
+        self._check_cleaner()
+
+    def _check_cleaner(self) -> None:
+        """Check what Kafka's cleaner does not start with, or cannot work with."""
+        threads, buffer_bytes = self["log.cleaner.threads"], self["log.cleaner.dedupe.buffer.size"]
+        if threads == 0:
+            raise ConfigError(
+                "log.cleaner.threads=0 is refused: it must be at least 1;"
+                " log.cleaner.enable=false turns the cleaner off"
+            )
+        if buffer_bytes // threads <= _DEDUPE_BYTES_PER_THREAD:
+            raise ConfigError(
+                f"log.cleaner.dedupe.buffer.size={buffer_bytes} is refused: it must be at least"
+                f" {threads * (_DEDUPE_BYTES_PER_THREAD + 1)}, which is more than 1 MiB for each of"
+                f" log.cleaner.threads={threads}"
+            )
+        load_factor = self["log.cleaner.io.buffer.load.factor"]
+        if not 0 < load_factor <= 1:
+            raise ConfigError(
+                f"log.cleaner.io.buffer.load.factor={load_factor} is refused: it must be above 0"
+                " and at most 1"
+            )
+        if self["log.cleaner.io.max.bytes.per.second"] == 0:
+            raise ConfigError(
+                "log.cleaner.io.max.bytes.per.second=0 is refused, since nothing would ever be"
+                " compacted: it must be above 0, or -1 for no limit"
+            )
+        shortest_ms = self["log.cleaner.min.compaction.lag.ms"]
+        longest_ms = self["log.cleaner.max.compaction.lag.ms"]
+        if shortest_ms > longest_ms:
+            raise ConfigError(
+                f"log.cleaner.min.compaction.lag.ms={shortest_ms} is above"
+                f" log.cleaner.max.compaction.lag.ms={longest_ms}"
+            )
 
 
 def parse_per_ip_overrides(text: str) -> dict[str, int]:
@@ -262,12 +297,6 @@ def parse_per_ip_overrides(text: str) -> dict[str, int]:
             raise ConfigError(f"max.connections.per.ip.overrides: {item!r} is not host:number")
         limits[host.strip().strip("[]")] = int(number)
     return limits
-
-
-COMPACT_WARNING = (
-    "{name}=compact is accepted, but nothing is compacted yet: the log cleaner comes with a later"
-    " release"
-)
 
 
 def limit_by_difference(values: dict[str, Value], prefix: str) -> None:

@@ -71,7 +71,9 @@ def configuration_page() -> str:
     parts.append("## What is different here\n\nDefaults that are not Kafka's:\n")
     parts.append(_table(("name", "why"), _names(DIFFERENT_DEFAULTS.items())))
     parts.append(
-        "`broker.id` and `node.id` must be at least 0.\n\n"
+        "`broker.id` and `node.id` must be at least 0. `log.cleaner.io.buffer.load.factor` must be"
+        " above 0\nand at most 1, and `log.cleaner.io.max.bytes.per.second` must not be 0: Kafka"
+        " starts with other\nvalues, but its cleaner cannot work then.\n\n"
         "What Kafka 4.x changed (klog keeps the settings of 3.9.1):\n"
     )
     changes = [*BROKER_CHANGES.items(), *TOPIC_CHANGES.items()]

@@ -4,6 +4,7 @@ Where a default differs from Kafka's, `DIFFERENT_DEFAULTS` says why; Kafka's nam
 here stand in ignored.py, the settings of topics in topic_rows.py.
 """
 
+from klog_broker.config.cleaner_rows import COMPACTION
 from klog_broker.config.transaction_rows import TRANSACTIONS
 from klog_broker.config.types import (
     INT_MAX,
@@ -351,8 +352,7 @@ _SEGMENTS = (
         "log.cleanup.policy",
         _LIST,
         ("delete",),
-        "What happens to old segments: delete by time and size, or compact by key. `compact` is"
-        " accepted with a warning; the cleaner comes with a later release.",
+        "What happens to old segments: delete by time and size, or compact by key, or both.",
         CLEANUP_POLICIES,
     ),
     Setting(
@@ -546,6 +546,7 @@ SECTIONS: dict[str, tuple[Setting, ...]] = {
     "Messages": _MESSAGES,
     "Segments": _SEGMENTS,
     "Retention": _RETENTION,
+    "Compaction": COMPACTION,
     "Flush and recovery": _FLUSH,
     "Producers": _PRODUCERS,
     "Groups and committed offsets": _GROUPS,

@@ -3,12 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from klog_broker.config.broker_config import (
-    COMPACT_WARNING,
-    BrokerConfig,
-    limit_by_difference,
-    unknown_name,
-)
+from klog_broker.config.broker_config import BrokerConfig, limit_by_difference, unknown_name
 from klog_broker.config.topic_rows import TOPIC_SETTINGS
 from klog_broker.config.types import ConfigError, Value
 
@@ -53,14 +48,11 @@ class TopicConfig(Mapping[str, Any]):
     @property
     def warnings(self) -> tuple[str, ...]:
         """One sentence for each override that is accepted without effect."""
-        found = [
+        return tuple(
             f"topic setting {name} has no effect here. {TOPIC_SETTINGS[name].effect}"
             for name in self._overrides
             if TOPIC_SETTINGS[name].effect
-        ]
-        if "compact" in self["cleanup.policy"] and "cleanup.policy" in self._overrides:
-            found.append(COMPACT_WARNING.format(name="cleanup.policy"))
-        return tuple(found)
+        )
 
     def own_value(self, name: str) -> Value:
         """The value under exactly this name, or its default: as DescribeConfigs shows it."""
@@ -75,13 +67,16 @@ class TopicConfig(Mapping[str, Any]):
         return row.default
 
     def _check(self) -> None:
-        shortest, longest = self["min.compaction.lag.ms"], self["max.compaction.lag.ms"]
-        if shortest > longest:
-            raise ConfigError(
-                f"min.compaction.lag.ms={shortest} is above max.compaction.lag.ms={longest}"
-            )
+        if self["min.compaction.lag.ms"] > self["max.compaction.lag.ms"]:
+            shortest = self._shown("min.compaction.lag.ms")
+            raise ConfigError(f"{shortest} is above {self._shown('max.compaction.lag.ms')}")
         if self["remote.storage.enable"]:
             raise ConfigError("remote.storage.enable=true is refused: klog has no tiered storage")
+
+    def _shown(self, name: str) -> str:
+        """``name=value``, and the broker's setting if that gives the value."""
+        broker_name = "" if name in self._own else TOPIC_SETTINGS[name].broker_name
+        return f"{name}={self[name]}" + (f" (the broker's {broker_name})" if broker_name else "")
 
 
 def topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:

@@ -31,7 +31,6 @@ _LONG = SettingType.LONG
 _DOUBLE = SettingType.DOUBLE
 _LIST = SettingType.LIST
 
-_CLEANER = "The log cleaner comes with a later release."
 _TIERED = "klog has no tiered storage."
 _QUOTA = "Replication quotas come with the cluster."
 _ONE_REPLICA = "Elections come with the cluster."
@@ -83,8 +82,8 @@ _ROWS = (
         _LIST,
         ("delete",),
         "log.cleanup.policy",
-        "delete: old segments go by time and size. compact: the last record of each key stays;"
-        " accepted with a warning until the cleaner exists. Both may be named.",
+        "delete: old segments go by time and size. compact: the last record of each key stays."
+        " Both may be named.",
         CLEANUP_POLICIES,
     ),
     _row(
@@ -124,9 +123,9 @@ _ROWS = (
         _LONG,
         86400000,
         "log.cleaner.delete.retention.ms",
-        "How long a compacted topic keeps the mark of a deleted key.",
+        "How long compaction keeps the mark of a deleted key (a record without a value), and that"
+        " of a transaction's end.",
         AtLeast(0),
-        _CLEANER,
     ),
     _row(
         "file.delete.delay.ms",
@@ -201,9 +200,9 @@ _ROWS = (
         _LONG,
         LONG_MAX,
         "log.cleaner.max.compaction.lag.ms",
-        "The longest time that a record stays out of compaction.",
+        "How long a record stays out of compaction at most: then its log is compacted whatever the"
+        " ratio.",
         AtLeast(1),
-        _CLEANER,
     ),
     _row(
         "max.message.bytes",
@@ -266,18 +265,16 @@ _ROWS = (
         _DOUBLE,
         0.5,
         "log.cleaner.min.cleanable.ratio",
-        "How much of a compacted log must be uncompacted before it is cleaned again.",
+        "A log is compacted when a larger part of its bytes than this is not compacted yet.",
         Between(0, 1),
-        _CLEANER,
     ),
     _row(
         "min.compaction.lag.ms",
         _LONG,
         0,
         "log.cleaner.min.compaction.lag.ms",
-        "The shortest time that a record stays out of compaction.",
+        "How long a record stays uncompacted at least, by the timestamps of its segment.",
         AtLeast(0),
-        _CLEANER,
     ),
     _row(
         "min.insync.replicas",

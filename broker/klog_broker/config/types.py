@@ -7,6 +7,7 @@ documentation. Types and their numbers are those of Kafka's DescribeConfigs resp
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from decimal import Decimal
 from difflib import get_close_matches
 from enum import IntEnum
 
@@ -204,7 +205,8 @@ def _parse_integer(name: str, kind: SettingType, text: str) -> int:
 
 def _parse_double(name: str, text: str) -> float:
     try:
-        value = float(text)
+        # Python alone takes digits of other scripts, and "_" between digits.
+        value = float(text) if text.isascii() and "_" not in text else math.nan
     except ValueError:
         raise ConfigError(f"{name}={text} is refused: it must be a number") from None
     if math.isnan(value):
@@ -220,7 +222,22 @@ def render(value: Value) -> str | None:
         return "true" if value else "false"
     if isinstance(value, tuple):
         return ",".join(value)
+    if isinstance(value, float):
+        return _render_double(value)
     return str(value)
+
+
+def _render_double(value: float) -> str:
+    """As Java's Double.toString writes it."""
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    assert isinstance(exponent, int)
+    first, *others = map(str, digits)
+    power = exponent + len(others)
+    return f"{'-' * sign}{first}.{''.join(others) or '0'}E{power}"
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:

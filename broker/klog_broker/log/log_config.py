@@ -33,6 +33,10 @@ class LogConfig:
     compact: bool = False
     retention_ms: int = 7 * _DAY_MS
     retention_bytes: int = -1
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = INT64_MAX
+    delete_retention_ms: int = _DAY_MS
     file_delete_delay_ms: int = 60_000
     flush_messages: int = INT64_MAX
     flush_ms: int = INT64_MAX
@@ -80,10 +84,22 @@ class LogConfig:
             compact="compact" in policy,
             retention_ms=int(tc["retention.ms"]),
             retention_bytes=int(tc["retention.bytes"]),
+            min_cleanable_dirty_ratio=float(
+                tc.get("min.cleanable.dirty.ratio", cls.min_cleanable_dirty_ratio)
+            ),
+            min_compaction_lag_ms=int(tc.get("min.compaction.lag.ms", cls.min_compaction_lag_ms)),
+            max_compaction_lag_ms=int(tc.get("max.compaction.lag.ms", cls.max_compaction_lag_ms)),
+            delete_retention_ms=int(tc.get("delete.retention.ms", cls.delete_retention_ms)),
             file_delete_delay_ms=int(tc["file.delete.delay.ms"]),
             flush_messages=int(tc["flush.messages"]),
             flush_ms=int(tc["flush.ms"]),
         )
+
+    @property
+    def max_segment_ms(self) -> int:
+        """The longest time that one segment takes records: a log that is compacted rolls in time
+        for max.compaction.lag.ms, since the active segment is never compacted."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.compact else self.segment_ms
 
     @property
     def replies_wait_for_flush(self) -> bool:

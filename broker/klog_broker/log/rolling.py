@@ -37,7 +37,7 @@ def should_roll(
     ):
         return True
     # How long the segment has been open: by timestamps if its first batch has one.
-    first_ms, longest_ms = segment.first_timestamp_ms, config.segment_ms - jitter_ms
+    first_ms, longest_ms = segment.first_timestamp_ms, config.max_segment_ms - jitter_ms
     if first_ms < 0:
         return now_ms - segment.created_ms > longest_ms
     segment.known_room = KnownRoom(
@@ -55,7 +55,7 @@ def append_room(
 ) -> AppendRoom | None:
     """What a plan may append so that :func:`should_roll` says no, again and again; None if the
     segment is to be rolled now. OSError."""
-    longest_ms = config.segment_ms - jitter_ms
+    longest_ms = config.max_segment_ms - jitter_ms
     is_old = now_ms - segment.created_ms > longest_ms
     untimed_limit_ms = INT64_MIN if is_old else INT64_MAX
     timestamp_limit_ms = INT64_MAX
