@@ -8,6 +8,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
+from klog_broker.compaction.cleaner import Cleaner
 from klog_broker.config import BrokerConfig, topic_config
 from klog_broker.exit_codes import ExitCode
 from klog_broker.handlers.context import BrokerServices, Endpoint
@@ -36,7 +37,12 @@ from klog_broker.produce.targets import ProduceTargets, may_be_planned
 from klog_broker.produce.turns import TurnPlans
 from klog_broker.refusals import disks_lost, refusal_of, refused_address, refused_directory
 from klog_broker.replication.replica_manager import ReplicaManager, TopicSettings
-from klog_broker.room_settings import log_settings, network_limits, real_network
+from klog_broker.room_settings import (
+    cleaner_settings,
+    log_settings,
+    network_limits,
+    real_network,
+)
 from klog_broker.runtime import descriptors
 from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.clock import Clock, SystemClock
@@ -80,7 +86,8 @@ class BrokerServer:
     Call ``start``, then ``serve_forever`` in the same thread, which returns after ``stop``. Any
     number of brokers can live in one process. ``load_kernel`` loads the kernel for pipelined
     Produce at the first pipelined turn; without it the generic handler serves all requests. With
-    ``compile_kernel`` the kernel is loaded earlier, see produce/idle.py. ``adopt`` takes in
+    ``compile_kernel`` the kernel is loaded earlier, see produce/idle.py. ``load_cleaner`` is called
+    before the first log is compacted, see compaction/loading.py. ``adopt`` takes in
     partition folders that the metadata does not know; without it such folders are refused.
     """
 
@@ -99,6 +106,7 @@ class BrokerServer:
         load_kernel: LoadKernel | None = None,
         adopt: bool = False,
         compile_kernel: CompileKernel | None = None,
+        load_cleaner: Callable[[Callable[[], bool]], None] = lambda _: None,
     ) -> None:
         self.config = config
         self.ports: dict[str, int] = {}
@@ -117,6 +125,7 @@ class BrokerServer:
         self._load_kernel = load_kernel
         self._adopt = adopt
         self._compile_kernel = compile_kernel
+        self._load_cleaner = load_cleaner
         self._life = Life(self._clock)
         self._offline: set[Path] = set()
         self._to_wake: dict[TopicPartition, None] = {}
@@ -207,6 +216,15 @@ class BrokerServer:
         for name in deleted:
             self.services.groups.forget_topic(name)
         self._schedule_log_work()
+        Cleaner(
+            self.services.logs,
+            helpers=self._helpers,
+            timers=self.loop,
+            clock=self._clock,
+            chance=self._chance,
+            settings=cleaner_settings(config),
+            prepare=partial(self._load_cleaner, lambda: self._is_closed),
+        ).begin()
         if self.plans is not None and self._compile_kernel is not None:
             IdleKernels(self.server, self.plans, self._compile_kernel).begin()
         self._life.serving(self.services, self.ports)

@@ -9,6 +9,7 @@ import threading
 from contextlib import suppress
 
 from klog_broker.app import BrokerServer
+from klog_broker.compaction.loading import load_cleaner_kernels
 from klog_broker.config import BrokerConfig
 from klog_broker.exit_codes import CannotStart, ExitCode
 from klog_broker.produce.loading import compile_produce_kernel, load_produce_kernel
@@ -61,7 +62,11 @@ def run(config: BrokerConfig, *, until_stdin_ends: bool = False, adopt: bool = F
     # Tests start hundreds of brokers of their own: these do not compile kernels in advance.
     compile_kernel = None if until_stdin_ends else compile_produce_kernel
     broker = BrokerServer(
-        config, load_kernel=load_produce_kernel, compile_kernel=compile_kernel, adopt=adopt
+        config,
+        load_kernel=load_produce_kernel,
+        compile_kernel=compile_kernel,
+        load_cleaner=load_cleaner_kernels,
+        adopt=adopt,
     )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _: broker.stop(signal.Signals(number).name))

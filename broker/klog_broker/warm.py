@@ -18,6 +18,7 @@ KERNEL_MODULES = (
     "pyspark_klog.records.kernels.messages",
     "pyspark_klog.records.kernels.down",
     "klog_broker.produce.kernel",
+    "klog_broker.compaction.kernel",
     "klog_broker.runtime.socket_kernel",
 )
 _OF_RECORDS = 5

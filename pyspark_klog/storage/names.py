@@ -40,6 +40,8 @@ KRAFT_METADATA_DIRECTORY = "__cluster_metadata-0"
 RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
 LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
+# Up to where the log cleaner has cleaned each compacted log.
+CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
 # klog's own: the logs that are being synced.
 SYNC_NOTES = "klog-syncs"
 

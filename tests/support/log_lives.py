@@ -30,6 +30,8 @@ class LogLives:
     settings: LogManagerSettings
     files: MemoryFiles = field(default_factory=MemoryFiles)
     clock: ManualClock = field(default_factory=ManualClock)
+    keeps_order: bool = True
+    """Of names: see MemoryFiles.crash."""
 
     def live(self, steps: int | None, act: Callable[[Life], None]) -> bool:
         """Load the log and ``act``; False if the disk crashed meanwhile, after so many steps."""
@@ -52,4 +54,7 @@ class LogLives:
         """By a power cut; or, so often, only the process dies: what it had not synced is still to
         be lost later."""
         is_killed = self.random.random() < killed
-        self.files = self.files.killed() if is_killed else self.files.crash(self.random)
+        if is_killed:
+            self.files = self.files.killed()
+        else:
+            self.files = self.files.crash(self.random, keeps_order=self.keeps_order)

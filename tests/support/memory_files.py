@@ -103,15 +103,21 @@ class _Directory:
         self.durable = dict(self.entries)
         self.changes.clear()
 
-    def after_crash(self, random: Random, done: dict[int, "_Inode | _Directory"]) -> "_Directory":
+    def after_crash(
+        self, random: Random, done: dict[int, "_Inode | _Directory"], keeps_order: bool
+    ) -> "_Directory":
         names = dict(self.durable)
-        for change in self.changes[: random.randint(0, len(self.changes))]:
+        if keeps_order:
+            kept = self.changes[: random.randint(0, len(self.changes))]
+        else:
+            kept = [change for change in self.changes if random.random() < 0.5]
+        for change in kept:
             _apply(names, change)
         survivor = _Directory()
         for name, node in sorted(names.items()):
             if id(node) not in done:
                 if isinstance(node, _Directory):
-                    done[id(node)] = node.after_crash(random, done)
+                    done[id(node)] = node.after_crash(random, done, keeps_order)
                 else:
                     done[id(node)] = node.after_crash(random)
             survivor.entries[name] = done[id(node)]
@@ -209,6 +215,10 @@ class MemoryFile:
 
     def modified_ms(self) -> int:
         return self._inode.modified_ms
+
+    def set_modified_ms(self, time_ms: int) -> None:
+        self._use()
+        self._inode.modified_ms = time_ms
 
     def pread(self, size: int, position: int) -> bytes:
         self._use()
@@ -332,10 +342,11 @@ class MemoryFiles:
             self.is_crashed = True
             raise Crashed
 
-    def crash(self, random: Random) -> "MemoryFiles":
-        """The disk after a power cut: what was synced, and of the rest what the dice say."""
+    def crash(self, random: Random, *, keeps_order: bool = True) -> "MemoryFiles":
+        """The disk after a power cut: what was synced, and of the rest what the dice say; of names
+        the first ones that changed, or without ``keeps_order`` any."""
         self.is_crashed = True
-        return MemoryFiles(self._root.after_crash(random, {}))
+        return MemoryFiles(self._root.after_crash(random, {}, keeps_order))
 
     def killed(self) -> "MemoryFiles":
         """The disk as the next process finds it when only the process died."""

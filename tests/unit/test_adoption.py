@@ -314,10 +314,6 @@ REFUSED: dict[str, tuple[Change, str]] = {
     "a number that no memory would hold": (brought("b-2000000000"), "b-19 and 1999999980 more; "),
     "a hole behind a known topic": (brought("known-3", topic_id=ID), "but not known-2; copy"),
     "no topic's name": (brought("..-0"), "a folder's name is no topic's: a topic cannot be named"),
-    "a compaction that was cut short": (
-        all_of(brought("b-0"), file("b-0/00000000000000000000.log.swap")),
-        "/data/b-0/00000000000000000000.log.swap is left of a compaction that was cut short: ",
-    ),
     "what is left of a topic that is being deleted": (
         all_of(deletion_begun, brought("known-5", topic_id=None)),
         "/data/known-5 is of topic known, whose deletion is not finished; move it out",

@@ -6,7 +6,6 @@ from klog_broker.inspection.lines import Finding
 from klog_broker.inspection.partition_checks import Circumstances, PartitionCheck
 from klog_broker.inspection.report import Report
 from klog_broker.inspection.small_files import (
-    CLEANER_CHECKPOINT,
     SMALL_FILES,
     read_small,
     small_file_rows,
@@ -26,7 +25,12 @@ _CHECKPOINTS = (
 )
 _MARKS = (*_CHECKPOINTS, names.META_PROPERTIES, KLOG_METADATA)
 """Any of these makes a folder a data directory."""
-_OTHERS = (names.LOCK, names.CLEAN_SHUTDOWN_MARKER, CLEANER_CHECKPOINT, "bootstrap.checkpoint")
+_OTHERS = (
+    names.LOCK,
+    names.CLEAN_SHUTDOWN_MARKER,
+    names.CLEANER_CHECKPOINT,
+    "bootstrap.checkpoint",
+)
 
 
 class NothingToVerify(KlogError):

@@ -19,8 +19,6 @@ from pyspark_klog.storage.text_files import (
     encode_topic_id,
 )
 
-CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
-"""Kafka's: up to where compacted logs have been cleaned."""
 # Rows take many times their bytes in memory.
 _MOST_BYTES = {
     names.LEADER_EPOCH_CHECKPOINT: 1 << 20,
@@ -97,7 +95,7 @@ SMALL_FILES: dict[str, Callable[[bytes, Path], Iterator[Row | Finding]]] = {
     names.RECOVERY_POINT_CHECKPOINT: _offsets,
     names.LOG_START_OFFSET_CHECKPOINT: _offsets,
     names.HIGH_WATERMARK_CHECKPOINT: _offsets,
-    CLEANER_CHECKPOINT: _offsets,
+    names.CLEANER_CHECKPOINT: _offsets,
     KLOG_METADATA: _klog_metadata,
     names.SYNC_NOTES: _sync_notes,
 }

@@ -13,7 +13,6 @@ from klog_broker.log.errors import LogDirectoryError
 from klog_broker.log.found import FoundPartition
 from klog_broker.runtime.files import Files
 from pyspark_klog.ids import NO_TOPIC_ID, TopicId, TopicPartition
-from pyspark_klog.storage.names import SWAP_SUFFIX
 from pyspark_klog.storage.text_files import encode_topic_id
 
 # How many names one sentence lists; the others are only counted.
@@ -144,17 +143,6 @@ def _same_id(name: str, other: str, topic_id: TopicId) -> LogDirectoryError:
         f"copy of the other; move one out of the data directory, or remove the file "
         f"partition.metadata from the folders of the copy, which then gets an id of its own"
     )
-
-
-def check_whole(files: Files, partitions: Iterable[FoundPartition]) -> None:
-    """Raise LogDirectoryError if a folder has data that klog would lose. OSError."""
-    for found in partitions:
-        for name in files.list_dir(found.path):
-            if name.endswith(SWAP_SUFFIX):
-                raise LogDirectoryError(
-                    f"{found.path / name} is left of a compaction that was cut short: start Kafka "
-                    f"on this directory once more and stop it in good order before it is adopted"
-                )
 
 
 def sync_folder(files: Files, path: Path) -> None:

@@ -205,6 +205,10 @@ class Housekeeping:
     def _checkpoint_watermarks(self) -> None:
         self._write_checkpoints(names.HIGH_WATERMARK_CHECKPOINT)
 
+    def checkpoint_cleaned(self) -> None:
+        """Write up to where logs have been cleaned. Should that be lost they are cleaned again."""
+        self._write_checkpoints(names.CLEANER_CHECKPOINT)
+
     def _write_checkpoints(self, name: str) -> None:
         for directory in self._directories:
             if not directory.is_offline:
@@ -303,5 +307,6 @@ _OFFSETS: dict[str, Callable[[PartitionLog], int | None]] = {
     names.RECOVERY_POINT_CHECKPOINT: lambda log: log.recovery_point,
     names.LOG_START_OFFSET_CHECKPOINT: _raised_start,
     names.HIGH_WATERMARK_CHECKPOINT: lambda log: log.high_watermark,
+    names.CLEANER_CHECKPOINT: lambda log: log.cleaned_offset,
 }
 ALL_CHECKPOINTS = tuple(_OFFSETS)

@@ -1,11 +1,12 @@
 """From the files of a partition's directory to a log that can be used."""
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from klog_broker.log.digests import Digest
 from klog_broker.log.leader_epochs import LeaderEpochs
+from klog_broker.log.leftovers import clear_leftovers
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.producer_state import ProducerStates
 from klog_broker.log.record_checks import RecordChecks, kernel_checks
@@ -19,7 +20,7 @@ from klog_broker.log.recovery import (
     scan_segment,
 )
 from klog_broker.log.segment import Segment
-from klog_broker.log.segment_deletion import mark_deleted
+from klog_broker.log.segment_renaming import mark_deleted
 from klog_broker.log.snapshots import ProducerSnapshots
 from klog_broker.log.sync_notes import SyncNotes
 from klog_broker.runtime.clock import Clock
@@ -28,13 +29,7 @@ from klog_broker.runtime.rate_limit import RateLimit
 from pyspark_klog.errors import InvariantViolation
 from pyspark_klog.ids import LeaderEpoch, Offset
 from pyspark_klog.records.layout import INT64_MAX
-from pyspark_klog.storage.names import (
-    CLEANED_SUFFIX,
-    DELETED_SUFFIX,
-    TEMPORARY_SUFFIX,
-    Suffix,
-    parse_segment_file_name,
-)
+from pyspark_klog.storage.names import Suffix, parse_segment_file_name
 
 _log = logging.getLogger("klog.log")
 _MUCH_TO_SCAN_BYTES = 64 << 20
@@ -61,6 +56,7 @@ class LoadedLog:
     may have been seen and lost, so that what is appended must get a newer epoch."""
     cut_bytes: int
     """What was lost of it then."""
+    cleaned_offset: Offset | None
 
 
 class LoadingTally:
@@ -109,16 +105,19 @@ def load_log(
     recovery_point: int,
     log_start_offset: int,
     high_watermark: int,
+    cleaned_offset: Offset | None,
     now_ms: int,
     notes: SyncNotes,
 ) -> LoadedLog:
     """Load the log; unless it was closed properly, check what lies past the recovery point.
 
-    The offsets are those of the checkpoints, 0 where there is none. Blocks. OSError if the disk
-    fails.
+    The offsets are those of the checkpoints, 0 (``cleaned_offset``: None) where there is none.
+    Blocks. OSError if the disk fails.
     """
     loader = _Loader(files, directory, config, checks, log_start_offset, now_ms, notes)
-    return loader.load(is_clean, recovery_point, high_watermark)
+    return replace(
+        loader.load(is_clean, recovery_point, high_watermark), cleaned_offset=cleaned_offset
+    )
 
 
 class _Loader:
@@ -194,16 +193,16 @@ class _Loader:
             snapshots=snapshots,
             was_unclean=not is_clean,
             cut_bytes=self.cut_bytes,
+            cleaned_offset=None,
         )
 
     def _open_segments(self) -> None:
         bases: set[Offset] = set()
         index_files: list[tuple[Offset, str]] = []
+        clear_leftovers(self.files, self.directory)
         for name in self.files.list_dir(self.directory):
             parsed = parse_segment_file_name(name)
-            if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)):
-                self.files.remove(self.directory / name)
-            elif parsed is not None and parsed[1] is Suffix.LOG:
+            if parsed is not None and parsed[1] is Suffix.LOG:
                 bases.add(parsed[0])
             elif parsed is not None and parsed[1] in _INDEX_SUFFIXES:
                 index_files.append((parsed[0], name))

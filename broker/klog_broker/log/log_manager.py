@@ -188,6 +188,7 @@ class LogManager:
         recovery_points = directory.read_checkpoint(names.RECOVERY_POINT_CHECKPOINT)
         starts = directory.read_checkpoint(names.LOG_START_OFFSET_CHECKPOINT)
         watermarks = directory.read_checkpoint(names.HIGH_WATERMARK_CHECKPOINT)
+        cleaned = directory.read_checkpoint(names.CLEANER_CHECKPOINT)
         tally = LoadingTally(directory.path, self._clock)
         if not is_clean:
             # The last broker may have made names here, and been killed before it synced them.
@@ -205,6 +206,7 @@ class LogManager:
                 recovery_point=recovery_points.get(topic_partition, 0),
                 log_start_offset=starts.get(topic_partition, 0),
                 high_watermark=watermarks.get(topic_partition, 0),
+                cleaned_offset=cleaned.get(topic_partition),
                 now_ms=self._clock.now_ms(),
                 notes=directory.sync_notes,
             )
@@ -285,6 +287,10 @@ class LogManager:
         """As :meth:`Housekeeping.forget_deleted`; to be called before a deleted log's name is free
         again."""
         self._housekeeping.forget_deleted(done)
+
+    def checkpoint_cleaned(self) -> None:
+        """As :meth:`Housekeeping.checkpoint_cleaned`."""
+        self._housekeeping.checkpoint_cleaned()
 
     def _directory_went_offline(self, directory: LogDirectory) -> None:
         for log in self._logs.values():

@@ -56,6 +56,12 @@ class LogState:
         self.producers = loaded.states
         self.snapshots = loaded.snapshots
         self.is_being_cut = False
+        self.cleaned_offset = loaded.cleaned_offset
+        """Up to here the log cleaner has cleaned; None before its first round."""
+        self.is_being_cleaned = False
+        self.cuts = 0
+        """How often records were cut off at the end."""
+        self._after_swap: list[Callable[[], None]] | None = None
         self.error: BaseException | None = None
         self._chance = chance
         self._on_offline = on_offline
@@ -76,10 +82,32 @@ class LogState:
         """The room in the active segment; None if it must be rolled now. OSError."""
         return append_room(self.active, self.config, now_ms=now_ms, jitter_ms=self.jitter_ms)
 
+    # --- while segments are swapped --------------------------------------------------------------
+    def begin_swap(self) -> None:
+        """Until :meth:`end_swap` the files of some segments have passing names."""
+        self._after_swap = []
+
+    def end_swap(self) -> None:
+        waiting, self._after_swap = self._after_swap or [], None
+        for work in waiting:
+            work()
+
+    def when_in_place(self, work: Callable[[], None]) -> None:
+        """Do work that changes segments: now, or once they have been swapped."""
+        if self._after_swap is None:
+            work()
+        else:
+            self._after_swap.append(work)
+
     # --- whether it can be used ------------------------------------------------------------------
     @property
     def is_offline(self) -> bool:
         return self.error is not None or self.log_directory.is_offline
+
+    def check_usable(self) -> None:
+        """Raise LogStorageError if the log is offline: not if it is only being cut."""
+        if self.error is not None or self.log_directory.error is not None:
+            self.check_online()
 
     def check_online(self) -> None:
         """Raise LogStorageError if the log cannot be used."""

@@ -73,6 +73,7 @@ class NewLog:
                 recovery_point=0,
                 log_start_offset=0,
                 high_watermark=0,
+                cleaned_offset=None,
                 now_ms=self.now_ms,
                 notes=self.directory.sync_notes,
             )

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from klog_broker.log.answers import EpochEndOffset, ReadInfo, TimestampOffset
 from klog_broker.log.appending import Appender
+from klog_broker.log.cleaning import LogCleaning
 from klog_broker.log.directory import LogDirectory
 from klog_broker.log.durability import LogFlushing
 from klog_broker.log.errors import LogStorageError
@@ -86,6 +87,7 @@ class PartitionLog:
             renew_checkpoints=renew_checkpoints,
             start_grew=self._start_grew,
         )
+        self.cleaning = LogCleaning(state, helpers, remove_later)
         self._transactions = LogTransactions(state)
         self._undecided = state.producers.transactions
         self.aborted_transactions = self._transactions.aborted
@@ -144,6 +146,11 @@ class PartitionLog:
     def latest_epoch(self) -> LeaderEpoch:
         """The newest epoch of the records in the log now; -1 if none."""
         return self._state.epochs.latest
+
+    @property
+    def cleaned_offset(self) -> Offset | None:
+        """Up to here the log cleaner has cleaned; None before its first round."""
+        return self._state.cleaned_offset
 
     @property
     def is_offline(self) -> bool:

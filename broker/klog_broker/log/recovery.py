@@ -10,7 +10,7 @@ from typing import NamedTuple
 from klog_broker.log.batch_rows import BatchRow
 from klog_broker.log.batch_search import find_batch
 from klog_broker.log.digests import Digest
-from klog_broker.log.errors import ShortWrite
+from klog_broker.log.errors import DamagedLog, ShortWrite
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.producer_state import ProducerMarker, ProducerStates
 from klog_broker.log.producer_steps import data_step, take_step
@@ -157,6 +157,18 @@ def _write_again(segment: Segment, position: int) -> None:
         if not chunk or written != len(chunk):
             raise ShortWrite(written, len(chunk))
         position += written
+
+
+def index_all(segment: Segment, checks: RecordChecks) -> None:
+    """Make the index entries of a new segment, checking every byte of it. The segment must be
+    activated. DamagedLog if there is anything but batches in order."""
+    digest = restart_indexes(segment, 0)
+    _index_all(segment, digest, checks, check_crc=True)
+    if digest.end_position != segment.size_bytes:
+        raise DamagedLog(
+            f"{segment.log_file.path}: no good batch at byte {digest.end_position} of "
+            f"{segment.size_bytes}"
+        )
 
 
 def _index_all(segment: Segment, digest: Digest, checks: RecordChecks, *, check_crc: bool) -> None:

@@ -42,7 +42,8 @@ class Segment:
         suffix: str = "",
     ) -> None:
         self.files = files
-        self._suffix = suffix
+        self.suffix = suffix
+        """What follows the names of its files while they are not in place."""
         self.directory = directory
         self.base_offset = Offset(base_offset)
         self.log_file = log_file
@@ -113,6 +114,11 @@ class Segment:
         for suffix in (Suffix.LOG, Suffix.OFFSET_INDEX, Suffix.TIME_INDEX):
             files.remove(directory / segment_file_name(base_offset, suffix))
 
+    def remove_own_files(self) -> None:
+        """Remove all of them, under the names that they have now."""
+        for kind in (Suffix.LOG, *_INDEXES, Suffix.TRANSACTION_INDEX):
+            self.files.remove(self.path(kind))
+
     def activate(self, config: LogConfig) -> None:
         """Make it the segment that is appended to: preallocate its files."""
         self.close_indexes()
@@ -178,7 +184,7 @@ class Segment:
         return [self.log_file, *(file for file in files if file is not None)]
 
     def path(self, suffix: Suffix) -> Path:
-        return self.directory / (segment_file_name(self.base_offset, suffix) + self._suffix)
+        return self.directory / (segment_file_name(self.base_offset, suffix) + self.suffix)
 
     # --- the indexes -----------------------------------------------------------------------------
     @property

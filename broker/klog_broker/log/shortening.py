@@ -10,7 +10,7 @@ from klog_broker.log.errors import OffsetOutOfRange
 from klog_broker.log.log_state import LogState
 from klog_broker.log.recovery import restart_indexes
 from klog_broker.log.retention import LogFacts, SegmentFacts, deletable_segments, why_deletable
-from klog_broker.log.segment_deletion import mark_deleted
+from klog_broker.log.segment_renaming import mark_deleted
 from klog_broker.runtime.descriptors import is_exhausted
 from klog_broker.runtime.helpers import Helpers
 from pyspark_klog.ids import Offset
@@ -69,6 +69,8 @@ class Shortener:
         """PartitionLog.apply_retention."""
         state = self._state
         state.check_online()
+        if state.is_being_cleaned:
+            return 0  # the segments are being read; the next round comes
         try:
             facts = self._retention_facts(now_ms)
             count = deletable_segments(facts)
@@ -134,7 +136,10 @@ class Shortener:
             )
         end_offset = state.log_end_offset = Offset(offset)
         state.is_being_cut = True
+        state.cuts += 1
         state.high_watermark = min(state.high_watermark, end_offset)
+        if state.cleaned_offset is not None:
+            state.cleaned_offset = min(state.cleaned_offset, end_offset)
         state.epochs.truncate_from_end(offset)
         is_synced, epochs = self._flushing.cut(end_offset), state.epochs.unsaved()
 
@@ -158,7 +163,7 @@ class Shortener:
             state.is_being_cut = False
             done(None)
 
-        self._helpers.submit(work, cut)
+        state.when_in_place(lambda: self._helpers.submit(work, cut))
 
     def _cut_files(self, offset: Offset) -> None:
         """Cut the files, while nobody else uses the log."""

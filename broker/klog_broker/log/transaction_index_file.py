@@ -31,7 +31,8 @@ class TransactionIndexFile:
         self.file: File | None = None
         """None: there is none, or it was not asked for yet."""
         self._files = files
-        self._path = path
+        self.path = path
+        """To be set by whoever gives it another name."""
         self._base_offset = base_offset
         self._uncounted_rows = 0
         if files.exists(path):
@@ -44,7 +45,7 @@ class TransactionIndexFile:
         """Write rows without effect until :meth:`commit`. OSError; then :meth:`cut_back` must be
         called."""
         if self.file is None:
-            self.file = self._files.open(self._path, create=True)
+            self.file = self._files.open(self.path, create=True)
             self.is_new = True
         self._uncounted_rows = len(entries)
         data = encode_transaction_index(entries)
@@ -85,8 +86,8 @@ class TransactionIndexFile:
         """These are all rows now, durably; a crash leaves the old or the new. Blocks. OSError."""
         if self.file is None and not entries:
             return
-        self._files.write_atomically(self._path, encode_transaction_index(entries))
-        self.file = self._files.open(self._path)
+        self._files.write_atomically(self.path, encode_transaction_index(entries))
+        self.file = self._files.open(self.path)
         self.rows, self._uncounted_rows = len(entries), 0
 
     def is_sane(self, end_offset: int) -> bool:
@@ -129,7 +130,7 @@ class TransactionIndexFile:
         if data is None:
             raise ColdRead(partial(file.read_ahead, 0, self.rows * ENTRY.size))
         if len(data) < size:
-            raise DamagedLog(f"{self._path} has lost rows: expected {self.rows}")
+            raise DamagedLog(f"{self.path} has lost rows: expected {self.rows}")
         return decode_transaction_index(data)
 
     def rest(self) -> None:

@@ -63,6 +63,9 @@ class File(Protocol):
     def modified_ms(self) -> int:
         """When it was last written to, by the wall's clock."""
 
+    def set_modified_ms(self, time_ms: int) -> None:
+        """As if it had been written to at that time last."""
+
     def pread(self, size: int, position: int) -> bytes:
         """Up to ``size`` bytes; fewer only at the file's end. May block on a cold page."""
 

@@ -262,6 +262,10 @@ class RealFile:
     def modified_ms(self) -> int:
         return self._status().st_mtime_ns // 1_000_000
 
+    def set_modified_ms(self, time_ms: int) -> None:
+        descriptor = self.get()
+        os.utime(descriptor.number, ns=(time_ms * 1_000_000, time_ms * 1_000_000))
+
     def _status(self) -> os.stat_result:
         descriptor = self.descriptor
         # Not worth a descriptor.

@@ -18,7 +18,6 @@ from klog_broker.log.adoption import (
     AdoptedTopic,
     Knowledge,
     KnownTopic,
-    check_whole,
     listed,
     sync_folder,
 )
@@ -113,7 +112,8 @@ class Adoption:
             except InvalidTopicName as error:
                 raise LogDirectoryError(f"a folder's name is no topic's: {error}") from None
         try:
-            check_whole(self._files, unknown)
+            for each in unknown:
+                self._files.list_dir(each.path)
         except OSError as error:
             if is_exhausted(error):
                 raise

@@ -1,0 +1,318 @@
+"""The log cleaner: picks the dirtiest log, has helper threads clean it, and begins again.
+
+As many rounds run at once as log.cleaner.threads says. A log whose round fails is set aside and
+reported, not tried again until the next start; where only the disk was full it is.
+"""
+
+import errno
+import logging
+from collections.abc import Callable, Generator, Iterator
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, Protocol
+
+from klog_broker.compaction.candidates import Extent, LogFacts, SegmentFacts, extent_of
+from klog_broker.compaction.settings import CleanerSettings
+from klog_broker.compaction.throttle import Throttle
+from klog_broker.log.errors import LogStorageError, ShortWrite
+from klog_broker.log.log_config import INT64_MAX
+from klog_broker.log.log_manager import LogManager
+from klog_broker.log.partition_log import PartitionLog
+from klog_broker.log.swapping import SourcesChanged
+from klog_broker.runtime.chance import Chance
+from klog_broker.runtime.clock import Clock
+from klog_broker.runtime.descriptors import is_exhausted
+from klog_broker.runtime.helpers import Helpers
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.storage.transaction_index import AbortedEntry
+
+if TYPE_CHECKING:
+    from klog_broker.compaction.cleaning_round import CleaningRound, Job, Ready, Step
+
+_log = logging.getLogger("klog.cleaner")
+_LOGS_A_TURN = 50
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+
+
+class Timers(Protocol):
+    """The part of the loop that the cleaner needs."""
+
+    def call_soon(self, callback: Callable[[], None]) -> object: ...
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> object: ...
+
+
+class Cleaner:
+    """For the loop's thread. ``prepare`` is called in a helper thread before the first round: it
+    has the kernels compiled."""
+
+    def __init__(
+        self,
+        logs: LogManager,
+        *,
+        helpers: Helpers,
+        timers: Timers,
+        clock: Clock,
+        chance: Chance,
+        settings: CleanerSettings,
+        prepare: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.set_aside: dict[TopicPartition, str] = {}
+        """Logs that are not cleaned any more, each with the reason."""
+        self._logs = logs
+        self._helpers = helpers
+        self._timers = timers
+        self._clock = clock
+        self._chance = chance
+        self._settings = settings
+        self._prepare: Callable[[], None] | None = prepare
+        self._throttle = Throttle(settings.max_bytes_per_second)
+        self._running: dict[TopicPartition, _Running] = {}
+        self._is_looking = False
+        self._will_look = False
+
+    def begin(self) -> None:
+        """Look for logs to clean, from now on."""
+        if self._settings.enabled:
+            self._look()
+
+    # --- which log -------------------------------------------------------------------------------
+    def _look(self) -> None:
+        """Go through all logs, some of them a turn, and begin with the dirtiest."""
+        if not self._is_looking:
+            self._is_looking = True
+            self._look_on(iter(tuple(self._logs.logs())), [])
+
+    def _look_on(
+        self, logs: Iterator[PartitionLog], due: list[tuple[float, PartitionLog, Extent]]
+    ) -> None:
+        for _ in range(_LOGS_A_TURN):
+            log = next(logs, None)
+            if log is None:
+                self._is_looking = False
+                self._begin_with(due)
+                return
+            extent = self._extent(log)
+            if extent is not None and extent.is_due(log.config):
+                due.append((extent.dirty_ratio, log, extent))
+        self._timers.call_soon(lambda: self._look_on(logs, due))
+
+    def _extent(self, log: PartitionLog) -> Extent | None:
+        if (
+            not log.config.compact
+            or log.is_offline
+            or log.topic_partition in self._running
+            or log.topic_partition in self.set_aside
+            or len(log.segments) < 2
+        ):
+            return None
+        try:
+            return extent_of(_facts_of(log), log.config, self._clock.now_ms())
+        except OSError as error:
+            self._set_aside(log, error)
+            return None
+
+    def _begin_with(self, due: list[tuple[float, PartitionLog, Extent]]) -> None:
+        due.sort(key=lambda each: each[0], reverse=True)
+        free = self._settings.threads - len(self._running)
+        for _, log, extent in due[:free]:
+            if not log.is_offline and log.topic_partition not in self._running:
+                self._begin_round(log, extent)
+        if len(self._running) < self._settings.threads:
+            self._look_later()
+
+    def _look_later(self) -> None:
+        def look() -> None:
+            self._will_look = False
+            self._look()
+
+        if not self._will_look:
+            self._will_look = True
+            self._timers.call_later(self._settings.backoff_ms, look)
+
+    # --- a round ---------------------------------------------------------------------------------
+    def _begin_round(self, log: PartitionLog, extent: Extent) -> None:
+        log.cleaning.begin()
+        running = _Running(log, self._clock.monotonic_ms())
+        self._running[log.topic_partition] = running
+        hash_key = (self._chance.below(1 << 64), self._chance.below(1 << 64))
+        map_bytes = self._settings.dedupe_buffer_bytes // self._settings.threads
+        work = _work_of(log, extent, self._clock.now_ms())
+        prepare = self._prepare
+
+        def begin() -> "Step | None":
+            if prepare is not None:
+                prepare()
+            from klog_broker.compaction.cleaning_round import CleaningRound
+            from klog_broker.compaction.key_map import KeyMap
+
+            key_map = KeyMap(
+                map_bytes,
+                self._settings.load_factor,
+                hash_key,
+                max_decompressed_bytes=log.config.max_decompressed_bytes,
+            )
+            running.round = CleaningRound(work(), key_map)
+            running.steps = running.round.steps()
+            return next(running.steps)
+
+        self._helpers.submit(begin, partial(self._stepped, running))
+
+    def _go_on(self, running: "_Running") -> None:
+        def step() -> "Step":
+            assert running.steps is not None
+            return next(running.steps)
+
+        if running.log.is_offline:
+            self._give_up(running, None)
+            return
+        self._helpers.submit(step, partial(self._stepped, running))
+
+    def _stepped(
+        self, running: "_Running", step: "Step | None", error: BaseException | None
+    ) -> None:
+        from klog_broker.compaction.cleaning_round import Finished, Ready
+
+        self._prepare = None
+        if error is not None or step is None:
+            self._failed(running, error or RuntimeError("a round without an end"))
+        elif isinstance(step, Ready):
+            self._swap(running, step)
+        elif isinstance(step, Finished):
+            self._finished(running, step.end_offset)
+        else:
+            now_ms = self._clock.monotonic_ms()
+            pause_ms = self._throttle.pause_ms(step.bytes_read + step.bytes_written, now_ms)
+            if pause_ms:
+                self._timers.call_later(pause_ms, partial(self._go_on, running))
+            else:
+                self._go_on(running)
+
+    def _swap(self, running: "_Running", ready: "Ready") -> None:
+        sources = [(each.segment, each.size_bytes) for each in ready.sources]
+
+        def swapped(error: BaseException | None) -> None:
+            if error is not None:
+                self._failed(running, error)
+            else:
+                self._go_on(running)
+
+        try:
+            running.log.cleaning.swap(ready.segment, sources, swapped)
+        except (SourcesChanged, LogStorageError) as error:
+            give_up = partial(self._give_up, running, error)
+            self._helpers.submit(ready.segment.remove_own_files, lambda _, __: give_up())
+
+    def _finished(self, running: "_Running", end_offset: int) -> None:
+        log = running.log
+        log.cleaning.end(end_offset)
+        del self._running[log.topic_partition]
+        self._logs.checkpoint_cleaned()
+        assert running.round is not None
+        tally = running.round.tally
+        _log.info(
+            "log=%s cleaned_to=%d bytes=%d kept_bytes=%d records=%d kept_records=%d keys=%d "
+            "map_full=%s took_ms=%d",
+            log.path,
+            end_offset,
+            tally.bytes_read,
+            tally.bytes_kept,
+            tally.records_read,
+            tally.records_kept,
+            tally.keys,
+            tally.is_map_full,
+            self._clock.monotonic_ms() - running.began_ms,
+        )
+        self._look()
+
+    # --- what goes wrong -------------------------------------------------------------------------
+    def _failed(self, running: "_Running", error: BaseException) -> None:
+        log = running.log
+        is_for_now = isinstance(error, LogStorageError | SourcesChanged) or (
+            isinstance(error, OSError)
+            and (is_exhausted(error) or isinstance(error, ShortWrite) or error.errno in _NO_ROOM)
+        )
+        if not (is_for_now or log.is_offline or log.cleaning.was_cut):
+            self._set_aside(log, error)
+        self._give_up(running, error)
+
+    def _set_aside(self, log: PartitionLog, error: BaseException) -> None:
+        reason = f"{type(error).__name__}: {error}"
+        self.set_aside[log.topic_partition] = reason
+        _log.error(
+            "log=%s set_aside=%s; nothing of it is lost, and it is not compacted until the broker "
+            "starts again",
+            log.path,
+            reason,
+        )
+
+    def _give_up(self, running: "_Running", error: BaseException | None) -> None:
+        """Drop what was not put in place; look again later."""
+        log = running.log
+        steps = running.steps
+
+        def dropped(_: None, __: BaseException | None) -> None:
+            log.cleaning.end()
+            self._running.pop(log.topic_partition, None)
+            if error is not None and log.topic_partition not in self.set_aside:
+                _log.warning("log=%s not_cleaned=%s", log.path, error)
+            self._look_later()
+
+        self._helpers.submit(lambda: steps.close() if steps is not None else None, dropped)
+
+
+class _Running:
+    """A round that is under way."""
+
+    def __init__(self, log: PartitionLog, began_ms: int) -> None:
+        self.log = log
+        self.began_ms = began_ms
+        self.round: CleaningRound | None = None
+        self.steps: Generator[Step, None, None] | None = None
+
+
+def _work_of(log: PartitionLog, extent: Extent, now_ms: int) -> "Callable[[], Job]":
+    """Notes, in the loop, what the log is now; gives the job in a helper thread."""
+    segments, config = log.segments, log.config
+    found = [(each, each.size_bytes, after.base_offset) for each, after in pairwise(segments)]
+    last_of_producers = log.cleaning.last_of_producers()
+
+    def aborted() -> list[AbortedEntry]:
+        return [entry for each in segments for entry in each.transaction_index.read(-1)]
+
+    def job() -> "Job":
+        from klog_broker.compaction.cleaning_round import Job, Source
+
+        return Job(
+            [Source(*each) for each in found if each[2] <= extent.first_uncleanable_offset],
+            extent,
+            config,
+            last_of_producers,
+            aborted,
+            log.cleaning.new_segment,
+            log.cleaning.checks,
+            now_ms,
+        )
+
+    return job
+
+
+def _facts_of(log: PartitionLog) -> LogFacts:
+    config = log.config
+    looks_at_first = config.max_compaction_lag_ms < INT64_MAX
+    looks_at_largest = config.min_compaction_lag_ms > 0
+    return LogFacts(
+        [
+            SegmentFacts(
+                segment.base_offset,
+                segment.size_bytes,
+                segment.retention_timestamp_ms if looks_at_largest else -1,
+                segment.first_timestamp_ms if looks_at_first and segment.size_bytes else -1,
+            )
+            for segment in log.segments
+        ],
+        log.log_start_offset,
+        log.log_end_offset,
+        log.last_stable_offset,
+        log.cleaned_offset,
+    )

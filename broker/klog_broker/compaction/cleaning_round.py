@@ -1,0 +1,242 @@
+"""One round over one log: the keys of its dirty part, then its segments anew without what is dead.
+
+It runs in helper threads, step by step: in between the loop throttles, swaps segments and may give
+the round up. What it reads does not change meanwhile: closed segments below the last stable offset.
+"""
+
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from klog_broker.compaction.candidates import Extent
+from klog_broker.compaction.chunks import Chunk, chunks_of
+from klog_broker.compaction.filtering import RETAIN_EMPTY, ChunkFilter
+from klog_broker.compaction.grouping import GroupedSegment, group_sizes
+from klog_broker.compaction.key_map import KeyMap
+from klog_broker.compaction.transactions import CleanedTransactions
+from klog_broker.compaction.verdicts import Verdicts
+from klog_broker.log.cleaned_segment import CleanedSegment
+from klog_broker.log.cleaning import LastOfProducer
+from klog_broker.log.log_config import LogConfig
+from klog_broker.log.record_checks import RecordChecks
+from klog_broker.log.segment import Segment
+from pyspark_klog.errors import KlogError
+from pyspark_klog.records.kernels import scan
+from pyspark_klog.storage.indexes import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
+from pyspark_klog.storage.transaction_index import AbortedEntry
+
+
+class MapTooSmall(KlogError):
+    """The keys of not even one batch fit into the map."""
+
+
+class Source(NamedTuple):
+    """A segment as it was when the round began."""
+
+    segment: Segment
+    size_bytes: int
+    end_offset: int
+    """The next segment's base offset."""
+
+
+class Worked(NamedTuple):
+    """A step: so many bytes were read and written."""
+
+    bytes_read: int
+    bytes_written: int = 0
+
+
+class Ready(NamedTuple):
+    """A step: the segment is to be put in the place of these."""
+
+    segment: Segment
+    sources: Sequence[Source]
+
+
+class Finished(NamedTuple):
+    """The last step."""
+
+    end_offset: int
+    """Up to here the log is clean."""
+
+
+Step = Worked | Ready | Finished
+
+
+@dataclass
+class Tally:
+    """What a round came to."""
+
+    bytes_read: int = 0
+    bytes_kept: int = 0
+    records_read: int = 0
+    records_kept: int = 0
+    keys: int = 0
+    is_map_full: bool = False
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a round works on."""
+
+    sources: Sequence[Source]
+    """The closed segments before the first uncleanable offset."""
+    extent: Extent
+    config: LogConfig
+    last_of_producers: Mapping[int, LastOfProducer]
+    aborted: Callable[[], Sequence[AbortedEntry]]
+    """The log's aborted transactions, read in a helper thread."""
+    new_segment: Callable[[int, int], CleanedSegment]
+    checks: Callable[[], RecordChecks]
+    now_ms: int
+
+
+class CleaningRound:
+    """``steps`` is to be gone through in helper threads, one after the other."""
+
+    def __init__(self, job: Job, key_map: KeyMap) -> None:
+        self.tally = Tally()
+        self._job = job
+        self._map = key_map
+        self._aborted: Sequence[AbortedEntry] = ()
+
+    def steps(self) -> Generator[Step, None, None]:
+        """Raises OSError, DamagedLog, RecordsError, MapTooSmall; what was put in place stays."""
+        self._aborted = self._job.aborted()
+        end_offset = yield from self._map_keys()
+        if end_offset <= self._job.extent.first_dirty_offset:
+            raise MapTooSmall(
+                "the keys of a single batch do not fit into the cleaner's map; make "
+                "log.cleaner.dedupe.buffer.size larger, or log.cleaner.threads smaller"
+            )
+        self.tally.keys = self._map.size
+        yield from self._rewrite(end_offset)
+        yield Finished(end_offset)
+
+    # --- the keys --------------------------------------------------------------------------------
+    def _map_keys(self) -> Generator[Step, None, int]:
+        """Returns up to where the keys of all records are in the map."""
+        first_dirty = self._job.extent.first_dirty_offset
+        verdicts = Verdicts(self._transactions_from(first_dirty), {}, self._job.now_ms)
+        end_offset = first_dirty
+        for source in self._job.sources:
+            if source.end_offset <= first_dirty:
+                continue
+            for chunk in self._chunks(source):
+                skip = verdicts.void(chunk.data, chunk.table)
+                skip |= chunk.table[:, scan.LAST_OFFSET] < first_dirty
+                table = chunk.table.reshape(-1)
+                if not self._map.add_chunk(chunk.data, table, len(chunk.table), skip, first_dirty):
+                    self.tally.is_map_full = True
+                    return max(end_offset, self._map.latest_offset + 1)
+                yield Worked(chunk.size_bytes)
+            # What was between the last batch and the next segment went in a round before.
+            end_offset = source.end_offset
+        return end_offset
+
+    def _transactions_from(self, offset: int) -> CleanedTransactions:
+        limit = self._job.extent.first_uncleanable_offset
+        return CleanedTransactions(
+            entry
+            for entry in self._aborted
+            if entry.last_offset >= offset and entry.first_offset < limit
+        )
+
+    # --- the segments ----------------------------------------------------------------------------
+    def _rewrite(self, end_offset: int) -> Generator[Step, None, None]:
+        job = self._job
+        transactions = self._transactions_from(0)
+        verdicts = Verdicts(transactions, job.last_of_producers, job.now_ms)
+        horizon_ms = self._old_tombstones_horizon_ms()
+        sources = [each for each in job.sources if each.segment.base_offset < end_offset]
+        for group in self._groups(sources):
+            cleaned = job.new_segment(group[0].segment.base_offset, job.now_ms)
+            try:
+                for source in group:
+                    modified_ms = source.segment.log_file.modified_ms()
+                    each = ChunkFilter(
+                        self._map,
+                        now_ms=job.now_ms,
+                        delete_retention_ms=job.config.delete_retention_ms,
+                        max_decompressed_bytes=job.config.max_decompressed_bytes,
+                        keep_old_tombstones=modified_ms > horizon_ms,
+                    )
+                    is_last = source is group[-1]
+                    for chunk in self._chunks(source):
+                        yield self._filter(chunk, each, verdicts, cleaned, source, is_last)
+                        cleaned.add_aborted(transactions.take_kept())
+                    self._count(each)
+                modified_ms = group[-1].segment.log_file.modified_ms()
+                segment = cleaned.finish(job.checks(), modified_ms)
+            except BaseException:
+                cleaned.remove()
+                raise
+            yield Ready(segment, group)
+
+    def _filter(
+        self,
+        chunk: Chunk,
+        chunk_filter: ChunkFilter,
+        verdicts: Verdicts,
+        cleaned: CleanedSegment,
+        source: Source,
+        is_last_source: bool,
+    ) -> Worked:
+        found = verdicts.verdicts(chunk.data, chunk.table)
+        if is_last_source and chunk.end_position == source.size_bytes:
+            # The new segment must end where the old ones did: a start after a crash tells by this
+            # which of them it replaces, and a coordinator or follower where the log goes on.
+            found[-1] |= RETAIN_EMPTY
+        before = cleaned.size_bytes
+        table = np.ascontiguousarray(chunk.table).reshape(-1)
+        cleaned.write(chunk_filter.filter_chunk(chunk.data, table, len(chunk.table), found))
+        return Worked(chunk.size_bytes, cleaned.size_bytes - before)
+
+    def _groups(self, sources: Sequence[Source]) -> list[Sequence[Source]]:
+        config = self._job.config
+        interval_bytes = max(config.index_interval_bytes, 1)
+        facts = []
+        for each in sources:
+            rows = each.size_bytes // interval_bytes + 1
+            facts.append(
+                GroupedSegment(
+                    each.segment.base_offset,
+                    each.end_offset,
+                    each.size_bytes,
+                    rows * OFFSET_INDEX_ENTRY.size,
+                    rows * TIME_INDEX_ENTRY.size,
+                )
+            )
+        sizes = group_sizes(
+            facts, max_bytes=config.segment_bytes, max_index_bytes=config.segment_index_bytes
+        )
+        groups = []
+        start = 0
+        for size in sizes:
+            groups.append(sources[start : start + size])
+            start += size
+        return groups
+
+    def _old_tombstones_horizon_ms(self) -> int:
+        """Formats v0 and v1 have no room for a horizon: their tombstones go when the segment is
+        older by delete.retention.ms than the newest one that was clean already."""
+        job = self._job
+        clean = [
+            each for each in job.sources if each.segment.base_offset < job.extent.first_dirty_offset
+        ]
+        if not clean:
+            return 0
+        return clean[-1].segment.log_file.modified_ms() - job.config.delete_retention_ms
+
+    def _chunks(self, source: Source) -> Iterator[Chunk]:
+        file = source.segment.log_file
+        return chunks_of(file, source.size_bytes, file.path)
+
+    def _count(self, chunk_filter: ChunkFilter) -> None:
+        tally = self.tally
+        tally.bytes_read += chunk_filter.bytes_read
+        tally.bytes_kept += chunk_filter.bytes_kept
+        tally.records_read += chunk_filter.records_read
+        tally.records_kept += chunk_filter.records_kept

@@ -1,0 +1,53 @@
+"""Which neighbouring segments become one (Kafka's Cleaner.groupSegmentsBySize)."""
+
+from collections.abc import Sequence
+from typing import NamedTuple, TypeVar
+
+from pyspark_klog.storage.indexes import MAX_RELATIVE_OFFSET
+
+
+class GroupedSegment(NamedTuple):
+    """What is to be known of a segment."""
+
+    base_offset: int
+    end_offset: int
+    """The next segment's base offset."""
+    size_bytes: int
+    offset_index_bytes: int
+    time_index_bytes: int
+
+
+T = TypeVar("T")
+
+
+def group_sizes(
+    segments: Sequence[GroupedSegment], *, max_bytes: int, max_index_bytes: int
+) -> list[int]:
+    """How many of the segments each group has, in order.
+
+    The files of a group stay below the limits even if nothing of it is dropped, and its offsets fit
+    an index. A segment that is too large already is a group of its own.
+    """
+    sizes: list[int] = []
+    first: GroupedSegment | None = None
+    total = offset_index = time_index = 0
+    for each in segments:
+        total += each.size_bytes
+        offset_index += each.offset_index_bytes
+        time_index += each.time_index_bytes
+        if (
+            first is not None
+            and total <= max_bytes
+            and max(offset_index, time_index) <= max_index_bytes
+            and (
+                not each.size_bytes
+                or each.end_offset - 1 - first.base_offset <= MAX_RELATIVE_OFFSET
+            )
+        ):
+            sizes[-1] += 1
+            continue
+        sizes.append(1)
+        first = each
+        total, offset_index = each.size_bytes, each.offset_index_bytes
+        time_index = each.time_index_bytes
+    return sizes

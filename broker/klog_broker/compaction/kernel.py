@@ -1,0 +1,754 @@
+"""Compaction in compiled code: the map of keys to offsets, and batches without what is superseded.
+
+The map knows a key by a hash of 128 bits (SipHash-2-4) under a random key that nobody outside sees:
+two keys with the same hash would lose data, and so no producer may be able to make such a pair.
+Its slots lie in one array of int64, SLOT_WORDS for each, probed one after the other.
+
+Both walks go through the rows of a scan's table. They read and hash some records ahead and ask the
+memory for their slots, then look these up: a large map is in no cache of the processor.
+"""
+
+from pyspark_klog.records.kernels.crc import crc32c
+from pyspark_klog.records.kernels.jit import COMPILED, Array, hot, inline, kernel
+from pyspark_klog.records.kernels.memory import (
+    byte_at,
+    copy_bytes,
+    load_i64,
+    prefetch,
+    write_i32,
+    write_i64,
+)
+from pyspark_klog.records.kernels.records import add_wrapped, check_headers, read_record
+from pyspark_klog.records.kernels.scan import (
+    ATTRIBUTES,
+    BASE_OFFSET,
+    BASE_TIMESTAMP_MS,
+    LAST_OFFSET,
+    MAGIC,
+    MAX_TIMESTAMP_MS,
+    POSITION,
+    RECORD_COUNT,
+    SIZE_BYTES,
+    TABLE_COLUMNS,
+)
+from pyspark_klog.records.kernels.status import (
+    BAD_COUNT,
+    BAD_SECTION_END,
+    FULL,
+    NOT_PLAIN,
+    OFFSET_OVERFLOW,
+    OFFSETS_DO_NOT_RISE,
+    OK,
+)
+from pyspark_klog.records.kernels.varints import (
+    read_varint,
+    read_varlong,
+    varint_size,
+    varlong_size,
+    write_varint,
+    write_varlong,
+)
+from pyspark_klog.records.layout import (
+    ATTRIBUTES_AT,
+    BASE_TIMESTAMP_AT,
+    BATCH_HEADER_BYTES,
+    BATCH_LENGTH_AT,
+    CODEC_MASK,
+    CONTROL_BIT,
+    CRC_AT,
+    CRC_START_AT,
+    DELETE_HORIZON_BIT,
+    INT64_MAX,
+    LOG_OVERHEAD_BYTES,
+    MAGIC_V2,
+    MAX_TIMESTAMP_AT,
+    MIN_RECORD_BYTES,
+    NO_TIMESTAMP_MS,
+    RECORD_COUNT_AT,
+    RECORDS_AT,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+)
+
+# --- a slot of the map ---------------------------------------------------------------------------
+SLOT_HASH = 0  # two words
+SLOT_OFFSET = 2  # and one more: 0 is an empty slot
+SLOT_WORDS = 3
+
+# --- the verdict on a row: bits; without the first two each record is looked up ------------------
+KEEP_RECORDS = 1
+DROP_RECORDS = 2
+RETAIN_EMPTY = 4  # if no record is left, the header stays
+SET_HORIZON = 8  # the batch gets a delete horizon if it has none, whatever its records are
+
+# --- what a walk leaves in ``state`` -------------------------------------------------------------
+STATE_ROW = 0  # the row that the status is about; where to go on
+STATE_RECORD = 1  # the number of the record in it
+STATE_LATEST_OFFSET = 2  # add_rows moves it on
+STATE_KEYS = 3  # in the map; add_rows and put_key count on
+STATE_OUT_END = 4  # filter_rows moves it on
+STATE_NEEDED_BYTES = 5  # of room, for the batch that did not fit
+STATE_BATCHES_CHANGED = 6  # written otherwise than they were; counted on, as those that follow
+STATE_RECORDS_READ = 7
+STATE_RECORDS_KEPT = 8
+STATE_BYTES_READ = 9
+STATE_BYTES_KEPT = 10
+STATE_FIELDS = 11
+
+# --- what filter_rows goes by, in ``settings`` ---------------------------------------------------
+SETTING_HASH_LOW = 0
+SETTING_HASH_HIGH = 1
+SETTING_LATEST_OFFSET = 2
+SETTING_NOW_MS = 3
+SETTING_HORIZON_MS = 4  # for a batch that gets one: 0 or more
+SETTING_FIELDS = 5
+
+# --- records that are looked up together, in ``block`` -------------------------------------------
+BLOCK_RECORDS = 32
+_BLOCK_HASH = 0  # two words
+_BLOCK_OFFSET = 2
+_BLOCK_TIMESTAMP_MS = 3
+_BLOCK_FATE = 4
+_BLOCK_COLUMNS = 5
+BLOCK_WORDS = BLOCK_RECORDS * _BLOCK_COLUMNS
+
+# The fate of a record, with a bit more for one without a value.
+_DROPPED = 0
+_KEPT = 1
+_LOOKED_UP = 2
+_IS_TOMBSTONE = 4
+
+_LOW_32_BITS = 0xFFFF_FFFF
+_EMPTY_BATCH_BITS = TIMESTAMP_TYPE_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
+
+
+# --- the hash ------------------------------------------------------------------------------------
+if COMPILED:
+
+    @inline
+    def _rotated(number: int, bits: int) -> int:
+        """64 bits rotated to the left."""
+        # The shift to the right brings in the sign, which is masked off.
+        return number << bits | number >> 64 - bits & (1 << bits) - 1
+
+else:
+
+    def _rotated(number: int, bits: int) -> int:
+        """64 bits rotated to the left."""
+        number %= 2**64
+        return ((number << bits | number >> 64 - bits) + 2**63) % 2**64 - 2**63
+
+
+@hot
+def _mixed(v0: int, v1: int, v2: int, v3: int) -> tuple[int, int, int, int]:
+    """One round of SipHash."""
+    v0 = add_wrapped(v0, v1)
+    v2 = add_wrapped(v2, v3)
+    v1 = _rotated(v1, 13) ^ v0
+    v3 = _rotated(v3, 16) ^ v2
+    v2 = add_wrapped(v2, v1)
+    v0 = add_wrapped(_rotated(v0, 32), v3)
+    v1 = _rotated(v1, 17) ^ v2
+    v3 = _rotated(v3, 21) ^ v0
+    return v0, v1, _rotated(v2, 32), v3
+
+
+@inline
+def _hash(buf: Array, start: int, end: int, hash_low: int, hash_high: int) -> tuple[int, int]:
+    """SipHash-2-4 with 128 bits of ``buf[start:end]``."""
+    v0 = 0x736F6D6570736575 ^ hash_low
+    v1 = 0x646F72616E646F6D ^ hash_high ^ 0xEE
+    v2 = 0x6C7967656E657261 ^ hash_low
+    v3 = 0x7465646279746573 ^ hash_high
+    at = start
+    while end - at >= 8:
+        word = load_i64(buf, at)
+        v0, v1, v2, v3 = _mixed(*_mixed(v0, v1, v2, v3 ^ word))
+        v0 ^= word
+        at += 8
+    size = (end - start) & 0xFF
+    word = (size - (size >> 7 << 8)) << 56  # shifted as a signed byte it fits 64 bits
+    if len(buf) - at >= 8:
+        word |= load_i64(buf, at) & (1 << 8 * (end - at)) - 1
+    else:
+        for i in range(end - at):
+            word |= byte_at(buf, at + i) << 8 * i
+    v0, v1, v2, v3 = _mixed(*_mixed(v0, v1, v2, v3 ^ word))
+    v0 ^= word
+    v0, v1, v2, v3 = _mixed(*_mixed(v0, v1, v2 ^ 0xEE, v3))
+    v0, v1, v2, v3 = _mixed(*_mixed(v0, v1, v2, v3))
+    low = v0 ^ v1 ^ v2 ^ v3
+    v0, v1, v2, v3 = _mixed(*_mixed(v0, v1 ^ 0xDD, v2, v3))
+    v0, v1, v2, v3 = _mixed(*_mixed(v0, v1, v2, v3))
+    return low, v0 ^ v1 ^ v2 ^ v3
+
+
+# --- the map -------------------------------------------------------------------------------------
+@inline
+def _first_place(hash_low: int, slots: int) -> int:
+    """Where in the map the search for a hash begins; there are fewer than 2^31 slots."""
+    return ((hash_low & _LOW_32_BITS) * slots >> 32) * SLOT_WORDS
+
+
+@inline
+def _find(keys: Array, low: int, high: int) -> int:
+    """Where the hash's slot begins: its own, or the empty one that it would take."""
+    at = _first_place(low, len(keys) // SLOT_WORDS)
+    while keys[at + SLOT_OFFSET] != 0 and (
+        keys[at + SLOT_HASH] != low or keys[at + SLOT_HASH + 1] != high
+    ):
+        at += SLOT_WORDS
+        if at == len(keys):
+            at = 0
+    return at
+
+
+@inline
+def _put(keys: Array, low: int, high: int, offset: int, has_room: bool) -> int:
+    """Keep the larger offset of the hash; returns how many slots that took, -1 without room."""
+    at = _find(keys, low, high)
+    before = int(keys[at + SLOT_OFFSET])
+    if before == 0:
+        if not has_room:
+            return -1
+        keys[at + SLOT_HASH] = low
+        keys[at + SLOT_HASH + 1] = high
+        keys[at + SLOT_OFFSET] = offset + 1
+        return 1
+    if offset >= before:
+        keys[at + SLOT_OFFSET] = offset + 1
+    return 0
+
+
+@kernel("in8", "i64", "i64", "i64", "out64", "i64", "out64")
+def put_key(
+    key: Array,
+    hash_low: int,
+    hash_high: int,
+    offset: int,
+    keys: Array,
+    most_keys: int,
+    state: Array,
+) -> int:
+    """Keep ``offset``, 0 to 2^63-2, for ``key`` if it is the largest so far. FULL if the map would
+    have more than ``most_keys``, of which there are fewer than slots."""
+    low, high = _hash(key, 0, len(key), hash_low, hash_high)
+    taken = _put(keys, low, high, offset, state[STATE_KEYS] < most_keys)
+    if taken < 0:
+        return FULL
+    state[STATE_KEYS] += taken
+    return OK
+
+
+@kernel("in8", "i64", "i64", "in64")
+def find_key(key: Array, hash_low: int, hash_high: int, keys: Array) -> int:
+    """The largest offset of ``key``, -1 if there is none."""
+    low, high = _hash(key, 0, len(key), hash_low, hash_high)
+    return int(keys[_find(keys, low, high) + SLOT_OFFSET]) - 1
+
+
+@kernel("in64", "out64")
+def move_keys(keys: Array, larger: Array) -> int:
+    """Put all keys into another map, which is empty and has room for them."""
+    for at in range(0, len(keys), SLOT_WORDS):
+        offset = int(keys[at + SLOT_OFFSET]) - 1
+        if offset >= 0:
+            _put(larger, int(keys[at + SLOT_HASH]), int(keys[at + SLOT_HASH + 1]), offset, True)
+    return OK
+
+
+# --- filling the map -----------------------------------------------------------------------------
+@inline
+def _read(
+    chunk: Array, at: int, end: int, before: int, last_delta: int
+) -> tuple[int, int, int, int, int, int, int]:
+    """One record, checked: status, its end, timestamp delta, offset delta, start and length of its
+    key, length of its value. Offset deltas rise from ``before`` to ``last_delta``."""
+    (
+        status,
+        next_at,
+        timestamp_delta,
+        delta,
+        key_at,
+        key_bytes,
+        _,
+        value_bytes,
+        headers,
+        headers_at,
+    ) = read_record(chunk, at, end)
+    if status == OK and headers != 0:
+        status = check_headers(chunk, headers_at, next_at, headers)
+    if status == OK and (delta <= before or delta > last_delta):
+        status = OFFSETS_DO_NOT_RISE
+    return status, next_at, timestamp_delta, delta, key_at, key_bytes, value_bytes
+
+
+@inline
+def _note_hash(
+    chunk: Array,
+    start: int,
+    end: int,
+    hash_low: int,
+    hash_high: int,
+    keys: Array,
+    block: Array,
+    to: int,
+) -> None:
+    """Put a key's hash into ``block`` and have its slot fetched."""
+    low, high = _hash(chunk, start, end, hash_low, hash_high)
+    prefetch(keys, _first_place(low, len(keys) // SLOT_WORDS))
+    block[to + _BLOCK_HASH] = low
+    block[to + _BLOCK_HASH + 1] = high
+
+
+@inline
+def _add_records(
+    chunk: Array,
+    table: Array,
+    row: int,
+    from_offset: int,
+    hash_low: int,
+    hash_high: int,
+    keys: Array,
+    most_keys: int,
+    block: Array,
+    state: Array,
+) -> int:
+    """Put the records of one batch into the map."""
+    at = int(table[row + POSITION]) + RECORDS_AT
+    end = int(table[row + POSITION]) + int(table[row + SIZE_BYTES])
+    count = int(table[row + RECORD_COUNT])
+    base_offset = int(table[row + BASE_OFFSET])
+    last_delta = int(table[row + LAST_OFFSET]) - base_offset
+    if count > (end - at) // MIN_RECORD_BYTES:
+        return BAD_COUNT
+    size = int(state[STATE_KEYS])
+    before = -1
+    index = 0
+    status = OK
+    while status == OK and index < count:
+        to = 0
+        stop = min(count, index + BLOCK_RECORDS)
+        while index < stop:
+            status, at, _, before, key_at, key_bytes, _ = _read(chunk, at, end, before, last_delta)
+            if status != OK:
+                break
+            offset = base_offset + before
+            if key_bytes >= 0 and offset >= from_offset:
+                _note_hash(chunk, key_at, key_at + key_bytes, hash_low, hash_high, keys, block, to)
+                block[to + _BLOCK_OFFSET] = offset
+                to += _BLOCK_COLUMNS
+            index += 1
+        for found in range(0, to, _BLOCK_COLUMNS):
+            taken = _put(
+                keys,
+                int(block[found + _BLOCK_HASH]),
+                int(block[found + _BLOCK_HASH + 1]),
+                int(block[found + _BLOCK_OFFSET]),
+                size < most_keys,
+            )
+            if taken < 0:
+                status = FULL
+                break
+            size += taken
+    state[STATE_KEYS] = size
+    state[STATE_RECORD] = index
+    if status == OK and at != end:
+        return BAD_SECTION_END
+    return status
+
+
+@kernel("in8", "in64", "i64", "i64", "in8", *["i64"] * 3, "out64", "i64", "out64", "out64")
+def add_rows(
+    chunk: Array,
+    table: Array,
+    first: int,
+    rows_end: int,
+    skip: Array,
+    from_offset: int,
+    hash_low: int,
+    hash_high: int,
+    keys: Array,
+    most_keys: int,
+    block: Array,
+    state: Array,
+) -> int:
+    """Put the records of the batches ``first`` to ``rows_end``, exclusive, into the map: those that
+    have a key and an offset of ``from_offset``, 0 or more, or beyond.
+
+    ``table`` is a scan's, of ``chunk``, whose CRCs were right. A row with a byte in ``skip`` is
+    passed over. ``block`` has BLOCK_WORDS. Returns OK; NOT_PLAIN at a row that is compressed or of
+    an older format; FULL at one that would give the map more than ``most_keys`` (less than it has
+    slots), of which some records may be in already; or what is wrong with a row. After each row
+    that is wholly in, STATE_LATEST_OFFSET moves on.
+    """
+    row = first
+    status = OK
+    while row < rows_end:
+        at = row * TABLE_COLUMNS
+        last_offset = int(table[at + LAST_OFFSET])
+        if byte_at(skip, row) == 0 and table[at + RECORD_COUNT] != 0:
+            if table[at + MAGIC] != MAGIC_V2 or table[at + ATTRIBUTES] & CODEC_MASK:
+                status = NOT_PLAIN
+            elif last_offset == INT64_MAX:
+                status = OFFSET_OVERFLOW
+            elif last_offset >= from_offset:
+                status = _add_records(
+                    chunk,
+                    table,
+                    at,
+                    from_offset,
+                    hash_low,
+                    hash_high,
+                    keys,
+                    most_keys,
+                    block,
+                    state,
+                )
+            if status != OK:
+                break
+        if last_offset >= from_offset and last_offset > state[STATE_LATEST_OFFSET]:
+            state[STATE_LATEST_OFFSET] = last_offset
+        row += 1
+    state[STATE_ROW] = row
+    return status
+
+
+# --- filtering -----------------------------------------------------------------------------------
+@inline
+def _decide(
+    chunk: Array,
+    table: Array,
+    row: int,
+    verdict: int,
+    settings: Array,
+    keys: Array,
+    block: Array,
+    marks: Array,
+) -> tuple[int, int, int, int, int, int]:
+    """The first look at a batch: which records are kept.
+
+    Returns status, number of the record that it is about, how many are kept, their bytes, their
+    largest timestamp, and whether a tombstone is among them (0 or 1). ``marks`` gets for each
+    record its end, times two, plus one if it is kept.
+    """
+    start = int(table[row + POSITION]) + RECORDS_AT
+    end = int(table[row + POSITION]) + int(table[row + SIZE_BYTES])
+    count = int(table[row + RECORD_COUNT])
+    attributes = int(table[row + ATTRIBUTES])
+    base_offset = int(table[row + BASE_OFFSET])
+    last_delta = int(table[row + LAST_OFFSET]) - base_offset
+    base_timestamp_ms = int(table[row + BASE_TIMESTAMP_MS])
+    hash_low = int(settings[SETTING_HASH_LOW])
+    hash_high = int(settings[SETTING_HASH_HIGH])
+    latest_offset = int(settings[SETTING_LATEST_OFFSET])
+    keeps_all = verdict & KEEP_RECORDS != 0
+    drops_tombstones = (
+        attributes & DELETE_HORIZON_BIT != 0 and settings[SETTING_NOW_MS] >= base_timestamp_ms
+    )
+    kept = 0
+    kept_bytes = 0
+    max_timestamp_ms = NO_TIMESTAMP_MS
+    has_tombstone = 0
+    if count > (end - start) // MIN_RECORD_BYTES:
+        return BAD_COUNT, 0, 0, 0, 0, 0
+    before = -1
+    at = start
+    first = 0
+    while first < count:
+        stop = min(count, first + BLOCK_RECORDS)
+        next_at = at
+        to = 0
+        for index in range(first, stop):
+            status, next_at, timestamp_delta, before, key_at, key_bytes, value_bytes = _read(
+                chunk, next_at, end, before, last_delta
+            )
+            if status != OK:
+                return status, index, 0, 0, 0, 0
+            fate = _DROPPED
+            if keeps_all or base_offset + before > latest_offset:
+                fate = _KEPT
+            elif key_bytes >= 0 and (value_bytes >= 0 or not drops_tombstones):
+                fate = _LOOKED_UP
+                _note_hash(chunk, key_at, key_at + key_bytes, hash_low, hash_high, keys, block, to)
+            block[to + _BLOCK_FATE] = fate | (_IS_TOMBSTONE if value_bytes < 0 else 0)
+            block[to + _BLOCK_OFFSET] = base_offset + before
+            block[to + _BLOCK_TIMESTAMP_MS] = add_wrapped(base_timestamp_ms, timestamp_delta)
+            marks[index] = next_at << 1
+            to += _BLOCK_COLUMNS
+        to = 0
+        for index in range(first, stop):
+            fate = int(block[to + _BLOCK_FATE])
+            if fate & _LOOKED_UP:
+                place = _find(keys, int(block[to + _BLOCK_HASH]), int(block[to + _BLOCK_HASH + 1]))
+                if block[to + _BLOCK_OFFSET] >= keys[place + SLOT_OFFSET] - 1:
+                    fate |= _KEPT
+            record_end = int(marks[index]) >> 1
+            if fate & _KEPT:
+                marks[index] = record_end << 1 | 1
+                kept += 1
+                kept_bytes += record_end - at
+                if block[to + _BLOCK_TIMESTAMP_MS] > max_timestamp_ms:
+                    max_timestamp_ms = int(block[to + _BLOCK_TIMESTAMP_MS])
+                if fate & _IS_TOMBSTONE:
+                    has_tombstone = 1
+            at = record_end
+            to += _BLOCK_COLUMNS
+        first = stop
+    if at != end:
+        return BAD_SECTION_END, count, 0, 0, 0, 0
+    return OK, count, kept, kept_bytes, max_timestamp_ms, has_tombstone
+
+
+@inline
+def _retimed(
+    chunk: Array, at: int, base_timestamp_ms: int, sets_all: bool, horizon_ms: int
+) -> tuple[int, int]:
+    """A record's timestamp delta from ``horizon_ms``, and where its offset delta lies. With
+    ``sets_all`` each record has the base timestamp."""
+    # The first look found the numbers to be whole.
+    _, at = read_varint(chunk, at, len(chunk))
+    delta, at = read_varlong(chunk, at + 1, len(chunk))
+    timestamp_ms = base_timestamp_ms if sets_all else add_wrapped(base_timestamp_ms, delta)
+    return add_wrapped(timestamp_ms, -horizon_ms), at
+
+
+@inline
+def _retimed_size(
+    chunk: Array,
+    start: int,
+    marks: Array,
+    count: int,
+    base_timestamp_ms: int,
+    sets_all: bool,
+    horizon_ms: int,
+) -> int:
+    """How many bytes :func:`_write_retimed` writes."""
+    size = 0
+    at = start
+    for index in range(count):
+        record_end = int(marks[index]) >> 1
+        if marks[index] & 1:
+            delta, rest_at = _retimed(chunk, at, base_timestamp_ms, sets_all, horizon_ms)
+            body = 1 + varlong_size(delta) + record_end - rest_at
+            size += varint_size(body) + body
+        at = record_end
+    return size
+
+
+@inline
+def _write_retimed(
+    chunk: Array,
+    start: int,
+    marks: Array,
+    count: int,
+    base_timestamp_ms: int,
+    sets_all: bool,
+    horizon_ms: int,
+    out: Array,
+    to: int,
+) -> None:
+    """Write the records that are kept, with timestamps that count from ``horizon_ms``."""
+    at = start
+    for index in range(count):
+        record_end = int(marks[index]) >> 1
+        if marks[index] & 1:
+            delta, rest_at = _retimed(chunk, at, base_timestamp_ms, sets_all, horizon_ms)
+            to = write_varint(out, to, 1 + varlong_size(delta) + record_end - rest_at)
+            out[to] = 0  # attributes
+            to = write_varlong(out, to + 1, delta)
+            copy_bytes(out, to, chunk, rest_at, record_end - rest_at)
+            to += record_end - rest_at
+        at = record_end
+
+
+@inline
+def _write_same(chunk: Array, start: int, marks: Array, count: int, out: Array, to: int) -> None:
+    """Write the records that are kept as they are, neighbours together."""
+    at = start
+    from_at = start  # of what is not written yet
+    for index in range(count):
+        if marks[index] & 1 == 0:
+            copy_bytes(out, to, chunk, from_at, at - from_at)
+            to += at - from_at
+            from_at = int(marks[index]) >> 1
+        at = int(marks[index]) >> 1
+    copy_bytes(out, to, chunk, from_at, at - from_at)
+
+
+@inline
+def _write_header(
+    chunk: Array,
+    position: int,
+    out: Array,
+    to: int,
+    size: int,
+    attributes: int,
+    base_timestamp_ms: int,
+    max_timestamp_ms: int,
+    count: int,
+) -> None:
+    """A batch's header with some fields anew, before the records that are already in place."""
+    copy_bytes(out, to, chunk, position, BATCH_HEADER_BYTES)
+    write_i32(out, to + BATCH_LENGTH_AT, size - LOG_OVERHEAD_BYTES)
+    out[to + ATTRIBUTES_AT] = attributes >> 8 & 0xFF
+    out[to + ATTRIBUTES_AT + 1] = attributes & 0xFF
+    write_i64(out, to + BASE_TIMESTAMP_AT, base_timestamp_ms)
+    write_i64(out, to + MAX_TIMESTAMP_AT, max_timestamp_ms)
+    write_i32(out, to + RECORD_COUNT_AT, count)
+    write_i32(out, to + CRC_AT, crc32c(out, to + CRC_START_AT, to + size))
+
+
+@inline
+def _filter_batch(
+    chunk: Array,
+    table: Array,
+    row: int,
+    verdict: int,
+    settings: Array,
+    keys: Array,
+    block: Array,
+    marks: Array,
+    out: Array,
+    state: Array,
+) -> int:
+    """Write what is left of one batch."""
+    position = int(table[row + POSITION])
+    size_bytes = int(table[row + SIZE_BYTES])
+    count = int(table[row + RECORD_COUNT])
+    attributes = int(table[row + ATTRIBUTES])
+    base_timestamp_ms = int(table[row + BASE_TIMESTAMP_MS])
+    max_timestamp_ms = int(table[row + MAX_TIMESTAMP_MS])
+    is_append_time = attributes & TIMESTAMP_TYPE_BIT != 0
+    can_have_horizon = attributes & DELETE_HORIZON_BIT == 0
+    kept = 0
+    kept_bytes = 0
+    largest_ms = NO_TIMESTAMP_MS
+    sets_horizon = can_have_horizon and verdict & SET_HORIZON != 0
+    is_same = False
+    if count != 0 and verdict & DROP_RECORDS == 0:
+        if verdict & KEEP_RECORDS and not sets_horizon:
+            kept = count
+            is_same = True
+        elif attributes & CODEC_MASK:
+            return NOT_PLAIN
+        else:
+            status, record, kept, kept_bytes, largest_ms, has_tombstone = _decide(
+                chunk, table, row, verdict, settings, keys, block, marks
+            )
+            state[STATE_RECORD] = record
+            if status != OK:
+                return status
+            if can_have_horizon and has_tombstone:
+                sets_horizon = True
+            is_same = kept == count and not sets_horizon
+    start = position + RECORDS_AT
+    horizon_ms = int(settings[SETTING_HORIZON_MS])
+    timed_from_ms = max_timestamp_ms if is_append_time else base_timestamp_ms
+    out_size = 0
+    if is_same:
+        out_size = size_bytes
+    elif kept != 0 and sets_horizon:
+        out_size = BATCH_HEADER_BYTES + _retimed_size(
+            chunk, start, marks, count, timed_from_ms, is_append_time, horizon_ms
+        )
+    elif kept != 0:
+        out_size = BATCH_HEADER_BYTES + kept_bytes
+    elif verdict & RETAIN_EMPTY:
+        out_size = BATCH_HEADER_BYTES
+    to = int(state[STATE_OUT_END])
+    if out_size > len(out) - to:
+        state[STATE_NEEDED_BYTES] = out_size
+        return FULL
+    if is_same:
+        copy_bytes(out, to, chunk, position, size_bytes)
+    else:
+        state[STATE_BATCHES_CHANGED] += 1
+    if not is_same and out_size != 0:
+        if kept == 0:
+            attributes &= _EMPTY_BATCH_BITS
+            base_timestamp_ms = NO_TIMESTAMP_MS
+        else:
+            if not is_append_time:
+                max_timestamp_ms = largest_ms
+            if sets_horizon:
+                _write_retimed(
+                    chunk,
+                    start,
+                    marks,
+                    count,
+                    timed_from_ms,
+                    is_append_time,
+                    horizon_ms,
+                    out,
+                    to + RECORDS_AT,
+                )
+                attributes |= DELETE_HORIZON_BIT
+                base_timestamp_ms = horizon_ms
+            else:
+                _write_same(chunk, start, marks, count, out, to + RECORDS_AT)
+        _write_header(
+            chunk,
+            position,
+            out,
+            to,
+            out_size,
+            attributes,
+            base_timestamp_ms,
+            max_timestamp_ms,
+            kept,
+        )
+    state[STATE_OUT_END] = to + out_size
+    state[STATE_RECORDS_READ] += count
+    state[STATE_RECORDS_KEPT] += kept
+    state[STATE_BYTES_READ] += size_bytes
+    state[STATE_BYTES_KEPT] += out_size
+    return OK
+
+
+@kernel("in8", "in64", "i64", "i64", "in8", "in64", "in64", *["out64"] * 2, "out8", "out64")
+def filter_rows(
+    chunk: Array,
+    table: Array,
+    first: int,
+    rows_end: int,
+    verdicts: Array,
+    settings: Array,
+    keys: Array,
+    block: Array,
+    marks: Array,
+    out: Array,
+    state: Array,
+) -> int:
+    """Write what the verdicts and the map leave of the batches ``first`` to ``rows_end``,
+    exclusive, to ``out``, from STATE_OUT_END on.
+
+    ``table`` is a scan's, of ``chunk``, whose CRCs were right. ``block`` has BLOCK_WORDS, ``marks``
+    a word for each record of the largest batch, which is at most a seventh of its bytes. Returns
+    OK; NOT_PLAIN at a row of an older format and at a compressed one whose records are needed; FULL
+    at one for which ``out`` has less room than STATE_NEEDED_BYTES; or what is wrong with a row.
+    """
+    row = first
+    status = OK
+    while row < rows_end:
+        at = row * TABLE_COLUMNS
+        if table[at + MAGIC] != MAGIC_V2:
+            status = NOT_PLAIN
+        else:
+            status = _filter_batch(
+                chunk,
+                table,
+                at,
+                byte_at(verdicts, row),
+                settings,
+                keys,
+                block,
+                marks,
+                out,
+                state,
+            )
+        if status != OK:
+            break
+        row += 1
+    state[STATE_ROW] = row
+    return status

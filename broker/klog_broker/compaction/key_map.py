@@ -1,0 +1,199 @@
+"""The last offset of each key in a part of a log, in bounded memory."""
+
+import numpy as np
+
+from klog_broker.compaction import kernel
+from klog_broker.compaction.inflating import Bytes, Chunk, Numbers, as_chunk, inflate, records_error
+from pyspark_klog.records.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
+from pyspark_klog.records.kernels.scan import LAST_OFFSET, MAGIC, POSITION
+from pyspark_klog.records.kernels.status import FULL, NOT_PLAIN, OFFSET_OVERFLOW, OK
+from pyspark_klog.records.layout import INT64_MAX, MAGIC_V2, Buffer
+from pyspark_klog.records.legacy import LegacyView
+from pyspark_klog.records.record_section import wrap_int64
+
+SLOT_BYTES = 8 * kernel.SLOT_WORDS
+_FIRST_SLOTS = 4096
+_GROWTH = 4
+_MOST_SLOTS = 2**31 - 1
+# The fill at which a map that can still grow does so: searches are short until it no longer can.
+_FILL_OF_SMALL = 0.5
+
+
+class KeyMap:
+    """Offsets by the hash of a key, as Kafka's SkimpyOffsetMap.
+
+    The map takes at most ``max_bytes``, and a quarter more for the moment in which it grows for the
+    last time; it begins small. At its largest it is full when ``load_factor`` of its slots are
+    taken. ``hash_key`` is two random numbers of 64 bits, secret, and others for each map.
+    ``max_decompressed_bytes`` bounds what one batch may inflate to.
+    """
+
+    def __init__(
+        self,
+        max_bytes: int,
+        load_factor: float,
+        hash_key: tuple[int, int],
+        *,
+        max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
+    ) -> None:
+        self._most_slots = min(max_bytes // SLOT_BYTES, _MOST_SLOTS)
+        # One slot stays empty: there searches end.
+        self._most_keys = min(int(self._most_slots * load_factor), self._most_slots - 1)
+        if self._most_keys < 1:
+            raise ValueError(
+                f"{max_bytes} bytes filled to {load_factor} hold no key, each takes {SLOT_BYTES}"
+            )
+        self.hash_key = (wrap_int64(hash_key[0]), wrap_int64(hash_key[1]))
+        self._max_decompressed_bytes = max_decompressed_bytes
+        self._block = np.empty(kernel.BLOCK_WORDS, np.int64)
+        self._state = np.zeros(kernel.STATE_FIELDS, np.int64)
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._slots = np.zeros(
+            min(_FIRST_SLOTS, self._most_slots) * kernel.SLOT_WORDS, dtype=np.int64
+        )
+        self._state[kernel.STATE_KEYS] = 0
+        self.latest_offset = -1
+
+    @property
+    def slots(self) -> Numbers:
+        """The table, for kernels: until the next call that adds."""
+        return self._slots
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory that the table takes now."""
+        return self._slots.nbytes
+
+    @property
+    def size(self) -> int:
+        """How many keys there are."""
+        return int(self._state[kernel.STATE_KEYS])
+
+    @property
+    def latest_offset(self) -> int:
+        """Up to here all that was to be added is in the map; -1 at first. Whoever knows that
+        nothing is missing up to a later offset may set it."""
+        return int(self._state[kernel.STATE_LATEST_OFFSET])
+
+    @latest_offset.setter
+    def latest_offset(self, offset: int) -> None:
+        self._state[kernel.STATE_LATEST_OFFSET] = offset
+
+    @property
+    def is_full(self) -> bool:
+        return self.size >= self._most_keys
+
+    def offset_of(self, key: bytes) -> int:
+        """The largest offset that was added for ``key``, -1 if there is none."""
+        return kernel.find_key(np.frombuffer(key, np.uint8), *self.hash_key, self._slots)
+
+    def add_chunk(
+        self, data: Buffer | Bytes, table: Numbers, row_count: int, skip: Bytes, from_offset: int
+    ) -> bool:
+        """Add the keys of records with offsets from ``from_offset`` on, of the first ``row_count``
+        rows of a scan's flat table of ``data``; rows with a byte in ``skip`` only move
+        ``latest_offset`` on, as do batches without records.
+
+        Returns False at a row that did not go in wholly, because the map is full; ``latest_offset``
+        is then that before the row. Raises subclasses of RecordsError for rows that are damaged.
+        """
+        chunk = as_chunk(data, table, row_count)
+        from_offset = max(from_offset, 0)
+        row = 0
+        while True:
+            status = self._add_rows(chunk, row, row_count, skip, from_offset)
+            row = int(self._state[kernel.STATE_ROW])
+            if status == NOT_PLAIN:
+                if not self._add_other(chunk, row, from_offset):
+                    return False
+                row += 1
+            elif status == FULL:
+                if not self._grow():
+                    return False
+            elif status == OK:
+                return True
+            else:
+                record = int(self._state[kernel.STATE_RECORD])
+                raise records_error(status, chunk, row, record)
+
+    def _add_rows(
+        self, chunk: Chunk, row: int, rows_end: int, skip: Bytes, from_offset: int
+    ) -> int:
+        return kernel.add_rows(
+            chunk.data,
+            chunk.table,
+            row,
+            rows_end,
+            skip,
+            from_offset,
+            *self.hash_key,
+            self._slots,
+            self._keys_before_growth(),
+            self._block,
+            self._state,
+        )
+
+    def _add_other(self, chunk: Chunk, row: int, from_offset: int) -> bool:
+        """Add a row that the kernel leaves to Python; whether there was room for all of it."""
+        last_offset = chunk.field(row, LAST_OFFSET)
+        if last_offset < from_offset:
+            return True
+        if chunk.field(row, MAGIC) != MAGIC_V2:
+            if not self._add_old(chunk, row, from_offset):
+                return False
+            self.latest_offset = max(self.latest_offset, last_offset)
+            return True
+        inflated = inflate(chunk, row, self._max_decompressed_bytes)
+        return self.add_chunk(inflated.data, inflated.table, 1, np.zeros(1, np.uint8), from_offset)
+
+    def _add_old(self, chunk: Chunk, row: int, from_offset: int) -> bool:
+        entry = LegacyView(chunk.data.data, chunk.field(row, POSITION), chunk.end_position(row))
+        for record in entry.records(self._max_decompressed_bytes):
+            if record.offset == INT64_MAX:
+                raise records_error(OFFSET_OVERFLOW, chunk, row, 0)
+            if record.key is None or record.offset < from_offset:
+                continue
+            if not self._put(record.key, record.offset):
+                return False
+        return True
+
+    def _put(self, key: bytes, offset: int) -> bool:
+        data = np.frombuffer(key, np.uint8)
+        while (
+            kernel.put_key(
+                data,
+                *self.hash_key,
+                offset,
+                self._slots,
+                self._keys_before_growth(),
+                self._state,
+            )
+            == FULL
+        ):
+            if not self._grow():
+                return False
+        return True
+
+    def _slot_count(self) -> int:
+        return len(self._slots) // kernel.SLOT_WORDS
+
+    def _keys_before_growth(self) -> int:
+        slots = self._slot_count()
+        if slots == self._most_slots:
+            return self._most_keys
+        return min(int(slots * _FILL_OF_SMALL), self._most_keys)
+
+    def _grow(self) -> bool:
+        """Take four times the slots, or as many as there may be; False if the map is full."""
+        slots = self._slot_count()
+        if self.is_full:
+            return False
+        larger = np.zeros(
+            min(slots * _GROWTH, self._most_slots) * kernel.SLOT_WORDS, dtype=np.int64
+        )
+        kernel.move_keys(self._slots, larger)
+        self._slots = larger
+        return True

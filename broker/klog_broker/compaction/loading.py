@@ -1,0 +1,27 @@
+"""Loads the kernels of the log cleaner; numba is imported only then."""
+
+import importlib
+import logging
+from collections.abc import Callable
+
+from klog_broker.runtime.compiling import fill_cache
+from klog_broker.runtime.switching import brisk_switching
+from pyspark_klog.records.kernels import kernels_compiled, why_not_compiled
+
+_MODULE = "klog_broker.compaction.kernel"
+_log = logging.getLogger("klog.cleaner")
+
+
+def load_cleaner_kernels(is_stopping: Callable[[], bool]) -> None:
+    """Load them, compiled by a child process if their cache is cold. Runs in a helper thread;
+    blocks, but gives up soon once the broker stops."""
+    fill_cache((_MODULE,), is_stopping)
+    if is_stopping():
+        return
+    with brisk_switching():
+        importlib.import_module(_MODULE)
+        if not kernels_compiled():
+            _log.warning(
+                "logs are cleaned without compiled kernels: slowly, and requests wait for it: %s",
+                why_not_compiled(),
+            )

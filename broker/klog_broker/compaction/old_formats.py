@@ -1,0 +1,65 @@
+"""What compaction leaves of v0 and v1 entries: record by record, since few logs still have them."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from pyspark_klog.records import layout as at
+from pyspark_klog.records.builder import write_header
+from pyspark_klog.records.compression import Codec
+from pyspark_klog.records.layout import Buffer
+from pyspark_klog.records.legacy import LegacyView
+from pyspark_klog.records.legacy_builder import LegacyBuilder
+from pyspark_klog.records.record import Record, TimestampType
+
+
+class Kept(NamedTuple):
+    """What is left of an entry, and how many records it had and has."""
+
+    data: Buffer
+    records_read: int
+    records_kept: int
+
+
+def filter_entry(
+    entry: LegacyView, is_kept: Callable[[Record], bool], max_decompressed_bytes: int
+) -> Kept:
+    """The entry with the records that are kept; no bytes if there are none.
+
+    What is kept whole keeps its bytes. A wrapper is built anew around the others: format, codec,
+    offsets, timestamps and their type stay, its own offset and timestamp are theirs.
+    """
+    records = list(entry.records(max_decompressed_bytes))
+    kept = [record for record in records if is_kept(record)]
+    if len(kept) == len(records):
+        return Kept(entry.to_bytes(), len(records), len(kept))
+    if not kept:
+        return Kept(b"", len(records), 0)
+    is_append_time = entry.timestamp_type is TimestampType.LOG_APPEND_TIME
+    builder = LegacyBuilder(
+        entry.magic,
+        kept[0].offset,
+        entry.codec,
+        TimestampType.LOG_APPEND_TIME if is_append_time else TimestampType.CREATE_TIME,
+        log_append_time_ms=entry.timestamp_ms if is_append_time else None,
+    )
+    for record in kept:
+        builder.append(record.key, record.value, record.timestamp_ms, record.offset)
+    return Kept(builder.build(), len(records), len(kept))
+
+
+def empty_batch(entry: LegacyView) -> bytes:
+    """A v2 batch without records in an entry's stead: the older formats have none such. It carries
+    the entry's last offset and timestamp."""
+    batch = bytearray(at.BATCH_HEADER_BYTES)
+    is_append_time = entry.timestamp_type is TimestampType.LOG_APPEND_TIME
+    write_header(
+        batch,
+        base_offset=entry.last_offset,
+        leader_epoch=at.NO_LEADER_EPOCH,
+        attributes=Codec.NONE | (at.TIMESTAMP_TYPE_BIT if is_append_time else 0),
+        last_offset_delta=0,
+        timestamps_ms=(at.NO_TIMESTAMP_MS, entry.timestamp_ms),
+        producer=(at.NO_PRODUCER_ID, at.NO_PRODUCER_EPOCH, at.NO_SEQUENCE),
+        record_count=0,
+    )
+    return bytes(batch)

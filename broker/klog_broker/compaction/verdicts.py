@@ -1,0 +1,108 @@
+"""What is to become of each batch, before its records are looked at (Kafka's Cleaner.cleanInto)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from klog_broker.compaction.filtering import (
+    DROP_RECORDS,
+    KEEP_RECORDS,
+    RETAIN_EMPTY,
+    SET_HORIZON,
+)
+from klog_broker.compaction.transactions import CleanedTransactions
+from klog_broker.log.cleaning import LastOfProducer
+from pyspark_klog.records.control import ControlType, end_transaction_at
+from pyspark_klog.records.kernels import scan
+from pyspark_klog.records.layout import (
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    MAGIC_V2,
+    TRANSACTIONAL_BIT,
+    Buffer,
+)
+
+_OF_TRANSACTIONS = TRANSACTIONAL_BIT | CONTROL_BIT
+_UNREADABLE = ControlType.UNKNOWN
+
+
+class Verdicts:
+    """Goes along with one pass over the batches of a log, in their order. A table has a row of
+    ``scan.TABLE_COLUMNS`` numbers for each batch of ``chunk``."""
+
+    def __init__(
+        self,
+        transactions: CleanedTransactions,
+        last_of_producers: Mapping[int, LastOfProducer],
+        now_ms: int,
+    ) -> None:
+        self._transactions = transactions
+        self._last = last_of_producers
+        self._now_ms = now_ms
+        lasts = last_of_producers.values()
+        offsets = [each.data_offset for each in lasts if each.data_offset is not None]
+        self._last_offsets = np.array(sorted(offsets), np.int64)
+
+    def void(self, chunk: Buffer, table: Any) -> Any:
+        """Which batches have no keys that count: those of aborted transactions, and markers."""
+        void = np.zeros(len(table), np.uint8)
+        for row in self._of_transactions(table):
+            void[row] = self._is_void(chunk, table[row].tolist())
+        return void
+
+    def verdicts(self, chunk: Buffer, table: Any) -> Any:
+        """For ``ChunkFilter``."""
+        verdicts = np.zeros(len(table), np.uint8)
+        for row in self._of_transactions(table):
+            verdicts[row] = self._verdict(chunk, table[row].tolist())
+        producer_ids = table[:, scan.PRODUCER_ID]
+        if len(self._last_offsets):
+            is_last = (producer_ids >= 0) & np.isin(table[:, scan.LAST_OFFSET], self._last_offsets)
+            for row in np.flatnonzero(is_last).tolist():
+                last = self._last.get(int(producer_ids[row]))
+                if last is not None and last.data_offset == int(table[row, scan.LAST_OFFSET]):
+                    verdicts[row] |= RETAIN_EMPTY
+        return verdicts
+
+    def _of_transactions(self, table: Any) -> list[int]:
+        is_one = (table[:, scan.ATTRIBUTES] & _OF_TRANSACTIONS != 0) & (
+            table[:, scan.MAGIC] == MAGIC_V2
+        )
+        rows: list[int] = np.flatnonzero(is_one).tolist()
+        return rows
+
+    def _is_void(self, chunk: Buffer, row: list[int]) -> bool:
+        if row[scan.ATTRIBUTES] & CONTROL_BIT:
+            self._is_bare(chunk, row)
+            return True
+        return self._transactions.is_void(row[scan.PRODUCER_ID], row[scan.LAST_OFFSET])
+
+    def _is_bare(self, chunk: Buffer, row: list[int]) -> bool:
+        control_type: ControlType | None = None
+        if row[scan.RECORD_COUNT]:
+            marker = end_transaction_at(chunk, row[scan.POSITION], row[scan.SIZE_BYTES])
+            control_type = _UNREADABLE if marker is None else marker.control_type
+        return self._transactions.is_bare(
+            row[scan.PRODUCER_ID], row[scan.LAST_OFFSET], control_type
+        )
+
+    def _verdict(self, chunk: Buffer, row: list[int]) -> int:
+        attributes = row[scan.ATTRIBUTES]
+        if not attributes & CONTROL_BIT:
+            if self._transactions.is_void(row[scan.PRODUCER_ID], row[scan.LAST_OFFSET]):
+                return int(DROP_RECORDS)
+            return 0
+        verdict = int(KEEP_RECORDS)
+        if self._is_bare(chunk, row):
+            has_horizon = bool(attributes & DELETE_HORIZON_BIT)
+            is_over = has_horizon and self._now_ms >= row[scan.BASE_TIMESTAMP_MS]
+            verdict = int(DROP_RECORDS if is_over else KEEP_RECORDS | SET_HORIZON)
+        last = self._last.get(row[scan.PRODUCER_ID])
+        if (
+            last is not None
+            and last.data_offset is None
+            and last.producer_epoch == row[scan.PRODUCER_EPOCH]
+        ):
+            verdict |= RETAIN_EMPTY
+        return verdict

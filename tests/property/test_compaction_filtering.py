@@ -1,0 +1,187 @@
+"""Compaction of random logs: map and filter do what the model does, and what is left is what the
+rule of the last record says. The kernels' three forms give the same."""
+
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from klog_broker.compaction.filtering import KEEP_RECORDS, SET_HORIZON, ChunkFilter
+from klog_broker.compaction.key_map import KeyMap
+from pyspark_klog.records import layout as at
+from pyspark_klog.records.batch import BatchView
+from pyspark_klog.records.builder import BatchBuilder
+from pyspark_klog.records.compression import Codec
+from pyspark_klog.records.errors import CorruptRecords, DecompressedTooLarge
+from pyspark_klog.records.record import TimestampType
+from pyspark_klog.records.sets import entries, iterate
+from tests.support.compaction_cases import (
+    NOW_MS,
+    check_damaged,
+    check_filter,
+    check_map,
+    damaged,
+    random_case,
+    refusals_of_filter,
+    refusals_of_map,
+    run_seeds,
+    scanned,
+)
+from tests.support.compaction_model import Model, records_of
+
+ROOT = Path(__file__).parents[2]
+SEEDS = 250
+DAY_MS = 24 * 3600 * 1000
+CASES = st.integers(0, 2**64).map(random.Random)
+
+
+@given(CASES)
+def test_map_and_filter_do_what_the_model_does(rng: random.Random) -> None:
+    data, skip, verdicts, settings = random_case(rng)
+    key_map, model, *_ = check_map(data, skip, settings)
+    scanned(check_filter(data, verdicts, key_map, model, settings))
+
+
+@given(CASES)
+def test_what_is_left_of_records_that_are_looked_up(rng: random.Random) -> None:
+    data, skip, _, settings = random_case(rng)
+    rows = list(entries(data))
+    key_map, model_map, *_ = check_map(data, skip, settings)
+    left = check_filter(data, [0] * len(rows), key_map, model_map, settings)
+    model = Model(model_map, settings.now_ms, 0, settings.keep_old_tombstones)
+    expected = [record for row in rows for record in records_of(row) if model.is_kept(row, record)]
+    assert list(iterate(left, include_control=True)) == expected
+    # A second round after the first changes nothing: tombstones have their horizons now.
+    again = check_filter(left, [0] * len(list(entries(left))), key_map, model_map, settings)
+    assert settings.delete_retention_ms == 0 or again == left
+
+
+@given(CASES)
+def test_damage_is_refused_or_changes_nothing_else(rng: random.Random) -> None:
+    data, skip, verdicts, settings = random_case(rng)
+    check_damaged(damaged(rng, data), skip, verdicts, settings)
+
+
+@pytest.mark.parametrize("has_headers", [False, True])
+def test_any_byte_of_the_records_may_be_damaged(has_headers: bool) -> None:
+    builder = BatchBuilder(5)
+    headers = [("ab", None), ("c", b"de")] if has_headers else []
+    for key, value in ((b"k", b"value"), (None, b""), (b"k", None)):
+        builder.append(key, value, NOW_MS, headers)
+    whole = builder.build()
+    refused = 0
+    for place in range(at.RECORDS_AT, len(whole)):
+        for byte in (0, 1, 2, 3, 4, 0x7F, 0x80, 0xFF, whole[place] ^ 1):
+            changed = bytearray(whole)
+            changed[place] = byte
+            BatchView(changed).update_crc()
+            by_filter = refusals_of_filter(bytes(changed), [0])
+            by_map = refusals_of_map(bytes(changed), [0], 0)
+            assert len({*by_filter, *by_map}) == 1, (place, byte)
+            refused += bool(by_map[0])
+    assert refused > 100
+
+
+def filtered(data: bytes, verdict: int, **options: int) -> bytes:
+    """What is left by an empty map, so that all records are kept."""
+    each = ChunkFilter(
+        KeyMap(10_000, 0.9, (1, 2)),
+        now_ms=NOW_MS,
+        delete_retention_ms=options.get("delete_retention_ms", DAY_MS),
+        max_decompressed_bytes=options.get("max_decompressed_bytes", 10_000),
+        keep_old_tombstones=False,
+    )
+    table, rows = scanned(data)
+    pieces = each.filter_chunk(data, table, rows, np.full(rows, verdict, np.uint8))
+    return b"".join(pieces)
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_a_horizon_leaves_timestamps_as_they_are(codec: Codec) -> None:
+    builder = BatchBuilder(7, codec)
+    times = [-1, 0, NOW_MS, 2**63 - 1]
+    for timestamp_ms in times:
+        builder.append(b"k", b"v", timestamp_ms)
+    left = filtered(builder.build(), KEEP_RECORDS | SET_HORIZON)
+    view = BatchView(left)
+    assert view.delete_horizon_ms == NOW_MS + DAY_MS
+    assert (view.codec, view.record_count) == (codec, 4)
+    assert [record.timestamp_ms for record in view.records()] == times
+    # The horizon stays what it is.
+    assert filtered(left, SET_HORIZON, delete_retention_ms=5) == left
+
+
+def test_under_append_time_deltas_count_from_the_horizon_too() -> None:
+    builder = BatchBuilder(
+        0, timestamp_type=TimestampType.LOG_APPEND_TIME, log_append_time_ms=NOW_MS
+    )
+    for timestamp_ms in (3, 4):
+        builder.append(b"k", None, timestamp_ms)
+    left = bytearray(filtered(builder.build(), 0))
+    view = BatchView(left)
+    assert [record.timestamp_ms for record in view.records()] == [NOW_MS, NOW_MS]
+    attributes = view.attributes & ~at.TIMESTAMP_TYPE_BIT
+    at.INT16.pack_into(left, at.ATTRIBUTES_AT, attributes)
+    assert [record.timestamp_ms for record in view.records()] == [NOW_MS, NOW_MS]
+
+
+def test_more_may_be_left_than_there_was() -> None:
+    builder = BatchBuilder()
+    for _ in range(300):
+        builder.append(b"", None, 2**63 - 1)
+    data = builder.build()
+    builder = BatchBuilder(300)
+    builder.append(b"k", b"v", 0)
+    data += builder.build()
+    left = filtered(data, 0, delete_retention_ms=1)
+    assert len(left) > len(data)
+    assert len(list(iterate(left))) == 301
+
+
+def test_what_a_batch_inflates_to_is_bounded() -> None:
+    builder = BatchBuilder(0, Codec.ZSTD)
+    builder.append(b"k", bytes(20_000), 0)
+    with pytest.raises(DecompressedTooLarge, match="10000 bytes"):
+        filtered(builder.build(), 0)
+
+
+def test_an_error_says_where() -> None:
+    builder = BatchBuilder(40)
+    for _ in range(3):
+        builder.append(b"k", b"v", 0)
+    data = bytearray(builder.build())
+    data[-1] = 9  # of the third record's headers
+    BatchView(data).update_crc()
+    with pytest.raises(CorruptRecords, match="record 2 of the batch that ends at offset 42: "):
+        filtered(bytes(data), 0)
+
+
+@pytest.fixture(scope="module")
+def digest() -> str:
+    return run_seeds(range(SEEDS))
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"NUMBA_DISABLE_JIT": "1"},
+        {"NUMBA_BOUNDSCHECK": "1"},
+    ],
+    ids=["plain", "checked"],
+)
+def test_another_form_of_the_kernels_gives_the_same(form: dict[str, str], digest: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.support.compaction_cases", str(SEEDS)],
+        cwd=ROOT,
+        env={**os.environ, **form},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout.strip(), done.stderr[-2000:]) == (digest, "")

@@ -1,0 +1,117 @@
+"""What the tests of the log cleaner share: a cleaner that works when told, and what must stay."""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+
+from klog_broker.compaction.cleaner import Cleaner
+from klog_broker.compaction.settings import CleanerSettings
+from klog_broker.log.log_manager import LogManager
+from klog_broker.log.partition_log import PartitionLog
+from klog_broker.runtime.chance import Chance
+from klog_broker.runtime.clock import Clock, ManualClock
+from pyspark_klog.records.record import Record
+from tests.support.log_harness import ManualHelpers, read_all
+
+
+class ManualTimers:
+    """The loop's; what is to come later comes when the test says."""
+
+    def __init__(self) -> None:
+        self.soon: deque[Callable[[], None]] = deque()
+        self.later: deque[tuple[int, Callable[[], None]]] = deque()
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self.soon.append(callback)
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> None:
+        self.later.append((delay_ms, callback))
+
+
+class CleanerBench:
+    """A cleaner over the logs of a manager, with its helpers."""
+
+    def __init__(
+        self,
+        manager: LogManager,
+        helpers: ManualHelpers,
+        clock: Clock | None = None,
+        settings: CleanerSettings | None = None,
+    ) -> None:
+        self.helpers = helpers
+        self.timers = ManualTimers()
+        self.cleaner = Cleaner(
+            manager,
+            helpers=helpers,
+            timers=self.timers,
+            clock=clock or ManualClock(),
+            chance=Chance(0),
+            settings=settings or CleanerSettings(),
+        )
+
+    def begin(self) -> None:
+        self.cleaner.begin()
+
+    def step(self) -> bool:
+        """One work of a helper or one call of the loop; False if there is none to do now."""
+        if self.timers.soon:
+            self.timers.soon.popleft()()
+        elif self.helpers.waiting:
+            self.helpers.run_one()
+        else:
+            return False
+        return True
+
+    def run(self) -> None:
+        """All that is to be done now: rounds, until no log is due."""
+        while self.step():
+            pass
+
+    def look_again(self) -> None:
+        """Time passes: what is to come later comes, and what follows from it."""
+        waiting = [callback for _, callback in self.timers.later]
+        self.timers.later.clear()
+        for callback in waiting:
+            callback()
+        self.run()
+
+
+def clean(manager: LogManager, helpers: ManualHelpers, clock: Clock | None = None) -> Cleaner:
+    """Clean what is due."""
+    bench = CleanerBench(manager, helpers, clock)
+    bench.begin()
+    bench.run()
+    return bench.cleaner
+
+
+def last_records(records: Iterable[Record]) -> dict[bytes | None, Record]:
+    """By key."""
+    return {record.key: record for record in records}
+
+
+def problems_of_cleaned(log: PartitionLog, written: Sequence[Record]) -> list[str]:
+    """What is wrong with a log that was compacted: it must have nothing that was not written, the
+    last value of each key, and all records of the active segment."""
+    found = read_all(log)
+    by_offset = {record.offset: record for record in written}
+    problems = [
+        f"{record} was not written so" for record in found if by_offset.get(record.offset) != record
+    ]
+    offsets = [record.offset for record in found]
+    if offsets != sorted(set(offsets)):
+        problems.append("offsets do not rise")
+    there = set(offsets)
+    problems += [
+        f"{record} is the last of its key, and lost"
+        for record in last_records(written).values()
+        if record.value is not None and record.offset not in there
+    ]
+    active = log.segments[-1].base_offset
+    problems += [
+        f"{record} is lost from the active segment"
+        for record in written
+        if record.offset >= active and record.offset not in there
+    ]
+    for key, record in last_records(found).items():
+        if record.value is not None and last_records(written)[key] != record:
+            problems.append(f"{record} is an old value that is there again")
+    return problems

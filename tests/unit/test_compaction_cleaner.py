@@ -1,0 +1,353 @@
+"""The log cleaner on logs in memory: what it cleans, and what keeps it from cleaning."""
+
+import logging
+from dataclasses import replace
+
+import pytest
+
+from klog_broker.compaction.settings import CleanerSettings
+from klog_broker.log.errors import OutOfOrderSequence
+from klog_broker.log.log_config import LogConfig
+from klog_broker.log.log_manager import LogManager
+from klog_broker.log.partition_log import PartitionLog
+from klog_broker.runtime.clock import ManualClock
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.records.batch import BatchView
+from pyspark_klog.records.record import Record
+from tests.support.cleaner_harness import CleanerBench, clean, last_records, problems_of_cleaned
+from tests.support.log_harness import (
+    DATA,
+    PARTITION,
+    TOPIC_ID,
+    ManualHelpers,
+    append,
+    batch,
+    open_manager,
+    read_all,
+    read_batches,
+)
+from tests.support.memory_files import MemoryFiles
+from tests.support.transactional_log import end, write
+
+CONFIG = LogConfig(
+    segment_bytes=4_096,
+    segment_index_bytes=4_096,
+    index_interval_bytes=256,
+    compact=True,
+    delete=False,
+    delete_retention_ms=1_000,
+)
+FOLDER = DATA / f"{PARTITION.topic}-{PARTITION.partition}"
+
+
+class World:
+    """A manager with one log and its cleaner."""
+
+    def __init__(self, config: LogConfig = CONFIG, settings: CleanerSettings | None = None) -> None:
+        self.files = MemoryFiles()
+        self.helpers = ManualHelpers()
+        self.clock = ManualClock()
+        self.manager = self._open(config)
+        self.log = self.manager.create(PARTITION, TOPIC_ID, config)
+        self.bench = CleanerBench(self.manager, self.helpers, self.clock, settings)
+        self.written: list[Record] = []
+
+    def _open(self, config: LogConfig) -> LogManager:
+        return open_manager(self.files, config=config, helpers=self.helpers, clock=self.clock)
+
+    def write(self, count: int, *, keys: int = 5, **fields: object) -> None:
+        for number in range(count):
+            append(self.log, batch(key=b"k%d" % (number % keys), **fields), self.clock.now_ms())  # type: ignore[arg-type]
+        known = self.written[-1].offset if self.written else -1
+        self.written += [each for each in read_all(self.log) if each.offset > known]
+        self.helpers.run_all()
+
+    def names(self, end: str) -> list[str]:
+        return [name for name in self.files.list_dir(FOLDER) if name.endswith(end)]
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def _closed(log: PartitionLog) -> list[Record]:
+    return [each for each in read_all(log) if each.offset < log.segments[-1].base_offset]
+
+
+def test_only_the_last_record_of_each_key_stays(world: World) -> None:
+    world.write(100)
+    world.bench.begin()
+    world.bench.run()
+    assert problems_of_cleaned(world.log, world.written) == []
+    assert len(_closed(world.log)) == 5
+    assert world.log.cleaned_offset == world.log.segments[-1].base_offset
+    assert world.names(".swap") == world.names(".cleaned") == []
+
+
+def test_a_restart_goes_on_where_the_last_round_ended(world: World) -> None:
+    world.write(100)
+    world.bench.begin()
+    world.bench.run()
+    cleaned_offset = world.log.cleaned_offset
+    found = read_all(world.log)
+    world.manager.close()
+    manager = open_manager(world.files, config=CONFIG, helpers=world.helpers)
+    log = manager.get(PARTITION)
+    assert log is not None
+    assert log.cleaned_offset == cleaned_offset
+    assert read_all(log) == found
+
+
+def test_readers_in_the_middle_keep_what_they_read(world: World) -> None:
+    world.write(100)
+    regions = [world.log.read(n, 1_000, min_one_batch=True).region for n in range(0, 90, 7)]
+    before = [r.file.pread(r.size, r.position) for r in regions if r is not None]
+    world.bench.begin()
+    while world.bench.step():
+        again = [r.file.pread(r.size, r.position) for r in regions if r is not None]
+        assert again == before
+        assert last_records(read_all(world.log)) == last_records(world.written)
+
+
+def test_a_tombstone_lives_its_time_and_goes(world: World) -> None:
+    world.write(60)
+    world.write(1, keys=1, value=None)
+    world.write(60, keys=5)  # of which the first is k0: a new value
+    world.write(5, value=None)
+    world.write(40, keys=1)
+    world.bench.begin()
+    world.bench.run()
+    deleted = {b"k%d" % n for n in range(1, 5)}
+    tombstones = {each.key for each in _closed(world.log) if each.value is None}
+    assert tombstones == deleted
+    horizons = {view.delete_horizon_ms for view in read_batches(world.log)} - {None}
+    assert horizons == {world.clock.now_ms() + 1_000}
+    world.clock.advance(999)
+    world.write(60, keys=1)
+    world.bench.look_again()
+    assert {each.key for each in _closed(world.log) if each.value is None} == deleted
+    world.clock.advance(1)
+    world.write(60, keys=1)
+    world.bench.look_again()
+    assert [each for each in _closed(world.log) if each.value is None] == []
+
+
+def test_a_log_with_damage_is_set_aside_and_its_neighbours_are_read(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.write(100)
+    segment = world.log.segments[1]
+    data = bytearray(segment.log_file.pread(segment.size_bytes, 0))
+    data[500] ^= 1
+    segment.log_file.pwrite(data, 0)
+    world.bench.begin()
+    with caplog.at_level(logging.ERROR, "klog.cleaner"):
+        world.bench.run()
+    (reason,) = world.bench.cleaner.set_aside.values()
+    assert "crc" in reason.lower()
+    assert "set_aside" in caplog.text
+    assert world.names(".cleaned") == []
+    assert read_all(world.log, world.log.segments[1].base_offset)[-1].offset > 0
+    world.bench.look_again()
+    assert not world.helpers.waiting
+
+
+def test_another_log_is_cleaned_though_one_is_damaged(world: World) -> None:
+    world.write(100)
+    world.log.segments[0].log_file.pwrite(b"\xff" * 100, 100)
+    other = world.manager.create(TopicPartition("other", 0), TOPIC_ID, CONFIG)
+    for number in range(100):
+        append(other, batch(key=b"k%d" % (number % 5)), world.clock.now_ms())
+    world.bench.begin()
+    world.bench.run()
+    world.bench.look_again()
+    assert set(world.bench.cleaner.set_aside) == {PARTITION}
+    assert len(_closed(other)) == 5
+
+
+def test_a_full_disk_is_tried_again(world: World) -> None:
+    world.write(100)
+    world.files.free_bytes = 10
+    world.bench.begin()
+    world.bench.run()
+    assert world.bench.cleaner.set_aside == {}
+    assert read_all(world.log) == world.written
+    assert not world.log.is_offline
+    world.files.free_bytes = None
+    world.bench.look_again()
+    assert len(_closed(world.log)) == 5
+
+
+def test_a_failed_sync_of_the_new_segment_loses_nothing(world: World) -> None:
+    world.write(100)
+    world.files.fail_sync_at = world.files.syncs + 1
+    world.bench.begin()
+    world.bench.run()
+    assert read_all(world.log) == world.written
+    assert not world.log.is_offline
+    assert set(world.bench.cleaner.set_aside) == {PARTITION}
+
+
+def test_a_log_that_is_cut_in_the_middle_is_not_swapped(world: World) -> None:
+    world.write(100)
+    world.bench.begin()
+    for _ in range(3):
+        world.bench.step()
+    waiting, world.helpers.waiting = list(world.helpers.waiting), type(world.helpers.waiting)()
+    world.log.truncate_beside(20, lambda error: None)
+    world.helpers.run_all()
+    world.helpers.waiting.extend(waiting)
+    world.bench.run()
+    assert [each.offset for each in read_all(world.log)] == list(range(20))
+    assert world.names(".swap") == world.names(".cleaned") == []
+    assert world.bench.cleaner.set_aside == {}
+
+
+def test_a_log_is_cut_only_when_a_swap_is_over(world: World) -> None:
+    world.write(100)
+    world.bench.begin()
+    while not world.names(".log.swap"):
+        assert world.bench.step()
+    outcomes: list[BaseException | None] = []
+    world.log.truncate_beside(20, outcomes.append)
+    world.bench.run()
+    assert outcomes == [None]
+    assert world.names(".swap") == []
+    assert world.log.log_end_offset == 20
+    assert (world.log.cleaned_offset or 0) <= 20
+    world.manager.close()
+    again = open_manager(world.files, config=CONFIG).get(PARTITION)
+    assert again is not None
+    # What remains may end before the cut: offsets that were cleaned away have no batch.
+    assert again.log_end_offset <= 20
+    assert {each.offset for each in read_all(again)} <= set(range(20))
+
+
+def test_a_cut_log_is_dirty_again(world: World) -> None:
+    world.write(100)
+    world.bench.begin()
+    world.bench.run()
+    truncate_offset = world.log.segments[-1].base_offset - 3
+    outcomes: list[BaseException | None] = []
+    world.log.truncate_beside(truncate_offset, outcomes.append)
+    world.helpers.run_all()
+    assert outcomes == [None]
+    assert world.log.cleaned_offset == truncate_offset
+
+
+def test_a_deleted_log_is_given_up(world: World) -> None:
+    world.write(100)
+    world.bench.begin()
+    for _ in range(4):
+        world.bench.step()
+    world.manager.delete(PARTITION)
+    world.bench.run()
+    assert world.bench.cleaner.set_aside == {}
+
+
+def test_retention_waits_for_a_round() -> None:
+    world = World(replace(CONFIG, delete=True, retention_ms=1))
+    world.write(100)
+    world.bench.begin()
+    world.bench.step()
+    world.clock.advance(10_000)
+    assert world.log.apply_retention(world.clock.now_ms()) == 0
+    world.bench.run()
+    assert world.log.apply_retention(world.clock.now_ms()) > 0
+
+
+def test_an_aborted_transaction_goes_and_then_its_marker(world: World) -> None:
+    log, clock = world.log, world.clock
+    _two_transactions(world)
+    _clean_again(world)
+    assert {each.value for each in read_all(log)} & {b"void", b"old"} == set()
+    # The last batch of an active producer stays, without records, and so does its marker.
+    assert [view.record_count for view in read_batches(log) if view.producer_id == 7] == [0, 1]
+    _clean_again(world)
+    assert [view.delete_horizon_ms for view in _markers(log)] == [None, None]
+    assert len(log.aborted_transactions(0, log.log_end_offset)) == 1
+
+    clock.advance(10_000)
+    log.expire_producers(clock.now_ms(), 1)
+    _clean_again(world)
+    assert [view.delete_horizon_ms for view in _markers(log)] == [None, None]
+    _clean_again(world)
+    horizon_ms = clock.now_ms() + 1_000
+    assert [view.delete_horizon_ms for view in _markers(log)] == [horizon_ms] * 2
+    assert log.aborted_transactions(0, log.log_end_offset) == []
+    clock.advance(999)
+    _clean_again(world)
+    assert len(_markers(log)) == 2
+    clock.advance(1)
+    _clean_again(world)
+    assert _markers(log) == []
+
+
+def test_a_producer_goes_on_after_a_cleaning_and_a_restart(world: World) -> None:
+    _two_transactions(world)
+    _clean_again(world)
+    world.manager.close()
+    for name in world.names(".snapshot"):
+        world.files.remove(FOLDER / name)
+    log = open_manager(world.files, config=CONFIG).get(PARTITION)
+    assert log is not None
+    assert [each.producer_epoch for each in log.producers] == [0, 0]
+    with pytest.raises(OutOfOrderSequence):
+        write(log, 7, 5)
+    write(log, 7, 1)
+
+
+def _two_transactions(world: World) -> None:
+    log = world.log
+    write(log, 7, 0, value=b"void")
+    end(log, 7, commit=False)
+    write(log, 8, 0, value=b"old")
+    end(log, 8, commit=True)
+    append(log, batch(key=b"k"), world.clock.now_ms())
+
+
+def _clean_again(world: World) -> None:
+    """With so much new that a round is due."""
+    world.write(100)
+    if world.log.cleaned_offset is None:
+        world.bench.begin()
+        world.bench.run()
+    else:
+        world.bench.look_again()
+
+
+def _markers(log: PartitionLog) -> list[BatchView]:
+    return [view for view in read_batches(log) if view.is_control]
+
+
+def test_work_is_throttled() -> None:
+    world = World(settings=CleanerSettings(max_bytes_per_second=10_000.0))
+    world.write(100)
+    world.bench.begin()
+    world.bench.run()
+    pauses_ms = []
+    while any(delay_ms != 15_000 for delay_ms, _ in world.bench.timers.later):
+        pauses_ms += [delay_ms for delay_ms, _ in world.bench.timers.later]
+        world.clock.advance(pauses_ms[-1])
+        world.bench.look_again()
+    assert len(_closed(world.log)) == 5
+    # All of the closed segments are read twice.
+    assert sum(pauses_ms) >= 2 * 100 * 180 * 0.8 / 10
+
+
+def test_a_broker_without_a_cleaner_does_not_look(world: World) -> None:
+    world.bench = CleanerBench(
+        world.manager, world.helpers, world.clock, CleanerSettings(enabled=False)
+    )
+    world.write(100)
+    world.bench.begin()
+    world.bench.run()
+    assert read_all(world.log) == world.written
+
+
+def test_a_log_that_is_not_compacted_stays() -> None:
+    world = World(replace(CONFIG, compact=False))
+    world.write(100)
+    clean(world.manager, world.helpers, world.clock)
+    assert read_all(world.log) == world.written
