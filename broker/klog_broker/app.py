@@ -26,7 +26,7 @@ from klog_broker.log.log_config import LogConfig
 from klog_broker.log.log_manager import LogManager
 from klog_broker.metadata.election import FoundLog
 from klog_broker.metadata.errors import StoreRefused
-from klog_broker.metadata.image import BrokerRegistration
+from klog_broker.metadata.image import INTERNAL_TOPICS, BrokerRegistration
 from klog_broker.metadata.local import LocalStore
 from klog_broker.metadata.orders import Order, OrderResults
 from klog_broker.network.server import Server
@@ -258,12 +258,14 @@ class BrokerServer:
         """Make the replica manager, with the loaded logs; orders give them roles later."""
 
         @lru_cache(_TOPIC_SETTINGS_KEPT)
-        def read(overrides: tuple[tuple[str, str], ...]) -> TopicSettings:
-            return TopicSettings.from_topic_config(topic_config(self.config, dict(overrides)))
+        def read(overrides: tuple[tuple[str, str], ...], holds_state: bool) -> TopicSettings:
+            config = topic_config(self.config, dict(overrides))
+            return TopicSettings.from_topic_config(config, holds_state=holds_state)
 
         def settings_of(name: str) -> TopicSettings:
             topic = metadata.image.topic(name)
-            return read(() if topic is None else tuple(topic.configs.items()))
+            overrides = () if topic is None else tuple(topic.configs.items())
+            return read(overrides, name in INTERNAL_TOPICS)
 
         return ReplicaManager(
             broker_id,
@@ -309,7 +311,8 @@ class BrokerServer:
         def config_of(name: str, _topic_id: TopicId) -> LogConfig:
             topic = metadata.image.topic(name)
             overrides = {} if topic is None else topic.configs
-            return LogConfig.from_topic_config(topic_config(self.config, overrides))
+            config = topic_config(self.config, overrides)
+            return LogConfig.from_topic_config(config, holds_state=name in INTERNAL_TOPICS)
 
         adoption = Adoption(
             self._files, metadata, self.config, broker_id, self._chance, is_wanted=self._adopt

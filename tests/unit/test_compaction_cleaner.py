@@ -351,3 +351,15 @@ def test_a_log_that_is_not_compacted_stays() -> None:
     world.write(100)
     clean(world.manager, world.helpers, world.clock)
     assert read_all(world.log) == world.written
+
+
+def test_small_segments_of_state_are_rolled_early_and_become_one() -> None:
+    config = replace(CONFIG, segment_bytes=1 << 20, active_segment_bytes=2_048)
+    world = World(config)
+    world.write(300)
+    assert len(world.log.segments) > 10
+    assert all(each.size_bytes <= 2_048 for each in world.log.segments)
+    world.bench.begin()
+    world.bench.run()
+    assert len(world.log.segments) == 2
+    assert problems_of_cleaned(world.log, world.written) == []

@@ -529,6 +529,10 @@ def test_the_config_of_topics_maps_to_rules() -> None:
         "file.delete.delay.ms": 9,
         "flush.messages": 1,
         "flush.ms": 10,
+        "min.cleanable.dirty.ratio": 0.25,
+        "min.compaction.lag.ms": 11,
+        "max.compaction.lag.ms": 12,
+        "delete.retention.ms": 13,
     }
     config = LogConfig.from_topic_config(tc)
     assert config == replace(
@@ -552,8 +556,17 @@ def test_the_config_of_topics_maps_to_rules() -> None:
         file_delete_delay_ms=9,
         flush_messages=1,
         flush_ms=10,
+        min_cleanable_dirty_ratio=0.25,
+        min_compaction_lag_ms=11,
+        max_compaction_lag_ms=12,
+        delete_retention_ms=13,
     )
     assert config.replies_wait_for_flush
+    assert config.roll_bytes == 1
+    large = tc | {"segment.bytes": 1 << 30}
+    assert LogConfig.from_topic_config(large).roll_bytes == 1 << 30
+    # What a coordinator loads at its start is rolled early, to be compacted early.
+    assert LogConfig.from_topic_config(large, holds_state=True).roll_bytes == 4 << 20
     untouched = LogConfig.from_topic_config(
         {**tc, "cleanup.policy": "delete", "compression.type": "uncompressed", "flush.messages": 2}
     )

@@ -10,6 +10,7 @@ from pyspark_klog.records.record import TimestampType
 INT64_MAX = 2**63 - 1
 INT64_MIN = -(2**63)
 _DAY_MS = 86_400_000
+_ACTIVE_SEGMENT_BYTES_OF_STATE = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,9 @@ class LogConfig:
     """See Kafka's topic settings of the same names; -1 in the retention_* means without limit."""
 
     segment_bytes: int = 1 << 30
+    # klog's own: the active segment is rolled at this size already, and compaction joins it to
+    # others. What a coordinator loads at its start is little more than what lives.
+    active_segment_bytes: int = INT64_MAX
     segment_ms: int = 7 * _DAY_MS
     segment_jitter_ms: int = 0
     segment_index_bytes: int = 10 << 20
@@ -44,8 +48,9 @@ class LogConfig:
     max_decompressed_bytes: int = 128 << 20
 
     @classmethod
-    def from_topic_config(cls, tc: Mapping[str, Any]) -> "LogConfig":
-        """From a topic's settings by Kafka's names, as ``config.topic_config`` gives them."""
+    def from_topic_config(cls, tc: Mapping[str, Any], *, holds_state: bool = False) -> "LogConfig":
+        """From a topic's settings by Kafka's names, as ``config.topic_config`` gives them. Whether
+        it ``holds_state``: the broker's own, which a coordinator loads."""
         policy = {item.strip() for item in _items(tc["cleanup.policy"])}
         codec = None
         if tc["compression.type"] not in ("producer", None):
@@ -65,6 +70,7 @@ class LogConfig:
             after_ms = after_ms if after_ms != INT64_MAX else int(difference_ms)
         return cls(
             segment_bytes=int(tc["segment.bytes"]),
+            active_segment_bytes=_ACTIVE_SEGMENT_BYTES_OF_STATE if holds_state else INT64_MAX,
             segment_ms=int(tc["segment.ms"]),
             segment_jitter_ms=int(tc["segment.jitter.ms"]),
             segment_index_bytes=int(tc["segment.index.bytes"]),
@@ -84,16 +90,19 @@ class LogConfig:
             compact="compact" in policy,
             retention_ms=int(tc["retention.ms"]),
             retention_bytes=int(tc["retention.bytes"]),
-            min_cleanable_dirty_ratio=float(
-                tc.get("min.cleanable.dirty.ratio", cls.min_cleanable_dirty_ratio)
-            ),
-            min_compaction_lag_ms=int(tc.get("min.compaction.lag.ms", cls.min_compaction_lag_ms)),
-            max_compaction_lag_ms=int(tc.get("max.compaction.lag.ms", cls.max_compaction_lag_ms)),
-            delete_retention_ms=int(tc.get("delete.retention.ms", cls.delete_retention_ms)),
+            min_cleanable_dirty_ratio=float(tc["min.cleanable.dirty.ratio"]),
+            min_compaction_lag_ms=int(tc["min.compaction.lag.ms"]),
+            max_compaction_lag_ms=int(tc["max.compaction.lag.ms"]),
+            delete_retention_ms=int(tc["delete.retention.ms"]),
             file_delete_delay_ms=int(tc["file.delete.delay.ms"]),
             flush_messages=int(tc["flush.messages"]),
             flush_ms=int(tc["flush.ms"]),
         )
+
+    @property
+    def roll_bytes(self) -> int:
+        """The size at which the active segment is rolled."""
+        return min(self.segment_bytes, self.active_segment_bytes)
 
     @property
     def max_segment_ms(self) -> int:

@@ -30,7 +30,7 @@ def should_roll(
     ):
         return False
     if (
-        segment.size_bytes > config.segment_bytes - size_bytes
+        segment.size_bytes > config.roll_bytes - size_bytes
         or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
         or segment.offset_index.is_full
         or segment.time_index.is_full
@@ -43,7 +43,7 @@ def should_roll(
     segment.known_room = KnownRoom(
         config,
         jitter_ms,
-        config.segment_bytes,
+        config.roll_bytes,
         segment.base_offset + MAX_RELATIVE_OFFSET,
         first_ms + longest_ms,
     )
@@ -67,7 +67,7 @@ def append_room(
             return None
     return AppendRoom(
         segment.size_bytes,
-        config.segment_bytes,
+        config.roll_bytes,
         min(segment.base_offset + MAX_RELATIVE_OFFSET, INT64_MAX),
         timestamp_limit_ms,
         longest_ms,

@@ -36,9 +36,12 @@ class TopicSettings(NamedTuple):
     min_in_sync_replicas: int
 
     @classmethod
-    def from_topic_config(cls, config: TopicConfig) -> "TopicSettings":
+    def from_topic_config(
+        cls, config: TopicConfig, *, holds_state: bool = False
+    ) -> "TopicSettings":
         """Take that part from all settings of a topic."""
-        return cls(LogConfig.from_topic_config(config), config["min.insync.replicas"])
+        log = LogConfig.from_topic_config(config, holds_state=holds_state)
+        return cls(log, config["min.insync.replicas"])
 
 
 class LogChanges(Protocol):
