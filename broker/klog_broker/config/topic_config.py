@@ -66,10 +66,14 @@ class TopicConfig(Mapping[str, Any]):
             return value
         return row.default
 
-    def _check(self) -> None:
+    def check_together(self) -> None:
+        """Raise ConfigError if settings do not go together. For changes alone, as in Kafka: a topic
+        that was made is served, whatever the broker's settings are at a later start."""
         if self["min.compaction.lag.ms"] > self["max.compaction.lag.ms"]:
             shortest = self._shown("min.compaction.lag.ms")
             raise ConfigError(f"{shortest} is above {self._shown('max.compaction.lag.ms')}")
+
+    def _check(self) -> None:
         if self["remote.storage.enable"]:
             raise ConfigError("remote.storage.enable=true is refused: klog has no tiered storage")
 
@@ -87,7 +91,7 @@ def topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicCon
 def topic_config_problem(broker: BrokerConfig, overrides: Mapping[str, str]) -> str | None:
     """What is wrong with a topic's overrides, in one sentence, or None."""
     try:
-        TopicConfig(broker, overrides)
+        TopicConfig(broker, overrides).check_together()
     except ConfigError as error:
         return str(error)
     return None

@@ -106,9 +106,11 @@ def plan_more_partitions(
 def checked_topic_config(broker: TopicServices, configs: Mapping[str, str]) -> TopicConfig:
     """A topic's settings, or BrokerError INVALID_CONFIG with the reason."""
     try:
-        return topic_config(broker.config, configs)
+        config = topic_config(broker.config, configs)
+        config.check_together()
     except ConfigError as error:
         raise BrokerError(ErrorCode.INVALID_CONFIG, str(error)) from None
+    return config
 
 
 def _even_assignment(
