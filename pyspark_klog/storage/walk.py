@@ -214,8 +214,10 @@ def _open_at_snapshot(
 
 
 def _follow(rows: Table, began: dict[int, int], start: int, end: int) -> None:
-    """Let the transactional batches of a table change what is open."""
-    transactional = rows[rows[:, scan.ATTRIBUTES] & at.TRANSACTIONAL_BIT != 0]
+    """Let the transactional batches of a table change what is open. Those that compaction emptied
+    are of transactions that have ended; their markers may be gone."""
+    is_transactional = rows[:, scan.ATTRIBUTES] & at.TRANSACTIONAL_BIT != 0
+    transactional = rows[is_transactional & (rows[:, scan.RECORD_COUNT] > 0)]
     columns = [scan.PRODUCER_ID, scan.BASE_OFFSET, scan.ATTRIBUTES]
     for producer_id, base_offset, attributes in transactional[:, columns].tolist():
         if not start <= base_offset < end:

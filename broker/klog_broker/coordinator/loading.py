@@ -73,7 +73,9 @@ class KernelWalk:
         if state[scan.STATE_ATTRIBUTES] & at.CODEC_MASK:
             rows = int(state[scan.STATE_BATCHES])
             table = self._table[: rows * scan.TABLE_COLUMNS].reshape(rows, scan.TABLE_COLUMNS)
-            compressed = self._np.flatnonzero(table[:, scan.ATTRIBUTES] & at.CODEC_MASK)
+            is_compressed = (table[:, scan.ATTRIBUTES] & at.CODEC_MASK) != 0
+            # A batch without records has nothing to inflate, whatever its codec.
+            compressed = self._np.flatnonzero(is_compressed & (table[:, scan.RECORD_COUNT] > 0))
             for position in table[compressed, scan.POSITION].tolist():
                 batch = BatchView(data, position)
                 inflated[position] = batch.records_section()

@@ -31,7 +31,7 @@ _COLUMNS = [
     scan.BASE_SEQUENCE,
     scan.BASE_OFFSET,
     scan.LAST_OFFSET,
-    scan.MAX_TIMESTAMP_MS,
+    scan.RECORD_COUNT,
     scan.ATTRIBUTES,
 ]
 
@@ -107,13 +107,15 @@ class ProducerReplay:
         return wrong
 
     def _add_batch(self, fields: list[int]) -> None:
-        producer_id, epoch, base_sequence, base_offset, last_offset, _, attributes = fields
+        producer_id, epoch, base_sequence, base_offset, last_offset, count, attributes = fields
         producer = self._of(producer_id, epoch)
         if base_sequence >= 0:
             producer.last_sequence = add_to_sequence(base_sequence, last_offset - base_offset)
             producer.last_offset = last_offset
             producer.offset_delta = last_offset - base_offset
-        if attributes & at.TRANSACTIONAL_BIT and producer.transaction_start == _NONE:
+        # One that compaction emptied is of a transaction that has ended: its marker may be gone.
+        begins = attributes & at.TRANSACTIONAL_BIT and count
+        if begins and producer.transaction_start == _NONE:
             producer.transaction_start = base_offset
 
     def _add_marker(self, chunk: Chunk, row: int, fields: list[int]) -> str | None:
@@ -201,8 +203,12 @@ class ProducerReplay:
                     )
                 self.producers[producer_id] = replace(_of_snapshot(entry), is_adopted=True)
                 continue
-            wrong = _differences(known, entry, start)
-            if wrong and not (has_gaps and known.last_offset < entry.last_offset):
+            if has_gaps and (
+                known.last_offset < entry.last_offset or known.epoch < entry.producer_epoch
+            ):
+                continue  # its last batch, or the marker that raised its epoch, may be gone
+            wrong = _differences(known, entry, start, has_gaps=has_gaps)
+            if wrong:
                 report.error(path, f"producer {producer_id}: {', '.join(wrong)}")
 
 
@@ -217,8 +223,11 @@ def _of_snapshot(entry: ProducerSnapshotEntry) -> Producer:
     )
 
 
-def _differences(known: Producer, entry: ProducerSnapshotEntry, start: int) -> list[str]:
-    """Each field that the log tells otherwise."""
+def _differences(
+    known: Producer, entry: ProducerSnapshotEntry, start: int, *, has_gaps: bool
+) -> list[str]:
+    """Each field that the log tells otherwise. With gaps it may lack the markers of transactions of
+    which nothing is left, and the first batches of one that was open then."""
     found: list[tuple[str, int, int]] = [("epoch", entry.producer_epoch, known.epoch)]
     # Without a batch of its own since the start: an older one may be in a segment that is gone.
     if known.last_offset != _NONE or entry.last_offset >= start:
@@ -227,11 +236,12 @@ def _differences(known: Producer, entry: ProducerSnapshotEntry, start: int) -> l
             ("last offset", entry.last_offset, known.last_offset),
             ("offset delta", entry.offset_delta, known.offset_delta),
         ]
-    if known.coordinator_epoch is not None:
-        found.append(("coordinator epoch", entry.coordinator_epoch, known.coordinator_epoch))
-    if known.transaction_start is not None:
-        began = entry.current_transaction_first_offset
-        found.append(("transaction's start", began, known.transaction_start))
+    epoch, began = known.coordinator_epoch, known.transaction_start
+    if epoch is not None and not (has_gaps and epoch < entry.coordinator_epoch):
+        found.append(("coordinator epoch", entry.coordinator_epoch, epoch))
+    said = entry.current_transaction_first_offset
+    if began is not None and not (has_gaps and said != _NONE and (began == _NONE or began > said)):
+        found.append(("transaction's start", said, began))
     return [
         f"{name} {said}, by the log {expected}"
         for name, said, expected in found

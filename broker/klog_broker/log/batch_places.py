@@ -13,6 +13,7 @@ from pyspark_klog.records.layout import (
     MAGIC_AT,
     MAGIC_V2,
     MAX_TIMESTAMP_AT,
+    RECORD_COUNT_AT,
     UP_TO_MAGIC_BYTES,
 )
 
@@ -50,6 +51,13 @@ def max_timestamp_of(header: bytes) -> int:
         return -1
     at = MAX_TIMESTAMP_AT if magic == MAGIC_V2 else LEGACY_TIMESTAMP_AT
     return int.from_bytes(header[at : at + 8], "big", signed=True)
+
+
+def has_records(header: bytes) -> bool:
+    """Whether a batch has any, by its header; compaction may have emptied it."""
+    if header[MAGIC_AT] != MAGIC_V2:
+        return True
+    return any(header[RECORD_COUNT_AT : RECORD_COUNT_AT + 4])
 
 
 def place_in(window: bytes, at: int, position: int, end: int, path: Path) -> BatchPlace:

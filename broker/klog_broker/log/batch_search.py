@@ -28,7 +28,10 @@ def find_batch(segment: Segment, offset: int, *, may_block: bool = True) -> Batc
     segment.near_row = rows
     ends_with, start = index[rows - 1] if rows else (-1, 0)
     if ends_with == offset:
-        return _place_at(segment, start, may_block=may_block)
+        place = _place_at(segment, start, may_block=may_block)
+        # A row made for several batches at once has the first one's place and the last one's end.
+        if place.last_offset == offset:
+            return place
     if rows < len(index):
         following = index[rows].position
         if following - start > LOOK_BYTES:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from klog_broker.log.batch_rows import BatchRow
-from klog_broker.log.producer_steps import ProducerStep, step_of
+from klog_broker.log.producer_steps import ProducerData, ProducerStep, step_of
 from pyspark_klog.records.control import (
     ControlType,
     EndTransactionMarker,
@@ -124,9 +124,15 @@ class Digest:
         if row.attributes & CONTROL_BIT:
             self.has_markers = True
         if self._follows_producers:
-            step = step_of(row, buffer)
-            if step is not None:
-                self._producer_steps.append(step)
+            self._add_step(row, buffer)
+
+    def _add_step(self, row: BatchRow, buffer: Buffer) -> None:
+        step = step_of(row, buffer)
+        if isinstance(step, ProducerData) and not row.record_count:
+            # Compaction emptied it: its transaction has ended, and the marker may be gone.
+            step = step._replace(is_transactional=False)
+        if step is not None:
+            self._producer_steps.append(step)
 
     # --- in bulk ---------------------------------------------------------------------------------
     def add_table(self, table: Any, shift: int, buffer: Buffer) -> None:
@@ -165,13 +171,17 @@ class Digest:
             skips = columns["base_offset"][-1] < self._commits_done_before and _only_commits(
                 np, table[rows][attributes[rows] & CONTROL_BIT != 0], buffer
             )
+            # Without the transactional bit a batch begins no transaction: see _add_step.
+            is_emptied = columns["record_count"][rows] == 0
             needed = _needed_producer_rows(
-                np, rows, producer_ids[rows], attributes[rows], skips_committed=bool(skips)
+                np,
+                rows,
+                producer_ids[rows],
+                np.where(is_emptied, attributes[rows] & CONTROL_BIT, attributes[rows]),
+                skips_committed=bool(skips),
             )
             for row in table[needed].tolist():
-                step = step_of(BatchRow(*row), buffer)
-                if step is not None:
-                    self._producer_steps.append(step)
+                self._add_step(BatchRow(*row), buffer)
 
     def _add_index_rows(self, np: Any, positions: Any, last_offsets: Any, timestamps: Any) -> None:
         risers = _risers(np, timestamps, self.max_timestamp_ms)

@@ -15,6 +15,7 @@ from klog_broker.log.answers import (
     MAX_TIMESTAMP,
     TimestampOffset,
 )
+from klog_broker.log.batch_places import BatchPlace, has_records, max_timestamp_of
 from klog_broker.log.batch_search import find_batch
 from klog_broker.log.errors import ColdRead, LongLookUp, OffsetOutOfRange
 from klog_broker.log.leader_epochs import LeaderEpochs
@@ -26,7 +27,7 @@ from pyspark_klog.ids import LeaderEpoch, Offset, TopicPartition
 from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.errors import RecordsError
-from pyspark_klog.records.layout import NO_LEADER_EPOCH
+from pyspark_klog.records.layout import BATCH_HEADER_BYTES, NO_LEADER_EPOCH
 from pyspark_klog.records.sets import Entry, entry_at
 from pyspark_klog.storage.indexes import rows_at_or_below
 
@@ -185,7 +186,7 @@ def find_max_timestamp(
             return None
         if not may_block:
             check_index_is_warm(segment)
-        return _find_from(
+        found = _find_from(
             segment,
             segment.max_timestamp.offset,
             lambda timestamp_ms: timestamp_ms == largest_ms,
@@ -195,6 +196,34 @@ def find_max_timestamp(
     except ColdRead:
         again = partial(find_max_timestamp, log, log_start_offset, may_block=True)
         raise ColdRead(partial(_for_its_pages, again)) from None
+    if found is not None:
+        return found
+    # The batch that has it was emptied by compaction, or lies before the log's start.
+    if may_block:
+        return _max_timestamp_by_headers(log, log_start_offset)
+    search = partial(_max_timestamp_by_headers, log, log_start_offset)
+    raise LongLookUp(partial(_or_none, search))
+
+
+def _max_timestamp_by_headers(log: SegmentList, log_start_offset: int) -> TimestampOffset | None:
+    """As `find_max_timestamp`, by the headers of all batches that have records."""
+    where: tuple[Segment, BatchPlace] | None = None
+    largest_ms = -1
+    for segment in log.segments:
+        if segment.max_timestamp.timestamp_ms <= largest_ms:
+            continue
+        for place in segment.places():
+            if place.last_offset < log_start_offset:
+                continue
+            header = segment.look(place.position, min(BATCH_HEADER_BYTES, place.size_bytes))
+            timestamp_ms = max_timestamp_of(header)
+            if timestamp_ms > largest_ms and has_records(header):
+                where, largest_ms = (segment, place), timestamp_ms
+    if where is None:
+        return None
+    segment, place = where
+    entry = entry_at(segment.look(place.position, place.size_bytes))
+    return _first_wanted(entry, lambda timestamp_ms: timestamp_ms == largest_ms, log_start_offset)
 
 
 def _find_from(
@@ -242,5 +271,11 @@ def _first_wanted(
 
 def _for_its_pages(search: Callable[[], object]) -> None:
     """Do a search for the pages that it brings in. For helper threads; see warmth.warm."""
+    _or_none(search)
+
+
+def _or_none(search: Callable[[], object]) -> object:
+    """What a search in a helper thread finds; None also if its files change meanwhile."""
     with suppress(ValueError, OSError, InvariantViolation, RecordsError):
-        search()
+        return search()
+    return None

@@ -1,6 +1,7 @@
 """Samples of the records at some offsets: a small fetch from each partition, all at once."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 from pyspark_klog.client.blocking import BlockingClient
@@ -16,6 +17,7 @@ from pyspark_klog.protocol.apis.fetch import (
 )
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.records.batch import BatchView
+from pyspark_klog.records.errors import RecordsError
 from pyspark_klog.records.layout import (
     INT32,
     INT64,
@@ -42,8 +44,8 @@ class Sample(NamedTuple):
     offsets: int
     """How many offsets the batches cover, gaps included."""
     timestamp_ms: int | None
-    """The time of the first record of the first batch, under log append time that of the batch.
-    None for formats v0 and v1."""
+    """The time of the first record of the first batch that has one, under log append time that of
+    the batch. None without such a batch, and for formats v0 and v1."""
 
 
 def take_samples(
@@ -88,11 +90,30 @@ def measure(data: memoryview, position: int) -> Sample | None:
     if data[MAGIC_AT] < MAGIC_V2:
         # The offset of a compressed v1 entry is that of its last record: the first is not told.
         return Sample(at, max(behind - position, 1), None)
-    first = BatchView(data)
-    appended = first.timestamp_type is TimestampType.LOG_APPEND_TIME
-    exact = not appended and not first.has_delete_horizon
-    timestamp_ms = first.base_timestamp_ms if exact else first.max_timestamp_ms
-    return Sample(at, max(behind - first.base_offset, 1), timestamp_ms)
+    offsets = max(behind - BatchView(data).base_offset, 1)
+    return Sample(at, offsets, next(_first_times(data, at), None))
+
+
+def _first_times(data: memoryview, end: int) -> Iterator[int]:
+    """The time of each v2 batch's first record; of those that compaction has emptied none."""
+    at = 0
+    while at < end and data[at + MAGIC_AT] >= MAGIC_V2:
+        batch = BatchView(data, at)
+        if batch.record_count:
+            yield _first_time(batch)
+        at += batch.size_bytes
+
+
+def _first_time(batch: BatchView) -> int:
+    is_whole = batch.record_count == batch.last_offset_delta + 1
+    if batch.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        return batch.max_timestamp_ms
+    if is_whole and not batch.has_delete_horizon:
+        return batch.base_timestamp_ms
+    # A cleaned batch may count from the time of a record that is gone, or from its delete horizon.
+    with suppress(RecordsError):
+        return next(batch.records()).timestamp_ms
+    return batch.max_timestamp_ms
 
 
 def _request(
