@@ -5,8 +5,12 @@ process when its first pipelined turn has come.
 """
 
 import importlib
+import importlib.util
+import subprocess
 import sys
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from pyspark_klog.records.kernels import cache
 
@@ -17,14 +21,17 @@ KERNEL_MODULES = (
     "pyspark_klog.records.kernels.rewrite",
     "pyspark_klog.records.kernels.messages",
     "pyspark_klog.records.kernels.down",
-    "klog_broker.produce.kernel",
     "klog_broker.compaction.kernel",
+    "klog_broker.coordinator.group.commit_kernel",
     "klog_broker.runtime.socket_kernel",
+    "klog_broker.produce.kernel",
 )
 _OF_RECORDS = 5
+_LONGEST = KERNEL_MODULES[-1]
+"""Compiled by a process of its own beside the others, and then loaded from the cache."""
 
 
-def warm() -> None:
+def warm(modules: Sequence[str]) -> None:
     """Load the kernels, print a line for each, and mark the caches as warm."""
     from pyspark_klog.records.kernels import jit
 
@@ -33,14 +40,16 @@ def warm() -> None:
         return
     start = time.perf_counter()
     sources: list[str] = []
-    for name in KERNEL_MODULES:
+    for name in modules:
         before = len(jit.loaded)
-        sources.append(str(importlib.import_module(name).__file__))
+        source = str(importlib.import_module(name).__file__)
+        # The records kernels have one mark for all of them, which pyspark_klog.warm sets.
+        if name not in KERNEL_MODULES[:_OF_RECORDS]:
+            sources.append(source)
         for kernel in jit.loaded[before:]:
             how = "from the cache" if kernel.from_cache else "compiled"
             _say(f"{kernel.name}: {how} in {kernel.seconds:.2f} s")
-    # The records kernels have one mark for all of them, which pyspark_klog.warm sets.
-    for own in sources[_OF_RECORDS:]:
+    for own in sources:
         if cache.cache_directory(own) is None:
             _say("no folder can be written to, so each process will compile the kernels again")
         cache.mark_warm(own)
@@ -52,11 +61,29 @@ def _say(line: str) -> None:
     sys.stdout.flush()
 
 
-def main() -> int:
-    """Warm the kernels of this package."""
-    warm()
+@contextmanager
+def _compiled_beside(module: str) -> Iterator[None]:
+    """Until the end of it another process has compiled this module, if its cache is cold."""
+    spec = importlib.util.find_spec(module)
+    if spec is None or cache.is_warm(str(spec.origin)):
+        yield
+        return
+    command = [sys.executable, "-P", "-m", "klog_broker.warm", module]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL):
+        yield
+
+
+def main(modules: Sequence[str]) -> int:
+    """Warm the kernels of this package, or of some of its modules."""
+    if modules:
+        warm(modules)
+        return 0
+    others = [name for name in KERNEL_MODULES if name != _LONGEST]
+    with _compiled_beside(_LONGEST):
+        warm(others)
+    warm([_LONGEST])
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))
