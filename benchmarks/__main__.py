@@ -31,7 +31,10 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("--list", action="store_true", help="name the benchmarks and stop")
     parser.add_argument(
-        "--rows", default="", metavar="ROW,...", help="only these rows of spark (its docstring)"
+        "--rows",
+        default="",
+        metavar="ROW,...",
+        help="only these rows of spark, exactly_once or compaction (their docstrings)",
     )
     args = parser.parse_args(arguments)
     unknown = sorted(set(args.names) - set(names()))

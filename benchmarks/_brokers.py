@@ -5,11 +5,12 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from benchmarks._load.jobs import LoadFailed, Target
 from benchmarks._turns import progress
@@ -54,16 +55,20 @@ class Side:
     pid: int
     data: Path
     client: BlockingClient
+    output: Callable[[], str]
+    """What the broker has logged so far."""
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     @property
     def bootstrap_servers(self) -> str:
         return f"{self.host}:{self.port}"
 
-    def create_topic(self, purpose: str, partitions: int = 1) -> str:
+    def create_topic(
+        self, purpose: str, partitions: int = 1, configs: Mapping[str, str] | None = None
+    ) -> str:
         """A new topic whose partitions serve; returns its name, which no other one here has."""
         name = f"bench-{purpose}-{next(self._numbers)}"
-        Admin(client=self.client).create_topics([NewTopic(name, partitions, 1)])
+        Admin(client=self.client).create_topics([NewTopic(name, partitions, 1, configs or {})])
         # Kafka's metadata have a topic a moment before its partitions are there. A first batch that
         # is refused then, while later ones are not, lets Java's idempotent producer retry forever.
         deadline_ms = self.client.deadline()
@@ -83,9 +88,11 @@ class Side:
         eventually(is_gone, _GONE_DEADLINE_S, f"{self.name} removing the files of {name}")
 
     @contextmanager
-    def topic(self, purpose: str, partitions: int = 1) -> Iterator[str]:
+    def topic(
+        self, purpose: str, partitions: int = 1, configs: Mapping[str, str] | None = None
+    ) -> Iterator[str]:
         """A topic for a while."""
-        name = self.create_topic(purpose, partitions)
+        name = self.create_topic(purpose, partitions, configs)
         try:
             yield name
         finally:
@@ -148,37 +155,41 @@ class Pair:
 
 
 @contextmanager
-def klog_broker() -> Iterator[Side]:
+def klog_broker(settings: Mapping[str, str] | None = None) -> Iterator[Side]:
     """A klog broker with an empty temporary folder, its kernels compiled beforehand.
 
     `./dev bench` has seen to that; but a broker with a cold cache would serve on its generic path
-    for a while, and that would be measured.
+    for a while, and that would be measured. ``settings`` are the broker's, by Kafka's names.
     """
     for package in ("pyspark_klog", "klog_broker"):
         command = [sys.executable, "-m", f"{package}.warm"]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=_WARM_DEADLINE_S)
+    named: dict[str, Any] = {
+        name.replace(".", "_"): text for name, text in (settings or {}).items()
+    }
     with (
-        Broker(log_segment_delete_delay_ms=_DELETE_DELAY_MS) as broker,
+        Broker(log_segment_delete_delay_ms=_DELETE_DELAY_MS, **named) as broker,
         _client(broker.bootstrap_servers) as client,
     ):
         host, _, port = broker.bootstrap_servers.rpartition(":")
         with _explaining(KLOG, broker.output):
-            yield Side(KLOG, host, int(port), broker.pid, broker.data, client)
+            yield Side(KLOG, host, int(port), broker.pid, broker.data, client, broker.output)
 
 
 @contextmanager
-def kafka_broker() -> Iterator[Side]:
+def kafka_broker(settings: Mapping[str, str] | None = None) -> Iterator[Side]:
     """Apache Kafka's newest release, likewise."""
-    properties = {"log.segment.delete.delay.ms": str(_DELETE_DELAY_MS)}
+    properties = {"log.segment.delete.delay.ms": str(_DELETE_DELAY_MS), **(settings or {})}
     server = KafkaServer(properties=properties, heap_mb=_KAFKA_HEAP_MB)
     with server, _client(server.bootstrap_servers) as client, _explaining(KAFKA, server.output):
-        yield Side(KAFKA, "127.0.0.1", server.port, server.pid, server.log_dir, client)
+        at = "127.0.0.1", server.port, server.pid, server.log_dir
+        yield Side(KAFKA, *at, client, server.output)
 
 
 @contextmanager
-def both() -> Iterator[Pair]:
-    """Both brokers."""
-    with klog_broker() as klog, kafka_broker() as kafka:
+def both(settings: Mapping[str, str] | None = None) -> Iterator[Pair]:
+    """Both brokers, with the same settings."""
+    with klog_broker(settings) as klog, kafka_broker(settings) as kafka:
         yield Pair(klog, kafka)
 
 
