@@ -97,8 +97,9 @@ def kept(broker: MemoryBroker) -> int:
     return sum(book.get(PLAIN) is not None for book in books if book is not None)
 
 
-def lost_at(step: int, *, power: bool) -> int | None:
-    """The process, or the machine's power, is lost at that step. How many old offsets outlived the
+def lost_at(step: int, dice: int, *, power: bool) -> int | None:
+    """The process, or the machine's power, is lost at that step; the dice say what of the unsynced
+    is on the disk. How many old offsets outlived the
     topic; None if the deletion was over before."""
     broker = MemoryBroker(_prepared().killed(), with_kernel=False)
     broker.files.crash_at_step = broker.files.steps + step
@@ -109,7 +110,7 @@ def lost_at(step: int, *, power: bool) -> int | None:
         is_over = True
     except Crashed:
         is_over = False
-    files = broker.files.crash(Random(step)) if power else broker.files.killed()
+    files = broker.files.crash(Random(1_000 * dice + step)) if power else broker.files.killed()
     again = MemoryBroker(files, with_kernel=False)
     if again.broker.services.metadata.image.topic("plain") is not None:
         assert seen(again) == dict.fromkeys(GROUPS, 5)
@@ -128,13 +129,17 @@ def lost_at(step: int, *, power: bool) -> int | None:
 
 @pytest.mark.parametrize("power", [True, False], ids=["power cut", "kill"])
 def test_lost_at_every_step_of_a_deletion_no_offset_of_the_old_topic_is_told(power: bool) -> None:
-    left = []
-    while (outlived := lost_at(len(left) + 1, power=power)) is not None:
-        left.append(outlived)
-    assert len(left) > 20
     # At some steps the topic was gone for good, and the end of its offsets was not on the disk.
     # Where only the process is lost, the next one remembers what it has to forget.
-    assert max(left) == (len(GROUPS) if power else 0), left
+    most = len(GROUPS) if power else 0
+    for dice in range(5):
+        left: list[int] = []
+        while (outlived := lost_at(len(left) + 1, dice, power=power)) is not None:
+            left.append(outlived)
+        assert len(left) > 20
+        if max(left) == most:
+            return
+    raise AssertionError(f"at most {max(left)} outlived the topic, expected {most}")
 
 
 @pytest.mark.parametrize("expiry_ms", [-1, 60_000])
