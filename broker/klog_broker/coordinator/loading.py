@@ -2,14 +2,16 @@
 
 A helper thread reads some batches, checks their CRCs and inflates compressed ones, all of it in
 calls that release the GIL. Until the kernels are loaded the loop checks and inflates batches
-itself, one after the other: Python work in a helper thread would starve the loop.
+itself, one after the other: Python work in a helper thread would starve the loop. What most records
+of a topic are may be read in the helper, too (BulkLoading).
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from klog_broker.coordinator.errors import wants_descriptor
+from klog_broker.coordinator.kernels import PlainReads, records_kernels_loaded
 from klog_broker.coordinator.state_log import StateLog
 from klog_broker.log.errors import ColdRead
 from klog_broker.runtime.files import ReadRegion
@@ -19,7 +21,7 @@ from klog_broker.runtime.slices import Slices, Steps
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import Offset
 from pyspark_klog.records import layout as at
-from pyspark_klog.records.batch import BatchView, split_batches
+from pyspark_klog.records.batch import BatchView, is_cut_off
 from pyspark_klog.records.errors import CorruptRecords
 from pyspark_klog.records.record import Record
 from pyspark_klog.records.record_section import read_records
@@ -37,11 +39,13 @@ _ELEMENTS_A_RECORD = 2
 
 class CheckedBytes(NamedTuple):
     """Bytes of a log. The batches before ``checked_bytes`` are whole, and have the right CRC;
-    ``inflated`` has the record sections of the compressed ones, by the batch's position."""
+    ``inflated`` has the record sections of the compressed ones, by the batch's position. ``table``
+    has a row for each (kernels/scan.py), until the next check; None: the kernels are not loaded."""
 
     data: bytes
     checked_bytes: int
     inflated: dict[int, bytes | bytearray]
+    table: Any | None = None
 
 
 class BatchWalk(Protocol):
@@ -70,16 +74,39 @@ class KernelWalk:
         buffer.flags.writeable = False
         scan.scan_batches(buffer, 0, len(data), 1, len(data), self._table, state)
         inflated: dict[int, bytes | bytearray] = {}
+        rows = int(state[scan.STATE_BATCHES])
+        table = self._table[: rows * scan.TABLE_COLUMNS].reshape(rows, scan.TABLE_COLUMNS)
         if state[scan.STATE_ATTRIBUTES] & at.CODEC_MASK:
-            rows = int(state[scan.STATE_BATCHES])
-            table = self._table[: rows * scan.TABLE_COLUMNS].reshape(rows, scan.TABLE_COLUMNS)
             is_compressed = (table[:, scan.ATTRIBUTES] & at.CODEC_MASK) != 0
             # A batch without records has nothing to inflate, whatever its codec.
             compressed = self._np.flatnonzero(is_compressed & (table[:, scan.RECORD_COUNT] > 0))
             for position in table[compressed, scan.POSITION].tolist():
                 batch = BatchView(data, position)
                 inflated[position] = batch.records_section()
-        return CheckedBytes(data, int(state[scan.STATE_POSITION]), inflated)
+        return CheckedBytes(data, int(state[scan.STATE_POSITION]), inflated, table)
+
+
+class Run(NamedTuple):
+    """Neighbouring batches whose records were read together. ``end`` is the position behind them in
+    their region, ``next_offset`` the offset; ``rows`` and the bounds are BulkLoading's own."""
+
+    end: int
+    next_offset: Offset
+    rows: Any
+    first_pair: int
+    pairs_end: int
+
+
+class BulkLoading(Protocol):
+    """Reads and applies many batches at once, to the same effect as applying each record. Which
+    batches those are is its choice, as long as none of them is part of a transaction."""
+
+    def read(self, checked: CheckedBytes, from_offset: Offset) -> Mapping[int, Run]:
+        """The runs among checked batches, by position. In a helper thread. Records before
+        ``from_offset`` do not count, nor those that a batch before theirs passes."""
+
+    def apply(self, run: Run) -> Steps:
+        """Apply a run whose records readers may see. In the loop."""
 
 
 Replay = Callable[[BatchView, Iterable[Record], Offset], int]
@@ -90,9 +117,11 @@ class Loader:
     """Replays a log from its start to where the log ended when the loader was made.
 
     ``new_walk`` makes the walk that checks batches in a helper thread; while it returns None the
-    loop checks them. ``done`` is called once: with None when everything is applied, or with the
-    error that prevents it (the log is damaged, its disk fails). ``done`` is never called if the
-    leadership ends (StateLog.ended) or ``cancel`` comes first.
+    loop checks them, until the ``plain_reads`` of all loaders are enough. A run of ``bulk`` is
+    applied if ``begin_run`` says so (Shard.begin_run), or else record by record. ``done`` is called
+    once: with None when everything is applied, or with the error that prevents it (the log is
+    damaged, its disk fails). ``done`` is never called if the leadership ends (StateLog.ended) or
+    ``cancel`` comes first.
     """
 
     def __init__(
@@ -102,6 +131,9 @@ class Loader:
         done: Callable[[Exception | None], None],
         *,
         new_walk: Callable[[], BatchWalk | None],
+        plain_reads: PlainReads,
+        bulk: BulkLoading | None,
+        begin_run: Callable[[Offset], bool],
         loop: Loop,
         slices: Slices,
         helpers: Helpers,
@@ -111,6 +143,9 @@ class Loader:
         self._done = done
         self._new_walk = new_walk
         self._walk: BatchWalk | None = None
+        self._plain_reads = plain_reads
+        self._bulk = bulk
+        self._begin_run = begin_run
         self._loop = loop
         self._slices = slices
         self._helpers = helpers
@@ -180,40 +215,63 @@ class Loader:
 
     def _read(self, region: ReadRegion) -> None:
         walk = self._walk = self._walk or self._new_walk()
+        is_much = walk is None and self._plain_reads.are_enough(region.size)
+        bulk, from_offset = self._bulk, self._position
 
-        def read() -> CheckedBytes:
+        def read() -> tuple[CheckedBytes, Mapping[int, Run]]:
             data = region.file.pread(region.size, region.position)
-            return CheckedBytes(data, 0, {}) if walk is None else walk.check(data)
+            checks = walk
+            if is_much and records_kernels_loaded():
+                # Nothing else of the loader looks at it before this read is over.
+                checks = self._walk = KernelWalk()
+            if checks is None:
+                return CheckedBytes(data, 0, {}), {}
+            checked = checks.check(data)
+            return checked, {} if bulk is None else bulk.read(checked, from_offset)
 
         self._helpers.submit(read, self._on_read)
 
-    def _on_read(self, checked: CheckedBytes | None, error: BaseException | None) -> None:
+    def _on_read(
+        self,
+        found: tuple[CheckedBytes, Mapping[int, Run]] | None,
+        error: BaseException | None,
+    ) -> None:
         if not self._is_wanted():
             return
-        if checked is not None:
-            self._slices.run(self._apply(checked), self._is_wanted)
+        if found is not None:
+            self._slices.run(self._apply(*found), self._is_wanted)
         elif isinstance(error, Exception):
             self._failed(error)
 
-    def _apply(self, checked: CheckedBytes) -> Steps:
+    def _apply(self, checked: CheckedBytes, runs: Mapping[int, Run]) -> Steps:
         before = self._position
         try:
-            for batch in split_batches(checked.data, allow_partial=True):
-                if batch.position + batch.size_bytes > checked.checked_bytes:
-                    batch.check_crc()
-                records = _records(batch, checked.inflated.get(batch.position))
-                while count := self._replay(
-                    batch, islice(records, _RECORDS_A_STEP), self._position
-                ):
-                    yield count * _ELEMENTS_A_RECORD
-                self._position = Offset(max(batch.next_offset, self._position))
-                yield 1
+            data, position = checked.data, 0
+            while not is_cut_off(data, position, len(data)):
+                run = runs.get(position)
+                if run is not None and self._bulk is not None and self._begin_run(run.next_offset):
+                    yield from self._bulk.apply(run)
+                    self._position = max(run.next_offset, self._position)
+                    position = run.end
+                else:
+                    batch = BatchView(data, position, len(data))
+                    yield from self._apply_batch(batch, checked)
+                    position += batch.size_bytes
             if self._position == before and self._position < self._log.log_end_offset:
                 raise CorruptRecords(f"no whole batch at offset {self._position}")
         except Exception as error:
             self._failed(error)
         else:
             self._go_on()
+
+    def _apply_batch(self, batch: BatchView, checked: CheckedBytes) -> Steps:
+        if batch.position + batch.size_bytes > checked.checked_bytes:
+            batch.check_crc()
+        records = _records(batch, checked.inflated.get(batch.position))
+        while count := self._replay(batch, islice(records, _RECORDS_A_STEP), self._position):
+            yield count * _ELEMENTS_A_RECORD
+        self._position = Offset(max(batch.next_offset, self._position))
+        yield 1
 
     def _failed(self, error: Exception) -> None:
         if not self._is_wanted():

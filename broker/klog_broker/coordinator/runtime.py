@@ -13,7 +13,8 @@ from typing import Any, Generic, TypeVar
 from klog_broker.coordinator.effects import Effects, WaiterReply
 from klog_broker.coordinator.errors import append_error, told
 from klog_broker.coordinator.hashing import partition_for_key
-from klog_broker.coordinator.loading import BatchWalk, Loader
+from klog_broker.coordinator.kernels import PlainReads
+from klog_broker.coordinator.loading import BatchWalk, BulkLoading, Loader
 from klog_broker.coordinator.shard import Changes, CoordinatorState, Format, Shard, ShardStatus
 from klog_broker.coordinator.state_log import StateLog
 from klog_broker.log.errors import LogError
@@ -50,7 +51,8 @@ class RuntimeServices:
 
 class CoordinatorRuntime(Generic[K, V, S]):
     """``num_partitions`` returns None while the topic does not exist; ``new_state`` makes a shard's
-    state, and the timeline that tells what readers may see of that state."""
+    state, and the timeline that tells what readers may see of that state; ``new_bulk`` makes what
+    loads a state faster than record by record."""
 
     def __init__(
         self,
@@ -61,6 +63,7 @@ class CoordinatorRuntime(Generic[K, V, S]):
         num_partitions: Callable[[], int | None],
         append_timeout_ms: int,
         codec: Codec,
+        new_bulk: Callable[[S], BulkLoading] | None = None,
     ) -> None:
         self._services = services
         self._records = records
@@ -68,6 +71,8 @@ class CoordinatorRuntime(Generic[K, V, S]):
         self._num_partitions = num_partitions
         self._append_timeout_ms = append_timeout_ms
         self._codec = codec
+        self._new_bulk = new_bulk
+        self._plain_reads = PlainReads()
         self._shards: dict[int, Shard[K, V, S]] = {}
         self._loaders: dict[int, Loader] = {}
         self._not_recorded = RateLimit()
@@ -95,6 +100,9 @@ class CoordinatorRuntime(Generic[K, V, S]):
             shard.replay,
             lambda error: self._replayed(partition, shard, error),
             new_walk=services.new_walk,
+            plain_reads=self._plain_reads,
+            bulk=None if self._new_bulk is None else self._new_bulk(state),
+            begin_run=shard.begin_run,
             loop=services.loop,
             slices=services.slices,
             helpers=services.helpers,

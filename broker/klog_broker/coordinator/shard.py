@@ -266,6 +266,16 @@ class Shard(Generic[K, V, S]):
                 state.apply(Offset(record.offset), *decoded, producer)
         return count
 
+    def begin_run(self, end_offset: Offset) -> bool:
+        """Whether readers may see all before ``end_offset``. If so, the batches up to there may be
+        applied at once, now, by any way that comes to what :meth:`replay` comes to."""
+        high_watermark = self.log.high_watermark
+        if end_offset > high_watermark:
+            return False
+        self._written_offset = end_offset
+        self._changes.begin(end_offset, high_watermark)
+        return True
+
     def _replay_marker(self, record: Record, producer: Producer) -> None:
         kind = control_type_of(record.key)
         if kind in (ControlType.COMMIT, ControlType.ABORT):

@@ -11,6 +11,7 @@ from klog_broker.coordinator.effects import Waiter
 from klog_broker.coordinator.group.classic.group import Group
 from klog_broker.coordinator.group.classic.group_machine import GroupSettings
 from klog_broker.coordinator.group.classic.member import Joiner
+from klog_broker.coordinator.group.commit_loading import CommitLoading
 from klog_broker.coordinator.group.commits import (
     AskedCommits,
     Commit,
@@ -98,6 +99,7 @@ class GroupCoordinator:
             num_partitions=num_partitions,
             append_timeout_ms=settings.commit_timeout_ms,
             codec=settings.codec,
+            new_bulk=CommitLoading,
         )
         self.commits = TurnCommits(services.loop, services.clock)
         """For handlers that have found their group's shard themselves (``shard_of``)."""

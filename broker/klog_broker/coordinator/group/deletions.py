@@ -152,7 +152,7 @@ def _next_part(entry: GroupEntry) -> tuple[list[TopicPartition], bool]:
     """Partitions whose offsets are forgotten next, and whether the group has no others. Offsets of
     open transactions go too: the group is gone when their markers come."""
     offsets = entry.offsets
-    part = next(offsets.in_parts(TOMBSTONES_AT_ONCE), [])
+    part = offsets.some(TOMBSTONES_AT_ONCE)
     if len(part) < len(offsets):
         return part, False
     pending = (each for each in entry.pending_offsets if offsets.get(each) is None)

@@ -86,16 +86,17 @@ class OffsetForgetting:
                 for first in range(0, len(partitions), TOMBSTONES_AT_ONCE):
                     if not _is_served(shard, entry):
                         break
+                    numbers = partitions[first : first + TOMBSTONES_AT_ONCE]
                     gone = [
-                        where
-                        for number in partitions[first : first + TOMBSTONES_AT_ONCE]
-                        if (found := entry.offsets.get(where := TopicPartition(topic, number)))
+                        TopicPartition(topic, number)
+                        for number in numbers
+                        if (at := entry.offsets.record_offset(topic, number)) is not None
                         # Offsets behind it may belong to a new topic of the same name.
-                        and found.record_offset < end_offset
+                        and at < end_offset
                     ]
                     if gone:
                         self._forget(shard, entry, gone)
-                    yield len(gone)
+                    yield len(numbers) // _SEEN_AN_ELEMENT + len(gone)
             for group_id, pending in shard.state.pending_in(topic, end_offset).items():
                 for first in range(0, len(pending), TOMBSTONES_AT_ONCE):
                     part = pending[first : first + TOMBSTONES_AT_ONCE]
@@ -125,8 +126,8 @@ def _older(
     entry: GroupEntry, partitions: list[TopicPartition], end_offset: Offset
 ) -> list[TopicPartition]:
     """The partitions in which nothing was committed from ``end_offset`` on."""
-    found = ((each, entry.offsets.get(each)) for each in partitions)
-    return [each for each, at in found if at is None or at.record_offset < end_offset]
+    found = ((each, entry.offsets.record_offset(*each)) for each in partitions)
+    return [each for each, at in found if at is None or at < end_offset]
 
 
 def _is_served(shard: GroupShard, entry: GroupEntry) -> bool:

@@ -1,13 +1,24 @@
 """The committed offsets of one group: pure data and rules, changed only by what the log says."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
-from pyspark_klog.ids import UUID, LeaderEpoch, Offset, TopicPartition
-from pyspark_klog.state_records.consumer_offsets import NO_TOPIC_ID
-from pyspark_klog.state_records.offset_commit import OffsetCommitKey, OffsetCommitValue
+from klog_broker.coordinator.group.packed_offsets import CommittedOffset as CommittedOffset
+from klog_broker.coordinator.group.packed_offsets import (
+    KeptOffset,
+    PackedOffset,
+    record_offset_of,
+    times_of,
+    unpacked,
+)
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.state_records.offset_commit import OffsetCommitKey
 
 NEVER_MS = -1
+
+TopicRows = dict[int, KeptOffset]
+"""A group's offsets in one topic, by partition."""
 
 
 class OffsetPlace(NamedTuple):
@@ -16,38 +27,6 @@ class OffsetPlace(NamedTuple):
     group_id: str
     topic: str
     partition: int
-
-
-class CommittedOffset(NamedTuple):
-    """The next offset to read. ``expire_ms`` is -1 unless the commit asked for a time of its own
-    (OffsetCommit 2 to 4); both times are wall clock. ``record_offset`` is where it stands in
-    __consumer_offsets. ``topic_id`` is 0 where the record has none: records of older releases, and
-    those with an expiry."""
-
-    offset: Offset
-    leader_epoch: LeaderEpoch
-    metadata: str
-    commit_ms: int
-    expire_ms: int
-    record_offset: Offset
-    topic_id: UUID = NO_TOPIC_ID
-
-    @classmethod
-    def from_record(cls, value: OffsetCommitValue, record_offset: int) -> "CommittedOffset":
-        return cls(
-            Offset(value.offset),
-            LeaderEpoch(value.leader_epoch),
-            value.metadata,
-            value.commit_timestamp,
-            value.expire_timestamp,
-            Offset(record_offset),
-            value.topic_id,
-        )
-
-    def is_of(self, topic_id: UUID) -> bool:
-        """Whether it was committed in the topic with this id, and not in one of the same name that
-        was there before. As in Kafka 4.3, an id that is not known fits every topic."""
-        return self.topic_id in (topic_id, NO_TOPIC_ID) or topic_id == NO_TOPIC_ID
 
 
 class Expiry(NamedTuple):
@@ -60,10 +39,13 @@ class Expiry(NamedTuple):
 
 
 class OffsetBook:
-    """Committed offsets by topic and partition."""
+    """Committed offsets by topic and partition. Those that were loaded are packed, because there
+    may be very many."""
+
+    __slots__ = ("_by_topic", "_count")
 
     def __init__(self) -> None:
-        self._by_topic: dict[str, dict[int, CommittedOffset]] = {}
+        self._by_topic: dict[str, TopicRows] = {}
         self._count = 0
 
     def __len__(self) -> int:
@@ -78,9 +60,15 @@ class OffsetBook:
 
     def get(self, partition: TopicPartition) -> CommittedOffset | None:
         found = self._by_topic.get(partition.topic)
-        return None if found is None else found.get(partition.partition)
+        kept = None if found is None else found.get(partition.partition)
+        return None if kept is None else unpacked(kept)
 
-    def put(self, topic: str, partition: int, committed: CommittedOffset) -> CommittedOffset | None:
+    def record_offset(self, topic: str, partition: int) -> int | None:
+        """Where the committed offset stands in __consumer_offsets."""
+        kept = self._by_topic.get(topic, {}).get(partition)
+        return None if kept is None else record_offset_of(kept)
+
+    def put(self, topic: str, partition: int, committed: CommittedOffset) -> KeptOffset | None:
         """Keep a committed offset; returns the one that it replaces."""
         found = self._by_topic.get(topic)
         if found is None:
@@ -90,7 +78,27 @@ class OffsetBook:
         self._count += before is None
         return before
 
-    def remove(self, topic: str, partition: int) -> CommittedOffset | None:
+    def rows_in(self, topic: str) -> TopicRows:
+        """The offsets in a topic, for put_rows. As long as there are any they stay the topic's."""
+        found = self._by_topic.get(topic)
+        if found is None:
+            found = self._by_topic[topic] = {}
+        return found
+
+    def put_rows(
+        self, rows: TopicRows, partitions: Sequence[int], packed: Sequence[PackedOffset]
+    ) -> None:
+        """Keep committed offsets among those of their topic; the last one of a partition counts."""
+        before = len(rows)
+        rows.update(zip(partitions, packed, strict=True))
+        self._count += len(rows) - before
+
+    def put_row(self, rows: TopicRows, partition: int, packed: PackedOffset) -> None:
+        """As ``put_rows``, of one."""
+        self._count += partition not in rows
+        rows[partition] = packed
+
+    def remove(self, topic: str, partition: int) -> KeptOffset | None:
         """Forget a committed offset, and return it."""
         found = self._by_topic.get(topic)
         before = None if found is None else found.pop(partition, None)
@@ -115,6 +123,15 @@ class OffsetBook:
         if part:
             yield part
 
+    def some(self, size: int) -> list[TopicPartition]:
+        """``size`` partitions, whichever are found first; all if there are no more."""
+        each = (
+            TopicPartition(topic, partition)
+            for topic, found in self._by_topic.items()
+            for partition in found
+        )
+        return list(islice(each, size))
+
     def expired(
         self, among: Iterable[TopicPartition], expiry: Expiry, now_ms: int, retention_ms: int
     ) -> list[TopicPartition]:
@@ -122,17 +139,18 @@ class OffsetBook:
         over = []
         by_topic, since_ms = self._by_topic, expiry.since_ms
         for partition in among:
-            committed = by_topic.get(partition[0], {}).get(partition[1])
-            if committed is None:
+            kept = by_topic.get(partition[0], {}).get(partition[1])
+            if kept is None:
                 continue
-            if committed.expire_ms >= 0:
-                is_over = now_ms >= committed.expire_ms
+            commit_ms, expire_ms = times_of(kept)
+            if expire_ms >= 0:
+                is_over = now_ms >= expire_ms
             else:
-                is_over = now_ms - max(since_ms, committed.commit_ms) >= retention_ms
+                is_over = now_ms - max(since_ms, commit_ms) >= retention_ms
             if is_over:
                 over.append(partition)
-        kept = expiry.kept_topics() if over else None
-        return [] if kept is None else [each for each in over if each.topic not in kept]
+        topics = expiry.kept_topics() if over else None
+        return [] if topics is None else [each for each in over if each.topic not in topics]
 
 
 def commit_key(group_id: str, partition: TopicPartition) -> OffsetCommitKey:

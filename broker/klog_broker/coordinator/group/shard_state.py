@@ -7,12 +7,8 @@ from klog_broker.coordinator.group.classic.group import Group
 from klog_broker.coordinator.group.classic.group_machine import GroupMachine, GroupSettings
 from klog_broker.coordinator.group.classic.records import apply_metadata
 from klog_broker.coordinator.group.classic.states import GroupState
-from klog_broker.coordinator.group.offsets import (
-    CommittedOffset,
-    OffsetBook,
-    OffsetPlace,
-    commit_key,
-)
+from klog_broker.coordinator.group.offsets import OffsetBook, OffsetPlace, TopicRows, commit_key
+from klog_broker.coordinator.group.packed_offsets import CommittedOffset, KeptOffset, unpacked
 from klog_broker.coordinator.shard import Format, Producer
 from klog_broker.coordinator.timeline import Timeline
 from pyspark_klog.errors import KlogError
@@ -31,7 +27,7 @@ from pyspark_klog.state_records.offset_commit import OffsetCommitKey, OffsetComm
 _log = logging.getLogger("klog.group")
 
 Records = list[tuple[Key, Value | None]]
-OffsetTimeline = Timeline[TopicPartition, CommittedOffset]
+OffsetTimeline = Timeline[TopicPartition, KeptOffset]
 
 
 class GroupEntry:
@@ -133,7 +129,7 @@ class GroupShardState:
         if isinstance(key, OffsetCommitKey):
             place = OffsetPlace(key.group, key.topic, key.partition)
             if value is None:
-                self._forget_offset(place)
+                self.forget_offset(place)
                 return
             assert isinstance(value, OffsetCommitValue)
             committed = CommittedOffset.from_record(value, offset)
@@ -161,8 +157,8 @@ class GroupShardState:
         for place, committed in self._pending.pop(producer.producer_id, {}).items():
             entry = self.groups[place.group_id]
             entry.no_longer_pending(place)
-            before = entry.offsets.get(TopicPartition(place.topic, place.partition))
-            if is_commit and (before is None or before.record_offset < committed.record_offset):
+            before = entry.offsets.record_offset(place.topic, place.partition)
+            if is_commit and (before is None or before < committed.record_offset):
                 self.keep_offset(place, committed)
             self.settled(place.group_id)
 
@@ -177,7 +173,17 @@ class GroupShardState:
         if self.timeline.is_ahead:
             self.timeline.replaced(group_id, TopicPartition(topic, partition), before)
 
-    def _forget_offset(self, place: OffsetPlace) -> None:
+    def rows_for(self, group_id: str, topic: str) -> tuple[OffsetBook, TopicRows]:
+        """Where to put a group's offsets in a topic, as ``keep_offset`` keeps them: at least one,
+        at once, and more as long as there are any. Only for what readers may see already
+        (Timeline.is_ahead)."""
+        entry = self.groups.get(group_id) or self.get_or_create(group_id)
+        rows = entry.offsets.rows_in(topic)
+        if not rows:
+            self._groups_by_topic.setdefault(topic, {})[entry.group.group_id] = None
+        return entry.offsets, rows
+
+    def forget_offset(self, place: OffsetPlace) -> None:
         """Forget the committed offset, and those of open transactions: their markers come too
         late."""
         group_id, topic, partition = place
@@ -225,11 +231,13 @@ class VisibleOffsets:
     def __init__(
         self,
         newest: OffsetBook,
-        instead: dict[TopicPartition, CommittedOffset | None],
+        instead: dict[TopicPartition, KeptOffset | None],
         pending: Mapping[TopicPartition, int],
     ) -> None:
         self._newest = newest
         self._instead = instead
+        self._instead_in: dict[str, list[int]] | None = None
+        """By topic, made when it is first asked for."""
         self._pending = pending
 
     def is_stable(self, partition: TopicPartition) -> bool:
@@ -239,7 +247,8 @@ class VisibleOffsets:
 
     def get(self, partition: TopicPartition) -> CommittedOffset | None:
         if partition in self._instead:
-            return self._instead[partition]
+            kept = self._instead[partition]
+            return None if kept is None else unpacked(kept)
         return self._newest.get(partition)
 
     def topics(self) -> list[str]:
@@ -248,8 +257,13 @@ class VisibleOffsets:
 
     def partitions(self, topic: str) -> list[int]:
         """Partitions of a topic in which the group may have an offset, in order."""
-        instead = (each.partition for each in self._instead if each.topic == topic)
-        return sorted({*self._newest.partitions(topic), *instead})
+        if self._instead_in is None:
+            self._instead_in = {}
+            for each in self._instead:
+                self._instead_in.setdefault(each.topic, []).append(each.partition)
+        newest, instead = self._newest.partitions(topic), self._instead_in.get(topic)
+        # As they are kept they are mostly in order, and a set would undo that.
+        return sorted({*newest, *instead}) if instead else sorted(newest)
 
 
 def _encode(key: Key, value: Value | None) -> tuple[bytes, bytes | None]:
