@@ -13,10 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
-from klog_broker.runtime.files import FileLockHeld, write_atomically
+from klog_broker.runtime.files import DiskUsage, FileLockHeld, write_atomically
 
 SECTOR_BYTES = 512
 PAGE_BYTES = 4096
+DISK_BYTES = 1 << 40
 
 
 class Crashed(BaseException):
@@ -426,6 +427,11 @@ class MemoryFiles:
                 raise Crashed
             raise OSError(errno.EIO, "the sync fails on the memory disk")
         inode.sync()
+
+    def disk_usage(self, path: Path) -> DiskUsage:
+        if not self.exists(path):
+            raise FileNotFoundError(errno.ENOENT, "no such file", str(path))
+        return DiskUsage(DISK_BYTES, DISK_BYTES if self.free_bytes is None else self.free_bytes)
 
     # --- names -----------------------------------------------------------------------------------
     def _find(self, path: Path) -> "_Inode | _Directory | None":

@@ -5,6 +5,7 @@ from functools import partial
 
 from klog_broker.handlers.context import AnswerSteps, BrokerServices, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
+from klog_broker.handlers.told import told
 from klog_broker.metadata.image import Topic
 from klog_broker.topics.changing import add_partitions
 from klog_broker.topics.planning import (
@@ -80,7 +81,7 @@ def _plan(broker: BrokerServices, asked: CreatePartitionsTopic) -> MorePartition
 
 
 def _put(result: CreatePartitionsTopicResult, error: BrokerError) -> None:
-    result.error_code, result.error_message = error.code, error.text
+    result.error_code, result.error_message = error.code, told(error)
 
 
 def error_response(request: CreatePartitionsRequest, code: ErrorCode) -> CreatePartitionsResponse:

@@ -6,6 +6,7 @@ from collections.abc import Generator
 from klog_broker.config import topic_config
 from klog_broker.handlers.context import AnswerSteps, BrokerServices, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
+from klog_broker.handlers.told import told
 from klog_broker.metadata.image import INTERNAL_TOPICS, Topic
 from klog_broker.metadata.interface import NewTopic
 from klog_broker.topics.changing import create_topics
@@ -109,7 +110,7 @@ def _plan(broker: BrokerServices, topic: CreatableTopic) -> NewTopic:
 
 def _failed(name: str, error: BrokerError) -> CreatableTopicResult:
     return CreatableTopicResult(
-        name=name, error_code=error.code, error_message=error.text, configs=[]
+        name=name, error_code=error.code, error_message=told(error), configs=[]
     )
 
 

@@ -5,6 +5,7 @@ from functools import partial
 
 from klog_broker.handlers.context import AnswerSteps, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
+from klog_broker.handlers.told import told
 from klog_broker.metadata.image import Topic
 from klog_broker.topics.changing import delete_topic
 from pyspark_klog.errors import BrokerError, ErrorCode
@@ -57,7 +58,7 @@ def handle(request: DeleteTopicsRequest, context: RequestContext) -> AnswerSteps
     def done(result: DeletableTopicResult, error: BrokerError | None) -> None:
         nonlocal waiting
         if error is not None:
-            result.error_code, result.error_message = error.code, error.text
+            result.error_code, result.error_message = error.code, told(error)
         waiting -= 1
         if waiting == 0:
             context.reply.send(response)
@@ -109,7 +110,7 @@ def _failed(asked: DeleteTopicState, error: BrokerError) -> DeletableTopicResult
         name=asked.name,
         topic_id=asked.topic_id,
         error_code=error.code,
-        error_message=error.text,
+        error_message=told(error),
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 from klog_broker.config import topic_config
 from klog_broker.handlers.context import AnswerSteps, BrokerServices, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
+from klog_broker.handlers.told import told
 from klog_broker.metadata.errors import InvalidTopicName
 from klog_broker.metadata.image import check_topic_name
 from klog_broker.topics.entries import (
@@ -41,7 +42,7 @@ def handle(request: DescribeConfigsRequest, context: RequestContext) -> AnswerSt
     A resource that is named twice is answered once, since an answer is much longer than a name.
     """
     results = []
-    told: _Told = {}
+    answered: _Told = {}
     for asked in _each_once(request.resources):
         result = DescribeConfigsResult(
             resource_type=asked.resource_type,
@@ -49,9 +50,9 @@ def handle(request: DescribeConfigsRequest, context: RequestContext) -> AnswerSt
             error_message=None,
         )
         try:
-            result.configs = yield from _configs(request, asked, context, told)
+            result.configs = yield from _configs(request, asked, context, answered)
         except BrokerError as error:
-            result.error_code, result.error_message = error.code, error.text
+            result.error_code, result.error_message = error.code, told(error)
         results.append(result)
     return DescribeConfigsResponse(results=results)
 
@@ -60,24 +61,24 @@ def _configs(
     request: DescribeConfigsRequest,
     asked: DescribeConfigsResource,
     context: RequestContext,
-    told: _Told,
+    answered: _Told,
 ) -> Generator[int, None, list[DescribeConfigsResourceResult]]:
-    """``told`` keeps described settings, for later topics with the same overrides (most topics have
-    none)."""
+    """``answered`` keeps described settings, for later topics with the same overrides (most topics
+    have none)."""
     yield 1
     keys = asked.configuration_keys
     given = _given(context.broker, asked)
     name = "" if asked.resource_type == ResourceType.TOPIC else asked.resource_name
     key = (asked.resource_type, name, given, None if keys is None else tuple(keys))
-    if key not in told:
+    if key not in answered:
         yield _SETTINGS[ResourceType(asked.resource_type)]
         names = None if keys is None else set(keys)
-        told[key] = [
+        answered[key] = [
             _described(entry, request, context.api_version)
             for entry in _entries(context.broker, asked, dict(given or ()))
             if names is None or entry.setting.name in names
         ]
-    return told[key]
+    return answered[key]
 
 
 def _each_once(resources: list[DescribeConfigsResource]) -> list[DescribeConfigsResource]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from klog_broker.handlers.context import AnswerSteps, BrokerServices, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
 from klog_broker.handlers.partitions import led_partition
+from klog_broker.handlers.told import told
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.producer_state import ProducerEntry
 from pyspark_klog.errors import BrokerError, ErrorCode
@@ -37,7 +38,7 @@ def handle(request: DescribeProducersRequest, context: RequestContext) -> Answer
                     raise BrokerError(ErrorCode.INVALID_REQUEST, "asked for more than once")
                 log = _log_of(context.broker, topic.name, index)
             except BrokerError as error:
-                answer.error_code, answer.error_message = error.code, error.text
+                answer.error_code, answer.error_message = error.code, told(error)
                 continue
             for state in _states(log):
                 yield 1

@@ -11,12 +11,11 @@ from functools import partial
 
 from klog_broker.config import TOPIC_SETTINGS, render, topic_config
 from klog_broker.config.types import SettingType, nearest
+from klog_broker.handlers.alterable_topics import alterable_topic
 from klog_broker.handlers.context import AnswerSteps, BrokerServices, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
-from klog_broker.metadata.errors import InvalidTopicName
-from klog_broker.metadata.image import Topic, check_topic_name
+from klog_broker.handlers.told import told
 from klog_broker.topics.changing import change_topic_configs
-from klog_broker.topics.entries import ResourceType
 from klog_broker.topics.planning import checked_topic_config
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.incremental_alter_configs import (
@@ -38,9 +37,6 @@ class Operation(IntEnum):
     SUBTRACT = 3
 
 
-MAX_CHANGES_PER_TOPIC = 1000
-"""How many changes one request may make to one topic: a topic has some 40 settings."""
-
 # Costs in elements (runtime/slices.py): checking a topic's settings; asking for their change, and
 # answering.
 _CHECKED = 20
@@ -61,7 +57,9 @@ def handle(request: IncrementalAlterConfigsRequest, context: RequestContext) -> 
             if times[(asked.resource_type, asked.resource_name)] > 1:
                 text = "the resource is named twice; put its settings into one entry"
                 raise BrokerError(ErrorCode.INVALID_REQUEST, text)
-            _changed(broker, asked, _topic(broker, asked).configs)
+            names = [each.name for each in asked.configs]
+            topic = alterable_topic(broker, asked.resource_type, asked.resource_name, names)
+            _changed(broker, asked, topic.configs)
             planned.append((result, asked))
         except BrokerError as error:
             _put(result, error)
@@ -85,37 +83,6 @@ def handle(request: IncrementalAlterConfigsRequest, context: RequestContext) -> 
         change = partial(_changed, broker, asked)
         change_topic_configs(broker, asked.resource_name, change, partial(done, result))
     return None
-
-
-def _topic(broker: BrokerServices, asked: AlterConfigsResource) -> Topic:
-    if asked.resource_type == ResourceType.BROKER:
-        text = (
-            "a broker's settings cannot be changed while it runs: change its properties file and"
-            " start it again"
-        )
-        raise BrokerError(ErrorCode.INVALID_REQUEST, text)
-    if asked.resource_type != ResourceType.TOPIC:
-        text = f"resource type {asked.resource_type} is not served: 2 (topic) is"
-        raise BrokerError(ErrorCode.INVALID_REQUEST, text)
-    try:
-        check_topic_name(asked.resource_name)
-    except InvalidTopicName as error:
-        raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, str(error)) from None
-    topic = broker.metadata.image.topic(asked.resource_name)
-    if topic is None:
-        text = f"there is no topic {asked.resource_name}"
-        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
-    if len(asked.configs) > MAX_CHANGES_PER_TOPIC:
-        text = (
-            f"{len(asked.configs)} settings are changed; one topic takes at most"
-            f" {MAX_CHANGES_PER_TOPIC} changes in a request"
-        )
-        raise BrokerError(ErrorCode.INVALID_REQUEST, text)
-    twice = [name for name, times in Counter(c.name for c in asked.configs).items() if times > 1]
-    if twice:
-        text = f"these settings are named twice: {', '.join(twice)}"
-        raise BrokerError(ErrorCode.INVALID_REQUEST, text)
-    return topic
 
 
 def _changed(
@@ -170,7 +137,7 @@ def _result(asked: AlterConfigsResource) -> AlterConfigsResourceResponse:
 
 
 def _put(result: AlterConfigsResourceResponse, error: BrokerError) -> None:
-    result.error_code, result.error_message = error.code, error.text
+    result.error_code, result.error_message = error.code, told(error)
 
 
 def error_response(

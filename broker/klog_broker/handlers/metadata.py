@@ -113,7 +113,7 @@ def _describe(
             for number, state in enumerate(topic.partitions):
                 if number % _PARTITIONS_A_STEP == _PARTITIONS_A_STEP - 1:
                     yield _PARTITIONS_A_STEP
-                answer.partitions.append(_partition(context.broker, topic.name, number, state))
+                answer.partitions.append(seen_partition(context.broker, topic.name, number, state))
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
     return response
@@ -179,9 +179,10 @@ def _topic(topic: Topic, with_operations: bool) -> MetadataResponseTopic:
     return answer
 
 
-def _partition(
+def seen_partition(
     broker: BrokerServices, topic: str, number: int, state: PartitionState
 ) -> MetadataResponsePartition:
+    """A partition as clients are told of it: without a leader while its log is offline here."""
     answer = MetadataResponsePartition(
         partition_index=number,
         leader_id=state.leader,

@@ -3,46 +3,31 @@
 from pyspark_klog.protocol.keys import ApiKey
 
 _TOKENS = "Kafka's own brokers refuse it unless delegation tokens are set up"
-_ACLS = "there is no authorizer yet; every client may do everything"
 _SASL = "listeners have no SASL yet"
 _QUOTAS = "there are no quotas yet"
 _NEW_GROUPS = (
     "groups of the new protocol (KIP-848) are not coordinated yet; consumers use the classic"
 )
 _TELEMETRY = "client metrics (KIP-714) are not collected; clients work without"
-_ONE_BROKER = "with one broker there is nothing to move, to elect or to unregister"
+_ONE_BROKER = "with one broker there is nothing to unregister"
 _LATER = "not written yet"
 
 REASONS: dict[ApiKey, str] = {
     ApiKey.SASL_HANDSHAKE: _SASL,
     ApiKey.SASL_AUTHENTICATE: _SASL,
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _SASL,
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _SASL,
-    ApiKey.DELETE_RECORDS: _LATER,
-    ApiKey.DESCRIBE_ACLS: _ACLS,
-    ApiKey.CREATE_ACLS: _ACLS,
-    ApiKey.DELETE_ACLS: _ACLS,
-    ApiKey.ALTER_CONFIGS: "it resets all settings that it does not name; IncrementalAlterConfigs "
-    "is served",
     ApiKey.ALTER_REPLICA_LOG_DIRS: _LATER,
-    ApiKey.DESCRIBE_LOG_DIRS: _LATER,
     ApiKey.CREATE_DELEGATION_TOKEN: _TOKENS,
     ApiKey.RENEW_DELEGATION_TOKEN: _TOKENS,
     ApiKey.EXPIRE_DELEGATION_TOKEN: _TOKENS,
     ApiKey.DESCRIBE_DELEGATION_TOKEN: _TOKENS,
-    ApiKey.ELECT_LEADERS: _ONE_BROKER,
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: _ONE_BROKER,
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: _ONE_BROKER,
     ApiKey.DESCRIBE_CLIENT_QUOTAS: _QUOTAS,
     ApiKey.ALTER_CLIENT_QUOTAS: _QUOTAS,
-    ApiKey.UPDATE_FEATURES: "the one feature, transaction.version, is at its newest level for good",
     ApiKey.UNREGISTER_BROKER: _ONE_BROKER,
     ApiKey.CONSUMER_GROUP_HEARTBEAT: _NEW_GROUPS,
     ApiKey.CONSUMER_GROUP_DESCRIBE: _NEW_GROUPS,
     ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: _TELEMETRY,
     ApiKey.PUSH_TELEMETRY: _TELEMETRY,
-    ApiKey.LIST_CONFIG_RESOURCES: _LATER,
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS: "not written yet; clients ask with Metadata instead",
 }
 
 LEFT_OUT: dict[str, str] = {

@@ -13,6 +13,7 @@ from klog_broker.handlers.produce_verification import (
     transactional_batch,
     transactional_producers,
 )
+from klog_broker.handlers.told import told
 from klog_broker.metadata.image import INTERNAL_TOPICS
 from klog_broker.replication.partition import Leader
 from pyspark_klog.errors import BrokerError, ErrorCode
@@ -57,7 +58,7 @@ def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse 
                 leader = _leader(context, name, partition.index)
                 records = _checked_records(partition.records, context.api_version)
             except BrokerError as error:
-                set_error(answer, error.code, error.text)
+                set_error(answer, error.code, told(error))
                 continue
             pending.open_appends += 1
             append = Append(pending, answer, records)
@@ -143,7 +144,7 @@ def error_response(request: ProduceRequest, code: ErrorCode) -> ProduceResponse 
 def _all_refused(request: ProduceRequest, error: BrokerError) -> ProduceResponse:
     def answer(index: int) -> PartitionProduceResponse:
         response = PartitionProduceResponse(index=index)
-        set_error(response, error.code, error.text)
+        set_error(response, error.code, told(error))
         return response
 
     return ProduceResponse(

@@ -98,6 +98,11 @@ class LogManager:
         """Whether all directories with logs were closed properly by the last broker."""
         return self._is_clean
 
+    @property
+    def directories(self) -> Sequence[LogDirectory]:
+        """All of log.dirs, also those without a log, and those that are offline."""
+        return tuple(self._directories)
+
     def get(self, topic_partition: TopicPartition) -> PartitionLog | None:
         return self._logs.get(topic_partition)
 

@@ -122,6 +122,13 @@ class ProbedRegion(ReadRegion):
     __slots__ = ()
 
 
+class DiskUsage(NamedTuple):
+    """The size of the volume that a path lies on, and what of it this user may still write."""
+
+    total_bytes: int
+    usable_bytes: int
+
+
 class FileLock(Protocol):
     """A lock that is held until it is released or the process ends."""
 
@@ -178,6 +185,10 @@ class Files(Protocol):
 
     def lock(self, path: Path) -> FileLock:
         """Take the lock of this file, making it if need be; FileLockHeld if another has it."""
+
+    def disk_usage(self, path: Path) -> DiskUsage:
+        """How large and how full the volume of this path is. Blocks where the disk does not
+        answer; for helper threads."""
 
     def give_back_unused(self) -> None:
         """Let those files rest that were not used since the last call."""
@@ -296,6 +307,10 @@ class RealFiles:
 
     def lock(self, path: Path) -> RealFileLock:
         return self.open_files.call(lambda: RealFileLock(path))
+
+    def disk_usage(self, path: Path) -> DiskUsage:
+        found = os.statvfs(path)
+        return DiskUsage(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
 
     def give_back_unused(self) -> None:
         self.open_files.give_back_unused()

@@ -1,0 +1,103 @@
+"""ElectLeaders (key 43): the right leader leads already, or no other broker could.
+
+A partition's only replica is its leader, so that there is nothing to elect.
+"""
+
+from enum import IntEnum
+
+from klog_broker.handlers.context import AnswerSteps, BrokerServices, RequestContext
+from klog_broker.handlers.dispatcher import ApiHandler
+from klog_broker.handlers.metadata import seen_partition
+from klog_broker.metadata.image import NO_BROKER, PartitionState
+from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.protocol.apis.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+from pyspark_klog.protocol.keys import ApiKey
+
+_PARTITIONS_A_STEP = 50
+
+
+class ElectionType(IntEnum):
+    """Whom to elect, as on the wire."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+def handle(request: ElectLeadersRequest, context: RequestContext) -> AnswerSteps:
+    """A null list of topics asks for all partitions: only those are told that have not the right
+    leader, below each topic, as in Kafka."""
+    response = ElectLeadersResponse()
+    asked = request.topic_partitions
+    if asked is not None and not asked:
+        return response
+    if request.election_type not in tuple(ElectionType):
+        raise BrokerError(ErrorCode.INVALID_REQUEST)
+    election = ElectionType(request.election_type)
+    broker = context.broker
+    if asked is None:
+        for topic in broker.metadata.image.topics.values():
+            yield 1
+            found = ReplicaElectionResult(topic=topic.name)
+            response.replica_election_results.append(found)
+            for index, state in enumerate(topic.partitions):
+                if index % _PARTITIONS_A_STEP == _PARTITIONS_A_STEP - 1:
+                    yield _PARTITIONS_A_STEP
+                code = _outcome(broker, topic.name, index, state, election)
+                if code != ErrorCode.ELECTION_NOT_NEEDED:
+                    found.partition_result.append(_result(index, code))
+        return response
+    for each in asked:
+        yield 1
+        found = ReplicaElectionResult(topic=each.topic)
+        response.replica_election_results.append(found)
+        for index in each.partitions:
+            yield 1
+            known = broker.metadata.image.partition(each.topic, index)
+            code = _outcome(broker, each.topic, index, known, election)
+            found.partition_result.append(_result(index, code))
+    return response
+
+
+def _outcome(
+    broker: BrokerServices,
+    topic: str,
+    index: int,
+    state: PartitionState | None,
+    election: ElectionType,
+) -> ErrorCode:
+    if state is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    leader = seen_partition(broker, topic, index, state).leader_id
+    if election is ElectionType.UNCLEAN:
+        if leader == NO_BROKER:
+            return ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+        return ErrorCode.ELECTION_NOT_NEEDED
+    if leader == state.replicas[0]:
+        return ErrorCode.ELECTION_NOT_NEEDED
+    return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+
+
+def _result(index: int, code: ErrorCode) -> PartitionResult:
+    return PartitionResult(partition_id=index, error_code=code, error_message=code.message)
+
+
+def error_response(request: ElectLeadersRequest, code: ErrorCode) -> ElectLeadersResponse:
+    """The same error for every partition."""
+    return ElectLeadersResponse(
+        error_code=code,
+        replica_election_results=[
+            ReplicaElectionResult(
+                topic=each.topic,
+                partition_result=[_result(index, code) for index in each.partitions],
+            )
+            for each in request.topic_partitions or ()
+        ],
+    )
+
+
+HANDLER = ApiHandler(ApiKey.ELECT_LEADERS, handle, error_response)

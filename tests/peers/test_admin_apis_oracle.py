@@ -1,0 +1,369 @@
+"""The admin APIs on Apache Kafka and on klog: the same answers, but for texts.
+
+A play is a course of requests by raw connections. Its transcript has every field of every answer
+that is not chance, or an address, or said in words of one's own.
+"""
+
+from collections.abc import Callable, Iterator
+from difflib import unified_diff
+from typing import Any
+
+import pytest
+
+from pyspark_klog.protocol.apis import alter_configs as altering
+from pyspark_klog.protocol.apis import alter_partition_reassignments as moving
+from pyspark_klog.protocol.apis import create_acls, delete_acls, describe_acls
+from pyspark_klog.protocol.apis import delete_records as deleting
+from pyspark_klog.protocol.apis import describe_configs as describing
+from pyspark_klog.protocol.apis import describe_log_dirs as directories
+from pyspark_klog.protocol.apis import describe_topic_partitions as paging
+from pyspark_klog.protocol.apis import describe_user_scram_credentials as credentials
+from pyspark_klog.protocol.apis import elect_leaders as electing
+from pyspark_klog.protocol.apis import list_config_resources as resources
+from pyspark_klog.protocol.apis import list_offsets as offsets
+from pyspark_klog.protocol.apis import list_partition_reassignments as moves
+from pyspark_klog.protocol.apis import update_features as features
+from pyspark_klog.protocol.apis.find_coordinator import FindCoordinatorRequest
+from pyspark_klog.protocol.message import Request, Struct
+from tests.support.broker_process import BrokerProcess
+from tests.support.eventually import eventually
+from tests.support.peers import NEWEST_KAFKA, KafkaServer
+from tests.support.raw_client import RawClient
+from tests.support.raw_requests import batch, create_topic, fetch, first_partition, produced
+
+pytestmark = pytest.mark.peers
+
+SETTINGS = {"offsets.topic.num.partitions": "3"}
+TOPICS = {"cut": "delete", "both": "compact,delete", "compacted": "compact", "whole": "delete"}
+ME = 0
+TOPIC = 2
+
+# What differs by chance, is the machine's, or is said in words of one's own.
+_LEFT_OUT = {
+    "throttle_time_ms",
+    "error_message",
+    "log_dir",
+    "total_bytes",
+    "usable_bytes",
+    "topic_id",
+}
+
+
+class Play:
+    """Every answer is a line of ``lines``."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self._client = RawClient(address, timeout_s=60)
+        self.lines: list[str] = []
+
+    def close(self) -> None:
+        self._client.close()
+
+    def ask(self, request: Request, version: int, *, in_order: bool = False) -> Any:
+        answer = self._client.call(request, version)
+        self.lines.append(f"{request.api_key.name} v{version} {_plain(answer, in_order)}")
+        return answer
+
+    # --- one API each ----------------------------------------------------------------------------
+    def delete(self, *rows: tuple[str, int, int], version: int = 2) -> None:
+        topics = [
+            deleting.DeleteRecordsTopic(
+                name=name,
+                partitions=[deleting.DeleteRecordsPartition(partition_index=index, offset=offset)],
+            )
+            for name, index, offset in rows
+        ]
+        self.ask(deleting.DeleteRecordsRequest(topics=topics, timeout_ms=5000), version)
+
+    def earliest(self, topic: str) -> None:
+        row = offsets.ListOffsetsPartition(partition_index=0, timestamp=-2)
+        topics = [offsets.ListOffsetsTopic(name=topic, partitions=[row])]
+        self.ask(offsets.ListOffsetsRequest(topics=topics), 7)
+
+    def fetch(self, topic: str, offset: int) -> None:
+        found = first_partition(fetch(self._client, topic, offset=offset))
+        self.lines.append(f"{found.error_code} {found.log_start_offset} {found.high_watermark}")
+
+    def directories(self, *rows: tuple[str, list[int]], version: int) -> None:
+        topics = [directories.DescribableLogDirTopic(topic=n, partitions=p) for n, p in rows]
+        self.ask(directories.DescribeLogDirsRequest(topics=topics), version)
+
+    def pages(self, *names: str, limit: int = 2000, cursor: tuple[str, int] | None = None) -> None:
+        at = None
+        if cursor is not None:
+            at = paging.Cursor(topic_name=cursor[0], partition_index=cursor[1])
+        request = paging.DescribeTopicPartitionsRequest(
+            topics=[paging.TopicRequest(name=name) for name in names],
+            response_partition_limit=limit,
+            cursor=at,
+        )
+        self.ask(request, 0, in_order=True)
+
+    def alter(
+        self,
+        *rows: tuple[str, list[tuple[str, str | None]]],
+        kind: int = TOPIC,
+        version: int = 2,
+        validate_only: bool = False,
+    ) -> None:
+        listed = [
+            altering.AlterConfigsResource(
+                resource_type=kind,
+                resource_name=name,
+                configs=[altering.AlterableConfig(name=key, value=value) for key, value in given],
+            )
+            for name, given in rows
+        ]
+        request = altering.AlterConfigsRequest(resources=listed, validate_only=validate_only)
+        self.ask(request, version)
+
+    def expect(self, topic: str, expected: dict[str, str]) -> None:
+        """Waits until these are the topic's own settings: Kafka answers a little before that."""
+        eventually(lambda: self._overrides(topic) == expected, 20, f"{topic} having {expected}")
+
+    def _overrides(self, topic: str) -> dict[str, str]:
+        row = describing.DescribeConfigsResource(
+            resource_type=TOPIC, resource_name=topic, configuration_keys=None
+        )
+        request = describing.DescribeConfigsRequest(resources=[row])
+        (found,) = self._client.call(request, 4).results
+        return {each.name: each.value for each in found.configs if each.config_source == 1}
+
+    def elect(
+        self, rows: list[tuple[str, list[int]]] | None, election: int = 0, version: int = 2
+    ) -> None:
+        topics = None
+        if rows is not None:
+            topics = [electing.TopicPartitions(topic=n, partitions=p) for n, p in rows]
+        request = electing.ElectLeadersRequest(topic_partitions=topics, timeout_ms=5000)
+        if version > 0:
+            request.election_type = election
+        self.ask(request, version)
+
+    def move(
+        self, *rows: tuple[str, int, list[int] | None], version: int = 1, **more: bool
+    ) -> None:
+        topics = [
+            moving.ReassignableTopic(
+                name=name,
+                partitions=[moving.ReassignablePartition(partition_index=index, replicas=replicas)],
+            )
+            for name, index, replicas in rows
+        ]
+        request = moving.AlterPartitionReassignmentsRequest(timeout_ms=5000, topics=topics, **more)
+        self.ask(request, version)
+
+    def update(self, *rows: tuple[str, int, int], version: int = 2) -> None:
+        updates = []
+        for feature, level, way in rows:
+            row = features.FeatureUpdateKey(feature=feature, max_version_level=level)
+            if version > 0:
+                row.upgrade_type = way
+            updates.append(row)
+        request = features.UpdateFeaturesRequest(timeout_ms=5000, feature_updates=updates)
+        self.ask(request, version)
+
+
+def _plain(found: Any, in_order: bool) -> Any:
+    if isinstance(found, Struct):
+        return {
+            name: _plain(getattr(found, name), in_order)
+            for name in type(found).__fields__
+            if name not in _LEFT_OUT
+        }
+    if isinstance(found, list):
+        rows = [_plain(each, in_order) for each in found]
+        return rows if in_order else sorted(rows, key=repr)
+    return found
+
+
+def records_are_deleted(play: Play) -> None:
+    for version in (0, 1, 2):
+        play.delete(("cut", 0, version), version=version)
+    for offset in (1, 4, 2**63 - 1, -2, -(2**63)):
+        play.delete(("cut", 0, offset))
+    play.delete(("cut", 1, -1), ("cut", 7, 0), ("cut", -1, 0), ("none", 0, 0), ("a b", 0, 0))
+    play.delete(("both", 0, 1), ("compacted", 0, 1), ("compacted", 0, 99), ("compacted", 7, 0))
+    play.delete(("cut", 0, 1), ("cut", 0, 99))
+    play.delete(("cut", 0, 99), ("cut", 0, 1))
+    play.delete(("__consumer_offsets", 0, 0), ("__consumer_offsets", 99, 0))
+    play.delete()
+    play.earliest("cut")
+    for offset in (1, 2, 3):
+        play.fetch("cut", offset)
+    play.delete(("cut", 0, -1))
+    play.earliest("cut")
+    play.fetch("cut", 3)
+
+
+def directories_are_described(play: Play) -> None:
+    for version in range(1, 6):
+        play.directories(("whole", [0, 1, 7, -1]), ("none", [0]), version=version)
+        play.directories(version=version)
+        play.directories(("whole", []), version=version)
+        play.directories(("whole", [0]), ("whole", [0, 0, 1]), version=version)
+    play.ask(directories.DescribeLogDirsRequest(topics=None), 5)
+
+
+def topics_are_paged(play: Play) -> None:
+    play.pages("cut")
+    play.pages("cut", "both", "both", "none", "a b")
+    for limit in (0, 1, 2, 3, -(2**31), 2**31 - 1):
+        play.pages("cut", "both", limit=limit)
+        play.pages("cut", "none", "both", limit=limit, cursor=("both", 1))
+    for cursor in (("cut", 7), ("compacted", 0), ("cut", -1), ("zzz", 0)):
+        play.pages("cut", "both", cursor=cursor)
+    play.pages("none", cursor=("none", 3))
+    for limit in (1, 3, 2000):
+        for cursor in (("both", 1), ("c", 5), ("zzz", 0), ("both", -1)):
+            play.pages(limit=limit, cursor=cursor)
+    play.pages("__consumer_offsets", limit=2)
+
+
+def settings_are_replaced(play: Play) -> None:
+    play.expect("whole", {"cleanup.policy": "delete"})
+    for version in (0, 1, 2):
+        given = {"retention.ms": f"8640000{version}", "flush.ms": "7"}
+        play.alter(("whole", list(given.items())), version=version)
+        play.expect("whole", given)
+    play.alter(("whole", [("flush.ms", "77")]), validate_only=True)
+    for wrong in (
+        [("retention.ms", None)],
+        [("retention.ms", "x")],
+        [("nonsense", "1")],
+        [("", "")],
+        [("flush.ms", "1"), ("flush.ms", "2")],
+        [("min.compaction.lag.ms", "5"), ("max.compaction.lag.ms", "4")],
+    ):
+        for name in ("whole", "none", "a b", ""):
+            play.alter((name, wrong))
+    for kind in (0, 1, 3, 77, 127, -1):
+        play.alter(("whole", []), kind=kind)
+    play.expect("whole", given)
+    play.alter(("whole", [("flush.ms", "5")]), ("none", []))
+    play.expect("whole", {"flush.ms": "5"})
+    play.alter(("whole", []))
+    play.expect("whole", {})
+    play.alter()
+
+
+def resources_are_listed(play: Play) -> None:
+    play.ask(resources.ListConfigResourcesRequest(), 0)
+    for types in ([2], [4], [16], [32], [2, 2, 4], [0], [1], [77], [-1], [2, 77]):
+        play.ask(resources.ListConfigResourcesRequest(resource_types=types), 1)
+
+
+def leaders_are_elected(play: Play) -> None:
+    for version in (0, 1, 2):
+        play.elect([("cut", [0, 1, 0, 9, -1]), ("none", [0]), ("cut", [])], version=version)
+        play.elect(None, version=version)
+    for election in (1, 2, 127, -1):
+        play.elect([("cut", [0])], election)
+        play.elect([], election)
+        play.elect(None, election)
+
+
+def partitions_are_moved(play: Play) -> None:
+    for version in (0, 1):
+        play.move(("cut", 0, [ME]), ("cut", 1, None), version=version)
+    for replicas in ([], [9], [-1], [ME, ME], [ME, 9], None):
+        play.move(("cut", 0, replicas), ("none", 0, replicas), ("cut", 7, replicas))
+        play.move(("cut", 0, replicas), allow_replication_factor_change=False)
+    play.move(("cut", 0, [ME]), ("cut", 0, [ME]), ("__consumer_offsets", 0, [ME]))
+    play.move()
+    play.ask(moves.ListPartitionReassignmentsRequest(topics=None), 0)
+    for name in ("cut", "none", ""):
+        row = moves.ListPartitionReassignmentsTopics(name=name, partition_indexes=[0, 0, -1, 9])
+        play.ask(moves.ListPartitionReassignmentsRequest(topics=[row]), 0)
+
+
+def there_is_no_authorizer(play: Play) -> None:
+    kind = {"operation": 3, "permission_type": 3}
+    wanted = {"resource_type_filter": 2, "resource_name_filter": None, **kind}
+    rule = {"resource_type": 2, "resource_name": "cut", "principal": "User:a", "host": "*", **kind}
+    for version in (1, 2, 3):
+        play.ask(describe_acls.DescribeAclsRequest(**wanted), version)
+        for count in (0, 1, 2):
+            rules = [create_acls.AclCreation(**rule)] * count
+            play.ask(create_acls.CreateAclsRequest(creations=rules), version)
+            filters = [delete_acls.DeleteAclsFilter(**wanted)] * count
+            play.ask(delete_acls.DeleteAclsRequest(filters=filters), version)
+
+
+def no_user_has_credentials(play: Play) -> None:
+    for names in (None, [], ["a"], [""], ["a", "b"], ["a", "a", "b", "a"]):
+        users = None if names is None else [credentials.UserName(name=name) for name in names]
+        play.ask(credentials.DescribeUserScramCredentialsRequest(users=users), 0)
+
+
+def features_keep_their_levels(play: Play) -> None:
+    name = "transaction.version"
+    for version in (0, 1, 2):
+        play.update((name, 2, 1), version=version)
+        play.update((name, 2, 1), (name, 2, 1), version=version)
+        play.update((name, 2, 1), ("none", 1, 1), version=version)
+        for level in (3, 1, 0, -1):
+            play.update((name, level, 1), version=version)
+        play.update(version=version)
+    for way in (0, 4, -1):
+        play.update((name, 2, way))
+    for way in (2, 3):
+        play.update((name, 2, way))
+
+
+PLAYS: list[Callable[[Play], None]] = [
+    records_are_deleted,
+    directories_are_described,
+    topics_are_paged,
+    settings_are_replaced,
+    resources_are_listed,
+    leaders_are_elected,
+    partitions_are_moved,
+    there_is_no_authorizer,
+    no_user_has_credentials,
+    features_keep_their_levels,
+]
+
+
+def prepare(address: tuple[str, int]) -> tuple[str, int]:
+    """Topics with three records each, and the topic of the groups."""
+    with RawClient(address, timeout_s=60) as client:
+        for name, policy in TOPICS.items():
+            create_topic(client, name, 2, cleanup_policy=policy)
+
+        def has_groups() -> bool:
+            return bool(client.call(FindCoordinatorRequest(key="g"), 3).error_code == 0)
+
+        eventually(has_groups, 60, "the topic of the groups")
+        for name in TOPICS:
+            produced(client, name, batch(b"a", b"b", b"c"), version=9)
+    return address
+
+
+@pytest.fixture(scope="module")
+def klog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]]:
+    with BrokerProcess(tmp_path_factory.mktemp("admin") / "data", SETTINGS) as broker:
+        yield prepare(broker.address)
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[tuple[str, int]]:
+    with KafkaServer(NEWEST_KAFKA, properties=SETTINGS) as server:
+        yield prepare(("127.0.0.1", server.port))
+
+
+@pytest.mark.parametrize("play", PLAYS, ids=lambda play: play.__name__)
+def test_the_answers_are_kafkas(
+    klog: tuple[str, int], kafka: tuple[str, int], play: Callable[[Play], None]
+) -> None:
+    transcripts = []
+    for address in (klog, kafka):
+        course = Play(address)
+        try:
+            play(course)
+        finally:
+            course.close()
+        transcripts.append(course.lines)
+    klogs, kafkas = transcripts
+    diff = "\n".join(unified_diff(klogs, kafkas, "klog", "Kafka", lineterm="", n=0))
+    assert not diff, diff
