@@ -126,6 +126,7 @@ class BrokerServer:
         self._adopt = adopt
         self._compile_kernel = compile_kernel
         self._load_cleaner = load_cleaner
+        self._cleaner: Cleaner | None = None
         self._life = Life(self._clock)
         self._offline: set[Path] = set()
         self._to_wake: dict[TopicPartition, None] = {}
@@ -216,7 +217,7 @@ class BrokerServer:
         for name in deleted:
             self.services.groups.forget_topic(name)
         self._schedule_log_work()
-        Cleaner(
+        self._cleaner = Cleaner(
             self.services.logs,
             helpers=self._helpers,
             timers=self.loop,
@@ -224,7 +225,8 @@ class BrokerServer:
             chance=self._chance,
             settings=cleaner_settings(config),
             prepare=partial(self._load_cleaner, lambda: self._is_closed),
-        ).begin()
+        )
+        self._cleaner.begin()
         if self.plans is not None and self._compile_kernel is not None:
             IdleKernels(self.server, self.plans, self._compile_kernel).begin()
         self._life.serving(self.services, self.ports)
@@ -389,6 +391,8 @@ class BrokerServer:
         if cleanly:
             # The helpers have posted their results: take them, so that no flush is done twice.
             self.loop.run_turn(0)
+            if self._cleaner is not None:
+                self._cleaner.close()
             self.services.logs.close()
         else:
             self.services.logs.release_locks()

@@ -41,6 +41,8 @@ class Faults:
             (1, self._jump),
             (1, self._no_descriptors),
         ]
+        if plan.cleans:
+            kinds.append((4, self._crash_in_swap))
         # Each run has its own few kinds of them, so that they also come alone.
         count = world.between(1, len(kinds))
         chosen = world.random.sample(kinds, count)
@@ -55,6 +57,7 @@ class Faults:
         self._is_over = True
         self._world.clock.set_right()
         self._machine.dies_after = None
+        self._machine.dies_in_swap = None
         self._heal()
         self._look_after()
 
@@ -119,6 +122,9 @@ class Faults:
         # A process that is killed leaves what it has written, synced or not.
         death = self._ends[1] if self._world.chance(0.7) else Death.KILL
         self._machine.dies_after = (what, death)
+
+    def _crash_in_swap(self) -> None:
+        self._machine.dies_in_swap = self._world.random.choice(self._ends)
 
     def _stop(self) -> None:
         self._machine.stop()

@@ -1,5 +1,6 @@
 """What clients and machine have told, by family of promises."""
 
+from tests.simulation.checks.compaction import Compaction
 from tests.simulation.checks.groups import Groups
 from tests.simulation.checks.marks import Marks
 from tests.simulation.checks.records import Records
@@ -16,12 +17,22 @@ class History:
 
     def __init__(self, world: World, plan: Plan) -> None:
         self.records = Records(world, plan.topics)
+        self.compaction = Compaction(world, self.records)
         self.groups = Groups(plan.flushes_all)
         self.transactions = Transactions(world)
+        self._cleans = plan.cleans
         self._has_transactions = bool(plan.transactional)
         self.producer_ids: set[int] = set()
 
     @property
     def watchers(self) -> list[Watcher]:
-        watchers = [Retention(self.records), self.records, self.groups, Marks(), Rest()]
+        watchers = [
+            Retention(self.records, self.compaction),
+            self.records,
+            self.groups,
+            Marks(),
+            Rest(),
+        ]
+        if self._cleans:
+            watchers.append(self.compaction)
         return [*watchers, self.transactions] if self._has_transactions else watchers

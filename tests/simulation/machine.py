@@ -12,13 +12,16 @@ from klog_broker.exit_codes import CannotStart, ExitCode
 from klog_broker.produce import kernel as produce_kernel
 from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.loop import Loop
+from pyspark_klog.errors import KlogError
 from tests.simulation.helpers import SeededHelpers
 from tests.simulation.network import LONGEST_DELAY_MS, SimNetwork
 from tests.simulation.world import Event, Violation, World
 from tests.support.memory_files import Crashed, MemoryFiles
 
+STARTS = "a broker starts"
 _IDLE_TURNS = 200
 """Turns in a row in which something was ready and nothing came of it."""
+_STEPS_OF_A_SWAP = 20
 
 
 class Death(Enum):
@@ -70,6 +73,7 @@ class Machine:
         has_cold_pages: bool,
         has_small_windows: bool,
         disk_slowness: int,
+        keeps_names_in_order: bool = True,
     ) -> None:
         self.world = world
         self.files = MemoryFiles()
@@ -87,6 +91,8 @@ class Machine:
         """What happens when the disk's ``crash_at_step`` comes."""
         self.dies_after: tuple[str, Death] | None = None
         """As soon as a client has been told that ("assigned", ...)."""
+        self.dies_in_swap: Death | None = None
+        """In the next one, at one of its steps."""
         self.last_trouble_ms = -1
         """When the disk was last full, slow or without descriptors: what waits for it may wait."""
         self._settings = settings
@@ -96,6 +102,7 @@ class Machine:
         self._has_small_windows = has_small_windows
         self.disk_slowness = disk_slowness
         """What the helpers' work takes, in good times."""
+        self._keeps_names_in_order = keeps_names_in_order
         self._chance = Chance(world.random.getrandbits(64))
         self._turn_event: Event | None = None
         self._idle_turns = 0
@@ -142,9 +149,11 @@ class Machine:
         except CannotStart as refusal:
             world.note(f"machine cannot start: {refusal}")
             if not self.has_disk_trouble:
-                raise Violation("a broker starts", str(refusal)) from refusal
+                raise Violation(STARTS, str(refusal)) from refusal
             self._after_crash(Death.KILL)
             return
+        except KlogError as error:
+            raise Violation(STARTS, repr(error)) from error
         self.broker = broker
         if broker.plans is not None and world.chance(0.8):
             broker.plans.load()
@@ -176,6 +185,12 @@ class Machine:
             self.dies_after = None
             self.world.note(f"machine had told that {what}")
             self.world.after(0, lambda: self._die(death))
+
+    def is_swapping(self) -> None:
+        """The files of cleaned segments are being put in place."""
+        if self.dies_in_swap is not None:
+            self.crash_in(self.world.between(1, _STEPS_OF_A_SWAP), self.dies_in_swap)
+            self.dies_in_swap = None
 
     def stop(self) -> None:
         """SIGTERM."""
@@ -258,7 +273,10 @@ class Machine:
         world = self.world
         self._gone(death)
         old = self.files
-        self.files = old.crash(world.random) if death is Death.POWER else old.killed()
+        if death is Death.POWER:
+            self.files = old.crash(world.random, keeps_order=self._keeps_names_in_order)
+        else:
+            self.files = old.killed()
         world.after(self.restart_after_ms(), self.start)
 
     def _end(self) -> None:

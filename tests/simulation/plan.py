@@ -21,6 +21,8 @@ class TopicPlan:
     takes_large: bool = False
     """Records of megabytes."""
     configs: dict[str, str] = field(default_factory=dict)
+    keys: int = 0
+    """Of a compacted topic: how many there are in each partition."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +50,16 @@ class Plan:
     """None where they could take what transactions rest on: with one replica that is not flushed,
     nothing is promised of transactions then, as in Kafka."""
     settings: dict[str, str]
+    cleans: bool = False
+    """Whether topics are compacted, and logs cleaned all the time."""
+    keeps_names_in_order: bool = True
+    """Whether of the names that were not synced a power cut leaves the first ones, or any."""
 
     def line(self) -> str:
         """For the trace and for whoever reads a summary."""
         topics = ", ".join(
-            f"{each.name}({each.partitions}{' flushed' if each.is_flushed else ''})"
+            f"{each.name}({each.partitions}{' flushed' if each.is_flushed else ''}"
+            f"{f' {each.keys} keys' if each.keys else ''})"
             for each in self.topics
         )
         return (
@@ -63,7 +70,8 @@ class Plan:
             f"consumers={self.consumers} members={self.members} admin={self.has_admin} "
             f"large={self.has_large_records} transactional={self.transactional} "
             f"committing={self.members_in_transactions} "
-            f"dirs={self.settings['log.dirs']}"
+            f"dirs={self.settings['log.dirs']} cleans={self.cleans} "
+            f"names_in_order={self.keeps_names_in_order}"
         )
 
 

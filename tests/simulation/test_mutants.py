@@ -13,6 +13,7 @@ BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
     [
         ("watermark falls", "offsets never go back"),
         ("flush acknowledged before sync", "nothing acknowledged is lost"),
+        ("keys lost from the map", "a log that was cleaned has no superseded records"),
         ("wake-up lost", "whoever waits is woken"),
         ("generation not raised", "generations rise"),
         ("stable at the watermark", "nothing is committed that nobody has committed"),

@@ -14,6 +14,8 @@ from klog_broker.runtime.clock import ManualClock
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.record import Record
+from pyspark_klog.storage.names import CLEANER_CHECKPOINT, Suffix, segment_file_name
+from pyspark_klog.storage.text_files import encode_offset_checkpoint
 from tests.support.cleaner_harness import CleanerBench, clean, last_records, problems_of_cleaned
 from tests.support.log_harness import (
     DATA,
@@ -254,7 +256,74 @@ def test_retention_waits_for_a_round() -> None:
     world.clock.advance(10_000)
     assert world.log.apply_retention(world.clock.now_ms()) == 0
     world.bench.run()
-    assert world.log.apply_retention(world.clock.now_ms()) > 0
+    # It need not wait for the next check: another round could follow at once.
+    assert len(world.log.segments) == 1
+    assert world.log.apply_retention(world.clock.now_ms()) == 0
+
+
+def test_a_swap_that_has_begun_wants_for_no_descriptor(world: World) -> None:
+    world.write(100)
+    world.bench.begin()
+    while not world.names(".log.swap"):
+        assert world.bench.step()
+    world.files.has_descriptors = False
+    for _ in range(3):
+        world.bench.step()
+    world.files.has_descriptors = True
+    world.bench.run()
+    assert not world.log.is_offline
+    assert world.names(".swap") == []
+    assert problems_of_cleaned(world.log, world.written) == []
+
+
+def test_without_a_descriptor_a_swap_does_not_begin(world: World) -> None:
+    world.write(100)
+    world.bench.begin()
+    while not world.names(".log.cleaned"):
+        assert world.bench.step()
+    world.files.has_descriptors = False
+    world.bench.run()
+    assert not world.log.is_offline
+    assert world.bench.cleaner.set_aside == {}
+    world.files.has_descriptors = True
+    assert read_all(world.log) == world.written
+    world.bench.look_again()
+    assert len(_closed(world.log)) == 5
+
+
+def test_a_broker_that_stops_leaves_nothing_of_a_round(world: World) -> None:
+    world.write(100)
+    world.bench.begin()
+    while not world.names(".log.cleaned"):
+        assert world.bench.step()
+    world.helpers.waiting.clear()
+    world.bench.cleaner.close()
+    assert world.names(".cleaned") == []
+    world.manager.close()
+
+
+def test_a_clean_part_ends_with_the_log(world: World) -> None:
+    """Of a log that lost its end in a power cut, what comes there later is not clean."""
+    world.write(100)
+    world.manager.close()
+    checkpoint = DATA / CLEANER_CHECKPOINT
+    data = encode_offset_checkpoint({PARTITION: 1_000})
+    world.files.write_atomically(checkpoint, data)
+    log = open_manager(world.files, config=CONFIG).get(PARTITION)
+    assert log is not None
+    assert log.cleaned_offset == log.log_end_offset
+
+
+def test_missing_records_are_no_gap_of_compaction(world: World) -> None:
+    """A segment whose tail was lost at a batch's end, in a log that was never cleaned."""
+    world.write(100)
+    sizes = [each.size_bytes for each in read_batches(world.log, 10)]
+    files = world.files.killed()
+    files.open(FOLDER / segment_file_name(0, Suffix.LOG)).truncate(sum(sizes))
+    log = open_manager(files, config=CONFIG).get(PARTITION)
+    assert log is not None
+    offsets = [each.offset for each in read_all(log)]
+    assert offsets == list(range(len(sizes)))
 
 
 def test_an_aborted_transaction_goes_and_then_its_marker(world: World) -> None:

@@ -7,6 +7,7 @@ reported, not tried again until the next start; where only the disk was full it 
 import errno
 import logging
 from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
@@ -23,6 +24,7 @@ from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.clock import Clock
 from klog_broker.runtime.descriptors import is_exhausted
 from klog_broker.runtime.helpers import Helpers
+from klog_broker.runtime.switching import brisk_switching
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.storage.transaction_index import AbortedEntry
 
@@ -75,6 +77,14 @@ class Cleaner:
         """Look for logs to clean, from now on."""
         if self._settings.enabled:
             self._look()
+
+    def close(self) -> None:
+        """The helpers have ended: drop what was being written. Blocks."""
+        for running in self._running.values():
+            if running.steps is not None:
+                with suppress(OSError):
+                    running.steps.close()
+        self._running.clear()
 
     # --- which log -------------------------------------------------------------------------------
     def _look(self) -> None:
@@ -154,14 +164,14 @@ class Cleaner:
             )
             running.round = CleaningRound(work(), key_map)
             running.steps = running.round.steps()
-            return next(running.steps)
+            return _step(running.steps)
 
         self._helpers.submit(begin, partial(self._stepped, running))
 
     def _go_on(self, running: "_Running") -> None:
         def step() -> "Step":
             assert running.steps is not None
-            return next(running.steps)
+            return _step(running.steps)
 
         if running.log.is_offline:
             self._give_up(running, None)
@@ -223,7 +233,16 @@ class Cleaner:
             tally.is_map_full,
             self._clock.monotonic_ms() - running.began_ms,
         )
+        self._apply_retention(log)
         self._look()
+
+    def _apply_retention(self, log: PartitionLog) -> None:
+        """Of a log that also deletes: it had to wait for the round, and another may follow."""
+        if log.config.delete and not log.is_offline:
+            try:
+                log.apply_retention(self._clock.now_ms())
+            except LogStorageError as error:
+                _log.debug("log=%s retention=%s", log.path, error)
 
     # --- what goes wrong -------------------------------------------------------------------------
     def _failed(self, running: "_Running", error: BaseException) -> None:
@@ -254,11 +273,18 @@ class Cleaner:
         def dropped(_: None, __: BaseException | None) -> None:
             log.cleaning.end()
             self._running.pop(log.topic_partition, None)
+            self._apply_retention(log)
             if error is not None and log.topic_partition not in self.set_aside:
                 _log.warning("log=%s not_cleaned=%s", log.path, error)
             self._look_later()
 
         self._helpers.submit(lambda: steps.close() if steps is not None else None, dropped)
+
+
+def _step(steps: "Generator[Step, None, None]") -> "Step":
+    """In a helper thread. What a step does around the kernels and codecs is Python."""
+    with brisk_switching():
+        return next(steps)
 
 
 class _Running:

@@ -114,10 +114,13 @@ def load_log(
     The offsets are those of the checkpoints, 0 (``cleaned_offset``: None) where there is none.
     Blocks. OSError if the disk fails.
     """
-    loader = _Loader(files, directory, config, checks, log_start_offset, now_ms, notes)
-    return replace(
-        loader.load(is_clean, recovery_point, high_watermark), cleaned_offset=cleaned_offset
-    )
+    gaps_before = INT64_MAX if config.may_have_gaps else cleaned_offset or 0
+    loader = _Loader(files, directory, config, checks, log_start_offset, gaps_before, now_ms, notes)
+    loaded = loader.load(is_clean, recovery_point, high_watermark)
+    if cleaned_offset is None:
+        return loaded
+    # What lay behind the end is lost; what comes there is not clean.
+    return replace(loaded, cleaned_offset=min(cleaned_offset, loaded.log_end_offset))
 
 
 class _Loader:
@@ -128,6 +131,7 @@ class _Loader:
         config: LogConfig,
         checks: RecordChecks,
         log_start_offset: int,
+        gaps_before: int,
         now_ms: int,
         notes: SyncNotes,
     ) -> None:
@@ -136,6 +140,7 @@ class _Loader:
         self.config = config
         self.checks = checks
         self.checkpointed_start = log_start_offset
+        self.gaps_before = gaps_before
         self.now_ms = now_ms
         self.notes = notes
         self.epochs = LeaderEpochs(files, directory)
@@ -296,8 +301,9 @@ class _Loader:
             if is_last:
                 break
             # If it reaches the next one, what was cut was preallocated room. If not, records are
-            # missing; in a compacted log they may be, but then every byte is good.
-            if end_offset < next_base and (recovered.cut_bytes or not self.config.compact):
+            # missing: where Kafka's cleaner has been they may be (klog's leaves the last batch of a
+            # segment), but then every byte is good.
+            if end_offset < next_base and (recovered.cut_bytes or next_base > self.gaps_before):
                 self._drop_after(number)
                 break
             segment.deactivate()

@@ -35,6 +35,8 @@ class LogConfig:
     compression_level: int | None = None
     delete: bool = True
     compact: bool = False
+    # klog's own: nobody knows whether the log was compacted, while it is adopted.
+    may_have_gaps: bool = False
     retention_ms: int = 7 * _DAY_MS
     retention_bytes: int = -1
     min_cleanable_dirty_ratio: float = 0.5

@@ -39,7 +39,7 @@ def rename_files(segment: Segment, suffix: str) -> None:
     files = {file.path: file for file in segment.opened_files()}
     for kind in _LOG_LAST:
         old = segment.path(kind)
-        if not segment.files.exists(old):
+        if kind is not Suffix.LOG and not segment.files.exists(old):
             continue
         new = segment.directory / (segment_file_name(segment.base_offset, kind) + suffix)
         file = files.get(old)

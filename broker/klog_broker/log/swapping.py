@@ -7,6 +7,7 @@ threads sync. Readers keep the segment that they have.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from klog_broker.log.errors import LogStorageError
 from klog_broker.log.log_state import LogState
 from klog_broker.log.segment import Segment
 from klog_broker.log.segment_renaming import mark_deleted, rename_files
+from klog_broker.runtime.files import OpenDirectory
 from klog_broker.runtime.helpers import Helpers
 from pyspark_klog.errors import KlogError
 from pyspark_klog.storage.names import SWAP_SUFFIX
@@ -49,9 +51,16 @@ class Swapper:
         found = segments[first : first + len(sources)]
         if [(each, each.size_bytes) for each in found] != list(sources):
             raise SourcesChanged(f"{state.topic_partition} was changed while it was cleaned")
+        # With these a swap that has begun never wants for a descriptor.
+        held = ExitStack()
         try:
+            directory = state.files.open_dir(state.path)
+            held.callback(directory.close)
+            for file in cleaned.opened_files():
+                held.enter_context(file.held())
             rename_files(cleaned, SWAP_SUFFIX)
         except OSError as error:
+            held.close()
             raise state.log_directory.refuse(error, state.topic_partition) from error
         state.take_segments((*segments[:first], cleaned, *segments[first + len(sources) :]))
         state.begin_swap()
@@ -59,7 +68,13 @@ class Swapper:
             partial(self._delete, found, cleaned.base_offset),
             partial(rename_files, cleaned, ""),
         ]
-        self._sync_then(steps, done)
+
+        def ended(error: BaseException | None) -> None:
+            held.close()
+            state.end_swap()
+            done(error)
+
+        self._sync_then(directory, steps, ended)
 
     def _delete(self, segments: Sequence[Segment], base_offset: int) -> None:
         renamed: list[Path] = []
@@ -67,7 +82,9 @@ class Swapper:
             renamed += mark_deleted(each, keep_snapshot=each.base_offset == base_offset)
         self._remove_later(renamed, self._state.config.file_delete_delay_ms)
 
-    def _sync_then(self, steps: list[Callable[[], None]], done: Done) -> None:
+    def _sync_then(
+        self, directory: OpenDirectory, steps: list[Callable[[], None]], done: Done
+    ) -> None:
         """Sync the directory, take the next step, and so on to a last sync."""
         state = self._state
 
@@ -78,16 +95,15 @@ class Swapper:
                 state.check_usable()
                 if steps:
                     steps.pop(0)()
-                    self._sync_then(steps, done)
+                    self._sync_then(directory, steps, done)
                     return
             except OSError as failure:
                 error = self._failed(failure)
             except LogStorageError as failure:
                 error = failure
-            state.end_swap()
             done(error)
 
-        self._helpers.submit(lambda: state.files.sync_dir(state.path), synced)
+        self._helpers.submit(directory.sync, synced)
 
     def _failed(self, error: OSError) -> LogStorageError:
         state = self._state

@@ -149,7 +149,7 @@ class Adoption:
 
         def config_while_loading(name: str, topic_id: TopicId) -> LogConfig:
             config = config_of(name, topic_id)
-            return replace(config, compact=True) if name in self._names else config
+            return replace(config, may_have_gaps=True) if name in self._names else config
 
         return config_while_loading
 

@@ -11,6 +11,7 @@ from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.records.batch import BatchView, split_batches
 from pyspark_klog.records.control import control_type_of
+from pyspark_klog.records.record import Record
 from tests.simulation.machine import Death, Machine, Watcher
 from tests.simulation.plan import TopicPlan
 from tests.simulation.world import Violation, World
@@ -28,6 +29,8 @@ _MARKER = b"!"
 @dataclass
 class _Partition:
     is_flushed: bool
+    keys: int
+    """If it is compacted: how many there are. What is superseded may go then."""
     seen: dict[int, bytes] = field(default_factory=dict)
     """By offset: from acknowledgements, deliveries, and looks into the log."""
     start: int = 0
@@ -56,7 +59,7 @@ class Records(Watcher):
         self._world = world
         self._known_ms: dict[bytes, int] = {}
         self._partitions = {
-            TopicPartition(topic.name, number): _Partition(topic.is_flushed)
+            TopicPartition(topic.name, number): _Partition(topic.is_flushed, topic.keys)
             for topic in topics
             for number in range(topic.partitions)
         }
@@ -106,6 +109,10 @@ class Records(Watcher):
         self.delivered += 1
         return self._known_ms.setdefault(_name(value), self._world.now_ms)
 
+    def was_found(self, partition: TopicPartition, offset: int, name: bytes) -> None:
+        """It was appended there."""
+        self._see(partition, self._partitions[partition], offset, name, "appended")
+
     def _see(
         self, partition: TopicPartition, known: _Partition, offset: int, value: bytes, how: str
     ) -> None:
@@ -136,6 +143,15 @@ class Records(Watcher):
                 if sent.partition == partition and value not in self._acknowledged
             }
         known.start = offset
+
+    def excuse(self, name: bytes) -> None:
+        """Nobody may know any more that it is there, should it be sent again."""
+        if name not in self._acknowledged:
+            self._excused.add(name)
+
+    def keys_of(self, partition: TopicPartition) -> int:
+        """Of a compacted topic: how many there are; else 0."""
+        return self._partitions[partition].keys
 
     def start_of(self, partition: TopicPartition) -> int:
         """Where its log begins."""
@@ -182,7 +198,7 @@ class Records(Watcher):
                 continue
             found = content(log)
             end, start = int(log.log_end_offset), int(log.log_start_offset)
-            if sorted(found) != list(range(start, end)):
+            if not known.keys and sorted(found) != list(range(start, end)):
                 raise Violation(LOST, f"{partition} has gaps between {start} and {end}")
             self._check_end(partition, known, end, deaths)
             # A disk that was lost may have been the other one.
@@ -192,10 +208,11 @@ class Records(Watcher):
                 raise Violation(EPOCHS, f"{partition} goes on in {log.leader_epoch}")
             for offset, value in found.items():
                 self._see(partition, known, offset, value, "in the log")
-            for offset, value in known.seen.items():
+            for offset, value in () if known.keys else known.seen.items():
                 if offset >= start and offset < known.promised_end and offset not in found:
                     raise Violation(LOST, f"{partition} offset {offset}: {value!r} is gone")
-            known.seen = {**{o: v for o, v in known.seen.items() if o < start}, **found}
+            kept_end = end if known.keys else start
+            known.seen = {**{o: v for o, v in known.seen.items() if o < kept_end}, **found}
 
     def _check_end(
         self, partition: TopicPartition, known: _Partition, end: int, deaths: Sequence[Death]
@@ -252,6 +269,13 @@ def _name(value: bytes) -> bytes:
     return value[: value.index(b";") + 1]
 
 
+def name_of(record: Record) -> bytes:
+    """What names a client's record: its value, or the header of one without a value."""
+    if record.value is None:
+        return record.headers[0].value or b""
+    return _name(record.value)
+
+
 def is_marker(name: bytes) -> bool:
     """Whether this is the end of a transaction, not a record of a client."""
     return name.startswith(_MARKER)
@@ -260,7 +284,7 @@ def is_marker(name: bytes) -> bool:
 def names_in(batch: BatchView) -> list[tuple[int, bytes]]:
     """What stands at which offset: each record by its name, a marker by what it says."""
     if not batch.is_control:
-        return [(each.offset, _name(bytes(each.value or b""))) for each in batch.records()]
+        return [(each.offset, name_of(each)) for each in batch.records()]
     return [
         (each.offset, marker_name(batch.producer_id, control_type_of(each.key).name))
         for each in batch.records()

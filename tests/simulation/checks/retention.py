@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pyspark_klog.ids import TopicPartition
+from tests.simulation.checks.compaction import Compaction
 from tests.simulation.checks.records import Records
 from tests.simulation.machine import Machine, Watcher
 from tests.simulation.world import Violation
@@ -17,8 +18,9 @@ LOOKS_WITHIN_MS = 6_000
 class Retention(Watcher):
     """Looks where a log begins, and at what it has lost when that has moved."""
 
-    def __init__(self, records: Records) -> None:
+    def __init__(self, records: Records, compaction: Compaction) -> None:
         self._records = records
+        self._compaction = compaction
         self._starts: dict[TopicPartition, int] = {}
 
     def on_start(self, machine: Machine) -> None:
@@ -45,6 +47,8 @@ class Retention(Watcher):
         young_ms = machine.world.clock.now_ms() - config.retention_ms
         for offset in range(before, start):
             timestamp_ms = self._records.timestamp_at(log.topic_partition, offset)
+            if self._compaction.may_be_missing(log.topic_partition, offset):
+                continue  # It may have gone before.
             if config.retention_ms < 0 or (timestamp_ms is not None and timestamp_ms >= young_ms):
                 raise Violation(
                     TAKEN,

@@ -154,12 +154,19 @@ class Consumer(Client):
         is_small = len(data) < _SMALL_BYTES
         end = row.last_stable_offset if self._reads_committed else row.high_watermark
         aborted = Aborted(row.aborted_transactions or [])
+        compaction = self.history.compaction
+        is_compacted = compaction.is_compacted(partition)
         for batch in batches_in(data, f"{self.name}: {partition}"):
             is_shown = aborted.shows(batch)
+            if is_compacted:
+                for record in batch.records():
+                    compaction.was_read(partition, record)
             for offset, name in names_in(batch):
                 if offset < position:
                     continue
-                if offset != position:
+                if is_compacted:
+                    compaction.was_skipped(partition, position, offset)
+                elif offset != position:
                     raise Violation(GAPS, f"{partition}: {offset} came, not {position}")
                 if offset >= end:
                     raise Violation(EARLY, f"{partition}: {offset} of {end}")
@@ -168,7 +175,10 @@ class Consumer(Client):
                     known_ms = self._judge(partition, offset, name, is_shown=is_shown)
                 if is_small and self.world.now_ms - max(known_ms, since_ms) > _PROMPT_MS:
                     raise Violation(WAKING, f"{self.name} waited for {name!r} since {known_ms}")
-                position, count = position + 1, count + 1
+                position, count = offset + 1, count + 1
+            if is_compacted and batch.next_offset > position:
+                compaction.was_skipped(partition, position, batch.next_offset)
+                position = batch.next_offset
         self._positions[partition] = position
         return count
 

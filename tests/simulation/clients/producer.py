@@ -24,6 +24,7 @@ from pyspark_klog.protocol.apis.produce import (
 from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
+from pyspark_klog.records.record import Header
 from tests.simulation.checks.records import value_of
 from tests.simulation.clients.base import WAKING, Client, Lost, Script, check_code
 from tests.simulation.world import Violation
@@ -118,12 +119,31 @@ class Producer(Client):
         for number in numbers:
             most = (1_000_000, 3_000_000) if is_large else (0, 120)
             padding = b"x" * world.between(*most)
-            builder.append(None, value_of(self.name, number) + padding, timestamp_ms)
+            self._append(builder, partition, value_of(self.name, number), padding, timestamp_ms)
         batch = Batch(partition, bytearray(builder.build()), len(numbers), world.now_ms)
         self._numbers[id(batch)] = numbers
         self._timestamps_ms[id(batch)] = timestamp_ms
         self._core.add(batch)
         return numbers
+
+    def _append(
+        self,
+        builder: BatchBuilder,
+        partition: TopicPartition,
+        name: bytes,
+        padding: bytes,
+        timestamp_ms: int,
+    ) -> None:
+        """A record; in a compacted topic it has a key, and perhaps no value."""
+        keys = self.history.records.keys_of(partition)
+        if not keys:
+            builder.append(None, name + padding, timestamp_ms)
+            return
+        key = b"k%d" % self.world.between(1, keys)
+        if self.world.chance(0.2):
+            builder.append(key, None, timestamp_ms, [Header("name", name)])
+        else:
+            builder.append(key, name + padding, timestamp_ms)
 
     def _find_identity(self) -> Generator[Any, Any, None]:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)

@@ -3,12 +3,13 @@
 A mutant replaces one method of the live broker. Where the broker's code moves, mend it here.
 """
 
-from tests.simulation.mutants import disk, groups, serving, transactions
+from tests.simulation.mutants import cleaning, disk, groups, serving, transactions
 from tests.simulation.mutants.mutant import Mutant
 
 MUTANTS: tuple[Mutant, ...] = (
     *serving.MUTANTS,
     *disk.MUTANTS,
+    *cleaning.MUTANTS,
     *groups.MUTANTS,
     *transactions.MUTANTS,
 )

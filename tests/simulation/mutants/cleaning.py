@@ -1,0 +1,215 @@
+"""Bugs of the log cleaner: in what it takes away, in how it swaps, in what a start makes of it."""
+
+from typing import Any
+
+import numpy as np
+
+from klog_broker.compaction import cleaner, kernel
+from klog_broker.compaction.cleaning_round import CleaningRound
+from klog_broker.compaction.filtering import ChunkFilter
+from klog_broker.compaction.key_map import KeyMap
+from klog_broker.compaction.transactions import CleanedTransactions
+from klog_broker.compaction.verdicts import Verdicts
+from klog_broker.log import leftovers, loading
+from klog_broker.log.cleaned_segment import CleanedSegment
+from klog_broker.log.cleaning import LogCleaning
+from klog_broker.log.segment_renaming import mark_deleted
+from klog_broker.log.swapping import Swapper
+from pyspark_klog.records import layout as at
+from pyspark_klog.records.batch import BatchView, split_batches
+from pyspark_klog.records.kernels import scan
+from pyspark_klog.storage.names import SWAP_SUFFIX
+from tests.simulation.mutants.mutant import Mutant
+
+
+# --- what goes and what stays --------------------------------------------------------------------
+def _horizon_ignored(original: Any) -> Any:
+    def begin(chunk_filter: Any, *arguments: Any, **named: Any) -> None:
+        """A tombstone with a horizon goes at once."""
+        original(chunk_filter, *arguments, **named)
+        chunk_filter._settings[kernel.SETTING_NOW_MS] = at.INT64_MAX
+
+    return begin
+
+
+def _no_delete_retention(original: Any) -> Any:
+    def begin(chunk_filter: Any, *arguments: Any, **named: Any) -> None:
+        """Whatever delete.retention.ms is."""
+        original(chunk_filter, *arguments, **{**named, "delete_retention_ms": 0})
+
+    return begin
+
+
+def _no_horizon(original: Any) -> Any:
+    def filter_chunk(chunk_filter: Any, *arguments: Any) -> list[memoryview]:
+        """No batch has one."""
+        pieces: list[memoryview] = original(chunk_filter, *arguments)
+        for piece in pieces:
+            for batch in split_batches(piece):
+                attributes = batch.attributes & ~at.DELETE_HORIZON_BIT
+                at.INT16.pack_into(piece, batch.position + at.ATTRIBUTES_AT, attributes)
+                BatchView(piece, batch.position).update_crc()
+        return pieces
+
+    return filter_chunk
+
+
+def _loses_keys(original: Any) -> Any:
+    def add_chunk(
+        keys: Any, data: Any, table: Any, row_count: int, skip: Any, from_offset: int
+    ) -> Any:
+        """Those of the first batch of each chunk."""
+        skip = np.array(skip)
+        skip[:1] = 1
+        return original(keys, data, table, row_count, skip, from_offset)
+
+    return add_chunk
+
+
+def _counts_too_far(original: Any) -> Any:
+    def add_chunk(keys: Any, data: Any, table: Any, row_count: int, *rest: Any) -> Any:
+        """The batch whose keys found no room counts, too."""
+        fits = original(keys, data, table, row_count, *rest)
+        if not fits:
+            lasts = table.reshape(-1, scan.TABLE_COLUMNS)[:row_count, scan.LAST_OFFSET]
+            keys.latest_offset = int(lasts[lasts > keys.latest_offset][0])
+        return fits
+
+    return add_chunk
+
+
+def _aborted_keys(original: Any) -> Any:
+    def void(verdicts: Any, chunk: Any, table: Any) -> Any:
+        """Aborted records supersede committed ones."""
+        return np.zeros_like(original(verdicts, chunk, table))
+
+    return void
+
+
+def _aborted_stay(_original: Any) -> Any:
+    def verdict(_verdicts: Any, _chunk: Any, row: list[int]) -> int:
+        """Records of aborted transactions are looked up as others are."""
+        is_marker = row[scan.ATTRIBUTES] & at.CONTROL_BIT
+        return kernel.KEEP_RECORDS if is_marker else 0
+
+    return verdict
+
+
+def _always_bare(original: Any) -> Any:
+    def is_bare(transactions: Any, *arguments: Any) -> bool:
+        """Markers may go whatever is there of their transactions."""
+        original(transactions, *arguments)
+        return True
+
+    return is_bare
+
+
+def _ends_anywhere(original: Any) -> Any:
+    def filter_(*arguments: Any) -> Any:
+        """A new segment ends with its last record, wherever the old ones ended."""
+        return original(*arguments[:-1], False)
+
+    return filter_
+
+
+# --- how far it goes -----------------------------------------------------------------------------
+def _past_the_stable(original: Any) -> Any:
+    def extent_of(log: Any, *arguments: Any) -> Any:
+        """Open transactions are cleaned."""
+        return original(log._replace(last_stable_offset=log.log_end_offset), *arguments)
+
+    return extent_of
+
+
+def _active_counts(original: Any) -> Any:
+    def end(cleaning: Any, cleaned_offset: Any = None) -> None:
+        """The active segment counts as cleaned."""
+        end_offset = cleaning._state.log_end_offset
+        original(cleaning, None if cleaned_offset is None else end_offset)
+
+    return end
+
+
+def _no_lag(original: Any) -> Any:
+    def extent_of(log: Any, config: Any, now_ms: int) -> Any:
+        """Young records are cleaned."""
+        return original(log, config, now_ms + config.min_compaction_lag_ms)
+
+    return extent_of
+
+
+# --- how it is put in place ----------------------------------------------------------------------
+def _files_not_synced(original: Any) -> Any:
+    def finish(cleaned: Any, *arguments: Any) -> Any:
+        """Says that they are."""
+        cleaned._segment.sync_files = list
+        return original(cleaned, *arguments)
+
+    return finish
+
+
+class _WithoutWork:
+    """Helpers that say of all work that it is done."""
+
+    def __init__(self, helpers: Any) -> None:
+        self._helpers = helpers
+
+    def submit(self, _work: Any, on_done: Any) -> None:
+        self._helpers.submit(lambda: None, on_done)
+
+
+def _names_not_synced(original: Any) -> Any:
+    def begin(swapper: Any, state: Any, helpers: Any, *arguments: Any) -> None:
+        """Between the steps of a swap the directory is not synced."""
+        original(swapper, state, _WithoutWork(helpers), *arguments)
+
+    return begin
+
+
+def _old_names_stay(_original: Any) -> Any:
+    def delete(swapper: Any, segments: Any, base_offset: int) -> None:
+        """The old segments behind the first keep their names for a while."""
+        renamed = mark_deleted(segments[0], keep_snapshot=True)
+        swapper._remove_later(renamed, 0)
+
+    return delete
+
+
+def _drops_swaps(original: Any) -> Any:
+    def clear(files: Any, directory: Any) -> None:
+        """What a swap has left goes, though the old segments may have gone, too."""
+        for name in files.list_dir(directory):
+            if name.endswith(SWAP_SUFFIX):
+                files.remove(directory / name)
+        original(files, directory)
+
+    return clear
+
+
+def _replaces_one(_original: Any) -> Any:
+    def end_of(_files: Any, _path: Any) -> int:
+        """A swap takes the place of the segment of its name alone."""
+        return 0
+
+    return end_of
+
+
+MUTANTS = (
+    Mutant("tombstone dropped early", ChunkFilter, "__init__", _horizon_ignored),
+    Mutant("delete retention ignored", ChunkFilter, "__init__", _no_delete_retention),
+    Mutant("horizon never set", ChunkFilter, "filter_chunk", _no_horizon),
+    Mutant("keys lost from the map", KeyMap, "add_chunk", _loses_keys),
+    Mutant("map counts too far", KeyMap, "add_chunk", _counts_too_far),
+    Mutant("aborted keys in the map", Verdicts, "void", _aborted_keys),
+    Mutant("aborted records stay", Verdicts, "_verdict", _aborted_stay),
+    Mutant("markers dropped too early", CleanedTransactions, "is_bare", _always_bare),
+    Mutant("cleaned segment ends early", CleaningRound, "_filter", _ends_anywhere),
+    Mutant("cleaned past the stable offset", cleaner, "extent_of", _past_the_stable),
+    Mutant("active segment taken for clean", LogCleaning, "end", _active_counts),
+    Mutant("compaction lag ignored", cleaner, "extent_of", _no_lag),
+    Mutant("cleaned files not synced", CleanedSegment, "finish", _files_not_synced),
+    Mutant("swapped names not synced", Swapper, "__init__", _names_not_synced),
+    Mutant("old segments beside the new", Swapper, "_delete", _old_names_stay),
+    Mutant("swap left behind dropped", loading, "clear_leftovers", _drops_swaps),
+    Mutant("swap replaces one segment", leftovers, "_end_of", _replaces_one),
+)
