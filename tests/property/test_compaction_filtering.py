@@ -5,24 +5,35 @@ import os
 import random
 import subprocess
 import sys
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+import cramjam
+import lz4.frame
 import numpy as np
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from klog_broker.compaction import filtering, inflating
 from klog_broker.compaction.filtering import KEEP_RECORDS, SET_HORIZON, ChunkFilter
 from klog_broker.compaction.key_map import KeyMap
 from pyspark_klog.records import layout as at
 from pyspark_klog.records.batch import BatchView
 from pyspark_klog.records.builder import BatchBuilder
-from pyspark_klog.records.compression import Codec
-from pyspark_klog.records.errors import CorruptRecords, DecompressedTooLarge
+from pyspark_klog.records.compression import Codec, compress
+from pyspark_klog.records.control import (
+    ControlType,
+    EndTransactionMarker,
+    end_transaction_batch,
+)
+from pyspark_klog.records.errors import CorruptRecords, DecompressedTooLarge, RecordsError
 from pyspark_klog.records.record import TimestampType
 from pyspark_klog.records.sets import entries, iterate
 from tests.support.compaction_cases import (
     NOW_MS,
+    Settings,
     check_damaged,
     check_filter,
     check_map,
@@ -33,7 +44,7 @@ from tests.support.compaction_cases import (
     run_seeds,
     scanned,
 )
-from tests.support.compaction_model import Model, records_of
+from tests.support.compaction_model import MAX_DECOMPRESSED_BYTES, Model, records_of
 
 ROOT = Path(__file__).parents[2]
 SEEDS = 250
@@ -60,6 +71,149 @@ def test_what_is_left_of_records_that_are_looked_up(rng: random.Random) -> None:
     # A second round after the first changes nothing: tombstones have their horizons now.
     again = check_filter(left, [0] * len(list(entries(left))), key_map, model_map, settings)
     assert settings.delete_retention_ms == 0 or again == left
+
+
+@pytest.mark.parametrize(("run_bytes", "plain_bytes"), [(1, 1), (300, 400), (3000, 1)])
+def test_where_runs_end_makes_no_difference(
+    monkeypatch: pytest.MonkeyPatch, run_bytes: int, plain_bytes: int
+) -> None:
+    expected = run_seeds(range(100))
+    monkeypatch.setattr(inflating, "_RUN_BYTES", run_bytes)
+    monkeypatch.setattr(inflating, "_ROOM_BYTES", 2 * run_bytes)
+    monkeypatch.setattr(inflating, "_MOST_KEPT_BYTES", 4 * run_bytes)
+    monkeypatch.setattr(inflating, "_FIRST_GUESS_BYTES", run_bytes)
+    monkeypatch.setattr(inflating, "_SMALL_BYTES", run_bytes)
+    monkeypatch.setattr(filtering, "_PLAIN_BYTES", plain_bytes)
+    assert run_seeds(range(100)) == expected
+
+
+def keyed_batches(codec: Codec, batches: int) -> Iterator[BatchView]:
+    """Compressed batches of some 3 KB of records, and a marker behind every third."""
+    rng = random.Random(5)
+    offset = 0
+    for number in range(batches):
+        builder = BatchBuilder(offset, codec)
+        for _ in range(30):
+            value = rng.choice([b"seldom", rng.randbytes(200)])
+            builder.append(b"%d" % rng.randrange(20 * batches), value, NOW_MS)
+        yield BatchView(builder.build())
+        offset += 30
+        if number % 3 == 2:
+            marker = EndTransactionMarker(ControlType.COMMIT, 0)
+            made = end_transaction_batch(marker, producer_id=1, producer_epoch=0, timestamp_ms=0)
+            yield BatchView(bytearray(made))
+            offset += 1
+
+
+def numbered(batches: Iterable[BatchView]) -> bytes:
+    """Their bytes, with offsets that follow each other."""
+    data = b""
+    offset = 0
+    for each in batches:
+        view = BatchView(bytearray(each.to_bytes()))
+        view.set_base_offset(offset)
+        data += view.to_bytes()
+        offset = view.next_offset
+    return data
+
+
+def check_keyed(data: bytes, verdict: int) -> None:
+    rows = list(entries(data))
+    settings = Settings(100_000, 0, NOW_MS, DAY_MS, False)
+    is_marker = [int(isinstance(each, BatchView) and each.is_control) for each in rows]
+    key_map, model, fits, _ = check_map(data, is_marker, settings)
+    assert fits
+    verdicts = [KEEP_RECORDS if each else verdict for each in is_marker]
+    left = check_filter(data, verdicts, key_map, model, settings)
+    assert left != data
+
+
+@pytest.mark.parametrize("verdict", [0, KEEP_RECORDS | SET_HORIZON])
+@pytest.mark.parametrize("codec", list(Codec))
+def test_many_batches_of_a_codec(codec: Codec, verdict: int) -> None:
+    check_keyed(numbered(keyed_batches(codec, 400)), verdict)
+
+
+def recoded(batch: BatchView, section: bytes) -> BatchView:
+    """The batch with its records as these bytes, in their codec."""
+    data = bytearray(batch.to_bytes()[: at.BATCH_HEADER_BYTES]) + section
+    at.INT32.pack_into(data, at.BATCH_LENGTH_AT, len(data) - at.LOG_OVERHEAD_BYTES)
+    view = BatchView(data)
+    view.update_crc()
+    return view
+
+
+def streamed_zstd(data: bytes) -> bytes:
+    """As Java's clients write it: without the size in the header."""
+    writer = zstandard.ZstdCompressor().compressobj()
+    return writer.compress(data) + writer.flush()
+
+
+def in_parts(codec: Codec, data: bytes, cut: int) -> bytes:
+    return compress(codec, data[:cut]) + compress(codec, data[cut:])
+
+
+STREAMS: dict[str, tuple[Codec, Callable[[bytes], bytes]]] = {
+    "zstd of unknown size": (Codec.ZSTD, streamed_zstd),
+    "unknown sizes": (Codec.ZSTD, lambda data: streamed_zstd(data[:9]) + streamed_zstd(data[9:])),
+    "known and unknown": (
+        Codec.ZSTD,
+        lambda data: compress(Codec.ZSTD, data[:9]) + streamed_zstd(data[9:]),
+    ),
+    "nothing first": (Codec.ZSTD, lambda data: in_parts(Codec.ZSTD, data, 0)),
+    "frames": (Codec.ZSTD, lambda data: in_parts(Codec.ZSTD, data, 100)),
+    "nothing last": (Codec.GZIP, lambda data: in_parts(Codec.GZIP, data, len(data))),
+    "members": (Codec.GZIP, lambda data: in_parts(Codec.GZIP, data, 100)),
+    "lz4's frames": (Codec.LZ4, lambda data: in_parts(Codec.LZ4, data, 100)),
+    "lz4 with its size": (Codec.LZ4, lambda data: lz4.frame.compress(data, content_checksum=True)),
+    "bare snappy": (Codec.SNAPPY, lambda data: bytes(cramjam.snappy.compress_raw(data))),
+}
+
+
+@pytest.mark.parametrize("guess_bytes", [1, 100, 1 << 20])
+@pytest.mark.parametrize("name", STREAMS)
+def test_streams_as_others_write_them(
+    monkeypatch: pytest.MonkeyPatch, name: str, guess_bytes: int
+) -> None:
+    monkeypatch.setattr(inflating, "_FIRST_GUESS_BYTES", guess_bytes)
+    monkeypatch.setattr(inflating, "_GUESS_FACTOR", 0)
+    codec, write = STREAMS[name]
+    data = numbered(
+        recoded(each, write(bytes(each.records_section(1 << 20)))) if each.codec else each
+        for each in keyed_batches(codec, 20)
+    )
+    check_keyed(data, 0)
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
+@pytest.mark.parametrize("damage", ["cut", "behind", "byte", "streamed", "endless", "bomb"])
+def test_a_damaged_stream_among_good_ones(codec: Codec, damage: str) -> None:
+    first, second, third, *_ = keyed_batches(codec, 3)
+    section = bytes(second.to_bytes()[at.BATCH_HEADER_BYTES :])
+    if damage == "streamed" and codec is Codec.ZSTD:
+        section = streamed_zstd(bytes(second.records_section(1 << 20))) + b"x"
+    elif damage == "endless" and codec is Codec.ZSTD:
+        writer = zstandard.ZstdCompressor().compressobj()
+        section = writer.compress(bytes(second.records_section(1 << 20)))
+        section += writer.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
+    elif damage == "bomb":
+        section = compress(codec, bytes(MAX_DECOMPRESSED_BYTES + 1))
+    elif damage == "byte":
+        section = section[:20] + bytes([section[20] ^ 0xFF]) + section[21:]
+    else:
+        section = section[:-1] if damage == "cut" else section + b"x"
+    data = numbered([first, recoded(second, section), third])
+    by_map, by_filter = refusals_of_map(data, [0] * 3, 0), refusals_of_filter(data, [0] * 3)
+    assert by_map[0] == by_map[1]
+    assert by_filter == by_map
+    assert by_map[0] or damage == "byte"
+    if by_map[0]:
+        # What comes before is in the map.
+        key_map = KeyMap(1 << 20, 0.9, (1, 2), max_decompressed_bytes=MAX_DECOMPRESSED_BYTES)
+        table, rows = scanned(data)
+        with pytest.raises(RecordsError):
+            key_map.add_chunk(data, table, rows, np.zeros(rows, np.uint8), 0)
+        assert key_map.latest_offset == 29
 
 
 @given(CASES)

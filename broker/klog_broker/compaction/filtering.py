@@ -1,18 +1,27 @@
 """A chunk of a log without the records that are superseded."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from klog_broker.compaction import kernel
-from klog_broker.compaction.inflating import Bytes, Chunk, Numbers, as_chunk, inflate, records_error
+from klog_broker.compaction.inflating import (
+    Bytes,
+    Chunk,
+    Codecs,
+    Flags,
+    Numbers,
+    Runs,
+    as_chunk,
+    records_error,
+)
 from klog_broker.compaction.kernel import DROP_RECORDS, KEEP_RECORDS, RETAIN_EMPTY, SET_HORIZON
 from klog_broker.compaction.key_map import KeyMap
 from klog_broker.compaction.old_formats import Kept, empty_batch, filter_entry
 from pyspark_klog.records import layout as at
-from pyspark_klog.records.batch import BatchView
-from pyspark_klog.records.compression import codec_of, compress
+from pyspark_klog.records.compression import Codec
+from pyspark_klog.records.errors import RecordsError
 from pyspark_klog.records.kernels.scan import (
     ATTRIBUTES,
     MAGIC,
@@ -25,7 +34,48 @@ from pyspark_klog.records.layout import Buffer
 from pyspark_klog.records.legacy import LegacyView
 from pyspark_klog.records.record import Record
 
+# What changed batches of a run take before they are compressed; more if it has to be.
+_PLAIN_BYTES = 1 << 20
+_NO_NUMBERS = np.empty(0, np.int64)
+
 __all__ = ["DROP_RECORDS", "KEEP_RECORDS", "RETAIN_EMPTY", "SET_HORIZON", "ChunkFilter"]
+
+
+class Output:
+    """Room that is filled from the front: one piece as a rule, and another whenever it is full."""
+
+    def __init__(self, size_bytes: int) -> None:
+        # Not zeroed, and touched only as far as it is filled.
+        self.room: Any = np.empty(size_bytes, np.uint8)
+        self.end = 0
+        self._full: list[memoryview] = []
+
+    def make_room(self, size_bytes: int) -> None:
+        """Have room for so many bytes at once, and for as many as there was room for."""
+        self._close()
+        self.room = np.empty(max(size_bytes, len(self.room)), np.uint8)
+
+    def append(self, parts: Sequence[Buffer]) -> Any:
+        """Add them one after the other; returns where they lie, all of them."""
+        size_bytes = sum(map(len, parts))
+        if size_bytes > len(self.room) - self.end:
+            self.make_room(size_bytes)
+        written = self.room[self.end : self.end + size_bytes]
+        room = memoryview(self.room)
+        for part in parts:
+            start = self.end
+            self.end += len(part)
+            room[start : self.end] = part
+        return written
+
+    def pieces(self) -> list[memoryview]:
+        self._close()
+        return self._full
+
+    def _close(self) -> None:
+        if self.end:
+            self._full.append(memoryview(self.room)[: self.end])
+        self.end = 0
 
 
 class ChunkFilter:
@@ -48,7 +98,7 @@ class ChunkFilter:
         keep_old_tombstones: bool,
     ) -> None:
         self._key_map = key_map
-        self._max_decompressed_bytes = max_decompressed_bytes
+        self._codecs = Codecs(max_decompressed_bytes)
         self._keep_old_tombstones = keep_old_tombstones
         settings = np.empty(kernel.SETTING_FIELDS, np.int64)
         settings[kernel.SETTING_HASH_LOW] = key_map.hash_key[0]
@@ -61,6 +111,7 @@ class ChunkFilter:
         self._latest_offset = key_map.latest_offset
         self._block = np.empty(kernel.BLOCK_WORDS, np.int64)
         self._marks = np.empty(0, np.int64)
+        self._plain: Any = np.empty(0, np.uint8)
         self._state = np.zeros(kernel.STATE_FIELDS, np.int64)
         self.records_read = 0
         self.records_kept = 0
@@ -77,52 +128,72 @@ class ChunkFilter:
         for rows that are damaged; the filter is then of no more use.
         """
         chunk = as_chunk(data, table, row_count)
-        output = _Output(int(chunk.column(SIZE_BYTES).sum()))
+        marks = self._marks_for(chunk)
+        size_bytes = int(chunk.column(SIZE_BYTES).sum())
+        output = Output(size_bytes)
+        runs: Runs | None = None
         row = 0
         while True:
-            status = self._filter_rows(chunk, row, row_count, verdicts, output)
+            status = self._filter_rows(
+                chunk, row, verdicts, marks, _NO_NUMBERS, output.room, output.end
+            )
+            output.end = int(self._state[kernel.STATE_OUT_END])
             row = int(self._state[kernel.STATE_ROW])
-            if status == NOT_PLAIN:
-                kept = self._filter_other(chunk, row, int(verdicts[row]))
-                output.append(kept.data)
+            if status == NOT_PLAIN and chunk.field(row, MAGIC) != at.MAGIC_V2:
+                kept = self._filter_old(chunk, row, int(verdicts[row]))
+                output.append([kept.data])
                 self.records_read += kept.records_read
                 self.records_kept += kept.records_kept
-                self.bytes_read += chunk.field(row, SIZE_BYTES)
-                self.bytes_kept += len(kept.data)
                 row += 1
+            elif status == NOT_PLAIN:
+                if runs is None:
+                    runs = Runs(chunk, _is_needed(chunk, verdicts), self._codecs)
+                row += self._filter_run(runs, row, verdicts, output)
             elif status == FULL:
                 output.make_room(int(self._state[kernel.STATE_NEEDED_BYTES]))
             elif status == OK:
-                return output.pieces()
+                pieces = output.pieces()
+                self.bytes_read += size_bytes
+                self.bytes_kept += sum(map(len, pieces))
+                return pieces
             else:
-                record = int(self._state[kernel.STATE_RECORD])
-                raise records_error(status, chunk, row, record)
+                raise self._error(status, chunk)
 
     def _filter_rows(
-        self, chunk: Chunk, row: int, rows_end: int, verdicts: Bytes, output: "_Output"
+        self,
+        chunk: Chunk,
+        first: int,
+        verdicts: Bytes,
+        marks: Numbers,
+        sizes: Numbers,
+        out: Bytes,
+        out_end: int,
     ) -> int:
+        """The rows from ``first`` on, as far as the kernel goes."""
         state = self._state
         state.fill(0)
-        state[kernel.STATE_OUT_END] = output.end
+        state[kernel.STATE_OUT_END] = out_end
         status = kernel.filter_rows(
             chunk.data,
             chunk.table,
-            row,
-            rows_end,
+            first,
+            chunk.row_count,
             verdicts,
             self._settings,
             self._key_map.slots,
             self._block,
-            self._marks_for(chunk),
-            output.room,
+            marks,
+            out,
+            sizes,
             state,
         )
-        output.end = int(state[kernel.STATE_OUT_END])
         self.records_read += int(state[kernel.STATE_RECORDS_READ])
         self.records_kept += int(state[kernel.STATE_RECORDS_KEPT])
-        self.bytes_read += int(state[kernel.STATE_BYTES_READ])
-        self.bytes_kept += int(state[kernel.STATE_BYTES_KEPT])
         return status
+
+    def _error(self, status: int, chunk: Chunk) -> RecordsError:
+        row, record = int(self._state[kernel.STATE_ROW]), int(self._state[kernel.STATE_RECORD])
+        return records_error(status, chunk, row, record)
 
     def _marks_for(self, chunk: Chunk) -> Numbers:
         """Room for a mark for each record of any batch."""
@@ -135,26 +206,55 @@ class ChunkFilter:
             self._marks = np.empty(most, np.int64)
         return self._marks
 
-    def _filter_other(self, chunk: Chunk, row: int, verdict: int) -> Kept:
-        """A row that the kernel leaves to Python."""
-        if chunk.field(row, MAGIC) != at.MAGIC_V2:
-            return self._filter_old(chunk, row, verdict)
-        inflated = inflate(chunk, row, self._max_decompressed_bytes)
-        output = _Output(int(inflated.table[SIZE_BYTES]))
-        verdicts = np.array([verdict], np.uint8)
-        while (status := self._filter_rows(inflated, 0, 1, verdicts, output)) == FULL:
-            output.make_room(int(self._state[kernel.STATE_NEEDED_BYTES]))
-        if status != OK:
-            raise records_error(status, inflated, 0, int(self._state[kernel.STATE_RECORD]))
-        # The kernel has counted bytes that are none of the log's.
-        self.bytes_read -= int(self._state[kernel.STATE_BYTES_READ])
-        self.bytes_kept -= int(self._state[kernel.STATE_BYTES_KEPT])
-        if not self._state[kernel.STATE_BATCHES_CHANGED]:
-            return Kept(chunk.entry(row), 0, 0)
-        data = b"".join(output.pieces())
-        if not self._state[kernel.STATE_RECORDS_KEPT]:
-            return Kept(data, 0, 0)
-        return Kept(_compressed(data, chunk.field(row, ATTRIBUTES)), 0, 0)
+    def _filter_run(self, runs: Runs, first: int, verdicts: Bytes, output: Output) -> int:
+        """A run of compressed rows from ``first`` on; how many rows those are."""
+        run = runs.inflated(first)
+        rows = run.row_count
+        marks = self._marks_for(run)
+        sizes = np.empty(rows, np.int64)
+        done = 0
+        while done < rows:
+            status = self._filter_rows(
+                run, done, verdicts[first : first + rows], marks, sizes, self._plain, 0
+            )
+            if status not in (OK, FULL):
+                raise self._error(status, run)
+            end = int(self._state[kernel.STATE_ROW])
+            self._append(runs, first + done, sizes[done:end].tolist(), output)
+            if status == FULL and end == done:
+                needed_bytes = int(self._state[kernel.STATE_NEEDED_BYTES])
+                self._plain = np.empty(max(needed_bytes, _PLAIN_BYTES), np.uint8)
+            done = end
+        return rows
+
+    def _append(self, runs: Runs, row: int, sizes: list[int], output: Output) -> None:
+        """Rows from ``row`` on of which the kernel has left these sizes, one after the other: with
+        their records compressed again, or as they were."""
+        plain = memoryview(self._plain)
+        parts: list[Buffer] = []
+        seals: list[int] = []
+        plain_end = position = 0
+        for size_bytes in sizes:
+            if size_bytes == kernel.UNCHANGED:
+                part: Buffer = runs.entry(row)
+                parts.append(part)
+                position += len(part)
+            elif size_bytes:
+                batch = plain[plain_end : plain_end + size_bytes]
+                plain_end += size_bytes
+                codec = runs.codec(row)
+                if size_bytes > at.BATCH_HEADER_BYTES and codec != Codec.NONE:
+                    section = self._codecs.compress(codec, batch[at.BATCH_HEADER_BYTES :])
+                    parts += (batch[: at.BATCH_HEADER_BYTES], section)
+                    size_bytes = at.BATCH_HEADER_BYTES + len(section)
+                    seals += (position, size_bytes, codec)
+                else:
+                    parts.append(batch)
+                position += size_bytes
+            row += 1
+        written = output.append(parts)
+        if seals:
+            kernel.seal_batches(written, np.array(seals, np.int64))
 
     def _filter_old(self, chunk: Chunk, row: int, verdict: int) -> Kept:
         entry = LegacyView(chunk.data.data, chunk.field(row, POSITION), chunk.end_position(row))
@@ -163,7 +263,7 @@ class ChunkFilter:
             is_kept = _no_record
         elif verdict & KEEP_RECORDS:
             is_kept = _any_record
-        kept = filter_entry(entry, is_kept, self._max_decompressed_bytes)
+        kept = filter_entry(entry, is_kept, self._codecs.max_bytes)
         if not kept.records_kept and verdict & RETAIN_EMPTY:
             return kept._replace(data=empty_batch(entry))
         return kept
@@ -185,43 +285,11 @@ def _no_record(_: Record) -> bool:
     return False
 
 
-def _compressed(batch: bytes, attributes: int) -> bytes:
-    """A plain batch with its records compressed as ``attributes`` say."""
-    codec = codec_of(attributes)
-    section = compress(codec, memoryview(batch)[at.BATCH_HEADER_BYTES :])
-    data = bytearray(batch[: at.BATCH_HEADER_BYTES]) + section
-    at.INT32.pack_into(data, at.BATCH_LENGTH_AT, len(data) - at.LOG_OVERHEAD_BYTES)
-    view = BatchView(data)
-    at.INT16.pack_into(data, at.ATTRIBUTES_AT, view.attributes | codec)
-    view.update_crc()
-    return bytes(data)
-
-
-class _Output:
-    """Room that is filled from the front: one piece as a rule, and another whenever it is full."""
-
-    def __init__(self, size_bytes: int) -> None:
-        # Not zeroed, and touched only as far as it is filled.
-        self.room: Any = np.empty(size_bytes, np.uint8)
-        self.end = 0
-        self._full: list[memoryview] = []
-
-    def make_room(self, size_bytes: int) -> None:
-        """Have room for so many bytes at once, and for as many as there was room for."""
-        self._close()
-        self.room = np.empty(max(size_bytes, len(self.room)), np.uint8)
-
-    def append(self, data: Buffer) -> None:
-        if len(data) > len(self.room) - self.end:
-            self.make_room(len(data))
-        self.room[self.end : self.end + len(data)] = np.frombuffer(data, np.uint8)
-        self.end += len(data)
-
-    def pieces(self) -> list[memoryview]:
-        self._close()
-        return self._full
-
-    def _close(self) -> None:
-        if self.end:
-            self._full.append(memoryview(self.room)[: self.end])
-        self.end = 0
+def _is_needed(chunk: Chunk, verdicts: Bytes) -> Flags:
+    """Of which rows the kernel looks at the records."""
+    has_horizon = chunk.column(ATTRIBUTES) & at.DELETE_HORIZON_BIT != 0
+    verdicts = verdicts[: chunk.row_count]
+    sets_horizon = (verdicts & SET_HORIZON != 0) & ~has_horizon
+    is_judged = (verdicts & DROP_RECORDS != 0) | ((verdicts & KEEP_RECORDS != 0) & ~sets_horizon)
+    found: Flags = (chunk.column(RECORD_COUNT) != 0) & ~is_judged
+    return found

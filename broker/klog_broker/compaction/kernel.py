@@ -88,12 +88,9 @@ STATE_LATEST_OFFSET = 2  # add_rows moves it on
 STATE_KEYS = 3  # in the map; add_rows and put_key count on
 STATE_OUT_END = 4  # filter_rows moves it on
 STATE_NEEDED_BYTES = 5  # of room, for the batch that did not fit
-STATE_BATCHES_CHANGED = 6  # written otherwise than they were; counted on, as those that follow
-STATE_RECORDS_READ = 7
-STATE_RECORDS_KEPT = 8
-STATE_BYTES_READ = 9
-STATE_BYTES_KEPT = 10
-STATE_FIELDS = 11
+STATE_RECORDS_READ = 6  # counted on, as those that follow
+STATE_RECORDS_KEPT = 7
+STATE_FIELDS = 8
 
 # --- what filter_rows goes by, in ``settings`` ---------------------------------------------------
 SETTING_HASH_LOW = 0
@@ -102,6 +99,15 @@ SETTING_LATEST_OFFSET = 2
 SETTING_NOW_MS = 3
 SETTING_HORIZON_MS = 4  # for a batch that gets one: 0 or more
 SETTING_FIELDS = 5
+
+# --- what filter_rows says of a row in ``sizes``, if not how many bytes it wrote -----------------
+UNCHANGED = -1
+
+# --- batches to be sealed: numbers for each ------------------------------------------------------
+SEAL_POSITION = 0
+SEAL_SIZE_BYTES = 1
+SEAL_CODEC = 2
+SEAL_WORDS = 3
 
 # --- records that are looked up together, in ``block`` -------------------------------------------
 BLOCK_RECORDS = 32
@@ -610,9 +616,11 @@ def _filter_batch(
     block: Array,
     marks: Array,
     out: Array,
+    sizes: Array,
+    number: int,
     state: Array,
 ) -> int:
-    """Write what is left of one batch."""
+    """Write what is left of one batch; tell its size, if there is room for that."""
     position = int(table[row + POSITION])
     size_bytes = int(table[row + SIZE_BYTES])
     count = int(table[row + RECORD_COUNT])
@@ -646,7 +654,9 @@ def _filter_batch(
     horizon_ms = int(settings[SETTING_HORIZON_MS])
     timed_from_ms = max_timestamp_ms if is_append_time else base_timestamp_ms
     out_size = 0
-    if is_same:
+    if is_same and len(sizes) != 0:
+        pass  # the caller has it
+    elif is_same:
         out_size = size_bytes
     elif kept != 0 and sets_horizon:
         out_size = BATCH_HEADER_BYTES + _retimed_size(
@@ -660,11 +670,11 @@ def _filter_batch(
     if out_size > len(out) - to:
         state[STATE_NEEDED_BYTES] = out_size
         return FULL
+    if len(sizes) != 0:
+        sizes[number] = UNCHANGED if is_same else out_size
     if is_same:
-        copy_bytes(out, to, chunk, position, size_bytes)
-    else:
-        state[STATE_BATCHES_CHANGED] += 1
-    if not is_same and out_size != 0:
+        copy_bytes(out, to, chunk, position, out_size)
+    elif out_size != 0:
         if kept == 0:
             attributes &= _EMPTY_BATCH_BITS
             base_timestamp_ms = NO_TIMESTAMP_MS
@@ -701,12 +711,10 @@ def _filter_batch(
     state[STATE_OUT_END] = to + out_size
     state[STATE_RECORDS_READ] += count
     state[STATE_RECORDS_KEPT] += kept
-    state[STATE_BYTES_READ] += size_bytes
-    state[STATE_BYTES_KEPT] += out_size
     return OK
 
 
-@kernel("in8", "in64", "i64", "i64", "in8", "in64", "in64", *["out64"] * 2, "out8", "out64")
+@kernel("in8", "in64", "i64", "i64", "in8", "in64", "in64", *["out64"] * 2, "out8", *["out64"] * 2)
 def filter_rows(
     chunk: Array,
     table: Array,
@@ -718,15 +726,18 @@ def filter_rows(
     block: Array,
     marks: Array,
     out: Array,
+    sizes: Array,
     state: Array,
 ) -> int:
     """Write what the verdicts and the map leave of the batches ``first`` to ``rows_end``,
     exclusive, to ``out``, from STATE_OUT_END on.
 
     ``table`` is a scan's, of ``chunk``, whose CRCs were right. ``block`` has BLOCK_WORDS, ``marks``
-    a word for each record of the largest batch, which is at most a seventh of its bytes. Returns
-    OK; NOT_PLAIN at a row of an older format and at a compressed one whose records are needed; FULL
-    at one for which ``out`` has less room than STATE_NEEDED_BYTES; or what is wrong with a row.
+    a word for each record of the largest batch, which is at most a seventh of its bytes. ``sizes``
+    is empty, or gets for each row how many bytes were written; then it is UNCHANGED for one that
+    all is left of, and nothing of that is written. Returns OK; NOT_PLAIN at a row of an older
+    format and at a compressed one whose records are needed; FULL at one for which ``out`` has less
+    room than STATE_NEEDED_BYTES; or what is wrong with a row.
     """
     row = first
     status = OK
@@ -745,6 +756,8 @@ def filter_rows(
                 block,
                 marks,
                 out,
+                sizes,
+                row,
                 state,
             )
         if status != OK:
@@ -752,3 +765,21 @@ def filter_rows(
         row += 1
     state[STATE_ROW] = row
     return status
+
+
+# --- sealing -------------------------------------------------------------------------------------
+@kernel("out8", "in64")
+def seal_batches(out: Array, batches: Array) -> int:
+    """Make headers fit batches in ``out`` whose records were compressed after they were written.
+
+    ``batches`` has SEAL_WORDS for each. Their attributes name no codec before.
+    """
+    for at in range(0, len(batches), SEAL_WORDS):
+        position = int(batches[at + SEAL_POSITION])
+        size_bytes = int(batches[at + SEAL_SIZE_BYTES])
+        low = byte_at(out, position + ATTRIBUTES_AT + 1)
+        out[position + ATTRIBUTES_AT + 1] = low | int(batches[at + SEAL_CODEC])
+        write_i32(out, position + BATCH_LENGTH_AT, size_bytes - LOG_OVERHEAD_BYTES)
+        crc = crc32c(out, position + CRC_START_AT, position + size_bytes)
+        write_i32(out, position + CRC_AT, crc)
+    return OK

@@ -3,9 +3,23 @@
 import numpy as np
 
 from klog_broker.compaction import kernel
-from klog_broker.compaction.inflating import Bytes, Chunk, Numbers, as_chunk, inflate, records_error
+from klog_broker.compaction.inflating import (
+    Bytes,
+    Chunk,
+    Codecs,
+    Flags,
+    Numbers,
+    Runs,
+    as_chunk,
+    records_error,
+)
 from pyspark_klog.records.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
-from pyspark_klog.records.kernels.scan import LAST_OFFSET, MAGIC, POSITION
+from pyspark_klog.records.kernels.scan import (
+    LAST_OFFSET,
+    MAGIC,
+    POSITION,
+    RECORD_COUNT,
+)
 from pyspark_klog.records.kernels.status import FULL, NOT_PLAIN, OFFSET_OVERFLOW, OK
 from pyspark_klog.records.layout import INT64_MAX, MAGIC_V2, Buffer
 from pyspark_klog.records.legacy import LegacyView
@@ -44,7 +58,7 @@ class KeyMap:
                 f"{max_bytes} bytes filled to {load_factor} hold no key, each takes {SLOT_BYTES}"
             )
         self.hash_key = (wrap_int64(hash_key[0]), wrap_int64(hash_key[1]))
-        self._max_decompressed_bytes = max_decompressed_bytes
+        self._codecs = Codecs(max_decompressed_bytes)
         self._block = np.empty(kernel.BLOCK_WORDS, np.int64)
         self._state = np.zeros(kernel.STATE_FIELDS, np.int64)
         self.clear()
@@ -102,14 +116,25 @@ class KeyMap:
         """
         chunk = as_chunk(data, table, row_count)
         from_offset = max(from_offset, 0)
+        runs: Runs | None = None
         row = 0
         while True:
             status = self._add_rows(chunk, row, row_count, skip, from_offset)
             row = int(self._state[kernel.STATE_ROW])
-            if status == NOT_PLAIN:
-                if not self._add_other(chunk, row, from_offset):
+            if status == NOT_PLAIN and chunk.field(row, MAGIC) != MAGIC_V2:
+                if not self._add_old(chunk, row, from_offset):
                     return False
                 row += 1
+            elif status == NOT_PLAIN:
+                if runs is None:
+                    runs = Runs(chunk, _is_needed(chunk, skip, from_offset), self._codecs)
+                run = runs.inflated(row)
+                end = row + run.row_count
+                if not self.add_chunk(
+                    run.data, run.table, run.row_count, skip[row:end], from_offset
+                ):
+                    return False
+                row = end
             elif status == FULL:
                 if not self._grow():
                     return False
@@ -136,28 +161,20 @@ class KeyMap:
             self._state,
         )
 
-    def _add_other(self, chunk: Chunk, row: int, from_offset: int) -> bool:
-        """Add a row that the kernel leaves to Python; whether there was room for all of it."""
+    def _add_old(self, chunk: Chunk, row: int, from_offset: int) -> bool:
+        """Add a row of an older format; whether there was room for all of it."""
         last_offset = chunk.field(row, LAST_OFFSET)
         if last_offset < from_offset:
             return True
-        if chunk.field(row, MAGIC) != MAGIC_V2:
-            if not self._add_old(chunk, row, from_offset):
-                return False
-            self.latest_offset = max(self.latest_offset, last_offset)
-            return True
-        inflated = inflate(chunk, row, self._max_decompressed_bytes)
-        return self.add_chunk(inflated.data, inflated.table, 1, np.zeros(1, np.uint8), from_offset)
-
-    def _add_old(self, chunk: Chunk, row: int, from_offset: int) -> bool:
         entry = LegacyView(chunk.data.data, chunk.field(row, POSITION), chunk.end_position(row))
-        for record in entry.records(self._max_decompressed_bytes):
+        for record in entry.records(self._codecs.max_bytes):
             if record.offset == INT64_MAX:
                 raise records_error(OFFSET_OVERFLOW, chunk, row, 0)
             if record.key is None or record.offset < from_offset:
                 continue
             if not self._put(record.key, record.offset):
                 return False
+        self.latest_offset = max(self.latest_offset, last_offset)
         return True
 
     def _put(self, key: bytes, offset: int) -> bool:
@@ -197,3 +214,13 @@ class KeyMap:
         kernel.move_keys(self._slots, larger)
         self._slots = larger
         return True
+
+
+def _is_needed(chunk: Chunk, skip: Bytes, from_offset: int) -> Flags:
+    """Of which rows the kernel looks at the records."""
+    found: Flags = (
+        (chunk.column(RECORD_COUNT) != 0)
+        & (skip[: chunk.row_count] == 0)
+        & (chunk.column(LAST_OFFSET) >= from_offset)
+    )
+    return found

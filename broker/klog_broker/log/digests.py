@@ -185,24 +185,35 @@ class Digest:
 
     def _add_index_rows(self, np: Any, positions: Any, last_offsets: Any, timestamps: Any) -> None:
         risers = _risers(np, timestamps, self.max_timestamp_ms)
-        due = np.searchsorted(
-            positions, self.last_indexed_position + self.index_interval_bytes, side="right"
-        )
-        while due < len(positions):
-            # The largest timestamp up to and with this batch.
-            before = np.searchsorted(risers, due, side="right")
-            self._note_riser(timestamps, last_offsets, risers[:before])
-            risers = risers[before:]
-            self._add_index_row(int(last_offsets[due]), int(positions[due]))
-            due = np.searchsorted(
-                positions, self.last_indexed_position + self.index_interval_bytes, side="right"
-            )
-        self._note_riser(timestamps, last_offsets, risers)
-
-    def _note_riser(self, timestamps: Any, last_offsets: Any, risers: Any) -> None:
+        rows = self._due_rows(np, positions)
+        if rows:
+            # Up to and with each of these batches: the largest timestamp, and where it is.
+            known = np.searchsorted(risers, rows, side="right")
+            max_timestamps = np.concatenate(([self.max_timestamp_ms], timestamps[risers]))[known]
+            max_offsets = np.concatenate(([self.max_timestamp_offset], last_offsets[risers]))[known]
+            due = (last_offsets[rows], positions[rows], max_timestamps, max_offsets)
+            columns = [column.tolist() for column in due]
+            self._index_rows.extend(map(IndexRow._make, zip(*columns, strict=True)))
+            self.last_indexed_position = columns[1][-1]
         if len(risers):
             self.max_timestamp_ms = int(timestamps[risers[-1]])
             self.max_timestamp_offset = int(last_offsets[risers[-1]])
+
+    def _due_rows(self, np: Any, positions: Any) -> list[int]:
+        """The rows with which an entry is due: more than an interval behind the one before."""
+        first = self.last_indexed_position + self.index_interval_bytes
+        if first >= int(positions[-1]):
+            return []
+        # After an entry at a row, the row with the next one. No sum overflows, as first did not.
+        following = np.searchsorted(
+            positions, positions + self.index_interval_bytes, side="right"
+        ).tolist()
+        row = int(np.searchsorted(positions, first, side="right"))
+        rows = []
+        while row < len(following):
+            rows.append(row)
+            row = following[row]
+        return rows
 
 
 def _risers(np: Any, values: Any, before: int) -> Any:
