@@ -9,6 +9,8 @@ from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.record_checks import PlainChecks, Scan, kernel_checks
 from klog_broker.runtime.files import RealFiles
 from pyspark_klog.records.layout import Buffer
+from pyspark_klog.storage.names import CLEANER_CHECKPOINT
+from pyspark_klog.storage.text_files import encode_offset_checkpoint
 from tests.support.log_harness import (
     DATA,
     PARTITION,
@@ -306,16 +308,23 @@ def test_records_missing_between_segments_end_the_log() -> None:
     reopened = open_log(files, CONFIG)
     assert reopened.log_end_offset == last.base_offset
     assert [segment.base_offset for segment in reopened.segments] == bases[:2]
-    # In a compacted log offsets may be missing.
+    # Where the log was compacted offsets may be missing.
     files = MemoryFiles()
     compact = replace(CONFIG, compact=True)
     manager = open_manager(files, config=compact)
     log = manager.create(PARTITION, TOPIC_ID, compact)
     fill(log)
-    files = files.killed()
-    files.open(log.segments[1].log_file.path).truncate(last.position)
-    reopened = open_log(files, compact)
-    assert reopened.log_end_offset == log.log_end_offset
+    killed = files.killed()
+    killed.open(log.segments[1].log_file.path).truncate(last.position)
+    for cleaned_offset, end_offset in (
+        (log.log_end_offset, log.log_end_offset),
+        (bases[2], log.log_end_offset),
+        (bases[2] - 1, last.base_offset),
+    ):
+        files = killed.killed()
+        data = encode_offset_checkpoint({PARTITION: cleaned_offset})
+        files.write_atomically(DATA / CLEANER_CHECKPOINT, data)
+        assert open_log(files, compact).log_end_offset == end_offset
 
 
 def test_an_offset_that_goes_back_ends_the_log_though_its_crc_fits() -> None:
