@@ -52,7 +52,7 @@ def test_what_was_never_ended_is_named_and_nothing_is_written(
     """klog's broker forgets no marker; Apache Kafka does (tests/peers/test_sink_left_open.py)."""
     world = World(broker.bootstrap_servers)
     with monkeypatch.context() as patch:
-        patch.setattr(task, "open_since", lambda client, producer_id, topic: {3: 17, 2: 40})
+        patch.setattr(task, "open_since", lambda *_: {3: 17, 2: 40})
         with pytest.raises(ExactlyOnceRefused, match="--partition 2 --start-offset 40"):
             world.worker().write(0, "0")
     assert world.committed == []

@@ -40,6 +40,7 @@ PARTITIONS = 2
 SLOW = 1
 """The task that waits for its copy."""
 FENCED = "ProducerFenced"
+REFUSED = "ExactlyOnceRefused"
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +138,9 @@ def _wake_in_time(calls: Traps, over: threading.Event) -> None:
             )
             commits = [n for n, (_, did) in enumerate(noted) if "Writer.commit" in did]
             began = max((n for n in commits if n < last), default=-1)
-            if commits[-1:] > [last] or any(FENCED in did for _, did in noted[began + 1 :]):
+            if commits[-1:] > [last] or any(
+                FENCED in did or REFUSED in did for _, did in noted[began + 1 :]
+            ):
                 calls.wake(pid)
 
 

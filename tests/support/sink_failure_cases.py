@@ -11,6 +11,7 @@ from pyspark_klog.client.blocking import BlockingClient
 from pyspark_klog.client.transactions.left_open import open_since
 from pyspark_klog.client.transactions.producer import TransactionalProducer
 from pyspark_klog.ids import TopicPartition
+from pyspark_klog.records.layout import INT16_MAX
 from pyspark_klog.spark.errors import SchemaError
 from pyspark_klog.spark.sink.dead_letters import DeadLettersFailed
 from pyspark_klog.spark.sink.exactly_once.errors import ExactlyOnceRefused
@@ -138,7 +139,7 @@ def what_a_producer_left_open_is_seen_in_its_partition(servers: str) -> None:
         producer.init_transactions()
 
         def seen() -> dict[int, int]:
-            return open_since(client, producer.identity.producer_id, topic)
+            return open_since(client, producer.identity.producer_id, INT16_MAX, topic)
 
         def write(partition: int, *values: str) -> None:
             put(producer, TopicPartition(topic, partition), *values)
@@ -157,7 +158,9 @@ def what_a_producer_left_open_is_seen_in_its_partition(servers: str) -> None:
         assert seen() == {0: 0, 1: 3}
         TransactionalProducer(client, producer.transactional_id).init_transactions()
         assert seen() == {}
-        assert open_since(client, producer.identity.producer_id + 1, topic) == {}
+        assert open_since(client, producer.identity.producer_id + 1, 9, topic) == {}
+        # What was opened in an epoch is nothing that was left in it.
+        assert open_since(client, *producer.identity, topic) == {}
 
 
 FAILURES: tuple[Callable[[str], None], ...] = (

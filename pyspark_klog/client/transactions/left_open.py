@@ -16,9 +16,15 @@ from pyspark_klog.protocol.apis.describe_producers import (
 
 
 def open_since(
-    client: BlockingClient, producer_id: int, topic: str, deadline_ms: int | None = None
+    client: BlockingClient,
+    producer_id: int,
+    producer_epoch: int,
+    topic: str,
+    deadline_ms: int | None = None,
 ) -> dict[int, int]:
-    """By partition of the topic the first offset of the producer's open transaction there.
+    """By partition of the topic the first offset of the transaction that the producer has open
+    there since an epoch before this one. One of a newer epoch is that of somebody who has the
+    transactional id now.
 
     :raises UnsupportedByBroker: by brokers older than Kafka 2.8
     :raises BrokerError: TOPIC_AUTHORIZATION_FAILED, if this user may not read the topic
@@ -43,7 +49,7 @@ def open_since(
             link = client.link_to_broker(broker_id, deadline)
             reply = client.ask(link, DescribeProducersResponse, partial(_same, request))
             rows += (row for answered in reply.topics for row in answered.partitions)
-        return dict(_open_of(row, producer_id, what) for row in rows)
+        return dict(_open_of(row, producer_id, producer_epoch, what) for row in rows)
 
     found = client.retrying(attempt, deadline, f"asking for the {what}")
     return {number: offset for number, offset in found.items() if offset >= 0}
@@ -53,14 +59,16 @@ def _same(request: DescribeProducersRequest, _: int) -> DescribeProducersRequest
     return request
 
 
-def _open_of(row: PartitionResponse, producer_id: int, what: str) -> tuple[int, int]:
-    """The partition, and the first offset of the producer's transaction, -1 without one."""
+def _open_of(
+    row: PartitionResponse, producer_id: int, producer_epoch: int, what: str
+) -> tuple[int, int]:
+    """The partition, and the first offset of the older transaction, -1 without one."""
     code = error_code(row.error_code)
     if code is not ErrorCode.NONE:
         raise broker_error(code, what)
     offsets = [
         each.current_txn_start_offset
         for each in row.active_producers
-        if each.producer_id == producer_id
+        if each.producer_id == producer_id and each.producer_epoch < producer_epoch
     ]
     return row.partition_index, max(offsets, default=-1)

@@ -227,7 +227,7 @@ class _Attempt:
         if topic is None:
             return
         try:
-            found = open_since(self._client, self._producer.identity.producer_id, topic)
+            found = open_since(self._client, *self._producer.identity, topic)
         except UnsupportedByBroker:
             return
         except BrokerError as error:
