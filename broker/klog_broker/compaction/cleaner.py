@@ -19,6 +19,7 @@ from klog_broker.log.errors import LogStorageError, ShortWrite
 from klog_broker.log.log_config import INT64_MAX
 from klog_broker.log.log_manager import LogManager
 from klog_broker.log.partition_log import PartitionLog
+from klog_broker.log.segment_renaming import remove_files
 from klog_broker.log.swapping import SourcesChanged
 from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.clock import Clock
@@ -211,7 +212,7 @@ class Cleaner:
             running.log.cleaning.swap(ready.segment, sources, swapped)
         except (SourcesChanged, LogStorageError) as error:
             give_up = partial(self._give_up, running, error)
-            self._helpers.submit(ready.segment.remove_own_files, lambda _, __: give_up())
+            self._helpers.submit(partial(remove_files, ready.segment), lambda _, __: give_up())
 
     def _finished(self, running: "_Running", end_offset: int) -> None:
         log = running.log

@@ -13,6 +13,7 @@ from klog_broker.log.log_config import LogConfig
 from klog_broker.log.record_checks import RecordChecks
 from klog_broker.log.recovery import index_all
 from klog_broker.log.segment import Segment
+from klog_broker.log.segment_renaming import remove_files
 from klog_broker.runtime.files import Files
 from pyspark_klog.storage.names import CLEANED_SUFFIX
 from pyspark_klog.storage.transaction_index import AbortedEntry
@@ -69,5 +70,4 @@ class CleanedSegment:
 
     def remove(self) -> None:
         """Nothing comes of it: remove its files. OSError."""
-        self._segment.close_indexes()
-        self._segment.remove_own_files()
+        remove_files(self._segment)

@@ -114,11 +114,6 @@ class Segment:
         for suffix in (Suffix.LOG, Suffix.OFFSET_INDEX, Suffix.TIME_INDEX):
             files.remove(directory / segment_file_name(base_offset, suffix))
 
-    def remove_own_files(self) -> None:
-        """Remove all of them, under the names that they have now."""
-        for kind in (Suffix.LOG, *_INDEXES, Suffix.TRANSACTION_INDEX):
-            self.files.remove(self.path(kind))
-
     def activate(self, config: LogConfig) -> None:
         """Make it the segment that is appended to: preallocate its files."""
         self.close_indexes()

@@ -1,4 +1,4 @@
-"""Gives a segment's files other names: for deletion, and when they are put in place."""
+"""Gives a segment's files other names, for deletion and to put them in place, or removes them."""
 
 from contextlib import nullcontext
 from pathlib import Path
@@ -50,3 +50,10 @@ def rename_files(segment: Segment, suffix: str) -> None:
                 file.path = new
     segment.suffix = suffix
     segment.transaction_index.path = segment.path(Suffix.TRANSACTION_INDEX)
+
+
+def remove_files(segment: Segment) -> None:
+    """Remove all of a segment's files, under the names that they have now. OSError."""
+    segment.close_indexes()
+    for kind in _WITHOUT_SNAPSHOT:
+        segment.files.remove(segment.path(kind))
