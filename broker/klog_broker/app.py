@@ -61,6 +61,7 @@ _log = logging.getLogger("klog.app")
 
 # Threads for fsync, read-ahead and deleting: so many that a slow disk does not delay another one.
 _HELPER_THREADS = 8
+_CLEANER_NICENESS = 10
 # After this time the log manager is asked again for its next deadline, which can become earlier (by
 # a deletion or a new setting).
 _LONGEST_PAUSE_MS = 1000
@@ -119,8 +120,7 @@ class BrokerServer:
         self._open_store = open_store
         self._network = network or real_network(config)
         self.loop = Loop(self._clock, poller or default_poller())
-        make = make_helpers or (lambda loop: HelperThreads(loop, _HELPER_THREADS, "klog-helper"))
-        self._helpers = make(self.loop)
+        self._helpers, self._cleaner_helpers = _helpers(self.loop, make_helpers)
         self._handlers = tuple(handlers)
         self._load_kernel = load_kernel
         self._adopt = adopt
@@ -219,7 +219,7 @@ class BrokerServer:
         self._schedule_log_work()
         self._cleaner = Cleaner(
             self.services.logs,
-            helpers=self._helpers,
+            helpers=self._cleaner_helpers,
             timers=self.loop,
             clock=self._clock,
             chance=self._chance,
@@ -387,6 +387,7 @@ class BrokerServer:
         self.server.close()
         if self.plans is not None:
             self.plans.close()
+        self._cleaner_helpers.close()
         self._helpers.close()
         if cleanly:
             # The helpers have posted their results: take them, so that no flush is done twice.
@@ -401,6 +402,7 @@ class BrokerServer:
 
     def _release(self) -> None:
         self._is_closed = True
+        self._cleaner_helpers.close()
         self._helpers.close()
         self.loop.close()
 
@@ -435,3 +437,15 @@ class BrokerServer:
             _log.critical("no data directory is left, the broker ends")
             self._exit_code = ExitCode.DISKS_LOST
             self.stop("the last data directory went offline")
+
+
+def _helpers(loop: Loop, make: Callable[[Loop], Helpers] | None) -> tuple[Helpers, Helpers]:
+    """Those of the broker, and those of the cleaner: what nobody waits for comes after the loop and
+    its flushes where there is too little CPU."""
+    if make is not None:
+        both = make(loop)
+        return both, both
+    return (
+        HelperThreads(loop, _HELPER_THREADS, "klog-helper"),
+        HelperThreads(loop, _HELPER_THREADS, "klog-cleaner", niceness=_CLEANER_NICENESS),
+    )

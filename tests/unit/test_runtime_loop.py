@@ -1,5 +1,7 @@
 """The loop's turns: phases, timers, posts from threads. Time is a number, descriptors a list."""
 
+import os
+import sys
 import threading
 
 import pytest
@@ -223,6 +225,19 @@ def test_a_blocked_helper_does_not_hold_up_the_others(loop: Loop) -> None:
     assert done == ["fast"]
     gate.set()
     helpers.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have a priority of their own there")
+def test_nice_helpers_let_others_go_before_them(loop: Loop) -> None:
+    def priority() -> int:
+        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+    helpers = HelperThreads(loop, 1, "test", niceness=3)
+    found: list[int | None] = []
+    helpers.submit(priority, lambda result, _: found.append(result))
+    helpers.close()
+    loop.run_turn()
+    assert found == [min(priority() + 3, 19)]
 
 
 def test_rate_limit_counts_what_it_holds_back() -> None:

@@ -5,6 +5,8 @@ record: one CPU-bound Python thread beside the loop starves it. Their outcome co
 loop's thread through its queue.
 """
 
+import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -34,12 +36,17 @@ class Helpers(Protocol):
 
 
 class HelperThreads:
-    """A few threads, started when first needed and at most ``threads``."""
+    """A few threads, started when first needed and at most ``threads``.
 
-    def __init__(self, loop: Loop, threads: int, name: str) -> None:
+    ``niceness`` lets others go before them, this process's loop too, where there is too little CPU
+    (Linux only: elsewhere a thread has no priority of its own).
+    """
+
+    def __init__(self, loop: Loop, threads: int, name: str, *, niceness: int = 0) -> None:
         self._loop = loop
         self._limit = threads
         self._name = name
+        self._niceness = niceness
         self._threads: list[threading.Thread] = []
         self._waiting: deque[Callable[[], None]] = deque()
         self._changed = threading.Condition()
@@ -77,6 +84,10 @@ class HelperThreads:
             thread.join()
 
     def _work(self) -> None:
+        if self._niceness and sys.platform == "linux":
+            thread_id = threading.get_native_id()
+            priority = os.getpriority(os.PRIO_PROCESS, thread_id)
+            os.setpriority(os.PRIO_PROCESS, thread_id, priority + self._niceness)
         while True:
             with self._changed:
                 self._idle += 1
