@@ -15,6 +15,7 @@ CORE = [
     "lz4>=4.3",
     "zstandard>=0.22",
     "cramjam>=2.8",
+    "zlib-ng>=0.5",
     "click>=8.1",
 ]
 ARROW = ["pyarrow>=15"]

@@ -5,11 +5,11 @@ small multiple of the bound. Concatenated gzip members, lz4 frames and zstd fram
 Snappy is read raw or in the framing of xerial's Java library, and written in the latter.
 """
 
-import zlib
 from enum import IntEnum
 
 import lz4.frame
 import zstandard
+from zlib_ng import zlib_ng
 
 from pyspark_klog.records import lz4_v0, snappy, zstd_frames
 from pyspark_klog.records.errors import (
@@ -75,7 +75,9 @@ def compress(
         raise ValueError(f"level {level} for {codec.name.lower()}: allowed is {allowed}")
     check_codec_fits(codec, magic)
     if codec == Codec.GZIP:
-        deflater = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, _GZIP_FORMAT)
+        deflater = zlib_ng.compressobj(
+            -1 if level is None else level, zlib_ng.DEFLATED, _GZIP_FORMAT
+        )
         return deflater.compress(data) + deflater.flush()
     if codec == Codec.SNAPPY:
         return snappy.compress_xerial(data)
@@ -158,7 +160,7 @@ def _decompress_gzip(data: memoryview, max_bytes: int, max_parts: int | None) ->
     while position < len(data) or not position:
         parts += 1
         _check_parts(parts, max_parts)
-        inflater = zlib.decompressobj(_GZIP_FORMAT)
+        inflater = zlib_ng.decompressobj(_GZIP_FORMAT)
         slice_bytes = _FIRST_SLICE_BYTES
         piece: bytes | memoryview = b""
         is_full = False  # the decoder may hold more output, though no more input
@@ -172,7 +174,7 @@ def _decompress_gzip(data: memoryview, max_bytes: int, max_parts: int | None) ->
             room_bytes = min(max_bytes - len(out) + 1, _OUTPUT_STEP_BYTES)
             try:
                 found = inflater.decompress(piece, room_bytes)
-            except zlib.error as error:
+            except zlib_ng.error as error:  # type: ignore[misc]  # stubs: an instance
                 raise CorruptRecords(f"gzip: {error}") from None
             out += found
             if len(out) > max_bytes:

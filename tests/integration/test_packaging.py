@@ -170,7 +170,7 @@ def test_the_metadata_names_core_dependencies_extras_and_entry_points(wheel: Pat
         if line.startswith("Requires-Dist: ") and "extra ==" not in line
     ]
     assert sorted(dependency.split(">")[0] for dependency in required) == sorted(
-        ["numpy", "numba", "crc32c", "lz4", "zstandard", "cramjam", "click"]
+        ["numpy", "numba", "crc32c", "lz4", "zstandard", "cramjam", "zlib-ng", "click"]
     )
     for extra in ("arrow", "spark", "zookeeper", "cli", "security", "dev"):
         assert f"Provides-Extra: {extra}" in metadata

@@ -6,13 +6,13 @@ codec's library, with a bound; whatever that does not read as one whole stream i
 ``decompress``, which says what is right and what is wrong.
 """
 
-import zlib
 from typing import Any, NamedTuple
 
 import lz4.frame
 import numpy as np
 import numpy.typing as npt
 import zstandard
+from zlib_ng import zlib_ng
 
 from pyspark_klog.records.compression import Codec, codec_of, compress, decompress
 from pyspark_klog.records.errors import CorruptRecords, RecordsError
@@ -163,11 +163,11 @@ class Codecs:
 
 
 def _inflate_gzip(section: memoryview, room_bytes: int) -> Buffer | None:
-    inflater = zlib.decompressobj(_GZIP_FORMAT)
+    inflater = zlib_ng.decompressobj(_GZIP_FORMAT)
     try:
         # One byte more than there may be: else the end might not be seen.
         found = inflater.decompress(section, room_bytes + 1)
-    except zlib.error:
+    except zlib_ng.error:  # type: ignore[misc]  # stubs: an instance
         return None
     is_whole = inflater.eof and not inflater.unused_data and len(found) <= room_bytes
     return found if is_whole else None
