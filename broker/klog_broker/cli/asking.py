@@ -1,45 +1,127 @@
 """What the commands that ask brokers have in common: options, settings, and answers for scripts."""
 
+import functools
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import click
 
-from klog_broker.cli.errors import exit_with
+from pyspark_klog.client.admin import Admin
 from pyspark_klog.client.blocking import BlockingClient
-from pyspark_klog.errors import KlogError
+from pyspark_klog.client.errors import SettingError
+from pyspark_klog.client.setting_rows import SETTINGS, Value
+from pyspark_klog.client.settings import ClientSettings, unknown_text
+from pyspark_klog.properties import read_properties
 
-SERVERS = click.option(
-    "--bootstrap-server",
-    "servers",
-    metavar="HOST:PORT",
-    default="127.0.0.1:9092",
-    show_default=True,
-    help="A broker to ask; several are comma-separated.",
+DEFAULT_SERVER = "127.0.0.1:9092"
+DEFAULT_TIMEOUT_MS = 10_000
+
+HELP = {"help_option_names": ["-h", "--help"]}
+"""Context settings of every command and group."""
+
+_OPTIONS = (
+    click.option(
+        "--bootstrap-server",
+        "servers",
+        metavar="HOST:PORT",
+        help=f"A broker to ask; several are comma-separated.  [default: {DEFAULT_SERVER}]",
+    ),
+    click.option(
+        "--command-config",
+        "config_file",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        help="A properties file with settings of Kafka's clients, as for TLS and SASL.",
+    ),
+    click.option(
+        "--timeout",
+        "timeout_ms",
+        metavar="MS",
+        type=click.IntRange(min=1),
+        help="How long to wait for brokers (default.api.timeout.ms)."
+        f"  [default: {DEFAULT_TIMEOUT_MS}]",
+    ),
+    click.option("--json", "as_json", is_flag=True, help="JSON for scripts, not a table."),
 )
-TIMEOUT = click.option(
-    "--timeout",
-    "timeout_ms",
-    metavar="MS",
-    type=click.IntRange(min=1),
-    default=10_000,
-    show_default=True,
-    help="How long to wait for brokers (default.api.timeout.ms).",
-)
-JSON = click.option("--json", "as_json", is_flag=True, help="JSON for scripts, not a table.")
 
 
-def client_settings(timeout_ms: int) -> dict[str, int]:
-    """The settings of a client that waits so long for brokers."""
-    return {"default.api.timeout.ms": timeout_ms, "request.timeout.ms": timeout_ms}
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """Whom a command asks, how, and how it shall answer."""
+
+    settings: Mapping[str, Value]
+    """A client's settings, which were checked."""
+    as_json: bool
+
+    def client(self) -> BlockingClient:
+        """A client of the cluster; connections are made when something is asked."""
+        return BlockingClient(self.settings)
+
+    def admin(self) -> Admin:
+        """As `client`, for the administration of topics."""
+        return Admin(settings=self.settings)
 
 
-def open_client(servers: str, timeout_ms: int) -> BlockingClient:
-    """A client that waits so long for brokers; ends the command if the address is wrong."""
+def asks_brokers(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of those that ask brokers; its first argument is an `Asking`."""
+
+    @functools.wraps(command)
+    def with_asking(
+        *arguments: Any,
+        servers: str | None,
+        config_file: Path | None,
+        timeout_ms: int | None,
+        as_json: bool,
+        **given: Any,
+    ) -> None:
+        settings = read_settings(servers, config_file, timeout_ms)
+        command(Asking(settings, as_json), *arguments, **given)
+
+    return functools.reduce(
+        lambda decorated, option: option(decorated), _OPTIONS[::-1], with_asking
+    )
+
+
+def read_settings(
+    servers: str | None, config_file: Path | None, timeout_ms: int | None
+) -> dict[str, Value]:
+    """The settings of a client: defaults, then the file, then the options.
+
+    :raises PropertiesError: if the file cannot be read
+    :raises SettingError: naming the file, and the line of a name that Kafka's clients don't have
+    """
+    settings: dict[str, Value] = {
+        "bootstrap.servers": DEFAULT_SERVER,
+        "default.api.timeout.ms": DEFAULT_TIMEOUT_MS,
+        "request.timeout.ms": DEFAULT_TIMEOUT_MS,
+    }
+    if config_file is not None:
+        settings |= _settings_of(config_file)
+    if servers is not None:
+        settings["bootstrap.servers"] = servers
+    if timeout_ms is not None:
+        settings |= {"default.api.timeout.ms": timeout_ms, "request.timeout.ms": timeout_ms}
+    return settings
+
+
+def _settings_of(file: Path) -> dict[str, Value]:
+    entries = read_properties(file)
+    unknown = [
+        f"{entry.file}:{entry.line}: {unknown_text(entry.name, SETTINGS)}"
+        for entry in entries
+        if entry.name not in SETTINGS
+    ]
+    if unknown:
+        raise SettingError("\n".join(unknown))
+    found: dict[str, Value] = {entry.name: entry.text for entry in entries}
     try:
-        return BlockingClient({"bootstrap.servers": servers, **client_settings(timeout_ms)})
-    except KlogError as error:
-        exit_with(error)
+        ClientSettings(found)
+    except SettingError as error:
+        raise SettingError(f"{file}: {error}") from error
+    return found
 
 
 def say(as_json: bool, what: str, names: Sequence[str]) -> None:

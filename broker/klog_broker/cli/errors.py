@@ -6,7 +6,9 @@ from typing import NoReturn
 
 import click
 
+from pyspark_klog.client.errors import SettingError
 from pyspark_klog.errors import KlogError
+from pyspark_klog.properties import PropertiesError
 
 
 class CommandExit(IntEnum):
@@ -24,7 +26,8 @@ def exit_with(error: KlogError) -> NoReturn:
 
     for line in str(error).splitlines():
         click.echo(f"klog: {line}", err=True)
-    sys.exit(CommandExit.USAGE if isinstance(error, ConfigError) else CommandExit.FAILED)
+    is_usage = isinstance(error, ConfigError | SettingError | PropertiesError)
+    sys.exit(CommandExit.USAGE if is_usage else CommandExit.FAILED)
 
 
 def exit_unreadable(error: OSError) -> NoReturn:

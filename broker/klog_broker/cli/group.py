@@ -4,6 +4,7 @@ import importlib
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from klog_broker.cli.errors import exit_with
 from pyspark_klog._version import __version__
@@ -17,6 +18,7 @@ COMMANDS = {
     "sinks": "List, describe and delete the progress of exactly-once sinks.",
     "dump-log": "Show what the files of a log hold, without a broker.",
     "verify": "Check the files of a data directory, without a broker.",
+    "completion": "Print the completion of this command for a shell.",
 }
 
 
@@ -39,6 +41,15 @@ class LazyGroup(click.Group):
         """The texts of COMMANDS: `klog --help` must not import the commands' modules."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Commands by the texts of COMMANDS, whose modules must not be imported for it; options."""
+        commands = [
+            CompletionItem(name, help=text)
+            for name, text in COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; a KlogError is printed on stderr as its sentence."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import click
 
-from klog_broker.cli.asking import JSON, SERVERS, TIMEOUT, open_client, print_json, say
+from klog_broker.cli.asking import HELP, Asking, asks_brokers, print_json, say
 from klog_broker.cli.sink_rows import print_sink_groups, sink_fields
 from klog_broker.cli.tables import Row, print_table
 from pyspark_klog.client.admin import Admin
@@ -28,25 +28,23 @@ _Positions = Mapping[TopicPartition, tuple[CommittedOffset, int | None]]
 """A group's offset in each partition, and the partition's end; None: there is no such partition."""
 
 
-@click.group("groups", context_settings={"help_option_names": ["-h", "--help"]})
+@click.group("groups", context_settings=HELP)
 def command() -> None:
     """List, describe and delete consumer groups, and delete their offsets."""
 
 
 @command.command("list")
-@SERVERS
-@TIMEOUT
-@JSON
-def list_all(servers: str, timeout_ms: int, as_json: bool) -> None:
+@asks_brokers
+def list_all(asking: Asking) -> None:
     """List the groups with their states and members; those of exactly-once sinks are counted."""
-    with open_client(servers, timeout_ms) as client:
+    with asking.client() as client:
         groups = list_groups(client)
         of_sinks = find_sinks(client, groups)
-    if as_json:
+    if asking.as_json:
         print_json([_summary(group, of_sinks.get(group.group_id)) for group in groups])
         return
     rows = [
-        (g.group_id, g.state, _or_dash(g.member_count), g.protocol_type, str(g.coordinator_id))
+        (g.group_id, g.state, g.member_count, g.protocol_type, g.coordinator_id)
         for g in groups
         if g.group_id not in of_sinks
     ]
@@ -58,15 +56,13 @@ def list_all(servers: str, timeout_ms: int, as_json: bool) -> None:
 
 @command.command("describe")
 @click.argument("group_ids", nargs=-1, required=True, metavar="GROUP...")
-@SERVERS
-@TIMEOUT
-@JSON
-def describe(group_ids: Sequence[str], servers: str, timeout_ms: int, as_json: bool) -> None:
+@asks_brokers
+def describe(asking: Asking, group_ids: Sequence[str]) -> None:
     """Show how far groups have read, and how far that is from the end.
 
     Of a group of an exactly-once sink, its rows.
     """
-    with open_client(servers, timeout_ms) as client:
+    with asking.client() as client:
         known = {group.group_id: group for group in list_groups(client)}
         for group_id in group_ids:
             if group_id not in known:
@@ -77,7 +73,7 @@ def describe(group_ids: Sequence[str], servers: str, timeout_ms: int, as_json: b
             for group_id in group_ids
             if group_id not in of_sinks
         }
-    if as_json:
+    if asking.as_json:
         print_json(
             [
                 _sink_details(known[each], of_sinks[each])
@@ -101,20 +97,18 @@ def describe(group_ids: Sequence[str], servers: str, timeout_ms: int, as_json: b
 
 @command.command("delete")
 @click.argument("group_ids", nargs=-1, required=True, metavar="GROUP...")
-@SERVERS
-@TIMEOUT
-@JSON
-def delete(group_ids: Sequence[str], servers: str, timeout_ms: int, as_json: bool) -> None:
+@asks_brokers
+def delete(asking: Asking, group_ids: Sequence[str]) -> None:
     """Delete groups that have no members, with all their offsets, for good."""
     deleted, refused = [], []
-    with open_client(servers, timeout_ms) as client:
+    with asking.client() as client:
         for group_id in group_ids:
             try:
                 delete_group(client, group_id)
                 deleted.append(group_id)
             except BrokerError as error:
                 refused.append(str(error))
-    say(as_json, "deleted", deleted)
+    say(asking.as_json, "deleted", deleted)
     if refused:
         raise KlogError("\n".join(refused))
 
@@ -122,21 +116,17 @@ def delete(group_ids: Sequence[str], servers: str, timeout_ms: int, as_json: boo
 @command.command("delete-offsets")
 @click.argument("group_id", metavar="GROUP")
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
-@SERVERS
-@TIMEOUT
-@JSON
-def forget(
-    group_id: str, topics: Sequence[str], servers: str, timeout_ms: int, as_json: bool
-) -> None:
+@asks_brokers
+def forget(asking: Asking, group_id: str, topics: Sequence[str]) -> None:
     """Delete a group's offsets in topics that no member of it reads."""
-    with open_client(servers, timeout_ms) as client:
+    with asking.client() as client:
         infos = Admin(client=client).describe_topics(topics)
         partitions = [
             TopicPartition(name, number) for name in topics for number in infos[name].partitions
         ]
         codes = delete_offsets(client, group_id, partitions)
     by_topic = {partition.topic: code for partition, code in codes.items()}
-    say(as_json, "deleted offsets in", [name for name in topics if name not in by_topic])
+    say(asking.as_json, "deleted offsets in", [name for name in topics if name not in by_topic])
     if by_topic:
         errors = (
             broker_error(code, f"delete offsets in {topic}") for topic, code in by_topic.items()
@@ -164,7 +154,7 @@ def _or_dash(number: int | None) -> str:
 
 def _position_rows(positions: _Positions) -> list[Row]:
     return [
-        (topic, str(number), str(at.offset), _or_dash(end), _or_dash(_lag(at, end)))
+        (topic, number, at.offset, end, _lag(at, end))
         for (topic, number), (at, end) in positions.items()
     ]
 

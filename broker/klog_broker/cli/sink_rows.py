@@ -16,8 +16,8 @@ def print_sink_groups(groups: Sequence[SinkGroup]) -> None:
         click.echo(f"run {mark.run_id} passed its first batch, {mark.batch_id}, {time}")
     rows = [
         (
-            *(str(group.task), partition.topic, str(row.batch_id), row.run_id),
-            *(str(row.row_count), str(row.byte_count), shown_time(row.time_ms)),
+            *(group.task, partition.topic, row.batch_id, row.run_id),
+            *(row.row_count, row.byte_count, shown_time(row.time_ms)),
         )
         for group in groups
         for partition, row in group.rows.items()

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import click
 
-from klog_broker.cli.asking import JSON, SERVERS, TIMEOUT, open_client, print_json, say
+from klog_broker.cli.asking import HELP, Asking, asks_brokers, print_json, say
 from klog_broker.cli.sink_rows import print_sink_groups, shown_time, sink_fields
 from klog_broker.cli.tables import print_table
 from pyspark_klog.client.blocking import BlockingClient
@@ -21,33 +21,31 @@ _NAME = click.option("--name", help="Only the sink of that name (option exactlyO
 _PREFIX = click.option("--prefix", help="Only sinks with that prefix (option exactlyOncePrefix).")
 
 
-@click.group("sinks", context_settings={"help_option_names": ["-h", "--help"]})
+@click.group("sinks", context_settings=HELP)
 def command() -> None:
     """List, describe and delete the progress of exactly-once sinks (docs/exactly-once.md)."""
 
 
 @command.command("list")
-@SERVERS
-@TIMEOUT
-@JSON
-def list_all(servers: str, timeout_ms: int, as_json: bool) -> None:
+@asks_brokers
+def list_all(asking: Asking) -> None:
     """List the sinks: how many tasks have a row, the newest micro-batch, when it was written.
 
     A batch write, which leaves a mark for a day, is not among them.
     """
-    with open_client(servers, timeout_ms) as client:
+    with asking.client() as client:
         sinks = {sink: groups for sink, groups in _sinks(client).items() if _newest(groups)}
-    if as_json:
+    if asking.as_json:
         print_json([_summary(sink, groups) for sink, groups in sinks.items()])
         return
     rows = []
     for sink, groups in sinks.items():
         newest = _newest(groups)
-        batch, written = "-", "-"
+        batch, written = None, None
         if newest is not None:
-            batch, written = str(newest.batch_id), shown_time(newest.time_ms)
+            batch, written = newest.batch_id, shown_time(newest.time_ms)
         tasks = sum(group.task is not None for group in groups)
-        rows.append((sink.query_id, sink.name, sink.prefix, str(tasks), batch, written))
+        rows.append((sink.query_id, sink.name, sink.prefix, tasks, batch, written))
     print_table(("query", "name", "prefix", "tasks", "batch", "written"), rows)
 
 
@@ -55,21 +53,17 @@ def list_all(servers: str, timeout_ms: int, as_json: bool) -> None:
 @_QUERY
 @_NAME
 @_PREFIX
-@SERVERS
-@TIMEOUT
-@JSON
+@asks_brokers
 def describe(
+    asking: Asking,
     query_id: str,
     name: str | None,
     prefix: str | None,
-    servers: str,
-    timeout_ms: int,
-    as_json: bool,
 ) -> None:
     """Show the rows of a query's sinks: what each task has written last."""
-    with open_client(servers, timeout_ms) as client:
+    with asking.client() as client:
         sinks = _of_query(client, query_id, name, prefix)
-    if as_json:
+    if asking.as_json:
         print_json([_details(sink, groups) for sink, groups in sinks.items()])
         return
     for number, (sink, groups) in enumerate(sinks.items()):
@@ -84,21 +78,17 @@ def describe(
 @_NAME
 @_PREFIX
 @click.option("--dry-run", is_flag=True, help="Only name what would be deleted.")
-@SERVERS
-@TIMEOUT
-@JSON
+@asks_brokers
 def delete(
+    asking: Asking,
     query_id: str,
     name: str | None,
     prefix: str | None,
     dry_run: bool,
-    servers: str,
-    timeout_ms: int,
-    as_json: bool,
 ) -> None:
     """Delete the rows of a query's sinks, for good. The query must not run, nor start again."""
     done, refused = [], []
-    with open_client(servers, timeout_ms) as client:
+    with asking.client() as client:
         for groups in _of_query(client, query_id, name, prefix).values():
             for group in groups:
                 try:
@@ -107,7 +97,7 @@ def delete(
                     done.append(group.group_id)
                 except BrokerError as error:
                     refused.append(str(error))
-    say(as_json, "would delete" if dry_run else "deleted", done)
+    say(asking.as_json, "would delete" if dry_run else "deleted", done)
     if refused:
         raise KlogError("\n".join(refused))
 

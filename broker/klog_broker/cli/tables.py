@@ -2,38 +2,76 @@
 
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
-Row = tuple[str, ...]
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+Cell = str | int | None
+"""A number is aligned to the right; None, for what there is not, is shown as ``-``."""
+Row = tuple[Cell, ...]
+
+NOTHING = "-"
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Row]) -> None:
-    """Print the rows under the columns' names; all cells are aligned to the left."""
-    if sys.stdout.isatty() and _print_with_rich(columns, rows):
+    """Print the rows under the columns' names.
+
+    In a terminal with rich's borders; colours go with NO_COLOR, borders, too, with TERM=dumb.
+    """
+    console = rich_console(sys.stdout)
+    if console is not None:
+        console.print(rich_table(columns, rows))
         return
-    widths = [
-        max(len(columns[index]), *(len(row[index]) for row in rows))
-        if rows
-        else len(columns[index])
-        for index in range(len(columns))
-    ]
-    for row in (tuple(name.upper() for name in columns), *rows):
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+    texts = [[name.upper() for name in columns], *([_text(cell) for cell in row] for row in rows)]
+    widths = [max(len(line[index]) for line in texts) for index in range(len(columns))]
+    are_numbers = _are_numbers(columns, rows)
+    for line in texts:
+        cells = (
+            text.rjust(width) if is_number else text.ljust(width)
+            for text, width, is_number in zip(line, widths, are_numbers, strict=True)
+        )
         click.echo("  ".join(cells).rstrip())
 
 
-def _print_with_rich(columns: Sequence[str], rows: Sequence[Row]) -> bool:
-    """Print with rich; returns False without it (the extra `cli` installs it)."""
+def rich_console(stream: TextIO) -> "Console | None":
+    """rich's way to write to a stream, if it is a terminal that knows more than lines of text.
+
+    None, too, where rich is not installed: the extra `cli` brings it.
+    """
+    if not stream.isatty():
+        return None
     try:
         from rich.console import Console
-        from rich.table import Table
-        from rich.text import Text
     except ImportError:
-        return False
-    table = Table(*columns)
+        return None
+    console = Console(file=stream)
+    return None if console.is_dumb_terminal else console
+
+
+def rich_table(columns: Sequence[str], rows: Sequence[Row]) -> "Table":
+    """The table as rich's, which must be installed."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.ROUNDED, header_style="bold cyan")
+    for name, is_number in zip(columns, _are_numbers(columns, rows), strict=True):
+        # Folded, not cut: what is shown can be copied as a whole.
+        table.add_column(name, justify="right" if is_number else "left", overflow="fold")
     for row in rows:
         # As Text, because rich would take a value in brackets for markup.
-        table.add_row(*(Text(cell) for cell in row))
-    Console().print(table)
-    return True
+        table.add_row(*(Text(_text(cell)) for cell in row))
+    return table
+
+
+def _are_numbers(columns: Sequence[str], rows: Sequence[Row]) -> list[bool]:
+    """By column, whether a number is among its cells."""
+    return [any(isinstance(row[index], int) for row in rows) for index in range(len(columns))]
+
+
+def _text(cell: Cell) -> str:
+    return NOTHING if cell is None else str(cell)

@@ -4,54 +4,46 @@ from collections.abc import Mapping, Sequence
 
 import click
 
-from klog_broker.cli.asking import JSON, SERVERS, TIMEOUT, client_settings, print_json, say
-from klog_broker.cli.errors import exit_with
+from klog_broker.cli.asking import HELP, Asking, asks_brokers, print_json, say
 from klog_broker.cli.tables import Row, print_table
-from pyspark_klog.client.admin import Admin, NewTopic
+from pyspark_klog.client.admin import NewTopic
 from pyspark_klog.client.metadata import TopicInfo
-from pyspark_klog.errors import KlogError
 from pyspark_klog.storage.text_files import encode_topic_id
 
 
-@click.group("topics", context_settings={"help_option_names": ["-h", "--help"]})
+@click.group("topics", context_settings=HELP)
 def command() -> None:
     """List, create, describe and delete topics."""
 
 
 @command.command("list")
-@SERVERS
-@TIMEOUT
-@JSON
 @click.option("--internal", is_flag=True, help="Also list topics that hold the brokers' own state.")
-def list_topics(servers: str, timeout_ms: int, as_json: bool, internal: bool) -> None:
+@asks_brokers
+def list_topics(asking: Asking, internal: bool) -> None:
     """List the topics with their partitions and replicas."""
-    with _admin(servers, timeout_ms) as admin:
+    with asking.admin() as admin:
         infos = [
             info for info in admin.describe_topics().values() if internal or not info.is_internal
         ]
-    if as_json:
+    if asking.as_json:
         print_json([_summary(info) for info in infos])
         return
-    rows = [(i.name, str(len(i.partitions)), str(_replication_factor(i))) for i in infos]
+    rows = [(i.name, len(i.partitions), _replication_factor(i)) for i in infos]
     print_table(("topic", "partitions", "replicas"), rows)
 
 
 @command.command("create")
 @click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
-@SERVERS
-@TIMEOUT
-@JSON
 @click.option("--partitions", type=click.IntRange(min=1), help="[default: the broker's]")
 @click.option("--replication-factor", type=click.IntRange(min=1), help="[default: the broker's]")
 @click.option(
     "--config", "configs", multiple=True, metavar="NAME=VALUE", help="A topic setting; repeatable."
 )
 @click.option("--validate-only", is_flag=True, help="Only say whether the topics could be created.")
+@asks_brokers
 def create(
+    asking: Asking,
     names: Sequence[str],
-    servers: str,
-    timeout_ms: int,
-    as_json: bool,
     partitions: int | None,
     replication_factor: int | None,
     configs: Sequence[str],
@@ -68,13 +60,13 @@ def create(
         )
         for name in names
     ]
-    with _admin(servers, timeout_ms) as admin:
+    with asking.admin() as admin:
         admin.create_topics(wanted, validate_only=validate_only)
         if validate_only:
-            say(as_json, "can be created", names)
+            say(asking.as_json, "can be created", names)
             return
         infos = list(admin.describe_topics(names).values())
-    if as_json:
+    if asking.as_json:
         print_json([_summary(info) for info in infos])
         return
     for info in infos:
@@ -83,12 +75,10 @@ def create(
 
 @command.command("describe")
 @click.argument("names", nargs=-1, metavar="[TOPIC...]")
-@SERVERS
-@TIMEOUT
-@JSON
-def describe(names: Sequence[str], servers: str, timeout_ms: int, as_json: bool) -> None:
+@asks_brokers
+def describe(asking: Asking, names: Sequence[str]) -> None:
     """Show partitions, leaders and changed settings of topics (default: of all topics)."""
-    with _admin(servers, timeout_ms) as admin:
+    with asking.admin() as admin:
         infos = list(admin.describe_topics(names or None).values())
         settings = {
             info.name: {
@@ -98,7 +88,7 @@ def describe(names: Sequence[str], servers: str, timeout_ms: int, as_json: bool)
             }
             for info in infos
         }
-    if as_json:
+    if asking.as_json:
         print_json([_details(info, settings[info.name]) for info in infos])
         return
     for number, info in enumerate(infos):
@@ -112,21 +102,12 @@ def describe(names: Sequence[str], servers: str, timeout_ms: int, as_json: bool)
 
 @command.command("delete")
 @click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
-@SERVERS
-@TIMEOUT
-@JSON
-def delete(names: Sequence[str], servers: str, timeout_ms: int, as_json: bool) -> None:
+@asks_brokers
+def delete(asking: Asking, names: Sequence[str]) -> None:
     """Delete topics and all their records, at once and for good."""
-    with _admin(servers, timeout_ms) as admin:
+    with asking.admin() as admin:
         admin.delete_topics(names)
-    say(as_json, "deleted", names)
-
-
-def _admin(servers: str, timeout_ms: int) -> Admin:
-    try:
-        return Admin(servers, client_settings(timeout_ms))
-    except KlogError as error:
-        exit_with(error)
+    say(asking.as_json, "deleted", names)
 
 
 def _split(text: str) -> tuple[str, str]:
@@ -167,9 +148,9 @@ def _details(info: TopicInfo, configs: Mapping[str, str | None]) -> dict[str, ob
 def _partition_rows(info: TopicInfo) -> list[Row]:
     return [
         (
-            str(number),
-            "none" if partition.leader < 0 else str(partition.leader),
-            str(partition.leader_epoch),
+            number,
+            "none" if partition.leader < 0 else partition.leader,
+            partition.leader_epoch,
             ",".join(map(str, partition.replicas)),
             ",".join(map(str, partition.in_sync)),
         )
