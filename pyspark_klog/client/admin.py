@@ -5,7 +5,14 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from pyspark_klog.client.blocking import BlockingClient, Build
-from pyspark_klog.client.errors import TopicMissing, broker_error, error_code, is_retriable
+from pyspark_klog.client.configs import ConfigEntry as ConfigEntry
+from pyspark_klog.client.configs import Resource, ResourceType, describe_configs
+from pyspark_klog.client.errors import (
+    TopicMissing,
+    broker_error,
+    check_answer,
+    may_pass_at_controller,
+)
 from pyspark_klog.client.metadata import ClusterView, TopicInfo
 from pyspark_klog.client.setting_rows import Value
 from pyspark_klog.errors import BrokerError, ErrorCode
@@ -25,17 +32,10 @@ from pyspark_klog.protocol.apis.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from pyspark_klog.protocol.apis.describe_configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-    DescribeConfigsResponse,
-)
 from pyspark_klog.protocol.message import Response
 
 R = TypeVar("R", bound=Response)
 
-TOPIC_RESOURCE = 2
-BROKER_RESOURCE = 4
 BROKERS_DEFAULT = -1
 """As a number of partitions or replicas: the one of the broker's configuration."""
 _BROKERS_DEFAULT_SINCE = 4
@@ -50,22 +50,6 @@ class NewTopic:
     num_partitions: int = BROKERS_DEFAULT
     replication_factor: int = BROKERS_DEFAULT
     configs: Mapping[str, str | None] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigEntry:
-    """One setting of a topic or broker; ``source`` is Kafka's number for where it comes from."""
-
-    name: str
-    value: str | None
-    source: int
-    is_read_only: bool
-    is_sensitive: bool
-
-    @property
-    def is_default(self) -> bool:
-        """Whether nobody set it for this very resource (4 is the broker's file, 5 built in)."""
-        return self.source >= 4
 
 
 class Admin:
@@ -123,7 +107,7 @@ class Admin:
 
         def check(reply: CreateTopicsResponse) -> None:
             for row in reply.topics:
-                _check(row.error_code, row.error_message, f"create topic {row.name}")
+                check_answer(row.error_code, row.error_message, f"create topic {row.name}")
 
         self._ask_controller(CreateTopicsResponse, build, check, timeout_ms, "create topics")
         if not validate_only:
@@ -145,7 +129,7 @@ class Admin:
 
         def check(reply: DeleteTopicsResponse) -> None:
             for row in reply.responses:
-                _check(row.error_code, row.error_message, f"delete topic {row.name}")
+                check_answer(row.error_code, row.error_message, f"delete topic {row.name}")
 
         self._ask_controller(DeleteTopicsResponse, build, check, timeout_ms, "delete topics")
         for name in wanted:
@@ -163,7 +147,9 @@ class Admin:
 
         def check(reply: CreatePartitionsResponse) -> None:
             for row in reply.results:
-                _check(row.error_code, row.error_message, f"add partitions to topic {row.name}")
+                check_answer(
+                    row.error_code, row.error_message, f"add partitions to topic {row.name}"
+                )
 
         self._ask_controller(CreatePartitionsResponse, build, check, timeout_ms, "add partitions")
         self._wait_for_leaders([topic], timeout_ms, at_least=total_count)
@@ -200,34 +186,12 @@ class Admin:
         """The settings of a topic or of a broker, by name."""
         if (topic is None) == (broker_id is None):
             raise ValueError("name a topic or a broker")
-        kind = TOPIC_RESOURCE if topic is not None else BROKER_RESOURCE
-        name = topic if topic is not None else str(broker_id)
-
-        def build(_: int) -> DescribeConfigsRequest:
-            row = DescribeConfigsResource(
-                resource_type=kind, resource_name=name, configuration_keys=None
-            )
-            return DescribeConfigsRequest(resources=[row])
-
-        client = self._client
-        deadline_ms = client.deadline()
-
-        def attempt() -> dict[str, ConfigEntry]:
-            if broker_id is None:
-                link = client.link_to_any(deadline_ms)
-            else:
-                client.refresh([], deadline_ms)
-                link = client.link_to_broker(broker_id, deadline_ms)
-            reply = client.ask(link, DescribeConfigsResponse, build)
-            for row in reply.results:
-                _check(row.error_code, row.error_message, f"describe the settings of {name}")
-            return {
-                c.name: ConfigEntry(c.name, c.value, c.config_source, c.read_only, c.is_sensitive)
-                for row in reply.results
-                for c in row.configs
-            }
-
-        return client.retrying(attempt, deadline_ms, f"describing settings of {name}", _may_pass)
+        resource = (
+            Resource(ResourceType.TOPIC, topic)
+            if topic is not None
+            else Resource(ResourceType.BROKER, str(broker_id))
+        )
+        return describe_configs(self._client, resource)
 
     # --- inside ----------------------------------------------------------------------------------
     def _timeout_ms(self, given: int | None) -> int:
@@ -254,7 +218,7 @@ class Admin:
                 link = client.link_to_any(deadline_ms)
             check(client.ask(link, reply_class, build, timeout_ms=timeout_ms))
 
-        client.retrying(attempt, deadline_ms, what, _may_pass)
+        client.retrying(attempt, deadline_ms, what, may_pass_at_controller)
 
     def _wait_for_leaders(self, names: list[str], timeout_ms: int, *, at_least: int = 1) -> None:
         client = self._client
@@ -282,17 +246,3 @@ def _creatable(topic: NewTopic, version: int) -> CreatableTopic:
         replication_factor=replicas,
         configs=[CreatableTopicConfig(name=n, value=v) for n, v in topic.configs.items()],
     )
-
-
-def _may_pass(error: BaseException) -> bool:
-    """Whether to ask again: an answer about a topic is final, unless it came from a broker that is
-    not the controller."""
-    if isinstance(error, BrokerError):
-        return error.code is ErrorCode.NOT_CONTROLLER
-    return is_retriable(error)
-
-
-def _check(number: int, text: str | None, what: str) -> None:
-    code = error_code(number)
-    if code is not ErrorCode.NONE:
-        raise BrokerError(code, f"{what}: {text or code.message}")

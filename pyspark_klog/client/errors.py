@@ -131,6 +131,21 @@ def broker_error(code: ErrorCode, what: str) -> BrokerError:
     return BrokerError(code, f"{what}: {code.message}{needed}")
 
 
+def check_answer(number: int, text: str | None, what: str) -> None:
+    """Raise what a broker answered, with the reason that it gave, unless it is no error."""
+    code = error_code(number)
+    if code is not ErrorCode.NONE:
+        raise BrokerError(code, f"{what}: {text or code.message}")
+
+
+def may_pass_at_controller(error: BaseException) -> bool:
+    """Whether to ask for an administrative change again: an answer about its subject is final,
+    unless it came from a broker that is not the controller, or did not reach it."""
+    if isinstance(error, BrokerError):
+        return error.code is ErrorCode.NOT_CONTROLLER
+    return is_retriable(error)
+
+
 def one_line(text: str, longest: int = LONGEST_TEXT) -> str:
     """The other side's words, fit for a message: bounded, and nothing that a terminal obeys."""
     # Before a login nobody is known: the text may come from anyone, and be of any length.

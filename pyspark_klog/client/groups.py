@@ -4,12 +4,11 @@ Nothing here joins a group. A commit from outside is taken as long as the group 
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
 
-from pyspark_klog.client.addresses import Address
 from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.client.coordinators import Coordinator, at_coordinator
 from pyspark_klog.client.errors import broker_error, error_code
 from pyspark_klog.client.group_offsets import CommittedOffset as CommittedOffset
 from pyspark_klog.client.sockets import Link
@@ -21,10 +20,6 @@ from pyspark_klog.protocol.apis.consumer_group_describe import (
 )
 from pyspark_klog.protocol.apis.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from pyspark_klog.protocol.apis.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
-from pyspark_klog.protocol.apis.find_coordinator import (
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
 from pyspark_klog.protocol.apis.list_groups import (
     ListedGroup,
     ListGroupsRequest,
@@ -48,13 +43,9 @@ from pyspark_klog.protocol.apis.offset_fetch import (
     OffsetFetchResponse,
 )
 
-T = TypeVar("T")
-
 _CLASSIC, _CONSUMER, _SHARE = "classic", "consumer", "share"
 """Types of groups, as ListGroups 5 names them."""
 
-_ONE_GROUP_FIND = 3
-"""From version 4 on FindCoordinator asks for several keys."""
 _ONE_GROUP_FETCH = 7
 """From version 8 on OffsetFetch asks for several groups."""
 _STABLE_FETCH = 7
@@ -79,6 +70,7 @@ class Group:
     member_count: int | None
     has_offsets: bool = True
     """Whether the group commits offsets: a share group does not."""
+    group_type: str = _CLASSIC
 
 
 def commit_offsets(
@@ -117,13 +109,13 @@ def commit_offsets(
 
     low, high = (0, _TOPICS_BY_NAME) if retention_ms is None else _RETENTION_COMMITS
 
-    def attempt(link: Link) -> None:
+    def attempt(link: Link, _: Coordinator) -> None:
         reply = client.ask(link, OffsetCommitResponse, build, low=low, high=high)
         for topic in reply.topics:
             for row in topic.partitions:
                 _check(row.error_code, f"commit {topic.name}-{row.partition_index} to {group_id}")
 
-    _at_coordinator(client, group_id, attempt, deadline_ms, f"committing to group {group_id}")
+    at_coordinator(client, group_id, attempt, deadline_ms, f"committing to group {group_id}")
 
 
 def committed_offsets(
@@ -149,7 +141,7 @@ def committed_offsets(
         topics = None if partitions is None else rows
         return OffsetFetchRequest(group_id=group_id, topics=topics, require_stable=require_stable)
 
-    def attempt(link: Link) -> dict[TopicPartition, CommittedOffset]:
+    def attempt(link: Link, _: Coordinator) -> dict[TopicPartition, CommittedOffset]:
         low = _STABLE_FETCH if require_stable else 2 if partitions is None else 1
         reply = client.ask(link, OffsetFetchResponse, build, low=low, high=_ONE_GROUP_FETCH)
         _check(reply.error_code, f"offsets of group {group_id}")
@@ -164,7 +156,7 @@ def committed_offsets(
         return found
 
     what = f"asking for the offsets of group {group_id}"
-    return _at_coordinator(client, group_id, attempt, deadline_ms, what)
+    return at_coordinator(client, group_id, attempt, deadline_ms, what)
 
 
 def delete_group(client: BlockingClient, group_id: str, deadline_ms: int | None = None) -> None:
@@ -174,12 +166,12 @@ def delete_group(client: BlockingClient, group_id: str, deadline_ms: int | None 
     """
     what = f"delete group {group_id}"
 
-    def attempt(link: Link) -> None:
+    def attempt(link: Link, _: Coordinator) -> None:
         request = DeleteGroupsRequest(groups_names=[group_id])
         for row in client.ask(link, DeleteGroupsResponse, lambda _: request).results:
             _check(row.error_code, what)
 
-    _at_coordinator(client, group_id, attempt, deadline_ms, what)
+    at_coordinator(client, group_id, attempt, deadline_ms, what)
 
 
 def delete_offsets(
@@ -201,7 +193,7 @@ def delete_offsets(
     topics = [OffsetDeleteRequestTopic(name=t, partitions=p) for t, p in by_topic.items()]
     what = f"delete offsets of group {group_id}"
 
-    def attempt(link: Link) -> dict[TopicPartition, ErrorCode]:
+    def attempt(link: Link, _: Coordinator) -> dict[TopicPartition, ErrorCode]:
         request = OffsetDeleteRequest(group_id=group_id, topics=topics)
         reply = client.ask(link, OffsetDeleteResponse, lambda _: request)
         _check(reply.error_code, what)
@@ -212,7 +204,7 @@ def delete_offsets(
             if row.error_code != ErrorCode.NONE
         }
 
-    return _at_coordinator(client, group_id, attempt, deadline_ms, what)
+    return at_coordinator(client, group_id, attempt, deadline_ms, what)
 
 
 def list_group_ids(client: BlockingClient, deadline_ms: int | None = None) -> list[str]:
@@ -236,7 +228,7 @@ def list_groups(client: BlockingClient, deadline_ms: int | None = None) -> list[
         for kind, rows in by_type.items():
             for row in rows:
                 known = (row.group_id, row.group_state, row.protocol_type, broker_id)
-                found.append(Group(*known, None, has_offsets=kind != _SHARE))
+                found.append(Group(*known, None, kind != _SHARE, kind))
         return found
 
     groups = client.of_every_broker(of_broker, "listing the groups", deadline_ms)
@@ -275,32 +267,12 @@ def _describe_newer(
         lambda _: ConsumerGroupDescribeRequest(group_ids=list(types)),
     )
     return [
-        Group(g.group_id, g.group_state, types.get(g.group_id, ""), broker_id, len(g.members))
+        Group(
+            *(g.group_id, g.group_state, types.get(g.group_id, ""), broker_id, len(g.members)),
+            group_type=_CONSUMER,
+        )
         for g in reply.groups
     ]
-
-
-def _at_coordinator(
-    client: BlockingClient,
-    group_id: str,
-    attempt: Callable[[Link], T],
-    deadline_ms: int | None,
-    what: str,
-) -> T:
-    """``attempt`` on the connection to the group's coordinator, which each retry looks up anew."""
-    deadline = client.deadline() if deadline_ms is None else deadline_ms
-
-    def build(_: int) -> FindCoordinatorRequest:
-        return FindCoordinatorRequest(key=group_id)
-
-    def find_and_attempt() -> T:
-        link = client.link_to_any(deadline)
-        reply = client.ask(link, FindCoordinatorResponse, build, high=_ONE_GROUP_FIND)
-        _check(reply.error_code, f"coordinator of group {group_id}")
-        return attempt(client.links.to(Address(reply.host, reply.port), deadline))
-
-    bound = "default.api.timeout.ms" if deadline_ms is None else None
-    return client.retrying(find_and_attempt, deadline, what, bound=bound)
 
 
 def _check(number: int, what: str) -> None:

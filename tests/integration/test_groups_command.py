@@ -58,14 +58,15 @@ def listed(broker: BrokerProcess) -> set[str]:
 
 def test_groups_are_listed(broker: BrokerProcess, group: str) -> None:
     header, *rows = klog(broker, "list").output.splitlines()
-    assert header.split() == ["GROUP", "STATE", "MEMBERS", "PROTOCOL", "COORDINATOR"]
-    assert [group, "Empty", "0", "0"] in [row.split() for row in rows]
+    assert header.split() == ["GROUP", "STATE", "TYPE", "MEMBERS", "PROTOCOL", "COORDINATOR"]
+    assert [group, "Empty", "classic", "0", "0"] in [row.split() for row in rows]
     (found,) = [
         each for each in json.loads(klog(broker, "list", "--json").output) if each["group"] == group
     ]
     assert found == {
         "group": group,
         "kind": "consumer",
+        "type": "classic",
         "state": "Empty",
         "members": 0,
         "protocol": "",
@@ -77,11 +78,15 @@ def test_groups_are_described_with_their_lag(
     broker: BrokerProcess, group: str, topics: tuple[str, str]
 ) -> None:
     lines = klog(broker, "describe", group).output.splitlines()
-    assert lines[0] == f"group {group}  Empty  members 0"
+    lag = RECORDS - 3
+    assert lines[0] == f"group {group}  Empty  members 0  lag {2 * lag}"
     assert [line.split() for line in lines[1:]] == [
-        ["TOPIC", "PARTITION", "OFFSET", "END", "LAG"],
-        *([topic, "0", "3", str(RECORDS), str(RECORDS - 3)] for topic in sorted(topics)),
+        ["TOPIC", "PARTITION", "OFFSET", "END", "LAG", "MEMBER", "HOST", "CLIENT"],
+        *([topic, "0", "3", str(RECORDS), str(lag), "-", "-", "-"] for topic in sorted(topics)),
     ]
+    verbose = klog(broker, "describe", group, "--verbose").output.splitlines()
+    assert verbose[1].split()[-3:] == ["LEADER", "EPOCH", "METADATA"]
+    assert verbose[2].split()[-3:] == ["-", "at", "3"]
     (told,) = json.loads(klog(broker, "describe", group, "--json").output)
     assert (told["group"], told["offsets"][0]) == (
         group,
@@ -91,9 +96,67 @@ def test_groups_are_described_with_their_lag(
             "offset": 3,
             "end": RECORDS,
             "lag": RECORDS - 3,
+            "leader_epoch": -1,
             "metadata": "at 3",
+            "member": None,
         },
     )
+
+
+def test_the_members_of_a_group_and_what_they_read(
+    broker: BrokerProcess, group: str, topics: tuple[str, str]
+) -> None:
+    member = joined_member(broker.bootstrap_servers, topics[0], group, client_id="reader")
+    (told,) = json.loads(klog(broker, "describe", group, "--json").output)
+    (listed,) = told["member_list"]
+    assert (told["state"], told["members"], listed["client"]) == ("Stable", 1, "reader")
+    assert [each["partition"] for each in listed["partitions"]] == [0, 1]
+    rows = [line.split() for line in klog(broker, "describe", group).output.splitlines()[2:]]
+    # Partition 1 is read, and has no offset yet; the other topic has one, and nobody reads it.
+    who = [listed["member"], listed["host"], "reader"]
+    assert [topics[0], "0", "3", "10", "7", *who] in rows
+    assert [topics[0], "1", "-", "0", "-", *who] in rows
+    assert [topics[1], "0", "3", "10", "7", "-", "-", "-"] in rows
+    lines = klog(broker, "describe", group, "--members", "--verbose").output.splitlines()
+    assert lines[0] == f"group {group}  Stable  members 1"
+    assert lines[2].split() == [
+        *(listed["member"], "-", listed["host"], "reader", "2", "-", f"{topics[0]}:0,1")
+    ]
+    lines = klog(broker, "describe", group, "--state").output.splitlines()
+    assert lines[1].split()[0] == group
+    assert lines[1].split()[-2:] == ["Stable", "1"]
+    assert klog(broker, "describe", group, "--state", "--members").exit_code == 2
+    assert [group] == [
+        each["group"]
+        for each in json.loads(klog(broker, "list", "--state", "stable", "--json").output)
+    ]
+    result = klog(broker, "reset-offsets", group, "--all-topics", "--to-earliest")
+    assert (result.exit_code, result.stdout.splitlines()[1:]) == (1, [])
+    assert result.stderr.startswith(
+        f"klog: the offsets of group {group} cannot be reset while it is read by: it is Stable,"
+        " with 1 members; stop its consumers first"
+    )
+    member.close()
+
+
+def test_all_groups_are_described(broker: BrokerProcess, group: str) -> None:
+    told = json.loads(klog(broker, "describe", "--all-groups", "--json").output)
+    assert group in {each["group"] for each in told}
+    assert {each["group"] for each in told} == listed(broker)
+    assert klog(broker, "describe", "--all-groups", group).exit_code == 2
+
+
+def test_offsets_of_some_partitions_are_deleted(
+    broker: BrokerProcess, group: str, topics: tuple[str, str]
+) -> None:
+    result = klog(broker, "delete-offsets", group, f"{topics[0]}:0")
+    assert (result.exit_code, result.output) == (0, f"deleted offsets in {topics[0]}:0\n")
+    (told,) = json.loads(klog(broker, "describe", group, "--json").output)
+    assert [each["topic"] for each in told["offsets"]] == [topics[1]]
+    result = klog(broker, "delete-offsets", group, f"{topics[0]}:7")
+    expected = f"klog: {topics[0]} has no partition 7: it has 2, from 0 on\n"
+    assert (result.exit_code, result.stderr) == (1, expected)
+    assert klog(broker, "delete-offsets", group, f"{topics[0]}:x").exit_code == 2
 
 
 def test_a_group_that_there_is_not(broker: BrokerProcess) -> None:

@@ -2,22 +2,16 @@
 
 from typing import NamedTuple
 
-from pyspark_klog.client.addresses import Address
 from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.client.coordinators import TRANSACTION, Coordinator, at_coordinator
 from pyspark_klog.client.errors import broker_error, error_code
-from pyspark_klog.client.transactions.steps import TRANSACTION
+from pyspark_klog.client.sockets import Link
 from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
 )
-from pyspark_klog.protocol.apis.find_coordinator import (
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
-
-_ONE_KEY = 3
-"""From version 4 on FindCoordinator asks for several keys."""
 
 
 class Described(NamedTuple):
@@ -25,8 +19,19 @@ class Described(NamedTuple):
 
     state: str
     """By Kafka's name: Empty, Ongoing, PrepareCommit, CompleteAbort ..."""
-    topics: frozenset[str]
-    """Topics in its transaction, as far as this user may describe them."""
+    partitions: frozenset[TopicPartition]
+    """Partitions in its transaction, as far as this user may describe their topics."""
+    coordinator_id: int = -1
+    producer_id: int = -1
+    producer_epoch: int = -1
+    timeout_ms: int = 0
+    start_ms: int = -1
+    """When its transaction began; -1 without one."""
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """The topics of its partitions."""
+        return frozenset(partition.topic for partition in self.partitions)
 
 
 def describe(
@@ -37,25 +42,24 @@ def describe(
     :raises UnsupportedByBroker: by brokers older than Kafka 3.0
     :raises BrokerError: TRANSACTIONAL_ID_NOT_FOUND, or if this user may not describe the id
     """
-    deadline = client.deadline() if deadline_ms is None else deadline_ms
     what = f"state of transactional id {transactional_id}"
+    request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
 
-    def check(number: int) -> None:
-        code = error_code(number)
-        if code is not ErrorCode.NONE:
-            raise broker_error(code, what)
-
-    def attempt() -> Described:
-        find = FindCoordinatorRequest(key=transactional_id, key_type=TRANSACTION)
-        any_link = client.link_to_any(deadline)
-        found = client.ask(any_link, FindCoordinatorResponse, lambda _: find, low=1, high=_ONE_KEY)
-        check(found.error_code)
-        link = client.links.to(Address(found.host, found.port), deadline)
-        request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+    def attempt(link: Link, coordinator: Coordinator) -> Described:
         reply = client.ask(link, DescribeTransactionsResponse, lambda _: request)
         for row in reply.transaction_states:
-            check(row.error_code)
-            return Described(row.transaction_state, frozenset(each.topic for each in row.topics))
+            code = error_code(row.error_code)
+            if code is not ErrorCode.NONE:
+                raise broker_error(code, what)
+            partitions = frozenset(
+                TopicPartition(topic.topic, number)
+                for topic in row.topics
+                for number in topic.partitions
+            )
+            producer = (coordinator.broker_id, row.producer_id, row.producer_epoch)
+            times = (row.transaction_timeout_ms, row.transaction_start_time_ms)
+            return Described(row.transaction_state, partitions, *producer, *times)
         raise broker_error(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, what)
 
-    return client.retrying(attempt, deadline, f"asking for the {what}")
+    asking = f"asking for the {what}"
+    return at_coordinator(client, transactional_id, attempt, deadline_ms, asking, TRANSACTION)

@@ -3,6 +3,7 @@
 Nothing here writes in a transaction.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from pyspark_klog.client.blocking import BlockingClient
@@ -11,7 +12,7 @@ from pyspark_klog.client.producer.batches import Identity
 from pyspark_klog.client.sockets import Link
 from pyspark_klog.client.transactions.carrying import carry_out
 from pyspark_klog.client.transactions.manager import TransactionManager
-from pyspark_klog.errors import ErrorCode
+from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
@@ -29,23 +30,51 @@ class ListedTransaction(NamedTuple):
     producer_id: int
     state: str
     """As Kafka names it: Empty, Ongoing, PrepareCommit, CompleteAbort ..."""
+    coordinator_id: int
+
+
+class TransactionFilter(NamedTuple):
+    """Which transactional ids to list; what is left empty keeps none away."""
+
+    states: Sequence[str] = ()
+    producer_ids: Sequence[int] = ()
+    longer_than_ms: int | None = None
+    """Whose transaction has lasted so long; Kafka 3.8 or newer."""
+    pattern: str | None = None
+    """A regular expression that the whole id has to match; Kafka 4.1 or newer."""
 
 
 def list_transactions(
-    client: BlockingClient, deadline_ms: int | None = None
+    client: BlockingClient,
+    deadline_ms: int | None = None,
+    only: TransactionFilter = TransactionFilter(),  # noqa: B008 (it is immutable)
 ) -> list[ListedTransaction]:
     """Every transactional id that this user may describe, sorted; brokers of Kafka 3.0 or newer.
 
-    :raises UnsupportedByBroker: if a broker is older
+    :raises UnsupportedByBroker: if a broker is older, or older than one of the filters
     """
+    low = 2 if only.pattern is not None else 1 if only.longer_than_ms is not None else 0
+    request = ListTransactionsRequest(
+        state_filters=list(only.states), producer_id_filters=list(only.producer_ids)
+    )
+    if only.longer_than_ms is not None:
+        request.duration_filter = only.longer_than_ms
+    request.transactional_id_pattern = only.pattern
 
     def of_broker(link: Link, broker_id: int) -> list[ListedTransaction]:
-        reply = client.ask(link, ListTransactionsResponse, lambda _: ListTransactionsRequest())
+        reply = client.ask(link, ListTransactionsResponse, lambda _: request, low=low)
         code = error_code(reply.error_code)
         if code is not ErrorCode.NONE:
             raise broker_error(code, f"transactions of broker {broker_id}")
+        if reply.unknown_state_filters:
+            unknown = ", ".join(reply.unknown_state_filters)
+            raise BrokerError(
+                ErrorCode.INVALID_REQUEST, f"broker {broker_id} knows no state {unknown}"
+            )
         return [
-            ListedTransaction(row.transactional_id, row.producer_id, row.transaction_state)
+            ListedTransaction(
+                row.transactional_id, row.producer_id, row.transaction_state, broker_id
+            )
             for row in reply.transaction_states
         ]
 
