@@ -27,6 +27,9 @@ from pyspark_klog.protocol.apis.list_config_resources import (
 
 T = TypeVar("T")
 
+_SYNONYMS_SINCE = 1
+"""Versions of DescribeConfigs from this one on tell synonyms and sources."""
+
 
 class ResourceType(IntEnum):
     """What has settings, by Kafka's numbers."""
@@ -167,29 +170,24 @@ def alter_configs(
     _at_broker(client, resource, attempt, what, deadline_ms)
 
 
-def list_config_resources(
-    client: BlockingClient, resource_type: ResourceType, deadline_ms: int | None = None
-) -> list[str]:
-    """The names of a type's resources that have settings, sorted; Kafka 4.1 or newer, and for
-    client metrics 3.7."""
-    what = f"list the {resource_type.name.lower().replace('_', ' ')} resources"
-    is_old_enough = resource_type is ResourceType.CLIENT_METRICS
+def list_config_resources(client: BlockingClient, deadline_ms: int | None = None) -> list[Resource]:
+    """What has settings, or could have some, sorted: topics, brokers, groups and client metrics of
+    Kafka 4.1 or newer; of Kafka 3.7 or newer client metrics alone."""
+    what = "list what has settings"
+    known = {int(each) for each in ResourceType}
 
-    def build(version: int) -> ListConfigResourcesRequest:
-        types = [int(resource_type)] if version >= 1 else []
-        return ListConfigResourcesRequest(resource_types=types)
-
-    def attempt(link: Link) -> list[str]:
-        low = 0 if is_old_enough else 1
-        reply = client.ask(link, ListConfigResourcesResponse, build, low=low)
+    def attempt(link: Link) -> list[Resource]:
+        reply = client.ask(
+            link, ListConfigResourcesResponse, lambda _: ListConfigResourcesRequest()
+        )
         check_answer(reply.error_code, None, what)
-        return sorted(row.resource_name for row in reply.config_resources)
+        return sorted(
+            Resource(ResourceType(row.resource_type), row.resource_name)
+            for row in reply.config_resources
+            if row.resource_type in known
+        )
 
-    return _at_broker(client, Resource(resource_type, ""), attempt, what, deadline_ms)
-
-
-_SYNONYMS_SINCE = 1
-"""Versions of DescribeConfigs from this one on tell synonyms and sources."""
+    return _at_broker(client, Resource(ResourceType.TOPIC, ""), attempt, what, deadline_ms)
 
 
 def _at_broker(

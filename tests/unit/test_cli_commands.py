@@ -186,6 +186,9 @@ class FakeAdmin:
     def create_topics(self, wanted: list[NewTopic], *, validate_only: bool) -> None:
         self.calls.append(("create", wanted, validate_only))
 
+    def create_partitions(self, name: str, total: int) -> None:
+        self.calls.append(("grow", name, total))
+
     def delete_topics(self, names: list[str]) -> None:
         self.calls.append(("delete", *names))
 
@@ -271,6 +274,32 @@ class TestTopics:
     def test_create_in_json(self) -> None:
         (made,) = json.loads(klog("topics", "create", "flights", "--json").output)
         assert (made["name"], made["partitions"]) == ("flights", 2)
+
+    def test_describe_only_what_is_in_trouble(self) -> None:
+        def partitions(*options: str) -> dict[str, list[int]]:
+            told = json.loads(klog("topics", "describe", "--json", *options).output)
+            return {each["name"]: [p["partition"] for p in each["partitions"]] for each in told}
+
+        assert partitions("--unavailable-partitions") == {"flights": [1]}
+        under = {"__consumer_offsets": [0], "flights": [0]}
+        assert partitions("--under-replicated-partitions") == under
+        both = partitions("--under-replicated-partitions", "--unavailable-partitions")
+        assert both == {"__consumer_offsets": [0], "flights": [0, 1]}
+
+    def test_alter(self, calls: list[tuple[Any, ...]]) -> None:
+        result = klog("topics", "alter", "flights", "--partitions", "2")
+        assert result.output == "altered flights: 2 partitions\n"
+        assert calls[1] == ("grow", "flights", 2)
+        assert klog("topics", "alter", "flights").exit_code == 2
+
+    def test_what_is_there_or_gone_already(self, calls: list[tuple[Any, ...]]) -> None:
+        assert klog("topics", "create", "flights", "--if-not-exists").output == ""
+        assert klog("topics", "delete", "nope", "flights", "--if-exists").output == (
+            "deleted flights\n"
+        )
+        assert [call for call in calls if call[0] in ("create", "delete")] == [
+            ("delete", "flights")
+        ]
 
     def test_delete(self, calls: list[tuple[Any, ...]]) -> None:
         assert klog("topics", "delete", "a", "b").output == "deleted a\ndeleted b\n"

@@ -34,6 +34,16 @@ class TestTables:
         tables.print_table(("name", "size", "of"), ROWS)
         assert capsys.readouterr().out == "NAME  SIZE  OF\na     1000  -\nbb       7  -1\n"
 
+    def test_nothing_is_shown_that_a_terminal_obeys(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        tables.print_table(("client",), [("\x1b[2J\nevil",)])
+        assert capsys.readouterr().out == "CLIENT\n\\x1b[2J\\nevil\n"
+        terminal = as_terminal(monkeypatch)
+        tables.print_table(("client",), [("\x1b[2Jevil",)])
+        assert "\\x1b[2Jevil" in terminal.getvalue()
+        assert "\x1b[2J" not in terminal.getvalue()
+
     def test_without_rows(self, capsys: pytest.CaptureFixture[str]) -> None:
         tables.print_table(("a", "b"), [])
         assert capsys.readouterr().out == "A  B\n"

@@ -6,6 +6,7 @@ from typing import NoReturn
 
 import click
 
+from klog_broker.cli.tables import shown
 from pyspark_klog.client.errors import SettingError
 from pyspark_klog.errors import KlogError
 from pyspark_klog.properties import PropertiesError
@@ -25,7 +26,7 @@ def exit_with(error: KlogError) -> NoReturn:
     from klog_broker.config import ConfigError
 
     for line in str(error).splitlines():
-        click.echo(f"klog: {line}", err=True)
+        click.echo(f"klog: {shown(line)}", err=True)
     is_usage = isinstance(error, ConfigError | SettingError | PropertiesError)
     sys.exit(CommandExit.USAGE if is_usage else CommandExit.FAILED)
 

@@ -13,8 +13,12 @@ from pyspark_klog.errors import KlogError
 #: By command: its line in `klog --help`. A command's module is imported only when it is called.
 COMMANDS = {
     "broker": "Run a broker in the foreground.",
-    "topics": "List, create, describe and delete topics.",
-    "groups": "List, describe and delete consumer groups.",
+    "topics": "List, create, describe, alter and delete topics.",
+    "groups": "List, describe and delete consumer groups, reset their offsets.",
+    "configs": "Show and change settings and quotas.",
+    "records": "Delete the records before an offset.",
+    "log-dirs": "Show how large topics are on the brokers' disks.",
+    "transactions": "List, describe and abort transactions.",
     "sinks": "List, describe and delete the progress of exactly-once sinks.",
     "dump-log": "Show what the files of a log hold, without a broker.",
     "verify": "Check the files of a data directory, without a broker.",

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import click
 
-from klog_broker.cli.tables import NOTHING, Row, print_table
+from klog_broker.cli.tables import NOTHING, Row, print_table, shown
 from pyspark_klog.client.blocking import BlockingClient
 from pyspark_klog.client.consumer.offsets import LATEST, list_offsets
 from pyspark_klog.client.group_members import DescribedGroup, GroupMember
@@ -120,7 +120,8 @@ def print_states(groups: Sequence[DescribedGroup], verbose: bool) -> None:
 def heading(group: DescribedGroup) -> str:
     """A group's state in a line."""
     count = member_count(group)
-    return f"group {group.group_id}  {group.state}  members {NOTHING if count is None else count}"
+    name = shown(group.group_id)
+    return f"group {name}  {group.state}  members {NOTHING if count is None else count}"
 
 
 def member_count(group: DescribedGroup) -> int | None:

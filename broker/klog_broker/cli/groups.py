@@ -9,6 +9,7 @@ from klog_broker.cli.group_rows import (
     GroupView,
     details,
     group_view,
+    heading,
     member_count,
     print_members,
     print_positions,
@@ -43,7 +44,13 @@ command.add_command(reset_offsets)
 
 
 @command.command("list")
-@click.option("--state", "states", multiple=True, help="Only groups in this state; repeatable.")
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    metavar="STATE",
+    help="Only groups in this state; repeatable.",
+)
 @asks_brokers
 def list_all(asking: Asking, states: Sequence[str]) -> None:
     """List the groups with their states and members; those of exactly-once sinks are counted."""
@@ -115,7 +122,7 @@ def describe(
         if members:
             print_members(group, verbose)
         elif group.group_id in of_sinks:
-            click.echo(f"group {group.group_id}  {group.state}  members {len(group.members)}")
+            click.echo(heading(group))
             print_sink_groups([of_sinks[group.group_id]])
         else:
             print_positions(views[group.group_id], verbose)

@@ -74,4 +74,13 @@ def _are_numbers(columns: Sequence[str], rows: Sequence[Row]) -> list[bool]:
 
 
 def _text(cell: Cell) -> str:
-    return NOTHING if cell is None else str(cell)
+    return NOTHING if cell is None else shown(str(cell))
+
+
+def shown(text: str) -> str:
+    """Words of somebody else, as a client's own name, without anything that a terminal obeys."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+    )

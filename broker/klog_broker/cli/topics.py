@@ -1,6 +1,7 @@
-"""`klog topics`: list, create, describe and delete, on any broker that speaks Kafka's protocol."""
+"""`klog topics`: list, create, describe, alter, delete, on brokers that speak Kafka's protocol."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import click
 
@@ -13,7 +14,7 @@ from pyspark_klog.storage.text_files import encode_topic_id
 
 @click.group("topics", context_settings=HELP)
 def command() -> None:
-    """List, create, describe and delete topics."""
+    """List, create, describe, alter and delete topics."""
 
 
 @command.command("list")
@@ -40,6 +41,7 @@ def list_topics(asking: Asking, internal: bool) -> None:
     "--config", "configs", multiple=True, metavar="NAME=VALUE", help="A topic setting; repeatable."
 )
 @click.option("--validate-only", is_flag=True, help="Only say whether the topics could be created.")
+@click.option("--if-not-exists", is_flag=True, help="Leave topics that are there as they are.")
 @asks_brokers
 def create(
     asking: Asking,
@@ -48,6 +50,7 @@ def create(
     replication_factor: int | None,
     configs: Sequence[str],
     validate_only: bool,
+    if_not_exists: bool,
 ) -> None:
     """Create topics."""
     settings: dict[str, str | None] = dict(_split(config) for config in configs)
@@ -61,11 +64,16 @@ def create(
         for name in names
     ]
     with asking.admin() as admin:
-        admin.create_topics(wanted, validate_only=validate_only)
+        if if_not_exists:
+            there = set(admin.describe_topics())
+            wanted = [topic for topic in wanted if topic.name not in there]
+        if wanted:
+            admin.create_topics(wanted, validate_only=validate_only)
+        made = [topic.name for topic in wanted]
         if validate_only:
-            say(asking.as_json, "can be created", names)
+            say(asking.as_json, "can be created", made)
             return
-        infos = list(admin.describe_topics(names).values())
+        infos = list(admin.describe_topics(made).values())
     if asking.as_json:
         print_json([_summary(info) for info in infos])
         return
@@ -75,11 +83,22 @@ def create(
 
 @command.command("describe")
 @click.argument("names", nargs=-1, metavar="[TOPIC...]")
+@click.option("--unavailable-partitions", "unavailable", is_flag=True, help="Only without leader.")
+@click.option(
+    "--under-replicated-partitions",
+    "under_replicated",
+    is_flag=True,
+    help="Only with replicas that are not in sync.",
+)
 @asks_brokers
-def describe(asking: Asking, names: Sequence[str]) -> None:
+def describe(
+    asking: Asking, names: Sequence[str], unavailable: bool, under_replicated: bool
+) -> None:
     """Show partitions, leaders and changed settings of topics (default: of all topics)."""
     with asking.admin() as admin:
         infos = list(admin.describe_topics(names or None).values())
+        if unavailable or under_replicated:
+            infos = _in_trouble(infos, unavailable, under_replicated)
         settings = {
             info.name: {
                 name: entry.value
@@ -100,14 +119,59 @@ def describe(asking: Asking, names: Sequence[str]) -> None:
         print_table(("partition", "leader", "epoch", "replicas", "in sync"), _partition_rows(info))
 
 
+@command.command("alter")
+@click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
+@click.option(
+    "--partitions",
+    type=click.IntRange(min=1),
+    required=True,
+    metavar="N",
+    help="As many in all, more than there are now.",
+)
+@asks_brokers
+def alter(asking: Asking, names: Sequence[str], partitions: int) -> None:
+    """Let topics have more partitions. Records of a key may go to others from then on."""
+    with asking.admin() as admin:
+        for name in names:
+            admin.create_partitions(name, partitions)
+        infos = list(admin.describe_topics(names).values())
+    if asking.as_json:
+        print_json([_summary(info) for info in infos])
+        return
+    for info in infos:
+        click.echo(f"altered {info.name}: {len(info.partitions)} partitions")
+
+
 @command.command("delete")
 @click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
+@click.option("--if-exists", is_flag=True, help="Say nothing of topics that are not there.")
 @asks_brokers
-def delete(asking: Asking, names: Sequence[str]) -> None:
+def delete(asking: Asking, names: Sequence[str], if_exists: bool) -> None:
     """Delete topics and all their records, at once and for good."""
     with asking.admin() as admin:
-        admin.delete_topics(names)
+        if if_exists:
+            there = set(admin.describe_topics())
+            names = [name for name in names if name in there]
+        if names:
+            admin.delete_topics(names)
     say(asking.as_json, "deleted", names)
+
+
+def _in_trouble(
+    infos: Sequence[TopicInfo], unavailable: bool, under_replicated: bool
+) -> list[TopicInfo]:
+    """The topics that have such partitions, with these alone."""
+    found = []
+    for info in infos:
+        partitions = {
+            number: partition
+            for number, partition in info.partitions.items()
+            if (unavailable and partition.leader < 0)
+            or (under_replicated and len(partition.in_sync) < len(partition.replicas))
+        }
+        if partitions:
+            found.append(replace(info, partitions=partitions))
+    return found
 
 
 def _split(text: str) -> tuple[str, str]:

@@ -1,0 +1,236 @@
+"""What `klog`'s commands must do with any broker of Kafka's protocol: run on klog and on Kafka."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from click.testing import CliRunner, Result
+
+from klog_broker.cli.group import command
+from pyspark_klog.client.producer.producer import Producer
+from pyspark_klog.client.transactions.producer import TransactionalProducer
+from pyspark_klog.ids import TopicPartition
+from tests.support.client_cases import batch, client_of, new_topic
+
+RECORDS = 10
+
+
+def klog(servers: str, *arguments: str) -> Result:
+    """A `klog` command on these brokers."""
+    words = [*arguments, "--bootstrap-server", servers]
+    return CliRunner().invoke(command, words, prog_name="klog")
+
+
+def told(servers: str, *arguments: str) -> Any:
+    """What a command answers to scripts, which succeeds."""
+    result = klog(servers, *arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def rows(servers: str, *arguments: str) -> list[list[str]]:
+    """The lines of the tables that a command prints, as words, without heads."""
+    result = klog(servers, *arguments)
+    assert result.exit_code == 0, result.output
+    return [line.split() for line in result.stdout.splitlines()[1:] if line]
+
+
+def written(servers: str, partitions: int = 1, **configs: str) -> str:
+    """A topic with records in each partition."""
+    topic = new_topic(servers, partitions, **configs)
+    with client_of(servers) as client:
+        producer = Producer(client)
+        for number in range(partitions):
+            producer.add(TopicPartition(topic, number), *batch([b"k"] * RECORDS))
+        producer.flush()
+    return topic
+
+
+def topics_are_grown_and_described(servers: str) -> None:
+    """More partitions; fewer, or as many, are refused."""
+    topic = new_topic(servers, 1)
+    done = klog(servers, "topics", "alter", topic, "--partitions", "3")
+    assert done.output == f"altered {topic}: 3 partitions\n"
+    refused = klog(servers, "topics", "alter", topic, "--partitions", "3")
+    assert (refused.exit_code, refused.stderr[:26]) == (1, "klog: INVALID_PARTITIONS: ")
+    for option in ("--unavailable-partitions", "--under-replicated-partitions"):
+        assert told(servers, "topics", "describe", topic, option) == []
+    assert klog(servers, "topics", "create", topic, "--if-not-exists").output == ""
+    assert klog(servers, "topics", "delete", "no-such", "--if-exists").output == ""
+
+
+def settings_of_topics_are_changed(servers: str) -> None:
+    """Set, appended to, subtracted from, deleted; shown with where they come from."""
+    topic = new_topic(servers, 1)
+    of = ("--topic", topic)
+
+    def configs(*options: str) -> dict[str, tuple[str, str]]:
+        (found,) = told(servers, "configs", "describe", *of, *options)
+        assert (found["type"], found["name"]) == ("topic", topic)
+        return {each["name"]: (each["value"], each["source"]) for each in found["configs"]}
+
+    own = "dynamic topic config"
+    assert configs() == {"retention.ms": ("-1", own)}
+    assert configs("--all")["max.message.bytes"][1] == "default config"
+    tried = ("configs", "alter", *of, "--set", "segment.ms=70000", "--validate-only")
+    assert klog(servers, *tried).output == f"can be altered topic {topic}\n"
+    assert configs() == {"retention.ms": ("-1", own)}
+    more = ("--set", "segment.ms=60000", "--append", "cleanup.policy=compact")
+    assert klog(servers, "configs", "alter", *of, *more).output == f"altered topic {topic}\n"
+    assert configs()["segment.ms"] == ("60000", own)
+    # A list has no order that Kafka promises.
+    assert set(configs()["cleanup.policy"][0].split(",")) == {"compact", "delete"}
+    less = ("--subtract", "cleanup.policy=delete", "--delete", "segment.ms")
+    assert told(servers, "configs", "alter", *of, *less) == {"altered": [f"topic {topic}"]}
+    assert configs() == {"cleanup.policy": ("compact", own), "retention.ms": ("-1", own)}
+    assert ["cleanup.policy", "compact", *own.split()] in rows(servers, "configs", "describe", *of)
+    (shown,) = told(servers, "configs", "describe", *of, "--all")
+    (policy,) = [each for each in shown["configs"] if each["name"] == "cleanup.policy"]
+    assert [(each["name"], each["source"]) for each in policy["synonyms"]] == [
+        ("cleanup.policy", own),
+        ("log.cleanup.policy", "default config"),
+    ]
+    refused = klog(servers, "configs", "alter", *of, "--set", "retention.ms=soon")
+    assert refused.exit_code == 1
+    assert refused.stderr.startswith(f"klog: INVALID_CONFIG: alter the settings of topic {topic}: ")
+    both = klog(servers, "configs", "alter", "--topic", "no-such", *of, "--set", "segment.ms=70000")
+    assert (both.exit_code, both.stdout) == (1, f"altered topic {topic}\n")
+    assert "UNKNOWN_TOPIC_OR_PARTITION: alter the settings of topic no-such" in both.stderr
+
+
+def settings_of_brokers_are_shown(servers: str) -> None:
+    """Of one by its id with --all; of a broker that is not there none."""
+    (found,) = told(servers, "configs", "describe", "--broker", "0", "--all")
+    values = {each["name"]: each for each in found["configs"]}
+    assert values["log.retention.hours"]["value"] == "-1"
+    assert values["log.retention.hours"]["source"] == "static broker config"
+    assert values["log.retention.hours"]["read_only"]
+    missing = klog(servers, "configs", "describe", "--broker", "77", "--timeout", "300")
+    assert missing.exit_code == 1
+    assert "broker 77 is not in the cluster's metadata now" in missing.stderr
+
+
+def records_are_deleted(servers: str) -> None:
+    """Before an offset, all, and by a file; refused behind the end."""
+    topic = written(servers, 2)
+    delete = ("records", "delete")
+    at = ("--topic", topic, "--partition", "0", "--before-offset")
+    assert rows(servers, *delete, *at, "4") == [[topic, "0", "4"]]
+    refused = klog(servers, *delete, *at, "99")
+    assert (refused.exit_code, refused.stderr) == (
+        1,
+        f"klog: OFFSET_OUT_OF_RANGE: delete records: {topic}-0: the offset is outside the "
+        "partition's log\n",
+    )
+    offsets = [
+        {"topic": topic, "partition": 0, "offset": 6},
+        {"topic": topic, "partition": 1, "offset": -1},
+    ]
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "offsets.json"
+        file.write_text(json.dumps({"partitions": offsets, "version": 1}))
+        done = told(servers, *delete, "--offset-json-file", str(file))
+    assert done == [
+        {"topic": topic, "partition": 0, "low_watermark": 6},
+        {"topic": topic, "partition": 1, "low_watermark": RECORDS},
+    ]
+    missing = klog(servers, *delete, "--topic", "no-such", *at[2:], "0")
+    assert (missing.exit_code, missing.stderr) == (1, "klog: no-such-0 does not exist\n")
+
+
+def log_directories_are_shown(servers: str) -> None:
+    """Sizes by partition and by topic, and totals."""
+    topic = written(servers, 2)
+    (found,) = told(servers, "log-dirs", "--topic", topic)
+    assert (found["broker"], found["error"]) == (0, None)
+    assert found["disk_bytes"] > found["free_bytes"] > 0
+    sizes = {each["partition"]: each["bytes"] for each in found["replicas"]}
+    assert sorted(sizes) == [0, 1]
+    assert all(size > 0 for size in sizes.values())
+    assert found["bytes"] == sum(sizes.values())
+    assert {(each["lag"], each["moving"]) for each in found["replicas"]} == {(0, False)}
+    shown = rows(servers, "log-dirs", "--topic", topic)
+    assert shown[0] == ["0", found["directory"], topic, "0", str(sizes[0]), "0"]
+    assert shown[3][:4] == ["0", found["directory"], "2", str(found["bytes"])]
+    summed = rows(servers, "log-dirs", "--topic", topic, "--by-topic", "--broker", "0")
+    assert summed[0] == ["0", found["directory"], topic, "2", str(found["bytes"])]
+    missing = klog(servers, "log-dirs", "--broker", "77")
+    assert missing.exit_code == 1
+    assert missing.stderr == (
+        "klog: BROKER_ID_NOT_REGISTERED: there is no broker 77; there are: 0\n"
+    )
+
+
+def transactions_are_told_and_aborted(servers: str) -> None:
+    """One that is open is listed, described, and aborted by its id."""
+    topic = new_topic(servers, 1)
+    name = f"tx-{topic}"
+    with client_of(servers) as client:
+        producer = TransactionalProducer(client, name)
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.add(TopicPartition(topic, 0), *batch([b"k"]))
+        producer.flush()
+        identity = producer.identity
+        ongoing = told(servers, "transactions", "list", "--state", "Ongoing")
+        (listed,) = [each for each in ongoing if each["transactional_id"] == name]
+        assert (listed["producer_id"], listed["state"]) == (identity.producer_id, "Ongoing")
+        assert name in str(rows(servers, "transactions", "list"))
+        by_id = ("--producer-id", str(identity.producer_id))
+        assert told(servers, "transactions", "list", *by_id) == [listed]
+        long = ("--longer-than", "86400000")
+        assert told(servers, "transactions", "list", *by_id, *long) == []
+        unknown = klog(servers, "transactions", "list", "--state", "Sleeping")
+        assert (unknown.exit_code, "knows no state Sleeping" in unknown.stderr) == (1, True)
+        (described,) = told(servers, "transactions", "describe", name)
+        assert described["state"] == "Ongoing"
+        assert described["producer_epoch"] == identity.producer_epoch
+        assert described["partitions"] == [{"topic": topic, "partition": 0}]
+        (row,) = rows(servers, "transactions", "describe", name)
+        assert row[-1] == f"{topic}-0"
+        (active,) = told(servers, "transactions", "describe-producers", topic)
+        assert (active["producer_id"], active["start_offset"]) == (identity.producer_id, 0)
+        assert rows(servers, "transactions", "describe-producers", f"{topic}:0")[0][-1] == "0"
+        everything = ("--max-transaction-timeout", "0")
+        assert told(servers, "transactions", "find-hanging", topic, *everything) == []
+        aborted = klog(servers, "transactions", "abort", name)
+        assert aborted.output == f"aborted {name}\n"
+        (active,) = told(servers, "transactions", "describe-producers", topic)
+        assert active["start_offset"] == -1
+    refused = klog(servers, "transactions", "abort", "nobodys")
+    assert refused.exit_code == 1
+    assert refused.stderr.startswith("klog: TRANSACTIONAL_ID_NOT_FOUND: state of transactional id")
+
+
+def a_hanging_transaction_is_found_and_aborted(servers: str, topic: str, offset: int) -> None:
+    """It is open in partition 0 of the topic since the offset, and nobody knows of it."""
+    everything = ("transactions", "find-hanging", "--max-transaction-timeout", "0")
+    (found,) = told(servers, *everything)
+    assert (found["topic"], found["partition"], found["start_offset"]) == (topic, 0, offset)
+    assert told(servers, *everything, topic, "--broker", "0") == [found]
+    assert told(servers, *everything, "--broker", "77") == []
+    assert rows(servers, *everything)[0][:3] == [topic, "0", str(offset)]
+    # Its record is of 1970, but that is not old enough.
+    older = ("--max-transaction-timeout", "99999999")
+    assert told(servers, "transactions", "find-hanging", *older) == []
+    at = ("transactions", "abort", "--topic", topic, "--partition", "0", "--start-offset")
+    wrong = klog(servers, *at, str(offset + 1))
+    assert (wrong.exit_code, wrong.stderr) == (
+        1,
+        f"klog: no open transaction of {topic}-0 begins at {offset + 1}; there are: {offset}\n",
+    )
+    done = klog(servers, *at, str(offset))
+    assert done.output == f"aborted {topic}-0 of producer {found['producer_id']}\n"
+    assert told(servers, *everything) == []
+
+
+CASES: tuple[Callable[[str], None], ...] = (
+    topics_are_grown_and_described,
+    settings_of_topics_are_changed,
+    settings_of_brokers_are_shown,
+    records_are_deleted,
+    log_directories_are_shown,
+    transactions_are_told_and_aborted,
+)
