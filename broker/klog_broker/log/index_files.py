@@ -258,6 +258,24 @@ class TimeIndexFile:
         rows.rows += 1
         self._last = TimeIndexEntry(timestamp_ms, Offset(offset))
 
+    def append_all(self, entries: Sequence[tuple[int, int]]) -> None:
+        """As :meth:`maybe_append`, for many rows (timestamp, offset), one after the other."""
+        rows, base_offset = self._rows, self.base_offset
+        largest_ms = self.last.timestamp_ms
+        later = []
+        for entry in entries:
+            if entry[0] > largest_ms:
+                largest_ms = entry[0]
+                later.append(entry)
+        del later[rows.max_rows - rows.rows :]
+        if later:
+            pack = TIME_INDEX_ENTRY.pack
+            data = b"".join([pack(time_ms, offset - base_offset) for time_ms, offset in later])
+            start = rows.rows * TIME_INDEX_ENTRY.size
+            rows.view[start : start + len(data)] = data
+            rows.rows += len(later)
+            self._last = TimeIndexEntry(later[-1][0], Offset(later[-1][1]))
+
     def cut_to_offset(self, offset: int) -> None:
         """Drop rows with ``offset`` or a later one, and all after a bad row."""
         keep, last_timestamp_ms, last_offset = 0, -1, self.base_offset

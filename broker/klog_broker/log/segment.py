@@ -4,7 +4,7 @@ A segment knows bytes and positions. The partition log decides what may be appen
 readers may see.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -347,12 +347,18 @@ class Segment:
         self.rolling_timestamp_ms = None
         self._forget_room()
 
-    def add_index_rows(self, rows: Iterable[IndexRow]) -> None:
+    def add_index_rows(self, rows: Sequence[IndexRow]) -> None:
         """Make index entries for batches that are in the file, as :meth:`commit` would have."""
-        for last_offset, position, timestamp_ms, timestamp_offset in rows:
-            self._max_timestamp = TimeIndexEntry(timestamp_ms, Offset(timestamp_offset))
-            self.reserve_index_rows()
-            self._add_index_entries(last_offset, position)
+        if not rows:
+            return
+        self.reserve_index_rows(len(rows))
+        fitting = rows[: self.offset_index.free_rows]
+        if fitting:
+            self.offset_index.append_all([row[:2] for row in fitting])
+        self.time_index.append_all([row[2:] for row in rows])
+        self._max_timestamp = TimeIndexEntry(rows[-1][2], Offset(rows[-1][3]))
+        self.bytes_since_index_entry = 0
+        self._forget_room()
 
     def max_timestamp_at(self, place: BatchPlace, *, may_block: bool = True) -> int:
         """The largest timestamp of the batch, by its header; -1 if the format has none."""
