@@ -21,7 +21,7 @@ from klog_broker.handlers.producer_ids import ProducerIds
 from klog_broker.handlers.served import SERVED
 from klog_broker.handlers.transaction_service import start_transactions
 from klog_broker.life import Life
-from klog_broker.log.errors import LogDirectoryError, OutOfDescriptors
+from klog_broker.log.errors import LoadingGivenUp, LogDirectoryError, OutOfDescriptors
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.log_manager import LogManager
 from klog_broker.metadata.election import FoundLog
@@ -35,7 +35,13 @@ from klog_broker.produce.loading import CompileKernel, LoadKernel
 from klog_broker.produce.planner import ProducePlanner
 from klog_broker.produce.targets import ProduceTargets, may_be_planned
 from klog_broker.produce.turns import TurnPlans
-from klog_broker.refusals import disks_lost, refusal_of, refused_address, refused_directory
+from klog_broker.refusals import (
+    disks_lost,
+    given_up,
+    refusal_of,
+    refused_address,
+    refused_directory,
+)
 from klog_broker.replication.replica_manager import ReplicaManager, TopicSettings
 from klog_broker.room_settings import (
     cleaner_settings,
@@ -51,6 +57,7 @@ from klog_broker.runtime.helpers import Helpers, HelpersOfAStart, HelperThreads
 from klog_broker.runtime.loop import Loop
 from klog_broker.runtime.poller import Poller, default_poller
 from klog_broker.runtime.purgatory import Purgatory
+from klog_broker.runtime.side_by_side import LoopsThreads, SideBySide, one_after_another
 from klog_broker.runtime.sockets import Network
 from klog_broker.topics.adoption import AdoptingStore, Adoption
 from klog_broker.topics.announcing import image_changed
@@ -103,6 +110,7 @@ class BrokerServer:
         network: Network | None = None,
         poller: Poller | None = None,
         make_helpers: Callable[[Loop], Helpers] | None = None,
+        side_by_side: SideBySide | None = None,
         handlers: Iterable[ApiHandler] = SERVED,
         load_kernel: LoadKernel | None = None,
         adopt: bool = False,
@@ -121,6 +129,12 @@ class BrokerServer:
         self._network = network or real_network(config)
         self.loop = Loop(self._clock, poller or default_poller())
         self._helpers, self._cleaner_helpers = _helpers(self.loop, make_helpers)
+        # Who gives helpers of his own has no threads.
+        has_threads = make_helpers is None
+        self._side_by_side: SideBySide = side_by_side or (
+            LoopsThreads(self.loop, "klog-loading") if has_threads else one_after_another
+        )
+        self._is_wanted = True
         self._handlers = tuple(handlers)
         self._load_kernel = load_kernel
         self._adopt = adopt
@@ -162,6 +176,9 @@ class BrokerServer:
         except (LogDirectoryError, StoreRefused) as error:
             self._release()
             raise refused_directory(error) from error
+        except LoadingGivenUp:
+            self._release()
+            raise given_up() from None
         if self._exit_code is ExitCode.DISKS_LOST:
             # Nobody has been told yet that the broker serves.
             logs.release_locks()
@@ -319,7 +336,12 @@ class BrokerServer:
         adoption = Adoption(
             self._files, metadata, self.config, broker_id, self._chance, is_wanted=self._adopt
         )
-        logs.load(adoption.loading(config_of), adoption.check)
+        logs.load(
+            adoption.loading(config_of),
+            adoption.check,
+            side_by_side=self._side_by_side,
+            is_wanted=lambda: self._is_wanted,
+        )
         try:
             adoption.finish(logs, config_of)
         except BaseException:
@@ -373,6 +395,7 @@ class BrokerServer:
     def stop(self, reason: str = "stop() was called") -> None:
         """Lets ``serve_forever`` return. From any thread or signal handler."""
         self._life.will_stop(reason)
+        self._is_wanted = False
         self.loop.stop()
 
     def close(self, cleanly: bool = True) -> None:

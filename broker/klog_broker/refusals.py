@@ -32,6 +32,15 @@ def refused_directory(error: LogDirectoryError | StoreRefused) -> CannotStart:
     return CannotStart(ExitCode.REFUSED_DIRECTORY, str(error))
 
 
+def given_up() -> CannotStart:
+    """The broker was told to stop while it loaded its logs."""
+    return CannotStart(
+        ExitCode.OK,
+        "told to stop while the logs were loaded; nothing is lost, the next start looks through "
+        "what this one has not come to",
+    )
+
+
 def disks_lost(directories: Iterable[Path]) -> CannotStart:
     """All data directories went offline while their logs were loaded."""
     paths = ", ".join(sorted(map(str, directories)))

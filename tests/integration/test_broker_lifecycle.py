@@ -247,7 +247,8 @@ def test_it_tells_its_life(tmp_path: Path) -> None:
     assert told(broker) == [
         "descriptors (ulimit -n) connections open_files",
         f"starting version={__version__} broker_id=0 log_dirs={data} pid",
-        f"log_dir={data} loaded logs=0 recovered=0 cut=0 cut_bytes=0 took_ms",
+        f"log_dir={data} loaded logs=0 recovered=0 cut=0 cut_bytes=0 looked_through_bytes=0"
+        " took_ms",
         f"{serving} topics=0 partitions=0 took_ms",
         "topic=kept created id partitions=2 configs={'segment.bytes': '100000'}",
         "topic=gone created id partitions=1 configs={}",
@@ -264,7 +265,8 @@ def test_it_tells_its_life(tmp_path: Path) -> None:
         "descriptors (ulimit -n) connections open_files",
         f"starting version={__version__} broker_id=0 log_dirs={data} pid",
         f"log={data}/kept-0/{0:020}.log cut_at cut_bytes=40 next_offset=0",
-        f"log_dir={data} loaded logs=2 recovered=2 cut=1 cut_bytes=40 took_ms",
+        f"log_dir={data} loaded logs=2 recovered=2 cut=1 cut_bytes=40 looked_through_bytes=0"
+        " took_ms",
         f"{serving} topics=1 partitions=2 took_ms",
         "stopping reason='SIGTERM' connections=1",
         "stopped exit_code=0 took_ms",

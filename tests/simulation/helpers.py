@@ -1,6 +1,7 @@
 """Helper threads without threads: work has its effect, and is over, when the seed says."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from random import Random
 from typing import Any
 
 from klog_broker.runtime.loop import Loop
@@ -88,3 +89,20 @@ class SeededHelpers:
         """The process is gone: nothing of it is finished."""
         self._is_closed = True
         self._open.clear()
+
+
+class SeededSideBySide:
+    """Work side by side without threads: of what could be under way any is over next."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = Random(seed)
+
+    def __call__(
+        self, groups: Sequence[Sequence[Work]], threads: int, take: Callable[[int, int, Any], None]
+    ) -> None:
+        waiting = [list(enumerate(works)) for works in groups]
+        while any(waiting):
+            group = self._random.choice([number for number, each in enumerate(waiting) if each])
+            begun = min(threads, len(waiting[group]))
+            number, work = waiting[group].pop(self._random.randrange(begun))
+            take(group, number, work())

@@ -13,7 +13,7 @@ from klog_broker.produce import kernel as produce_kernel
 from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.loop import Loop
 from pyspark_klog.errors import KlogError
-from tests.simulation.helpers import SeededHelpers
+from tests.simulation.helpers import SeededHelpers, SeededSideBySide
 from tests.simulation.network import LONGEST_DELAY_MS, SimNetwork
 from tests.simulation.world import Event, Violation, World
 from tests.support.memory_files import Crashed, MemoryFiles
@@ -136,6 +136,8 @@ class Machine:
             network=network,
             poller=network.poller,
             make_helpers=make_helpers,
+            # Of its own seed: what else happens does not depend on how many logs there are.
+            side_by_side=SeededSideBySide(self.lives),
             chance=self._chance,
             load_kernel=(lambda _: produce_kernel) if self._with_kernel else None,
         )

@@ -226,6 +226,11 @@ class MemoryFile:
         self._files.wait_if_cold(self, position, size)
         return bytes(self._inode.content[position : position + size])
 
+    def pread_into(self, room: memoryview, position: int) -> int:
+        data = self.pread(len(room), position)
+        room[: len(data)] = data
+        return len(data)
+
     def pread_now(self, size: int, position: int) -> bytes | None:
         self._use()
         if not self._files.is_warm(self, position, size):

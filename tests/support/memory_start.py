@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 from klog_broker.app import BrokerServer, OpenStore, open_local_store
@@ -31,7 +31,7 @@ def _helpers(_loop: Loop) -> InlineHelpers:
     return InlineHelpers()
 
 
-def start(
+def make(
     files: Files,
     *,
     adopt: bool = False,
@@ -41,12 +41,12 @@ def start(
     network: FakeNetwork | None = None,
     **settings: object,
 ) -> BrokerServer:
-    """A broker that has started; CannotStart comes out. ``settings`` with underscores for dots."""
+    """A broker that can be started. ``settings`` with underscores for dots."""
     network = network or FakeNetwork()
     # The room for an index is taken at once: in memory much of it would take long.
     overrides = {"log.index.size.max.bytes": "4096", "log.dirs": ",".join(map(str, data))}
     overrides |= {name.replace("_", "."): str(value) for name, value in settings.items()}
-    broker = BrokerServer(
+    return BrokerServer(
         BrokerConfig.load(None, overrides),
         clock=ManualClock(NOW_MS),
         chance=chance,
@@ -57,6 +57,11 @@ def start(
         make_helpers=_helpers,
         adopt=adopt,
     )
+
+
+def start(files: Files, **options: Any) -> BrokerServer:
+    """As :func:`make`, and started; CannotStart comes out."""
+    broker = make(files, **options)
     broker.start()
     return broker
 

@@ -346,7 +346,6 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
     "DescribeTopicPartitions answers at most 2000 partitions at once.": (
         "max.request.partition.size.limit",
     ),
-    "The logs are recovered one after the other.": ("num.recovery.threads.per.data.dir",),
     "Committed offsets are loaded in pieces of a fixed size.": ("offsets.load.buffer.size",),
     "The background tasks start after 30 seconds at most.": ("log.initial.task.delay.ms",),
 }

@@ -12,6 +12,7 @@ BROKER_CHANGES = {
     "log.message.timestamp.difference.max.ms": "Dropped for the two newer names.",
     "log.segment.bytes": "The minimum is 1048576.",
     "node.id": "It must be set.",
+    "num.recovery.threads.per.data.dir": "The default is 2.",
 }
 
 #: topic's setting -> what is different in 4.x

@@ -39,6 +39,7 @@ DIFFERENT_DEFAULTS = {
     "log.dir": "a directory under the current one, kept at a reboot; Kafka takes /tmp/kafka-logs.",
     "broker.id": "a broker without a cluster needs no generated number; Kafka's -1 asks for one.",
     "node.id": "as broker.id.",
+    "num.recovery.threads.per.data.dir": "as in Kafka 4; Kafka 3.9 takes 1.",
 }
 
 _NETWORK = (
@@ -415,6 +416,14 @@ _FLUSH = (
         None,
         "The longest time that an appended record stays unsynced.",
         fallbacks=(("log.flush.scheduler.interval.ms", 1),),
+    ),
+    Setting(
+        "num.recovery.threads.per.data.dir",
+        _INT,
+        2,
+        "How many logs of each data directory are loaded at once at the start, or looked through"
+        " after a broker that was killed.",
+        AtLeast(1),
     ),
     Setting(
         "log.flush.scheduler.interval.ms",

@@ -79,6 +79,10 @@ class LogStorageError(LogError):
     """The disk refused, or the directory is offline (KAFKA_STORAGE_ERROR)."""
 
 
+class LoadingGivenUp(LogError):
+    """The logs are not wanted any more: the broker is to stop while it starts."""
+
+
 class OutOfDescriptors(LogStorageError):
     """A file could not be opened, for this process has too many open; nothing else is wrong."""
 

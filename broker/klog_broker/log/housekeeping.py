@@ -42,6 +42,7 @@ class LogManagerSettings:
     high_watermark_checkpoint_interval_ms: int = 5_000
     producer_id_expiration_ms: int = 86_400_000
     producer_id_expiration_check_interval_ms: int = 600_000
+    recovery_threads_per_data_dir: int = 2
 
 
 class _Periodic:

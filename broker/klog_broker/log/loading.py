@@ -7,9 +7,10 @@ from pathlib import Path
 from klog_broker.log.digests import Digest
 from klog_broker.log.leader_epochs import LeaderEpochs
 from klog_broker.log.leftovers import clear_leftovers
+from klog_broker.log.loading_tally import LoadingTally
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.producer_state import ProducerStates
-from klog_broker.log.record_checks import RecordChecks, kernel_checks
+from klog_broker.log.record_checks import RecordChecks
 from klog_broker.log.recovery import (
     Recovered,
     are_indexes_sane,
@@ -23,16 +24,13 @@ from klog_broker.log.segment import Segment
 from klog_broker.log.segment_renaming import mark_deleted
 from klog_broker.log.snapshots import ProducerSnapshots
 from klog_broker.log.sync_notes import SyncNotes
-from klog_broker.runtime.clock import Clock
 from klog_broker.runtime.files import Files
-from klog_broker.runtime.rate_limit import RateLimit
 from pyspark_klog.errors import InvariantViolation
 from pyspark_klog.ids import LeaderEpoch, Offset
 from pyspark_klog.records.layout import INT64_MAX
 from pyspark_klog.storage.names import Suffix, parse_segment_file_name
 
 _log = logging.getLogger("klog.log")
-_MUCH_TO_SCAN_BYTES = 64 << 20
 _INDEX_SUFFIXES = (Suffix.OFFSET_INDEX, Suffix.TIME_INDEX, Suffix.TRANSACTION_INDEX)
 
 
@@ -59,42 +57,6 @@ class LoadedLog:
     cleaned_offset: Offset | None
 
 
-class LoadingTally:
-    """What the loading of a directory's logs came to; while it goes on a line now and then."""
-
-    def __init__(self, directory: Path, clock: Clock) -> None:
-        self._directory = directory
-        self._clock = clock
-        self._began_ms = clock.monotonic_ms()
-        self._progress = RateLimit()
-        self._progress.allows(self._began_ms)
-        self._logs = 0
-        self._recovered = 0
-        self._cut = 0
-        self._cut_bytes = 0
-
-    def add(self, loaded: LoadedLog) -> None:
-        """One more."""
-        self._logs += 1
-        self._recovered += loaded.was_unclean
-        self._cut += loaded.cut_bytes > 0
-        self._cut_bytes += loaded.cut_bytes
-        if self._progress.allows(self._clock.monotonic_ms()):
-            _log.info("log_dir=%s loading logs=%d", self._directory, self._logs)
-
-    def tell(self) -> None:
-        """That was all."""
-        _log.info(
-            "log_dir=%s loaded logs=%d recovered=%d cut=%d cut_bytes=%d took_ms=%d",
-            self._directory,
-            self._logs,
-            self._recovered,
-            self._cut,
-            self._cut_bytes,
-            self._clock.monotonic_ms() - self._began_ms,
-        )
-
-
 def load_log(
     files: Files,
     directory: Path,
@@ -108,19 +70,24 @@ def load_log(
     cleaned_offset: Offset | None,
     now_ms: int,
     notes: SyncNotes,
+    tally: LoadingTally | None = None,
 ) -> LoadedLog:
     """Load the log; unless it was closed properly, check what lies past the recovery point.
 
     The offsets are those of the checkpoints, 0 (``cleaned_offset``: None) where there is none.
-    Blocks. OSError if the disk fails.
+    Blocks; any thread. OSError if the disk fails; what the ``tally`` raises.
     """
     gaps_before = INT64_MAX if config.may_have_gaps else cleaned_offset or 0
-    loader = _Loader(files, directory, config, checks, log_start_offset, gaps_before, now_ms, notes)
+    loader = _Loader(
+        files, directory, config, checks, log_start_offset, gaps_before, now_ms, notes, tally
+    )
     loaded = loader.load(is_clean, recovery_point, high_watermark)
-    if cleaned_offset is None:
-        return loaded
-    # What lay behind the end is lost; what comes there is not clean.
-    return replace(loaded, cleaned_offset=min(cleaned_offset, loaded.log_end_offset))
+    if cleaned_offset is not None:
+        # What lay behind the end is lost; what comes there is not clean.
+        loaded = replace(loaded, cleaned_offset=min(cleaned_offset, loaded.log_end_offset))
+    if tally is not None:
+        tally.loaded(directory, was_unclean=loaded.was_unclean, cut_bytes=loaded.cut_bytes)
+    return loaded
 
 
 class _Loader:
@@ -134,6 +101,7 @@ class _Loader:
         gaps_before: int,
         now_ms: int,
         notes: SyncNotes,
+        tally: LoadingTally | None,
     ) -> None:
         self.files = files
         self.directory = directory
@@ -143,6 +111,7 @@ class _Loader:
         self.gaps_before = gaps_before
         self.now_ms = now_ms
         self.notes = notes
+        self.tally = tally
         self.epochs = LeaderEpochs(files, directory)
         self.segments: list[Segment] = []
         # What is to be synced before anything is built on it.
@@ -225,9 +194,14 @@ class _Loader:
         self.touched = [segment]
         self.must_sync = True
 
+    def _looked_through(self, size_bytes: int) -> None:
+        if self.tally is not None:
+            self.tally.looked_through(self.directory, size_bytes)
+
     def _rebuild(self, segment: Segment) -> None:
         _log.warning("log=%s indexes=rebuilt", segment.log_file.path)
-        rebuild_indexes(segment, self.config, self.checks)
+        self._choose_checks(segment.size_bytes)
+        rebuild_indexes(segment, self.config, self.checks, self._looked_through)
         segment.deactivate()
         self.touched.append(segment)
         self.must_sync = True
@@ -269,9 +243,7 @@ class _Loader:
         # others took the place of; the batches say what is so.
         self.epochs.truncate_from_end(recovery_point)
         suspects = [s for s in self.segments if s.base_offset >= recovery_point]
-        if sum(s.size_bytes for s in suspects or self.segments[-1:]) > _MUCH_TO_SCAN_BYTES:
-            # Worth the time that loading them takes.
-            self.checks = kernel_checks()
+        self._choose_checks(sum(s.size_bytes for s in suspects or self.segments[-1:]))
         end_offset = self.segments[0].base_offset
         for number, segment in enumerate(self.segments):
             is_last = number + 1 == len(self.segments)
@@ -289,6 +261,7 @@ class _Loader:
                 checks=self.checks,
                 latest_epoch=self.epochs.latest,
                 is_suspect=self.notes.is_suspect(self.directory.name),
+                on_chunk=self._looked_through,
             )
             end_offset = recovered.end_offset
             self.cut_bytes += recovered.damaged_bytes
@@ -309,6 +282,11 @@ class _Loader:
             segment.deactivate()
             segment.close()
         return end_offset
+
+    def _choose_checks(self, size_bytes: int) -> None:
+        """So much is to be looked through."""
+        if self.tally is not None:
+            self.checks = self.tally.total.checks_for(size_bytes) or self.checks
 
     def _cut_transaction_index(self, segment: Segment, recovered: Recovered) -> None:
         """Drop the rows of markers that were looked at anew; they are made again from the log."""
@@ -331,7 +309,9 @@ class _Loader:
             digest = Digest(
                 position=0, end_offset=segment.base_offset, latest_epoch=self.epochs.latest
             )
-            for _ in scan_segment(segment, digest, self.checks, check_crc=False):
+            for _ in scan_segment(
+                segment, digest, self.checks, check_crc=False, on_chunk=self._looked_through
+            ):
                 pass
             for epoch, start_offset in digest.epochs:
                 self.epochs.note(epoch, start_offset)
@@ -370,5 +350,6 @@ class _Loader:
             self.checks,
             high_watermark=high_watermark,
             unindexed=self.unindexed,
+            on_chunk=self._looked_through,
         )
         return states, snapshots

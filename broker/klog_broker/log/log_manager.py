@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from klog_broker.log.directory import LogDirectory
+from klog_broker.log.directory_loading import DirectoryLoading, load_side_by_side
 from klog_broker.log.errors import LogDirectoryError, LogStorageError, OutOfDescriptors
 from klog_broker.log.found import FoundFolders, check_once, find_folders, folders_of_topics
 from klog_broker.log.housekeeping import (
@@ -15,7 +16,8 @@ from klog_broker.log.housekeeping import (
     checkpoint,
 )
 from klog_broker.log.listener import LogListener
-from klog_broker.log.loading import LoadedLog, LoadingTally, load_log
+from klog_broker.log.loading import LoadedLog
+from klog_broker.log.loading_tally import LoadingTally, ScanTotal
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.partition_changes import PartitionChanges
 from klog_broker.log.partition_log import PartitionLog
@@ -25,6 +27,7 @@ from klog_broker.runtime.clock import Clock
 from klog_broker.runtime.descriptors import is_exhausted, why
 from klog_broker.runtime.files import Files
 from klog_broker.runtime.helpers import Helpers
+from klog_broker.runtime.side_by_side import SideBySide, one_after_another
 from pyspark_klog.ids import (
     BrokerId,
     TopicId,
@@ -68,8 +71,9 @@ class LogManager:
         self._directories = [LogDirectory(files, path, clock) for path in directories]
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._is_clean = True
+        self._settings = settings or LogManagerSettings()
         self._housekeeping = Housekeeping(
-            files, clock, helpers, settings or LogManagerSettings(), self._directories, self.logs
+            files, clock, helpers, self._settings, self._directories, self.logs
         )
         self.changes = PartitionChanges(
             self._logs,
@@ -119,13 +123,17 @@ class LogManager:
         self,
         config_of: Callable[[str, TopicId], LogConfig] | None = None,
         admit: Callable[[Sequence[FoundFolders]], None] | None = None,
+        *,
+        side_by_side: SideBySide = one_after_another,
+        is_wanted: Callable[[], bool] = lambda: True,
     ) -> None:
         """Lock the directories and load all logs in them; recover those that were not closed.
 
         Blocks. Raises LogDirectoryError, with one sentence, if a directory is of another version,
-        cluster or broker, or in use; OSError if no descriptor is left. ``admit`` is called with the
-        folders in the directories before anything is opened or changed; its errors come out.
-        Loading raises no leader epoch: the store must do so for logs that ``was_unclean``.
+        cluster or broker, or in use; OSError if no descriptor is left; LoadingGivenUp once it
+        ``is_wanted`` no longer. ``admit`` is called with the folders in the directories before
+        anything is opened or changed; its errors come out. Loading raises no leader epoch: the
+        store must do so for logs that ``was_unclean``.
         """
         config_of = config_of or (lambda _topic, _topic_id: self._default_config)
         try:
@@ -136,16 +144,34 @@ class LogManager:
             check_once(partition for folders in found for partition in folders.partitions)
             if admit is not None:
                 admit(found)
+            total = ScanTotal()
+            loadings = []
             for folders in found:
                 directory = folders.directory
                 try:
                     if directory in unowned:
                         directory.write_meta(MetaProperties(self.cluster_id, self._broker_id))
-                    self._load_directory(folders, config_of)
+                    tally = LoadingTally(
+                        directory.path, len(folders.partitions), self._clock, total, is_wanted
+                    )
+                    loadings.append(
+                        DirectoryLoading.begin(
+                            folders,
+                            config_of,
+                            files=self._files,
+                            checks=self.checks,
+                            now_ms=self._clock.now_ms(),
+                            tally=tally,
+                        )
+                    )
+                    self._housekeeping.remove_later(folders.deleted, 0)
                 except OSError as error:
                     if is_exhausted(error):
                         raise
                     directory.go_offline(error)
+            load_side_by_side(loadings, side_by_side, self._settings.recovery_threads_per_data_dir)
+            for loading in loadings:
+                self._take_loaded(loading)
         except BaseException:
             self.release_locks()
             raise
@@ -184,41 +210,22 @@ class LogManager:
             directory.go_offline(error)
             return None
 
-    def _load_directory(
-        self, folders: FoundFolders, config_of: Callable[[str, TopicId], LogConfig]
-    ) -> None:
-        directory = folders.directory
-        directory.sync_notes.open()
-        is_clean = directory.take_clean_marker()
-        recovery_points = directory.read_checkpoint(names.RECOVERY_POINT_CHECKPOINT)
-        starts = directory.read_checkpoint(names.LOG_START_OFFSET_CHECKPOINT)
-        watermarks = directory.read_checkpoint(names.HIGH_WATERMARK_CHECKPOINT)
-        cleaned = directory.read_checkpoint(names.CLEANER_CHECKPOINT)
-        tally = LoadingTally(directory.path, self._clock)
-        if not is_clean:
-            # The last broker may have made names here, and been killed before it synced them.
-            self._files.sync_dir(directory.path)
-        self._housekeeping.remove_later(folders.deleted, 0)
-        for topic_partition, topic_id, path in folders.partitions:
-            self._is_clean &= is_clean
-            config = config_of(topic_partition.topic, topic_id)
-            loaded = load_log(
-                self._files,
-                path,
-                config=config,
-                checks=self.checks,
-                is_clean=is_clean,
-                recovery_point=recovery_points.get(topic_partition, 0),
-                log_start_offset=starts.get(topic_partition, 0),
-                high_watermark=watermarks.get(topic_partition, 0),
-                cleaned_offset=cleaned.get(topic_partition),
-                now_ms=self._clock.now_ms(),
-                notes=directory.sync_notes,
-            )
-            self._add(directory, path, topic_partition, topic_id, loaded, config)
-            tally.add(loaded)
-        directory.sync_notes.forget_found()
-        tally.tell()
+    def _take_loaded(self, loading: DirectoryLoading) -> None:
+        self._is_clean &= loading.is_clean or not loading.logs
+        # In the order of the folders, whichever was loaded first.
+        for log in loading.logs:
+            if log.loaded is not None:
+                self._add(
+                    loading.directory,
+                    log.path,
+                    log.topic_partition,
+                    log.topic_id,
+                    log.loaded,
+                    log.config,
+                )
+        if not loading.has_failed:
+            loading.directory.sync_notes.forget_found()
+            loading.tally.tell()
 
     def _add(
         self,

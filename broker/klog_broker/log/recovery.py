@@ -3,7 +3,7 @@ after a clean stop by its headers alone.
 """
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -36,6 +36,10 @@ _REFILL_BLOCK_BYTES = 1 << 20
 _INDEXES = (Suffix.OFFSET_INDEX, Suffix.TIME_INDEX)
 NOTHING_UNINDEXED: Mapping[int, int] = {}
 
+OnChunk = Callable[[int], object]
+"""Is told how many bytes more were looked through, up to 4 MB or one batch. What it raises ends the
+scan."""
+
 
 class Recovered(NamedTuple):
     """What is left of a segment."""
@@ -49,8 +53,17 @@ class Recovered(NamedTuple):
     has_markers: bool  # transactions end behind that offset
 
 
+def nobody(_: int) -> None:
+    """An OnChunk that does nothing."""
+
+
 def scan_segment(
-    segment: Segment, digest: Digest, checks: RecordChecks, *, check_crc: bool
+    segment: Segment,
+    digest: Digest,
+    checks: RecordChecks,
+    *,
+    check_crc: bool,
+    on_chunk: OnChunk = nobody,
 ) -> Iterator[None]:
     """Go through the segment from where the digest is, to the first byte that is no good batch.
 
@@ -58,19 +71,27 @@ def scan_segment(
     """
     end = segment.size_bytes
     want = _CHUNK_BYTES
+    # Fresh memory for each chunk would cost more than to read it.
+    room = bytearray(min(want, end - digest.end_position))
     while digest.end_position < end and not digest.is_cut:
         position = digest.end_position
-        chunk = segment.log_file.pread(min(want, end - position), position)
-        checks.scan_into(digest, chunk, position, check_crc=check_crc)
+        if want > len(room):
+            room = bytearray(want)
+        with memoryview(room) as view:
+            filled = segment.log_file.pread_into(view[: min(want, end - position)], position)
+            chunk = view[:filled]
+            checks.scan_into(digest, chunk, position, check_crc=check_crc)
+            size = int.from_bytes(chunk[8:12], "big", signed=True)
         if digest.end_position > position:
             want = _CHUNK_BYTES
+            on_chunk(digest.end_position - position)
             yield
             continue
         # Either no batch begins here, or it is larger than the chunk.
-        if len(chunk) < LOG_OVERHEAD_BYTES:
+        if filled < LOG_OVERHEAD_BYTES:
             return
-        size = LOG_OVERHEAD_BYTES + int.from_bytes(chunk[8:12], "big", signed=True)
-        if size <= len(chunk) or size > end - position:
+        size += LOG_OVERHEAD_BYTES
+        if size <= filled or size > end - position:
             return
         want = size
 
@@ -95,6 +116,7 @@ def recover_segment(
     checks: RecordChecks,
     latest_epoch: int,
     is_suspect: bool,
+    on_chunk: OnChunk = nobody,
 ) -> Recovered:
     """Check all batches from ``recovery_point`` on, cut at the first byte that is no good batch,
     and make the index entries for them anew. If it ``is_suspect`` that they were read from the
@@ -111,7 +133,7 @@ def recover_segment(
     for place in segment.places(digest.last_indexed_position, start):
         digest.end_offset = place.last_offset + 1
     trusted_offset = digest.end_offset
-    _index_all(segment, digest, checks, check_crc=True)
+    _index_all(segment, digest, checks, check_crc=True, on_chunk=on_chunk)
     end_offset, end_position = Offset(digest.end_offset), digest.end_position
     cut_bytes = segment.size_bytes - end_position
     is_damage = False
@@ -159,11 +181,11 @@ def _write_again(segment: Segment, position: int) -> None:
         position += written
 
 
-def index_all(segment: Segment, checks: RecordChecks) -> None:
+def index_all(segment: Segment, checks: RecordChecks, on_chunk: OnChunk = nobody) -> None:
     """Make the index entries of a new segment, checking every byte of it. The segment must be
     activated. DamagedLog if there is anything but batches in order."""
     digest = restart_indexes(segment, 0)
-    _index_all(segment, digest, checks, check_crc=True)
+    _index_all(segment, digest, checks, check_crc=True, on_chunk=on_chunk)
     if digest.end_position != segment.size_bytes:
         raise DamagedLog(
             f"{segment.log_file.path}: no good batch at byte {digest.end_position} of "
@@ -171,9 +193,11 @@ def index_all(segment: Segment, checks: RecordChecks) -> None:
         )
 
 
-def _index_all(segment: Segment, digest: Digest, checks: RecordChecks, *, check_crc: bool) -> None:
+def _index_all(
+    segment: Segment, digest: Digest, checks: RecordChecks, *, check_crc: bool, on_chunk: OnChunk
+) -> None:
     """Scan from where the digest is, making index entries on the way."""
-    for _ in scan_segment(segment, digest, checks, check_crc=check_crc):
+    for _ in scan_segment(segment, digest, checks, check_crc=check_crc, on_chunk=on_chunk):
         segment.add_index_rows(digest.take_index_rows())
     segment.restore(
         bytes_since_index_entry=digest.end_position - digest.last_indexed_position,
@@ -288,14 +312,17 @@ def are_indexes_sane(segment: Segment) -> bool:
     return segment.max_timestamp.timestamp_ms >= -1
 
 
-def rebuild_indexes(segment: Segment, config: LogConfig, checks: RecordChecks) -> None:
+def rebuild_indexes(
+    segment: Segment, config: LogConfig, checks: RecordChecks, on_chunk: OnChunk = nobody
+) -> None:
     """Make both index files anew from the log file, which is taken to be good. The segment is
     active afterwards."""
     segment.close_indexes()
     for kind in _INDEXES:
         segment.files.remove(segment.directory / segment_file_name(segment.base_offset, kind))
     segment.activate(config)
-    _index_all(segment, restart_indexes(segment, 0), checks, check_crc=False)
+    digest = restart_indexes(segment, 0)
+    _index_all(segment, digest, checks, check_crc=False, on_chunk=on_chunk)
 
 
 # --- producers -----------------------------------------------------------------------------------
@@ -345,6 +372,7 @@ def replay_producers(
     *,
     high_watermark: int,
     unindexed: Mapping[int, int],
+    on_chunk: OnChunk = nobody,
 ) -> None:
     """Bring the states from their snapshot's offset to ``end_offset``, as they are for readers who
     see up to the high watermark.
@@ -370,7 +398,7 @@ def replay_producers(
             follows_producers=True,
             commits_done_before=high_watermark,
         )
-        for _ in scan_segment(segment, digest, checks, check_crc=False):
+        for _ in scan_segment(segment, digest, checks, check_crc=False, on_chunk=on_chunk):
             for step in digest.take_producer_steps():
                 if step.offset < start:
                     continue

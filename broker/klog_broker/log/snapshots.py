@@ -6,7 +6,13 @@ from pathlib import Path
 
 from klog_broker.log.producer_state import ProducerStates
 from klog_broker.log.record_checks import RecordChecks
-from klog_broker.log.recovery import NOTHING_UNINDEXED, refill_windows, replay_producers
+from klog_broker.log.recovery import (
+    NOTHING_UNINDEXED,
+    OnChunk,
+    nobody,
+    refill_windows,
+    replay_producers,
+)
 from klog_broker.log.segment import Segment
 from klog_broker.runtime.files import File, Files
 from pyspark_klog.ids import Offset
@@ -62,6 +68,7 @@ class ProducerSnapshots:
         *,
         high_watermark: int,
         unindexed: Mapping[int, int] = NOTHING_UNINDEXED,
+        on_chunk: OnChunk = nobody,
     ) -> None:
         """Bring ``states`` to where they were at ``end_offset``: snapshot, windows, replay.
 
@@ -84,6 +91,7 @@ class ProducerSnapshots:
             checks,
             high_watermark=high_watermark,
             unindexed=NOTHING_UNINDEXED if needs_older else unindexed,
+            on_chunk=on_chunk,
         )
         if needs_older:
             # Not for the states themselves: a newer snapshot can know of batches that are deleted.
@@ -95,6 +103,7 @@ class ProducerSnapshots:
                 checks,
                 high_watermark=high_watermark,
                 unindexed=unindexed,
+                on_chunk=on_chunk,
             )
             if lacks_ends:
                 states.transactions.take_ended(older.transactions)

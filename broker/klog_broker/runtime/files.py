@@ -69,6 +69,9 @@ class File(Protocol):
     def pread(self, size: int, position: int) -> bytes:
         """Up to ``size`` bytes; fewer only at the file's end. May block on a cold page."""
 
+    def pread_into(self, room: memoryview, position: int) -> int:
+        """As :meth:`pread`, into writable memory of the caller's; returns how many bytes came."""
+
     def pread_now(self, size: int, position: int) -> bytes | None:
         """As :meth:`pread`, but None where that would have to wait for the disk."""
 

@@ -281,6 +281,16 @@ class RealFile:
             data += more
         return data
 
+    def pread_into(self, room: memoryview, position: int) -> int:
+        descriptor = self.get()
+        filled = 0
+        while filled < len(room):
+            count = os.preadv(descriptor.number, [room[filled:]], position + filled)
+            if not count:
+                break
+            filled += count
+        return filled
+
     def pread_now(self, size: int, position: int) -> bytes | None:
         if _NOWAIT is None:
             return self.pread(size, position)

@@ -32,8 +32,8 @@ def _old_epoch(original: Any) -> Any:
 
 
 def _keeps_torn_tail(original: Any) -> Any:
-    def index_all(segment: Any, digest: Any, checks: Any, *, check_crc: bool) -> None:
-        original(segment, digest, checks, check_crc=False)
+    def index_all(segment: Any, digest: Any, checks: Any, *, check_crc: bool, **more: Any) -> None:
+        original(segment, digest, checks, check_crc=False, **more)
 
     return index_all
 

@@ -1,0 +1,143 @@
+"""A crash while logs are recovered side by side: the next start finds what the first would have."""
+
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from klog_broker.log.log_manager import LogManager, LogManagerSettings
+from klog_broker.runtime.clock import ManualClock, SystemClock
+from klog_broker.runtime.files import Files, RealFiles
+from klog_broker.runtime.loop import Loop
+from klog_broker.runtime.poller import default_poller
+from klog_broker.runtime.side_by_side import LoopsThreads
+from pyspark_klog.ids import BrokerId, TopicPartition
+from tests.support.log_harness import (
+    CLUSTER,
+    DATA,
+    SMALL,
+    TOPIC_ID,
+    InlineHelpers,
+    append,
+    batch,
+    read_all,
+)
+from tests.support.memory_files import Crashed, MemoryFiles
+
+ROOT = Path(__file__).resolve().parents[2]
+CONFIG = replace(SMALL, segment_bytes=2_000, index_interval_bytes=100)
+LOGS = 4
+THREADS = 3
+KILLS = 12
+
+
+def manager_of(files: Files, directory: Path) -> LogManager:
+    return LogManager(
+        [directory],
+        files=files,
+        clock=ManualClock(),
+        helpers=InlineHelpers(),
+        broker_id=BrokerId(0),
+        cluster_id=CLUSTER,
+        default_config=CONFIG,
+        settings=LogManagerSettings(recovery_threads_per_data_dir=THREADS),
+    )
+
+
+def write(files: Files, directory: Path, batches: int) -> LogManager:
+    """Logs that are flushed and not closed, with segments that no checkpoint knows."""
+    manager = manager_of(files, directory)
+    manager.load()
+    for number in range(LOGS):
+        log = manager.create(TopicPartition("topic", number), TOPIC_ID, CONFIG)
+        for _ in range(batches + number):
+            append(log, batch(2))
+        log.flush()
+    return manager
+
+
+def load(files: Files, directory: Path) -> LogManager:
+    manager = manager_of(files, directory)
+    loop = Loop(SystemClock(), default_poller())
+    try:
+        manager.load(side_by_side=LoopsThreads(loop, "test-loading"))
+    finally:
+        loop.close()
+    return manager
+
+
+def check(manager: LogManager, batches: int) -> None:
+    found = {log.topic_partition.partition: log for log in manager.logs()}
+    for number in range(LOGS):
+        found[number].set_high_watermark(found[number].log_end_offset)
+        offsets = [record.offset for record in read_all(found[number])]
+        assert offsets == list(range(2 * (batches + number)))
+        append(found[number], batch(1))
+
+
+@pytest.mark.parametrize("is_power_cut", [False, True])
+def test_at_each_step_on_the_disk(is_power_cut: bool) -> None:
+    written = MemoryFiles()
+    write(written, DATA, batches=12)
+    whole = written.killed()
+    load(whole, DATA)
+    assert whole.steps > 40
+    for step in range(1, whole.steps + 1, 2):
+        random = Random(step)
+        files = written.crash(random) if is_power_cut else written.killed()
+        files.crash_at_step = step
+        try:
+            load(files, DATA)
+        except Crashed:
+            files = files.crash(random) if is_power_cut else files.killed()
+        else:
+            # The power cut had taken what would have been written again.
+            files = files.killed()
+        try:
+            check(load(files, DATA), batches=12)
+        except BaseException as error:
+            error.add_note(f"step {step}")
+            raise
+
+
+def test_killed_in_the_middle(tmp_path: Path) -> None:
+    write(RealFiles(), tmp_path, batches=400).release_locks()
+    random = Random(3)
+    for _ in range(KILLS):
+        child = subprocess.Popen(
+            [sys.executable, "-m", "tests.faults.test_loading_side_by_side", str(tmp_path)],
+            stdout=subprocess.PIPE,
+            cwd=ROOT,
+            text=True,
+        )
+        assert child.stdout is not None
+        # A line for each piece that was looked through, in whichever log.
+        for _ in range(random.randint(1, 12)):
+            child.stdout.readline()
+        child.kill()
+        child.communicate()
+        assert child.returncode == -signal.SIGKILL
+    check(load(RealFiles(), tmp_path), batches=400)
+
+
+def _load_until_killed(directory: str) -> None:
+    """In a process of its own: load the same logs again and again, and tell of each piece."""
+    manager = manager_of(RealFiles(), Path(directory))
+    loop = Loop(SystemClock(), default_poller())
+
+    def is_wanted() -> bool:
+        print("another piece", flush=True)
+        return True
+
+    while True:
+        manager.load(side_by_side=LoopsThreads(loop, "test-loading"), is_wanted=is_wanted)
+        manager.release_locks()
+        manager = manager_of(RealFiles(), Path(directory))
+
+
+if __name__ == "__main__":
+    _load_until_killed(sys.argv[1])
