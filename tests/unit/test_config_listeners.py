@@ -147,3 +147,35 @@ def test_controllers_listeners_alone_serve_nobody() -> None:
         "listeners: all are in controller.listener.names, and klog opens none of those; name a"
         " listener for clients"
     )
+
+
+def test_metrics_have_no_listener_unless_one_is_named() -> None:
+    assert load().metrics_listener is None
+    assert load(metrics_listener=" ").metrics_listener is None
+
+
+@pytest.mark.parametrize(
+    "text, host, port",
+    [
+        ("127.0.0.1:9404", "127.0.0.1", 9404),
+        (" localhost:0 ", "localhost", 0),
+        ("[::1]:9404", "::1", 9404),
+        (":9404", "", 9404),
+        ("0.0.0.0:9404", "", 9404),
+    ],
+)
+def test_the_metrics_listener_is_a_host_and_a_port(text: str, host: str, port: int) -> None:
+    assert load(metrics_listener=text).metrics_listener == (host, port)
+
+
+@pytest.mark.parametrize("text", ["9404", "http://a:1", "a:65536", "a:123456", "a:-1", "a:1/x"])
+def test_another_metrics_listener_is_refused(text: str) -> None:
+    assert f"metrics.listener: '{text}' is not host:port" in problem(metrics_listener=text)
+
+
+def test_metrics_do_not_share_a_port_with_clients() -> None:
+    assert problem(metrics_listener="127.0.0.1:9092") == (
+        "metrics.listener: the port 9092 is one of `listeners`"
+    )
+    load(metrics_listener="10.0.0.1:9092")
+    load(listeners="PLAINTEXT://127.0.0.1:0", metrics_listener="127.0.0.1:0")

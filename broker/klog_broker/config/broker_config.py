@@ -12,6 +12,7 @@ from klog_broker.config.listeners import (
     check_advertised,
     check_listeners,
     listener_names,
+    parse_address,
     parse_listeners,
     parse_protocol_map,
     with_port,
@@ -78,6 +79,8 @@ class BrokerConfig(Mapping[str, Any]):
         self._effective = {name: self._resolve(row) for name, row in SETTINGS.items()}
         limit_by_difference(self._effective, "log.message.timestamp")
         self.listeners, self.advertised_listeners = self._parse_listeners()
+        self.metrics_listener = self._parse_metrics_listener()
+        """Host (empty for all interfaces) and port; None if metrics are not told."""
         self.log_dirs = self._parse_log_dirs()
         self._check()
 
@@ -210,6 +213,15 @@ class BrokerConfig(Mapping[str, Any]):
             )
         check_advertised(advertised, listeners)
         return listeners, advertised
+
+    def _parse_metrics_listener(self) -> tuple[str, int] | None:
+        text = self["metrics.listener"]
+        if text is None or not text.strip():
+            return None
+        host, port = parse_address("metrics.listener", text)
+        if port and any(each.port == port and each.host in ("", host) for each in self.listeners):
+            raise ConfigError(f"metrics.listener: the port {port} is one of `listeners`")
+        return host, port
 
     def _parse_log_dirs(self) -> tuple[Path, ...]:
         parts = [part.strip() for part in str(self["log.dirs"]).split(",")]

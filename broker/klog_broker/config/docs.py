@@ -18,7 +18,7 @@ from klog_broker.config.ignored import (
 from klog_broker.config.kafka4 import BROKER_CHANGES, TOPIC_CHANGES
 from klog_broker.config.properties import escape
 from klog_broker.config.refused import REFUSED, REFUSED_UNLESS
-from klog_broker.config.rows import DIFFERENT_DEFAULTS, SECTIONS
+from klog_broker.config.rows import DIFFERENT_DEFAULTS, KLOGS_OWN, SECTIONS
 from klog_broker.config.topic_rows import TOPIC_SETTINGS
 from klog_broker.config.types import INT_MAX, LONG_MAX, Setting, render
 
@@ -42,7 +42,7 @@ and the last of two entries counts. It is read as UTF-8, or as Latin-1 if it is 
 Lists are comma-separated.
 
 There are four kinds of names:
-- known names, in the tables below;
+- known names, in the tables below: Kafka's, and a few of [klog's own](#what-is-different-here);
 - Kafka's names that [change nothing here](#kafkas-names-without-effect): accepted, with one warning
   each, so that the file of a Kafka broker can be used;
 - Kafka's names that [refuse the start](#kafkas-names-that-refuse-the-start), since users who set
@@ -70,6 +70,8 @@ def configuration_page() -> str:
     parts.append(_table(columns, _topic_cells()))
     parts.append("## What is different here\n\nDefaults that are not Kafka's:\n")
     parts.append(_table(("name", "why"), _names(DIFFERENT_DEFAULTS.items())))
+    parts.append("Settings that Kafka does not have:\n")
+    parts.append(_table(("name", "why"), _names(KLOGS_OWN.items())))
     parts.append(
         "`broker.id` and `node.id` must be at least 0. `log.cleaner.io.buffer.load.factor` must be"
         " above 0\nand at most 1, and `log.cleaner.io.max.bytes.per.second` must not be 0: Kafka"

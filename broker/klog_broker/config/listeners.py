@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from klog_broker.config.types import ConfigError
 
-_LISTENER = re.compile(
-    r"(?P<name>[^:/]+)://(?P<host>\[[0-9a-zA-Z:.%]*\]|[0-9a-zA-Z._%-]*):(?P<port>\d+)"
-)
+_HOST_PORT = r"(?P<host>\[[0-9a-zA-Z:.%]*\]|[0-9a-zA-Z._%-]*):(?P<port>[0-9]+)"
+_ADDRESS = re.compile(_HOST_PORT)
+_LISTENER = re.compile(rf"(?P<name>[^:/]+)://{_HOST_PORT}")
 ALL_INTERFACES = ("", "0.0.0.0", "::")
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 SERVED_PROTOCOLS = ("PLAINTEXT",)
@@ -99,6 +99,19 @@ def parse_listeners(
     if not listeners:
         raise ConfigError(f"{setting} is empty: name at least one listener")
     return tuple(listeners)
+
+
+def parse_address(setting: str, text: str) -> tuple[str, int]:
+    """Host (empty for all interfaces) and port of ``host:port``; an IPv6 host is bracketed."""
+    match = _ADDRESS.fullmatch(text.strip())
+    port = 65536 if match is None or len(match["port"]) > 5 else int(match["port"])
+    if match is None or port > 65535:
+        raise ConfigError(
+            f"{setting}: {text.strip()!r} is not host:port with a port up to 65535 (as"
+            " 127.0.0.1:9404)"
+        )
+    host = match["host"].strip("[]")
+    return "" if host in ALL_INTERFACES else host, port
 
 
 def with_port(text: str, port: int, controllers: frozenset[str]) -> str:

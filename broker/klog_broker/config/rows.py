@@ -42,6 +42,11 @@ DIFFERENT_DEFAULTS = {
     "num.recovery.threads.per.data.dir": "as in Kafka 4; Kafka 3.9 takes 1.",
 }
 
+# Settings that Kafka does not have.
+KLOGS_OWN = {
+    "metrics.listener": "Kafka tells its metrics through JMX, which only a JVM has.",
+}
+
 _NETWORK = (
     Setting(
         "listeners",
@@ -547,6 +552,16 @@ _GROUPS = (
     ),
 )
 
+_METRICS = (
+    Setting(
+        "metrics.listener",
+        _STRING,
+        None,
+        "Where metrics and health are told over HTTP: host:port, as 127.0.0.1:9404. An empty host"
+        " or 0.0.0.0 means all interfaces, port 0 takes a free port. Nobody is asked who they are.",
+    ),
+)
+
 #: title -> rows, in the order of the printed documentation
 SECTIONS: dict[str, tuple[Setting, ...]] = {
     "Network": _NETWORK,
@@ -560,6 +575,7 @@ SECTIONS: dict[str, tuple[Setting, ...]] = {
     "Producers": _PRODUCERS,
     "Groups and committed offsets": _GROUPS,
     "Transactions": TRANSACTIONS,
+    "Metrics": _METRICS,
 }
 
 SETTINGS: dict[str, Setting] = {row.name: row for rows in SECTIONS.values() for row in rows}
