@@ -256,10 +256,10 @@ def test_another_brokers_or_clusters_file(tmp_path: Path) -> None:
 
 def test_another_versions_file(tmp_path: Path) -> None:
     path = tmp_path / FILE_NAME
-    path.write_text('{"format":"klog-metadata","version":2,"all":"else differs"}\n')
+    path.write_text('{"format":"klog-metadata","version":3,"all":"else differs"}\n')
     assert refusal(path) == (
-        f"{path} has version 2; this release of klog reads version 1. Start the release that"
-        " wrote it"
+        f"{path} has version 3; this release of klog reads versions 1 and 2. Start the release"
+        " that wrote it"
     )
 
 

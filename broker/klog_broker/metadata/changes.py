@@ -10,10 +10,16 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Protocol
 
-from klog_broker.metadata.errors import PartitionsChanged, TopicExists, UnknownTopic
+from klog_broker.metadata.errors import (
+    PartitionsChanged,
+    TooManyQuotas,
+    TopicExists,
+    UnknownTopic,
+)
 from klog_broker.metadata.image import (
     ImageDraft,
     PartitionState,
+    QuotaEntity,
     Topic,
     check_no_collision,
     check_topic_name,
@@ -38,6 +44,9 @@ _log = logging.getLogger("klog.topics")
 _TOPIC = 5
 _PARTITIONS_PER_ELEMENT = 2
 _CHANGE = 5
+
+# How many entities may have quotas: each costs memory, and is written with every change.
+MAX_QUOTA_ENTITIES = 100_000
 
 
 class Draft:
@@ -215,6 +224,66 @@ class UpdateTopicConfigs:
         yield _CHANGE
         tell("altered", self._topic)
         self._done(self._topic)
+
+
+class UpdateBrokerConfigs:
+    """Changes the settings that are given to a broker, or to all, while they run."""
+
+    def __init__(
+        self,
+        name: str,
+        update: Callable[[Mapping[str, Mapping[str, str]]], Mapping[str, str]],
+        done: Done[None],
+    ) -> None:
+        self._name = name
+        self._update = update
+        self.failed = done
+
+    def plan(self, draft: Draft) -> PlanSteps:
+        yield 10 * _CHANGE
+        configs = self._update(draft.image.broker_configs)
+        if configs != draft.image.broker_configs.get(self._name, {}):
+            draft.image.put_broker_configs(self._name, configs)
+        return ()
+
+    def carried_out(self, _results: OrderResults) -> Steps:
+        yield _CHANGE
+        self.failed(None)
+
+
+class UpdateClientQuotas:
+    """Sets and removes quotas."""
+
+    def __init__(
+        self, updates: Mapping[QuotaEntity, Mapping[str, float | None]], done: Done[None]
+    ) -> None:
+        self._updates = updates
+        self.failed = done
+
+    def plan(self, draft: Draft) -> PlanSteps:
+        yield _CHANGE
+        known = draft.image.client_quotas
+        new: dict[QuotaEntity, dict[str, float]] = {}
+        count = len(known)
+        for entity, update in self._updates.items():
+            yield 1
+            merged: dict[str, float | None] = {**known.get(entity, {}), **update}
+            quotas = {key: value for key, value in merged.items() if value is not None}
+            if quotas != known.get(entity, {}):
+                new[entity] = quotas
+                count += bool(quotas) - (entity in known)
+        if count > max(MAX_QUOTA_ENTITIES, len(known)):
+            raise TooManyQuotas(
+                f"there would be quotas of {count} users, clients and addresses; at most"
+                f" {MAX_QUOTA_ENTITIES} are kept: remove some"
+            )
+        for entity in new:
+            draft.image.put_quotas(entity, new[entity])
+        return ()
+
+    def carried_out(self, _results: OrderResults) -> Steps:
+        yield _CHANGE
+        self.failed(None)
 
 
 class DeleteTopic:

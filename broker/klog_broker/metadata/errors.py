@@ -23,6 +23,10 @@ class InvalidTopicName(MetadataError):
     """The name breaks Kafka's rules, or differs from another topic's only in ``.`` and ``_``."""
 
 
+class TooManyQuotas(MetadataError):
+    """There would be quotas of more entities than the store keeps."""
+
+
 class StoreRefused(MetadataError):
     """The store's file is damaged, or belongs to another version or broker."""
 

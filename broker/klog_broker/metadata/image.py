@@ -13,6 +13,13 @@ from pyspark_klog.ids import UUID, BrokerId, LeaderEpoch, TopicId, TopicPartitio
 from pyspark_klog.storage.text_files import encode_topic_id
 
 K = TypeVar("K")
+V = TypeVar("V")
+
+ALL_BROKERS = ""
+"""In place of a broker's id: the settings that are given to all brokers."""
+
+QuotaEntity = tuple[tuple[str, str | None], ...]
+"""Whom a quota concerns: types with names, sorted by type; None is the default of its type."""
 
 NO_BROKER = BrokerId(-1)
 FIRST_LEADER_EPOCH = LeaderEpoch(0)
@@ -85,6 +92,8 @@ class MetadataImage:
     """The whole metadata at one moment. `version` rises by one with every change.
 
     A topic in `deleting` is gone for clients; its name is free again once its logs are set aside.
+    `broker_configs` are the settings given to brokers while they run, as unparsed text: by the
+    broker's id as text, or ALL_BROKERS.
     """
 
     cluster_id: str
@@ -94,6 +103,8 @@ class MetadataImage:
     topics: Mapping[str, Topic] = field(default_factory=_empty)
     topics_by_id: Mapping[TopicId, Topic] = field(default_factory=_empty)
     deleting: Mapping[TopicId, Topic] = field(default_factory=_empty)
+    broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=_empty)
+    client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=_empty)
     _plain: Mapping[str, str] | None = field(default=None, init=False, compare=False, repr=False)
 
     def names_by_plain_name(self) -> Mapping[str, str]:
@@ -143,6 +154,13 @@ def _copy(mapping: Mapping[K, Topic]) -> dict[K, Topic]:
     return mapping.copy() if isinstance(mapping, MappingProxyType) else dict(mapping)
 
 
+def _put(everything: dict[K, Mapping[str, V]], key: K, values: Mapping[str, V]) -> None:
+    if values:
+        everything[key] = MappingProxyType(dict(values))
+    else:
+        everything.pop(key, None)
+
+
 class ImageDraft:
     """Any number of changes to an image, from which one new image is made.
 
@@ -158,11 +176,14 @@ class ImageDraft:
         self._deleting_names: set[str] | None = None
         self._plain: dict[str, str] | None = None
         self._changed: dict[str, None] = {}
+        self._broker_configs: dict[str, Mapping[str, str]] | None = None
+        self._quotas: dict[QuotaEntity, Mapping[str, float]] | None = None
 
     @property
     def is_changed(self) -> bool:
         """Whether any change has been made."""
-        return self._topics is not None or self._deleting is not None
+        parts = (self._topics, self._deleting, self._broker_configs, self._quotas)
+        return any(part is not None for part in parts)
 
     @property
     def changed_names(self) -> tuple[str, ...]:
@@ -183,6 +204,16 @@ class ImageDraft:
     def deleting(self) -> Mapping[TopicId, Topic]:
         """Topics whose deletion has begun, with the changes made so far."""
         return self._base.deleting if self._deleting is None else self._deleting
+
+    @property
+    def broker_configs(self) -> Mapping[str, Mapping[str, str]]:
+        """The settings given to brokers while they run, with the changes made so far."""
+        return self._base.broker_configs if self._broker_configs is None else self._broker_configs
+
+    @property
+    def client_quotas(self) -> Mapping[QuotaEntity, Mapping[str, float]]:
+        """The quotas by whom they concern, with the changes made so far."""
+        return self._base.client_quotas if self._quotas is None else self._quotas
 
     def names_by_plain_name(self) -> Mapping[str, str]:
         """As ``MetadataImage.names_by_plain_name``, with the changes made so far."""
@@ -234,6 +265,18 @@ class ImageDraft:
         del self._own_deleting()[topic_id]
         self._deleting_names = None
 
+    def put_broker_configs(self, name: str, configs: Mapping[str, str]) -> None:
+        """Replace all settings given to a broker, or to all."""
+        if self._broker_configs is None:
+            self._broker_configs = dict(self._base.broker_configs)
+        _put(self._broker_configs, name, configs)
+
+    def put_quotas(self, entity: QuotaEntity, quotas: Mapping[str, float]) -> None:
+        """Replace all quotas of an entity."""
+        if self._quotas is None:
+            self._quotas = dict(self._base.client_quotas)
+        _put(self._quotas, entity, quotas)
+
     def image(self) -> MetadataImage:
         """The next image. The draft cannot be used any more."""
         changed: dict[str, Any] = {"version": self._base.version + 1}
@@ -242,6 +285,10 @@ class ImageDraft:
             changed["topics_by_id"] = MappingProxyType(self._by_id)
         if self._deleting is not None:
             changed["deleting"] = MappingProxyType(self._deleting)
+        if self._broker_configs is not None:
+            changed["broker_configs"] = MappingProxyType(self._broker_configs)
+        if self._quotas is not None:
+            changed["client_quotas"] = MappingProxyType(self._quotas)
         return replace(self._base, **changed)
 
     def _own_topics(self) -> dict[str, Topic]:

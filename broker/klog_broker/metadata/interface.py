@@ -10,7 +10,7 @@ left.
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
-from klog_broker.metadata.image import BrokerRegistration, MetadataImage, Topic
+from klog_broker.metadata.image import BrokerRegistration, MetadataImage, QuotaEntity, Topic
 from klog_broker.metadata.orders import ApplyOrders
 from klog_broker.runtime.helpers import Helpers
 from klog_broker.runtime.loop import Loop
@@ -91,6 +91,24 @@ class MetadataStore(Protocol):
         """Replace a topic's settings by the result of `update(settings)`; no other change can come
         in between. Errors: UnknownTopic, or the error that `update` raises.
         """
+
+    def update_broker_configs(
+        self,
+        name: str,
+        update: Callable[[Mapping[str, Mapping[str, str]]], Mapping[str, str]],
+        done: Done[None],
+    ) -> None:
+        """Replace the settings that are given while it runs to a broker, by its id as text, or to
+        ALL_BROKERS. `update` gets those of all names, and makes the new ones of `name`; no other
+        change can come in between. Errors: the error that `update` raises.
+        """
+
+    def update_client_quotas(
+        self,
+        updates: Mapping[QuotaEntity, Mapping[str, float | None]],
+        done: Done[None],
+    ) -> None:
+        """Set quotas, and remove those that are None. Errors: TooManyQuotas."""
 
     def delete_topic(self, topic_id: TopicId, done: Done[Topic]) -> None:
         """Delete a topic in two durable steps. Errors: UnknownTopic.

@@ -17,7 +17,13 @@ from typing import NamedTuple
 from klog_broker.metadata import changes
 from klog_broker.metadata.changes import Change, Draft
 from klog_broker.metadata.election import FoundLog, elected
-from klog_broker.metadata.image import BrokerRegistration, MetadataImage, Topic, new_id
+from klog_broker.metadata.image import (
+    BrokerRegistration,
+    MetadataImage,
+    QuotaEntity,
+    Topic,
+    new_id,
+)
 from klog_broker.metadata.interface import (
     PRODUCER_ID_BLOCK_SIZE,
     Done,
@@ -209,6 +215,23 @@ class LocalStore:
     ) -> None:
         """See MetadataStore."""
         self._ask(changes.UpdateTopicConfigs(name, update, done))
+
+    def update_broker_configs(
+        self,
+        name: str,
+        update: Callable[[Mapping[str, Mapping[str, str]]], Mapping[str, str]],
+        done: Done[None],
+    ) -> None:
+        """See MetadataStore."""
+        self._ask(changes.UpdateBrokerConfigs(name, update, done))
+
+    def update_client_quotas(
+        self,
+        updates: Mapping[QuotaEntity, Mapping[str, float | None]],
+        done: Done[None],
+    ) -> None:
+        """See MetadataStore."""
+        self._ask(changes.UpdateClientQuotas(updates, done))
 
     def delete_topic(self, topic_id: TopicId, done: Done[Topic]) -> None:
         """See MetadataStore."""

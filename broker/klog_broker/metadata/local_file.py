@@ -2,20 +2,21 @@
 
 The whole state is written with every change (temporary file, fsync, rename, fsync of the
 directory), so a crash leaves the old state or the new one. The file is lines of JSON: a header, one
-line for each topic, and a last line with the CRC-32C of all lines before it. docs/operations.md has
-an example.
+line for each topic, broker with settings given while it ran, and entity with quotas, and a last
+line with the CRC-32C of all lines before it. docs/operations.md has an example.
 """
 
 import errno
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from klog_broker.metadata.errors import StoreFailed, StoreRefused
-from klog_broker.metadata.image import MetadataImage, PartitionState, Topic
+from klog_broker.metadata.image import MetadataImage, PartitionState, QuotaEntity, Topic
 from klog_broker.runtime.descriptors import is_exhausted, why
 from klog_broker.runtime.files import Files
 from pyspark_klog.ids import BrokerId, LeaderEpoch, ProducerId, TopicId
@@ -28,9 +29,14 @@ from pyspark_klog.storage.text_files import (
     encode_topic_id,
 )
 
+T = TypeVar("T")
+
 FILE_NAME = "klog-metadata"
 FORMAT = "klog-metadata"
 VERSION = 1
+VERSION_WITH_SETTINGS = 2
+"""Written where there are lines of brokers or quotas, so that a klog from before them refuses the
+file by its version."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +49,9 @@ class StoredState:
 
 
 class _Line(NamedTuple):
-    """A topic, and its line of the file."""
+    """A topic, or the quotas of an entity, and the line of the file."""
 
-    topic: Topic
+    source: object
     data: bytes
 
 
@@ -56,9 +62,9 @@ class MetadataFile:
         self._files = files
         self._path = directory / FILE_NAME
         self._failure: OSError | None = None
-        # Each topic's line, by id and whether the topic is being deleted, so that a change encodes
-        # only the changed topics.
-        self._lines: dict[tuple[TopicId, bool], _Line] = {}
+        # The lines of topics, by id and whether the topic is being deleted, and of quotas, by their
+        # entity, so that a change encodes only what is changed.
+        self._lines: dict[Hashable, _Line] = {}
 
     def read(self, broker_id: BrokerId, cluster_id: str | None) -> StoredState | None:
         """The state; None if there is no file.
@@ -96,23 +102,36 @@ class MetadataFile:
             raise StoreFailed(f"cannot write {self._path}: {error}") from error
 
     def _encode(self, state: StoredState) -> bytes:
+        image = state.image
         header = {
             "format": FORMAT,
             "version": VERSION,
-            "cluster_id": state.image.cluster_id,
+            "cluster_id": image.cluster_id,
             "broker_id": state.broker_id,
             "next_producer_id": state.next_producer_id,
-            "topics": len(state.image.topics) + len(state.image.deleting),
+            "topics": len(image.topics) + len(image.deleting),
         }
-        lines: dict[tuple[TopicId, bool], _Line] = {}
+        if image.broker_configs or image.client_quotas:
+            header["version"] = VERSION_WITH_SETTINGS
+            header["brokers"] = len(image.broker_configs)
+            header["quotas"] = len(image.client_quotas)
+        lines: dict[Hashable, _Line] = {}
         parts = [_json_line(header)]
-        for topics, deleting in ((state.image.topics, False), (state.image.deleting, True)):
+
+        def add(key: Hashable, source: T, fields: Callable[[T], dict[str, Any]]) -> None:
+            line = self._lines.get(key)
+            if line is None or line.source is not source:
+                line = _Line(source, _json_line(fields(source)))
+            lines[key] = line
+            parts.append(line.data)
+
+        for topics, deleting in ((image.topics, False), (image.deleting, True)):
             for topic in topics.values():
-                line = self._lines.get((topic.topic_id, deleting))
-                if line is None or line.topic is not topic:
-                    line = _Line(topic, _json_line(_topic_fields(topic, deleting)))
-                lines[topic.topic_id, deleting] = line
-                parts.append(line.data)
+                add((topic.topic_id, deleting), topic, partial(_topic_fields, deleting=deleting))
+        for name, configs in image.broker_configs.items():
+            parts.append(_json_line({"broker": name, "configs": dict(configs)}))
+        for entity, quotas in image.client_quotas.items():
+            add(entity, quotas, partial(_quota_fields, entity))
         self._lines = lines
         body = b"".join(parts)
         return body + _json_line({"crc32c": f"{crc32c(body):08x}"})
@@ -151,14 +170,18 @@ def _topic_fields(topic: Topic, deleting: bool) -> dict[str, Any]:
     return fields
 
 
+def _quota_fields(entity: QuotaEntity, quotas: Mapping[str, float]) -> dict[str, Any]:
+    return {"quota": entity, "values": dict(quotas)}
+
+
 def decode_state(data: bytes, path: Path) -> StoredState:
     """The state in the file's bytes; StoreRefused if they are damaged or of another version."""
     lines = data.splitlines(keepends=True)
     version = _version_of(lines, path)
-    if version != VERSION:
+    if version not in (VERSION, VERSION_WITH_SETTINGS):
         raise StoreRefused(
-            f"{path} has version {version}; this release of klog reads version {VERSION}."
-            " Start the release that wrote it"
+            f"{path} has version {version}; this release of klog reads versions {VERSION} and"
+            f" {VERSION_WITH_SETTINGS}. Start the release that wrote it"
         )
     body = b"".join(lines[:-1])
     if lines[-1] != _json_line({"crc32c": f"{crc32c(body):08x}"}):
@@ -181,15 +204,28 @@ def _version_of(lines: list[bytes], path: Path) -> int:
 
 
 def _state_of(rows: list[dict[str, Any]]) -> StoredState:
-    header, *topic_rows = rows
+    header, *others = rows
     broker_id = BrokerId(int(header["broker_id"]))
     topics: dict[TopicId, Topic] = {}
     deleting: dict[TopicId, Topic] = {}
-    for row in topic_rows:
-        topic = _topic_of(row)
-        (deleting if row.get("deleting") else topics)[topic.topic_id] = topic
-    if len(topics) + len(deleting) != header["topics"]:
-        raise ValueError(f"{len(topic_rows)} topics instead of {header['topics']}")
+    brokers: dict[str, Mapping[str, str]] = {}
+    quotas: dict[QuotaEntity, Mapping[str, float]] = {}
+    for row in others:
+        if "broker" in row:
+            brokers[str(row["broker"])] = _configs_of(row)
+        elif "quota" in row:
+            values = {str(key): float(value) for key, value in row["values"].items()}
+            quotas[_entity_of(row["quota"])] = MappingProxyType(values)
+        else:
+            topic = _topic_of(row)
+            (deleting if row.get("deleting") else topics)[topic.topic_id] = topic
+    for what, found, count in (
+        ("topics", len(topics) + len(deleting), header["topics"]),
+        ("brokers", len(brokers), header.get("brokers", 0)),
+        ("quotas", len(quotas), header.get("quotas", 0)),
+    ):
+        if found != count:
+            raise ValueError(f"{found} {what} instead of {count}")
     by_name = {topic.name: topic for topic in topics.values()}
     if len(by_name) != len(topics):
         raise ValueError("two topics have one name")
@@ -199,6 +235,8 @@ def _state_of(rows: list[dict[str, Any]]) -> StoredState:
         topics=MappingProxyType(by_name),
         topics_by_id=MappingProxyType(topics),
         deleting=MappingProxyType(deleting),
+        broker_configs=MappingProxyType(brokers),
+        client_quotas=MappingProxyType(quotas),
     )
     return StoredState(image, broker_id, ProducerId(int(header["next_producer_id"])))
 
@@ -212,9 +250,16 @@ def _topic_of(row: dict[str, Any]) -> Topic:
         )
         for (replicas, in_sync, leader, epoch), own_epoch in zip(states, epochs, strict=True)
     )
-    configs = {str(name): str(text) for name, text in row["configs"].items()}
     topic_id = decode_topic_id(row["id"])
-    return Topic(str(row["topic"]), topic_id, partitions, MappingProxyType(configs))
+    return Topic(str(row["topic"]), topic_id, partitions, _configs_of(row))
+
+
+def _configs_of(row: dict[str, Any]) -> Mapping[str, str]:
+    return MappingProxyType({str(name): str(text) for name, text in row["configs"].items()})
+
+
+def _entity_of(pairs: list[list[Any]]) -> QuotaEntity:
+    return tuple((str(kind), None if name is None else str(name)) for kind, name in pairs)
 
 
 def _check_owner(
