@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from klog_broker.compaction.settings import CleanerSettings
+from klog_broker.log.cleaning import LogCleaning
 from klog_broker.log.errors import OutOfOrderSequence
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.log_manager import LogManager
@@ -403,6 +404,69 @@ def test_work_is_throttled() -> None:
     assert len(_closed(world.log)) == 5
     # All of the closed segments are read twice.
     assert sum(pauses_ms) >= 2 * 100 * 180 * 0.8 / 10
+
+
+def test_a_round_that_pauses_goes_on_when_it_may_work_faster() -> None:
+    world = World(settings=CleanerSettings(max_bytes_per_second=1.0))
+    world.write(100)
+    world.bench.begin()
+    world.bench.run()
+    assert len(_closed(world.log)) > 5
+    old_timers = list(world.bench.timers.later)
+    world.bench.cleaner.take_settings(CleanerSettings())
+    world.bench.run()
+    assert len(_closed(world.log)) == 5
+    # The pause that is over by now brings no second step of the round.
+    for _, callback in old_timers:
+        callback()
+    world.bench.run()
+    assert problems_of_cleaned(world.log, world.written) == []
+
+
+def test_another_backoff_counts_at_once() -> None:
+    world = World(settings=CleanerSettings(backoff_ms=1_000_000))
+    world.bench.begin()
+    world.bench.run()
+    world.write(100)
+    world.bench.cleaner.take_settings(CleanerSettings(backoff_ms=7))
+    world.bench.run()
+    assert len(_closed(world.log)) == 5
+    assert [delay_ms for delay_ms, _ in world.bench.timers.later] == [1_000_000, 7]
+    world.bench.look_again()
+    assert [delay_ms for delay_ms, _ in world.bench.timers.later] == [7]
+
+
+def test_with_fewer_threads_no_round_begins_before_enough_have_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(settings=CleanerSettings(threads=3))
+    others = [TopicPartition("more", number) for number in range(5)]
+    logs = [world.log, *(world.manager.create(each, TOPIC_ID, CONFIG) for each in others)]
+    rounds: list[int] = [0]
+
+    def count(cleaning: LogCleaning, name: str, by: int) -> None:
+        known = getattr(cleaning, name)
+
+        def counted(*given: int) -> None:
+            rounds.append(rounds[-1] + by)
+            known(*given)
+
+        monkeypatch.setattr(cleaning, name, counted)
+
+    for log in logs:
+        count(log.cleaning, "begin", 1)
+        count(log.cleaning, "end", -1)
+        for number in range(100):
+            append(log, batch(key=b"k%d" % (number % 5)), world.clock.now_ms())
+    world.helpers.run_all()
+    world.bench.begin()
+    while world.bench.timers.soon:
+        world.bench.step()
+    assert rounds == [0, 1, 2, 3]
+    world.bench.cleaner.take_settings(CleanerSettings(threads=1))
+    world.bench.run()
+    assert rounds == [0, 1, 2, 3, 2, 1, *[0, 1] * 3, 0]
+    assert [len(_closed(log)) for log in logs] == [5] * 6
 
 
 def test_a_broker_without_a_cleaner_does_not_look(world: World) -> None:

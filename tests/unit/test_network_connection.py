@@ -426,6 +426,22 @@ def test_beyond_max_connections_new_ones_wait_for_another_to_close() -> None:
     assert broker.bodies == [b"third"]
 
 
+def test_those_who_wait_are_let_in_once_more_are_allowed() -> None:
+    broker = Broker(max_connections=1)
+    broker.connect()
+    second = broker.connect()
+    second.inbox += frame(OTHER, b"second")
+    broker.turns()
+    assert broker.bodies == []
+    broker.server.take_limits(NetworkLimits(max_connections=2, max_connections_per_ip=2))
+    broker.turns()
+    assert broker.bodies == [b"second"]
+    # Fewer are allowed: those that are open stay.
+    broker.server.take_limits(NetworkLimits(max_connections=4, max_connections_per_ip=1))
+    broker.turns()
+    assert [broker.connect().is_closed, broker.server.connection_count] == [True, 2]
+
+
 def test_beyond_max_connections_per_ip_new_ones_are_closed() -> None:
     broker = Broker(
         max_connections_per_ip=2, max_connections_per_ip_overrides={"10.0.0.5": 1, "10.0.0.6": 0}

@@ -71,12 +71,25 @@ class Cleaner:
         self._prepare: Callable[[], None] | None = prepare
         self._throttle = Throttle(settings.max_bytes_per_second)
         self._running: dict[TopicPartition, _Running] = {}
+        self._paused: dict[object, _Running] = {}
         self._is_looking = False
-        self._will_look = False
+        # The look that is to come later; None if there is none.
+        self._next_look: object | None = None
 
     def begin(self) -> None:
         """Look for logs to clean, from now on."""
         if self._settings.enabled:
+            self._look()
+
+    def take_settings(self, settings: CleanerSettings) -> None:
+        """From now on these settings count. Rounds that pause by the old ones go on; a log that is
+        being cleaned keeps its map of keys."""
+        self._settings = settings
+        self._throttle = Throttle(settings.max_bytes_per_second)
+        for pause in list(self._paused):
+            self._resume(pause)
+        if self._next_look is not None:
+            self._next_look = None
             self._look()
 
     def close(self) -> None:
@@ -125,7 +138,7 @@ class Cleaner:
 
     def _begin_with(self, due: list[tuple[float, PartitionLog, Extent]]) -> None:
         due.sort(key=lambda each: each[0], reverse=True)
-        free = self._settings.threads - len(self._running)
+        free = max(self._settings.threads - len(self._running), 0)
         for _, log, extent in due[:free]:
             if not log.is_offline and log.topic_partition not in self._running:
                 self._begin_round(log, extent)
@@ -133,13 +146,16 @@ class Cleaner:
             self._look_later()
 
     def _look_later(self) -> None:
-        def look() -> None:
-            self._will_look = False
-            self._look()
+        if self._next_look is not None:
+            return
+        this = self._next_look = object()
 
-        if not self._will_look:
-            self._will_look = True
-            self._timers.call_later(self._settings.backoff_ms, look)
+        def look() -> None:
+            if self._next_look is this:
+                self._next_look = None
+                self._look()
+
+        self._timers.call_later(self._settings.backoff_ms, look)
 
     # --- a round ---------------------------------------------------------------------------------
     def _begin_round(self, log: PartitionLog, extent: Extent) -> None:
@@ -195,9 +211,16 @@ class Cleaner:
             now_ms = self._clock.monotonic_ms()
             pause_ms = self._throttle.pause_ms(step.bytes_read + step.bytes_written, now_ms)
             if pause_ms:
-                self._timers.call_later(pause_ms, partial(self._go_on, running))
+                pause = object()
+                self._paused[pause] = running
+                self._timers.call_later(pause_ms, partial(self._resume, pause))
             else:
                 self._go_on(running)
+
+    def _resume(self, pause: object) -> None:
+        running = self._paused.pop(pause, None)
+        if running is not None:
+            self._go_on(running)
 
     def _swap(self, running: "_Running", ready: "Ready") -> None:
         sources = [(each.segment, each.size_bytes) for each in ready.sources]

@@ -89,6 +89,11 @@ class Housekeeping:
         )
         self._periodic = [_Periodic(run, interval_ms, now_ms) for run, interval_ms in work]
 
+    def take_settings(self, settings: LogManagerSettings) -> None:
+        """From now on producers are forgotten by these settings. The intervals stay: as in Kafka
+        they are not changed while the broker runs."""
+        self._settings = settings
+
     def next_deadline_ms(self) -> int:
         """When :meth:`run_due` has something to do, by the monotonic clock."""
         if self._retention_left:

@@ -311,6 +311,10 @@ class LogManager:
         if self.on_directory_offline is not None and directory.error is not None:
             self.on_directory_offline(directory.path, directory.error)
 
+    def take_settings(self, settings: LogManagerSettings) -> None:
+        """As :meth:`Housekeeping.take_settings`."""
+        self._housekeeping.take_settings(settings)
+
     # --- periodic work ---------------------------------------------------------------------------
     def next_deadline_ms(self) -> int:
         """When :meth:`run_due` has something to do next, by the monotonic clock."""

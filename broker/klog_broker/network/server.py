@@ -87,6 +87,12 @@ class Server:
         self._refusals = RateLimit()
         self._accept_failures = RateLimit()
 
+    def take_limits(self, limits: NetworkLimits) -> None:
+        """From now on these limits of connections count; those that are open stay."""
+        self._limits = limits
+        if len(self._connections) < limits.max_connections:
+            self._set_accepting(True)
+
     # -- listeners ----------------------------------------------------------------------------
 
     def listen(self, name: str, host: str, port: int) -> int:

@@ -299,7 +299,8 @@ class ReplicaManager:
                 settings = self._settings_of(name)
                 for partition in hosted:
                     if partition.log is not None:
-                        partition.log.update_config(settings.log)
+                        if partition.log.config != settings.log:
+                            partition.log.update_config(settings.log)
                         partition.take_settings(settings.min_in_sync_replicas)
         self.version += 1
 
