@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from klog_broker.log.log_config import LogConfig
 from klog_broker.log.log_manager import LogManager
 from klog_broker.metadata.election import FoundLog
 from klog_broker.metadata.errors import StoreRefused
-from klog_broker.metadata.image import INTERNAL_TOPICS, BrokerRegistration
+from klog_broker.metadata.image import BrokerRegistration, MetadataImage
 from klog_broker.metadata.local import LocalStore
 from klog_broker.metadata.orders import Order, OrderResults
 from klog_broker.network.server import Server
@@ -42,7 +42,7 @@ from klog_broker.refusals import (
     refused_address,
     refused_directory,
 )
-from klog_broker.replication.replica_manager import ReplicaManager, TopicSettings
+from klog_broker.replication.replica_manager import ReplicaManager
 from klog_broker.room_settings import (
     cleaner_settings,
     log_settings,
@@ -59,6 +59,7 @@ from klog_broker.runtime.poller import Poller, default_poller
 from klog_broker.runtime.purgatory import Purgatory
 from klog_broker.runtime.side_by_side import LoopsThreads, SideBySide, one_after_another
 from klog_broker.runtime.sockets import Network
+from klog_broker.settings_in_force import SettingsInForce
 from klog_broker.topics.adoption import AdoptingStore, Adoption
 from klog_broker.topics.announcing import image_changed
 from pyspark_klog.errors import KlogError
@@ -72,8 +73,6 @@ _CLEANER_NICENESS = 10
 # After this time the log manager is asked again for its next deadline, which can become earlier (by
 # a deletion or a new setting).
 _LONGEST_PAUSE_MS = 1000
-# How many parsed topic settings are kept: many topics have the same ones, and parsing takes long.
-_TOPIC_SETTINGS_KEPT = 100
 
 
 def open_local_store(
@@ -117,7 +116,7 @@ class BrokerServer:
         compile_kernel: CompileKernel | None = None,
         load_cleaner: Callable[[Callable[[], bool]], None] = lambda _: None,
     ) -> None:
-        self.config = config
+        self._settings = SettingsInForce(config)
         self.ports: dict[str, int] = {}
         """The ports by listener name, once started."""
         self.plans: TurnPlans | None = None
@@ -150,6 +149,11 @@ class BrokerServer:
         self.services: BrokerServices
         self.server: Server
 
+    @property
+    def config(self) -> BrokerConfig:
+        """The settings in force: those of the start, and what was changed since."""
+        return self._settings.config
+
     # -- start --------------------------------------------------------------------------------
 
     def start(self) -> None:
@@ -168,9 +172,8 @@ class BrokerServer:
             raise refusal from error
 
     def _start(self) -> None:
-        config = self.config
-        self._life.starting(config)
-        broker_id = BrokerId(config["broker.id"])
+        self._life.starting(self.config)
+        broker_id = BrokerId(self.config["broker.id"])
         try:
             metadata, logs = self._load(broker_id)
         except (LogDirectoryError, StoreRefused) as error:
@@ -184,6 +187,7 @@ class BrokerServer:
             logs.release_locks()
             self._release()
             raise disks_lost(self._offline)
+        config = self.config
         purgatory = Purgatory(self.loop)
         self.services = BrokerServices(
             config=config,
@@ -226,14 +230,6 @@ class BrokerServer:
                 lambda connection: may_be_planned(connection.principal),
             )
             self.server.use_plans(self.plans)
-        self._lead(metadata)
-        self._listen()
-        self.services.groups = start_groups(self.services)
-        self.services.transactions = start_transactions(self.services)
-        self.services.verify_transactions = self.services.transactions.verify
-        for name in deleted:
-            self.services.groups.forget_topic(name)
-        self._schedule_log_work()
         self._cleaner = Cleaner(
             self.services.logs,
             helpers=self._cleaner_helpers,
@@ -243,6 +239,15 @@ class BrokerServer:
             settings=cleaner_settings(config),
             prepare=partial(self._load_cleaner, lambda: self._is_closed),
         )
+        self._settings.connect(self.services, self.server, self._cleaner)
+        self._lead(metadata)
+        self._listen()
+        self.services.groups = start_groups(self.services)
+        self.services.transactions = start_transactions(self.services)
+        self.services.verify_transactions = self.services.transactions.verify
+        for name in deleted:
+            self.services.groups.forget_topic(name)
+        self._schedule_log_work()
         self._cleaner.begin()
         if self.plans is not None and self._compile_kernel is not None:
             IdleKernels(self.server, self.plans, self._compile_kernel).begin()
@@ -250,7 +255,11 @@ class BrokerServer:
 
     def _lead(self, metadata: AdoptingStore) -> None:
         """Have the store give every partition its role, before anybody can connect."""
-        on_image = partial(image_changed, self.services)
+
+        def on_image(image: MetadataImage, names: Sequence[str]) -> None:
+            self._settings.image_changed(image)
+            image_changed(self.services, image, names)
+
         metadata.start(self.loop, self._helpers, on_image=on_image, apply=self._apply)
         metadata.elect(
             {
@@ -275,21 +284,12 @@ class BrokerServer:
         self, broker_id: BrokerId, metadata: AdoptingStore, logs: LogManager
     ) -> ReplicaManager:
         """Make the replica manager, with the loaded logs; orders give them roles later."""
-
-        @lru_cache(_TOPIC_SETTINGS_KEPT)
-        def read(overrides: tuple[tuple[str, str], ...], holds_state: bool) -> TopicSettings:
-            config = topic_config(self.config, dict(overrides))
-            return TopicSettings.from_topic_config(config, holds_state=holds_state)
-
-        def settings_of(name: str) -> TopicSettings:
-            topic = metadata.image.topic(name)
-            overrides = () if topic is None else tuple(topic.configs.items())
-            return read(overrides, name in INTERNAL_TOPICS)
-
         return ReplicaManager(
             broker_id,
             logs,
-            settings_of=settings_of,
+            settings_of=lambda name: self._settings.topic_settings(
+                name, metadata.image.topic(name)
+            ),
             wake=self._wake,
             call_soon=self.loop.call_soon,
         )
@@ -314,6 +314,7 @@ class BrokerServer:
     def _load(self, broker_id: BrokerId) -> tuple[AdoptingStore, LogManager]:
         directories = self.config.log_dirs
         metadata = self._open_store(self._files, directories, broker_id, self._chance)
+        self._settings.begin(metadata.image)
         logs = LogManager(
             directories,
             files=self._files,
@@ -328,10 +329,7 @@ class BrokerServer:
         logs.on_directory_offline = self._on_directory_offline
 
         def config_of(name: str, _topic_id: TopicId) -> LogConfig:
-            topic = metadata.image.topic(name)
-            overrides = {} if topic is None else topic.configs
-            config = topic_config(self.config, overrides)
-            return LogConfig.from_topic_config(config, holds_state=name in INTERNAL_TOPICS)
+            return self._settings.topic_settings(name, metadata.image.topic(name)).log
 
         adoption = Adoption(
             self._files, metadata, self.config, broker_id, self._chance, is_wanted=self._adopt

@@ -60,7 +60,10 @@ def _names_in_use() -> set[str]:
     package = Path(config_docs.__file__).parents[1]
     tables = {
         package / "config" / f"{name}.py"
-        for name in ("rows", "cleaner_rows", "transaction_rows", "topic_rows", "ignored", "kafka4")
+        for name in (
+            *("rows", "cleaner_rows", "transaction_rows", "topic_rows"),
+            *("ignored", "ignored_changes", "kafka4"),
+        )
     }
     sources = [path.read_text() for path in package.rglob("*.py") if path not in tables]
     return set(re.findall(r'"([a-z]+(?:\.[a-z0-9]+)*)"', "\n".join(sources)))

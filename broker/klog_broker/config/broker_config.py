@@ -1,6 +1,7 @@
-"""The configuration of a broker: the defaults, then a properties file, then ``--set``."""
+"""The configuration of a broker: the defaults, then a properties file, then ``--set``, then what is
+changed while the broker runs (see changing.py)."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -37,6 +38,8 @@ class Origin(Enum):
     DEFAULT = "default"
     FILE = "file"
     COMMAND_LINE = "command line"
+    ALL_BROKERS = "changed for all brokers"
+    THIS_BROKER = "changed for this broker"
 
 
 @dataclass(frozen=True)
@@ -70,9 +73,15 @@ class BrokerConfig(Mapping[str, Any]):
     coarser name gives one). A setting without effect in klog, or an unknown one, is a KeyError.
     """
 
-    def __init__(self, given: Mapping[str, _Given]) -> None:
-        """Use `load`; this takes the last text and source of every name."""
-        self._given = dict(given)
+    def __init__(
+        self, given: Mapping[str, _Given], changed: Sequence[Mapping[str, _Given]] = ()
+    ) -> None:
+        """Use `load`; this takes the last text and source of every name. `changed` are the layers
+        above those: a name counts in the first layer that has it."""
+        self._layers = (*changed, given)
+        self._given: dict[str, _Given] = {}
+        for layer in reversed(self._layers):
+            self._given |= layer
         self._own: dict[str, Value] = {}
         self._warnings: list[str] = []
         self._take_all()
@@ -121,6 +130,20 @@ class BrokerConfig(Mapping[str, Any]):
             )
         return cls(given)
 
+    def with_changes(
+        self, all_brokers: Mapping[str, str], this_broker: Mapping[str, str]
+    ) -> "BrokerConfig":
+        """These settings of the start, with the texts given while the broker runs above them: for
+        this broker, then for all. ConfigError, as at a start, if one of them cannot be used."""
+        layers = []
+        for texts, origin in (
+            (this_broker, Origin.THIS_BROKER),
+            (all_brokers, Origin.ALL_BROKERS),
+        ):
+            source = Source(origin, origin.value)
+            layers.append({name: _Given(text, source) for name, text in texts.items()})
+        return BrokerConfig(self._layers[-1], layers)
+
     def __getitem__(self, name: str) -> Any:
         return self._effective[name]
 
@@ -146,6 +169,12 @@ class BrokerConfig(Mapping[str, Any]):
     def source_of(self, name: str) -> Source:
         """Where the value under exactly this name comes from."""
         return self._given[name].source if name in self._given else _DEFAULT
+
+    def given_values(self, name: str) -> list[tuple[Origin, Value]]:
+        """The values that are given under exactly this name, by where; the first one counts."""
+        row = SETTINGS[name]
+        found = [layer[name] for layer in self._layers if name in layer]
+        return [(each.source.origin, row.parse(each.text)) for each in found]
 
     def without_effect(self) -> dict[str, str]:
         """By name: the texts of Kafka's settings that were given and have no effect in klog;

@@ -24,6 +24,7 @@ COMPACTION = (
         "How many logs are compacted at the same time. 0 is refused, since Kafka does not start"
         " with it.",
         AtLeast(0),
+        dynamic=True,
     ),
     Setting(
         "log.cleaner.dedupe.buffer.size",
@@ -31,6 +32,7 @@ COMPACTION = (
         134217728,
         "Bytes of memory for the keys that compaction tells apart, shared out evenly among the"
         " threads: more than 1048576 for each.",
+        dynamic=True,
     ),
     Setting(
         "log.cleaner.io.buffer.load.factor",
@@ -38,6 +40,7 @@ COMPACTION = (
         0.9,
         "The part of the dedupe buffer that keys may fill before a round takes in no more of them:"
         " above 0, at most 1.",
+        dynamic=True,
     ),
     Setting(
         "log.cleaner.io.max.bytes.per.second",
@@ -45,6 +48,7 @@ COMPACTION = (
         sys.float_info.max,
         "The most bytes that the cleaner reads and writes in a second, together and on average."
         " Below 0: no limit; 0 is refused.",
+        dynamic=True,
     ),
     Setting(
         "log.cleaner.backoff.ms",
@@ -52,6 +56,7 @@ COMPACTION = (
         15000,
         "How long the cleaner waits after it found no log that is to be compacted.",
         AtLeast(0),
+        dynamic=True,
     ),
     Setting(
         "log.cleaner.min.cleanable.ratio",
@@ -59,6 +64,7 @@ COMPACTION = (
         0.5,
         "A log is compacted when a larger part of its bytes than this is not compacted yet.",
         Between(0, 1),
+        dynamic=True,
     ),
     Setting(
         "log.cleaner.min.compaction.lag.ms",
@@ -66,6 +72,7 @@ COMPACTION = (
         0,
         "How long a record stays uncompacted at least, by the timestamps of its segment.",
         AtLeast(0),
+        dynamic=True,
     ),
     Setting(
         "log.cleaner.max.compaction.lag.ms",
@@ -74,6 +81,7 @@ COMPACTION = (
         "How long a record stays out of compaction at most: then its log is compacted whatever the"
         " ratio.",
         AtLeast(1),
+        dynamic=True,
     ),
     Setting(
         "log.cleaner.delete.retention.ms",
@@ -82,5 +90,6 @@ COMPACTION = (
         "How long compaction keeps the mark of a deleted key (a record without a value), and that"
         " of a transaction's end.",
         AtLeast(0),
+        dynamic=True,
     ),
 )

@@ -51,8 +51,8 @@ There are four kinds of names:
 
 Where a setting exists in several units, the finest unit that is set counts (`log.retention.ms`
 before `log.retention.minutes` before `log.retention.hours`). Values that are not allowed are
-refused at the start, with a sentence for each. Settings of the broker cannot be changed while it
-runs; settings of topics can.
+refused at the start, with a sentence for each. Settings of topics, and those of the broker with a
+"yes" under *while it runs*, can be changed [at any time](operations.md#settings-while-it-runs).
 """
 
 
@@ -61,7 +61,8 @@ def configuration_page() -> str:
     parts = [_INTRODUCTION]
     for title, rows in SECTIONS.items():
         parts.append(f"## {title}\n")
-        parts.append(_table(("name", "type", "default", "allowed", "what it does"), _cells(rows)))
+        columns: tuple[str, ...] = ("name", "type", "default", "allowed", "while it runs")
+        parts.append(_table((*columns, "what it does"), _cells(rows)))
     parts.append(
         "## Topics' settings\n\nGiven when a topic is created, and changed at any time by"
         " IncrementalAlterConfigs. For a setting that a topic does not have, the broker's counts.\n"
@@ -126,7 +127,9 @@ def _fallback_text(row: Setting) -> str:
 
 def _cells(rows: Iterable[Setting]) -> Iterator[Sequence[str]]:
     for row in rows:
-        yield f"`{row.name}`", row.type.name.lower(), _default(row), str(row.bounds or ""), row.doc
+        kind, allowed = row.type.name.lower(), str(row.bounds or "")
+        changes = "yes" if row.dynamic else ""
+        yield f"`{row.name}`", kind, _default(row), allowed, changes, row.doc
 
 
 def _topic_cells() -> Iterator[Sequence[str]]:

@@ -116,6 +116,7 @@ _NETWORK = (
         INT_MAX,
         "Open connections at any time; beyond it new ones wait until another one closes.",
         AtLeast(0),
+        dynamic=True,
     ),
     Setting(
         "max.connections.per.ip",
@@ -123,12 +124,14 @@ _NETWORK = (
         INT_MAX,
         "Open connections of one address; beyond it new ones are closed at once.",
         AtLeast(0),
+        dynamic=True,
     ),
     Setting(
         "max.connections.per.ip.overrides",
         _STRING,
         "",
         "Other limits for some addresses: host:number, comma-separated.",
+        dynamic=True,
     ),
     Setting(
         "queued.max.request.bytes",
@@ -225,6 +228,7 @@ _TOPICS = (
         1,
         "How many replicas, of those there are, must have a record before acks=all is answered.",
         AtLeast(1),
+        dynamic=True,
     ),
 )
 
@@ -235,6 +239,7 @@ _MESSAGES = (
         1048588,
         "The largest batch that is appended, as it came (compressed).",
         AtLeast(0),
+        dynamic=True,
     ),
     Setting(
         "compression.type",
@@ -242,6 +247,7 @@ _MESSAGES = (
         "producer",
         "The codec in which batches are stored; `producer` keeps what the producer chose.",
         CODECS,
+        dynamic=True,
     ),
     Setting(
         "compression.gzip.level",
@@ -249,6 +255,7 @@ _MESSAGES = (
         -1,
         "The level where the broker compresses with gzip; -1 is the library's default.",
         GZIP_LEVELS,
+        dynamic=True,
     ),
     Setting(
         "compression.lz4.level",
@@ -256,6 +263,7 @@ _MESSAGES = (
         9,
         "The level where the broker compresses with lz4.",
         LZ4_LEVELS,
+        dynamic=True,
     ),
     Setting(
         "compression.zstd.level",
@@ -263,6 +271,7 @@ _MESSAGES = (
         3,
         "The level where the broker compresses with zstd.",
         ZSTD_LEVELS,
+        dynamic=True,
     ),
     Setting(
         "log.message.timestamp.type",
@@ -270,6 +279,7 @@ _MESSAGES = (
         "CreateTime",
         "Whether a record keeps the producer's time or gets that of its append.",
         TIMESTAMP_TYPES,
+        dynamic=True,
     ),
     Setting(
         "log.message.timestamp.before.max.ms",
@@ -278,6 +288,7 @@ _MESSAGES = (
         "How far a record's time may lie before the broker's; older ones get INVALID_TIMESTAMP."
         " Only with CreateTime. If it is not set, the difference below counts.",
         AtLeast(0),
+        dynamic=True,
     ),
     Setting(
         "log.message.timestamp.after.max.ms",
@@ -286,6 +297,7 @@ _MESSAGES = (
         "How far a record's time may lie after the broker's; later ones get INVALID_TIMESTAMP."
         " Only with CreateTime. If it is not set, the difference below counts.",
         AtLeast(0),
+        dynamic=True,
     ),
     Setting(
         "log.message.timestamp.difference.max.ms",
@@ -293,6 +305,7 @@ _MESSAGES = (
         LONG_MAX,
         "The older way to name both limits above at once.",
         AtLeast(0),
+        dynamic=True,
     ),
     Setting(
         "log.message.downconversion.enable",
@@ -300,6 +313,7 @@ _MESSAGES = (
         True,
         "Whether old consumers (Fetch below 4) are served by conversion down; if not, they get"
         " UNSUPPORTED_VERSION.",
+        dynamic=True,
     ),
 )
 
@@ -310,6 +324,7 @@ _SEGMENTS = (
         1073741824,
         "The largest segment file; the next append goes to a new one.",
         AtLeast(14),
+        dynamic=True,
     ),
     Setting(
         "log.roll.ms",
@@ -317,6 +332,7 @@ _SEGMENTS = (
         None,
         "The longest time that one segment takes records, by their timestamps.",
         fallbacks=(("log.roll.hours", _HOUR_MS),),
+        dynamic=True,
     ),
     Setting("log.roll.hours", _INT, 168, "`log.roll.ms` in hours; that one counts.", AtLeast(1)),
     Setting(
@@ -326,6 +342,7 @@ _SEGMENTS = (
         "A random time up to this long is taken off `log.roll.ms`, so that not all logs roll at"
         " once.",
         fallbacks=(("log.roll.jitter.hours", _HOUR_MS),),
+        dynamic=True,
     ),
     Setting(
         "log.roll.jitter.hours",
@@ -340,6 +357,7 @@ _SEGMENTS = (
         10485760,
         "The size of a segment's index files; a full index rolls the segment.",
         AtLeast(4),
+        dynamic=True,
     ),
     Setting(
         "log.index.interval.bytes",
@@ -347,12 +365,14 @@ _SEGMENTS = (
         4096,
         "Bytes of log between two entries of the index.",
         AtLeast(0),
+        dynamic=True,
     ),
     Setting(
         "log.preallocate",
         _BOOLEAN,
         False,
         "Whether a new segment takes its full size on disk at once.",
+        dynamic=True,
     ),
     Setting(
         "log.cleanup.policy",
@@ -360,6 +380,7 @@ _SEGMENTS = (
         ("delete",),
         "What happens to old segments: delete by time and size, or compact by key, or both.",
         CLEANUP_POLICIES,
+        dynamic=True,
     ),
     Setting(
         "log.segment.delete.delay.ms",
@@ -367,6 +388,7 @@ _SEGMENTS = (
         60000,
         "How long the files of a deleted segment stay, for readers that are at them.",
         AtLeast(0),
+        dynamic=True,
     ),
 )
 
@@ -377,6 +399,7 @@ _RETENTION = (
         None,
         "How long records are kept; -1: for ever.",
         fallbacks=(("log.retention.minutes", _MINUTE_MS), ("log.retention.hours", _HOUR_MS)),
+        dynamic=True,
     ),
     Setting(
         "log.retention.minutes",
@@ -396,6 +419,7 @@ _RETENTION = (
         _LONG,
         -1,
         "The size of a partition beyond which whole old segments are deleted; -1: no limit.",
+        dynamic=True,
     ),
     Setting(
         "log.retention.check.interval.ms",
@@ -414,6 +438,7 @@ _FLUSH = (
         "After how many records a log is synced to disk. With 1 a reply waits for the sync, and"
         " what is acknowledged survives a power cut.",
         AtLeast(1),
+        dynamic=True,
     ),
     Setting(
         "log.flush.interval.ms",
@@ -421,6 +446,7 @@ _FLUSH = (
         None,
         "The longest time that an appended record stays unsynced.",
         fallbacks=(("log.flush.scheduler.interval.ms", 1),),
+        dynamic=True,
     ),
     Setting(
         "num.recovery.threads.per.data.dir",
@@ -465,6 +491,7 @@ _PRODUCERS = (
         86400000,
         "How long a partition remembers a producer that sends nothing.",
         AtLeast(1),
+        dynamic=True,
     ),
     Setting(
         "producer.id.expiration.check.interval.ms",

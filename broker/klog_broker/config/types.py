@@ -47,8 +47,10 @@ Value = bool | int | float | str | tuple[str, ...] | Secret | None
 
 
 class SettingType(IntEnum):
-    """The types of settings, numbered as in DescribeConfigs responses."""
+    """The types of settings, numbered as in DescribeConfigs responses. Of a setting without effect
+    in klog the type is not known."""
 
+    UNKNOWN = 0
     BOOLEAN = 1
     STRING = 2
     INT = 3

@@ -1,18 +1,22 @@
-"""AlterConfigs (key 33): all settings of topics replaced; those that are not named are reset.
+"""AlterConfigs (key 33): all settings of topics, or all that brokers were given while they run, are
+replaced; those that are not named are reset.
 
 IncrementalAlterConfigs, which changes single settings, took its place; old tools still send this.
-When the reply is sent the topic's logs already follow the new settings.
+When the reply is sent a topic's logs already follow its new settings.
 """
 
 from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 
-from klog_broker.handlers.alterable_topics import alterable_topic, check_alterable
+from klog_broker.handlers.alterable_brokers import stored_name
+from klog_broker.handlers.alterable_topics import alterable_topic, check_alterable, check_names
 from klog_broker.handlers.context import AnswerSteps, BrokerServices, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
 from klog_broker.handlers.told import told
-from klog_broker.topics.changing import change_topic_configs
+from klog_broker.topics.broker_settings import Given, checked_broker_configs
+from klog_broker.topics.changing import Alter, change_broker_configs, change_topic_configs
+from klog_broker.topics.entries import ResourceType
 from klog_broker.topics.planning import checked_topic_config
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.alter_configs import (
@@ -24,8 +28,9 @@ from pyspark_klog.protocol.apis.alter_configs import (
 from pyspark_klog.protocol.keys import ApiKey
 
 # Costs in elements (runtime/slices.py): checking a topic's settings; asking for their change, and
-# answering.
+# answering. A broker's settings are many more.
 _CHECKED = 20
+_BROKER_CHECKED = 100
 _CHANGE = 20
 
 
@@ -34,7 +39,7 @@ def handle(request: AlterConfigsRequest, context: RequestContext) -> AnswerSteps
     broker = context.broker
     times = Counter((each.resource_type, each.resource_name) for each in request.resources)
     response = AlterConfigsResponse()
-    planned: list[tuple[AlterConfigsResourceResponse, Mapping[str, str]]] = []
+    planned: list[tuple[AlterConfigsResourceResponse, Alter]] = []
     for asked in request.resources:
         yield _CHECKED
         result = _result(asked)
@@ -43,7 +48,11 @@ def handle(request: AlterConfigsRequest, context: RequestContext) -> AnswerSteps
             if times[(asked.resource_type, asked.resource_name)] > 1:
                 text = "the resource is named twice; put its settings into one entry"
                 raise BrokerError(ErrorCode.INVALID_REQUEST, text)
-            planned.append((result, _wanted(broker, asked)))
+            if asked.resource_type == ResourceType.BROKER:
+                yield _BROKER_CHECKED
+                planned.append((result, _planned_broker(broker, asked)))
+            else:
+                planned.append((result, _planned(broker, asked)))
         except BrokerError as error:
             _put(result, error)
     if request.validate_only or not planned:
@@ -58,30 +67,43 @@ def handle(request: AlterConfigsRequest, context: RequestContext) -> AnswerSteps
         if waiting == 0:
             context.reply.send(response)
 
-    for result, configs in planned:
+    for result, alter in planned:
         yield _CHANGE
-        change = partial(_instead, configs)
-        change_topic_configs(broker, result.resource_name, change, partial(done, result))
+        alter(partial(done, result))
     return None
 
 
-def _wanted(broker: BrokerServices, asked: AlterConfigsResource) -> Mapping[str, str]:
-    """The overrides, checked, that the topic is to have. BrokerError."""
+def _planned(broker: BrokerServices, asked: AlterConfigsResource) -> Alter:
+    """What gives a topic its new overrides, which are checked. BrokerError."""
     names = [each.name for each in asked.configs]
+    configs = _texts(asked)
+    # As in Kafka, settings that no topic could have are refused before the topic is looked for.
+    check_alterable(asked.resource_type, asked.resource_name, names)
+    checked_topic_config(broker, configs)
+    alterable_topic(broker, asked.resource_type, asked.resource_name, names)
+    return partial(change_topic_configs, broker, asked.resource_name, lambda _: configs)
+
+
+def _planned_broker(broker: BrokerServices, asked: AlterConfigsResource) -> Alter:
+    """What gives a broker, or all, their new settings, which are checked. BrokerError."""
+    texts = _texts(asked)
+    check_names([each.name for each in asked.configs])
+    name = stored_name(broker, asked.resource_name)
+
+    def change(given: Given) -> Mapping[str, str]:
+        return checked_broker_configs(broker.config, broker.broker_id, given, name, texts)
+
+    change(broker.metadata.image.broker_configs)
+    return partial(change_broker_configs, broker, name, change)
+
+
+def _texts(asked: AlterConfigsResource) -> dict[str, str]:
     configs: dict[str, str] = {}
     for each in asked.configs:
         if each.value is None:
             text = f"{each.name} has no value (null); leave out what is to be reset"
             raise BrokerError(ErrorCode.INVALID_REQUEST, text)
         configs[each.name] = each.value
-    # As in Kafka, settings that no topic could have are refused before the topic is looked for.
-    check_alterable(asked.resource_type, asked.resource_name, names)
-    checked_topic_config(broker, configs)
-    alterable_topic(broker, asked.resource_type, asked.resource_name, names)
-    return configs
-
-
-def _instead(configs: Mapping[str, str], _: Mapping[str, str]) -> Mapping[str, str]:
     return configs
 
 

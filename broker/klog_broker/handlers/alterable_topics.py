@@ -1,4 +1,4 @@
-"""Finds the topic whose settings a client alters, or the error; for both APIs that alter them."""
+"""Checks what a client alters, and finds the topic; for both APIs that alter settings."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -9,8 +9,9 @@ from klog_broker.metadata.image import Topic, check_topic_name
 from klog_broker.topics.entries import ResourceType
 from pyspark_klog.errors import BrokerError, ErrorCode
 
-MAX_CHANGES_PER_TOPIC = 1000
-"""How many changes one request may make to one topic: a topic has some 40 settings."""
+MAX_CHANGES_PER_RESOURCE = 1000
+"""How many changes one request may make to one topic or broker: these have some 40 and 400
+settings."""
 
 
 def alterable_topic(
@@ -25,31 +26,27 @@ def alterable_topic(
     return topic
 
 
-def check_alterable(resource_type: int, name: str, settings: Sequence[str]) -> None:
-    """BrokerError unless the resource can be a topic. ``settings`` are the names of what is
-    altered: not too many, and none of them twice.
-
-    A broker's own settings cannot be changed while it runs.
-    """
-    if resource_type == ResourceType.BROKER:
+def check_names(settings: Sequence[str]) -> None:
+    """BrokerError unless the names of what is altered are not too many, and none of them there
+    twice."""
+    if len(settings) > MAX_CHANGES_PER_RESOURCE:
         text = (
-            "a broker's settings cannot be changed while it runs: change its properties file and"
-            " start it again"
-        )
-        raise BrokerError(ErrorCode.INVALID_REQUEST, text)
-    if resource_type != ResourceType.TOPIC:
-        text = f"resource type {resource_type} is not served: 2 (topic) is"
-        raise BrokerError(ErrorCode.INVALID_REQUEST, text)
-    if len(settings) > MAX_CHANGES_PER_TOPIC:
-        text = (
-            f"{len(settings)} settings are changed; one topic takes at most"
-            f" {MAX_CHANGES_PER_TOPIC} changes in a request"
+            f"{len(settings)} settings are changed; one topic or broker takes at most"
+            f" {MAX_CHANGES_PER_RESOURCE} changes in a request"
         )
         raise BrokerError(ErrorCode.INVALID_REQUEST, text)
     twice = [each for each, times in Counter(settings).items() if times > 1]
     if twice:
         text = f"these settings are named twice: {', '.join(twice)}"
         raise BrokerError(ErrorCode.INVALID_REQUEST, text)
+
+
+def check_alterable(resource_type: int, name: str, settings: Sequence[str]) -> None:
+    """BrokerError unless the resource can be a topic; ``settings`` as :func:`check_names`."""
+    if resource_type != ResourceType.TOPIC:
+        text = f"resource type {resource_type} is not served: 2 (topic) and 4 (broker) are"
+        raise BrokerError(ErrorCode.INVALID_REQUEST, text)
+    check_names(settings)
     if not name:
         text = "the topic's name is empty: there are no settings of all topics"
         raise BrokerError(ErrorCode.INVALID_REQUEST, text)

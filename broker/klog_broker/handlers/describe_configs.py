@@ -1,18 +1,20 @@
-"""DescribeConfigs (key 32): the settings of topics and of this broker."""
+"""DescribeConfigs (key 32): the settings of topics, of this broker, and given to all brokers."""
 
 from collections.abc import Generator, Mapping
 from typing import Any
 
 from klog_broker.config import topic_config
+from klog_broker.handlers.alterable_brokers import stored_name
 from klog_broker.handlers.context import AnswerSteps, BrokerServices, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
 from klog_broker.handlers.told import told
 from klog_broker.metadata.errors import InvalidTopicName
-from klog_broker.metadata.image import check_topic_name
+from klog_broker.metadata.image import ALL_BROKERS, check_topic_name
 from klog_broker.topics.entries import (
     ConfigEntry,
     ConfigSource,
     ResourceType,
+    all_brokers_entries,
     broker_entries,
     topic_entries,
 )
@@ -29,9 +31,6 @@ from pyspark_klog.protocol.keys import ApiKey
 
 # Costs in elements (runtime/slices.py): finding and describing all settings of a topic or broker.
 _SETTINGS = {ResourceType.TOPIC: 60, ResourceType.BROKER: 500}
-
-# An empty name asks for settings that were given to all brokers while they run; klog has none.
-_ALL_BROKERS = ""
 
 _Told = dict[tuple[Any, ...], list[DescribeConfigsResourceResult]]
 
@@ -97,7 +96,7 @@ def _each_once(resources: list[DescribeConfigsResource]) -> list[DescribeConfigs
 def _given(
     broker: BrokerServices, asked: DescribeConfigsResource
 ) -> tuple[tuple[str, str], ...] | None:
-    """The overrides of a topic; None for a broker, or for all brokers."""
+    """The overrides of a topic; what is given to all brokers; None for one broker."""
     name = asked.resource_name
     match asked.resource_type:
         case ResourceType.TOPIC:
@@ -111,9 +110,8 @@ def _given(
                 raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
             return tuple(sorted(topic.configs.items()))
         case ResourceType.BROKER:
-            if name not in (_ALL_BROKERS, str(broker.broker_id)):
-                text = f"this is broker {broker.broker_id}, and it does not know broker {name!r}"
-                raise BrokerError(ErrorCode.INVALID_REQUEST, text)
+            if stored_name(broker, name) == ALL_BROKERS:
+                return tuple(broker.metadata.image.broker_configs.get(ALL_BROKERS, {}).items())
             return None
         case other:
             text = f"resource type {other} is not served: 2 (topic) and 4 (broker) are"
@@ -125,7 +123,9 @@ def _entries(
 ) -> list[ConfigEntry]:
     if asked.resource_type == ResourceType.TOPIC:
         return topic_entries(topic_config(broker.config, given), broker.config)
-    return [] if asked.resource_name == _ALL_BROKERS else broker_entries(broker.config)
+    if asked.resource_name == ALL_BROKERS:
+        return all_brokers_entries(given)
+    return broker_entries(broker.config, asked.configuration_keys or ())
 
 
 def _described(

@@ -1,22 +1,24 @@
-"""IncrementalAlterConfigs (key 44): single settings of topics set, deleted, added to, taken from.
+"""IncrementalAlterConfigs (key 44): single settings set, deleted, added to, taken from.
 
-When the reply is sent the topic's logs already follow the new settings. A broker's own settings
-cannot be changed while it runs.
+When the reply is sent a topic's logs already follow its new settings. A broker's settings count,
+too; the logs that have them from the broker follow in slices.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import IntEnum
 from functools import partial
 
 from klog_broker.config import TOPIC_SETTINGS, render, topic_config
-from klog_broker.config.types import SettingType, nearest
-from klog_broker.handlers.alterable_topics import alterable_topic
+from klog_broker.handlers.alterable_brokers import stored_name
+from klog_broker.handlers.alterable_topics import alterable_topic, check_names
 from klog_broker.handlers.context import AnswerSteps, BrokerServices, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
 from klog_broker.handlers.told import told
-from klog_broker.topics.changing import change_topic_configs
-from klog_broker.topics.planning import checked_topic_config
+from klog_broker.topics.broker_settings import Given, checked_broker_configs, list_of_broker
+from klog_broker.topics.changing import Alter, change_broker_configs, change_topic_configs
+from klog_broker.topics.entries import ResourceType
+from klog_broker.topics.planning import checked_topic_config, list_setting
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.incremental_alter_configs import (
     AlterableConfig,
@@ -38,8 +40,9 @@ class Operation(IntEnum):
 
 
 # Costs in elements (runtime/slices.py): checking a topic's settings; asking for their change, and
-# answering.
+# answering. A broker's settings are many more.
 _CHECKED = 20
+_BROKER_CHECKED = 100
 _CHANGE = 20
 
 
@@ -48,7 +51,7 @@ def handle(request: IncrementalAlterConfigsRequest, context: RequestContext) -> 
     broker = context.broker
     times = Counter((each.resource_type, each.resource_name) for each in request.resources)
     results: list[AlterConfigsResourceResponse] = []
-    planned: list[tuple[AlterConfigsResourceResponse, AlterConfigsResource]] = []
+    planned: list[tuple[AlterConfigsResourceResponse, Alter]] = []
     for asked in request.resources:
         yield _CHECKED
         result = _result(asked)
@@ -57,10 +60,9 @@ def handle(request: IncrementalAlterConfigsRequest, context: RequestContext) -> 
             if times[(asked.resource_type, asked.resource_name)] > 1:
                 text = "the resource is named twice; put its settings into one entry"
                 raise BrokerError(ErrorCode.INVALID_REQUEST, text)
-            names = [each.name for each in asked.configs]
-            topic = alterable_topic(broker, asked.resource_type, asked.resource_name, names)
-            _changed(broker, asked, topic.configs)
-            planned.append((result, asked))
+            if asked.resource_type == ResourceType.BROKER:
+                yield _BROKER_CHECKED
+            planned.append((result, _planned(broker, asked)))
         except BrokerError as error:
             _put(result, error)
     response = IncrementalAlterConfigsResponse(responses=results)
@@ -76,27 +78,63 @@ def handle(request: IncrementalAlterConfigsRequest, context: RequestContext) -> 
         if waiting == 0:
             context.reply.send(response)
 
-    for result, asked in planned:
+    for result, alter in planned:
         yield _CHANGE
-        # The store calls `change` with the settings of that moment: other clients may have changed
-        # them since the check above.
-        change = partial(_changed, broker, asked)
-        change_topic_configs(broker, asked.resource_name, change, partial(done, result))
+        alter(partial(done, result))
     return None
+
+
+def _planned(broker: BrokerServices, asked: AlterConfigsResource) -> Alter:
+    """What makes the changes, which are checked by the settings of now. The store checks them again
+    by those of then: other clients may alter them meanwhile."""
+    names = [each.name for each in asked.configs]
+    if asked.resource_type == ResourceType.BROKER:
+        check_names(names)
+        name = stored_name(broker, asked.resource_name)
+        of_broker = partial(_changed_broker, broker, asked, name)
+        of_broker(broker.metadata.image.broker_configs)
+        return partial(change_broker_configs, broker, name, of_broker)
+    topic = alterable_topic(broker, asked.resource_type, asked.resource_name, names)
+    of_topic = partial(_changed, broker, asked)
+    of_topic(topic.configs)
+    return partial(change_topic_configs, broker, asked.resource_name, of_topic)
+
+
+def _changed_broker(
+    broker: BrokerServices, asked: AlterConfigsResource, name: str, given: Given
+) -> Mapping[str, str]:
+    """What is given to a broker, or to all, after the changes; checked."""
+    config, broker_id = broker.config, broker.broker_id
+    changed = dict(given.get(name, {}))
+    for change in asked.configs:
+        _apply(changed, change, partial(list_of_broker, config, broker_id, given, name))
+    return checked_broker_configs(config, broker_id, given, name, changed)
 
 
 def _changed(
     broker: BrokerServices, asked: AlterConfigsResource, configs: Mapping[str, str]
 ) -> Mapping[str, str]:
     """The overrides, checked, that a topic with the overrides `configs` has after the changes."""
+
+    def items_of(name: str) -> tuple[str, ...]:
+        list_setting(name, TOPIC_SETTINGS)
+        own = {name: configs[name]} if name in configs else {}
+        items: tuple[str, ...] = topic_config(broker.config, own)[name]
+        return items
+
     changed = dict(configs)
     for change in asked.configs:
-        _apply(broker, changed, change)
+        _apply(changed, change, items_of)
     checked_topic_config(broker, changed)
     return changed
 
 
-def _apply(broker: BrokerServices, configs: dict[str, str], change: AlterableConfig) -> None:
+def _apply(
+    configs: dict[str, str],
+    change: AlterableConfig,
+    items_of: Callable[[str], tuple[str, ...]],
+) -> None:
+    """``items_of`` gives the items of a list, or raises BrokerError for what is none."""
     name = change.name
     if change.config_operation not in tuple(Operation):
         text = f"{name}: operation {change.config_operation} is none of 0 (set), 1 (delete), "
@@ -110,16 +148,7 @@ def _apply(broker: BrokerServices, configs: dict[str, str], change: AlterableCon
     if operation is Operation.SET:
         configs[name] = change.value
         return
-    row = TOPIC_SETTINGS.get(name)
-    if row is None:
-        near = nearest(name, TOPIC_SETTINGS)
-        text = f"{name} is no topic setting" + (f"; did you mean {near}?" if near else "")
-        raise BrokerError(ErrorCode.INVALID_CONFIG, text)
-    if row.type is not SettingType.LIST:
-        text = f"{name} is no list: nothing can be added to it or taken from it"
-        raise BrokerError(ErrorCode.INVALID_CONFIG, text)
-    own = {name: configs[name]} if name in configs else {}
-    current: tuple[str, ...] = topic_config(broker.config, own)[name]
+    current = items_of(name)
     items = [item.strip() for item in change.value.split(",") if item.strip()]
     if operation is Operation.APPEND:
         changed = (*current, *(item for item in dict.fromkeys(items) if item not in current))

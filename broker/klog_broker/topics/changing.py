@@ -14,6 +14,12 @@ from klog_broker.topics.strangers import Strangers
 from pyspark_klog.errors import BrokerError, KlogError
 from pyspark_klog.ids import TopicId
 
+AlterDone = Callable[[BrokerError | None], None]
+"""Gets the error of a change, or None."""
+
+Alter = Callable[[AlterDone], None]
+"""Makes a planned change of settings."""
+
 
 def create_topics(
     broker: TopicServices,
@@ -92,13 +98,26 @@ def change_topic_configs(
     broker: TopicServices,
     name: str,
     change: Callable[[Mapping[str, str]], Mapping[str, str]],
-    done: Callable[[BrokerError | None], None],
+    done: AlterDone,
 ) -> None:
     """Change a topic's settings and tell its logs; `done` gets the error, or None.
 
     `change` makes the new settings from the present ones, or raises BrokerError.
     """
     broker.metadata.update_topic_configs(name, change, lambda outcome: done(_error(outcome)))
+
+
+def change_broker_configs(
+    broker: TopicServices,
+    name: str,
+    change: Callable[[Mapping[str, Mapping[str, str]]], Mapping[str, str]],
+    done: AlterDone,
+) -> None:
+    """Change what is given to a broker, or to all; they follow. `done` gets the error, or None.
+
+    `change` makes the new texts from those of all names, or raises BrokerError.
+    """
+    broker.metadata.update_broker_configs(name, change, lambda outcome: done(_error(outcome)))
 
 
 def delete_topic(
@@ -108,5 +127,5 @@ def delete_topic(
     broker.metadata.delete_topic(topic_id, lambda outcome: done(_error(outcome)))
 
 
-def _error(outcome: Topic | Exception) -> BrokerError | None:
+def _error(outcome: object) -> BrokerError | None:
     return as_broker_error(outcome) if isinstance(outcome, Exception) else None

@@ -1,9 +1,19 @@
 """Settings as DescribeConfigs and CreateTopics return them: value, source and synonyms."""
 
+from collections.abc import Collection, Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
-from klog_broker.config import SETTINGS, TOPIC_SETTINGS, BrokerConfig, Setting, TopicConfig, render
+from klog_broker.config import (
+    SETTINGS,
+    TOPIC_SETTINGS,
+    BrokerConfig,
+    Origin,
+    Setting,
+    TopicConfig,
+    render,
+)
+from klog_broker.config.changing import row_of
 from klog_broker.config.types import Value
 
 # Kafka does not list these as synonyms: broker.id and node.id, log.dirs and log.dir.
@@ -21,8 +31,19 @@ class ConfigSource(IntEnum):
     """Where a value comes from; numbered as on the wire."""
 
     DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
+
+
+# The sources of values that are given to a broker, in the order in which they count.
+_SOURCES = {
+    Origin.THIS_BROKER: ConfigSource.DYNAMIC_BROKER_CONFIG,
+    Origin.ALL_BROKERS: ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,
+    Origin.FILE: ConfigSource.STATIC_BROKER_CONFIG,
+    Origin.COMMAND_LINE: ConfigSource.STATIC_BROKER_CONFIG,
+}
 
 
 class Synonym(NamedTuple):
@@ -64,13 +85,37 @@ def topic_entries(config: TopicConfig, broker: BrokerConfig) -> list[ConfigEntry
     return entries
 
 
-def broker_entries(broker: BrokerConfig) -> list[ConfigEntry]:
-    """All settings of a broker, sorted by name. None can be altered while the broker runs."""
+def broker_entries(broker: BrokerConfig, asked: Collection[str] = ()) -> list[ConfigEntry]:
+    """All settings of a broker, sorted by name; of those without effect the ones that are given,
+    and `asked`."""
     entries = []
-    for name, row in sorted(SETTINGS.items()):
+    for name, row in SETTINGS.items():
         value = broker[name] if name in ("broker.id", "node.id") else broker.own_value(name)
         synonyms = _broker_synonyms(broker, row)
         entries.append(_entry(row, _shown(row, value), synonyms, read_only=not row.dynamic))
+    unused = broker.without_effect()
+    for name in {**unused, **dict.fromkeys(asked)}.keys() - SETTINGS.keys():
+        unused_row = row_of(name)
+        if unused_row is None:
+            continue
+        synonyms = []
+        if name in unused:
+            source = _SOURCES[broker.source_of(name).origin]
+            synonyms.append(Synonym(name, _text(unused_row, unused[name]), source))
+        value = synonyms[0].value if synonyms else None
+        entries.append(_entry(unused_row, value, synonyms, read_only=not unused_row.dynamic))
+    return sorted(entries, key=lambda entry: entry.setting.name)
+
+
+def all_brokers_entries(given: Mapping[str, str]) -> list[ConfigEntry]:
+    """The settings that are given to all brokers while they run, sorted by name."""
+    entries = []
+    for name, text in sorted(given.items()):
+        row = row_of(name)
+        if row is not None:
+            value = _text(row, text)
+            source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+            entries.append(_entry(row, value, [Synonym(name, value, source)], read_only=False))
     return entries
 
 
@@ -82,23 +127,20 @@ def _entry(
 
 
 def _broker_synonyms(broker: BrokerConfig, row: Setting) -> list[Synonym]:
-    """The names that are set, finest unit first, then those with defaults; all from the setting's
-    own name on.
+    """The names that are set, in the order of their sources and then finest unit first, then those
+    with defaults; all from the setting's own name on.
 
     As in Kafka the list is empty if only a setting in a coarser unit gives the value.
     """
     names = [row.name]
     if row.name not in _WITHOUT_SYNONYMS:
         names += [name for name, _ in row.fallbacks]
-    found = [
-        Synonym(
-            name,
-            _shown(SETTINGS[name], broker.own_value(name)),
-            ConfigSource.STATIC_BROKER_CONFIG,
-        )
+    given = [
+        Synonym(name, _shown(SETTINGS[name], value), _SOURCES[origin])
         for name in names
-        if broker.is_set(name)
+        for origin, value in broker.given_values(name)
     ]
+    found = sorted(given, key=lambda synonym: synonym.source)
     found += [
         Synonym(name, _shown(SETTINGS[name], SETTINGS[name].default), ConfigSource.DEFAULT_CONFIG)
         for name in names
@@ -106,6 +148,10 @@ def _broker_synonyms(broker: BrokerConfig, row: Setting) -> list[Synonym]:
     ]
     own = next((index for index, each in enumerate(found) if each.name == row.name), len(found))
     return found[own:]
+
+
+def _text(row: Setting, text: str) -> str | None:
+    return None if row.is_secret else text.strip()
 
 
 def _shown(row: Setting, value: Value) -> str | None:

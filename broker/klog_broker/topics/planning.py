@@ -6,7 +6,8 @@ A change that is not possible raises BrokerError with a sentence.
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from klog_broker.config import ConfigError, TopicConfig, topic_config
+from klog_broker.config import ConfigError, Setting, TopicConfig, topic_config
+from klog_broker.config.types import SettingType, nearest
 from klog_broker.metadata.errors import InvalidTopicName
 from klog_broker.metadata.image import (
     CLUSTER_METADATA,
@@ -111,6 +112,18 @@ def checked_topic_config(broker: TopicServices, configs: Mapping[str, str]) -> T
     except ConfigError as error:
         raise BrokerError(ErrorCode.INVALID_CONFIG, str(error)) from None
     return config
+
+
+def list_setting(name: str, rows: Mapping[str, Setting]) -> None:
+    """BrokerError INVALID_CONFIG unless it is a list: something can be added to it."""
+    row = rows.get(name)
+    if row is None:
+        near = nearest(name, rows)
+        text = f"{name} is no list that is known here" + (f"; did you mean {near}?" if near else "")
+        raise BrokerError(ErrorCode.INVALID_CONFIG, text)
+    if row.type is not SettingType.LIST:
+        text = f"{name} is no list: nothing can be added to it or taken from it"
+        raise BrokerError(ErrorCode.INVALID_CONFIG, text)
 
 
 def _even_assignment(

@@ -1,0 +1,134 @@
+"""Which settings of a broker can be changed while it runs, and what is in force when some are.
+
+Texts are given for all brokers (Kafka's cluster-wide default) or for one. The latter count before
+the former, and both before the file. As in Kafka 4.3.1 only the finest of several units can be
+changed, and names that change nothing in klog can be given wherever Kafka takes them.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from klog_broker.config.broker_config import BrokerConfig, Origin, unknown_name
+from klog_broker.config.ignored import REMOVED, is_secret_name, reason_without_effect
+from klog_broker.config.ignored_changes import FOR_ALL, FOR_ONE, OF_ALL_LISTENERS
+from klog_broker.config.refused import REFUSED, REFUSED_UNLESS
+from klog_broker.config.rows import SETTINGS
+from klog_broker.config.types import ConfigError, Setting, SettingType
+
+
+class UnknownSetting(ConfigError):
+    """No broker of Kafka's or klog's has a setting of that name."""
+
+
+_LISTENER = "listener.name."
+
+
+def row_of(name: str) -> Setting | None:
+    """The row of a setting, also of one without effect; None for a name that nobody knows."""
+    if name in SETTINGS:
+        return SETTINGS[name]
+    reason = reason_without_effect(name)
+    if reason is None:
+        return None
+    return Setting(
+        name,
+        SettingType.PASSWORD if is_secret_name(name) else SettingType.UNKNOWN,
+        None,
+        "A setting of Kafka's.",
+        dynamic=name in FOR_ALL or name in FOR_ONE or name.startswith(_LISTENER),
+        effect=reason,
+    )
+
+
+def check_change(name: str, text: str, *, all_brokers: bool) -> None:
+    """ConfigError unless the setting can be given this text while the broker runs."""
+    row = row_of(name)
+    if row is None and name not in REFUSED and name not in REFUSED_UNLESS and name not in REMOVED:
+        raise UnknownSetting(unknown_name(name))
+    if row is None or not row.dynamic:
+        raise ConfigError(
+            f"{name} cannot be changed while the broker runs: change its file and start it again"
+        )
+    if all_brokers and _is_for_one(name):
+        raise ConfigError(f"{name} can be changed for one broker, not for all: name the broker")
+    if row.is_secret:
+        # Whatever is stored can be read in the metadata's file, and in what tools print of it.
+        raise ConfigError(f"{name} is a secret without a use here, and klog does not store it")
+    row.parse(text)
+
+
+def _is_for_one(name: str) -> bool:
+    if name.startswith(_LISTENER):
+        _, _, rest = name.removeprefix(_LISTENER).partition(".")
+        return rest not in OF_ALL_LISTENERS
+    return name in FOR_ONE
+
+
+class InForce(NamedTuple):
+    """The settings that count; ``problems`` has a sentence for each given text that does not."""
+
+    config: BrokerConfig
+    problems: tuple[str, ...]
+
+
+def in_force(
+    start: BrokerConfig, all_brokers: Mapping[str, str], this_broker: Mapping[str, str]
+) -> InForce:
+    """The settings of the start with these texts, as far as they can be used."""
+    problems: list[str] = []
+    usable: list[_Text] = []
+    for each in _texts(all_brokers, this_broker):
+        try:
+            check_change(each.name, each.text, all_brokers=each.for_all)
+        except ConfigError as error:
+            problems.append(each.problem(error))
+        else:
+            usable.append(each)
+    try:
+        return InForce(_with(start, usable), tuple(problems))
+    except ConfigError:
+        config, apart = _one_by_one(start, usable)
+        return InForce(config, (*problems, *apart))
+
+
+class _Text(NamedTuple):
+    name: str
+    text: str
+    for_all: bool
+
+    def problem(self, error: ConfigError) -> str:
+        origin = Origin.ALL_BROKERS if self.for_all else Origin.THIS_BROKER
+        return f"{self.name}, {origin.value}: {error}"
+
+
+def _texts(all_brokers: Mapping[str, str], this_broker: Mapping[str, str]) -> Iterator[_Text]:
+    for texts, for_all in ((all_brokers, True), (this_broker, False)):
+        for name, text in sorted(texts.items()):
+            yield _Text(name, text, for_all)
+
+
+def _with(start: BrokerConfig, texts: list[_Text]) -> BrokerConfig:
+    return start.with_changes(
+        {each.name: each.text for each in texts if each.for_all},
+        {each.name: each.text for each in texts if not each.for_all},
+    )
+
+
+def _one_by_one(start: BrokerConfig, left: list[_Text]) -> tuple[BrokerConfig, list[str]]:
+    """As many of the texts as go together, and why the others are left out. A text may need
+    another one, so that what is refused is tried again while anything else is taken."""
+    config, taken = _with(start, []), list[_Text]()
+    while True:
+        refused: list[_Text] = []
+        problems: list[str] = []
+        for each in left:
+            try:
+                config = _with(start, [*taken, each])
+            except ConfigError as error:
+                refused.append(each)
+                problems.append(each.problem(error))
+            else:
+                taken.append(each)
+        if len(refused) == len(left):
+            return config, problems
+        left = refused

@@ -1,0 +1,75 @@
+"""Names without effect here (see ignored.py) that Kafka 4.3.1 lets be changed while a broker runs.
+
+Of those of TLS that stand for a key, Kafka wants the name of a listener before them.
+"""
+
+#: for all brokers, or for one
+FOR_ALL = frozenset(
+    (
+        "background.threads",
+        "config.providers",
+        "follower.fetch.last.tiered.offset.enable",
+        "follower.replication.throttled.rate",
+        "group.consumer.assignment.interval.ms",
+        "group.coordinator.cached.buffer.max.bytes",
+        "group.share.assignment.interval.ms",
+        "group.streams.assignment.interval.ms",
+        "leader.replication.throttled.rate",
+        "log.cleaner.io.buffer.size",
+        "log.local.retention.bytes",
+        "log.local.retention.ms",
+        "max.connection.creation.rate",
+        "metric.reporters",
+        "num.io.threads",
+        "num.network.threads",
+        "num.recovery.threads.per.data.dir",
+        "num.replica.fetchers",
+        "remote.fetch.max.wait.ms",
+        "remote.list.offsets.request.timeout.ms",
+        "remote.log.index.file.cache.total.size.bytes",
+        "remote.log.manager.copier.thread.pool.size",
+        "remote.log.manager.copy.max.bytes.per.second",
+        "remote.log.manager.expiration.thread.pool.size",
+        "remote.log.manager.fetch.max.bytes.per.second",
+        "remote.log.manager.follower.thread.pool.size",
+        "remote.log.reader.threads",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        "share.coordinator.cached.buffer.max.bytes",
+        "transaction.partition.verification.enable",
+        "unclean.leader.election.enable",
+    )
+)
+#: for one broker alone
+FOR_ONE = frozenset(
+    (
+        "cordoned.log.dirs",
+        "principal.builder.class",
+        "sasl.enabled.mechanisms",
+        "sasl.jaas.config",
+        "sasl.kerberos.kinit.cmd",
+        "sasl.kerberos.min.time.before.relogin",
+        "sasl.kerberos.principal.to.local.rules",
+        "sasl.kerberos.service.name",
+        "sasl.kerberos.ticket.renew.jitter",
+        "sasl.kerberos.ticket.renew.window.factor",
+        "sasl.login.refresh.buffer.seconds",
+        "sasl.login.refresh.min.period.seconds",
+        "sasl.login.refresh.window.factor",
+        "sasl.login.refresh.window.jitter",
+        "sasl.mechanism.inter.broker.protocol",
+        "ssl.cipher.suites",
+        "ssl.client.auth",
+        "ssl.enabled.protocols",
+        "ssl.endpoint.identification.algorithm",
+        "ssl.engine.factory.class",
+        "ssl.keymanager.algorithm",
+        "ssl.protocol",
+        "ssl.provider",
+        "ssl.secure.random.implementation",
+        "ssl.trustmanager.algorithm",
+    )
+)
+#: behind ``listener.name.NAME.``, for all brokers, too; every other name there is for one alone
+OF_ALL_LISTENERS = frozenset(
+    ("max.connection.creation.rate", "max.connections", "num.network.threads")
+)

@@ -1,0 +1,114 @@
+"""A broker's settings while it runs: those of its start, and above them what clients give it later.
+
+When the metadata brings other settings, everybody whom they concern follows at once, and the logs
+of topics in slices. docs/operations.md tells users of it.
+"""
+
+import logging
+from collections.abc import Mapping
+from functools import lru_cache
+
+from klog_broker.compaction.cleaner import Cleaner
+from klog_broker.config import SETTINGS, TOPIC_SETTINGS, BrokerConfig, render, topic_config
+from klog_broker.config.ignored import reason_without_effect
+from klog_broker.handlers.context import BrokerServices
+from klog_broker.metadata.image import INTERNAL_TOPICS, MetadataImage, Topic
+from klog_broker.network.server import Server
+from klog_broker.replication.replica_manager import TopicSettings
+from klog_broker.room_settings import cleaner_settings, log_settings, network_limits
+from klog_broker.runtime.slices import Steps
+from klog_broker.topics.broker_settings import given_to
+from pyspark_klog.ids import BrokerId
+
+_log = logging.getLogger("klog.config")
+
+# How many parsed topic settings are kept: many topics have the same ones, and parsing takes long.
+_TOPIC_SETTINGS_KEPT = 100
+# What of a topic's settings comes from the broker, if the topic has none of its own.
+_DEFAULTS_OF_TOPICS = {
+    row.broker_name for row in TOPIC_SETTINGS.values() if row.broker_name in SETTINGS
+}
+
+
+class SettingsInForce:
+    """For the loop's thread. `begin` is called once the metadata is read, `connect` once the parts
+    of the broker are there, then `image_changed` with each new image."""
+
+    def __init__(self, start: BrokerConfig) -> None:
+        self.config = start
+        self._start = start
+        self._given: Mapping[str, Mapping[str, str]] = {}
+        self._problems: tuple[str, ...] = ()
+        self._services: BrokerServices
+        self._server: Server
+        self._cleaner: Cleaner
+        self._following: object | None = None
+        self._read = lru_cache(_TOPIC_SETTINGS_KEPT)(self._read_topic)
+
+    def begin(self, image: MetadataImage) -> None:
+        """Take what was given to the broker in its earlier lives. What can no longer be used is
+        reported and does not count; it stays stored until somebody changes it."""
+        self._take(image)
+
+    def connect(self, services: BrokerServices, server: Server, cleaner: Cleaner) -> None:
+        """From now on these follow the settings."""
+        self._services, self._server, self._cleaner = services, server, cleaner
+
+    def topic_settings(self, name: str, topic: Topic | None) -> TopicSettings:
+        """What a topic's replicas need to know of its settings; the broker's count for None."""
+        overrides = () if topic is None else tuple(topic.configs.items())
+        return self._read(overrides, name in INTERNAL_TOPICS)
+
+    def _read_topic(
+        self, overrides: tuple[tuple[str, str], ...], holds_state: bool
+    ) -> TopicSettings:
+        config = topic_config(self.config, dict(overrides))
+        return TopicSettings.from_topic_config(config, holds_state=holds_state)
+
+    def image_changed(self, image: MetadataImage) -> None:
+        """Follow the settings of brokers in the image, if they are others."""
+        if image.broker_configs is self._given:
+            return
+        old = self.config
+        self._take(image)
+        new = self.config
+        services = self._services
+        services.config = new
+        services.logs.take_settings(log_settings(new))
+        if network_limits(old) != network_limits(new):
+            self._server.take_limits(network_limits(new))
+        if cleaner_settings(old) != cleaner_settings(new):
+            self._cleaner.take_settings(cleaner_settings(new))
+        if any(old[name] != new[name] for name in _DEFAULTS_OF_TOPICS):
+            # Whoever follows older settings stops: the topics that are left get these.
+            following = self._following = object()
+            services.slices.run(self._follow(), lambda: self._following is following)
+
+    def _follow(self) -> Steps:
+        """Have the logs take the settings. A topic that is made or altered meanwhile has them."""
+        replicas = self._services.replicas
+        for topic in self._services.metadata.image.topics.values():
+            yield 1 + len(topic.partitions)
+            replicas.topics_changed((topic.name,))
+
+    def _take(self, image: MetadataImage) -> None:
+        old = self.config
+        broker_id = BrokerId(self._start["broker.id"])
+        self._given = image.broker_configs
+        self.config, problems = given_to(self._start, image.broker_configs, broker_id)
+        self._read.cache_clear()
+        for problem in problems:
+            if problem not in self._problems:
+                _log.warning("%s; it does not count", problem)
+        self._problems = problems
+        _tell_changes(old, self.config)
+
+
+def _tell_changes(old: BrokerConfig, new: BrokerConfig) -> None:
+    for name in SETTINGS:
+        if old[name] != new[name]:
+            _log.info("setting=%s value=%s was=%s", name, render(new[name]), render(old[name]))
+    known = old.without_effect()
+    for name, text in new.without_effect().items():
+        if known.get(name) != text:
+            _log.warning("%s=%s has no effect here. %s", name, text, reason_without_effect(name))
