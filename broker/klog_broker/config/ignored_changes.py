@@ -22,7 +22,6 @@ FOR_ALL = frozenset(
         "metric.reporters",
         "num.io.threads",
         "num.network.threads",
-        "num.recovery.threads.per.data.dir",
         "num.replica.fetchers",
         "remote.fetch.max.wait.ms",
         "remote.list.offsets.request.timeout.ms",

@@ -453,8 +453,10 @@ _FLUSH = (
         _INT,
         2,
         "How many logs of each data directory are loaded at once at the start, or looked through"
-        " after a broker that was killed.",
+        " after a broker that was killed. What is given while the broker runs counts at the next"
+        " start.",
         AtLeast(1),
+        dynamic=True,
     ),
     Setting(
         "log.flush.scheduler.interval.ms",
