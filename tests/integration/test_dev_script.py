@@ -330,6 +330,11 @@ def test_peers_fetch_their_jars_once_and_have_their_own_spark(ready: Machine) ->
     assert len(fetched) == 12
     for folder in ("kafka-3.9.1", "kafka-4.3.1", "spark-connector"):
         assert list((ready.checkout / ".peers" / folder).glob("*.jar"))
+    oldest, newest = (
+        {jar.name for jar in (ready.checkout / ".peers" / f"kafka-{release}").iterdir()}
+        for release in ("3.9.1", "4.3.1")
+    )
+    assert newest - oldest == {"kafka-streams.jar", "connect-file.jar"}
     constraints = (ready.checkout / ".dev" / "constraints-peers.txt").read_text()
     assert "pyspark==4.2.0\n" in constraints
     assert "pyspark==4.3.0" not in constraints

@@ -63,13 +63,13 @@ echo "apt-get $*" >>"@LOG@"
 case "$*" in *install*venv*) touch "@HOME@/has-venv" ;; esac
 """
 
-_MAVEN = """#!/bin/sh
+_MAVEN = r"""#!/bin/sh
 echo "mvn $*" >>"@LOG@"
 case "$*" in
 *" -U "*) : ;;
 *) [ ! -e "@HOME@/first-look-up-fails" ] || exit 1 ;;
 esac
-touch new/some.jar
+for name in $(sed -n 's/.*<artifactId>\([^<]*\)<.*/\1/p' pom.xml); do touch "new/$name.jar"; done
 """
 
 
@@ -157,7 +157,7 @@ class Machine:
         self.fake("id", f"#!/bin/sh\necho {0 if root else 1000}\n")
 
     def add_maven(self) -> None:
-        """A Maven that leaves one jar where it is told to."""
+        """A Maven that leaves a jar of each artifact that pom.xml names where it is told to."""
         self.fake("mvn", _MAVEN)
 
 
