@@ -1,0 +1,72 @@
+"""A program on Apache Kafka's jars as a child process: tests kill it and start it again."""
+
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.support.peers import NEWEST_KAFKA, java, kafka_jars
+
+_SUPPORT = Path(__file__).parent
+
+
+class JavaProgram:
+    """``main`` is a class of the jars, or the name of a Java source file of this folder.
+
+    All that it prints goes to ``output``, behind what a program before it has printed there. Its
+    standard input ends with this process; a context manager kills it at the end.
+    """
+
+    def __init__(
+        self, main: str, arguments: Sequence[str], output: Path, version: str = NEWEST_KAFKA
+    ) -> None:
+        self._output = output
+        with output.open("ab") as file:
+            self._process = subprocess.Popen(
+                [
+                    java(),
+                    *("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m"),
+                    *("-cp", f"{kafka_jars(version)}{os.sep}*"),
+                    str(_SUPPORT / main) if main.endswith(".java") else main,
+                    *arguments,
+                ],
+                stdin=subprocess.PIPE,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                cwd=output.parent,
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.kill()
+
+    def lines(self) -> list[str]:
+        """What it, and those before it, have printed."""
+        return self._output.read_text(encoding="utf-8", errors="replace").splitlines()
+
+    def expect_running(self) -> None:
+        """Raises RuntimeError, with what it said last, if it has ended by itself."""
+        code = self._process.poll()
+        if code is not None:
+            last = "\n".join(self.lines()[-30:])
+            raise RuntimeError(f"the program ended with exit code {code}:\n{last}")
+
+    def wait(self, deadline_s: float) -> int:
+        """Its exit code, once it has ended by itself."""
+        return self._process.wait(deadline_s)
+
+    def kill(self) -> None:
+        """SIGKILL, also if it has ended."""
+        self._process.kill()
+        self._process.wait()
+        assert self._process.stdin is not None
+        self._process.stdin.close()
