@@ -11,6 +11,7 @@ import os
 import re
 import subprocess
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -209,7 +210,9 @@ def struct_classes(cls: type[Message]) -> set[type[Struct]]:
     return found
 
 
-def run_java(release: str, source: str, stdin: str = "") -> list[str]:
+def run_java(
+    release: str, source: str, stdin: str = "", arguments: Sequence[str] = ()
+) -> list[str]:
     """The lines that a Java source file of this folder prints, with a release's jars."""
     finished = subprocess.run(
         [
@@ -217,6 +220,7 @@ def run_java(release: str, source: str, stdin: str = "") -> list[str]:
             "-cp",
             f"{kafka_jars(release)}{os.sep}*",
             str(Path(__file__).with_name(source)),
+            *arguments,
         ],
         input=stdin,
         capture_output=True,
