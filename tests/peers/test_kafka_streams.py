@@ -19,6 +19,7 @@ from pyspark_klog.client.admin import Admin, NewTopic
 from tests.support.broker_process import BrokerProcess
 from tests.support.eventually import eventually
 from tests.support.java_program import JavaProgram
+from tests.support.peers import NEWEST_KAFKA, run_tool
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(170)]
 
@@ -36,6 +37,7 @@ PARTITIONS = 2
 WORDS = [f"word-{number}" for number in range(200)]
 WORDS_A_LINE = 5
 REPARTITION, CHANGELOG = "application-words-repartition", "application-words-changelog"
+RESETTER = "org.apache.kafka.tools.StreamsResetter"
 DEADLINE_S = 60.0
 
 
@@ -207,3 +209,26 @@ def test_a_store_is_restored_from_a_cleaned_changelog(world: World) -> None:
     assert len(read) == PARTITIONS
     # All words, and by far not all of their counts.
     assert len(WORDS) <= sum(read) < changes // 2
+
+
+def test_an_application_is_reset_and_counts_again(world: World) -> None:
+    """Kafka's tool deletes the topics of the application and sets its positions back."""
+    world.write(500)
+    world.expect_counts()
+    world.application.kill()
+    arguments = ["--bootstrap-server", world.servers, "--application-id", "application"]
+    # Without --force the tool refuses until the session of the process that was killed is over.
+    result = run_tool(NEWEST_KAFKA, RESETTER, [*arguments, "--input-topics", "lines", "--force"])
+    assert result.returncode == 0, result.stdout + result.stderr
+    with Admin(world.servers) as admin:
+        assert sorted(admin.list_topics()) == ["counts", "lines"]
+    shutil.rmtree(world.state)
+    world.start()
+
+    def is_counted_twice() -> bool:
+        return sum(map(len, world.counts().values())) >= 2 * world.written.total()
+
+    eventually(is_counted_twice, DEADLINE_S, "all that was written being counted again")
+    assert world.counts() == {
+        word: 2 * list(range(1, count + 1)) for word, count in world.written.items()
+    }
