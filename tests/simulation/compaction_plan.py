@@ -78,7 +78,7 @@ def _settings(world: World) -> dict[str, str]:
     if chance(0.2):
         settings["log.cleaner.io.max.bytes.per.second"] = str(between(20_000, 300_000))
     if chance(0.6):
-        settings["offsets.topic.segment.bytes"] = str(between(600, 3_000))
+        settings["offsets.topic.segment.bytes"] = str(between(1_200, 3_600))
     if chance(0.6):
         settings["transaction.state.log.segment.bytes"] = str(between(600, 3_000))
     return settings
