@@ -105,8 +105,25 @@ class ConfigEntry:
 
     @property
     def is_default(self) -> bool:
-        """Whether nobody set it for this very resource, while brokers run."""
+        """Whether nobody set it while brokers run; what was set for all brokers holds for topics,
+        too."""
         return self.source in (ConfigSource.STATIC_BROKER_CONFIG, ConfigSource.DEFAULT_CONFIG)
+
+
+_OWN_SOURCES = {
+    ResourceType.TOPIC: ConfigSource.DYNAMIC_TOPIC_CONFIG,
+    ResourceType.BROKER: ConfigSource.DYNAMIC_BROKER_CONFIG,
+    ResourceType.BROKER_LOGGER: ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG,
+    ResourceType.CLIENT_METRICS: ConfigSource.DYNAMIC_CLIENT_METRICS_CONFIG,
+    ResourceType.GROUP: ConfigSource.DYNAMIC_GROUP_CONFIG,
+}
+
+
+def is_own(resource: Resource, entry: ConfigEntry) -> bool:
+    """Whether somebody set it for this very resource."""
+    if resource.type is ResourceType.BROKER and not resource.name:
+        return entry.source == ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+    return entry.source == _OWN_SOURCES[resource.type]
 
 
 def describe_configs(

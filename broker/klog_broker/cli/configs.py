@@ -17,6 +17,7 @@ from pyspark_klog.client.configs import (
     Resource,
     alter_configs,
     describe_configs,
+    is_own,
     list_config_resources,
 )
 from pyspark_klog.client.quotas import Quotas, alter_quotas, describe_quotas
@@ -138,7 +139,7 @@ def _quota_changes(changes: Sequence[ConfigChange]) -> dict[str, float | None]:
 
 def _entries(client: BlockingClient, resource: Resource, show_all: bool) -> list[ConfigEntry]:
     found = describe_configs(client, resource, synonyms=show_all)
-    return [entry for _, entry in sorted(found.items()) if show_all or not entry.is_default]
+    return [entry for _, entry in sorted(found.items()) if show_all or is_own(resource, entry)]
 
 
 def _row(entry: ConfigEntry, show_all: bool) -> Row:

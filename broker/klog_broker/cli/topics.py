@@ -8,6 +8,7 @@ import click
 from klog_broker.cli.asking import HELP, Asking, asks_brokers, print_json, say
 from klog_broker.cli.tables import Row, print_table
 from pyspark_klog.client.admin import NewTopic
+from pyspark_klog.client.configs import Resource, ResourceType, is_own
 from pyspark_klog.client.metadata import TopicInfo
 from pyspark_klog.storage.text_files import encode_topic_id
 
@@ -103,7 +104,7 @@ def describe(
             info.name: {
                 name: entry.value
                 for name, entry in sorted(admin.describe_configs(info.name).items())
-                if not entry.is_default
+                if is_own(Resource(ResourceType.TOPIC, info.name), entry)
             }
             for info in infos
         }
