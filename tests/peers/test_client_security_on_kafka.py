@@ -1,6 +1,7 @@
 """TLS and SASL of klog's client on Apache Kafka 3.9 and 4.3, beside Spark's own connector."""
 
 import base64
+import json
 import os
 import subprocess
 from collections.abc import Iterator
@@ -8,7 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from click.testing import CliRunner, Result
 
+from klog_broker.cli.group import command
 from pyspark_klog.client.admin import Admin, NewTopic
 from pyspark_klog.client.blocking import BlockingClient
 from pyspark_klog.client.clock import epoch_ms
@@ -25,6 +28,7 @@ from pyspark_klog.client.secret import Secret
 from pyspark_klog.client.security.jaas import read_jaas
 from pyspark_klog.client.security.oauthbearer import unsecured_token
 from pyspark_klog.ids import TopicPartition
+from pyspark_klog.properties import escape
 from tests.support.client_cases import batch, read
 from tests.support.eventually import eventually
 from tests.support.peers import (
@@ -193,6 +197,36 @@ def test_sessions_are_renewed_on_the_same_connection(kafka: Kafka, mechanism: st
 
         eventually(has_outlived_its_session, deadline_s=60, what="three sessions of two seconds")
         assert renewed > 2
+
+
+@pytest.mark.parametrize(
+    "listener, mechanism",
+    [("TLS", ""), ("PASSWORDS", "PLAIN"), ("SECURED", "SCRAM-SHA-512"), ("SECURED", "OAUTHBEARER")],
+)
+def test_the_klog_command_with_a_file_of_settings(
+    kafka: Kafka, tmp_path: Path, listener: str, mechanism: str
+) -> None:
+    file = tmp_path / "client.properties"
+
+    def klog(*arguments: str, **settings: str) -> Result:
+        given = kafka.settings(listener, mechanism, **settings)
+        file.write_text("".join(f"{name}={escape(text)}\n" for name, text in given.items()))
+        return CliRunner().invoke(command, [*arguments, "--command-config", str(file)])
+
+    topic = f"t-{os.urandom(6).hex()}"
+    assert klog("topics", "create", topic).output == f"created {topic}: 1 partitions\n"
+    assert topic in klog("topics", "list").output
+    (found,) = json.loads(klog("log-dirs", "--topic", topic, "--json").output)
+    assert found["bytes"] == 0
+    # Without what the listener asks for.
+    refused = klog("topics", "list", "--timeout", "5000", security__protocol="PLAINTEXT")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert refused.stderr.startswith("klog: ")
+    if mechanism == "PLAIN":
+        wrong = jaas(mechanism, password="HIDDEN")
+        refused = klog("topics", "list", sasl__jaas__config=wrong)
+        assert (refused.exit_code, "HIDDEN" in refused.stderr) == (1, False)
+        assert "check user and password in sasl.jaas.config" in refused.stderr
 
 
 # --- what is refused -----------------------------------------------------------------------------

@@ -110,7 +110,7 @@ def reset_offsets(
             click.echo(f"klog: {warning}", err=True)
     if export:
         _print_csv(done, names_groups=len(set(group_ids)) > 1)
-    else:
+    elif done or asking.as_json:
         _print(asking.as_json, execute, done)
     if refused:
         raise KlogError("\n".join(refused))
@@ -151,12 +151,12 @@ def _check_idle(client: BlockingClient, group_id: str) -> None:
             raise
         return  # It begins with its first offsets.
     if not group.is_idle:
-        raise _busy(group_id, f"it is {group.state}, with {len(group.members)} members")
+        raise _busy(group_id, f"it is {group.state}, with {len(group.members)} of them")
 
 
 def _busy(group_id: str, why: str) -> KlogError:
     return KlogError(
-        f"the offsets of group {group_id} cannot be reset while it is read by: {why}; stop its "
+        f"the offsets of group {group_id} cannot be reset while it has members: {why}; stop its "
         "consumers first (one that was killed is forgotten after its session.timeout.ms)"
     )
 
@@ -197,7 +197,7 @@ def _print(as_json: bool, execute: bool, done: _Done) -> None:
         print_json({"executed": execute, "offsets": told})
         return
     print_table(("group", "topic", "partition", "offset", "new offset"), rows)
-    if done and not execute:
+    if not execute:
         click.echo("klog: nothing was changed: --execute does it", err=True)
 
 
