@@ -1,0 +1,127 @@
+"""Asking leaders about their partitions: those that changed are asked again, errors are kept."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+import pytest
+
+from pyspark_klog.client.addresses import Address
+from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.client.errors import ConnectionFailed, TimedOut, TopicMissing
+from pyspark_klog.client.leaders import Answers, ask_leaders
+from pyspark_klog.client.metadata import ClusterView, PartitionInfo, TopicInfo
+from pyspark_klog.client.sockets import Link
+from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.ids import TopicPartition
+
+BROKERS = {1: Address("one", 9092), 2: Address("two", 9092)}
+T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
+
+
+class Client(BlockingClient):
+    """Its metadata is one view after the other (the last one stays), its links brokers' ids."""
+
+    def __init__(self, *views: Mapping[int, int]) -> None:
+        self.time_ms = 0
+        super().__init__(
+            {"bootstrap.servers": "one:9092", "default.api.timeout.ms": 5_000},
+            now_ms=lambda: self.time_ms,
+            sleep=self._pass_time,
+        )
+        self.views = [
+            ClusterView(
+                BROKERS,
+                {"t": TopicInfo("t", partitions={n: PartitionInfo(at) for n, at in view.items()})},
+            )
+            for view in views
+        ]
+
+    def _pass_time(self, seconds: float) -> None:
+        self.time_ms += int(seconds * 1000)
+
+    def refresh(self, topics: Iterable[str] | None, *_: Any, **__: Any) -> ClusterView:
+        assert set(topics or ()) == {"t"}
+        self.view = self.views.pop(0) if len(self.views) > 1 else self.views[0]
+        return self.view
+
+    def link_to_broker(self, broker_id: int, deadline_ms: int) -> Link:
+        return cast("Link", broker_id)
+
+
+def asked(
+    client: Client, partitions: Iterable[TopicPartition], *answers: Any
+) -> tuple[Answers[str], list[tuple[int, list[int]]]]:
+    """What was answered, and who was asked about which partitions. Answers are given in turn:
+    for each partition, or an error that is raised."""
+    calls = []
+    left = list(answers)
+
+    def ask(link: Link, by_topic: dict[str, list[int]]) -> dict[TopicPartition, str | ErrorCode]:
+        calls.append((cast("int", link), by_topic["t"]))
+        answer = left.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return {TopicPartition("t", n): answer for n in by_topic["t"]}
+
+    return ask_leaders(client, partitions, ask, "look"), calls
+
+
+def test_each_leader_is_asked_once_about_what_it_leads() -> None:
+    client = Client({0: 1, 1: 2, 2: 1})
+    found, calls = asked(client, [T2, T0, T1], "a", "b")
+    assert found == ({T0: "a", T2: "a", T1: "b"}, {})
+    assert calls == [(1, [0, 2]), (2, [1])]
+
+
+def test_a_leader_that_changed_is_found_anew_and_others_are_left_in_peace() -> None:
+    client = Client({0: 1, 1: 2}, {0: 2, 1: 2})
+    moved = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    found, calls = asked(client, [T0, T1], moved, "b", "a")
+    assert found == ({T0: "a", T1: "b"}, {})
+    assert calls == [(1, [0]), (2, [1]), (2, [0])]
+
+
+def test_a_lost_connection_is_tried_again() -> None:
+    found, calls = asked(Client({0: 1}), [T0], ConnectionFailed("lost"), "a")
+    assert (found.found, len(calls)) == ({T0: "a"}, 2)
+
+
+def test_a_refusal_is_final_and_the_rest_is_found() -> None:
+    client = Client({0: 1, 1: 2})
+    found, calls = asked(client, [T0, T1, T2], ErrorCode.OFFSET_OUT_OF_RANGE, "b")
+    assert found.found == {T1: "b"}
+    assert isinstance(found.refused[T0], BrokerError)
+    assert str(found.refused[T0]).startswith("OFFSET_OUT_OF_RANGE: look: t-0: ")
+    assert isinstance(found.refused[T2], TopicMissing)
+    assert str(found.refused[T2]) == "t-2 does not exist"
+    assert len(calls) == 2
+
+
+def test_a_partition_without_a_leader_is_waited_for_until_the_deadline() -> None:
+    found, _ = asked(Client({0: -1, 1: 1}, {0: 1, 1: 1}), [T0, T1], "b", "a")
+    assert found.found == {T0: "a", T1: "b"}
+    client = Client({0: -1})
+    with pytest.raises(TimedOut, match="t-0 has no leader now"):
+        asked(client, [T0])
+    assert client.time_ms > 3_000
+
+
+def test_an_answer_that_leaves_a_partition_out_is_no_answer() -> None:
+    calls = 0
+
+    def ask(link: Link, by_topic: dict[str, list[int]]) -> dict[TopicPartition, str | ErrorCode]:
+        nonlocal calls
+        calls += 1
+        return {}
+
+    with pytest.raises(TimedOut, match="t-0 was left out of its leader's answer"):
+        ask_leaders(Client({0: 1}), [T0], ask, "look")
+    assert calls > 1
+
+
+def test_nothing_to_ask() -> None:
+    class Quiet(Client):
+        def refresh(self, topics: Iterable[str] | None, *_: Any, **__: Any) -> ClusterView:
+            return ClusterView(BROKERS)
+
+    assert asked(Quiet({}), []) == (({}, {}), [])
