@@ -36,6 +36,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         metavar="ROW,...",
         help="only these rows of spark, exactly_once or compaction (their docstrings)",
     )
+    parser.add_argument("--plot", metavar="FILE", help="draw the picture of latency there")
     args = parser.parse_args(arguments)
     unknown = sorted(set(args.names) - set(names()))
     if unknown:

@@ -17,18 +17,14 @@ _CHECKOUT = Path(__file__).resolve().parents[2]
 _END_S = 20.0
 
 
-class Child:
-    """``python -m MODULE ARGUMENTS`` as a context manager, this Python unless another one is given;
-    ended by its process id."""
+class Program:
+    """A command as a context manager, called ``name`` in errors; ended by its process id."""
 
     def __init__(
-        self,
-        module: str,
-        arguments: Sequence[str] = (),
-        environment: Mapping[str, str] | None = None,
-        python: Path | None = None,
+        self, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None
     ) -> None:
-        self._command = [str(python or sys.executable), "-m", module, *arguments]
+        self._name = name
+        self._command = command
         self._environment = {**os.environ, **(environment or {})}
         self._process: subprocess.Popen[str] | None = None
 
@@ -75,12 +71,26 @@ class Child:
             selector.register(process.stdout, selectors.EVENT_READ)
             if not selector.select(timeout_s):
                 process.kill()  # it may never end by itself
-                raise LoadFailed(f"{self._command[2]} did not answer in {timeout_s:g} s")
+                raise LoadFailed(f"{self._name} did not answer in {timeout_s:g} s")
         answered = process.stdout.readline()
         if not answered:
-            raise LoadFailed(f"{self._command[2]} ended: see what it printed above")
+            raise LoadFailed(f"{self._name} ended: see what it printed above")
         answer: dict[str, Any] = json.loads(answered)
         if "error" in answer:
             raise LoadFailed(answer["error"])
         measured: dict[str, Any] = answer["measured"]
         return measured
+
+
+class Child(Program):
+    """``python -m MODULE ARGUMENTS``, this Python unless another one is given."""
+
+    def __init__(
+        self,
+        module: str,
+        arguments: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+        python: Path | None = None,
+    ) -> None:
+        command = [str(python or sys.executable), "-m", module, *arguments]
+        super().__init__(module, command, environment)
