@@ -21,6 +21,7 @@ from klog_broker.topics.broker_settings import given_to
 from pyspark_klog.ids import BrokerId
 
 _log = logging.getLogger("klog.config")
+_quotas_log = logging.getLogger("klog.quota")
 
 # How many parsed topic settings are kept: many topics have the same ones, and parsing takes long.
 _TOPIC_SETTINGS_KEPT = 100
@@ -49,6 +50,11 @@ class SettingsInForce:
         """Take what was given to the broker in its earlier lives. What can no longer be used is
         reported and does not count; it stays stored until somebody changes it."""
         self._take(image)
+        if image.client_quotas:
+            _quotas_log.warning(
+                "%d users, clients or addresses have quotas, which do not act yet",
+                len(image.client_quotas),
+            )
 
     def connect(self, services: BrokerServices, server: Server, cleaner: Cleaner) -> None:
         """From now on these follow the settings."""

@@ -61,7 +61,7 @@ def test_api_versions_names_what_is_served(client: RawClient) -> None:
     assert ranges[ApiKey.LIST_OFFSETS] == (0, 11)
     assert ranges[ApiKey.INIT_PRODUCER_ID] == (0, 5)
     assert ranges[ApiKey.WRITE_TXN_MARKERS] == (1, 2)
-    assert ApiKey.ALTER_CLIENT_QUOTAS not in ranges
+    assert ApiKey.ALTER_USER_SCRAM_CREDENTIALS not in ranges
 
 
 def test_every_served_version_can_be_asked(client: RawClient) -> None:

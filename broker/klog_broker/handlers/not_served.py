@@ -4,7 +4,6 @@ from pyspark_klog.protocol.keys import ApiKey
 
 _TOKENS = "Kafka's own brokers refuse it unless delegation tokens are set up"
 _SASL = "listeners have no SASL yet"
-_QUOTAS = "there are no quotas yet"
 _NEW_GROUPS = (
     "groups of the new protocol (KIP-848) are not coordinated yet; consumers use the classic"
 )
@@ -21,8 +20,6 @@ REASONS: dict[ApiKey, str] = {
     ApiKey.RENEW_DELEGATION_TOKEN: _TOKENS,
     ApiKey.EXPIRE_DELEGATION_TOKEN: _TOKENS,
     ApiKey.DESCRIBE_DELEGATION_TOKEN: _TOKENS,
-    ApiKey.DESCRIBE_CLIENT_QUOTAS: _QUOTAS,
-    ApiKey.ALTER_CLIENT_QUOTAS: _QUOTAS,
     ApiKey.UNREGISTER_BROKER: _ONE_BROKER,
     ApiKey.CONSUMER_GROUP_HEARTBEAT: _NEW_GROUPS,
     ApiKey.CONSUMER_GROUP_DESCRIBE: _NEW_GROUPS,

@@ -1,4 +1,4 @@
-"""The error that clients get for a change of topics that failed."""
+"""The error that clients get for a change of the metadata that failed."""
 
 import logging
 
@@ -7,6 +7,7 @@ from klog_broker.metadata.errors import (
     InvalidTopicName,
     PartitionsChanged,
     StoreFailed,
+    TooManyQuotas,
     TopicExists,
     UnknownTopic,
 )
@@ -19,6 +20,7 @@ _CODES: dict[type[BaseException | None], ErrorCode] = {
     TopicExists: ErrorCode.TOPIC_ALREADY_EXISTS,
     PartitionsChanged: ErrorCode.INVALID_PARTITIONS,
     UnknownTopic: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    TooManyQuotas: ErrorCode.POLICY_VIOLATION,
     StoreFailed: ErrorCode.KAFKA_STORAGE_ERROR,
     LogStorageError: ErrorCode.KAFKA_STORAGE_ERROR,
     OutOfDescriptors: ErrorCode.KAFKA_STORAGE_ERROR,

@@ -1,0 +1,64 @@
+"""Which entities with quotas a client asks for: Kafka 4.3.1's filters (KIP-546)."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+from klog_broker.metadata.image import QuotaEntity
+from klog_broker.quota.entities import ENTITY_TYPES, IP
+from pyspark_klog.errors import BrokerError, ErrorCode
+
+
+class MatchType(IntEnum):
+    """How a filter looks at the name of one type, as on the wire."""
+
+    EXACT = 0
+    DEFAULT = 1
+    ANY = 2
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaFilter:
+    """What the names of each type must be; a strict filter wants no other types."""
+
+    names: Mapping[str, tuple[MatchType, str | None]]
+    strict: bool
+
+    def matches(self, entity: QuotaEntity) -> bool:
+        """Whether the filter asks for the entity."""
+        if self.strict and len(entity) != len(self.names):
+            return False
+        own = dict(entity)
+        for kind, (match_type, name) in self.names.items():
+            if kind not in own:
+                return False
+            # A default's name is None, as is what the filter looks for then.
+            if match_type is not MatchType.ANY and own[kind] != name:
+                return False
+        return True
+
+
+def checked_filter(
+    components: Iterable[tuple[str, int, str | None]], *, strict: bool
+) -> QuotaFilter:
+    """The filter of (type, match type, name) rows, or BrokerError with Kafka's code."""
+    names: dict[str, tuple[MatchType, str | None]] = {}
+    for kind, match_type, name in components:
+        if not kind:
+            raise BrokerError(ErrorCode.INVALID_REQUEST, "the type of an entity is empty")
+        if kind in names:
+            raise BrokerError(ErrorCode.INVALID_REQUEST, f"the filter has {kind!r} twice")
+        if match_type not in tuple(MatchType):
+            text = f"match type {match_type} is none of 0 (exact), 1 (default), 2 (any)"
+            raise BrokerError(ErrorCode.INVALID_REQUEST, text)
+        if (match_type == MatchType.EXACT) == (name is None):
+            text = f"the filter of {kind!r} has a name without match type 0 (exact), or none with"
+            raise BrokerError(ErrorCode.INVALID_REQUEST, text)
+        if kind not in ENTITY_TYPES:
+            text = f"{kind!r} is no type of an entity: user, client-id and ip are"
+            raise BrokerError(ErrorCode.UNSUPPORTED_VERSION, text)
+        names[kind] = MatchType(match_type), name
+    if IP in names and len(names) > 1:
+        text = "an ip has quotas by itself, not together with a user or client-id"
+        raise BrokerError(ErrorCode.INVALID_REQUEST, text)
+    return QuotaFilter(names, strict)
