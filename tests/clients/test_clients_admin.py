@@ -14,6 +14,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclOperation,
     AclPermissionType,
     AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
     ConfigResource,
     ResourcePatternType,
     ResourceType,
@@ -123,6 +125,36 @@ def test_kafka_python_replaces_settings(kafka_python: KafkaAdminClient, topic: s
     asked = KafkaResource(ConfigResourceType.TOPIC, topic, {"flush.ms": "8"})
     found = kafka_python.alter_configs([asked], incremental=False)
     assert found == {"topic": {topic: "OK"}}
+
+
+def test_librdkafka_changes_a_brokers_settings(confluent: AdminClient) -> None:
+    this = ConfigResource(ConfigResource.Type.BROKER, "0")
+
+    def told() -> tuple[str, int, list[str]]:
+        (future,) = confluent.describe_configs([this]).values()
+        found = future.result(20)["log.roll.ms"]
+        return found.value, found.source, list(found.synonyms)
+
+    for operation, value, expected in (
+        (AlterConfigOpType.SET, "5000", ("5000", 2, ["log.roll.ms", "log.roll.hours"])),
+        (AlterConfigOpType.DELETE, None, (None, 5, [])),
+    ):
+        entry = ConfigEntry("log.roll.ms", value, incremental_operation=operation)
+        asked = ConfigResource(ConfigResource.Type.BROKER, "0", incremental_configs=[entry])
+        (future,) = confluent.incremental_alter_configs([asked]).values()
+        assert future.result(20) is None
+        assert told() == expected
+
+
+def test_kafka_python_changes_a_brokers_settings(kafka_python: KafkaAdminClient) -> None:
+    asked = KafkaResource(ConfigResourceType.BROKER, "0", {"log.segment.bytes": "1048576"})
+    assert kafka_python.alter_configs([asked]) == {"broker": {"0": "OK"}}
+    this = KafkaResource(ConfigResourceType.BROKER, "0")
+    found = kafka_python.describe_configs([this])["broker"]["0"]["log.segment.bytes"]
+    assert (found["value"], found["config_source"]) == ("1048576", "DYNAMIC_BROKER_CONFIG")
+    assert kafka_python.reset_configs([asked]) == {"broker": {"0": "OK"}}
+    found = kafka_python.describe_configs([this])["broker"]["0"]
+    assert "log.segment.bytes" not in found
 
 
 def test_librdkafka_elects_no_leader(confluent: AdminClient, topic: str) -> None:

@@ -4,21 +4,25 @@ A play is a course of requests by raw connections. Its transcript has every fiel
 that is not chance, or an address, or said in words of one's own.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from difflib import unified_diff
 from typing import Any
 
 import pytest
 
+from pyspark_klog.protocol.apis import alter_client_quotas as limiting
 from pyspark_klog.protocol.apis import alter_configs as altering
 from pyspark_klog.protocol.apis import alter_partition_reassignments as moving
 from pyspark_klog.protocol.apis import create_acls, delete_acls, describe_acls
 from pyspark_klog.protocol.apis import delete_records as deleting
+from pyspark_klog.protocol.apis import describe_client_quotas as limits
 from pyspark_klog.protocol.apis import describe_configs as describing
 from pyspark_klog.protocol.apis import describe_log_dirs as directories
 from pyspark_klog.protocol.apis import describe_topic_partitions as paging
 from pyspark_klog.protocol.apis import describe_user_scram_credentials as credentials
 from pyspark_klog.protocol.apis import elect_leaders as electing
+from pyspark_klog.protocol.apis import incremental_alter_configs as changing
 from pyspark_klog.protocol.apis import list_config_resources as resources
 from pyspark_klog.protocol.apis import list_offsets as offsets
 from pyspark_klog.protocol.apis import list_partition_reassignments as moves
@@ -33,10 +37,18 @@ from tests.support.raw_requests import batch, create_topic, fetch, first_partiti
 
 pytestmark = pytest.mark.peers
 
-SETTINGS = {"offsets.topic.num.partitions": "3"}
+SETTINGS = {
+    "offsets.topic.num.partitions": "3",
+    "log.retention.hours": "2",
+    "log.segment.bytes": "1048576",
+    "log.cleaner.threads": "2",
+    "max.connections": "5000",
+}
 TOPICS = {"cut": "delete", "both": "compact,delete", "compacted": "compact", "whole": "delete"}
 ME = 0
-TOPIC = 2
+TOPIC, BROKER = 2, 4
+THIS, ALL = "0", ""
+SET, DELETE, APPEND, SUBTRACT = range(4)
 
 # What differs by chance, is the machine's, or is said in words of one's own.
 _LEFT_OUT = {
@@ -129,6 +141,88 @@ class Play:
         (found,) = self._client.call(request, 4).results
         return {each.name: each.value for each in found.configs if each.config_source == 1}
 
+    def change(
+        self,
+        name: str,
+        *changes: tuple[str, int, str | None],
+        kind: int = BROKER,
+        version: int = 1,
+        validate_only: bool = False,
+    ) -> None:
+        rows = [
+            changing.AlterableConfig(name=key, config_operation=operation, value=value)
+            for key, operation, value in changes
+        ]
+        resource = changing.AlterConfigsResource(
+            resource_type=kind, resource_name=name, configs=rows
+        )
+        request = changing.IncrementalAlterConfigsRequest(
+            resources=[resource], validate_only=validate_only
+        )
+        self.ask(request, version)
+
+    def told(self, name: str, *keys: str, kind: int = BROKER, version: int = 4) -> list[str]:
+        """Value, source and synonyms of settings, in the order in which these count."""
+        row = describing.DescribeConfigsResource(
+            resource_type=kind, resource_name=name, configuration_keys=list(keys)
+        )
+        request = describing.DescribeConfigsRequest(resources=[row], include_synonyms=True)
+        (found,) = self._client.call(request, version).results
+        rows = [
+            f"{each.name}={each.value} {each.config_source} {each.read_only} {each.config_type}"
+            f" {[(one.name, one.value, one.source) for one in each.synonyms]}"
+            for each in found.configs
+        ]
+        return [f"{name!r} {found.error_code}", *sorted(rows)]
+
+    def expect_told(self, name: str, key: str, value: str | None, source: int, **more: int) -> None:
+        """Waits for a setting's value, and notes how it comes about: Kafka answers a little before
+        that."""
+        wanted = f"{key}={value} {source} "
+
+        def has_come() -> bool:
+            return any(line.startswith(wanted) for line in self.told(name, key, **more))
+
+        eventually(has_come, 20, f"{name!r} having {wanted}")
+        self.lines += self.told(name, key, **more)
+
+    def limit(
+        self,
+        *rows: tuple[dict[str, str | None], dict[str, float | None]],
+        version: int = 1,
+        validate_only: bool = True,
+    ) -> None:
+        entries = [
+            limiting.EntryData(
+                entity=[
+                    limiting.EntityData(entity_type=kind, entity_name=name)
+                    for kind, name in names.items()
+                ],
+                ops=[
+                    limiting.OpData(key=key, value=value or 0.0, remove=value is None)
+                    for key, value in quotas.items()
+                ],
+            )
+            for names, quotas in rows
+        ]
+        request = limiting.AlterClientQuotasRequest(entries=entries, validate_only=validate_only)
+        self.ask(request, version)
+
+    def limits(
+        self, *rows: tuple[str, int, str | None], strict: bool = False, version: int = 1
+    ) -> None:
+        self.ask(_limits(*rows, strict=strict), version)
+
+    def expect_limits(self, count: int, value: float) -> None:
+        """Waits until so many entities have quotas, and one of these has the value."""
+
+        def has_come() -> bool:
+            found = self._client.call(_limits(), 1).entries
+            values = [each.value for row in found for each in row.values]
+            return len(found) == count and value in values
+
+        eventually(has_come, 20, f"{count} entities with quotas, {value} among these")
+
     def elect(
         self, rows: list[tuple[str, list[int]]] | None, election: int = 0, version: int = 2
     ) -> None:
@@ -162,6 +256,16 @@ class Play:
             updates.append(row)
         request = features.UpdateFeaturesRequest(timeout_ms=5000, feature_updates=updates)
         self.ask(request, version)
+
+
+def _limits(
+    *rows: tuple[str, int, str | None], strict: bool = False
+) -> limits.DescribeClientQuotasRequest:
+    components = [
+        limits.ComponentData(entity_type=kind, match_type=match_type, match=name)
+        for kind, match_type, name in rows
+    ]
+    return limits.DescribeClientQuotasRequest(components=components, strict=strict)
 
 
 def _plain(found: Any, in_order: bool) -> Any:
@@ -247,6 +351,178 @@ def settings_are_replaced(play: Play) -> None:
     play.alter()
 
 
+def broker_settings_are_told(play: Play) -> None:
+    for name in (THIS, "00", "1", "-1", "x", " 0"):
+        play.lines += play.told(name, "log.segment.bytes", "max.connections", "log.roll.ms")
+    for key in ("log.retention.ms", "log.retention.hours", "log.cleaner.threads", "group.max.size"):
+        play.lines += play.told(THIS, key)
+    play.lines += play.told(ALL, "log.segment.bytes", "log.retention.ms")
+
+
+def broker_settings_are_changed(play: Play) -> None:
+    retention = "log.retention.ms"
+    for version in (0, 1):
+        play.change(ALL, (retention, SET, f"20000{version}"), version=version)
+        play.expect_told(ALL, retention, f"20000{version}", 3)
+        play.expect_told(THIS, retention, f"20000{version}", 3)
+        play.change(THIS, (retention, SET, f"10000{version}"), version=version)
+        play.expect_told(THIS, retention, f"10000{version}", 2)
+        play.change(THIS, (retention, DELETE, None))
+        play.expect_told(THIS, retention, f"20000{version}", 3)
+    play.change(THIS, (retention, SET, "100001"))
+    play.expect_told("whole", "retention.ms", "100001", 2, kind=TOPIC)
+    play.alter(("whole", [("retention.ms", "7000")]))
+    play.expect_told("whole", "retention.ms", "7000", 1, kind=TOPIC)
+    play.alter(("whole", []))
+    play.change(THIS, (retention, DELETE, None), ("log.roll.ms", DELETE, None))
+    play.expect_told(THIS, retention, "200001", 3)
+    play.expect_told("whole", "retention.ms", "200001", 3, kind=TOPIC)
+    play.change(ALL, ("log.segment.bytes", SET, "2097152"), (retention, DELETE, None))
+    play.expect_told("whole", "segment.bytes", "2097152", 3, kind=TOPIC)
+    play.alter((THIS, [(retention, "4444444")]), kind=BROKER)
+    play.expect_told(THIS, retention, "4444444", 2)
+    play.alter((THIS, []), kind=BROKER)
+    play.expect_told(THIS, retention, None, 5)
+    play.change(ALL, ("log.segment.bytes", DELETE, None))
+    play.expect_told(THIS, "log.segment.bytes", "1048576", 4)
+    policy = "log.cleanup.policy"
+    for name, source in ((THIS, 2), (ALL, 3)):
+        play.change(name, (policy, APPEND, "compact"))
+        play.expect_told(THIS, policy, "delete,compact", source)
+        play.change(name, (policy, SUBTRACT, "delete"))
+        play.expect_told(THIS, policy, "compact", source)
+        play.change(name, (policy, DELETE, None))
+        play.expect_told(THIS, policy, "delete", 5)
+
+
+def broker_settings_are_refused(play: Play) -> None:
+    for name in (THIS, ALL, "00", "7", "x", " 0"):
+        for key, value in (
+            ("node.id", "3"),
+            ("log.dirs", "/x"),
+            ("log.retention.minutes", "3"),
+            ("advertised.listeners", "PLAINTEXT://a:1"),
+            ("ssl.keystore.location", "/x"),
+            ("log.segment.bytes", "x"),
+            ("log.segment.bytes", "1"),
+            ("log.segment.bytes", "2097152"),
+            ("log.retention.ms", ""),
+            ("log.retention.ms", None),
+            ("log.retention.ms", "0"),
+            ("log.cleanup.policy", "foo"),
+            ("log.cleaner.threads", "0"),
+            ("log.cleaner.threads", "1"),
+            ("log.cleaner.threads", "4"),
+            ("log.cleaner.threads", "5"),
+            ("log.cleaner.dedupe.buffer.size", "5"),
+            ("max.connections.per.ip.overrides", "a:b"),
+            ("compression.type", " LZ4"),
+            ("message.max.bytes", "-1"),
+            ("unclean.leader.election.enable", "true"),
+            ("leader.replication.throttled.rate", "5"),
+            ("background.threads", "6"),
+            ("sasl.enabled.mechanisms", "PLAIN"),
+            ("ssl.protocol", "TLSv1.3"),
+            ("listener.name.plaintext.ssl.keystore.location", "/x"),
+            ("listener.name.plaintext.max.connections", "5"),
+        ):
+            play.change(name, (key, SET, value), validate_only=True)
+            play.alter(
+                (
+                    name,
+                    [("min.insync.replicas", "1"), (key, value)] if name == ALL else [(key, value)],
+                ),
+                kind=BROKER,
+                validate_only=True,
+            )
+        play.change(name, ("log.retention.ms", APPEND, "1"), validate_only=True)
+        play.change(name, ("max.connections.per.ip.overrides", APPEND, "a:1"), validate_only=True)
+        play.change(name, ("nonsense", APPEND, "1"), validate_only=True)
+        play.change(name, ("log.roll.ms", 7, "1"), validate_only=True)
+        play.change(name, ("node.id", DELETE, None), ("nonsense", DELETE, None))
+        play.change(name, ("log.roll.ms", SET, "1"), ("log.roll.ms", DELETE, None))
+        play.change(name)
+
+
+def quotas_are_set(play: Play) -> None:
+    made, used = "producer_byte_rate", "request_percentage"
+    play.limits()
+    for version in (0, 1):
+        play.limit(
+            ({"user": "a"}, {made: 100 + version, used: 0.5}),
+            ({"user": "a", "client-id": "c"}, {made: 1}),
+            ({"client-id": "c", "user": None}, {made: 2}),
+            ({"client-id": "c"}, {used: 50}),
+            ({"client-id": None}, {"controller_mutation_rate": 5}),
+            ({"user": None}, {"consumer_byte_rate": 5}),
+            ({"user": None, "client-id": None}, {made: 5}),
+            ({"user": "<default>"}, {made: 2.0**63}),
+            ({"ip": "1.2.3.4"}, {"connection_creation_rate": 3}),
+            ({"ip": None}, {"connection_creation_rate": 4}),
+            ({"user": "z"}, {}),
+            version=version,
+            validate_only=False,
+        )
+        play.expect_limits(10, 100 + version)
+        play.limits(version=version)
+    for kind, names in (("user", ("a", "", "b")), ("client-id", ("c", "b")), ("ip", ("1.2.3.4",))):
+        for strict in (False, True):
+            play.limits((kind, 1, None), strict=strict)
+            play.limits((kind, 2, None), strict=strict)
+            for name in names:
+                play.limits((kind, 0, name), strict=strict)
+    play.limits(("user", 2, None), ("client-id", 2, None))
+    play.limits(("user", 1, None), ("client-id", 0, "c"), strict=True)
+    play.limits(strict=True)
+    play.limit(
+        ({"user": "a"}, {made: None}),
+        ({"ip": None}, {"connection_creation_rate": None}),
+        validate_only=False,
+    )
+    play.expect_limits(9, 0.5)
+    play.limits()
+    for match_type, name in ((0, None), (1, "a"), (2, "a"), (3, "a"), (-1, None)):
+        play.limits(("user", match_type, name))
+    for rows in (
+        [("nope", 2, None)],
+        [("", 2, None)],
+        [("user", 2, None)] * 2,
+        [("user", 2, None), ("ip", 2, None)],
+        [("client-id", 2, None), ("ip", 2, None)],
+    ):
+        play.limits(*rows)
+
+
+def quotas_are_refused(play: Play) -> None:
+    numbers = (0, -1, 0.5, 1.5, 7.9999999, 7.0000001, 1e-300, 1e19, math.inf, 2.0**63, 2.0**31)
+    for number in numbers:
+        for key in ("producer_byte_rate", "request_percentage", "controller_mutation_rate"):
+            play.limit(({"user": "a"}, {key: number}))
+        play.limit(({"ip": None}, {"connection_creation_rate": number}))
+    for names in (
+        {},
+        {"nope": "a"},
+        {"": None},
+        {"user": ""},
+        {"client-id": ""},
+        {"ip": ""},
+        {"ip": "1.2.3.4.5"},
+        {"ip": "::1"},
+        {"ip": "0:0:0:0:0:0:0:1"},
+        {"ip": "1.2.3.4", "user": "a"},
+        {"ip": None, "client-id": None},
+        {"user": "a b/ü:*"},
+    ):
+        for key in ("producer_byte_rate", "connection_creation_rate", "nope", ""):
+            play.limit((names, {key: 1}))
+            play.limit((names, {key: None}))
+    play.limit(({"user": "a"}, {"producer_byte_rate": 1}), ({"nope": "a"}, {"x": 1}))
+    play.limit(
+        ({"user": "a"}, {"producer_byte_rate": 1}), ({"user": "a"}, {"request_percentage": 1})
+    )
+    play.limit()
+
+
 def resources_are_listed(play: Play) -> None:
     play.ask(resources.ListConfigResourcesRequest(), 0)
     for types in ([2], [4], [16], [32], [2, 2, 4], [0], [1], [77], [-1], [2, 77]):
@@ -316,6 +592,11 @@ PLAYS: list[Callable[[Play], None]] = [
     directories_are_described,
     topics_are_paged,
     settings_are_replaced,
+    broker_settings_are_told,
+    broker_settings_are_changed,
+    broker_settings_are_refused,
+    quotas_are_set,
+    quotas_are_refused,
     resources_are_listed,
     leaders_are_elected,
     partitions_are_moved,

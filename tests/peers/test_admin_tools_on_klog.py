@@ -1,4 +1,4 @@
-"""Apache Kafka's admin tools on klog's broker: records deleted, directories, leaders, moves."""
+"""Apache Kafka's admin tools on klog's broker: records deleted, directories, leaders, settings."""
 
 import json
 import re
@@ -21,6 +21,7 @@ ELECTION = "org.apache.kafka.tools.LeaderElectionCommand"
 MOVES = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 TOPICS = "org.apache.kafka.tools.TopicCommand"
 OFFSETS = "org.apache.kafka.tools.GetOffsetShell"
+CONFIGS = "kafka.admin.ConfigCommand"
 ACLS = {OLDEST_KAFKA: "kafka.admin.AclCommand", NEWEST_KAFKA: "org.apache.kafka.tools.AclCommand"}
 
 
@@ -136,3 +137,60 @@ def test_topics_are_described_page_by_page(broker: BrokerProcess, version: str) 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_there_are_no_acls(broker: BrokerProcess, version: str) -> None:
     assert "SecurityDisabledException" in run(version, broker, ACLS[version], "--list")
+
+
+def configs(version: str, broker: BrokerProcess, *arguments: str) -> str:
+    return run(version, broker, CONFIGS, *arguments)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_brokers_settings_are_changed(broker: BrokerProcess, version: str) -> None:
+    one = ("--entity-type", "brokers", "--entity-name", "0")
+    everybody = ("--entity-type", "brokers", "--entity-default")
+    change = ("--alter", "--add-config")
+    output = configs(version, broker, *everybody, *change, "log.roll.ms=7000,num.io.threads=9")
+    assert "Completed updating default config for brokers in the cluster." in output, output
+    output = configs(version, broker, *one, *change, "log.roll.ms=5000")
+    assert "Completed updating config for broker 0." in output, output
+    output = configs(version, broker, *one, "--describe")
+    assert re.search(
+        r"log\.roll\.ms=5000 sensitive=false synonyms=\{DYNAMIC_BROKER_CONFIG:log\.roll\.ms=5000,"
+        r" DYNAMIC_DEFAULT_BROKER_CONFIG:log\.roll\.ms=7000, DEFAULT_CONFIG:log\.roll\.hours=168\}",
+        output,
+    ), output
+    output = configs(version, broker, *everybody, "--describe")
+    assert "num.io.threads=9 sensitive=false" in output, output
+    output = configs(version, broker, *one, "--describe", "--all")
+    assert "node.id=0 sensitive=false" in output, output
+    refused = configs(version, broker, *one, *change, "num.partitions=5")
+    assert "cannot be changed while the broker runs" in refused, refused
+    for whose, names in ((one, "log.roll.ms"), (everybody, "log.roll.ms,num.io.threads")):
+        output = configs(version, broker, *whose, "--alter", "--delete-config", names)
+        assert "Completed updating" in output, output
+    output = configs(version, broker, *everybody, "--describe")
+    assert "synonyms" not in output, output
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_quotas_are_set(broker: BrokerProcess, version: str) -> None:
+    whose = ("--entity-type", "users", "--entity-name", "ann", "--entity-type", "clients")
+    quotas = "producer_byte_rate=1024,request_percentage=12.5"
+    output = configs(version, broker, *whose, "--entity-default", "--alter", "--add-config", quotas)
+    assert "Completed updating config for user ann." in output, output
+    output = configs(version, broker, *whose, "--entity-default", "--describe")
+    assert "user-principal 'ann', the default client-id are" in output, output
+    assert "producer_byte_rate=1024.0" in output, output
+    assert "request_percentage=12.5" in output, output
+    address = ("--entity-type", "ips", "--entity-name", "10.0.0.1")
+    rate = ("--add-config", "connection_creation_rate=5")
+    assert "Completed updating" in configs(version, broker, *address, "--alter", *rate)
+    described = configs(version, broker, "--entity-type", "ips", "--describe")
+    assert "ip '10.0.0.1' are connection_creation_rate=5.0" in described, described
+    deleted = ("--delete-config", "producer_byte_rate,request_percentage")
+    assert "Completed updating" in configs(
+        version, broker, *whose, "--entity-default", "--alter", *deleted
+    )
+    deleted = ("--delete-config", "connection_creation_rate")
+    assert "Completed updating" in configs(version, broker, *address, "--alter", *deleted)
+    described = configs(version, broker, "--entity-type", "users", "--describe")
+    assert "ann" not in described, described

@@ -18,6 +18,7 @@ from klog_broker.config import (
     topic_config,
 )
 from klog_broker.config.ignored import REASONS, SECRET_NAMES, SINCE_4
+from klog_broker.config.ignored_changes import FOR_ALL, FOR_ONE, OF_ALL_LISTENERS
 from klog_broker.config.kafka4 import BROKER_CHANGES, TOPIC_CHANGES
 from klog_broker.config.properties import parse_properties
 from klog_broker.config.refused import REFUSED
@@ -47,7 +48,15 @@ DIFFERENT_BOUNDS = {
 }
 
 # Names that Kafka reads in classes of their own, outside of its definitions.
-NOT_DEFINED = {"super.users", "allow.everyone.if.no.acl.found"}
+NOT_DEFINED = {
+    *("super.users", "allow.everyone.if.no.acl.found"),
+    *("leader.replication.throttled.rate", "follower.replication.throttled.rate"),
+    "replica.alter.log.dirs.io.max.bytes.per.second",
+}
+
+# Settings that 3.9 changes while it runs, and 4 does not have; and that klog does not change.
+DROPPED = {"log.message.downconversion.enable", "log.message.timestamp.difference.max.ms"}
+NOT_CHANGED = {"listeners", "listener.security.protocol.map"}
 
 
 class Definition(NamedTuple):
@@ -132,6 +141,18 @@ def test_every_name_of_both_releases_is_known_or_accepted(
     assert not set(KLOGS_OWN) & (names3 | names4)
     assert set(REASONS) | set(REFUSED) == (names3 | names4 | NOT_DEFINED) - set(SETTINGS)
     assert names4 - names3 == SINCE_4
+
+
+def test_what_can_be_changed_while_the_broker_runs_is_kafkas() -> None:
+    modes: dict[str, set[str]] = {}
+    for line in run_java(NEWEST_KAFKA, "DynamicConfigs.java"):
+        name, mode = line.split("\t")
+        modes.setdefault(mode, set()).add(name)
+    ours = {name for name, row in SETTINGS.items() if row.dynamic}
+    assert (ours - DROPPED) | FOR_ALL == modes["cluster-wide"]
+    for_one = modes["per-broker"] - modes["behind a listener"] - NOT_CHANGED
+    assert for_one == FOR_ONE
+    assert modes["of all listeners"] == OF_ALL_LISTENERS
 
 
 def test_the_secret_names_are_kafkas(
