@@ -105,7 +105,7 @@ class SettingsInForce:
         self._read.cache_clear()
         for problem in problems:
             if problem not in self._problems:
-                _log.warning("%s; it does not count", problem)
+                _log.warning("does not count: %s", problem)
         self._problems = problems
         _tell_changes(old, self.config)
 

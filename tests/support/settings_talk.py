@@ -5,9 +5,15 @@ from types import GeneratorType, SimpleNamespace
 from typing import Any
 
 from klog_broker.app import BrokerServer
-from klog_broker.handlers import alter_configs, describe_configs, incremental_alter_configs
+from klog_broker.handlers import (
+    alter_configs,
+    create_topics,
+    describe_configs,
+    incremental_alter_configs,
+)
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis import alter_configs as altering
+from pyspark_klog.protocol.apis import create_topics as making
 from pyspark_klog.protocol.apis import describe_configs as describing
 from pyspark_klog.protocol.apis import incremental_alter_configs as changing
 from pyspark_klog.protocol.codec import decode_message, encode_message
@@ -23,20 +29,27 @@ def ask(broker: BrokerServer, module: Any, request: Request) -> Any:
     version = request.max_version
     received, _ = decode_message(type(request), version, encode_message(request, version))
     sent: list[Any] = []
-    reply = SimpleNamespace(send=sent.append)
+
+    def send_all(steps: Any) -> None:
+        try:
+            while True:
+                next(steps)
+        except StopIteration as end:
+            if end.value is not None:
+                sent.append(end.value)
+
+    reply = SimpleNamespace(send=sent.append, send_in_slices=send_all)
     context = SimpleNamespace(broker=broker.services, api_version=version, reply=reply)
     response = module.HANDLER.handle(received, context)
     if isinstance(response, GeneratorType):
-        try:
-            while True:
-                next(response)
-        except StopIteration as end:
-            response = end.value
+        send_all(response)
+    elif response is not None:
+        sent.append(response)
     for _ in range(100):
-        if response is not None or sent:
+        if sent:
             break
         broker.loop.run_turn(0)
-    answer = response if response is not None else sent[0]
+    (answer,) = sent
     return decode_message(type(answer), version, encode_message(answer, version))[0]
 
 
@@ -55,13 +68,25 @@ def change(
 
 
 def replace(
-    broker: BrokerServer, name: str, texts: Mapping[str, str | None], **more: Any
+    broker: BrokerServer,
+    name: str,
+    texts: Mapping[str, str | None],
+    kind: int = BROKER,
+    **more: Any,
 ) -> tuple[str, str | None]:
-    """AlterConfigs of one broker, or of all."""
+    """AlterConfigs of one resource."""
     rows = [altering.AlterableConfig(name=each, value=text) for each, text in texts.items()]
-    resource = altering.AlterConfigsResource(resource_type=BROKER, resource_name=name, configs=rows)
+    resource = altering.AlterConfigsResource(resource_type=kind, resource_name=name, configs=rows)
     request = altering.AlterConfigsRequest(resources=[resource], **more)
     (result,) = ask(broker, alter_configs, request).responses
+    return ErrorCode(result.error_code).name, result.error_message
+
+
+def create(broker: BrokerServer, name: str, texts: Mapping[str, str]) -> tuple[str, str | None]:
+    """CreateTopics of one topic."""
+    rows = [making.CreatableTopicConfig(name=each, value=text) for each, text in texts.items()]
+    topic = making.CreatableTopic(name=name, num_partitions=1, replication_factor=1, configs=rows)
+    (result,) = ask(broker, create_topics, making.CreateTopicsRequest(topics=[topic])).topics
     return ErrorCode(result.error_code).name, result.error_message
 
 

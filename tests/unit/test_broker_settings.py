@@ -22,6 +22,7 @@ from tests.support.settings_talk import (
     TOPIC,
     Change,
     change,
+    create,
     describe,
     replace,
     sources,
@@ -312,6 +313,30 @@ def test_nothing_is_written_for_a_change_that_changes_nothing(
     image = broker.services.metadata.image
     assert change(broker, THIS, ("log.roll.ms", SET, "6"), ("x", DELETE, None)) == OK
     assert broker.services.metadata.image is image
+
+
+def test_with_strict_configs_what_has_no_effect_is_refused(files: MemoryFiles) -> None:
+    lax = start(files)
+    make_topic(lax, "a")
+    assert change(lax, "a", ("message.format.version", SET, "2.8"), kind=TOPIC) == OK
+    assert change(lax, THIS, ("num.io.threads", SET, "9")) == OK
+    strict = start(files.killed(), strict_configs=True)
+    assert describe(strict, THIS, "num.io.threads")["num.io.threads"].value is None
+    for code, text in (
+        change(strict, THIS, ("num.io.threads", SET, "8")),
+        change(strict, ALL_BROKERS, ("num.network.threads", SET, "8")),
+        replace(strict, THIS, {"num.network.threads": "9"}),
+        change(strict, "a", ("local.retention.ms", SET, "8"), kind=TOPIC),
+        replace(strict, "a", {"message.format.version": "2.8"}, kind=TOPIC),
+        create(strict, "b", {"message.format.version": "2.8"}),
+    ):
+        assert (code, "strict.configs=true refuses" in str(text)) == ("INVALID_CONFIG", True)
+    # What was given before hinders nobody, and can be taken away.
+    assert change(strict, THIS, ("log.roll.ms", SET, "6")) == OK
+    assert change(strict, THIS, ("num.io.threads", DELETE, None)) == OK
+    assert change(strict, "a", ("flush.ms", SET, "6"), kind=TOPIC) == OK
+    assert change(strict, "a", ("message.format.version", DELETE, None), kind=TOPIC) == OK
+    assert create(strict, "b", {"flush.ms": "6"}) == OK
 
 
 def test_types_other_than_topics_and_brokers(broker: BrokerServer) -> None:

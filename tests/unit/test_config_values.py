@@ -250,6 +250,25 @@ class TestNamesWithoutEffect:
         )
 
 
+class TestStrictConfigs:
+    def test_names_without_effect_refuse_the_start(self, tmp_path: Path) -> None:
+        file = tmp_path / "broker.properties"
+        file.write_text("num.io.threads=4\nstrict.configs=true\nlog.roll.ms=5\n")
+        with pytest.raises(ConfigError) as refused:
+            BrokerConfig.load(file, ["ssl.key.password=hush"])
+        assert str(refused.value).splitlines() == [
+            f"{file}:1: num.io.threads has no effect here. One event loop serves all connections;"
+            " its memory is bounded by bytes. strict.configs=true refuses such settings: take it"
+            " out.",
+            "--set: ssl.key.password has no effect here. TLS, SASL and access control come with a"
+            " later release. strict.configs=true refuses such settings: take it out.",
+        ]
+
+    def test_all_other_settings_are_taken(self) -> None:
+        assert load("strict.configs=true", "log.roll.ms=5")["log.roll.ms"] == 5
+        assert load("strict.configs=false", "num.io.threads=4").warnings != ()
+
+
 class TestCleaner:
     def test_its_defaults_are_kafkas(self) -> None:
         assert cleaner_settings(load()) == CleanerSettings()

@@ -56,6 +56,9 @@ class Source:
 # Kafka's text says "at least", and its check says "more than".
 _DEDUPE_BYTES_PER_THREAD = 1 << 20
 
+STRICT = "strict.configs=true refuses such settings: take it out."
+"""What follows the reason why a setting has no effect."""
+
 _DEFAULT = Source(Origin.DEFAULT, "default")
 
 
@@ -197,6 +200,8 @@ class BrokerConfig(Mapping[str, Any]):
             f"{self._given[refusal.name].source}: {refusal.text}"
             for refusal in refusals({name: item.text for name, item in self._given.items()})
         ]
+        if self._own.get("strict.configs"):
+            problems += [f"{warning} {STRICT}" for warning in self._warnings]
         if problems:
             raise ConfigError("\n".join(problems))
 

@@ -8,7 +8,7 @@ changed, and names that change nothing in klog can be given wherever Kafka takes
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from klog_broker.config.broker_config import BrokerConfig, Origin, unknown_name
+from klog_broker.config.broker_config import STRICT, BrokerConfig, Origin, unknown_name
 from klog_broker.config.ignored import REMOVED, is_secret_name, reason_without_effect
 from klog_broker.config.ignored_changes import FOR_ALL, FOR_ONE, OF_ALL_LISTENERS
 from klog_broker.config.refused import REFUSED, REFUSED_UNLESS
@@ -18,6 +18,10 @@ from klog_broker.config.types import ConfigError, Setting, SettingType
 
 class UnknownSetting(ConfigError):
     """No broker of Kafka's or klog's has a setting of that name."""
+
+
+class WithoutEffect(ConfigError):
+    """The setting changes nothing in klog, and strict.configs=true refuses it."""
 
 
 _LISTENER = "listener.name."
@@ -40,7 +44,7 @@ def row_of(name: str) -> Setting | None:
     )
 
 
-def check_change(name: str, text: str, *, all_brokers: bool) -> None:
+def check_change(start: BrokerConfig, name: str, text: str, *, all_brokers: bool) -> None:
     """ConfigError unless the setting can be given this text while the broker runs."""
     row = row_of(name)
     if row is None and name not in REFUSED and name not in REFUSED_UNLESS and name not in REMOVED:
@@ -54,6 +58,8 @@ def check_change(name: str, text: str, *, all_brokers: bool) -> None:
     if row.is_secret:
         # Whatever is stored can be read in the metadata's file, and in what tools print of it.
         raise ConfigError(f"{name} is a secret without a use here, and klog does not store it")
+    if row.effect and start["strict.configs"]:
+        raise WithoutEffect(f"{name} has no effect here. {row.effect} {STRICT}")
     row.parse(text)
 
 
@@ -79,7 +85,7 @@ def in_force(
     usable: list[_Text] = []
     for each in _texts(all_brokers, this_broker):
         try:
-            check_change(each.name, each.text, all_brokers=each.for_all)
+            check_change(start, each.name, each.text, all_brokers=each.for_all)
         except ConfigError as error:
             problems.append(each.problem(error))
         else:

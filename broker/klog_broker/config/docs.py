@@ -44,7 +44,7 @@ Lists are comma-separated.
 There are four kinds of names:
 - known names, in the tables below: Kafka's, and a few of [klog's own](#what-is-different-here);
 - Kafka's names that [change nothing here](#kafkas-names-without-effect): accepted, with one warning
-  each, so that the file of a Kafka broker can be used;
+  each, so that the file of a Kafka broker can be used; with `strict.configs=true` they are refused;
 - Kafka's names that [refuse the start](#kafkas-names-that-refuse-the-start), since users who set
   one rely on a feature that klog does not have yet;
 - any other name: refused, with the most similar known name.

@@ -45,6 +45,7 @@ DIFFERENT_DEFAULTS = {
 # Settings that Kafka does not have.
 KLOGS_OWN = {
     "metrics.listener": "Kafka tells its metrics through JMX, which only a JVM has.",
+    "strict.configs": "Kafka says in its log alone that a setting is unknown; klog can refuse it.",
 }
 
 _NETWORK = (
@@ -591,6 +592,16 @@ _METRICS = (
     ),
 )
 
+_STRICTNESS = (
+    Setting(
+        "strict.configs",
+        _BOOLEAN,
+        False,
+        "Whether settings that have no effect here are refused, in the file and where clients give"
+        " them to brokers and topics; if not, they are accepted with a warning.",
+    ),
+)
+
 #: title -> rows, in the order of the printed documentation
 SECTIONS: dict[str, tuple[Setting, ...]] = {
     "Network": _NETWORK,
@@ -605,6 +616,7 @@ SECTIONS: dict[str, tuple[Setting, ...]] = {
     "Groups and committed offsets": _GROUPS,
     "Transactions": TRANSACTIONS,
     "Metrics": _METRICS,
+    "Strictness": _STRICTNESS,
 }
 
 SETTINGS: dict[str, Setting] = {row.name: row for rows in SECTIONS.values() for row in rows}

@@ -17,7 +17,7 @@ from klog_broker.handlers.told import told
 from klog_broker.topics.broker_settings import Given, checked_broker_configs
 from klog_broker.topics.changing import Alter, change_broker_configs, change_topic_configs
 from klog_broker.topics.entries import ResourceType
-from klog_broker.topics.planning import checked_topic_config
+from klog_broker.topics.planning import check_effects, checked_topic_config
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.alter_configs import (
     AlterConfigsRequest,
@@ -79,6 +79,7 @@ def _planned(broker: BrokerServices, asked: AlterConfigsResource) -> Alter:
     configs = _texts(asked)
     # As in Kafka, settings that no topic could have are refused before the topic is looked for.
     check_alterable(asked.resource_type, asked.resource_name, names)
+    check_effects(broker, names)
     checked_topic_config(broker, configs)
     alterable_topic(broker, asked.resource_type, asked.resource_name, names)
     return partial(change_topic_configs, broker, asked.resource_name, lambda _: configs)

@@ -18,7 +18,7 @@ from klog_broker.handlers.told import told
 from klog_broker.topics.broker_settings import Given, checked_broker_configs, list_of_broker
 from klog_broker.topics.changing import Alter, change_broker_configs, change_topic_configs
 from klog_broker.topics.entries import ResourceType
-from klog_broker.topics.planning import checked_topic_config, list_setting
+from klog_broker.topics.planning import check_effects, checked_topic_config, list_setting
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.incremental_alter_configs import (
     AlterableConfig,
@@ -125,6 +125,8 @@ def _changed(
     changed = dict(configs)
     for change in asked.configs:
         _apply(changed, change, items_of)
+    given = [each.name for each in asked.configs if each.config_operation != Operation.DELETE]
+    check_effects(broker, given)
     checked_topic_config(broker, changed)
     return changed
 

@@ -3,7 +3,13 @@
 from collections.abc import Mapping
 
 from klog_broker.config import SETTINGS, BrokerConfig, ConfigError
-from klog_broker.config.changing import InForce, UnknownSetting, check_change, in_force
+from klog_broker.config.changing import (
+    InForce,
+    UnknownSetting,
+    WithoutEffect,
+    check_change,
+    in_force,
+)
 from klog_broker.metadata.image import ALL_BROKERS
 from klog_broker.topics.planning import list_setting
 from pyspark_klog.errors import BrokerError, ErrorCode
@@ -35,8 +41,8 @@ def checked_broker_configs(
         if stored.get(setting) == text:
             continue
         try:
-            check_change(setting, text, all_brokers=name == ALL_BROKERS)
-        except UnknownSetting as error:
+            check_change(config, setting, text, all_brokers=name == ALL_BROKERS)
+        except (UnknownSetting, WithoutEffect) as error:
             raise BrokerError(ErrorCode.INVALID_CONFIG, str(error)) from None
         except ConfigError as error:
             raise BrokerError(ErrorCode.INVALID_REQUEST, str(error)) from None

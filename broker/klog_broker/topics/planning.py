@@ -3,10 +3,17 @@
 A change that is not possible raises BrokerError with a sentence.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from klog_broker.config import ConfigError, Setting, TopicConfig, topic_config
+from klog_broker.config import (
+    TOPIC_SETTINGS,
+    ConfigError,
+    Setting,
+    TopicConfig,
+    topic_config,
+)
+from klog_broker.config.broker_config import STRICT
 from klog_broker.config.types import SettingType, nearest
 from klog_broker.metadata.errors import InvalidTopicName
 from klog_broker.metadata.image import (
@@ -74,6 +81,7 @@ def plan_new_topic(
         planned = _manual_assignment(broker, assignment, first_partition=0)
     else:
         planned = _even_assignment(broker, num_partitions, replication_factor)
+    check_effects(broker, configs or ())
     checked_topic_config(broker, configs or {})
     return NewTopic(name, planned, dict(configs or {}))
 
@@ -112,6 +120,17 @@ def checked_topic_config(broker: TopicServices, configs: Mapping[str, str]) -> T
     except ConfigError as error:
         raise BrokerError(ErrorCode.INVALID_CONFIG, str(error)) from None
     return config
+
+
+def check_effects(broker: TopicServices, names: Iterable[str]) -> None:
+    """With strict.configs=true BrokerError INVALID_CONFIG for a topic's setting without effect."""
+    if not broker.config["strict.configs"]:
+        return
+    for name in names:
+        row = TOPIC_SETTINGS.get(name)
+        if row is not None and row.effect:
+            text = f"topic setting {name} has no effect here. {row.effect} {STRICT}"
+            raise BrokerError(ErrorCode.INVALID_CONFIG, text)
 
 
 def list_setting(name: str, rows: Mapping[str, Setting]) -> None:
