@@ -60,6 +60,7 @@ from klog_broker.runtime.purgatory import Purgatory
 from klog_broker.runtime.side_by_side import LoopsThreads, SideBySide, one_after_another
 from klog_broker.runtime.sockets import Network
 from klog_broker.settings_in_force import SettingsInForce
+from klog_broker.stopping import Stopping
 from klog_broker.topics.adoption import AdoptingStore, Adoption
 from klog_broker.topics.announcing import image_changed
 from pyspark_klog.errors import KlogError
@@ -134,6 +135,8 @@ class BrokerServer:
             LoopsThreads(self.loop, "klog-loading") if has_threads else one_after_another
         )
         self._is_wanted = True
+        self._is_serving = False
+        self._is_stopping = False
         self._handlers = tuple(handlers)
         self._load_kernel = load_kernel
         self._adopt = adopt
@@ -237,7 +240,7 @@ class BrokerServer:
             clock=self._clock,
             chance=self._chance,
             settings=cleaner_settings(config),
-            prepare=partial(self._load_cleaner, lambda: self._is_closed),
+            prepare=partial(self._load_cleaner, lambda: not self._is_wanted),
         )
         self._settings.connect(self.services, self.server, self._cleaner)
         self._lead(metadata)
@@ -252,6 +255,9 @@ class BrokerServer:
         if self.plans is not None and self._compile_kernel is not None:
             IdleKernels(self.server, self.plans, self._compile_kernel).begin()
         self._life.serving(self.services, self.ports)
+        self._is_serving = True
+        if not self._is_wanted:
+            self.loop.post(self._begin_to_stop)
 
     def _lead(self, metadata: AdoptingStore) -> None:
         """Have the store give every partition its role, before anybody can connect."""
@@ -298,7 +304,7 @@ class BrokerServer:
         """In a helper thread: have the kernels compiled by a child process if need be, and load
         them."""
         if self._load_kernel is not None:
-            self._load_kernel(lambda: self._is_closed)
+            self._load_kernel(lambda: not self._is_wanted)
 
     def _make_planner(self, kernel: Any) -> ProducePlanner:
         self.services.logs.use_kernels()
@@ -385,15 +391,29 @@ class BrokerServer:
             _log.critical("the loop failed, the broker ends: a bug", exc_info=True)
             self._exit_code = ExitCode.BUG
             failure = "a bug"
-        self._life.stopping(self.server.connection_count, failure)
+        if failure is not None:
+            self._life.stopping(self.server.connection_count, failure)
         self.close(cleanly=self._exit_code is not ExitCode.BUG)
         self._life.stopped(self._exit_code)
         return self._exit_code
 
     def stop(self, reason: str = "stop() was called") -> None:
-        """Lets ``serve_forever`` return. From any thread or signal handler."""
+        """Lets ``serve_forever`` return, once what was accepted is answered: within seconds. From
+        any thread or signal handler."""
         self._life.will_stop(reason)
         self._is_wanted = False
+        if self._is_serving:
+            self.loop.post(self._begin_to_stop)
+
+    def _begin_to_stop(self) -> None:
+        if not self._is_stopping:
+            self._is_stopping = True
+            self._life.stopping(self.server.connection_count, None)
+            if self._cleaner is not None:
+                self._cleaner.stop()
+            Stopping(self.server, self.services, self._end_loop).begin()
+
+    def _end_loop(self) -> None:
         self.loop.stop()
 
     def close(self, cleanly: bool = True) -> None:
@@ -405,6 +425,7 @@ class BrokerServer:
         if self._is_closed:
             return
         self._is_closed = True
+        self._is_wanted = False
         self.server.close()
         if self.plans is not None:
             self.plans.close()
@@ -415,7 +436,7 @@ class BrokerServer:
             self.loop.run_turn(0)
             if self._cleaner is not None:
                 self._cleaner.close()
-            self.services.logs.close()
+            self.services.logs.close(self._side_by_side)
         else:
             self.services.logs.release_locks()
         self.services.metadata.close()

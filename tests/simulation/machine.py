@@ -38,9 +38,9 @@ class SimBroker(BrokerServer):
 
     wants_to_stop = False
 
-    def stop(self, reason: str = "stop() was called") -> None:
+    def _end_loop(self) -> None:
         self.wants_to_stop = True
-        super().stop(reason)
+        super()._end_loop()
 
 
 class Watcher:
@@ -199,7 +199,7 @@ class Machine:
         if self.broker is not None:
             self.world.note("machine stops")
             self.broker.stop("the simulation")
-            self._end()
+            self._want_turn()
 
     @property
     def has_disk_trouble(self) -> bool:

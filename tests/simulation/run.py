@@ -223,11 +223,14 @@ class Simulation:
     def _end(self) -> None:
         """A clean stop, and a start that finds all of it."""
         world, machine = self.world, self.machine
+        lives = machine.lives
         machine.stop()
+        world.run(world.now_ms + END_WITHIN_MS, lambda: machine.lives > lives)
         world.run(world.now_ms + END_WITHIN_MS, lambda: machine.broker is not None)
         self.history.records.finish(machine)
         self.history.compaction.finish(machine)
         machine.stop()
+        world.run(world.now_ms + END_WITHIN_MS, lambda: machine.broker is None)
 
     def summary(self) -> str:
         """One line."""

@@ -75,6 +75,7 @@ class Cleaner:
         self._is_looking = False
         # The look that is to come later; None if there is none.
         self._next_look: object | None = None
+        self._is_stopped = False
 
     def begin(self) -> None:
         """Look for logs to clean, from now on."""
@@ -92,6 +93,10 @@ class Cleaner:
             self._next_look = None
             self._look()
 
+    def stop(self) -> None:
+        """Begin nothing any more: rounds that are under way are given up at their next step."""
+        self._is_stopped = True
+
     def close(self) -> None:
         """The helpers have ended: drop what was being written. Blocks."""
         for running in self._running.values():
@@ -103,7 +108,7 @@ class Cleaner:
     # --- which log -------------------------------------------------------------------------------
     def _look(self) -> None:
         """Go through all logs, some of them a turn, and begin with the dirtiest."""
-        if not self._is_looking:
+        if not (self._is_looking or self._is_stopped):
             self._is_looking = True
             self._look_on(iter(tuple(self._logs.logs())), [])
 
@@ -138,15 +143,16 @@ class Cleaner:
 
     def _begin_with(self, due: list[tuple[float, PartitionLog, Extent]]) -> None:
         due.sort(key=lambda each: each[0], reverse=True)
-        free = max(self._settings.threads - len(self._running), 0)
+        most = 0 if self._is_stopped else self._settings.threads
+        free = max(most - len(self._running), 0)
         for _, log, extent in due[:free]:
             if not log.is_offline and log.topic_partition not in self._running:
                 self._begin_round(log, extent)
-        if len(self._running) < self._settings.threads:
+        if len(self._running) < self._settings.threads and not self._is_stopped:
             self._look_later()
 
     def _look_later(self) -> None:
-        if self._next_look is not None:
+        if self._next_look is not None or self._is_stopped:
             return
         this = self._next_look = object()
 
@@ -190,7 +196,7 @@ class Cleaner:
             assert running.steps is not None
             return _step(running.steps)
 
-        if running.log.is_offline:
+        if running.log.is_offline or self._is_stopped:
             self._give_up(running, None)
             return
         self._helpers.submit(step, partial(self._stepped, running))

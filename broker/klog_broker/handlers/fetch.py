@@ -44,6 +44,7 @@ class _DelayedFetch(DelayedOperation):
     """A fetch that has not been answered yet."""
 
     __slots__ = ("_context", "_reader", "_request", "_scope")
+    is_long_poll = True
 
     def __init__(
         self,

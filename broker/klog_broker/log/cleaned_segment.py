@@ -4,7 +4,7 @@ Nobody knows of it until it is put in place (swapping.py), and a start removes w
 Everything here blocks: it is for helper threads.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -52,18 +52,20 @@ class CleanedSegment:
         """Aborted transactions whose markers were written."""
         self._aborted += entries
 
-    def finish(self, checks: RecordChecks, modified_ms: int) -> Segment:
-        """Make the indexes, check on the way all that was written, and sync. ``modified_ms`` is the
-        time of the last write to what it takes the place of. OSError, InvariantViolation."""
+    def finish(self, checks: RecordChecks, modified_ms: int) -> Generator[int, None, Segment]:
+        """Make the indexes, check on the way all that was written, and sync; returns the segment.
+        ``modified_ms`` is the time of the last write to what it takes the place of. A step looks
+        through some MB and yields how many bytes. OSError, InvariantViolation."""
         segment = self._segment
         if self._aborted:
             segment.transaction_index.write(self._aborted)
             segment.transaction_index.commit()
-        index_all(segment, checks)
+        yield from index_all(segment, checks)
         segment.deactivate()
         segment.log_file.set_modified_ms(modified_ms)
         for file in segment.sync_files():
             file.sync()
+            yield 0
         segment.transaction_index.is_new = False
         segment.rest()
         return segment

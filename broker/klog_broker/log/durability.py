@@ -71,6 +71,10 @@ class Durability:
             tuple(files), tuple(directories), end_offset, recovery_point, self._cuts, epochs
         )
 
+    def is_whole(self, end_offset: int) -> bool:
+        """Whether everything is synced, indexes and files of other segments, too."""
+        return self.recovery_point >= end_offset and not (self._files or self._directories)
+
     def put_back(self, plan: FlushPlan) -> None:
         """The plan could not be carried out for now: the next plan includes its work."""
         self._files = [*plan.files, *self._files]
@@ -171,6 +175,16 @@ class LogFlushing:
     def flush_now(self) -> None:
         """Sync everything that has been appended, and the indexes. Blocks. LogStorageError."""
         self._flusher.flush_now()
+
+    def sync_now(self) -> Callable[[], None]:
+        """:meth:`Flusher.sync_now`."""
+        return self._flusher.sync_now()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether no file of a segment is left to be synced."""
+        is_idle = not self._flusher.is_running
+        return is_idle and self._durability.is_whole(self._state.log_end_offset)
 
     def add(self, files: Iterable[File]) -> None:
         """Include these files, and the names in the log's directory, in the next flush."""

@@ -141,22 +141,33 @@ class Flusher:
 
         Raises the LogStorageError of a failure, also if only the epochs could not be written.
         """
+        self.sync_now()()
+
+    def sync_now(self) -> Callable[[], None]:
+        """The part of :meth:`flush_now` that blocks, for any thread while nobody else uses the log.
+        Returns the other part, for the loop's thread, which raises what failed."""
+        run: _Run | None = None
+        failure: OSError | None = None
         try:
             if self._running is not None:
                 self._running.perform()
             plan = self._plan(True)
             if plan is not None:
                 run = _Run(self._files, plan, self._noted)
-                try:
-                    run.perform()
-                except OSError as error:
-                    self._postpone_if_exhausted(run, error)
-                    raise
-                refusal = self._take(run)
-                if refusal is not None:
-                    raise refusal from run.epochs_error
+                run.perform()
         except OSError as error:
-            raise self._on_failed(error) from error
+            failure = error
+
+        def take() -> None:
+            if failure is not None:
+                if run is not None:
+                    self._postpone_if_exhausted(run, failure)
+                raise self._on_failed(failure) from failure
+            refusal = None if run is None else self._take(run)
+            if run is not None and refusal is not None:
+                raise refusal from run.epochs_error
+
+        return take
 
     def wait_for_run(self) -> Callable[[], None]:
         """What waits, in a helper thread, for the sync that is under way. Blocks; OSError."""

@@ -22,14 +22,24 @@ from pyspark_klog.storage.names import (
 )
 
 _log = logging.getLogger("klog.log")
+_LEFT_OVER = (DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX, SWAP_SUFFIX)
 _OF_A_SEGMENT = (Suffix.OFFSET_INDEX, Suffix.TIME_INDEX, Suffix.TRANSACTION_INDEX, Suffix.LOG)
 
 
-def clear_leftovers(files: Files, directory: Path) -> None:
-    """Remove what is of no use, and put cleaned segments in place, durably. Blocks. OSError."""
+def clear_leftovers(files: Files, directory: Path) -> list[str]:
+    """Remove what is of no use, and put cleaned segments in place, durably; returns the names that
+    there are then. Blocks. OSError."""
+    names = files.list_dir(directory)
+    if not any(name.endswith(_LEFT_OVER) for name in names):
+        return names
+    _clear(files, directory, names)
+    return files.list_dir(directory)
+
+
+def _clear(files: Files, directory: Path, names: list[str]) -> None:
     unfinished: list[int] = []
     swaps: list[int] = []
-    for name in files.list_dir(directory):
+    for name in names:
         if name.endswith(CLEANED_SUFFIX):
             found = parse_segment_file_name(name.removesuffix(CLEANED_SUFFIX))
             unfinished += [found[0]] if found is not None else []

@@ -173,8 +173,8 @@ class _Loader:
     def _open_segments(self) -> None:
         bases: set[Offset] = set()
         index_files: list[tuple[Offset, str]] = []
-        clear_leftovers(self.files, self.directory)
-        for name in self.files.list_dir(self.directory):
+        names = clear_leftovers(self.files, self.directory)
+        for name in names:
             parsed = parse_segment_file_name(name)
             if parsed is not None and parsed[1] is Suffix.LOG:
                 bases.add(parsed[0])

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from klog_broker.log.directory import LogDirectory
+from klog_broker.log.directory_closing import close_side_by_side
 from klog_broker.log.directory_loading import DirectoryLoading, load_side_by_side
 from klog_broker.log.errors import LogDirectoryError, LogStorageError, OutOfDescriptors
 from klog_broker.log.found import FoundFolders, check_once, find_folders, folders_of_topics
@@ -326,19 +327,24 @@ class LogManager:
         self._housekeeping.run_due()
 
     # --- the end ---------------------------------------------------------------------------------
-    def close(self) -> None:
+    def close(self, side_by_side: SideBySide = one_after_another) -> None:
         """Flush and close everything, write the checkpoints and the clean marker. Blocks.
 
         A directory that is offline, or goes offline now, gets no marker: its logs are recovered at
         the next start.
         """
-        for directory in self._directories:
-            logs = [log for log in self._logs.values() if log.log_directory is directory]
+        by_directory = [
+            [log for log in self._logs.values() if log.log_directory is directory]
+            for directory in self._directories
+        ]
+        failed = close_side_by_side(by_directory, side_by_side)
+        for directory, logs in zip(self._directories, by_directory, strict=True):
+            if directory.is_offline and not logs:
+                continue
             try:
-                for log in logs:
-                    log.close()
-                if directory.is_offline:
-                    continue
+                error = failed.get(directory)
+                if error is not None:
+                    raise error
                 for name in ALL_CHECKPOINTS:
                     directory.write_checkpoint(name, checkpoint(name, directory, logs))
                 directory.write_clean_marker()

@@ -23,6 +23,7 @@ from klog_broker.log.segment import Segment
 from klog_broker.log.shortening import Shortener
 from klog_broker.log.transactions import LogTransactions
 from klog_broker.runtime.chance import Chance
+from klog_broker.runtime.files import File
 from klog_broker.runtime.helpers import Helpers
 from pyspark_klog.ids import LeaderEpoch, Offset, TopicId, TopicPartition
 
@@ -378,15 +379,31 @@ class PartitionLog:
     def close(self) -> None:
         """Flush and close, with a producer snapshot at the end. Blocks. OSError or
         LogStorageError."""
+        self.begin_close()()
+
+    def begin_close(self) -> Callable[[], None]:
+        """The part of :meth:`close` that blocks, for any thread while nobody else uses the log.
+        Returns the other part, for the loop's thread. OSError or LogStorageError of either."""
         state = self._state
         state.check_online()
-        active = state.active
+        active, end_offset = state.active, state.log_end_offset
+        # Cutting the indexes to their rows need not be durable, nor does a snapshot: what a power
+        # cut makes of them is seen at the start, and they are made anew.
+        is_whole = self._flushing.is_whole and active.has_final_entry
         active.deactivate()
-        snapshot = state.snapshots.write(state.producers, state.log_end_offset)
-        self._flushing.add([*active.sync_files(), *snapshot])
-        self.flush()
-        for segment in self.segments:
-            segment.close()
+        snapshot: tuple[File, ...] = ()
+        if not is_whole or not state.snapshots.is_there(end_offset):
+            snapshot = state.snapshots.write(state.producers, end_offset)
+        if not is_whole:
+            self._flushing.add([*active.sync_files(), *snapshot])
+        take = self._flushing.sync_now()
+
+        def finish() -> None:
+            take()
+            for segment in self.segments:
+                segment.close()
+
+        return finish
 
     def abandon(self) -> None:
         """The partition is deleted: from now on nothing is written to the log."""

@@ -181,11 +181,12 @@ def _write_again(segment: Segment, position: int) -> None:
         position += written
 
 
-def index_all(segment: Segment, checks: RecordChecks, on_chunk: OnChunk = nobody) -> None:
-    """Make the index entries of a new segment, checking every byte of it. The segment must be
-    activated. DamagedLog if there is anything but batches in order."""
+def index_all(segment: Segment, checks: RecordChecks) -> Iterator[int]:
+    """Make the index entries of a new segment, checking every byte of it; yields after each piece
+    how many bytes that was. The segment must be activated. DamagedLog if there is anything but
+    batches in order."""
     digest = restart_indexes(segment, 0)
-    _index_all(segment, digest, checks, check_crc=True, on_chunk=on_chunk)
+    yield from _index_steps(segment, digest, checks, check_crc=True, on_chunk=nobody)
     if digest.end_position != segment.size_bytes:
         raise DamagedLog(
             f"{segment.log_file.path}: no good batch at byte {digest.end_position} of "
@@ -197,8 +198,18 @@ def _index_all(
     segment: Segment, digest: Digest, checks: RecordChecks, *, check_crc: bool, on_chunk: OnChunk
 ) -> None:
     """Scan from where the digest is, making index entries on the way."""
+    for _ in _index_steps(segment, digest, checks, check_crc=check_crc, on_chunk=on_chunk):
+        pass
+
+
+def _index_steps(
+    segment: Segment, digest: Digest, checks: RecordChecks, *, check_crc: bool, on_chunk: OnChunk
+) -> Iterator[int]:
+    position = digest.end_position
     for _ in scan_segment(segment, digest, checks, check_crc=check_crc, on_chunk=on_chunk):
         segment.add_index_rows(digest.take_index_rows())
+        yield digest.end_position - position
+        position = digest.end_position
     segment.restore(
         bytes_since_index_entry=digest.end_position - digest.last_indexed_position,
         max_timestamp=TimeIndexEntry(digest.max_timestamp_ms, Offset(digest.max_timestamp_offset)),
@@ -308,6 +319,9 @@ def are_indexes_sane(segment: Segment) -> bool:
     if time_index.entries:
         first, last_time = time_index.view()[0], time_index.last
         if last_time.timestamp_ms < first.timestamp_ms or last_time.offset < segment.base_offset:
+            return False
+        if time_index.entries > 1 and last_time.timestamp_ms == first.timestamp_ms:
+            # Zeros alone: room for rows, which a power cut has brought back.
             return False
     return segment.max_timestamp.timestamp_ms >= -1
 

@@ -209,6 +209,11 @@ class Segment:
         return self._max_timestamp
 
     @property
+    def has_final_entry(self) -> bool:
+        """Whether the time index tells the largest timestamp, as that of a closed segment must."""
+        return self.time_index.last.timestamp_ms >= self.max_timestamp.timestamp_ms
+
+    @property
     def knows_max_timestamp(self) -> bool:
         """Whether :attr:`max_timestamp` is in memory."""
         return self._max_timestamp is not None

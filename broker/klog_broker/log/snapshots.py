@@ -38,8 +38,14 @@ class ProducerSnapshots:
 
     def offsets(self) -> list[Offset]:
         """Those that there are, rising."""
-        names = (parse_segment_file_name(name) for name in self._files.list_dir(self._directory))
-        return sorted(name[0] for name in names if name and name[1] is Suffix.PRODUCER_SNAPSHOT)
+        suffix = Suffix.PRODUCER_SNAPSHOT
+        found = [each for each in self._files.list_dir(self._directory) if each.endswith(suffix)]
+        names = map(parse_segment_file_name, found)
+        return sorted(name[0] for name in names if name and name[1] is suffix)
+
+    def is_there(self, offset: int) -> bool:
+        """Whether one was taken at this offset."""
+        return self._files.exists(self.path(offset))
 
     def write(self, states: ProducerStates, offset: int) -> tuple[File, ...]:
         """Write without syncing; returns the file, to be synced later.

@@ -7,6 +7,7 @@ until RECEIVE_BYTES lie unparsed, so that a client that goes away is noticed.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from klog_broker.network.bounds import MIN_REQUEST_BYTES, RECEIVE_BYTES, REQUESTS_PER_TURN
@@ -18,6 +19,7 @@ from klog_broker.network.states import (
     CLOSED,
     CLOSING,
     ENDED,
+    ENDING,
     FIRST,
     PLANNED,
     QUIET,
@@ -31,6 +33,8 @@ from klog_broker.runtime.sockets import StreamSocket
 from klog_broker.security.principal import ANONYMOUS, KafkaPrincipal
 
 _unpack_head = FRAME_HEAD.unpack_from
+_READ_OFF_BYTES = 65_536
+_READ_OFF_TIMES = 16
 
 
 class Connection:
@@ -294,7 +298,7 @@ class Connection:
             if stopped is YIELDED and not self._resume_scheduled:
                 self._resume_scheduled = True
                 self._loop.call_soon(self.resume)
-            if self.state is not ENDED:
+            if self.state is not ENDED and self.state is not ENDING:
                 self.state = stopped
             elif stopped is not YIELDED:
                 self._finish(stopped)
@@ -327,12 +331,32 @@ class Connection:
         return READING
 
     def _finish(self, stopped: State) -> None:
-        """The client has ended its stream: closes the connection if nothing is left to do."""
+        """Nothing more is received: closes the connection if nothing is left to do."""
+        is_ours = self.state is ENDING
         if self._outbox.outstanding:
-            if not self._outbox.is_pipelined:
+            if not (is_ours or self._outbox.is_pipelined):
                 self.close("the client left while it waited")
         elif stopped is READING and not self._outbox:
-            self.close("closed by the client")
+            if is_ours:
+                self._read_off()
+            self.close("the broker stops" if is_ours else "closed by the client")
+
+    def end(self) -> None:
+        """Receive no more; serve what was received, then close."""
+        if self.state is PLANNED or self.state is CLOSING or self.state is CLOSED:
+            return
+        self.state = ENDING
+        self._update_interest()
+        self.resume()
+
+    def _read_off(self) -> None:
+        """What the client has sent on goes unread: were it still there at the close, the system
+        would tell the client of a broken connection, perhaps before it has read its answers."""
+        room = memoryview(bytearray(_READ_OFF_BYTES))
+        with suppress(OSError):
+            for _ in range(_READ_OFF_TIMES):
+                if not self._recv_into(room):
+                    return
 
     # -- answers ------------------------------------------------------------------------------
 

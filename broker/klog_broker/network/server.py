@@ -19,6 +19,7 @@ from klog_broker.network.lone import LoneReply, LoneRequests
 from klog_broker.network.memory import ReceiveMemory
 from klog_broker.network.plans import Plans
 from klog_broker.network.replies import QueuedReply
+from klog_broker.network.states import ENDING
 from klog_broker.runtime.descriptors import is_exhausted, why
 from klog_broker.runtime.helpers import Helpers
 from klog_broker.runtime.loop import Loop
@@ -116,6 +117,18 @@ class Server:
             connection.close("the broker stops")
         if self._idle_timer is not None:
             self._idle_timer.cancel()
+
+    def end_some(self, most: int) -> bool:
+        """Have so many connections end, once what was received from them is answered; returns
+        whether there are others. To be called again until there are none."""
+        ended = 0
+        for connection in list(self._connections):
+            if connection.state is not ENDING:
+                if ended == most:
+                    return True
+                connection.end()
+                ended += 1
+        return False
 
     @property
     def connection_count(self) -> int:

@@ -77,6 +77,15 @@ ENDED = State(
     parses=True,
     resumes=True,
 )
+ENDING = State(
+    "ending",
+    "the broker stops: what was received is served, no byte is received any more, then the"
+    " connection is closed",
+    receives=False,
+    sets_aside=False,
+    parses=True,
+    resumes=True,
+)
 CLOSING = State(
     "closing",
     "one of the answers closes the connection: the answers before it are still sent, no further"
@@ -95,12 +104,13 @@ CLOSED = State(
     resumes=False,
 )
 
-STATES = (QUIET, READING, WAITING, YIELDED, PLANNED, ENDED, CLOSING, CLOSED)
+STATES = (QUIET, READING, WAITING, YIELDED, PLANNED, ENDED, ENDING, CLOSING, CLOSED)
 FIRST = QUIET
 
 TRANSITIONS: dict[State, dict[State, str]] = {
     QUIET: {
         READING: "bytes have come, or the end of the stream",
+        ENDING: "the broker stops",
         CLOSED: "idle for too long, receiving failed, or the broker stops",
     },
     READING: {
@@ -109,6 +119,7 @@ TRANSITIONS: dict[State, dict[State, str]] = {
         YIELDED: "the turn's share of requests is used up",
         PLANNED: "Produce has come, and a plan takes it",
         ENDED: "the client sends no more",
+        ENDING: "the broker stops",
         CLOSING: "an answer closes the connection",
         CLOSED: "bad bytes, a broken socket, idle for too long, or the broker stops",
     },
@@ -117,6 +128,7 @@ TRANSITIONS: dict[State, dict[State, str]] = {
         YIELDED: "the turn's share of requests is used up",
         PLANNED: "the next request is Produce, and a plan takes it",
         ENDED: "the client sends no more",
+        ENDING: "the broker stops",
         CLOSING: "an answer closes the connection",
         CLOSED: "bad bytes, a broken socket, or the broker stops",
     },
@@ -125,6 +137,7 @@ TRANSITIONS: dict[State, dict[State, str]] = {
         WAITING: "a request has to wait for earlier answers",
         PLANNED: "the next request is Produce, and a plan takes it",
         ENDED: "the client sends no more",
+        ENDING: "the broker stops",
         CLOSING: "an answer closes the connection",
         CLOSED: "bad bytes, a broken socket, or the broker stops",
     },
@@ -134,8 +147,13 @@ TRANSITIONS: dict[State, dict[State, str]] = {
         CLOSED: "a broken socket, a log that failed, or the broker stops",
     },
     ENDED: {
+        ENDING: "the broker stops",
         CLOSING: "an answer closes the connection",
         CLOSED: "every answer is sent, or the client waited for an answer when it left",
+    },
+    ENDING: {
+        CLOSING: "an answer closes the connection",
+        CLOSED: "every answer is sent, a broken socket, or the broker cannot wait any longer",
     },
     CLOSING: {
         CLOSED: "the answers before it are sent, or the socket is broken, or the broker stops",

@@ -275,7 +275,7 @@ class RealFiles:
         return path.is_dir()
 
     def list_dir(self, path: Path) -> list[str]:
-        return sorted(self.open_files.call(lambda: [each.name for each in path.iterdir()]))
+        return sorted(self.open_files.call(lambda: os.listdir(path)))  # noqa: PTH208 - a third of its time
 
     def make_dirs(self, path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)

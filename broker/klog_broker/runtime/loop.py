@@ -151,7 +151,7 @@ class Loop:
         return self._wheel.next_deadline_ms()
 
     def _time_to_sleep_ms(self, timeout_ms: int | None) -> int | None:
-        if self._soon or self._posted or self._stopping:
+        if self._soon or self._posted:
             return 0
         deadline_ms = self._wheel.next_deadline_ms()
         if deadline_ms is None:

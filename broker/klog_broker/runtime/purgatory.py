@@ -6,7 +6,7 @@ condition holds, or until its deadline. It ends exactly once, whichever comes fi
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from klog_broker.runtime.loop import Loop
 from klog_broker.runtime.wheel import Timer
@@ -17,6 +17,8 @@ class DelayedOperation(ABC):
 
     __slots__ = ("_keys", "_timer")
 
+    is_long_poll: ClassVar[bool] = False
+    """Whether the wait may be cut short at any time without anything being lost by it."""
     _keys: tuple[Hashable, ...]
     _timer: Timer | None
 
@@ -102,6 +104,20 @@ class Purgatory:
             listeners.pop(listener, None)
             if not listeners:
                 del self._listening[key]
+
+    def expire_some(self, most: int, *, long_polls_alone: bool = False) -> int:
+        """End the waits of about so many operations as if their deadlines had passed; returns how
+        many there were."""
+        found: dict[DelayedOperation, None] = {}
+        for watchers in self._watched.values():
+            for each in watchers:
+                if each.is_long_poll or not long_polls_alone:
+                    found[each] = None
+            if len(found) >= most:
+                break
+        for operation in found:
+            self._expire(operation)
+        return len(found)
 
     def is_waiting(self, operation: DelayedOperation) -> bool:
         """Parked, and neither completed, expired nor cancelled."""
