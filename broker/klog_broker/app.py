@@ -29,6 +29,9 @@ from klog_broker.metadata.errors import StoreRefused
 from klog_broker.metadata.image import BrokerRegistration, MetadataImage
 from klog_broker.metadata.local import LocalStore
 from klog_broker.metadata.orders import Order, OrderResults
+from klog_broker.metrics.requests import RequestTimes
+from klog_broker.monitoring.collecting import Sources
+from klog_broker.monitoring.server import MetricsServer
 from klog_broker.network.server import Server
 from klog_broker.produce.idle import IdleKernels
 from klog_broker.produce.loading import CompileKernel, LoadKernel
@@ -41,6 +44,7 @@ from klog_broker.refusals import (
     refusal_of,
     refused_address,
     refused_directory,
+    refused_metrics,
 )
 from klog_broker.replication.replica_manager import ReplicaManager
 from klog_broker.room_settings import (
@@ -56,6 +60,7 @@ from klog_broker.runtime.files import Files, RealFiles
 from klog_broker.runtime.helpers import Helpers, HelpersOfAStart, HelperThreads
 from klog_broker.runtime.loop import Loop
 from klog_broker.runtime.poller import Poller, default_poller
+from klog_broker.runtime.process_facts import process_facts
 from klog_broker.runtime.purgatory import Purgatory
 from klog_broker.runtime.side_by_side import LoopsThreads, SideBySide, one_after_another
 from klog_broker.runtime.sockets import Network
@@ -120,6 +125,8 @@ class BrokerServer:
         self._settings = SettingsInForce(config)
         self.ports: dict[str, int] = {}
         """The ports by listener name, once started."""
+        self.metrics_port: int | None = None
+        """The port of metrics.listener, once started."""
         self.plans: TurnPlans | None = None
         """The plans for pipelined Produce, once started; None without a kernel to load."""
         self._clock = clock or SystemClock()
@@ -143,6 +150,7 @@ class BrokerServer:
         self._compile_kernel = compile_kernel
         self._load_cleaner = load_cleaner
         self._cleaner: Cleaner | None = None
+        self._metrics: MetricsServer | None = None
         self._life = Life(self._clock)
         self._offline: set[Path] = set()
         self._to_wake: dict[TopicPartition, None] = {}
@@ -223,6 +231,7 @@ class BrokerServer:
             network_limits(config),
             dispatcher.handle_frame,
             dispatcher.pipelined_apis,
+            RequestTimes(dispatcher.serves),
         )
         deleted = [topic.name for topic in metadata.image.deleting.values()]
         if self._load_kernel is not None:
@@ -252,6 +261,7 @@ class BrokerServer:
             self.services.groups.forget_topic(name)
         self._schedule_log_work()
         self._cleaner.begin()
+        self._listen_for_scrapes(self._cleaner)
         if self.plans is not None and self._compile_kernel is not None:
             IdleKernels(self.server, self.plans, self._compile_kernel).begin()
         self._life.serving(self.services, self.ports)
@@ -314,6 +324,7 @@ class BrokerServer:
             self.server.max_request_bytes,
             ProduceTargets(self.services),
             self._clock,
+            self.server.requests,
             self._network.socket_calls,
         )
 
@@ -374,6 +385,21 @@ class BrokerServer:
             BrokerRegistration(self.services.broker_id, endpoints, self.config["broker.rack"])
         )
 
+    def _listen_for_scrapes(self, cleaner: Cleaner) -> None:
+        address = self.config.metrics_listener
+        if address is None:
+            return
+        loop, now_ms = self.loop, self._clock.now_ms()
+        sources = Sources(self.services, self.server, cleaner, process_facts, loop.now_ms(), now_ms)
+        self._metrics = MetricsServer(sources, self._network)
+        try:
+            self.metrics_port = self._metrics.listen(*address)
+        except OSError as error:
+            if descriptors.is_exhausted(error):
+                raise
+            self.close()
+            raise refused_metrics(*address, error) from error
+
     # -- running ------------------------------------------------------------------------------
 
     @property
@@ -427,6 +453,8 @@ class BrokerServer:
         self._is_closed = True
         self._is_wanted = False
         self.server.close()
+        if self._metrics is not None:
+            self._metrics.close()
         if self.plans is not None:
             self.plans.close()
         self._cleaner_helpers.close()

@@ -56,6 +56,15 @@ def refused_address(listener: Listener, error: OSError) -> CannotStart:
     return CannotStart(ExitCode.REFUSED_ADDRESS, _why_not(listener, error))
 
 
+def refused_metrics(host: str, port: int, error: OSError) -> CannotStart:
+    """The address of metrics.listener cannot be opened."""
+    return CannotStart(
+        ExitCode.REFUSED_ADDRESS,
+        f"cannot listen on metrics.listener={host}:{port}: {error.strerror or error}; choose"
+        " another port (0 takes a free one)",
+    )
+
+
 def _why_not(listener: Listener, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
         return (

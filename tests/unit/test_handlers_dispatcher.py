@@ -80,6 +80,10 @@ class Services:
         self.slices = Slices(self.loop)
         self.bugs = BugReports()
         self.counters: dict[str, int] = {}
+        self.errors: dict[tuple[int, int], int] = {}
+
+    def count_error(self, api_key: int, code: int) -> None:
+        self.errors[api_key, code] = self.errors.get((api_key, code), 0) + 1
 
     def count(self, name: str) -> None:
         self.counters[name] = self.counters.get(name, 0) + 1

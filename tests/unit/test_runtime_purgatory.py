@@ -11,6 +11,8 @@ from tests.support.fake_network import ScriptedPoller
 class Waits(DelayedOperation):
     """Completes when its test says so."""
 
+    kind = "test"
+
     def __init__(self, holds: bool = False) -> None:
         self.holds = holds
         self.ended: list[str] = []

@@ -21,6 +21,7 @@ from klog_broker.log.log_manager import LogManager
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.segment_renaming import remove_files
 from klog_broker.log.swapping import SourcesChanged
+from klog_broker.metrics.cleaner import CleanerCounts
 from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.clock import Clock
 from klog_broker.runtime.descriptors import is_exhausted
@@ -62,6 +63,7 @@ class Cleaner:
     ) -> None:
         self.set_aside: dict[TopicPartition, str] = {}
         """Logs that are not cleaned any more, each with the reason."""
+        self.counts = CleanerCounts()
         self._logs = logs
         self._helpers = helpers
         self._timers = timers
@@ -250,6 +252,13 @@ class Cleaner:
         self._logs.checkpoint_cleaned()
         assert running.round is not None
         tally = running.round.tally
+        now_ms = self._clock.monotonic_ms()
+        counts = self.counts
+        counts.rounds += 1
+        counts.bytes_read += tally.bytes_read
+        counts.bytes_kept += tally.bytes_kept
+        counts.took_ms += now_ms - running.began_ms
+        counts.last_ended_ms = now_ms
         _log.info(
             "log=%s cleaned_to=%d bytes=%d kept_bytes=%d records=%d kept_records=%d keys=%d "
             "map_full=%s took_ms=%d",
@@ -261,7 +270,7 @@ class Cleaner:
             tally.records_kept,
             tally.keys,
             tally.is_map_full,
-            self._clock.monotonic_ms() - running.began_ms,
+            now_ms - running.began_ms,
         )
         self._apply_retention(log)
         self._look()

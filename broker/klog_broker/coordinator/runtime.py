@@ -6,7 +6,8 @@ coordinators use their CoordinatorRuntime. Loop thread only.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -29,9 +30,12 @@ from pyspark_klog.records.compression import Codec
 
 K = TypeVar("K")
 V = TypeVar("V")
+_State = TypeVar("_State")
 S = TypeVar("S", bound=CoordinatorState[Any, Any])
 
 _NONE = ErrorCode.NONE
+_COUNTED_A_STEP = 1000
+_COUNTED_AN_ELEMENT = 50
 
 _log = logging.getLogger("klog.coordinator")
 
@@ -151,6 +155,10 @@ class CoordinatorRuntime(Generic[K, V, S]):
         for each in waiting:
             each()
 
+    def statuses(self) -> Counter[ShardStatus]:
+        """How many shards have which status."""
+        return Counter(each.status for each in self._shards.values())
+
     # --- finding ---------------------------------------------------------------------------------
     def partition_for(self, key: str) -> int | None:
         """The partition that has the key's records; None while the topic does not exist."""
@@ -237,6 +245,15 @@ class CoordinatorRuntime(Generic[K, V, S]):
         partition = shard.log.topic_partition.partition
         if self._shards.get(partition) is shard:
             self.resign(partition)
+
+
+def counted(states: Sequence[_State]) -> Generator[int, None, Counter[_State]]:
+    """How many there are of each, in steps (runtime/slices.py)."""
+    counts: Counter[_State] = Counter()
+    for start in range(0, len(states), _COUNTED_A_STEP):
+        counts.update(states[start : start + _COUNTED_A_STEP])
+        yield _COUNTED_A_STEP // _COUNTED_AN_ELEMENT
+    return counts
 
 
 def _unloading(shard: Shard[Any, Any, Any]) -> Steps:

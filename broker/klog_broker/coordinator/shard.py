@@ -329,6 +329,7 @@ class Shard(Generic[K, V, S]):
 
 class _WaitUntilVisible(DelayedOperation):
     __slots__ = ("_callback", "_end_offset", "_shard")
+    kind = "Coordinator"
 
     def __init__(
         self,

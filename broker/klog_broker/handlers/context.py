@@ -9,6 +9,7 @@ A request's records are views of the receive buffer, valid until the turn's appe
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -192,6 +193,8 @@ class BrokerServices:
     folder_warnings: RateLimit = field(default_factory=RateLimit)
     """For warnings of folders in the way of new topics: clients try to create those again and
     again."""
+    errors: Counter[tuple[int, int]] = field(default_factory=Counter)
+    """How often an error code was answered: (API key, code). An answer may have many."""
     counters: dict[str, int] = field(default_factory=dict)
     """Plain counts by name, for metrics and tests."""
     leader_holders: LeaderHolders = field(default_factory=LeaderHolders)
@@ -201,6 +204,11 @@ class BrokerServices:
 
     def __post_init__(self) -> None:
         self.slices = Slices(self.loop)
+
+    def count_error(self, api_key: int, code: int) -> None:
+        """An answer has an error code; NONE counts as no error."""
+        if code:
+            self.errors[api_key, int(code)] += 1
 
     def count(self, name: str, by: int = 1) -> None:
         """Adds to a counter."""

@@ -132,6 +132,11 @@ class Dispatcher:
             ServedApi(key, *self._ranges[key]) for key in sorted(self._handlers)
         )
 
+    def serves(self, api_key: int, version: int) -> bool:
+        """Whether requests of this API and version are served."""
+        first, last = self._ranges.get(api_key, (0, -1))
+        return first <= version <= last
+
     @property
     def bugs(self) -> BugReports:
         return self._broker.bugs

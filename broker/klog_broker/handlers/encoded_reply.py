@@ -7,6 +7,7 @@ from typing import Any
 
 from klog_broker.handlers.context import AnswerSteps, BrokerServices
 from klog_broker.handlers.reply_slot import ReplySlot
+from klog_broker.handlers.response_errors import error_codes
 from klog_broker.runtime.slices import Steps
 from pyspark_klog.protocol.headers import (
     RequestHeader,
@@ -18,6 +19,7 @@ from pyspark_klog.protocol.message import Response
 # An answer whose steps cost less than this is made and encoded at once, which is quicker.
 _FEW_ELEMENTS = 16
 _ENCODED_ELEMENTS_A_STEP = 8
+_COUNTED_ELEMENTS_A_STEP = 32
 
 
 class EncodedReply:
@@ -46,6 +48,9 @@ class EncodedReply:
                 # Most often the purgatory has called, which catches nothing.
                 self._close_for_bug(response, error)
                 return
+            for code in error_codes(response):
+                if code:
+                    self._broker.count_error(header.api_key, code)
         self._slot.complete(parts)
 
     def send_parts(self, parts: list[Any]) -> None:
@@ -75,10 +80,19 @@ class EncodedReply:
             parts = yield from _thinned(
                 encode_response_in_steps(header.correlation_id, response, header.api_version)
             )
+            yield from self._count_errors(response)
         except Exception as error:
             self._close_for_bug(response, error)
             return
         self._slot.complete(parts)
+
+    def _count_errors(self, response: Response) -> Steps:
+        api_key, count_error = self._header.api_key, self._broker.count_error
+        for number, code in enumerate(error_codes(response), 1):
+            if code:
+                count_error(api_key, code)
+            if number % _COUNTED_ELEMENTS_A_STEP == 0:
+                yield 1
 
     def _close_for_bug(self, response: Response | None, error: Exception) -> None:
         self.is_used = True

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import struct
 
-from klog_broker.coordinator.transaction.coordinator import TransactionCoordinator
 from klog_broker.coordinator.transaction.metadata import VERSION_RAISING, ProducerIdAndEpoch
 from klog_broker.coordinator.transaction.transaction import TransactionReply
-from klog_broker.handlers.context import RequestContext
+from klog_broker.handlers.context import BrokerServices, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
 from klog_broker.handlers.reply_slot import ReplySlot
 from klog_broker.handlers.transactions import as_known_by, client_version
@@ -51,16 +50,14 @@ class _SameId:
     """The next end of the same transactional id, in version 5: only the correlation id, the
     producer id, its epoch and the decision differ."""
 
-    __slots__ = ("_behind", "_head", "_size", "_transactional_id", "_transactions", "_unpack")
+    __slots__ = ("_behind", "_broker", "_head", "_size", "_transactional_id", "_unpack")
 
-    def __init__(
-        self, frame: bytes, transactional_id: str, transactions: TransactionCoordinator
-    ) -> None:
+    def __init__(self, frame: bytes, transactional_id: str, broker: BrokerServices) -> None:
         self._size = len(frame)
         self._unpack = struct.Struct(f">4s4s{len(frame) - 8 - _LAST_BYTES}sqh?B").unpack
         self._head, _, self._behind, *_ = self._unpack(frame)
         self._transactional_id = transactional_id
-        self._transactions = transactions
+        self._broker = broker
 
     def serve(self, frame: memoryview, slot: ReplySlot) -> bool:
         if len(frame) != self._size:
@@ -70,10 +67,11 @@ class _SameId:
             return False
 
         def answer(reply: TransactionReply) -> None:
+            self._broker.count_error(ApiKey.END_TXN, reply.error_code)
             told = (reply.error_code, reply.producer_id, reply.producer_epoch)
             slot.complete([_REPLY.pack(_REPLY.size - 4, correlation_id, 0, 0, *told, 0)])
 
-        self._transactions.end(
+        self._broker.transactions.end(
             self._transactional_id,
             ProducerIdAndEpoch(producer_id, epoch),
             VERSION_RAISING,
@@ -90,7 +88,7 @@ def prepare(frame: bytes, request: EndTxnRequest, context: RequestContext) -> _S
     size = _FIRST_BYTES + len(client_id) + len(uvarint(len(name) + 1)) + len(name) + _LAST_BYTES
     if context.api_version != RAISES_EPOCH_SINCE or len(frame) != size:
         return None
-    return _SameId(frame, request.transactional_id, context.broker.transactions)
+    return _SameId(frame, request.transactional_id, context.broker)
 
 
 def error_response(_: EndTxnRequest, code: ErrorCode) -> EndTxnResponse:

@@ -45,6 +45,7 @@ class _DelayedFetch(DelayedOperation):
 
     __slots__ = ("_context", "_reader", "_request", "_scope")
     is_long_poll = True
+    kind = "Fetch"
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
 """The answer to a Fetch, packed at once or made for the codec.
 
 What is packed is byte for byte what the codec of FetchResponse would encode. It is what nearly
-every answer is: of version 4 or newer, with records in files, without diverging epochs and aborted
-transactions.
+every answer is: of version 4 or newer, with records in files, without errors, diverging epochs and
+aborted transactions.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def pack_answer(
     told: Sequence[ReadPartition],
 ) -> list[Buffer | ReadRegion] | None:
     """The whole frame in parts, as ``encode_response_parts`` gives it; None if it cannot."""
-    if version < _FIRST_VERSION:
+    if version < _FIRST_VERSION or error_code:
         return None
     if len(told) == 1 and version >= FIRST_VERSION_WITH_TOPIC_IDS:
         return _pack_one(correlation_id, session_id, error_code, told[0])
@@ -133,7 +133,12 @@ def _pack_one(
 
 def _is_plain(each: ReadPartition) -> bool:
     """Whether the partition is what nearly all are."""
-    return not (each.records or each.diverging_epoch is not None or each.aborted_transactions)
+    return not (
+        each.error_code
+        or each.records
+        or each.diverging_epoch is not None
+        or each.aborted_transactions
+    )
 
 
 def _head(

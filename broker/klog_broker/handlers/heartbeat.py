@@ -2,8 +2,8 @@
 
 import struct
 
-from klog_broker.coordinator.group.coordinator import GroupCoordinator, MemberName
-from klog_broker.handlers.context import RequestContext
+from klog_broker.coordinator.group.coordinator import MemberName
+from klog_broker.handlers.context import BrokerServices, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler, top_level_error
 from klog_broker.handlers.prepared import CORRELATION_ID, ReplyBytes
 from klog_broker.handlers.reply_slot import ReplySlot
@@ -26,6 +26,7 @@ class _SameMember:
     __slots__ = (
         "_alive",
         "_behind",
+        "_broker",
         "_generation_id",
         "_group_id",
         "_groups",
@@ -37,7 +38,7 @@ class _SameMember:
     )
 
     def __init__(
-        self, frame: bytes, request: HeartbeatRequest, version: int, groups: GroupCoordinator
+        self, frame: bytes, request: HeartbeatRequest, version: int, broker: BrokerServices
     ) -> None:
         self._size = len(frame)
         # Key and version; correlation id; the rest.
@@ -47,7 +48,8 @@ class _SameMember:
         self._group_id = request.group_id
         self._name = MemberName(request.member_id, request.group_instance_id)
         self._generation_id = request.generation_id
-        self._groups = groups
+        self._broker = broker
+        self._groups = broker.groups
         self._alive = ReplyBytes(HeartbeatResponse(), version)
 
     def serve(self, frame: memoryview, slot: ReplySlot) -> bool:
@@ -60,13 +62,14 @@ class _SameMember:
         if error is _NONE:
             reply = self._alive
         else:
+            self._broker.count_error(ApiKey.HEARTBEAT, error)
             reply = ReplyBytes(HeartbeatResponse(error_code=error), self._version)
         slot.complete([reply.to(correlation_id)])
         return True
 
 
 def prepare(frame: bytes, request: HeartbeatRequest, context: RequestContext) -> _SameMember:
-    return _SameMember(frame, request, context.api_version, context.broker.groups)
+    return _SameMember(frame, request, context.api_version, context.broker)
 
 
 HANDLER = ApiHandler(ApiKey.HEARTBEAT, handle, top_level_error(ApiKey.HEARTBEAT), prepare=prepare)

@@ -126,6 +126,7 @@ def _code(error: KlogError) -> ErrorCode:
 
 class _WaitUntilSeen(DelayedOperation):
     __slots__ = ("_broker", "_end_offset", "_leader", "_told")
+    kind = "WriteTxnMarkers"
 
     def __init__(
         self,

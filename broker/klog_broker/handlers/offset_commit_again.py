@@ -28,6 +28,7 @@ from pyspark_klog.protocol.apis.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from pyspark_klog.protocol.headers import encode_response
+from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.state_records.offset_record import OffsetRecord
 
 MOST_PARTITIONS = 32
@@ -205,6 +206,8 @@ class _SamePartitions:
         if error is _NONE:
             slot.complete([self._done.to(self._correlation_id)])
         else:
+            for _ in self._places:
+                self._broker.count_error(ApiKey.OFFSET_COMMIT, error)
             (number,) = _CORRELATION_ID.unpack(self._correlation_id)
             partitions = [(each.partition, each.metadata) for each in self._places]
             response = _response(partitions, self._topic_ids, [error] * len(partitions))

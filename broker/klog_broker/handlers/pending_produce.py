@@ -44,6 +44,7 @@ class PendingProduce(DelayedOperation):
     """A Produce request until it is answered."""
 
     __slots__ = ("_waiting", "acks", "context", "open_appends", "request", "response")
+    kind = "Produce"
 
     def __init__(self, request: ProduceRequest, context: RequestContext) -> None:
         self.request = request

@@ -109,6 +109,9 @@ class ReadPartition:
 
     def let_go(self) -> None:
         """The partition was answered: it holds nothing of the log's files any longer."""
+        if self.size_bytes and self.leader is not None:
+            # Converted records have another size than those in the file.
+            self.leader.log.counts.bytes_out += len(self.records) or self.size_bytes
         self.region = None
         self.records = b""
         self.cold = self.to_convert = None

@@ -278,6 +278,9 @@ class Appender:
             state.producers.end_offset = state.log_end_offset
         except Exception as error:
             raise state.go_offline(error) from error
+        counts = state.counts
+        counts.messages_in += last_offset + 1 - first_offset
+        counts.bytes_in += row.size_bytes
         info = AppendInfo(
             first_offset,
             last_offset,
@@ -351,6 +354,9 @@ class Appender:
             apply_planned(state, planned, now_ms)
         except Exception as error:
             raise state.go_offline(error) from error
+        counts = state.counts
+        counts.messages_in += planned.end_offset - planned.first_offset
+        counts.bytes_in += planned.size_bytes
         self._appended()
 
 

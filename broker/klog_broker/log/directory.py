@@ -13,6 +13,7 @@ from klog_broker.log.errors import (
     ShortWrite,
 )
 from klog_broker.log.sync_notes import SyncNotes
+from klog_broker.metrics.histogram import Durations
 from klog_broker.runtime.clock import Clock
 from klog_broker.runtime.descriptors import is_exhausted, why
 from klog_broker.runtime.files import FileLock, FileLockHeld, Files, OpenDirectory
@@ -42,6 +43,9 @@ class LogDirectory:
         self.error: BaseException | None = None
         self.sync_notes = SyncNotes(files, path)
         self.on_offline: Callable[[LogDirectory], None] | None = None
+        self.flushes = Durations()
+        """How long flushes took, from their plans to their outcomes."""
+        self.monotonic_ns = clock.monotonic_ns
         self._clock = clock
         self._refusals = RateLimit()
         self._lock: FileLock | None = None

@@ -111,6 +111,7 @@ class LogFlushing:
         self._on_flushed = on_flushed
         self._durability = Durability(state.log_end_offset, recovery_point)
         self._is_deleted = False
+        self._planned_ns = 0
         directory = state.log_directory
         self._flusher = Flusher(
             state.files,
@@ -210,11 +211,14 @@ class LogFlushing:
         if state.is_offline or state.is_being_cut:
             return None
         epochs = state.epochs.unsaved() if state.epochs.is_dirty else None
+        self._planned_ns = state.log_directory.monotonic_ns()
         return self._durability.plan(
             state.active, state.log_end_offset, epochs, with_indexes=with_indexes
         )
 
     def _flushed(self, plan: FlushPlan) -> None:
+        directory = self._state.log_directory
+        directory.flushes.add(directory.monotonic_ns() - self._planned_ns)
         before = self._durability.flushed_offset
         if self._durability.done(plan) and plan.epochs is not None:
             self._state.epochs.saved(plan.epochs)

@@ -23,6 +23,7 @@ from klog_broker.log.log_config import LogConfig
 from klog_broker.log.partition_changes import PartitionChanges
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.record_checks import PlainChecks, RecordChecks, kernel_checks
+from klog_broker.metrics.topics import CountsByTopic
 from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.clock import Clock
 from klog_broker.runtime.descriptors import is_exhausted, why
@@ -71,6 +72,7 @@ class LogManager:
         self._chance = chance or Chance()
         self._directories = [LogDirectory(files, path, clock) for path in directories]
         self._logs: dict[TopicPartition, PartitionLog] = {}
+        self.counts = CountsByTopic()
         self._is_clean = True
         self._settings = settings or LogManagerSettings()
         self._housekeeping = Housekeeping(
@@ -86,6 +88,7 @@ class LogManager:
             checks=lambda: self.checks,
             add=self._add,
             remove_later=self._housekeeping.remove_later,
+            removed=lambda log: self.counts.leave(log.topic_partition.topic),
         )
         for directory in self._directories:
             directory.on_offline = self._directory_went_offline
@@ -249,6 +252,7 @@ class LogManager:
             remove_later=self._housekeeping.remove_later,
             chance=self._chance,
             renew_checkpoints=self._housekeeping.forget_deleted,
+            counts=self.counts.join(topic_partition.topic),
         )
         log.listener = self.listener
         log.last_flush_ms = self._clock.monotonic_ms()

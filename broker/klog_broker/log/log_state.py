@@ -13,6 +13,7 @@ from klog_broker.log.reading import SegmentList
 from klog_broker.log.record_checks import RecordChecks
 from klog_broker.log.rolling import append_room
 from klog_broker.log.segment import Segment
+from klog_broker.metrics.topics import TopicCounts
 from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.descriptors import is_exhausted
 from pyspark_klog.ids import LeaderEpoch, TopicPartition
@@ -39,6 +40,7 @@ class LogState:
         checks: Callable[[], RecordChecks],
         chance: Chance,
         on_offline: Callable[[LogStorageError], None],
+        counts: TopicCounts,
     ) -> None:
         self.topic_partition = topic_partition
         self.path = path
@@ -46,6 +48,7 @@ class LogState:
         self.files = log_directory.files
         self.config = config
         self.checks = checks
+        self.counts = counts
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.log_end_offset
         self.high_watermark = loaded.high_watermark

@@ -120,8 +120,10 @@ class PartitionChanges:
         checks: Callable[[], RecordChecks],
         add: AddLog,
         remove_later: Callable[[Iterable[Path], int], None],
+        removed: Callable[[PartitionLog], None],
     ) -> None:
         self._logs = logs
+        self._removed = removed
         self._directories = directories
         self._files = files
         self._clock = clock
@@ -304,6 +306,7 @@ class PartitionChanges:
     def _removal(self, log: PartitionLog) -> Removal:
         """Take the log out of use. Raises LogStorageError if its directory is offline."""
         del self._logs[log.topic_partition]
+        self._removed(log)
         directory = log.log_directory
         log.abandon()
         if directory.is_offline:

@@ -22,6 +22,7 @@ from klog_broker.log.record_checks import RecordChecks
 from klog_broker.log.segment import Segment
 from klog_broker.log.shortening import Shortener
 from klog_broker.log.transactions import LogTransactions
+from klog_broker.metrics.topics import TopicCounts
 from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.files import File
 from klog_broker.runtime.helpers import Helpers
@@ -50,11 +51,14 @@ class PartitionLog:
         remove_later: Callable[[list[Path], int], None],
         chance: Chance,
         renew_checkpoints: Callable[[Callable[[], None]], None],
+        counts: TopicCounts,
     ) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.path = path
         self.log_directory = log_directory
+        self.counts = counts
+        """Of this log's topic."""
         self.was_unclean = loaded.was_unclean
         """Whether the log had to be recovered: records of its newest epoch may have been seen and
         lost, so that the log must be led in a newer epoch."""
@@ -69,6 +73,7 @@ class PartitionLog:
             checks=checks,
             chance=chance,
             on_offline=self._went_offline,
+            counts=counts,
         )
         flushing = self._flushing = LogFlushing(
             state, helpers, recovery_point=loaded.recovery_point, on_flushed=self._flushed

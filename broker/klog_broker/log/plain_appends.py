@@ -145,4 +145,6 @@ class PlainAppender:
             state.producers.end_offset = end_offset
         except Exception as error:
             raise state.go_offline(error) from error
+        state.counts.messages_in += record_count
+        state.counts.bytes_in += size_bytes
         self._appended()

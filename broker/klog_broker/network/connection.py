@@ -8,8 +8,10 @@ until RECEIVE_BYTES lie unparsed, so that a client that goes away is noticed.
 from __future__ import annotations
 
 from contextlib import suppress
+from struct import Struct
 from typing import Any
 
+from klog_broker.metrics.requests import head_of
 from klog_broker.network.bounds import MIN_REQUEST_BYTES, RECEIVE_BYTES, REQUESTS_PER_TURN
 from klog_broker.network.host import Host
 from klog_broker.network.inbox import FRAME_HEAD, NO_REQUEST, PRODUCE, BadFrame, Inbox
@@ -32,15 +34,20 @@ from klog_broker.runtime.poller import BROKEN, READABLE, WRITABLE
 from klog_broker.runtime.sockets import StreamSocket
 from klog_broker.security.principal import ANONYMOUS, KafkaPrincipal
 
-_unpack_head = FRAME_HEAD.unpack_from
 _READ_OFF_BYTES = 65_536
 _READ_OFF_TIMES = 16
+# A frame's size, and API key and version in one number.
+_unpack_size_and_head = Struct(">iI").unpack_from
+_unpack_head = Struct(">I").unpack_from
+# The heads of Produce, in any version, are below this one.
+_BEHIND_PRODUCE = head_of(PRODUCE + 1, 0)
 
 
 class Connection:
     """Lives from accept to ``close``; loop thread only."""
 
     __slots__ = (
+        "_answered",
         "_host",
         "_inbox",
         "_interest",
@@ -79,6 +86,7 @@ class Connection:
         """What the dispatcher keeps of its last requests, by API key; for this principal alone."""
         self.last_used_ms = host.loop.now_ms()
         self._host = host
+        self._answered = host.requests.answered
         self._loop = host.loop
         self._memory = host.memory
         self._socket = stream
@@ -143,13 +151,13 @@ class Connection:
         if self.last_used_ms != loop.time_ms:
             host.touch(self)
         if count > FRAME_HEAD.size:
-            size, api_key, _ = _unpack_head(window)
+            size, head = _unpack_size_and_head(window)
             is_whole = MIN_REQUEST_BYTES <= size == count - 4 <= host.max_request_bytes
-            if is_whole and api_key != PRODUCE:
+            if is_whole and head >= _BEHIND_PRODUCE:
                 self._turn = loop.turn
                 self._requests = 1
                 self._joins = False
-                slot = LoneReply(self, self._outbox, api_key)
+                slot = LoneReply(self, self._outbox, head)
                 slots = host.lone.slots
                 if not slots:
                     host.lone.begin()
@@ -187,6 +195,7 @@ class Connection:
             return
         if count == len(answer[0]):
             self.state = QUIET
+            self._answered.append(slot.head)
         else:
             slot.answer = [answer[0][count:]]
             slot.place()
@@ -322,7 +331,7 @@ class Connection:
                 self._joins = False
             self._requests += 1
             frame, large = inbox.take_request()
-            slot = outbox.begin(api_key)
+            slot = outbox.begin(api_key, _unpack_head(frame)[0])
             if large is not None:
                 # The records are views of the buffer until the turn's appends are over.
                 slot.frame = large

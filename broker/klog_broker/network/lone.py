@@ -30,14 +30,15 @@ class LoneReply:
     """The place of a lone request's answer, used as a QueuedReply: exactly one of ``complete``,
     ``skip`` and ``close`` is called."""
 
-    __slots__ = ("_api_key", "_outbox", "answer", "connection", "ordinary")
+    __slots__ = ("_outbox", "answer", "connection", "head", "ordinary")
 
-    def __init__(self, connection: LoneConnection, outbox: Outbox, api_key: int) -> None:
+    def __init__(self, connection: LoneConnection, outbox: Outbox, head: int) -> None:
         self.connection = connection
+        self.head = head
+        """API key and version, as in metrics/requests.py."""
         self.answer: list[Any] | None = None
         """An answer that needs no ordinary place: its one part."""
         self._outbox = outbox
-        self._api_key = api_key
         self.ordinary: QueuedReply | None = None
         """The request's place in the outbox, if it has one."""
 
@@ -55,7 +56,7 @@ class LoneReply:
         """The request's place in the outbox, from now on if it had none."""
         place = self.ordinary
         if place is None:
-            place = self.ordinary = self._outbox.begin(self._api_key)
+            place = self.ordinary = self._outbox.begin(self.head >> 16, self.head)
             if self.answer is not None:
                 place.complete(self.answer)
         return place

@@ -9,8 +9,15 @@ from __future__ import annotations
 from collections import deque
 from typing import Protocol
 
+from klog_broker.metrics.requests import RequestTimes
 from klog_broker.network.bounds import PENDING_REPLIES, PENDING_REPLY_BYTES, SEND_BYTES
-from klog_broker.network.replies import OutgoingParts, QueuedReply, Sent, SlotState
+from klog_broker.network.replies import (
+    COUNTED_ELSEWHERE,
+    OutgoingParts,
+    QueuedReply,
+    Sent,
+    SlotState,
+)
 from klog_broker.network.states import State
 from klog_broker.runtime.helpers import Helpers
 from klog_broker.runtime.loop import Loop
@@ -25,6 +32,9 @@ class OutboxHost(Protocol):
 
     @property
     def helpers(self) -> Helpers: ...
+
+    @property
+    def requests(self) -> RequestTimes: ...
 
     @property
     def pipelined_apis(self) -> frozenset[int]: ...
@@ -75,6 +85,7 @@ class Outbox:
         "_pipelined_apis",
         "_queued_bytes",
         "_replies",
+        "_requests",
         "_stream",
         "held",
         "is_open",
@@ -92,6 +103,7 @@ class Outbox:
         self._host = host
         self._loop = host.loop
         self._pipelined_apis = host.pipelined_apis
+        self._requests = host.requests
         self._stream = stream
         self._replies: deque[QueuedReply] = deque()
         self._queued_bytes = 0
@@ -110,9 +122,9 @@ class Outbox:
 
     # -- requests -----------------------------------------------------------------------------
 
-    def begin(self, api_key: int) -> QueuedReply:
+    def begin(self, api_key: int, head: int = COUNTED_ELSEWHERE) -> QueuedReply:
         """A request's place behind the others."""
-        slot = QueuedReply(self, api_key)
+        slot = QueuedReply(self, api_key, head, self._loop.time_ns)
         self._replies.append(slot)
         self.outstanding += 1
         return slot
@@ -155,6 +167,10 @@ class Outbox:
         self._queued_bytes += slot.size_bytes
         if slot.state is SlotState.CLOSES:
             self._owner.on_closing_answer()
+        elif slot.began_ns != self._loop.time_ns:
+            self._requests.others.append((slot.head, 1, slot.began_ns))
+        elif slot.head != COUNTED_ELSEWHERE:
+            self._requests.answered.append(slot.head)
         replies = self._replies
         if not self._flush_scheduled and replies and slot is replies[0]:
             self._flush_scheduled = True

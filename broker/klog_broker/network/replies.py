@@ -18,6 +18,7 @@ from klog_broker.runtime.sockets import StreamSocket
 
 # sendmsg takes at most 1024 buffers (IOV_MAX).
 _PARTS_PER_SEND = 256
+COUNTED_ELSEWHERE = -1
 _IN_MEMORY = (bytes, bytearray, memoryview)
 
 
@@ -51,9 +52,11 @@ class QueuedReply:
         "_owner",
         "_when_closed",
         "api_key",
+        "began_ns",
         "close_reason",
         "fits_one_send",
         "frame",
+        "head",
         "is_held",
         "keeps_frame",
         "parts",
@@ -61,9 +64,13 @@ class QueuedReply:
         "state",
     )
 
-    def __init__(self, owner: SlotOwner, api_key: int) -> None:
+    def __init__(self, owner: SlotOwner, api_key: int, head: int, began_ns: int) -> None:
         self._owner = owner
         self.api_key = api_key
+        self.head = head
+        """See metrics/requests.py; COUNTED_ELSEWHERE for a place that is no single request's."""
+        self.began_ns = began_ns
+        """The time of the turn in which the place was taken."""
         self.state = SlotState.WAITING
         self.parts: list[Any] = []
         self.size_bytes = 0

@@ -8,6 +8,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from klog_broker.metrics.requests import RequestTimes
 from klog_broker.network.bounds import (
     ACCEPT_PAUSE_MS,
     ACCEPTS_PER_TURN,
@@ -64,8 +65,11 @@ class Server:
         limits: NetworkLimits,
         handle_frame: FrameHandler,
         pipelined_apis: frozenset[int],
+        requests: RequestTimes | None = None,
     ) -> None:
         self.loop = loop
+        self.requests = requests or RequestTimes(lambda _, __: True)
+        loop.on_turn_over = self.requests.turn_over
         self.helpers = helpers
         self.handle_frame = handle_frame
         self.pipelined_apis = pipelined_apis
@@ -133,6 +137,11 @@ class Server:
     @property
     def connection_count(self) -> int:
         return len(self._connections)
+
+    @property
+    def accepted(self) -> int:
+        """How many connections were accepted, ever."""
+        return self._accepted
 
     @property
     def last_used_ms(self) -> int | None:

@@ -91,7 +91,8 @@ HEAD_REQUEST_STAMP = 12  # never goes back
 HEAD_TRANSACTIONAL_ID_AT = 13
 HEAD_TRANSACTIONAL_ID_BYTES = 14
 HEAD_VERSION = 15
-HEAD_WORDS = 16
+HEAD_VERSIONS = 16  # from here on, by version: how many requests of it this plan takes
+HEAD_WORDS = 30
 
 # --- a connection --------------------------------------------------------------------------------
 CONNECTION_AT = 0  # the next frame; what lies before it is taken
@@ -722,6 +723,10 @@ def _take_frame(
     for i in range(first_row, rows):
         _apply_row(ROWS_AT + i * ROW_WORDS, connection, table)
     table[HEAD_ROWS] = rows
+    if table[HEAD_REQUESTS] == 0:
+        for i in range(HEAD_VERSIONS, HEAD_WORDS):
+            table[i] = 0
+    table[HEAD_VERSIONS + version] += 1
     table[HEAD_REQUESTS] += 1
     table[connection + CONNECTION_REQUESTS] += 1
     if acks != 0:

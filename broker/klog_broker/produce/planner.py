@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 from klog_broker.log.errors import LogStorageError
 from klog_broker.log.planned import FirstBatch, PlannedLog, PlanTarget
+from klog_broker.metrics.requests import IN_THIS_TURN, RequestTimes, head_of
 from klog_broker.network.buffers import ReceiveArena
 from klog_broker.produce.tables import PlanTables
 from klog_broker.runtime.clock import Clock
@@ -113,6 +114,7 @@ class ProducePlanner:
         max_request_bytes: int,
         targets: PlanTargets,
         clock: Clock,
+        times: RequestTimes,
         make_calls: Callable[[memoryview, memoryview], SocketCalls | None],
     ) -> None:
         self.requests = 0
@@ -120,6 +122,7 @@ class ProducePlanner:
         self._kernel = kernel
         self._targets = targets
         self._clock = clock
+        self._times = times
         self._tables = PlanTables(kernel, arena.view, max_request_bytes)
         self.calls = make_calls(arena.view, self._tables.replies)
         """Receives from all connections that joined, and answers them; None if connections cannot
@@ -200,6 +203,9 @@ class ProducePlanner:
                 if not done:
                     return
                 self.requests += requests
+                for version, count in tables.versions():
+                    head = head_of(self._kernel.PRODUCE, version)
+                    self._times.others.append((head, count, IN_THIS_TURN))
                 if not first and self._answer_all(turn):
                     return
                 self._collect(turn, first)

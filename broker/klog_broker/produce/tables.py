@@ -67,6 +67,7 @@ class PlanTables:
             np.frombuffer(self._batches, np.uint8),
         )
         self._round = 0
+        self._usual_version = kernel.LAST_VERSION
         self._words[kernel.HEAD_MAX_REQUEST_BYTES] = max_request_bytes
 
     # -- one plan -----------------------------------------------------------------------------
@@ -111,6 +112,17 @@ class PlanTables:
         """How many requests the plan takes."""
         number: int = self._words[self._kernel.HEAD_REQUESTS]
         return number
+
+    def versions(self) -> list[tuple[int, int]]:
+        """How many requests of which version the plan takes, if it takes any."""
+        requests, at = self.requests, self._kernel.HEAD_VERSIONS
+        # Nearly all clients speak one version.
+        if self._words[at + self._usual_version] == requests:
+            return [(self._usual_version, requests)]
+        counts = self._words[at : self._kernel.HEAD_WORDS].tolist()
+        found = [(version, count) for version, count in enumerate(counts) if count]
+        self._usual_version = found[-1][0]
+        return found
 
     @property
     def connection(self) -> int:

@@ -19,6 +19,7 @@ from klog_broker.runtime.wheel import Timer, TimingWheel
 
 Callback = Callable[[], None]
 ReadyCallback = Callable[[int], None]
+_MS = 1_000_000
 
 
 class Loop:
@@ -27,7 +28,11 @@ class Loop:
     def __init__(self, clock: Clock, poller: Poller) -> None:
         self.clock = clock
         self._poller = poller
-        self.time_ms = clock.monotonic_ms()
+        self._monotonic_ns = clock.monotonic_ns
+        self.time_ns = clock.monotonic_ns()
+        """When the current turn began, after its sleep."""
+        self._ended_ns = self.time_ns
+        self.time_ms = self.time_ns // _MS
         """What ``now_ms`` returns, for code that runs with every request. Others only read it."""
         self._wheel = TimingWheel(self.time_ms)
         self._ready_callbacks: dict[int, ReadyCallback] = {}
@@ -41,6 +46,8 @@ class Loop:
         """The number of the current turn; shares of a turn are counted by it."""
         self.ready_count = 0
         """How many descriptors were ready when the current turn began."""
+        self.on_turn_over: Callable[[int, int], None] | None = None
+        """Called last in each turn, with the times (ns) at which it began and ended."""
 
     # -- time ---------------------------------------------------------------------------------
 
@@ -100,10 +107,12 @@ class Loop:
 
     # -- turns --------------------------------------------------------------------------------
 
-    def run_turn(self, timeout_ms: int | None = None) -> None:
-        """One turn. It sleeps ``timeout_ms`` at most (None: until there is something to do)."""
-        ready = self._poller.poll(self._time_to_sleep_ms(timeout_ms))
-        now_ms = self.clock.monotonic_ms()
+    def run_turn(self, timeout_ms: int | None = None, now_ns: int | None = None) -> None:
+        """One turn. It sleeps ``timeout_ms`` at most (None: until there is something to do).
+        ``now_ns`` is the time, if the caller knows it."""
+        ready = self._poller.poll(self._time_to_sleep_ms(timeout_ms, now_ns))
+        self.time_ns = self._monotonic_ns()
+        now_ms = self.time_ns // _MS
         if now_ms > self.time_ms:
             self.time_ms = now_ms
         self.turn += 1
@@ -129,16 +138,24 @@ class Loop:
                 self._sends.popleft()()
         while self._turn_ends:
             self._turn_ends.popleft()()
+        self._ended_ns = self._monotonic_ns()
+        if self.on_turn_over is not None:
+            self.on_turn_over(self.time_ns, self._ended_ns)
 
     def run(self) -> None:
         """Turns until ``stop``."""
         while not self._stopping:
-            self.run_turn()
+            self.run_turn(None, self._ended_ns)
 
     def stop(self) -> None:
         """Lets ``run`` return at the end of its turn. From any thread or signal handler."""
         self._stopping = True
         self._poller.wake()
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether ``stop`` was called."""
+        return self._stopping
 
     def close(self) -> None:
         """Frees the poller. The descriptors that are still registered stay open."""
@@ -150,11 +167,12 @@ class Loop:
             return self.time_ms
         return self._wheel.next_deadline_ms()
 
-    def _time_to_sleep_ms(self, timeout_ms: int | None) -> int | None:
+    def _time_to_sleep_ms(self, timeout_ms: int | None, now_ns: int | None) -> int | None:
         if self._soon or self._posted:
             return 0
         deadline_ms = self._wheel.next_deadline_ms()
         if deadline_ms is None:
             return timeout_ms
-        left_ms = max(0, deadline_ms - self.clock.monotonic_ms())
+        now_ns = self._monotonic_ns() if now_ns is None else now_ns
+        left_ms = max(0, deadline_ms - now_ns // _MS)
         return left_ms if timeout_ms is None else min(left_ms, timeout_ms)

@@ -5,6 +5,7 @@ condition holds, or until its deadline. It ends exactly once, whichever comes fi
 """
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Hashable, Iterable
 from typing import ClassVar, Protocol
 
@@ -13,12 +14,17 @@ from klog_broker.runtime.wheel import Timer
 
 
 class DelayedOperation(ABC):
-    """Something that waits for a condition or its deadline. Override both methods."""
+    """Something that waits for a condition or its deadline. Override both methods, and
+    give it a kind."""
 
     __slots__ = ("_keys", "_timer")
 
     is_long_poll: ClassVar[bool] = False
     """Whether the wait may be cut short at any time without anything being lost by it."""
+
+    kind: ClassVar[str]
+    """What waits, for metrics: one of a few."""
+
     _keys: tuple[Hashable, ...]
     _timer: Timer | None
 
@@ -49,7 +55,7 @@ class Purgatory:
         self._loop = loop
         self._watched: dict[Hashable, dict[DelayedOperation, None]] = {}
         self._listening: dict[Hashable, dict[KeyListener, None]] = {}
-        self.waiting = 0
+        self.waiting_by_kind: Counter[str] = Counter()
 
     def watch(self, operation: DelayedOperation, keys: Iterable[Hashable], timeout_ms: int) -> bool:
         """Tries ``operation`` at once; if its condition does not hold, parks it under ``keys``.
@@ -67,7 +73,7 @@ class Purgatory:
         for key in operation._keys:
             self._watched.setdefault(key, {})[operation] = None
         operation._timer = self._loop.call_later(timeout_ms, lambda: self._expire(operation))
-        self.waiting += 1
+        self.waiting_by_kind[operation.kind] += 1
         return False
 
     def check(self, key: Hashable) -> int:
@@ -119,6 +125,11 @@ class Purgatory:
             self._expire(operation)
         return len(found)
 
+    @property
+    def waiting(self) -> int:
+        """How many operations wait."""
+        return self.waiting_by_kind.total()
+
     def is_waiting(self, operation: DelayedOperation) -> bool:
         """Parked, and neither completed, expired nor cancelled."""
         return getattr(operation, "_timer", None) is not None
@@ -143,7 +154,7 @@ class Purgatory:
             return
         timer.cancel()
         operation._timer = None
-        self.waiting -= 1
+        self.waiting_by_kind[operation.kind] -= 1
         for key in operation._keys:
             watchers = self._watched[key]
             del watchers[operation]

@@ -26,10 +26,11 @@ class _Work(NamedTuple):
 
 
 class Slices:
-    """The work of one loop that is not over yet."""
+    """The work of one loop that is not over yet; ``elements`` are a turn's share of it."""
 
-    def __init__(self, loop: Loop) -> None:
+    def __init__(self, loop: Loop, elements: int = SLICE_ELEMENTS) -> None:
         self._loop = loop
+        self._elements = elements
         self._waiting: deque[_Work] = deque()
         self._turn = -1
         self._left = 0
@@ -41,7 +42,7 @@ class Slices:
         """
         if self._turn != self._loop.turn:
             self._turn = self._loop.turn
-            self._left = SLICE_ELEMENTS
+            self._left = self._elements
         if self._left > 0:
             is_over, spent = _advance(steps, self._left)
             self._left -= spent
@@ -52,7 +53,7 @@ class Slices:
         self._waiting.append(_Work(steps, is_wanted))
 
     def _go_on(self) -> None:
-        left = SLICE_ELEMENTS
+        left = self._elements
         waiting = self._waiting
         while waiting and left > 0:
             work = waiting[0]

@@ -4,13 +4,15 @@
 are visible. Loop thread only.
 """
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 
 from klog_broker.coordinator.effects import Waiter
 from klog_broker.coordinator.group.classic.group import Group
 from klog_broker.coordinator.group.classic.group_machine import GroupSettings
 from klog_broker.coordinator.group.classic.member import Joiner
+from klog_broker.coordinator.group.classic.states import GroupState
 from klog_broker.coordinator.group.commit_loading import CommitLoading
 from klog_broker.coordinator.group.commits import (
     AskedCommits,
@@ -29,7 +31,7 @@ from klog_broker.coordinator.group.shard_state import (
     VisibleOffsets,
 )
 from klog_broker.coordinator.group.transactional_commits import append_in_transaction
-from klog_broker.coordinator.runtime import CoordinatorRuntime, RuntimeServices
+from klog_broker.coordinator.runtime import CoordinatorRuntime, RuntimeServices, counted
 from klog_broker.coordinator.shard import Producer, ShardStatus
 from klog_broker.coordinator.state_log import StateLog
 from klog_broker.runtime.slices import Steps
@@ -260,6 +262,18 @@ class GroupCoordinator:
         is_loading = any(each.status is ShardStatus.LOADING for each in shards)
         found = [entry.group for each in shards for entry in each.state.groups.values()]
         return (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NONE), found
+
+    def statuses(self) -> Counter[ShardStatus]:
+        """How many shards have which status."""
+        return self._runtime.statuses()
+
+    def count_states(self) -> Generator[int, None, Counter[GroupState]]:
+        """How many groups have which state: in steps (runtime/slices.py)."""
+        counts: Counter[GroupState] = Counter()
+        for shard in self._runtime.shards():
+            states = [each.group.state for each in shard.state.groups.values()]
+            counts += yield from counted(states)
+        return counts
 
     # --- inside ----------------------------------------------------------------------------------
     def _find(self, group_id: str) -> tuple[ErrorCode, GroupShard | None]:

@@ -4,13 +4,14 @@ Answers are callables: they get a TransactionReply when what it rests on is visi
 only.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
 from klog_broker.coordinator.errors import told
-from klog_broker.coordinator.runtime import CoordinatorRuntime, RuntimeServices
+from klog_broker.coordinator.runtime import CoordinatorRuntime, RuntimeServices, counted
 from klog_broker.coordinator.shard import ShardStatus
 from klog_broker.coordinator.state_log import StateLog
 from klog_broker.coordinator.transaction.decisions import (
@@ -40,6 +41,7 @@ from klog_broker.coordinator.transaction.transaction import TransactionMachine, 
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import NO_PRODUCER_ID, TopicPartition
 from pyspark_klog.records.compression import Codec
+from pyspark_klog.state_records.transaction_log import TransactionState
 
 TRANSACTION_STATE = "__transaction_state"
 
@@ -260,6 +262,18 @@ class TransactionCoordinator:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, []
         serving = [each for each in shards if each.error() is ErrorCode.NONE]
         return ErrorCode.NONE, [m for each in serving for m in each.state.machines.values()]
+
+    def statuses(self) -> Counter[ShardStatus]:
+        """How many shards have which status."""
+        return self._runtime.statuses()
+
+    def count_states(self) -> Generator[int, None, Counter[TransactionState]]:
+        """How many transactional ids have which state: in steps (runtime/slices.py)."""
+        counts: Counter[TransactionState] = Counter()
+        for shard in self._runtime.shards():
+            known = [each.metadata for each in shard.state.machines.values()]
+            counts += yield from counted([each.state for each in known if each is not None])
+        return counts
 
     # --- inside ----------------------------------------------------------------------------------
     def _find(self, transactional_id: str) -> tuple[ErrorCode, TransactionShard | None]:

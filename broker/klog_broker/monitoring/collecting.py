@@ -1,0 +1,283 @@
+"""Reads what the rooms count, and writes the metrics' text: in steps, between which others are
+served (runtime/slices.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+from klog_broker.compaction.cleaner import Cleaner
+from klog_broker.coordinator.group.classic.states import GroupState
+from klog_broker.coordinator.group.coordinator import CONSUMER_OFFSETS
+from klog_broker.coordinator.shard import ShardStatus
+from klog_broker.coordinator.transaction.coordinator import TRANSACTION_STATE
+from klog_broker.coordinator.transaction.states import LASTING
+from klog_broker.handlers.context import BrokerServices
+from klog_broker.metrics.histogram import new_row
+from klog_broker.metrics.requests import NOT_SERVED, api_and_version
+from klog_broker.monitoring.text import MetricsText, labels
+from klog_broker.network.server import Server
+from klog_broker.replication.partition import Leader, Offline
+from klog_broker.runtime.process_facts import ProcessFacts
+from pyspark_klog._version import __version__
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.protocol.keys import ApiKey
+
+T = TypeVar("T")
+_Steps = Generator[int, None, T]
+
+_PARTITIONS_A_STEP = 10
+# An element is about 5 us: two partitions with their four lines, ten lines of a histogram.
+_PARTITIONS_AN_ELEMENT = 2
+_LINES_AN_ELEMENT = 10
+_SEGMENTS_AN_ELEMENT = 25
+
+_BROKER = "kafka_server_brokertopicmetrics"
+_REQUEST = "kafka_network_requestmetrics"
+_REPLICAS = "kafka_server_replicamanager"
+_CONTROLLER = "kafka_controller_kafkacontroller"
+_GROUPS = "kafka_coordinator_group_groupmetadatamanager"
+_RUNNING = 3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sources:
+    """What is told of: one broker."""
+
+    services: BrokerServices
+    server: Server
+    cleaner: Cleaner
+    process: Callable[[], ProcessFacts]
+    began_ms: int
+    """When the broker began: by the monotonic clock, and in the next field by the wall's."""
+    began_wall_ms: int
+
+    def loading(self) -> dict[str, int]:
+        """By coordinator, how many of its partitions load."""
+        services = self.services
+        return {
+            "groups": services.groups.statuses()[ShardStatus.LOADING],
+            "transactions": services.transactions.statuses()[ShardStatus.LOADING],
+        }
+
+
+def collect(sources: Sources) -> _Steps[list[bytes]]:
+    """The text of all metrics, in parts."""
+    text = MetricsText()
+    text.family("klog_build_info", {labels(version=__version__): 1})
+    text.family("kafka_server_kafkaserver_brokerstate", {"": _RUNNING})
+    for section in (
+        _requests,
+        _topics,
+        _partitions,
+        _replicas,
+        _logs,
+        _waiting,
+        _groups,
+        _transactions,
+        _loop,
+        _process,
+    ):
+        yield from section(sources, text)
+    return text.end()
+
+
+def _requests(sources: Sources, text: MetricsText) -> Iterator[int]:
+    times, services, server = sources.server.requests, sources.services, sources.server
+    counts: dict[str, float] = {}
+    by_api: dict[str, list[int]] = {}
+    for head, row in times.rows.items():
+        api_key, version = api_and_version(head)
+        name = _api_name(api_key)
+        told = "other" if version == NOT_SERVED else version
+        counts[labels(request=name, version=told)] = sum(row[:-1])
+        of_api = by_api.setdefault(labels(request=name), new_row())
+        of_api[:] = map(sum, zip(of_api, row, strict=True))
+    yield 1 + len(times.rows)
+    text.family(f"{_REQUEST}_requests_total", counts)
+    errors = {
+        labels(request=_api_name(api_key), error=ErrorCode(code).name): count
+        for (api_key, code), count in services.errors.items()
+    }
+    text.family(f"{_REQUEST}_errors_total", errors)
+    text.histogram(f"{_REQUEST}_totaltimems", by_api)
+    yield 1 + (20 * len(by_api) + len(errors)) // _LINES_AN_ELEMENT
+    sockets = "kafka_server_socket_server_metrics_connection"
+    text.family(f"{sockets}_count", {"": server.connection_count})
+    text.family(f"{sockets}_creation_total", {"": server.accepted})
+
+
+def _api_name(api_key: int) -> str:
+    return _words(ApiKey(api_key).name)
+
+
+def _topics(sources: Sources, text: MetricsText) -> Iterator[int]:
+    by_topic = sources.services.logs.counts
+    total = by_topic.total()
+    rows = [(labels(topic=topic), counts) for topic, counts in by_topic.by_topic.items()]
+    yield 1 + len(rows) // _PARTITIONS_AN_ELEMENT
+    for name, field in (
+        ("messagesin", "messages_in"),
+        ("bytesin", "bytes_in"),
+        ("bytesout", "bytes_out"),
+    ):
+        metric = f"{_BROKER}_{name}_total"
+        text.family(metric, {"": getattr(total, field)})
+        for start in range(0, len(rows), _LINES_AN_ELEMENT):
+            text.lines(
+                [
+                    f"{metric}{of} {getattr(counts, field)}"
+                    for of, counts in rows[start : start + _LINES_AN_ELEMENT]
+                ]
+            )
+            yield 1
+
+
+def _partitions(sources: Sources, text: MetricsText) -> Iterator[int]:
+    """The longest part: four lines a partition, made in one walk over the logs."""
+    names = [f"kafka_log_log_{each}" for each in _OF_A_LOG]
+    families: list[list[str]] = [[] for _ in names]
+    logs = tuple(sources.services.logs.logs())
+    for start in range(0, len(logs), _PARTITIONS_A_STEP):
+        segments = 0
+        for log in logs[start : start + _PARTITIONS_A_STEP]:
+            topic, partition = log.topic_partition
+            of = f'{{topic="{topic}",partition="{partition}"}}'
+            count = len(log.segments)
+            segments += count
+            values = (log.size_bytes, log.log_start_offset, log.log_end_offset, count)
+            for name, family, value in zip(names, families, values, strict=True):
+                family.append(f"{name}{of} {value}")
+        yield _PARTITIONS_A_STEP // _PARTITIONS_AN_ELEMENT + segments // _SEGMENTS_AN_ELEMENT
+    if not logs:
+        return
+    for name, family in zip(names, families, strict=True):
+        text.head(name)
+        for start in range(0, len(family), _LINES_A_STEP):
+            text.lines(family[start : start + _LINES_A_STEP])
+            yield _LINES_A_STEP // 100
+
+
+_OF_A_LOG = ("size", "logstartoffset", "logendoffset", "numlogsegments")
+_LINES_A_STEP = 1000
+
+
+def _replicas(sources: Sources, text: MetricsText) -> Iterator[int]:
+    leaders = offline = under_replicated = under_min = hosted = 0
+    partitions = list(sources.services.replicas.partitions())
+    for partition in partitions:
+        role = partition.role
+        hosted += 1
+        if isinstance(role, Leader):
+            leaders += 1
+            under_replicated += len(role.in_sync.members) < len(role.replicas)
+            under_min += not role.is_enough_in_sync
+        elif isinstance(role, Offline):
+            offline += 1
+        if hosted % _PARTITIONS_A_STEP == 0:
+            yield 1
+    text.family(f"{_REPLICAS}_partitioncount", {"": hosted})
+    text.family(f"{_REPLICAS}_leadercount", {"": leaders})
+    text.family(f"{_REPLICAS}_offlinereplicacount", {"": offline})
+    text.family(f"{_REPLICAS}_underreplicatedpartitions", {"": under_replicated})
+    text.family(f"{_REPLICAS}_underminisrpartitioncount", {"": under_min})
+    text.family(f"{_CONTROLLER}_activecontrollercount", {"": 1})
+    topics = sources.services.metadata.image.topics.values()
+    text.family(f"{_CONTROLLER}_globaltopiccount", {"": len(topics)})
+    count = sum(len(topic.partitions) for topic in topics)
+    text.family(f"{_CONTROLLER}_globalpartitioncount", {"": count})
+    yield 1 + len(topics) // 50
+
+
+def _logs(sources: Sources, text: MetricsText) -> Iterator[int]:
+    manager = "kafka_log_logmanager"
+    directories = sources.services.logs.directories
+    text.family(
+        f"{manager}_offlinelogdirectorycount",
+        {"": sum(directory.is_offline for directory in directories)},
+    )
+    text.family(
+        f"{manager}_logdirectoryoffline",
+        {labels(logdirectory=each.path): int(each.is_offline) for each in directories},
+    )
+    flushes = [sum(rows) for rows in zip(*(each.flushes.row for each in directories), strict=True)]
+    text.histogram("kafka_log_logflushstats_logflushrateandtimems", {"": flushes})
+    cleaner, counts = sources.cleaner, sources.cleaner.counts
+    since_ms = sources.began_ms if counts.last_ended_ms is None else counts.last_ended_ms
+    now_ms = sources.services.loop.now_ms()
+    prefix = "kafka_log_logcleanermanager"
+    text.family(f"{prefix}_uncleanable_partitions_count", {"": len(cleaner.set_aside)})
+    text.family(f"{prefix}_time_since_last_run_ms", {"": max(now_ms - since_ms, 0)})
+    text.family("klog_cleaner_rounds_total", {"": counts.rounds})
+    text.family("klog_cleaner_read_bytes_total", {"": counts.bytes_read})
+    text.family("klog_cleaner_kept_bytes_total", {"": counts.bytes_kept})
+    text.family("klog_cleaner_seconds_total", {"": counts.took_ms / 1000})
+    yield 5
+
+
+def _waiting(sources: Sources, text: MetricsText) -> Iterator[int]:
+    waiting = sources.services.purgatory.waiting_by_kind
+    text.family(
+        "kafka_server_delayedoperationpurgatory_purgatorysize",
+        {labels(delayedoperation=kind): waiting[kind] for kind in _KINDS},
+    )
+    yield 1
+
+
+_KINDS = ("Produce", "Fetch", "Coordinator", "WriteTxnMarkers")
+
+
+def _groups(sources: Sources, text: MetricsText) -> Iterator[int]:
+    counts = yield from sources.services.groups.count_states()
+    text.family(f"{_GROUPS}_numgroups", {"": counts.total()})
+    for state in GroupState:
+        text.family(f"{_GROUPS}_numgroups{state.value.lower()}", {"": counts[state]})
+    yield 1
+
+
+def _transactions(sources: Sources, text: MetricsText) -> Iterator[int]:
+    services = sources.services
+    counts = yield from services.transactions.count_states()
+    states = sorted(LASTING, key=lambda state: int(state))
+    text.family(
+        "klog_transactions", {labels(state=_words(each.name)): counts[each] for each in states}
+    )
+    samples: dict[str, float] = {}
+    for topic, statuses in (
+        (CONSUMER_OFFSETS, services.groups.statuses()),
+        (TRANSACTION_STATE, services.transactions.statuses()),
+    ):
+        for status in (ShardStatus.LOADING, ShardStatus.SERVING, ShardStatus.FAILED):
+            samples[labels(topic=topic, status=status.value)] = statuses[status]
+    text.family("klog_coordinator_partitions", samples)
+    yield 2
+
+
+def _words(name: str) -> str:
+    """As Kafka writes it: OffsetCommit, PrepareCommit."""
+    return "".join(word.capitalize() for word in name.split("_"))
+
+
+def _loop(sources: Sources, text: MetricsText) -> Iterator[int]:
+    services = sources.services
+    text.histogram("klog_loop_turn_ms", {"": sources.server.requests.turns})
+    events = {**services.counters, **sources.server.counters}
+    text.family("klog_events_total", {labels(event=name): events[name] for name in sorted(events)})
+    text.family("klog_bugs_total", {"": services.bugs.total})
+    yield 3
+
+
+def _process(sources: Sources, text: MetricsText) -> Iterator[int]:
+    facts = sources.process()
+    for name, value in (
+        ("process_cpu_seconds_total", facts.cpu_seconds),
+        ("process_resident_memory_bytes", facts.resident_bytes),
+        ("process_virtual_memory_bytes", facts.virtual_bytes),
+        ("process_open_fds", facts.open_descriptors),
+        ("process_max_fds", facts.max_descriptors),
+        ("process_start_time_seconds", sources.began_wall_ms / 1000),
+    ):
+        if value is not None:
+            text.family(name, {"": value})
+    yield 10

@@ -1,0 +1,194 @@
+"""One HTTP connection: a request, its answer, then the next request.
+
+A client that is slow is waited for within bounds: for the rest of a request's head, for its taking
+of the answer, and between requests.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from klog_broker.monitoring.http_reader import BadRequest, HttpReader, HttpRequest
+from klog_broker.runtime.loop import Loop
+from klog_broker.runtime.poller import READABLE, WRITABLE
+from klog_broker.runtime.sockets import StreamSocket
+from klog_broker.runtime.wheel import Timer
+
+HEAD_MS = 10_000
+"""For the rest of a request, from its first byte on."""
+
+ANSWER_MS = 30_000
+"""For an answer, from its request on: its making and its being taken."""
+
+IDLE_MS = 90_000
+"""Between two requests. Prometheus asks every 15 or 60 seconds, on one connection."""
+
+RECEIVE_BYTES = 4096
+"""In one turn."""
+
+SEND_BYTES = 256 * 1024
+"""In one turn, or a few more."""
+
+_PARTS_PER_SEND = 32
+_PLAIN = "text/plain; charset=utf-8"
+_BAD = HttpRequest(False, "", False)
+
+
+class HttpConnection:
+    """Lives from accept to ``close``. Loop thread only."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        stream: StreamSocket,
+        answer: Callable[[HttpRequest, HttpConnection], None],
+        on_closed: Callable[[HttpConnection], object],
+    ) -> None:
+        self.is_open = True
+        self._loop = loop
+        self._stream = stream
+        self._answer = answer
+        self._on_closed = on_closed
+        self._reader = HttpReader()
+        self._buffer = bytearray(RECEIVE_BYTES)
+        self._request: HttpRequest | None = None
+        """The one that is being answered."""
+        self._unsent: deque[bytes | memoryview] = deque()
+        self._interest = READABLE
+        self._timer: Timer | None = None
+        loop.register(stream.fileno(), READABLE, self._on_ready)
+        self._wait(IDLE_MS)
+
+    def close(self) -> None:
+        """Ends the connection; what is unsent is lost."""
+        if not self.is_open:
+            return
+        self.is_open = False
+        if self._timer is not None:
+            self._timer.cancel()
+        self._loop.unregister(self._stream.fileno())
+        self._stream.close()
+        self._unsent.clear()
+        self._on_closed(self)
+
+    def send(self, status: int, content_type: str, body: Sequence[bytes]) -> None:
+        """Answers the request."""
+        request = self._request
+        if request is None:
+            raise RuntimeError("an answer without a request")
+        lines = [
+            f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
+            f"Content-Type: {content_type}",
+            f"Content-Length: {sum(map(len, body))}",
+            f"Connection: {'keep-alive' if request.keeps_alive else 'close'}",
+        ]
+        if status == HTTPStatus.METHOD_NOT_ALLOWED:
+            lines.append("Allow: GET, HEAD")
+        self._unsent.append("\r\n".join((*lines, "", "")).encode())
+        if not request.is_head:
+            self._unsent.extend(body)
+        self._loop.call_at_send(self._flush)
+
+    # -- what comes ---------------------------------------------------------------------------
+
+    def _on_ready(self, events: int) -> None:
+        if events & WRITABLE:
+            self._loop.call_at_send(self._flush)
+        elif events & READABLE and self._request is None:
+            self._receive()
+        elif not events & READABLE:
+            self.close()  # broken
+
+    def _receive(self) -> None:
+        try:
+            count = self._stream.recv_into(memoryview(self._buffer))
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            count = 0
+        if count == 0:
+            self.close()
+            return
+        had_begun = self._reader.has_begun
+        self._reader.feed(memoryview(self._buffer)[:count])
+        self._next()
+        if self.is_open and self._request is None and not had_begun:
+            self._wait(HEAD_MS)
+
+    def _next(self) -> None:
+        """Takes the next request up, if it has come whole."""
+        found = self._reader.next()
+        if found is None:
+            return
+        self._wait(ANSWER_MS)
+        if isinstance(found, BadRequest):
+            self._request = _BAD
+            self.send(found.status, _PLAIN, [f"{found.reason}\n".encode()])
+        else:
+            self._request = found
+            self._answer(found, self)
+        self._update_interest()
+
+    # -- what goes ----------------------------------------------------------------------------
+
+    def _flush(self) -> None:
+        sent_bytes = 0
+        unsent = self._unsent
+        while self.is_open and unsent and sent_bytes < SEND_BYTES:
+            some: list[Any] = [unsent[at] for at in range(min(len(unsent), _PARTS_PER_SEND))]
+            try:
+                count = self._stream.send(some)
+            except (BlockingIOError, InterruptedError):
+                break
+            except OSError:
+                self.close()
+                return
+            sent_bytes += count
+            self._advance(count)
+            if count < sum(map(len, some)):
+                break
+        if not self.is_open:
+            return
+        if not unsent and self._request is not None:
+            self._answered(self._request)
+        else:
+            self._update_interest()
+
+    def _advance(self, count: int) -> None:
+        unsent = self._unsent
+        while count:
+            first = unsent.popleft()
+            if count < len(first):
+                unsent.appendleft(memoryview(first)[count:])
+                return
+            count -= len(first)
+
+    def _answered(self, request: HttpRequest) -> None:
+        self._request = None
+        if not request.keeps_alive:
+            self.close()
+            return
+        self._wait(HEAD_MS if self._reader.has_begun else IDLE_MS)
+        self._update_interest()
+        # In the next turn, so that whoever sends many requests at once does not hold this one up.
+        self._loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        if self.is_open and self._request is None:
+            self._next()
+
+    def _update_interest(self) -> None:
+        if not self.is_open:
+            return
+        interest = READABLE if self._request is None else WRITABLE if self._unsent else 0
+        if interest != self._interest:
+            self._interest = interest
+            self._loop.modify(self._stream.fileno(), interest)
+
+    def _wait(self, limit_ms: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(limit_ms, self.close)

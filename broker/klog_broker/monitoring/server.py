@@ -1,0 +1,130 @@
+"""The HTTP listener: who is connected, how many may be, and what is answered."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+
+from klog_broker.monitoring.collecting import Sources
+from klog_broker.monitoring.connection import HttpConnection
+from klog_broker.monitoring.health import health
+from klog_broker.monitoring.http_reader import HttpRequest
+from klog_broker.monitoring.scrapes import Parts, Scrapes
+from klog_broker.monitoring.text import CONTENT_TYPE
+from klog_broker.runtime.poller import READABLE
+from klog_broker.runtime.rate_limit import RateLimit
+from klog_broker.runtime.sockets import ListeningSocket, Network
+
+_log = logging.getLogger("klog.metrics")
+
+MAX_CONNECTIONS = 32
+"""Of HTTP at a time. More are told 503 and closed."""
+
+_ACCEPTS_PER_TURN = 8
+_ACCEPT_PAUSE_MS = 1000
+_BACKLOG = 16
+_JSON = "application/json"
+_PLAIN = "text/plain; charset=utf-8"
+_BUG = b"A bug; the broker's log has the traceback.\n"
+_TOO_MANY = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+
+
+class MetricsServer:
+    """Of one broker. Loop thread only. A bug here is reported and answered with 500; it ends no
+    broker."""
+
+    def __init__(self, sources: Sources, network: Network) -> None:
+        self._sources = sources
+        self._network = network
+        self._loop = sources.services.loop
+        self._scrapes = Scrapes(sources)
+        self._listening: ListeningSocket | None = None
+        self._connections: dict[HttpConnection, None] = {}
+        self._refusals = RateLimit()
+
+    def listen(self, host: str, port: int) -> int:
+        """Opens the listener; returns the port taken. OSError if it cannot be."""
+        listening = self._listening = self._network.listen(host, port, _BACKLOG)
+        self._loop.register(listening.fileno(), READABLE, lambda _: self._accept(listening))
+        taken = listening.address()[1]
+        _log.info("metrics host=%s port=%d", host or "0.0.0.0", taken)
+        return taken
+
+    def close(self) -> None:
+        """Closes listener and connections."""
+        self._scrapes.is_closed = True
+        if self._listening is not None:
+            self._loop.unregister(self._listening.fileno())
+            self._listening.close()
+            self._listening = None
+        for connection in list(self._connections):
+            connection.close()
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
+
+    # -- connections --------------------------------------------------------------------------
+
+    def _accept(self, listening: ListeningSocket) -> None:
+        for _ in range(_ACCEPTS_PER_TURN):
+            try:
+                stream = listening.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as error:
+                self._warn(f"a connection could not be accepted: {error}")
+                self._rest(listening)
+                return
+            if len(self._connections) >= MAX_CONNECTIONS:
+                self._warn(f"{MAX_CONNECTIONS} connections ask for metrics: another one is closed")
+                with suppress(OSError):
+                    stream.send([_TOO_MANY])
+                stream.close()
+                continue
+            connection = HttpConnection(self._loop, stream, self.answer, self._connections.pop)
+            self._connections[connection] = None
+
+    def _rest(self, listening: ListeningSocket) -> None:
+        """Without a descriptor the listener would be ready in every turn."""
+        self._loop.modify(listening.fileno(), 0)
+
+        def go_on() -> None:
+            if self._listening is listening:
+                self._loop.modify(listening.fileno(), READABLE)
+
+        self._loop.call_later(_ACCEPT_PAUSE_MS, go_on)
+
+    def _warn(self, text: str) -> None:
+        if self._refusals.allows(self._loop.now_ms()):
+            _log.warning("%s%s", text, self._refusals.take_note())
+
+    # -- answers ------------------------------------------------------------------------------
+
+    def answer(self, request: HttpRequest, connection: HttpConnection) -> None:
+        """Answers a request, now or later."""
+        try:
+            self._answer(request, connection)
+        except Exception as error:
+            self._sources.services.bugs.report(f"GET {request.path}", error)
+            connection.send(500, _PLAIN, [_BUG])
+
+    def _answer(self, request: HttpRequest, connection: HttpConnection) -> None:
+        if request.path == "/metrics":
+            self._scrapes.ask(lambda parts: self._send_metrics(connection, parts))
+        elif request.path in ("/health", "/ready"):
+            is_ready, text = health(self._sources)
+            is_well = is_ready or request.path == "/health"
+            connection.send(200 if is_well else 503, _JSON, [text])
+        else:
+            text = b"There are /metrics, /health and /ready.\n"
+            connection.send(404, _PLAIN, [text])
+
+    @staticmethod
+    def _send_metrics(connection: HttpConnection, parts: Parts | None) -> None:
+        if not connection.is_open:
+            return
+        if parts is None:
+            connection.send(500, _PLAIN, [_BUG])
+        else:
+            connection.send(200, CONTENT_TYPE, parts)

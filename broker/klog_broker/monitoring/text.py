@@ -1,0 +1,70 @@
+"""Prometheus' text format, version 0.0.4."""
+
+from collections.abc import Mapping, Sequence
+
+from klog_broker.metrics.histogram import BOUNDS_MS, BUCKETS, SUM
+from klog_broker.monitoring.catalog import BY_NAME, Metric
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+_LINES_A_PART = 256
+_ESCAPED = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
+_BOUNDS = (*(f"{bound:g}" for bound in BOUNDS_MS), "+Inf")
+
+
+def labels(**values: object) -> str:
+    """A sample's labels, as they stand behind its name."""
+    pairs = (f'{name}="{str(value).translate(_ESCAPED)}"' for name, value in values.items())
+    return "{" + ",".join(pairs) + "}"
+
+
+class MetricsText:
+    """A text that grows; its parts are made while it does, so that its end costs little."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._lines: list[str] = []
+
+    def family(self, name: str, samples: Mapping[str, float]) -> None:
+        """A metric's samples by their labels; nothing if there is none."""
+        if samples:
+            self.head(name)
+            self.lines([f"{name}{of} {value}" for of, value in samples.items()])
+
+    def histogram(self, name: str, rows: Mapping[str, Sequence[int]]) -> None:
+        """As ``family``, of rows as metrics/histogram.py has them."""
+        if rows:
+            self.head(name)
+        for of, row in rows.items():
+            begin = f"{name}_bucket{of[:-1]}," if of else f"{name}_bucket{{"
+            count = 0
+            for place in range(BUCKETS):
+                count += row[place]
+                self._lines.append(f'{begin}le="{_BOUNDS[place]}"}} {count}')
+            self._lines.append(f"{name}_sum{of} {row[SUM] / 1e6}")
+            self.lines([f"{name}_count{of} {count}"])
+
+    def head(self, name: str) -> None:
+        """A metric begins."""
+        metric = BY_NAME[name]
+        self.lines([f"# HELP {name} {_help(metric)}", f"# TYPE {name} {metric.kind}"])
+
+    def lines(self, lines: Sequence[str]) -> None:
+        self._lines += lines
+        if len(self._lines) >= _LINES_A_PART:
+            self._cut()
+
+    def end(self) -> list[bytes]:
+        """The whole text in parts. Nothing may be added any more."""
+        self._cut()
+        return self._parts
+
+    def _cut(self) -> None:
+        if self._lines:
+            self._lines.append("")
+            self._parts.append("\n".join(self._lines).encode())
+            self._lines = []
+
+
+def _help(metric: Metric) -> str:
+    return metric.meaning.replace("\\", r"\\").replace("\n", r"\n")
