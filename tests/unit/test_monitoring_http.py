@@ -1,0 +1,277 @@
+"""The HTTP listener: what is answered to whom, how slow clients and hostile bytes end."""
+
+import re
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from klog_broker.handlers.bugs import BugReports
+from klog_broker.monitoring import scrapes
+from klog_broker.monitoring import server as server_module
+from klog_broker.monitoring.connection import ANSWER_MS, HEAD_MS, IDLE_MS, RECEIVE_BYTES
+from klog_broker.monitoring.http_reader import BadRequest, HttpReader, HttpRequest
+from klog_broker.monitoring.scrapes import KEPT_MS
+from klog_broker.monitoring.server import MAX_CONNECTIONS, MetricsServer
+from klog_broker.runtime.clock import ManualClock
+from klog_broker.runtime.loop import Loop
+from tests.support.fake_network import FakeNetwork, FakeStream
+
+GET = b"GET %s HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+class World:
+    """A listener on a network in memory, that tells of a broker which needs ``steps`` turns."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, steps: int = 1) -> None:
+        self.clock = ManualClock(0)
+        self.network = FakeNetwork()
+        self.loop = Loop(self.clock, self.network.poller)
+        self.bugs = BugReports()
+        self.loading = {"groups": 0}
+        self.rendered = 0
+        self.fails = False
+        self.body = [b"some 1\n", b"more 2\n"]
+        services = SimpleNamespace(
+            loop=self.loop,
+            bugs=self.bugs,
+            logs=SimpleNamespace(
+                directories=[
+                    SimpleNamespace(path="/data/a", is_offline=False),
+                    SimpleNamespace(path="/data/b", is_offline=True),
+                ]
+            ),
+        )
+        sources: Any = SimpleNamespace(services=services, loading=lambda: self.loading)
+
+        def collect(_: object) -> Any:
+            self.rendered += 1
+            for _ in range(steps):
+                yield scrapes.SLICE_ELEMENTS
+            if self.fails:
+                raise ZeroDivisionError
+            return self.body
+
+        monkeypatch.setattr(scrapes, "collect", collect)
+        self.server = MetricsServer(sources, self.network)
+        self.server.listen("127.0.0.1", 9404)
+
+    def turns(self, count: int = 8) -> None:
+        for _ in range(count):
+            self.loop.run_turn(0)
+
+    def pass_time(self, by_ms: int) -> None:
+        self.clock.advance(by_ms)
+        self.turns()
+
+    def connect(self) -> FakeStream:
+        stream = self.network.arrive()
+        self.turns(2)
+        return stream
+
+    def ask(self, stream: FakeStream, data: bytes) -> bytes:
+        before = len(stream.sent)
+        stream.inbox += data
+        self.turns()
+        return bytes(stream.sent[before:])
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(monkeypatch)
+
+
+def body_of(answer: bytes) -> bytes:
+    return answer.partition(b"\r\n\r\n")[2]
+
+
+def test_metrics_and_the_next_request_on_the_same_connection(world: World) -> None:
+    stream = world.connect()
+    answer = world.ask(stream, GET % b"/metrics?x=y")
+    assert answer == (
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
+        b"Content-Length: 14\r\nConnection: keep-alive\r\n\r\nsome 1\nmore 2\n"
+    )
+    assert world.ask(stream, GET % b"/metrics") == answer
+    head = world.ask(stream, b"HEAD /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert head == answer[: -len(b"some 1\nmore 2\n")]
+
+
+def test_requests_that_come_together_are_answered_in_order(world: World) -> None:
+    stream = world.connect()
+    answer = world.ask(stream, GET % b"/metrics" + GET % b"/nothing" + GET % b"/health")
+    found = re.findall(rb"HTTP/1\.1 (\d+)", answer)
+    assert found == [b"200", b"404", b"200"]
+
+
+def test_a_text_is_shared_for_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch, steps=5)
+    streams = [world.connect() for _ in range(3)]
+    for stream in streams:
+        stream.inbox += GET % b"/metrics"
+    world.turns(3)
+    assert not any(stream.sent for stream in streams)
+    world.turns(8)
+    assert all(b"200 OK" in stream.sent for stream in streams)
+    assert world.rendered == 1
+    world.pass_time(KEPT_MS - 1)
+    world.ask(streams[0], GET % b"/metrics")
+    assert world.rendered == 1
+    world.pass_time(1)
+    world.ask(streams[0], GET % b"/metrics")
+    assert world.rendered == 2
+
+
+def test_health_and_ready(world: World) -> None:
+    stream = world.connect()
+    ready = b'{"state": "ready", "offline_directories": ["/data/b"], "loading": {"groups": 0}}\n'
+    for path in (b"/health", b"/ready"):
+        answer = world.ask(stream, GET % path)
+        assert answer.startswith(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n")
+        assert body_of(answer) == ready
+    world.loading["groups"] = 7
+    assert b'"state": "loading"' in world.ask(stream, GET % b"/health")
+    assert world.ask(stream, GET % b"/ready").startswith(b"HTTP/1.1 503 Service Unavailable")
+    assert world.ask(stream, GET % b"/health").startswith(b"HTTP/1.1 200 OK")
+
+
+@pytest.mark.parametrize(
+    "data, status",
+    [
+        (b"POST /metrics HTTP/1.1\r\nHost: a\r\n\r\n", b"405 Method Not Allowed"),
+        (b"GET /metrics HTTP/1.1\r\n\r\n", b"400 Bad Request"),
+        (b"GET /metrics HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", b"400 Bad Request"),
+        (b"GET /metrics\r\n\r\n", b"400 Bad Request"),
+        (b"GET http://a/metrics HTTP/1.1\r\nHost: a\r\n\r\n", b"400 Bad Request"),
+        (b"GET / HTTP/1.1\r\nHost: a\r\n folded\r\n\r\n", b"400 Bad Request"),
+        (b"GET / HTTP/1.1\r\nHost: a\nX: y\r\n\r\n", b"400 Bad Request"),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc", b"413 "),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", b"413 "),
+        (b"GET / HTTP/2.0\r\nHost: a\r\n\r\n", b"505 HTTP Version Not Supported"),
+        (b"\x16\x03\x01" + b"\x00" * 40 + b"\r\n\r\n", b"400 Bad Request"),
+        (b"G" * 3 * RECEIVE_BYTES, b"431 Request Header Fields Too Large"),
+    ],
+)
+def test_what_is_no_plain_request_is_refused_and_closed(
+    world: World, data: bytes, status: bytes
+) -> None:
+    stream = world.connect()
+    answer = world.ask(stream, data + GET % b"/metrics")
+    assert answer.startswith(b"HTTP/1.1 " + status)
+    assert answer.count(b"HTTP/1.1") == 1 and b"Connection: close" in answer
+    assert stream.is_closed
+    assert world.server.connection_count == 0
+    assert b"200 OK" in world.ask(world.connect(), GET % b"/metrics")
+
+
+@pytest.mark.parametrize(
+    "request_, keeps",
+    [
+        (b"GET /health HTTP/1.0\r\n\r\n", False),
+        (b"GET /health HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n", True),
+        (b"GET /health HTTP/1.1\r\nHost: a\r\nConnection: x, close\r\n\r\n", False),
+        (b"\r\n\r\nGET /health HTTP/1.1\r\nHost: a\r\n\r\n", True),
+    ],
+)
+def test_when_a_connection_stays(world: World, request_: bytes, keeps: bool) -> None:
+    stream = world.connect()
+    assert b"200 OK" in world.ask(stream, request_)
+    assert stream.is_closed != keeps
+
+
+def test_slow_clients_are_waited_for_within_bounds(world: World) -> None:
+    idle, slow, stuck = (world.connect() for _ in range(3))
+    slow.inbox += b"GET /met"
+    stuck.room_bytes = 10
+    stuck.inbox += GET % b"/metrics"
+    world.turns()
+    world.pass_time(HEAD_MS - 1)
+    assert not slow.is_closed
+    # A byte now and then is no request.
+    world.ask(slow, b"r")
+    world.pass_time(1)
+    assert slow.is_closed and not stuck.is_closed
+    world.pass_time(ANSWER_MS - HEAD_MS)
+    assert stuck.is_closed and not idle.is_closed
+    world.pass_time(IDLE_MS - ANSWER_MS)
+    assert idle.is_closed
+    assert world.server.connection_count == 0
+    assert world.loop.next_wake_ms() is None
+
+
+def test_an_answer_goes_as_far_as_the_client_takes_it(world: World) -> None:
+    world.body = [bytes([number]) * 1000 for number in range(200)]
+    stream = world.connect()
+    stream.room_bytes = 100
+    stream.inbox += GET % b"/metrics"
+    while len(stream.sent) < 200_000:
+        world.turns(2)
+        stream.room_bytes += 999
+    world.turns(3)
+    assert body_of(bytes(stream.sent)) == b"".join(world.body)
+
+
+def test_connections_are_bounded(world: World) -> None:
+    held = [world.connect() for _ in range(MAX_CONNECTIONS)]
+    one_more = world.connect()
+    world.turns(5)
+    assert one_more.is_closed and b"503 Service Unavailable" in one_more.sent
+    assert world.server.connection_count == MAX_CONNECTIONS
+    held[0].is_at_end = True
+    world.turns()
+    assert b"200 OK" in world.ask(world.connect(), GET % b"/metrics")
+
+
+@pytest.mark.parametrize("path", [b"/metrics", b"/health"])
+def test_a_bug_is_told_and_ends_nothing(world: World, path: bytes) -> None:
+    stream = world.connect()
+    world.fails = True
+    world.loading = None  # type: ignore[assignment]
+    assert world.ask(stream, GET % path).startswith(b"HTTP/1.1 500 Internal Server Error")
+    assert world.bugs.total == 1
+    world.fails, world.loading = False, {}
+    world.pass_time(KEPT_MS)
+    assert b"200 OK" in world.ask(stream, GET % path)
+
+
+def test_a_client_that_leaves_while_its_text_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch, steps=20)
+    leaves, stays = world.connect(), world.connect()
+    for stream in (leaves, stays):
+        stream.inbox += GET % b"/metrics"
+    world.turns(3)
+    leaves.is_broken = True
+    world.turns(3)
+    assert leaves.is_closed
+    world.turns(30)
+    assert b"200 OK" in stays.sent
+
+
+def test_close_ends_all(world: World) -> None:
+    stream = world.connect()
+    world.server.close()
+    assert stream.is_closed
+    assert world.loop.next_wake_ms() is None
+
+
+def test_an_accept_that_fails_rests(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    listener = world.network.listeners[0]
+    accept: Callable[[], FakeStream] = listener.accept
+    monkeypatch.setattr(listener, "accept", lambda: (_ for _ in ()).throw(OSError(24, "EMFILE")))
+    stream = world.network.arrive()
+    world.turns()
+    assert world.network.poller.interest[listener.fileno()] == 0
+    monkeypatch.setattr(listener, "accept", accept)
+    world.pass_time(server_module._ACCEPT_PAUSE_MS)
+    assert b"200 OK" in world.ask(stream, GET % b"/metrics")
+
+
+def test_the_reader_says_what_came() -> None:
+    reader = HttpReader()
+    reader.feed(b"HEAD /a?b=c HTTP/1.1\r\nhost:x\r\n\r\nPUT")
+    assert reader.next() == HttpRequest(True, "/a", True)
+    assert reader.next() is None and reader.has_begun
+    reader.feed(b" / HTTP/1.1\r\nHost: a\r\n\r\nGET")
+    assert reader.next() == BadRequest(405, "GET and HEAD alone are answered")
+    assert reader.next() is None and not reader.has_begun
