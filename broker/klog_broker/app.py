@@ -223,6 +223,7 @@ class BrokerServer:
             ),
         )
         dispatcher = Dispatcher(self.services, self._handlers)
+        self.services.logs.free_space.on_change = self.services.replicas.room_changed
         self.services.replicas.on_resign.append(lambda _: self.services.leader_holders.let_go_all())
         self.server = Server(
             self.loop,

@@ -55,6 +55,7 @@ def log_settings(config: BrokerConfig) -> LogManagerSettings:
         producer_id_expiration_ms=config["producer.id.expiration.ms"],
         producer_id_expiration_check_interval_ms=config["producer.id.expiration.check.interval.ms"],
         recovery_threads_per_data_dir=config["num.recovery.threads.per.data.dir"],
+        min_free_bytes=config["log.dir.min.free.bytes"],
     )
 
 

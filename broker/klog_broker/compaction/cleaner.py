@@ -132,6 +132,8 @@ class Cleaner:
         if (
             not log.config.compact
             or log.is_offline
+            # Old and new segments lie beside each other for a while.
+            or log.log_directory.space.refuses_clients
             or log.topic_partition in self._running
             or log.topic_partition in self.set_aside
             or len(log.segments) < 2

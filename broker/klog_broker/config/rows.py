@@ -44,6 +44,7 @@ DIFFERENT_DEFAULTS = {
 
 # Settings that Kafka does not have.
 KLOGS_OWN = {
+    "log.dir.min.free.bytes": "Kafka writes until the disk is full, and then ends.",
     "metrics.listener": "Kafka tells its metrics through JMX, which only a JVM has.",
     "strict.configs": "Kafka says in its log alone that a setting is unknown; klog can refuse it.",
 }
@@ -448,6 +449,16 @@ _FLUSH = (
         "The longest time that an appended record stays unsynced.",
         fallbacks=(("log.flush.scheduler.interval.ms", 1),),
         dynamic=True,
+    ),
+    Setting(
+        "log.dir.min.free.bytes",
+        _LONG,
+        32 << 20,
+        "Free space on the disk of a data directory below which records of clients are refused"
+        " (NOT_ENOUGH_REPLICAS, on which clients try again); commits of groups and ends of"
+        " transactions below a quarter. They are taken again when a quarter more is free. 0"
+        " refuses nothing.",
+        AtLeast(0),
     ),
     Setting(
         "num.recovery.threads.per.data.dir",

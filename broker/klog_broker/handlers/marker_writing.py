@@ -14,7 +14,7 @@ from klog_broker.handlers.context import BrokerServices
 from klog_broker.handlers.partitions import ended_code, led_partition
 from klog_broker.log.errors import CoordinatorFenced, InvalidProducerEpoch
 from klog_broker.metadata.image import CONSUMER_OFFSETS
-from klog_broker.replication.errors import LeadershipEnded, NotEnoughReplicas
+from klog_broker.replication.errors import LeadershipEnded, NotEnoughReplicas, TooLittleRoom
 from klog_broker.replication.partition import Leader
 from klog_broker.runtime.purgatory import DelayedOperation
 from klog_broker.runtime.slices import Steps
@@ -29,6 +29,7 @@ _CODES: tuple[tuple[type[KlogError], ErrorCode], ...] = (
     (InvalidProducerEpoch, ErrorCode.INVALID_PRODUCER_EPOCH),
     (CoordinatorFenced, ErrorCode.TRANSACTION_COORDINATOR_FENCED),
     (NotEnoughReplicas, ErrorCode.NOT_ENOUGH_REPLICAS),
+    (TooLittleRoom, ErrorCode.NOT_ENOUGH_REPLICAS),
     (LeadershipEnded, ErrorCode.NOT_LEADER_OR_FOLLOWER),
 )
 

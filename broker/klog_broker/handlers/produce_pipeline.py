@@ -26,7 +26,7 @@ from klog_broker.log.errors import (
 )
 from klog_broker.log.loop_share import LoopShare, TooMuchForTheLoop
 from klog_broker.log.partition_log import PartitionLog
-from klog_broker.replication.errors import LeadershipEnded, NotEnoughReplicas
+from klog_broker.replication.errors import LeadershipEnded, NotEnoughReplicas, TooLittleRoom
 from klog_broker.replication.partition import Leader
 from pyspark_klog.errors import ErrorCode, InvariantViolation, KlogError
 from pyspark_klog.protocol.apis.produce import (
@@ -54,6 +54,7 @@ _CODES: tuple[tuple[type[KlogError], ErrorCode], ...] = (
     (OutOfOrderSequence, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
     (InvalidTransactionState, ErrorCode.INVALID_TXN_STATE),
     (NotEnoughReplicas, ErrorCode.NOT_ENOUGH_REPLICAS),
+    (TooLittleRoom, ErrorCode.NOT_ENOUGH_REPLICAS),
     (StaleLeaderEpoch, ErrorCode.NOT_LEADER_OR_FOLLOWER),
     (UnsupportedForMessageFormat, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
     (LogStorageError, ErrorCode.KAFKA_STORAGE_ERROR),

@@ -12,6 +12,7 @@ from klog_broker.log.errors import (
     OutOfDescriptors,
     ShortWrite,
 )
+from klog_broker.log.free_space import FreeSpace
 from klog_broker.log.sync_notes import SyncNotes
 from klog_broker.metrics.histogram import Durations
 from klog_broker.runtime.clock import Clock
@@ -42,6 +43,7 @@ class LogDirectory:
         self.path = path
         self.error: BaseException | None = None
         self.sync_notes = SyncNotes(files, path)
+        self.space = FreeSpace(path)
         self.on_offline: Callable[[LogDirectory], None] | None = None
         self.flushes = Durations()
         """How long flushes took, from their plans to their outcomes."""

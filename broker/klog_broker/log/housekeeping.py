@@ -14,6 +14,7 @@ from pathlib import Path
 
 from klog_broker.log.directory import LogDirectory
 from klog_broker.log.errors import LogStorageError
+from klog_broker.log.free_space import LOOK_MS, FreeSpaceLooks
 from klog_broker.log.log_config import INT64_MAX
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.runtime.clock import Clock
@@ -43,6 +44,7 @@ class LogManagerSettings:
     producer_id_expiration_ms: int = 86_400_000
     producer_id_expiration_check_interval_ms: int = 600_000
     recovery_threads_per_data_dir: int = 2
+    min_free_bytes: int = 0
 
 
 class _Periodic:
@@ -76,6 +78,7 @@ class Housekeeping:
         self._removal_count = 0
         self._retention_left: deque[PartitionLog] = deque()
         self._checkpoints = Checkpoints(helpers)
+        self.free_space = FreeSpaceLooks(files, helpers, [(d.path, d.space) for d in directories])
         now_ms = clock.monotonic_ms()
         flush_ms = min(settings.flush_scheduler_interval_ms, _FLUSH_CHECK_MS)
         work = (
@@ -88,11 +91,14 @@ class Housekeeping:
             (self._rest_unused, _UNUSED_FILES_MS),
         )
         self._periodic = [_Periodic(run, interval_ms, now_ms) for run, interval_ms in work]
+        self._looks = _Periodic(self.look_at_space, LOOK_MS, now_ms)
+        self._periodic.append(self._looks)
 
     def take_settings(self, settings: LogManagerSettings) -> None:
-        """From now on producers are forgotten by these settings. The intervals stay: as in Kafka
-        they are not changed while the broker runs."""
+        """From now on producers are forgotten, and room on the disks is kept, by these settings.
+        The intervals stay: as in Kafka they are not changed while the broker runs."""
         self._settings = settings
+        self.look_at_space()
 
     def next_deadline_ms(self) -> int:
         """When :meth:`run_due` has something to do, by the monotonic clock."""
@@ -165,6 +171,11 @@ class Housekeeping:
         now_ms = self._clock.now_ms()
         for log in self._online():
             log.expire_producers(now_ms, self._settings.producer_id_expiration_ms)
+
+    def look_at_space(self) -> None:
+        """Ask the disks what they have left: periodic work, and once when a broker starts."""
+        self.free_space.look(self._settings.min_free_bytes)
+        self._looks.interval_ms = self.free_space.pause_ms
 
     def _rest_unused(self) -> None:
         self._files.give_back_unused()

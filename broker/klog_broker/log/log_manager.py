@@ -10,6 +10,7 @@ from klog_broker.log.directory_closing import close_side_by_side
 from klog_broker.log.directory_loading import DirectoryLoading, load_side_by_side
 from klog_broker.log.errors import LogDirectoryError, LogStorageError, OutOfDescriptors
 from klog_broker.log.found import FoundFolders, check_once, find_folders, folders_of_topics
+from klog_broker.log.free_space import FreeSpaceLooks
 from klog_broker.log.housekeeping import (
     ALL_CHECKPOINTS,
     Housekeeping,
@@ -176,6 +177,7 @@ class LogManager:
             load_side_by_side(loadings, side_by_side, self._settings.recovery_threads_per_data_dir)
             for loading in loadings:
                 self._take_loaded(loading)
+            self._housekeeping.look_at_space()
         except BaseException:
             self.release_locks()
             raise
@@ -315,6 +317,11 @@ class LogManager:
                 log.directory_went_offline()
         if self.on_directory_offline is not None and directory.error is not None:
             self.on_directory_offline(directory.path, directory.error)
+
+    @property
+    def free_space(self) -> FreeSpaceLooks:
+        """What the disks have left."""
+        return self._housekeeping.free_space
 
     def take_settings(self, settings: LogManagerSettings) -> None:
         """As :meth:`Housekeeping.take_settings`."""

@@ -39,7 +39,7 @@ class ProduceTargets:
         except (BrokerError, UnicodeDecodeError):
             return None
         leader = broker.replicas.led.get((name, partition))
-        if leader is None or name in INTERNAL_TOPICS:
+        if leader is None or name in INTERNAL_TOPICS or not leader.has_room:
             return None
         return PlanTarget(leader.log, leader.is_alone and leader.is_enough_in_sync)
 

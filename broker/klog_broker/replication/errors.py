@@ -18,6 +18,10 @@ class NotEnoughReplicas(ReplicationError):
     """Fewer replicas are in sync than min.insync.replicas asks for (NOT_ENOUGH_REPLICAS)."""
 
 
+class TooLittleRoom(ReplicationError):
+    """The disk has less free space than log.dir.min.free.bytes asks for (NOT_ENOUGH_REPLICAS)."""
+
+
 class Ended(Enum):
     """Why a leadership is over."""
 

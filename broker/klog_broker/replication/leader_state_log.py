@@ -1,7 +1,7 @@
 """A leadership as a StateLog: for the coordinator whose state the partition's log holds."""
 
 from klog_broker.log.append_rules import AppendOrigin
-from klog_broker.replication.errors import Ended, LeadershipEnded, NotEnoughReplicas
+from klog_broker.replication.errors import Ended, LeadershipEnded, NotEnoughReplicas, TooLittleRoom
 from klog_broker.replication.partition import Leader
 from klog_broker.runtime.clock import Clock
 from pyspark_klog.errors import BrokerError, ErrorCode
@@ -57,7 +57,7 @@ class LeaderStateLog:
             self._leader.append(
                 records, acks_all=True, now_ms=now_ms, origin=AppendOrigin.COORDINATOR
             )
-        except (NotEnoughReplicas, LeadershipEnded) as error:
+        except (NotEnoughReplicas, TooLittleRoom, LeadershipEnded) as error:
             raise _refused(error) from None
         return self._log.log_end_offset
 
@@ -78,19 +78,19 @@ class LeaderStateLog:
                 transaction_version=transaction_version,
                 now_ms=self._clock.now_ms(),
             )
-        except (NotEnoughReplicas, LeadershipEnded) as error:
+        except (NotEnoughReplicas, TooLittleRoom, LeadershipEnded) as error:
             raise _refused(error) from None
 
     def append_plain(self, batch: bytearray, record_count: int, now_ms: int) -> Offset:
         """See StateLog."""
         try:
             self._leader.append_plain(batch, record_count, now_ms, now_ms=now_ms)
-        except (NotEnoughReplicas, LeadershipEnded) as error:
+        except (NotEnoughReplicas, TooLittleRoom, LeadershipEnded) as error:
             raise _refused(error) from None
         return self._log.log_end_offset
 
 
-def _refused(error: NotEnoughReplicas | LeadershipEnded) -> BrokerError:
+def _refused(error: NotEnoughReplicas | TooLittleRoom | LeadershipEnded) -> BrokerError:
     is_over = isinstance(error, LeadershipEnded)
     code = ErrorCode.NOT_LEADER_OR_FOLLOWER if is_over else ErrorCode.NOT_ENOUGH_REPLICAS
     return BrokerError(code, str(error))

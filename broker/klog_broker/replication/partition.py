@@ -15,7 +15,7 @@ from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.validation import Validated
 from klog_broker.log.verification import VerificationGuard
 from klog_broker.metadata.orders import PartitionOrder
-from klog_broker.replication.errors import Ended, LeadershipEnded, NotEnoughReplicas
+from klog_broker.replication.errors import Ended, LeadershipEnded, NotEnoughReplicas, TooLittleRoom
 from klog_broker.replication.high_watermark import reached_watermark
 from klog_broker.replication.isr import Committed, FollowerProgress, InSyncSet
 from pyspark_klog.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
@@ -116,10 +116,10 @@ class Leader:
     ) -> AppendInfo:
         """Call ``PartitionLog.append_as_leader`` in this leadership's epoch.
 
-        Raises the errors of that method; also LeadershipEnded, and with `acks_all`
-        NotEnoughReplicas, both with nothing changed.
+        Raises the errors of that method; also LeadershipEnded and TooLittleRoom, and with
+        `acks_all` NotEnoughReplicas, all with nothing changed.
         """
-        self.check(acks_all=acks_all)
+        self.check(acks_all=acks_all, of_clients=origin is AppendOrigin.CLIENT)
         return self.log.append_as_leader(
             records,
             leader_epoch=self.leader_epoch,
@@ -148,7 +148,7 @@ class Leader:
         guard: VerificationGuard | None = None,
     ) -> AppendInfo:
         """As :meth:`append`. ``prepared`` returns what :meth:`preparation` gave in a helper."""
-        self.check(acks_all=acks_all)
+        self.check(acks_all=acks_all, of_clients=True)
         return self.log.append_prepared(
             prepared(), leader_epoch=self.leader_epoch, now_ms=now_ms, guard=guard
         )
@@ -182,10 +182,18 @@ class Leader:
         """As ``PartitionLog.preparation``: the part of an append that a helper can do."""
         return self.log.preparation(records, now_ms)
 
-    def check(self, *, acks_all: bool) -> None:
-        """Raise LeadershipEnded; with `acks_all` also NotEnoughReplicas."""
+    @property
+    def has_room(self) -> bool:
+        """Whether the disk has room for records of clients."""
+        return not self.log.log_directory.space.refuses_clients
+
+    def check(self, *, acks_all: bool, of_clients: bool = False) -> None:
+        """Raise LeadershipEnded or TooLittleRoom; with `acks_all` also NotEnoughReplicas."""
         if self.ended is not None:
             raise LeadershipEnded(self.topic_partition, self.ended)
+        space = self.log.log_directory.space
+        if space.refuses_clients and (of_clients or space.refuses_state):
+            raise TooLittleRoom(space.refusal(self.topic_partition))
         if acks_all and not self.is_enough_in_sync:
             raise NotEnoughReplicas(
                 f"{len(self.in_sync.members)} replicas of {self.topic_partition} are in sync,"

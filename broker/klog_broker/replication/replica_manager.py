@@ -291,6 +291,10 @@ class ReplicaManager:
         while self._untold:
             self._untold.popleft()()
 
+    def room_changed(self) -> None:
+        """A disk has too little room now for records of clients, or has enough again."""
+        self.version += 1
+
     def topics_changed(self, names: Iterable[str]) -> None:
         """The settings of these topics may have changed; ``settings_of`` gives the new ones."""
         for name in names:
