@@ -2,7 +2,10 @@
 
 from collections.abc import Sequence
 
-from benchmarks._load.jobs import Measured
+import numpy as np
+
+from benchmarks._load.jobs import LoadFailed, Measured
+from benchmarks._load.steady import Samples
 from benchmarks._turns import median, progress
 from benchmarks.rows import Row
 
@@ -59,3 +62,21 @@ def found(row: Row) -> Row:
     peer = "" if row.peer is None else f", peer {row.peer:,.2f}"
     progress(f"  {row.work}: klog {row.klog:,.2f}{peer} {row.unit}")
     return row
+
+
+def p99_ms(
+    samples: Samples, windows: Sequence[tuple[float, float]]
+) -> tuple[tuple[float, float], int]:
+    """p99 of Produce and of Fetch in ms of what was due in the windows, and how many those were."""
+    whole = min(len(samples.produce_us), len(samples.fetch_us))
+    due_s = np.array(samples.due_s[:whole])
+    inside = np.zeros(whole, np.bool_)
+    for start_s, end_s in windows:
+        inside |= (due_s >= start_s) & (due_s < end_s)
+    if not inside.any():
+        raise LoadFailed("no request was due meanwhile: what is measured was over too soon")
+    produce, fetch = (
+        float(np.percentile(np.array(each[:whole])[inside], 99)) / 1000
+        for each in (samples.produce_us, samples.fetch_us)
+    )
+    return (produce, fetch), int(inside.sum())

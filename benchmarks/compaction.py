@@ -13,15 +13,13 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import numpy as np
-
 from benchmarks import _brokers, _keyed_log
 from benchmarks._brokers import Pair, Side
 from benchmarks._cleaning import BROKER_SETTINGS, Cleaned, clean, dirty_topic
 from benchmarks._keyed_log import KeyedLog
 from benchmarks._load.jobs import LoadFailed
-from benchmarks._load.steady import Samples, Steady, SteadyLoad
-from benchmarks._report import found
+from benchmarks._load.steady import Steady, SteadyLoad
+from benchmarks._report import found, p99_ms
 from benchmarks._turns import in_turns, median, progress, sized
 from benchmarks.rows import Row
 from pyspark_klog.protocol.keys import ApiKey
@@ -176,24 +174,6 @@ def _beside_a_cleaning(
             samples = load.end()
     before = first_s, first_s + quiet_s / 2
     after = second_s, second_s + quiet_s / 2
-    during, count = _p99(samples, [(cleaned.began_s, cleaned.ended_s)])
-    without, _ = _p99(samples, [before, after])
+    during, count = p99_ms(samples, [(cleaned.began_s, cleaned.ended_s)])
+    without, _ = p99_ms(samples, [before, after])
     return _Waits(during, without, count)
-
-
-def _p99(
-    samples: Samples, windows: Sequence[tuple[float, float]]
-) -> tuple[tuple[float, float], int]:
-    """p99 of Produce and of Fetch in ms of what was due in the windows, and how many those were."""
-    whole = min(len(samples.produce_us), len(samples.fetch_us))
-    due_s = np.array(samples.due_s[:whole])
-    inside = np.zeros(whole, np.bool_)
-    for start_s, end_s in windows:
-        inside |= (due_s >= start_s) & (due_s < end_s)
-    if not inside.any():
-        raise LoadFailed("no request was due meanwhile: the cleaning was over too soon")
-    produce, fetch = (
-        float(np.percentile(np.array(each[:whole])[inside], 99)) / 1000
-        for each in (samples.produce_us, samples.fetch_us)
-    )
-    return (produce, fetch), int(inside.sum())

@@ -1,0 +1,152 @@
+"""What small requests wait beside 100 scrapes a second of metrics, of 10 and of 2,000 partitions.
+
+Both sides are klog: beside the scrapes, and without. Kafka tells its metrics through JMX.
+"""
+
+import argparse
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException
+from threading import Event, Thread
+
+from benchmarks import _brokers
+from benchmarks._brokers import Side
+from benchmarks._load.jobs import LoadFailed
+from benchmarks._load.steady import Steady, SteadyLoad
+from benchmarks._report import found, p99_ms
+from benchmarks._turns import median, progress, sized, turns
+from benchmarks.rows import Row
+from pyspark_klog.protocol.keys import ApiKey
+
+_PARTITIONS = (10, 2_000)
+_SCRAPES_PER_S = 100.0
+# Of either side in a turn.
+_SECONDS = 10.0
+_LEAST_S = 2.0
+_SETTLING_S = 0.5
+_PAIRS_PER_S = 200.0
+_BAR = 1.1
+_PORT = re.compile(r"metrics host=\S+ port=(\d+)")
+
+
+def run(_: argparse.Namespace) -> list[Row]:
+    rows: list[Row] = []
+    with (
+        _brokers.klog_broker({"metrics.listener": "127.0.0.1:0"}) as klog,
+        SteadyLoad() as load,
+    ):
+        port = _PORT.search(klog.output())
+        if port is None:
+            raise LoadFailed("the broker has not said where it tells metrics")
+        for partitions in _PARTITIONS:
+            with klog.topic("metrics", partitions):
+                rows += _beside_scrapes(klog, load, int(port[1]), partitions)
+    return rows
+
+
+@dataclass(frozen=True)
+class _Waits:
+    """p99 in ms beside scrapes, and without, of Produce and of Fetch; requests; scrapes a second,
+    and what each brought."""
+
+    during: tuple[float, float]
+    without: tuple[float, float]
+    samples: int
+    scrapes_per_s: float
+    text_bytes: int
+
+
+def _beside_scrapes(klog: Side, load: SteadyLoad, port: int, partitions: int) -> Iterator[Row]:
+    progress(f"{partitions:,} partitions: small requests beside scrapes")
+    _turn(klog, load, port)
+    waits = [_turn(klog, load, port) for _ in range(turns())]
+    for place, name in enumerate(("Produce", "Fetch")):
+        during = median([each.during[place] for each in waits])
+        without = median([each.without[place] for each in waits])
+        ratios = ", ".join(f"{each.during[place] / each.without[place]:.2f}" for each in waits)
+        note = f"both klog's: beside scrapes / without; {waits[0].samples:,} requests beside; "
+        note += f"{median([each.scrapes_per_s for each in waits]):.0f} scrapes/s of "
+        note += f"{waits[0].text_bytes / 1000:,.0f} KB; turns {ratios}"
+        work = f"{name} beside {_SCRAPES_PER_S:.0f} scrapes/s of {partitions:,} partitions"
+        yield found(Row(work, "p99 ms", during, without, _BAR, lower_is_better=True, note=note))
+
+
+def _turn(klog: Side, load: SteadyLoad, port: int) -> _Waits:
+    """Quiet, scrapes, quiet again, under one steady load."""
+    seconds = max(_LEAST_S, sized(int(_SECONDS * 1000)) / 1000)
+    versions = klog.newest_version(ApiKey.PRODUCE), klog.newest_version(ApiKey.FETCH)
+    with klog.topic("steady") as small:
+        load.begin(Steady(klog.target(small), *versions, _PAIRS_PER_S))
+        try:
+            before = _window(seconds / 2)
+            with _scraping(port) as scraper:
+                beside = _window(seconds)
+            after = _window(seconds / 2)
+        finally:
+            samples = load.end()
+    during, count = p99_ms(samples, [beside])
+    without, _ = p99_ms(samples, [before, after])
+    return _Waits(during, without, count, scraper.rate(), scraper.text_bytes)
+
+
+def _window(seconds: float) -> tuple[float, float]:
+    """Lets time pass; the times between which it has."""
+    time.sleep(_SETTLING_S)
+    began_s = time.monotonic()
+    time.sleep(seconds)
+    return began_s, time.monotonic()
+
+
+class _Scraper:
+    """Scrapes on one connection, in a thread of its own."""
+
+    def __init__(self, port: int) -> None:
+        self.text_bytes = 0
+        self._port = port
+        self._scrapes = 0
+        self._seconds = 0.0
+        self._error: Exception | None = None
+        self._is_over = Event()
+        self._thread = Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def rate(self) -> float:
+        """How many a second, until its end."""
+        return self._scrapes / self._seconds
+
+    def end(self) -> None:
+        self._is_over.set()
+        self._thread.join()
+        if self._error is not None:
+            raise LoadFailed(f"scraping: {self._error!r}")
+
+    def _run(self) -> None:
+        began_s = due_s = time.monotonic()
+        connection = HTTPConnection("127.0.0.1", self._port, timeout=10)
+        try:
+            while not self._is_over.is_set():
+                time.sleep(max(due_s - time.monotonic(), 0))
+                connection.request("GET", "/metrics")
+                answer = connection.getresponse()
+                self.text_bytes = len(answer.read())
+                if answer.status != 200:
+                    raise LoadFailed(f"status {answer.status}")
+                self._scrapes += 1
+                due_s += 1 / _SCRAPES_PER_S
+        except (OSError, HTTPException, LoadFailed) as error:
+            self._error = error
+        finally:
+            self._seconds = time.monotonic() - began_s
+            connection.close()
+
+
+@contextmanager
+def _scraping(port: int) -> Iterator[_Scraper]:
+    scraper = _Scraper(port)
+    try:
+        yield scraper
+    finally:
+        scraper.end()
