@@ -50,10 +50,8 @@ class CountsByTopic:
             del self._by_topic[topic]
             self._gone.take(counts)
 
-    def total(self) -> TopicCounts:
-        """Of all topics, deleted ones too."""
-        total = TopicCounts()
-        total.take(self._gone)
-        for counts in self._by_topic.values():
-            total.take(counts)
-        return total
+    def gone(self) -> TopicCounts:
+        """Of all topics that have no log here any more: a copy."""
+        gone = TopicCounts()
+        gone.take(self._gone)
+        return gone

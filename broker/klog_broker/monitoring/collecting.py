@@ -27,10 +27,14 @@ from pyspark_klog.protocol.keys import ApiKey
 T = TypeVar("T")
 _Steps = Generator[int, None, T]
 
-_PARTITIONS_A_STEP = 10
+_AT_ONCE = 10
+_LINES_AT_ONCE = 250
+_OF_A_LOG = ("size", "logstartoffset", "logendoffset", "numlogsegments")
 # An element is about 5 us: two partitions with their four lines, ten lines of a histogram.
 _PARTITIONS_AN_ELEMENT = 2
 _LINES_AN_ELEMENT = 10
+_LOOKED_AT_ONCE = 100
+_LOOKED_AT_AN_ELEMENT = 10
 _SEGMENTS_AN_ELEMENT = 25
 
 _BROKER = "kafka_server_brokertopicmetrics"
@@ -114,24 +118,22 @@ def _api_name(api_key: int) -> str:
 
 def _topics(sources: Sources, text: MetricsText) -> Iterator[int]:
     by_topic = sources.services.logs.counts
-    total = by_topic.total()
-    rows = [(labels(topic=topic), counts) for topic, counts in by_topic.by_topic.items()]
-    yield 1 + len(rows) // _PARTITIONS_AN_ELEMENT
-    for name, field in (
-        ("messagesin", "messages_in"),
-        ("bytesin", "bytes_in"),
-        ("bytesout", "bytes_out"),
-    ):
-        metric = f"{_BROKER}_{name}_total"
-        text.family(metric, {"": getattr(total, field)})
-        for start in range(0, len(rows), _LINES_AN_ELEMENT):
-            text.lines(
-                [
-                    f"{metric}{of} {getattr(counts, field)}"
-                    for of, counts in rows[start : start + _LINES_AN_ELEMENT]
-                ]
-            )
-            yield 1
+    # A topic that is deleted meanwhile is counted as one that was not.
+    total = by_topic.gone()
+    rows = tuple(by_topic.by_topic.items())
+    names = [f"{_BROKER}_{each}_total" for each in ("messagesin", "bytesin", "bytesout")]
+    families: list[list[str]] = [[] for _ in names]
+    for start in range(0, len(rows), _AT_ONCE):
+        for topic, counts in rows[start : start + _AT_ONCE]:
+            total.take(counts)
+            values = (counts.messages_in, counts.bytes_in, counts.bytes_out)
+            for name, family, value in zip(names, families, values, strict=True):
+                family.append(f'{name}{{topic="{topic}"}} {value}')
+        yield _AT_ONCE // _PARTITIONS_AN_ELEMENT
+    totals = (total.messages_in, total.bytes_in, total.bytes_out)
+    for name, family, value in zip(names, families, totals, strict=True):
+        family.insert(0, f"{name} {value}")
+    yield from _write(text, names, families)
 
 
 def _partitions(sources: Sources, text: MetricsText) -> Iterator[int]:
@@ -139,9 +141,9 @@ def _partitions(sources: Sources, text: MetricsText) -> Iterator[int]:
     names = [f"kafka_log_log_{each}" for each in _OF_A_LOG]
     families: list[list[str]] = [[] for _ in names]
     logs = tuple(sources.services.logs.logs())
-    for start in range(0, len(logs), _PARTITIONS_A_STEP):
+    for start in range(0, len(logs), _AT_ONCE):
         segments = 0
-        for log in logs[start : start + _PARTITIONS_A_STEP]:
+        for log in logs[start : start + _AT_ONCE]:
             topic, partition = log.topic_partition
             of = f'{{topic="{topic}",partition="{partition}"}}'
             count = len(log.segments)
@@ -149,18 +151,18 @@ def _partitions(sources: Sources, text: MetricsText) -> Iterator[int]:
             values = (log.size_bytes, log.log_start_offset, log.log_end_offset, count)
             for name, family, value in zip(names, families, values, strict=True):
                 family.append(f"{name}{of} {value}")
-        yield _PARTITIONS_A_STEP // _PARTITIONS_AN_ELEMENT + segments // _SEGMENTS_AN_ELEMENT
-    if not logs:
-        return
-    for name, family in zip(names, families, strict=True):
-        text.head(name)
-        for start in range(0, len(family), _LINES_A_STEP):
-            text.lines(family[start : start + _LINES_A_STEP])
-            yield _LINES_A_STEP // 100
+        yield _AT_ONCE // _PARTITIONS_AN_ELEMENT + segments // _SEGMENTS_AN_ELEMENT
+    yield from _write(text, names, families)
 
 
-_OF_A_LOG = ("size", "logstartoffset", "logendoffset", "numlogsegments")
-_LINES_A_STEP = 1000
+def _write(text: MetricsText, names: list[str], families: list[list[str]]) -> Iterator[int]:
+    """Families of many lines. Names of topics need no escaping."""
+    for name, lines in zip(names, families, strict=True):
+        if lines:
+            text.head(name)
+        for start in range(0, len(lines), _LINES_AT_ONCE):
+            text.lines(lines[start : start + _LINES_AT_ONCE])
+            yield _LINES_AT_ONCE // 50
 
 
 def _replicas(sources: Sources, text: MetricsText) -> Iterator[int]:
@@ -175,19 +177,22 @@ def _replicas(sources: Sources, text: MetricsText) -> Iterator[int]:
             under_min += not role.is_enough_in_sync
         elif isinstance(role, Offline):
             offline += 1
-        if hosted % _PARTITIONS_A_STEP == 0:
-            yield 1
+        if hosted % _LOOKED_AT_ONCE == 0:
+            yield _LOOKED_AT_ONCE // _LOOKED_AT_AN_ELEMENT
     text.family(f"{_REPLICAS}_partitioncount", {"": hosted})
     text.family(f"{_REPLICAS}_leadercount", {"": leaders})
     text.family(f"{_REPLICAS}_offlinereplicacount", {"": offline})
     text.family(f"{_REPLICAS}_underreplicatedpartitions", {"": under_replicated})
     text.family(f"{_REPLICAS}_underminisrpartitioncount", {"": under_min})
     text.family(f"{_CONTROLLER}_activecontrollercount", {"": 1})
-    topics = sources.services.metadata.image.topics.values()
+    topics = tuple(sources.services.metadata.image.topics.values())
+    count = 0
+    for start in range(0, len(topics), _LOOKED_AT_ONCE):
+        count += sum(len(each.partitions) for each in topics[start : start + _LOOKED_AT_ONCE])
+        yield _LOOKED_AT_ONCE // _LOOKED_AT_AN_ELEMENT
     text.family(f"{_CONTROLLER}_globaltopiccount", {"": len(topics)})
-    count = sum(len(topic.partitions) for topic in topics)
     text.family(f"{_CONTROLLER}_globalpartitioncount", {"": count})
-    yield 1 + len(topics) // 50
+    yield 1
 
 
 def _logs(sources: Sources, text: MetricsText) -> Iterator[int]:
