@@ -391,7 +391,15 @@ class BrokerServer:
         if address is None:
             return
         loop, now_ms = self.loop, self._clock.now_ms()
-        sources = Sources(self.services, self.server, cleaner, process_facts, loop.now_ms(), now_ms)
+        sources = Sources(
+            self.services,
+            self.server,
+            cleaner,
+            process_facts,
+            lambda: self._is_stopping,
+            loop.now_ms(),
+            now_ms,
+        )
         self._metrics = MetricsServer(sources, self._network)
         try:
             self.metrics_port = self._metrics.listen(*address)

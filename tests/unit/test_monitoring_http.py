@@ -43,7 +43,12 @@ class World:
                 ]
             ),
         )
-        sources: Any = SimpleNamespace(services=services, loading=lambda: self.loading)
+        self.is_stopping = False
+        sources: Any = SimpleNamespace(
+            services=services,
+            loading=lambda: self.loading,
+            is_stopping=lambda: self.is_stopping,
+        )
 
         def collect(_: object) -> Any:
             self.rendered += 1
@@ -134,6 +139,9 @@ def test_health_and_ready(world: World) -> None:
     assert b'"state": "loading"' in world.ask(stream, GET % b"/health")
     assert world.ask(stream, GET % b"/ready").startswith(b"HTTP/1.1 503 Service Unavailable")
     assert world.ask(stream, GET % b"/health").startswith(b"HTTP/1.1 200 OK")
+    world.is_stopping = True
+    answer = world.ask(stream, GET % b"/ready")
+    assert answer.startswith(b"HTTP/1.1 503 ") and b'"state": "stopping"' in answer
 
 
 @pytest.mark.parametrize(

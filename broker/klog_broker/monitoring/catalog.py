@@ -28,7 +28,7 @@ METRICS = (
         "kafka_server_kafkaserver_brokerstate",
         "gauge",
         (),
-        "3, which is Kafka's number of a broker that serves: others are not seen here.",
+        "By Kafka's numbers: 3 while the broker serves, 6 while it stops.",
     ),
     # --- requests ---
     Metric(

@@ -42,7 +42,8 @@ _REQUEST = "kafka_network_requestmetrics"
 _REPLICAS = "kafka_server_replicamanager"
 _CONTROLLER = "kafka_controller_kafkacontroller"
 _GROUPS = "kafka_coordinator_group_groupmetadatamanager"
-_RUNNING = 3
+# Kafka's numbers: RUNNING, PENDING_CONTROLLED_SHUTDOWN.
+_RUNNING, _STOPPING = 3, 6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,6 +54,8 @@ class Sources:
     server: Server
     cleaner: Cleaner
     process: Callable[[], ProcessFacts]
+    is_stopping: Callable[[], bool]
+    """Whether the broker was told to stop: those who wait are answered, nobody new is let in."""
     began_ms: int
     """When the broker began: by the monotonic clock, and in the next field by the wall's."""
     began_wall_ms: int
@@ -70,7 +73,8 @@ def collect(sources: Sources) -> _Steps[list[bytes]]:
     """The text of all metrics, in parts."""
     text = MetricsText()
     text.family("klog_build_info", {labels(version=__version__): 1})
-    text.family("kafka_server_kafkaserver_brokerstate", {"": _RUNNING})
+    state = _STOPPING if sources.is_stopping() else _RUNNING
+    text.family("kafka_server_kafkaserver_brokerstate", {"": state})
     for section in (
         _requests,
         _topics,

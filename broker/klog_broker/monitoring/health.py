@@ -14,7 +14,7 @@ def health(sources: Sources) -> tuple[bool, bytes]:
     to stop, else ready. A data directory that is offline does not change it: all others serve.
     """
     loading = sources.loading()
-    if sources.services.loop.is_stopping:
+    if sources.is_stopping():
         state = "stopping"
     else:
         state = "loading" if any(loading.values()) else "ready"

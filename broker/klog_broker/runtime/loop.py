@@ -152,11 +152,6 @@ class Loop:
         self._stopping = True
         self._poller.wake()
 
-    @property
-    def is_stopping(self) -> bool:
-        """Whether ``stop`` was called."""
-        return self._stopping
-
     def close(self) -> None:
         """Frees the poller. The descriptors that are still registered stay open."""
         self._poller.close()
