@@ -68,8 +68,6 @@ def table(printed: str, first: str) -> list[list[str]]:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_case(kafka: KafkaServer, case: Callable[[str], None]) -> None:
-    if kafka.version == OLDEST_KAFKA and case.__name__ == "settings_of_brokers_are_shown":
-        pytest.skip("the same as on the newest, but for sources that are told otherwise")
     case(kafka.bootstrap_servers)
 
 
