@@ -118,6 +118,64 @@ def settings_of_brokers_are_shown(servers: str) -> None:
     assert "broker 77 is not in the cluster's metadata now" in missing.stderr
 
 
+def settings_of_brokers_are_changed(servers: str) -> None:
+    """Of one, and of all of them, while they run."""
+
+    def shown(of: list[str], name: str) -> list[tuple[str, str]]:
+        (found,) = told(servers, "configs", "describe", *of)
+        return [
+            (each["value"], each["source"]) for each in found["configs"] if each["name"] == name
+        ]
+
+    for of, name, source in (
+        (["--broker", "0"], "message.max.bytes", "dynamic broker config"),
+        (["--default-broker"], "log.cleaner.backoff.ms", "dynamic default broker config"),
+    ):
+        altered = klog(servers, "configs", "alter", *of, "--set", f"{name}=20000")
+        assert altered.exit_code == 0, altered.stderr
+        eventually(lambda a=(of, name), b=source: shown(*a) == [("20000", b)])
+        assert klog(servers, "configs", "alter", *of, "--delete", name).exit_code == 0
+        eventually(lambda a=(of, name): shown(*a) == [])
+    refused = klog(servers, "configs", "alter", "--broker", "0", "--set", "broker.id=7")
+    assert refused.exit_code == 1
+    assert "alter the settings of broker 0" in refused.stderr
+
+
+def quotas_are_changed(servers: str) -> None:
+    """Of users, client ids, both, and addresses; their defaults."""
+
+    def quotas(*of: str) -> list[tuple[dict[str, str | None], dict[str, float]]]:
+        found = told(servers, "configs", "describe", *of)
+        return [(each["entity"], each["quotas"]) for each in found]
+
+    alter = ("configs", "alter")
+    rate = ("--set", "producer_byte_rate=1024", "--set", "request_percentage=12.5")
+    done = klog(servers, *alter, "--user", "alice", *rate)
+    assert done.output == "altered user alice\n"
+    values = {"producer_byte_rate": 1024.0, "request_percentage": 12.5}
+    eventually(lambda: quotas("--user", "alice") == [({"user": "alice"}, values)])
+    more = ("--default-client-id", "--set", "consumer_byte_rate=7")
+    assert klog(servers, *alter, "--user", "alice", *more).exit_code == 0
+    assert klog(servers, *alter, *more).exit_code == 0
+    address = ("--ip", "127.0.0.9", "--set", "connection_creation_rate=5")
+    assert klog(servers, *alter, *address).exit_code == 0
+    both = {"client-id": None, "user": "alice"}
+    eventually(lambda: len(quotas("--quotas")) == 4)
+    assert quotas("--user", "alice") == [({"user": "alice"}, values)]
+    assert quotas("--user", "alice", "--default-client-id") == [(both, {"consumer_byte_rate": 7.0})]
+    shown = klog(servers, "configs", "describe", "--quotas").stdout.splitlines()
+    assert ["ip", "127.0.0.9", "connection_creation_rate", "5"] in [each.split() for each in shown]
+    assert ["user", "alice", "request_percentage", "12.5"] in [each.split() for each in shown]
+    tried = klog(servers, *alter, *address[:2], "--delete", "connection_creation_rate")
+    assert tried.output == "altered ip 127.0.0.9\n"
+    eventually(lambda: quotas("--ip", "127.0.0.9") == [])
+    refused = klog(servers, *alter, "--user", "alice", "--set", "no_such_quota=1")
+    assert (refused.exit_code, "alter quotas: " in refused.stderr) == (1, True)
+    named = ("--delete", "producer_byte_rate", "--delete", "request_percentage")
+    assert klog(servers, *alter, "--user", "alice", *named, "--validate-only").exit_code == 0
+    assert len(quotas("--user", "alice")) == 1
+
+
 def records_are_deleted(servers: str) -> None:
     """Before an offset, all, and by a file; refused behind the end."""
     topic = written(servers, 2)
@@ -236,6 +294,8 @@ CASES: tuple[Callable[[str], None], ...] = (
     topics_are_grown_and_described,
     settings_of_topics_are_changed,
     settings_of_brokers_are_shown,
+    settings_of_brokers_are_changed,
+    quotas_are_changed,
     records_are_deleted,
     log_directories_are_shown,
     transactions_are_told_and_aborted,
