@@ -157,3 +157,22 @@ def test_a_completion_that_ends_its_neighbour_by_another_key(purgatory: Purgator
     assert purgatory.check("a") == 1
     assert first.ended == neighbour.ended == ["completed at 0"]
     assert purgatory.waiting == 0
+
+
+def test_a_completion_that_checks_its_own_key_happens_once(purgatory: Purgatory) -> None:
+    """As a commit does in a transaction: its answer has records appended where it waited."""
+
+    class ChecksAgain(Waits):
+        def try_complete(self, now_ms: int) -> bool:
+            is_over = super().try_complete(now_ms)
+            if is_over:
+                purgatory.check("a")
+            return is_over
+
+    operation, neighbour = ChecksAgain(), Waits()
+    for each in (operation, neighbour):
+        purgatory.watch(each, ["a"], 100)
+        each.holds = True
+    assert purgatory.check("a") == 1
+    assert [operation.ended, neighbour.ended] == [["completed at 0"]] * 2
+    assert purgatory.waiting == 0

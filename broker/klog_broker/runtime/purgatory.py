@@ -55,6 +55,7 @@ class Purgatory:
         self._loop = loop
         self._watched: dict[Hashable, dict[DelayedOperation, None]] = {}
         self._listening: dict[Hashable, dict[KeyListener, None]] = {}
+        self._tried: set[DelayedOperation] = set()
         self.waiting_by_kind: Counter[str] = Counter()
 
     def watch(self, operation: DelayedOperation, keys: Iterable[Hashable], timeout_ms: int) -> bool:
@@ -88,8 +89,16 @@ class Purgatory:
             return 0
         completed = 0
         for operation in list(watchers):
-            # One operation's completion can check other keys and so end a later one of this list.
-            if operation in watchers and operation.try_complete(self._loop.now_ms()):
+            # One operation's completion can check other keys and so end a later one of this list,
+            # or come back to this key while it is under way itself.
+            if operation not in watchers or operation in self._tried:
+                continue
+            self._tried.add(operation)
+            try:
+                is_over = operation.try_complete(self._loop.now_ms())
+            finally:
+                self._tried.discard(operation)
+            if is_over:
                 self._forget(operation)
                 completed += 1
         return completed
