@@ -1,4 +1,8 @@
-"""Start to first request, the embedded broker, memory when idle, first compile of all kernels."""
+"""Start to first request, the embedded broker, memory when idle, recovery after a kill, many
+partitions, first compile of all kernels.
+
+Rows for ``--rows``: start, embedded, idle, recovery, partitions, compile.
+"""
 
 import argparse
 import contextlib
@@ -10,19 +14,20 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import klog_broker
 import pyspark_klog
-from benchmarks import _brokers
+from benchmarks import _brokers, _restarts
 from benchmarks._brokers import Side
 from benchmarks._load.generator import Generator
 from benchmarks._load.jobs import Messages, PipelinedProduce
 from benchmarks._processes import resident_bytes
 from benchmarks._report import found
-from benchmarks._turns import in_turns, median, progress
+from benchmarks._restarts import ManyPartitions
+from benchmarks._turns import in_turns, median, progress, sized
 from benchmarks.rows import Row
 from pyspark_klog.protocol.apis.api_versions import ApiVersionsRequest
 from pyspark_klog.protocol.headers import RequestHeader, encode_request
@@ -37,24 +42,34 @@ _ASK_AGAIN_S = 0.002
 _IDLE_S = 3.0
 _MEGABYTE = 1e6
 _LOAD_REQUESTS = 20_000
+_RECOVERY_BYTES = 6_500_000_000
+# By number of partitions: a fifth of Kafka's time.
+_RECOVERED = {6: 0.2, 200: 0.2}
+_MANY = 10_000
+_IDLE_CPU_S = 60.0
+_FACTS_OF_MANY: tuple[tuple[str, str, Callable[[ManyPartitions], float]], ...] = (
+    ("start after a stop", "s", lambda of: of.start_s),
+    ("start after a kill", "s", lambda of: of.start_after_kill_s),
+    ("stop", "s", lambda of: of.stop_s),
+    ("resident", "MB", lambda of: of.resident_bytes / _MEGABYTE),
+    ("descriptors", "", lambda of: of.descriptors),
+    ("CPU when idle", "ms/s", lambda of: of.idle_cpu_ms_a_second),
+)
 # The oldest version: every broker answers it.
 _FIRST_REQUEST = encode_request(
     RequestHeader(ApiKey.API_VERSIONS, 0, 1, "klog-bench"), ApiVersionsRequest()
 )
 
 
-def run(_: argparse.Namespace) -> list[Row]:
-    return [found(row) for row in _rows()]
+def run(args: argparse.Namespace) -> list[Row]:
+    chosen = {name.strip() for name in args.rows.split(",") if name.strip()} or set(_WORK)
+    unknown = sorted(chosen.difference(_WORK))
+    if unknown:
+        raise SystemExit(f"no such row: {', '.join(unknown)}; there are: {', '.join(_WORK)}")
+    return [found(row) for name, work in _WORK.items() if name in chosen for row in work()]
 
 
-def _rows() -> Iterator[Row]:
-    yield _start()
-    yield _embedded()
-    yield from _idle()
-    yield _first_compile()
-
-
-def _start() -> Row:
+def _start() -> Iterator[Row]:
     progress("start to first request")
     # A node of Kafka is formatted once; what is started again and again is its own command line.
     with _brokers.kafka_broker() as kafka:
@@ -63,7 +78,7 @@ def _start() -> Row:
         os.kill(kafka.pid, signal.SIGTERM)
         _wait_until_closed(kafka.port)
         klog, peer = in_turns(_start_klog, lambda: _time_to_answer(command, kafka.port, folder))
-    return Row(
+    yield Row(
         "start to first request",
         "s",
         median(klog),
@@ -131,7 +146,7 @@ def _wait_until_closed(port: int) -> None:
     raise RuntimeError(f"the broker on port {port} did not end in {_END_DEADLINE_S:g} s")
 
 
-def _embedded() -> Row:
+def _embedded() -> Iterator[Row]:
     progress("embedded broker")
 
     def ready() -> float:
@@ -140,7 +155,7 @@ def _embedded() -> Row:
             return time.perf_counter() - start
 
     (seconds,) = in_turns(ready)
-    return Row("testing.Broker() ready", "s", median(seconds), bar=0.7, lower_is_better=True)
+    yield Row("testing.Broker() ready", "s", median(seconds), bar=0.7, lower_is_better=True)
 
 
 def _idle() -> Iterator[Row]:
@@ -162,7 +177,38 @@ def _memory(work: str, klog: Side, kafka: Side) -> Row:
     return Row(work, "MB", own, peer, 160.0, lower_is_better=True, bar_is_absolute=True)
 
 
-def _first_compile() -> Row:
+def _recovery() -> Iterator[Row]:
+    for partitions, bar in _RECOVERED.items():
+        size = sized(_RECOVERY_BYTES)
+        progress(f"recovery of {size / 1e9:.2f} GB in {partitions} partitions")
+        with _restarts.klog() as broker:
+            klog = _restarts.recoveries(broker, size, partitions)
+        with _restarts.kafka() as broker:
+            peer = _restarts.recoveries(broker, size, partitions)
+        yield Row(
+            f"ready after a kill, {size / 1e9:.2f} GB unflushed in {partitions} partitions",
+            "s",
+            median(klog),
+            median(peer),
+            bar,
+            lower_is_better=True,
+            note="page cache warm, no checkpoint; to the first answer",
+        )
+
+
+def _many_partitions() -> Iterator[Row]:
+    count = sized(_MANY)
+    progress(f"{count:,} partitions")
+    with _restarts.klog() as broker:
+        klog = _restarts.many_partitions(broker, count, _IDLE_CPU_S)
+    with _restarts.kafka() as broker:
+        kafka = _restarts.many_partitions(broker, count, _IDLE_CPU_S)
+    for work, unit, read in _FACTS_OF_MANY:
+        own, peer = read(klog), read(kafka)
+        yield Row(f"{count:,} partitions: {work}", unit, own, peer, 1.0, lower_is_better=True)
+
+
+def _first_compile() -> Iterator[Row]:
     progress("first compile of all kernels")
     start = time.perf_counter()
     with _fresh_copy() as environment:
@@ -176,7 +222,7 @@ def _first_compile() -> Row:
                 timeout=_COMPILE_DEADLINE_S,
             )
         seconds = time.perf_counter() - start
-    return Row(
+    yield Row(
         "first compile of all kernels",
         "s",
         seconds,
@@ -196,3 +242,13 @@ def _fresh_copy() -> Iterator[dict[str, str]]:
                 source, Path(folder, source.name), ignore=shutil.ignore_patterns("__pycache__")
             )
         yield {**os.environ, "PYTHONPATH": folder, "NUMBA_CACHE_DIR": f"{folder}/kernels"}
+
+
+_WORK: dict[str, Callable[[], Iterator[Row]]] = {
+    "start": _start,
+    "embedded": _embedded,
+    "idle": _idle,
+    "recovery": _recovery,
+    "partitions": _many_partitions,
+    "compile": _first_compile,
+}

@@ -102,6 +102,7 @@ class KafkaServer:
         heap_mb: int = 512,
         listeners: Mapping[str, str] | None = None,
         format_arguments: Sequence[str] = (),
+        start_deadline_s: float = _START_DEADLINE_S,
     ) -> None:
         self.version = version
         self.jars = kafka_jars(version)
@@ -111,6 +112,7 @@ class KafkaServer:
         self._listener_ports: dict[str, int] = {}
         self._format_arguments = list(format_arguments)
         self._heap_mb = heap_mb
+        self._start_deadline_s = start_deadline_s
         self._process: subprocess.Popen[bytes] | None = None
         self._folder: Path | None = None
 
@@ -169,6 +171,10 @@ class KafkaServer:
     def end(self) -> None:
         """Ends the node politely; its data stay where they are until `stop`."""
         self._end_process()
+
+    def start_again(self) -> None:
+        """Starts a node that has ended: same port, same data."""
+        self._launch()
 
     def restart(self, meanwhile: Callable[[], object] | None = None) -> None:
         """Ends the node without warning and starts it again: same port, same data.
@@ -240,7 +246,8 @@ class KafkaServer:
                 stderr=subprocess.STDOUT,
                 cwd=self._home,
             )
-        eventually(self._serves, deadline_s=_START_DEADLINE_S, what=f"Kafka {self.version} serving")
+        what = f"Kafka {self.version} serving"
+        eventually(self._serves, deadline_s=self._start_deadline_s, what=what)
 
     def _serves(self) -> bool:
         if self._process is not None and self._process.poll() is not None:
