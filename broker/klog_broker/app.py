@@ -496,6 +496,7 @@ class BrokerServer:
             pause_ms = logs.next_deadline_ms() - self.loop.now_ms()
             self.loop.call_later(min(max(pause_ms, 1), _LONGEST_PAUSE_MS), run)
 
+        logs.when_work_waits(lambda: self.loop.call_soon(logs.run_due))
         schedule()
 
     def _wake(self, topic_partition: TopicPartition) -> None:

@@ -154,6 +154,8 @@ def test_the_brokers_own_topics_stay() -> None:
 def test_an_offline_log(broker: MemoryBroker) -> None:
     fill(broker, "plain", 1)
     log = broker.log("plain")
+    # It would end the broker, whose only one it is.
+    broker.broker.services.logs.on_directory_offline = None
     log.log_directory.go_offline(OSError("the disk is gone"))
     assert delete(broker, ("plain", 0, 1)) == [("plain", 0, -1, "KAFKA_STORAGE_ERROR")]
 

@@ -7,7 +7,7 @@ loop.
 import heapq
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -30,6 +30,8 @@ _FIRST_ROUND_MS = 30_000
 _FLUSH_CHECK_MS = 1_000
 # Files that nobody has used for this long give their descriptors and mappings back.
 _UNUSED_FILES_MS = 60_000
+# How many logs are looked at in one turn of the loop.
+LOGS_A_TURN = 500
 
 
 @dataclass(frozen=True)
@@ -77,18 +79,27 @@ class Housekeeping:
         self._removals: list[tuple[int, int, Path]] = []
         self._removal_count = 0
         self._retention_left: deque[PartitionLog] = deque()
+        # Work over all logs that is not over. The first is finished before the next is begun: what
+        # is written last of a checkpoint was found last.
+        self._walks: deque[Iterator[object]] = deque()
+        self._is_woken = False
+        self.wake: Callable[[], None] = lambda: None
+        """Called when :meth:`run_due` should be called soon."""
         self._checkpoints = Checkpoints(helpers)
         self.free_space = FreeSpaceLooks(files, helpers, [(d.path, d.space) for d in directories])
         now_ms = clock.monotonic_ms()
         flush_ms = min(settings.flush_scheduler_interval_ms, _FLUSH_CHECK_MS)
         work = (
             (self._begin_retention, settings.retention_check_interval_ms),
-            (self._flush_by_time, flush_ms),
+            (lambda: self._walk(self._flush_by_time()), flush_ms),
             (self._checkpoint_recovery_points, settings.flush_offset_checkpoint_interval_ms),
             (self._checkpoint_starts, settings.flush_start_offset_checkpoint_interval_ms),
             (self._checkpoint_watermarks, settings.high_watermark_checkpoint_interval_ms),
-            (self._expire_producers, settings.producer_id_expiration_check_interval_ms),
-            (self._rest_unused, _UNUSED_FILES_MS),
+            (
+                lambda: self._walk(self._expire_producers()),
+                settings.producer_id_expiration_check_interval_ms,
+            ),
+            (lambda: self._walk(self._rest_unused()), _UNUSED_FILES_MS),
         )
         self._periodic = [_Periodic(run, interval_ms, now_ms) for run, interval_ms in work]
         self._looks = _Periodic(self.look_at_space, LOOK_MS, now_ms)
@@ -102,13 +113,16 @@ class Housekeeping:
 
     def next_deadline_ms(self) -> int:
         """When :meth:`run_due` has something to do, by the monotonic clock."""
-        if self._retention_left:
+        if self._retention_left or self._walks:
             return self._clock.monotonic_ms()
         next_ms = min(periodic.due_ms for periodic in self._periodic)
         return min(next_ms, self._removals[0][0]) if self._removals else next_ms
 
     def run_due(self) -> None:
-        """Do all work that is due."""
+        """Do the work that is due; of work over all logs a part."""
+        self._is_woken = False
+        if self._walks:
+            self._go_on()
         now_ms = self._clock.monotonic_ms()
         for periodic in self._periodic:
             if periodic.due_ms <= now_ms:
@@ -140,12 +154,33 @@ class Housekeeping:
 
         self._helpers.submit(work, done)
 
-    def _online(self) -> list[PartitionLog]:
-        return [log for log in self._logs() if not log.is_offline]
+    # --- over all logs ---------------------------------------------------------------------------
+    def _walk(self, steps: Iterator[object]) -> None:
+        """Go through the steps, one a log: some now, if nothing else waits, the others soon."""
+        self._walks.append(steps)
+        if len(self._walks) == 1:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        left = LOGS_A_TURN
+        while self._walks and left > 0:
+            walk = self._walks[0]
+            for _ in walk:
+                left -= 1
+                if left <= 0:
+                    break
+            else:
+                self._walks.popleft()
+        if self._walks and not self._is_woken:
+            self._is_woken = True
+            self.wake()
+
+    def _online(self) -> Iterator[PartitionLog]:
+        return (log for log in self._logs() if not log.is_offline)
 
     def _begin_retention(self) -> None:
         """One log a turn: renaming a log's old segments takes milliseconds, and logs are many."""
-        self._retention_left = deque(self._online())
+        self._retention_left = deque(self._logs())
 
     def _apply_retention(self, log: PartitionLog) -> None:
         if log.is_offline:
@@ -156,20 +191,24 @@ class Housekeeping:
             # The directory has logged the failure already.
             _log.debug("log=%s retention=%s", log.path, error)
 
-    def _flush_by_time(self) -> None:
+    def _flush_by_time(self) -> Iterator[None]:
         now_ms = self._clock.monotonic_ms()
         for log in self._online():
+            yield
             if log.awaits_flush:
                 log.start_flush()
+            if log.config.flush_ms == INT64_MAX:
+                continue
             if not log.has_unflushed:
                 log.last_flush_ms = now_ms
             elif now_ms - log.last_flush_ms >= log.config.flush_ms:
                 log.last_flush_ms = now_ms
                 log.start_flush()
 
-    def _expire_producers(self) -> None:
+    def _expire_producers(self) -> Iterator[None]:
         now_ms = self._clock.now_ms()
         for log in self._online():
+            yield
             log.expire_producers(now_ms, self._settings.producer_id_expiration_ms)
 
     def look_at_space(self) -> None:
@@ -177,18 +216,23 @@ class Housekeeping:
         self.free_space.look(self._settings.min_free_bytes)
         self._looks.interval_ms = self.free_space.pause_ms
 
-    def _rest_unused(self) -> None:
+    def _rest_unused(self) -> Iterator[None]:
         self._files.give_back_unused()
         for log in self._online():
+            yield
             log.close_unused_indexes()
 
     # --- checkpoints -----------------------------------------------------------------------------
     def _checkpoint_recovery_points(self) -> None:
+        self._walk(self._flush_indexes())
+        self._write_checkpoints(names.RECOVERY_POINT_CHECKPOINT)
+
+    def _flush_indexes(self) -> Iterator[None]:
         for log in self._online():
+            yield
             if log.flushed_offset > log.recovery_point:
                 # Only the records are flushed; flush their indexes, for the next checkpoint.
                 log.start_flush(with_indexes=True)
-        self._write_checkpoints(names.RECOVERY_POINT_CHECKPOINT)
 
     def forget_deleted(self, done: Callable[[], None]) -> None:
         """Rewrite the checkpoints so that they name only existing logs; then call ``done``, in the
@@ -209,12 +253,22 @@ class Housekeeping:
             for directory in self._directories:
                 if not directory.is_offline:
                     left += 1
-                    offsets_of = partial(self._checkpoint, name, directory)
-                    self._checkpoints.write_anew(directory, name, offsets_of, one_is_done)
+                    write = partial(self._checkpoints.write_anew, directory, name, one_is_done)
+                    self._walk(self._find(name, directory, write))
         one_is_done()
 
-    def _checkpoint(self, name: str, directory: LogDirectory) -> dict[TopicPartition, int]:
-        return checkpoint(name, directory, self._logs())
+    def _find(
+        self,
+        name: str,
+        directory: LogDirectory,
+        write: Callable[[dict[TopicPartition, int]], None],
+    ) -> Iterator[None]:
+        """Find a checkpoint's content, log by log, then write it."""
+        found: dict[TopicPartition, int] = {}
+        for log in self._logs():
+            yield
+            found.update(checkpoint(name, directory, (log,)))
+        write(found)
 
     def _checkpoint_starts(self) -> None:
         self._write_checkpoints(names.LOG_START_OFFSET_CHECKPOINT)
@@ -229,7 +283,8 @@ class Housekeeping:
     def _write_checkpoints(self, name: str) -> None:
         for directory in self._directories:
             if not directory.is_offline:
-                self._checkpoints.write(directory, name, self._checkpoint(name, directory))
+                write = partial(self._checkpoints.write, directory, name)
+                self._walk(self._find(name, directory, write))
 
 
 class Checkpoints:
@@ -257,16 +312,15 @@ class Checkpoints:
         self,
         directory: LogDirectory,
         name: str,
-        offsets_of: Callable[[], Mapping[TopicPartition, int]],
         done: Callable[[], None],
+        offsets: Mapping[TopicPartition, int],
     ) -> None:
-        """Write the checkpoint with offsets not older than this call; then ``done`` in the loop."""
+        """Write the checkpoint, behind the one that is being written; then ``done`` in the loop."""
         key = (directory.path, name)
         if key in self._writing:
-            again = partial(self.write_anew, directory, name, offsets_of, done)
+            again = partial(self.write_anew, directory, name, done, offsets)
             self._waiting.setdefault(key, []).append(again)
             return
-        offsets = offsets_of()
         if self._written.get(key) == offsets:
             done()
             return

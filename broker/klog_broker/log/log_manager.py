@@ -332,6 +332,10 @@ class LogManager:
         """When :meth:`run_due` has something to do next, by the monotonic clock."""
         return self._housekeeping.next_deadline_ms()
 
+    def when_work_waits(self, wake: Callable[[], None]) -> None:
+        """From now on ``wake`` is called whenever :meth:`run_due` should be called soon."""
+        self._housekeeping.wake = wake
+
     def run_due(self) -> None:
         """Do the periodic work that is due: retention, flushes by time, checkpoints, producer
         expiry, delayed deletions. Work that blocks is given to the helpers."""

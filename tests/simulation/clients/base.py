@@ -31,6 +31,9 @@ ANSWERED_WITHIN_MS = 6_000
 WAITS = "every wait ends"
 WAKING = "whoever waits is woken"
 
+# Too little room is left, or none.
+_DISK_IS_FULL = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.KAFKA_STORAGE_ERROR)
+
 
 class Lost(Exception):
     """The connection is gone, and with it every answer that was waited for."""
@@ -290,6 +293,6 @@ class _Peer:
 def check_code(client: Client, number: int, *allowed: ErrorCode) -> ErrorCode:
     """An answer's error code, which must be one of those that can be expected."""
     code = ErrorCode(number)
-    if code is ErrorCode.NONE or code in allowed or code is ErrorCode.KAFKA_STORAGE_ERROR:
+    if code is ErrorCode.NONE or code in allowed or code in _DISK_IS_FULL:
         return code
     raise Violation("errors are expected ones", f"{client.name} was told {code.name}")
