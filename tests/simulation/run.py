@@ -18,6 +18,7 @@ from tests.simulation.clients.consumer import Consumer
 from tests.simulation.clients.group_tool import GroupTool
 from tests.simulation.clients.member import Member
 from tests.simulation.clients.producer import Producer
+from tests.simulation.clients.settings_tool import SettingsTool
 from tests.simulation.clients.transactional import TransactionalProducer
 from tests.simulation.clients.transactional_member import TransactionalMember
 from tests.simulation.compaction_plan import with_compaction
@@ -157,6 +158,7 @@ class Simulation:
         if plan.has_admin:
             self._new(Admin, topics=(), goes_on=True)
             self._new(GroupTool, has_transactions=bool(plan.transactional))
+            self._new(SettingsTool)
         return self.clients[before:]
 
     def _large(self) -> list[TopicPartition]:

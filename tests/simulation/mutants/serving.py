@@ -11,6 +11,7 @@ from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.producer_state import ProducerStates
 from klog_broker.metadata.changes import AllocateProducerIds
 from klog_broker.runtime.purgatory import Purgatory
+from klog_broker.settings_in_force import SettingsInForce
 from tests.simulation.mutants.mutant import Mutant
 
 
@@ -124,6 +125,22 @@ def _forgets_nothing(_original: Any) -> Any:
     return forget
 
 
+def _forgets_settings(_original: Any) -> Any:
+    def begin(settings: Any, image: Any) -> None:
+        """What was given to the broker in its earlier lives does not count."""
+        settings._given = image.broker_configs
+
+    return begin
+
+
+def _follows_nothing(_original: Any) -> Any:
+    def follow(_settings: Any) -> Any:
+        """The logs keep the settings that they have."""
+        yield from ()
+
+    return follow
+
+
 MUTANTS = (
     Mutant("watermark falls", PartitionLog, "_flushed", _watermark_falls),
     Mutant("fetch passes the watermark", FetchReader, "__init__", _shows_too_much),
@@ -136,4 +153,6 @@ MUTANTS = (
     Mutant("session's epoch not checked", fetch, "scope_of", _any_epoch),
     Mutant("session forgets nothing", FetchSession, "forget", _forgets_nothing),
     Mutant("producer ids not written down", AllocateProducerIds, "plan", _ids_twice),
+    Mutant("broker's settings forgotten", SettingsInForce, "begin", _forgets_settings),
+    Mutant("logs keep their settings", SettingsInForce, "_follow", _follows_nothing),
 )
