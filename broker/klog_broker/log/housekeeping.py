@@ -193,11 +193,11 @@ class Housekeeping:
 
     def _flush_by_time(self) -> Iterator[None]:
         now_ms = self._clock.monotonic_ms()
-        for log in self._online():
+        for log in self._logs():
             yield
             if log.awaits_flush:
                 log.start_flush()
-            if log.config.flush_ms == INT64_MAX:
+            if log.config.flush_ms == INT64_MAX or log.is_offline:
                 continue
             if not log.has_unflushed:
                 log.last_flush_ms = now_ms
@@ -264,10 +264,14 @@ class Housekeeping:
         write: Callable[[dict[TopicPartition, int]], None],
     ) -> Iterator[None]:
         """Find a checkpoint's content, log by log, then write it."""
+        offset_of = _OFFSETS[name]
         found: dict[TopicPartition, int] = {}
         for log in self._logs():
             yield
-            found.update(checkpoint(name, directory, (log,)))
+            if log.log_directory is directory:
+                offset = offset_of(log)
+                if offset is not None:
+                    found[log.topic_partition] = offset
         write(found)
 
     def _checkpoint_starts(self) -> None:
