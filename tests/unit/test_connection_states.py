@@ -175,6 +175,13 @@ class Walk:
             self._send(stream)
         stream.is_at_end = True
 
+    def stop(self) -> None:
+        """The broker stops, one connection after the other; clients do as before."""
+        self.server.stop_accepting()
+        while self.server.end_some(1):
+            for _ in range(self.chance.randrange(6)):
+                self.step()
+
     def finish(self) -> None:
         """Everything is answered and all clients leave."""
         for stream in self.streams:
@@ -210,11 +217,13 @@ def test_connections_take_the_steps_of_the_table_and_all_of_them(seen: set[Step]
         walk = Walk(seed)
         for _ in range(STEPS):
             walk.step()
-        if seed % 4:
-            walk.finish()
-        else:
+        if seed % 4 == 0:
             walk.server.close()
             assert walk.server.connection_count == 0
+            continue
+        if seed % 4 == 1:
+            walk.stop()
+        walk.finish()
     missing = {(before, after) for before in STATES for after in TRANSITIONS[before]} - seen
     assert not [f"{before.name} to {after.name}" for before, after in missing]
 

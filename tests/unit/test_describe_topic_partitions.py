@@ -62,6 +62,7 @@ def test_what_is_told_of_a_topic(broker: MemoryBroker) -> None:
 
 
 def test_a_partition_of_an_offline_disk_has_no_leader(broker: MemoryBroker) -> None:
+    broker.broker.services.logs.on_directory_offline = None  # the broker would end
     broker.log("plain").log_directory.go_offline(OSError("the disk is gone"))
     broker.turns()
     (topic,) = ask(broker, "plain").topics

@@ -79,6 +79,7 @@ def delete(broker: MemoryBroker, topic: str) -> None:
 
 
 def lose_the_disk(broker: MemoryBroker, _: str) -> None:
+    broker.broker.services.logs.on_directory_offline = None  # the broker would end
     broker.files.fail_sync_at = broker.files.syncs + 1
     broker.send(produce_request("flushed", batch(b"x"), acks=0), PRODUCE)
 

@@ -79,6 +79,7 @@ class TestElectLeaders:
         ],
     )
     def test_a_disk_that_is_gone(self, broker: MemoryBroker, election: int, code: str) -> None:
+        broker.broker.services.logs.on_directory_offline = None  # the broker would end
         broker.log("plain").log_directory.go_offline(OSError("the disk is gone"))
         broker.turns()
         assert self.ask(broker, [("plain", [2])], election) == ("NONE", [("plain", 2, code)])
