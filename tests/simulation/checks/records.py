@@ -145,9 +145,18 @@ class Records(Watcher):
         known.start = offset
 
     def excuse(self, name: bytes) -> None:
-        """Nobody may know any more that it is there, should it be sent again."""
-        if name not in self._acknowledged:
-            self._excused.add(name)
+        """Nobody may know any more that it is there, should it be sent again; then its producer
+        begins a new epoch, and sends again what is under way behind it, too."""
+        if name in self._acknowledged:
+            return
+        self._excused.add(name)
+        first = self._sent[name]
+        self._excused |= {
+            value
+            for value, sent in self._sent.items()
+            if (sent.partition, sent.producer) == (first.partition, first.producer)
+            and value not in self._acknowledged
+        }
 
     def keys_of(self, partition: TopicPartition) -> int:
         """Of a compacted topic: how many there are; else 0."""
