@@ -102,9 +102,9 @@ class Cleaner:
     def close(self) -> None:
         """The helpers have ended: drop what was being written. Blocks."""
         for running in self._running.values():
-            if running.steps is not None:
+            if running.round is not None:
                 with suppress(OSError):
-                    running.steps.close()
+                    running.round.drop()
         self._running.clear()
 
     # --- which log -------------------------------------------------------------------------------
@@ -309,7 +309,7 @@ class Cleaner:
     def _give_up(self, running: "_Running", error: BaseException | None) -> None:
         """Drop what was not put in place; look again later."""
         log = running.log
-        steps = running.steps
+        cleaning = running.round
 
         def dropped(_: None, __: BaseException | None) -> None:
             log.cleaning.end()
@@ -319,7 +319,7 @@ class Cleaner:
                 _log.warning("log=%s not_cleaned=%s", log.path, error)
             self._look_later()
 
-        self._helpers.submit(lambda: steps.close() if steps is not None else None, dropped)
+        self._helpers.submit(lambda: cleaning.drop() if cleaning is not None else None, dropped)
 
 
 def _step(steps: "Generator[Step, None, None]") -> "Step":

@@ -101,6 +101,15 @@ class CleaningRound:
         self._job = job
         self._map = key_map
         self._aborted: Sequence[AbortedEntry] = ()
+        self._writing: CleanedSegment | None = None
+
+    def drop(self) -> None:
+        """Nothing comes of it, whatever step it has come to: remove what it was writing. Blocks.
+        OSError. (Not the end of the generator: that comes with a broker's death, too, whose files
+        belong to the next one.)"""
+        if self._writing is not None:
+            self._writing.remove()
+            self._writing = None
 
     def steps(self) -> Generator[Step, None, None]:
         """Raises OSError, DamagedLog, RecordsError, MapTooSmall; what was put in place stays."""
@@ -153,27 +162,25 @@ class CleaningRound:
         sources = [each for each in job.sources if each.segment.base_offset < end_offset]
         for group in self._groups(sources):
             cleaned = job.new_segment(group[0].segment.base_offset, job.now_ms)
-            try:
-                for source in group:
-                    modified_ms = source.segment.log_file.modified_ms()
-                    each = ChunkFilter(
-                        self._map,
-                        now_ms=job.now_ms,
-                        delete_retention_ms=job.config.delete_retention_ms,
-                        max_decompressed_bytes=job.config.max_decompressed_bytes,
-                        keep_old_tombstones=modified_ms > horizon_ms,
-                    )
-                    is_last = source is group[-1]
-                    for chunk in self._chunks(source):
-                        yield self._filter(chunk, each, verdicts, cleaned, source, is_last)
-                        cleaned.add_aborted(transactions.take_kept())
-                    self._count(each)
-                modified_ms = group[-1].segment.log_file.modified_ms()
-                finishing = cleaned.finish(job.checks(), modified_ms)
-                segment = yield from _as_steps(finishing)
-            except BaseException:
-                cleaned.remove()
-                raise
+            self._writing = cleaned
+            for source in group:
+                modified_ms = source.segment.log_file.modified_ms()
+                each = ChunkFilter(
+                    self._map,
+                    now_ms=job.now_ms,
+                    delete_retention_ms=job.config.delete_retention_ms,
+                    max_decompressed_bytes=job.config.max_decompressed_bytes,
+                    keep_old_tombstones=modified_ms > horizon_ms,
+                )
+                is_last = source is group[-1]
+                for chunk in self._chunks(source):
+                    yield self._filter(chunk, each, verdicts, cleaned, source, is_last)
+                    cleaned.add_aborted(transactions.take_kept())
+                self._count(each)
+            modified_ms = group[-1].segment.log_file.modified_ms()
+            finishing = cleaned.finish(job.checks(), modified_ms)
+            segment = yield from _as_steps(finishing)
+            self._writing = None
             yield Ready(segment, group)
 
     def _filter(
