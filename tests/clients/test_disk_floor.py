@@ -9,6 +9,14 @@ from confluent_kafka import Consumer, Producer
 from kafka import KafkaProducer
 
 from klog_broker.runtime.files import DiskUsage, RealFiles
+from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.client.configs import (
+    ConfigChange,
+    ConfigOperation,
+    Resource,
+    ResourceType,
+    alter_configs,
+)
 from tests.support.broker_thread import BrokerThread
 from tests.support.eventually import eventually
 
@@ -91,3 +99,18 @@ def test_a_producer_waits_for_room_and_a_consumer_goes_on(tmp_path: Path, kind: 
             python.close()
         else:
             assert delivered == [None] * 11
+
+
+def test_the_floor_is_lowered_while_the_broker_runs(tmp_path: Path) -> None:
+    name = "log.dir.min.free.bytes"
+    with BrokerThread(tmp_path / "data", {name: 1 << 60}) as broker:
+        servers = broker.bootstrap_servers
+        producer = Producer({"bootstrap.servers": servers})
+        told: list[object] = []
+        producer.produce("topic", b"waits", on_delivery=lambda error, _: told.append(error))
+        assert producer.flush(1) == 1
+        with BlockingClient({"bootstrap.servers": servers}) as client:
+            lower = ConfigChange(name, ConfigOperation.SET, "0")
+            alter_configs(client, Resource(ResourceType.BROKER, ""), [lower])
+        assert producer.flush(DEADLINE_S) == 0
+        assert told == [None]

@@ -44,7 +44,7 @@ DIFFERENT_DEFAULTS = {
 
 # Settings that Kafka does not have.
 KLOGS_OWN = {
-    "log.dir.min.free.bytes": "Kafka writes until the disk is full, and then ends.",
+    "log.dir.min.free.bytes": "Kafka writes until the disk is full.",
     "metrics.listener": "Kafka tells its metrics through JMX, which only a JVM has.",
     "strict.configs": "Kafka says in its log alone that a setting is unknown; klog can refuse it.",
 }
@@ -459,6 +459,7 @@ _FLUSH = (
         " transactions below a quarter. They are taken again when a quarter more is free. 0"
         " refuses nothing.",
         AtLeast(0),
+        dynamic=True,
     ),
     Setting(
         "num.recovery.threads.per.data.dir",
