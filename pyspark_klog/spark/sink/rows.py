@@ -3,10 +3,9 @@
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from pyspark_klog.client import chance
 from pyspark_klog.client.clock import epoch_ms
 from pyspark_klog.client.errors import TopicMissing
-from pyspark_klog.client.partitioning import Unplaced, partitioner_for
+from pyspark_klog.client.producer.row_encoder import RowEncoder
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.errors import SchemaError
@@ -16,9 +15,8 @@ from pyspark_klog.spark.sink.dead_letters import DeadLetters, Reason, Refusal, T
 from pyspark_klog.spark.workers.clients import check_numba, drop_producer, freeze_once, producer_for
 
 if TYPE_CHECKING:
-    from pyarrow import Array, RecordBatch
+    from pyarrow import RecordBatch
 
-    from pyspark_klog.client.producer.batches import Identity
     from pyspark_klog.client.producer.producer import Producer
     from pyspark_klog.records.arrow import EncodedRows, RowProblem
 
@@ -31,13 +29,7 @@ class SinkRows:
         self._settings = options.client
         self._letters = None if options.dead_letter_topic is None else DeadLetters(options, ids)
         self._unwritable: dict[str, Refusal] = {}
-        partitioner = options.client["partitioner.class"]
-        self._partitioner = partitioner_for(
-            None if partitioner is None else str(partitioner),
-            ignore_keys=options.client.flag("partitioner.ignore.keys"),
-        )
-        self._sticky: dict[str, int] = {}
-        self._level = _level(options)
+        self._encoder = RowEncoder(options.client)
 
     @property
     def dead_letters(self) -> tuple[tuple[str, int], ...]:
@@ -151,83 +143,11 @@ class SinkRows:
     def _encode(
         self, producer: "Producer", topic: str, rows: "RecordBatch", partition_count: int
     ) -> "EncodedRows":
-        """The rows as batches of the largest size that is allowed. A row that is larger than that
-        gets a batch for itself, up to the largest request, unless its topic has refused batches
-        that were smaller."""
-        from pyspark_klog.records.arrow import RowProblem
-
-        sticky = self._next_sticky(topic, partition_count)
-        partition = self._partitions(topic, rows, partition_count, sticky)
-        share = producer.taken_share(topic)
-        request_bytes = self._settings.number("max.request.size")
-        batch_bytes = min(self._settings.number("batch.size"), request_bytes)
-        bounds = (int(batch_bytes * share), int(request_bytes * share), request_bytes)
-        for bound in dict.fromkeys(bounds):
-            numbers = producer.numbers_ahead(topic, partition_count)
-            encoded = self._encode_once(
-                producer, rows, partition, partition_count, sticky, bound, *numbers
-            )
-            if all(problem is not RowProblem.TOO_LARGE for _, problem in encoded.rejected):
-                break
-        return encoded
-
-    def _encode_once(
-        self,
-        producer: "Producer",
-        rows: "RecordBatch",
-        partition: "Array | None",
-        partition_count: int,
-        sticky: int,
-        max_batch_bytes: int,
-        identity: "Identity",
-        sequences: list[int],
-    ) -> "EncodedRows":
-        import numpy as np
-
-        from pyspark_klog.records.arrow import encode_from_arrow
-        from pyspark_klog.records.compression import Codec
-
-        return encode_from_arrow(
-            rows.column("value"),
-            key=columns.column(rows, "key"),
+        return self._encoder.encode(
+            *(producer, topic, rows, partition_count),
             headers=columns.headers(rows),
             timestamp=columns.timestamps(rows),
-            partition=partition,
-            partition_count=partition_count,
-            sticky_partition=sticky,
-            now_ms=epoch_ms(),
-            max_batch_bytes=max(max_batch_bytes, _LEAST_BATCH_BYTES),
-            codec=Codec[self._settings.text("compression.type").upper()],
-            level=self._level,
-            producer_id=identity.producer_id,
-            producer_epoch=identity.producer_epoch,
-            next_sequences=np.array(sequences, np.int64),
-            is_transactional=producer.is_transactional,
-            memory=producer.memory,
         )
-
-    def _partitions(
-        self, topic: str, rows: "RecordBatch", partition_count: int, sticky: int
-    ) -> "Array | None":
-        """The partition of each row, null where the key decides; None if keys decide for all."""
-        given = columns.column(rows, "partition")
-        if self._partitioner is None or (given is not None and not given.null_count):
-            return given
-        if given is None:
-            return self._partitioner(Unplaced(topic, rows, partition_count, sticky))
-        import pyarrow.compute as pc
-
-        missing = pc.is_null(given)
-        rest = Unplaced(topic, rows.filter(missing), partition_count, sticky)
-        chosen = self._partitioner(rest)
-        return pc.replace_with_mask(given, missing, chosen)
-
-    def _next_sticky(self, topic: str, partition_count: int) -> int:
-        """Another partition for each batch of rows without keys, beginning anywhere (KIP-480)."""
-        last = self._sticky.get(topic)
-        chosen = chance.below(partition_count) if last is None else (last + 1) % partition_count
-        self._sticky[topic] = chosen
-        return chosen
 
     # --- rows that cannot be written -------------------------------------------------------------
     def _refuse(self, producer: "Producer", rows: "RecordBatch", refusal: Refusal) -> None:
@@ -258,20 +178,8 @@ class SinkRows:
             self._refuse(producer, rows.take(numbers), Refusal(reason, error, topic))
 
 
-_LEAST_BATCH_BYTES = 62
-"""A batch's header and one byte: the encoder takes no less as a bound."""
-
-
 def _topics_fault(error: TopicMissing | BrokerError) -> Reason | None:
     if isinstance(error, TopicMissing):
         return Reason.UNKNOWN_TOPIC
     is_invalid = error.code is ErrorCode.INVALID_TOPIC_EXCEPTION
     return Reason.INVALID_TOPIC if is_invalid else None
-
-
-def _level(options: Options) -> int | None:
-    name = f"compression.{options.client.text('compression.type')}.level"
-    if name not in ("compression.gzip.level", "compression.lz4.level", "compression.zstd.level"):
-        return None
-    level = options.client.number(name)
-    return level if options.client.is_given(name) and level != -1 else None

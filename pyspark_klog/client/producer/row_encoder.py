@@ -1,0 +1,138 @@
+"""Rows of one topic, as Arrow columns, to batches for a producer: partitions, sizes, codec."""
+
+from typing import TYPE_CHECKING
+
+from pyspark_klog.client import chance
+from pyspark_klog.client.clock import epoch_ms
+from pyspark_klog.client.partitioning import Unplaced, partitioner_for
+from pyspark_klog.client.settings import ClientSettings
+
+if TYPE_CHECKING:
+    from pyarrow import Array, RecordBatch
+
+    from pyspark_klog.client.producer.batches import Identity
+    from pyspark_klog.client.producer.producer import Producer
+    from pyspark_klog.records.arrow import EncodedRows
+
+_LEAST_BATCH_BYTES = 62
+"""A batch's header and one byte: the encoder takes no less as a bound."""
+
+
+class RowEncoder:
+    """Encodes as the settings say; importing pyarrow and the kernels is left to its first call."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self._settings = settings
+        partitioner = settings["partitioner.class"]
+        self._partitioner = partitioner_for(
+            None if partitioner is None else str(partitioner),
+            ignore_keys=settings.flag("partitioner.ignore.keys"),
+        )
+        self._sticky: dict[str, int] = {}
+        self._level = compression_level(settings)
+
+    def encode(
+        self,
+        producer: "Producer",
+        topic: str,
+        rows: "RecordBatch",
+        partition_count: int,
+        *,
+        headers: "Array | None",
+        timestamp: "Array | None",
+    ) -> "EncodedRows":
+        """The rows as batches of the largest size that is allowed. A row that is larger than that
+        gets a batch for itself, up to the largest request, unless its topic has refused batches
+        that were smaller.
+
+        ``rows`` has a column value, and may have key and partition.
+        """
+        from pyspark_klog.records.arrow import RowProblem
+
+        sticky = self._next_sticky(topic, partition_count)
+        partition = self._partitions(topic, rows, partition_count, sticky)
+        share = producer.taken_share(topic)
+        request_bytes = self._settings.number("max.request.size")
+        batch_bytes = min(self._settings.number("batch.size"), request_bytes)
+        bounds = (int(batch_bytes * share), int(request_bytes * share), request_bytes)
+        for bound in dict.fromkeys(bounds):
+            encoded = self._encode_once(
+                *(producer, rows, headers, timestamp, partition, partition_count, sticky, bound),
+                *producer.numbers_ahead(topic, partition_count),
+            )
+            if all(problem is not RowProblem.TOO_LARGE for _, problem in encoded.rejected):
+                break
+        return encoded
+
+    def _encode_once(
+        self,
+        producer: "Producer",
+        rows: "RecordBatch",
+        headers: "Array | None",
+        timestamp: "Array | None",
+        partition: "Array | None",
+        partition_count: int,
+        sticky: int,
+        max_batch_bytes: int,
+        identity: "Identity",
+        sequences: list[int],
+    ) -> "EncodedRows":
+        import numpy as np
+
+        from pyspark_klog.records.arrow import encode_from_arrow
+        from pyspark_klog.records.compression import Codec
+
+        return encode_from_arrow(
+            rows.column("value"),
+            key=_column(rows, "key"),
+            headers=headers,
+            timestamp=timestamp,
+            partition=partition,
+            partition_count=partition_count,
+            sticky_partition=sticky,
+            now_ms=epoch_ms(),
+            max_batch_bytes=max(max_batch_bytes, _LEAST_BATCH_BYTES),
+            codec=Codec[self._settings.text("compression.type").upper()],
+            level=self._level,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.producer_epoch,
+            next_sequences=np.array(sequences, np.int64),
+            is_transactional=producer.is_transactional,
+            memory=producer.memory,
+        )
+
+    def _partitions(
+        self, topic: str, rows: "RecordBatch", partition_count: int, sticky: int
+    ) -> "Array | None":
+        """The partition of each row, null where the key decides; None if keys decide for all."""
+        given = _column(rows, "partition")
+        if self._partitioner is None or (given is not None and not given.null_count):
+            return given
+        if given is None:
+            return self._partitioner(Unplaced(topic, rows, partition_count, sticky))
+        import pyarrow.compute as pc
+
+        missing = pc.is_null(given)
+        rest = Unplaced(topic, rows.filter(missing), partition_count, sticky)
+        chosen = self._partitioner(rest)
+        return pc.replace_with_mask(given, missing, chosen)
+
+    def _next_sticky(self, topic: str, partition_count: int) -> int:
+        """Another partition for each batch of rows without keys, beginning anywhere (KIP-480)."""
+        last = self._sticky.get(topic)
+        chosen = chance.below(partition_count) if last is None else (last + 1) % partition_count
+        self._sticky[topic] = chosen
+        return chosen
+
+
+def compression_level(settings: ClientSettings) -> int | None:
+    """The level that was given for the codec of compression.type; None for the codec's own."""
+    name = f"compression.{settings.text('compression.type')}.level"
+    if name not in ("compression.gzip.level", "compression.lz4.level", "compression.zstd.level"):
+        return None
+    level = settings.number(name)
+    return level if settings.is_given(name) and level != -1 else None
+
+
+def _column(rows: "RecordBatch", name: str) -> "Array | None":
+    return rows.column(name) if name in rows.schema.names else None
