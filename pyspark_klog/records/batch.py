@@ -228,6 +228,13 @@ class BatchView:
         at.INT32.pack_into(target, self.position + at.BASE_SEQUENCE_AT, base_sequence)
         self.update_crc()
 
+    def set_times(self, timestamp_ms: int) -> None:
+        """Let all records have this time, of a batch whose records have all the same; new CRC."""
+        target = self._writable()
+        at.INT64.pack_into(target, self.position + at.BASE_TIMESTAMP_AT, timestamp_ms)
+        at.INT64.pack_into(target, self.position + at.MAX_TIMESTAMP_AT, timestamp_ms)
+        self.update_crc()
+
     def update_crc(self) -> None:
         """Store the CRC that fits the bytes as they are now."""
         at.UINT32.pack_into(self._writable(), self.position + at.CRC_AT, self.compute_crc())

@@ -231,12 +231,16 @@ def finish_plain_batch(batch: bytearray, record_count: int, timestamp_ms: int) -
 
 
 def compressed_batch(
-    plain: bytearray, record_count: int, timestamp_ms: int, codec: Codec
+    plain: bytearray,
+    record_count: int,
+    timestamp_ms: int,
+    codec: Codec,
+    level: int | None = None,
 ) -> bytearray:
     """What :func:`finish_plain_batch` would make, with its records compressed."""
     if not record_count:
         raise InvalidRecords("a batch needs a record; see empty_batch for compaction's")
-    section = compress(codec, plain[BATCH_HEADER_BYTES:])
+    section = compress(codec, plain[BATCH_HEADER_BYTES:], level=level)
     return bytearray(
         _assemble(
             base_offset=0,

@@ -83,6 +83,7 @@ class Producer:
         self._calls: list[tuple[Call[ProduceResponse], list[Batch]]] = []
         self._failure: KlogError | None = None
         self._on_set_aside: Callable[[SetAside], None] | None = None
+        self._on_written: Callable[[Batch], None] = _nobody
         self._refused_bytes: dict[str, tuple[int, int]] = {}
         self._new_identities = 0
         self._left_ms: int | None = None
@@ -100,6 +101,11 @@ class Producer:
         """
         self._on_set_aside = receiver
         self._core.sets_aside = receiver is not None
+
+    def on_written(self, receiver: Callable[[Batch], None]) -> None:
+        """From now on tell ``receiver`` of each batch that is acknowledged (with acks=0: that was
+        sent). It is called within `add`, `flush` and `attend` and must not call them."""
+        self._on_written = receiver
 
     def taken_share(self, topic: str) -> float:
         """How large batches for a topic may be, as a share of those that were refused as too
@@ -184,6 +190,22 @@ class Producer:
         self._troubled.clear()
         self._client.retries.passed(self._trouble)
 
+    def attend(self, until_ms: int) -> None:
+        """Take answers, and send what waits for its turn, until that time of the client's clock.
+
+        For those who have nothing to add for a while.
+
+        :raises DeliveryFailed: as `add`
+        """
+        self._check()
+        self._come_back()
+        while (now_ms := self._client.now_ms()) < until_ms:
+            if self._core.is_idle:
+                self._client.pause(until_ms - now_ms)
+            else:
+                self._turn(wait=True, until_ms=until_ms)
+        self._left_ms = self._client.now_ms()
+
     def _come_back(self) -> None:
         """The caller was elsewhere, and nothing was sent: that time makes no batch late."""
         if self._left_ms is not None:
@@ -197,8 +219,9 @@ class Producer:
         if self._failure is not None:
             raise DeliveryFailed(f"this producer failed before: {self._failure}")
 
-    def _turn(self, *, wait: bool) -> None:
-        """Send what may be sent, then take the answers that came; ``wait`` for one if need be."""
+    def _turn(self, *, wait: bool, until_ms: int | None = None) -> None:
+        """Send what may be sent, then take the answers that came; ``wait`` for one if need be,
+        not beyond ``until_ms``."""
         client = self._client
         try:
             with client.retries.of(self._trouble, self._gives_up_at_ms):
@@ -207,7 +230,10 @@ class Producer:
                 self._send_ready()
                 now_ms = client.now_ms()
                 may_wait = wait and not any(call.is_done for call, _ in self._calls)
-                client.links.poll(self._wait_until_ms(now_ms) if may_wait else now_ms)
+                wait_until_ms = self._wait_until_ms(now_ms) if may_wait else now_ms
+                client.links.poll(
+                    wait_until_ms if until_ms is None else min(wait_until_ms, until_ms)
+                )
                 self._take_answers()
             self._check_age()
         except KlogError as error:
@@ -313,7 +339,7 @@ class Producer:
                 self._lost(batches, call.error)
             elif not call.expects_reply:
                 for batch in batches:
-                    self._core.written(batch, -1)
+                    self._written(batch, -1)
             elif call.reply is not None:
                 self._take_reply(call.reply, batches)
         self._calls = waiting
@@ -328,7 +354,7 @@ class Producer:
         if verdict in (Verdict.WRITTEN, Verdict.SET_ASIDE):
             self._new_identities = 0
         if verdict is Verdict.WRITTEN:
-            self._core.written(batch, row.base_offset)
+            self._written(batch, row.base_offset)
             if self._trouble.is_open:
                 self._troubled.discard(batch.partition)
                 if not self._troubled:
@@ -354,6 +380,10 @@ class Producer:
             self._retry(batch)
         else:
             raise records_refused(batch, code, row.error_message)
+
+    def _written(self, batch: Batch, base_offset: int) -> None:
+        self._core.written(batch, base_offset)
+        self._on_written(batch)
 
     def _note_refused(self, batch: Batch) -> None:
         size, topic = len(batch.data), batch.partition.topic
@@ -383,6 +413,10 @@ class Producer:
             wait_ms = self._client.wait_ms(self._new_identities)
             self._core.delay(batch.partition, self._client.now_ms() + wait_ms)
         self._new_identities += 1
+
+
+def _nobody(batch: Batch) -> None:
+    """Who is told of a written batch as long as nobody asks for it."""
 
 
 def _request_bytes(settings: ClientSettings) -> int:

@@ -143,12 +143,12 @@ class TransactionalProducer(Producer):
     def _check(self) -> None:
         self._manager.check(Event.WRITE)
 
-    def _turn(self, *, wait: bool) -> None:
+    def _turn(self, *, wait: bool, until_ms: int | None = None) -> None:
         try:
             if not self._manager.is_settled:
                 deadline_ms = self._client.now_ms() + self._delivery_timeout_ms
                 carry_out(self._client, self._manager, deadline_ms, "delivery.timeout.ms")
-            super()._turn(wait=wait)
+            super()._turn(wait=wait, until_ms=until_ms)
         except (TransactionMustAbort, ProducerUnusable):
             raise
         except KlogError as error:
