@@ -15,6 +15,7 @@ from pyspark_klog.client.consumer.fetch_size import FetchSize
 from pyspark_klog.client.consumer.offsets import EARLIEST, LATEST, list_offsets
 from pyspark_klog.client.consumer.offsets_lost import (
     OffsetsLost,
+    may_pass,
     out_of_range,
     partition_gone,
     topic_made_again,
@@ -26,7 +27,6 @@ from pyspark_klog.client.errors import (
     TimedOut,
     broker_error,
     error_code,
-    is_retriable,
 )
 from pyspark_klog.client.trouble import Trouble
 from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
@@ -43,19 +43,6 @@ from pyspark_klog.records.sets import offset_after
 
 _NAMES_UNTIL = 12
 """Up to this version of Fetch topics go by name, then by id."""
-_ALSO_PASSING = frozenset(
-    {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.INCONSISTENT_TOPIC_ID,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        # A log in a remote tier that cannot be read for a moment is answered so.
-        ErrorCode.UNKNOWN_SERVER_ERROR,
-    }
-)
-
-
 _GONE_AFTER = 5
 """So many times in a row fresh metadata must lack the partition, or name another topic id, before
 the partition counts as gone."""
@@ -138,7 +125,7 @@ class RangeFetcher:
                 if isinstance(error, TimedOut):
                     self._give_up(last, error)
                     return
-                if not self._may_pass(error):
+                if not may_pass(error):
                     raise
                 last = error
                 chunk = None
@@ -203,12 +190,6 @@ class RangeFetcher:
             f"offsets {self.position} to {self.end} of {self.partition} could not be read within "
             f"{self._progress_timeout_ms} ms{reason}"
         )
-
-    @staticmethod
-    def _may_pass(error: KlogError) -> bool:
-        if isinstance(error, BrokerError):
-            return error.code.retriable or error.code in _ALSO_PASSING
-        return is_retriable(error)
 
     def _next_chunk(self, deadline_ms: int) -> Chunk | None:
         if self._call is None:

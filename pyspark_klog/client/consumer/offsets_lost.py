@@ -1,7 +1,28 @@
-"""Offsets that were to be read and are not there: as an error, and in words."""
+"""Offsets that were to be read and are not there, as an error, and in words; which answers to a
+fetch may pass."""
 
-from pyspark_klog.client.errors import ClientError
+from pyspark_klog.client.errors import ClientError, is_retriable
+from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
 from pyspark_klog.ids import UUID, TopicPartition
+
+_ALSO_PASSING = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        # A log in a remote tier that cannot be read for a moment is answered so.
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    }
+)
+
+
+def may_pass(error: KlogError) -> bool:
+    """Whether the same fetch, sent again later, may succeed."""
+    if isinstance(error, BrokerError):
+        return error.code.retriable or error.code in _ALSO_PASSING
+    return is_retriable(error)
 
 
 class OffsetsLost(ClientError):

@@ -1,0 +1,305 @@
+"""Many partitions read on and on: what comes, as it comes, one request to each leader at a time.
+
+While the caller works on the records of one reply the next request is under way. There are no
+fetch sessions: every request names its partitions.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.client.connection import Call
+from pyspark_klog.client.consumer.offsets import EARLIEST, LATEST, list_offsets
+from pyspark_klog.client.consumer.offsets_lost import may_pass
+from pyspark_klog.client.errors import (
+    LeaderUnknown,
+    ReplyUnreadable,
+    TimedOut,
+    TopicMissing,
+    broker_error,
+    error_code,
+)
+from pyspark_klog.errors import ErrorCode, KlogError
+from pyspark_klog.ids import NO_TOPIC_ID, TopicPartition
+from pyspark_klog.protocol.apis.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from pyspark_klog.protocol.keys import ApiKey
+from pyspark_klog.records.sets import offset_after
+
+_NAMES_UNTIL = 12
+"""Up to this version of Fetch topics go by name, then by id."""
+_GONE_AFTER = 5
+"""So many times in a row fresh metadata must lack a partition before it counts as gone."""
+
+
+class Fetched(NamedTuple):
+    """What one reply brought of a partition."""
+
+    partition: TopicPartition
+    start: int
+    """The offset that was asked for; batches may begin before it."""
+    data: memoryview
+    """A record set as the broker sent it; the last batch may be cut off."""
+    aborted: list[tuple[int, int]]
+    """Under read_committed: transactions whose batches are void, (producer id, first offset)."""
+    next_offset: int
+    """Behind the last whole batch: where the next request goes on."""
+
+
+class OutOfRange(NamedTuple):
+    """The leader does not have the offset that was asked for."""
+
+    partition: TopicPartition
+    offset: int
+    earliest: int
+    latest: int
+    """The end, exclusive."""
+
+
+@dataclass(slots=True)
+class _Reading:
+    """How far a partition is, and how it goes there."""
+
+    position: int
+    is_asked: bool = False
+    failures: int = 0
+    absences: int = 0
+    not_before_ms: int = 0
+    failing_since_ms: int | None = None
+
+
+class Follower:
+    """Reads partitions from the given offsets on.
+
+    ``go_on`` is asked where to go on when an offset is out of range; it may raise instead. A
+    partition of which nothing can be heard for ``trouble_timeout_ms`` fails the whole.
+    """
+
+    def __init__(
+        self,
+        client: BlockingClient,
+        positions: Mapping[TopicPartition, int],
+        *,
+        trouble_timeout_ms: int,
+        go_on: Callable[[OutOfRange], int],
+    ) -> None:
+        settings = client.settings
+        self._client = client
+        self._readings = {each: _Reading(offset) for each, offset in positions.items()}
+        self._trouble_timeout_ms = trouble_timeout_ms
+        self._go_on = go_on
+        self._read_committed = settings["isolation.level"] == "read_committed"
+        self._max_wait_ms = settings.number("fetch.max.wait.ms")
+        self._max_bytes = settings.number("fetch.max.bytes")
+        self._partition_bytes = settings.number("max.partition.fetch.bytes")
+        # The default, 0, is for ranges that are there: at a log's end it would ask all the time.
+        self._min_bytes = max(settings.number("fetch.min.bytes"), 1)
+        self._calls: dict[int, tuple[Call[FetchResponse], list[TopicPartition]]] = {}
+        """By leader: the request under way."""
+
+    def poll(self, until_ms: int) -> list[Fetched]:
+        """The next records; nothing if none came until that time of the client's clock.
+
+        :raises TopicMissing: if a partition is gone
+        :raises TimedOut: after a partition's trouble_timeout_ms
+        :raises BrokerError: for an answer that will stay the same
+        """
+        while True:
+            self._ask()
+            found = self._take()
+            now_ms = self._client.now_ms()
+            if found:
+                self._ask()
+                return found
+            if now_ms >= until_ms:
+                return []
+            self._wait(now_ms, until_ms)
+
+    def _wait(self, now_ms: int, until_ms: int) -> None:
+        """Until an answer came, or a partition may be asked for again."""
+        waiting = [each for each in self._readings.values() if not each.is_asked]
+        next_ms = min((each.not_before_ms for each in waiting), default=until_ms)
+        deadline_ms = max(min(next_ms, until_ms), now_ms + 1)
+        if self._calls:
+            self._client.links.poll(deadline_ms)
+        else:
+            self._client.pause(deadline_ms - now_ms)
+
+    # --- requests --------------------------------------------------------------------------------
+    def _ask(self) -> None:
+        now_ms = self._client.now_ms()
+        by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
+        for partition, reading in list(self._readings.items()):
+            if reading.is_asked or reading.not_before_ms > now_ms:
+                continue
+            try:
+                info = self._client.leader_of(partition, now_ms + self._trouble_timeout_ms)
+            except KlogError as error:
+                self._failed([partition], error)
+                continue
+            if info.leader not in self._calls:
+                by_leader[info.leader].append(partition)
+        for leader, partitions in by_leader.items():
+            try:
+                self._calls[leader] = self._send(leader, partitions), partitions
+            except KlogError as error:
+                self._failed(partitions, error)
+                continue
+            for partition in partitions:
+                self._readings[partition].is_asked = True
+
+    def _send(self, leader: int, partitions: list[TopicPartition]) -> Call[FetchResponse]:
+        client = self._client
+        link = client.link_to_broker(leader, client.now_ms() + self._trouble_timeout_ms)
+        ids = {each.topic: client.view.topic_id(each.topic) for each in partitions}
+        high = _NAMES_UNTIL if NO_TOPIC_ID in ids.values() else None
+        version = link.connection.version(ApiKey.FETCH, 4 if self._read_committed else 2, high)
+        topics: dict[str, FetchTopic] = {}
+        for partition in partitions:
+            row = topics.get(partition.topic)
+            if row is None:
+                row = topics[partition.topic] = FetchTopic()
+                if version > _NAMES_UNTIL:
+                    row.topic_id = ids[partition.topic]
+                else:
+                    row.topic = partition.topic
+            info = client.view.leader(partition)
+            assert info is not None
+            row.partitions.append(
+                FetchPartition(
+                    partition=partition.partition,
+                    current_leader_epoch=info.leader_epoch,
+                    fetch_offset=self._readings[partition].position,
+                    partition_max_bytes=self._partition_bytes,
+                )
+            )
+        request = FetchRequest(
+            max_wait_ms=self._max_wait_ms,
+            min_bytes=self._min_bytes,
+            max_bytes=self._max_bytes,
+            isolation_level=int(self._read_committed),
+            topics=list(topics.values()),
+        )
+        return client.send(link, request, FetchResponse, version, timeout_ms=self._max_wait_ms)
+
+    # --- answers ---------------------------------------------------------------------------------
+    def _take(self) -> list[Fetched]:
+        found: list[Fetched] = []
+        for leader, (call, partitions) in list(self._calls.items()):
+            if not call.is_done:
+                continue
+            del self._calls[leader]
+            for partition in partitions:
+                self._readings[partition].is_asked = False
+            try:
+                reply = call.result()
+                code = error_code(reply.error_code)
+                if code is not ErrorCode.NONE:
+                    raise broker_error(code, f"fetch from broker {leader}")
+            except KlogError as error:
+                self._failed(partitions, error)
+                continue
+            found += self._take_reply(reply, partitions)
+        return found
+
+    def _take_reply(
+        self, reply: FetchResponse, partitions: Iterable[TopicPartition]
+    ) -> Iterable[Fetched]:
+        names = {self._client.view.topic_id(each.topic): each.topic for each in partitions}
+        rows = {
+            TopicPartition(topic.topic or names.get(topic.topic_id, ""), row.partition_index): row
+            for topic in reply.responses
+            for row in topic.partitions
+        }
+        for partition in partitions:
+            # A reader above its quota gets a reply without any partition.
+            row = rows.get(partition)
+            if row is None:
+                continue
+            code = error_code(row.error_code)
+            if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                self._out_of_range(partition)
+            elif code is not ErrorCode.NONE:
+                self._failed([partition], broker_error(code, f"fetch from {partition}"))
+            else:
+                reading = self._readings[partition]
+                reading.failures = reading.absences = 0
+                reading.failing_since_ms = None
+                if row.records:
+                    yield self._fetched(partition, row)
+
+    def _fetched(self, partition: TopicPartition, row: PartitionData) -> Fetched:
+        assert isinstance(row.records, bytes | memoryview)
+        # To the end of the queue: where one reply has not room for all, others come first next.
+        reading = self._readings.pop(partition)
+        self._readings[partition] = reading
+        start, data = reading.position, memoryview(row.records)
+        next_offset = offset_after(data)
+        if next_offset is None:
+            raise ReplyUnreadable(
+                f"{len(data)} bytes of {partition} at offset {start} hold no whole batch: raise "
+                "max.partition.fetch.bytes above the broker's message.max.bytes"
+            )
+        if next_offset <= start:
+            raise ReplyUnreadable(
+                f"a fetch of {partition} at offset {start} was answered with batches that end "
+                f"before it, at {next_offset}"
+            )
+        reading.position = next_offset
+        aborted = [(each.producer_id, each.first_offset) for each in row.aborted_transactions or ()]
+        return Fetched(partition, start, data, aborted if self._read_committed else [], next_offset)
+
+    # --- failures --------------------------------------------------------------------------------
+    def _out_of_range(self, partition: TopicPartition) -> None:
+        reading = self._readings[partition]
+        try:
+            earliest, latest = (
+                list_offsets(self._client, {partition: end}, read_committed=self._read_committed)[
+                    partition
+                ].offset
+                for end in (EARLIEST, LATEST)
+            )
+        except KlogError as error:
+            self._failed([partition], error)
+            return
+        if earliest <= reading.position <= latest:
+            # The log changed between the questions, as when a new leader catches up: ask again.
+            text = f"fetch from {partition} at {reading.position}"
+            self._failed([partition], broker_error(ErrorCode.OFFSET_NOT_AVAILABLE, text))
+            return
+        lost = OutOfRange(partition, reading.position, earliest, latest)
+        reading.position = self._go_on(lost)
+
+    def _failed(self, partitions: Iterable[TopicPartition], error: KlogError) -> None:
+        """Ask again later, unless that cannot help or has not helped for too long."""
+        if not (isinstance(error, TimedOut) or may_pass(error)):
+            raise error
+        client = self._client
+        now_ms = client.now_ms()
+        for partition in partitions:
+            reading = self._readings[partition]
+            reading.failures += 1
+            is_absent = isinstance(error, LeaderUnknown) and not client.view.has_partition(
+                partition
+            )
+            reading.absences = reading.absences + 1 if is_absent else 0
+            if reading.absences >= _GONE_AFTER:
+                raise TopicMissing(
+                    f"{partition} is gone: it, or its topic, does not exist any more"
+                )
+            if reading.failing_since_ms is None:
+                reading.failing_since_ms = now_ms
+            elif now_ms - reading.failing_since_ms >= self._trouble_timeout_ms:
+                raise TimedOut(
+                    f"{partition} could not be read from offset {reading.position} on within "
+                    f"{self._trouble_timeout_ms} ms: {error}"
+                ) from error
+            reading.not_before_ms = now_ms + client.wait_ms(reading.failures)
+            client.forget(partition.topic)
