@@ -37,17 +37,21 @@ class AbortedFilter:
         shown = np.ones(len(rows), np.bool_)
         columns = [scan.PRODUCER_ID, scan.LAST_OFFSET, scan.ATTRIBUTES, scan.POSITION]
         for row, fields in enumerate(rows[:, columns].tolist()):
-            producer_id, last_offset, attributes, position = fields
-            while self._coming and self._coming[0][1] <= last_offset:
-                self._producers.add(self._coming.popleft()[0])
-            if producer_id not in self._producers:
-                continue
-            if attributes & CONTROL_BIT:
-                if self._is_abort_marker(position):
-                    self._producers.discard(producer_id)
-            elif attributes & TRANSACTIONAL_BIT:
-                shown[row] = False
+            shown[row] = self.shows(*fields)
         return shown
+
+    def shows(self, producer_id: int, last_offset: int, attributes: int, position: int) -> bool:
+        """Whether the next batch, which begins at that byte, may be shown. None is left out, not
+        even one of a producer without transactions or of markers."""
+        while self._coming and self._coming[0][1] <= last_offset:
+            self._producers.add(self._coming.popleft()[0])
+        if producer_id not in self._producers:
+            return True
+        if attributes & CONTROL_BIT:
+            if self._is_abort_marker(position):
+                self._producers.discard(producer_id)
+            return True
+        return not attributes & TRANSACTIONAL_BIT
 
     def _is_abort_marker(self, position: int) -> bool:
         record = next(BatchView(self._buffer, position).records(), None)

@@ -2,8 +2,8 @@
 
 import functools
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +44,8 @@ _OPTIONS = (
         help="How long to wait for brokers (default.api.timeout.ms)."
         f"  [default: {DEFAULT_TIMEOUT_MS}]",
     ),
-    click.option("--json", "as_json", is_flag=True, help="JSON for scripts, not a table."),
 )
+_JSON_HELP = "JSON for scripts, not a table."
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,23 @@ class Asking:
     settings: Mapping[str, Value]
     """A client's settings, which were checked."""
     as_json: bool
+
+    def with_properties(self, texts: Iterable[str], own: Mapping[str, Value]) -> "Asking":
+        """As this, with a command's ``own`` settings, then those written ``name=value``.
+
+        :raises SettingError: for a name that Kafka's clients don't have, and for a wrong value
+        """
+        more = dict(own)
+        for text in texts:
+            name, equals, value = text.partition("=")
+            if not equals:
+                raise SettingError(f"{text} is no setting; expected name=value")
+            if name not in SETTINGS:
+                raise SettingError(unknown_text(name, SETTINGS))
+            more[name] = value
+        merged = {**self.settings, **more}
+        ClientSettings(merged)
+        return replace(self, settings=merged)
 
     def client(self) -> BlockingClient:
         """A client of the cluster; connections are made when something is asked."""
@@ -67,22 +84,31 @@ class Asking:
 
 def asks_brokers(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options of those that ask brokers; its first argument is an `Asking`."""
+    return asks_brokers_with(_JSON_HELP)(command)
 
-    @functools.wraps(command)
-    def with_asking(
-        *arguments: Any,
-        servers: str | None,
-        config_file: Path | None,
-        timeout_ms: int | None,
-        as_json: bool,
-        **given: Any,
-    ) -> None:
-        settings = read_settings(servers, config_file, timeout_ms)
-        command(Asking(settings, as_json), *arguments, **given)
 
-    return functools.reduce(
-        lambda decorated, option: option(decorated), _OPTIONS[::-1], with_asking
-    )
+def asks_brokers_with(json_help: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """As `asks_brokers`, for a command whose --json means something of its own."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def with_asking(
+            *arguments: Any,
+            servers: str | None,
+            config_file: Path | None,
+            timeout_ms: int | None,
+            as_json: bool,
+            **given: Any,
+        ) -> None:
+            settings = read_settings(servers, config_file, timeout_ms)
+            command(Asking(settings, as_json), *arguments, **given)
+
+        options = (*_OPTIONS, click.option("--json", "as_json", is_flag=True, help=json_help))
+        return functools.reduce(
+            lambda decorated, option: option(decorated), options[::-1], with_asking
+        )
+
+    return decorate
 
 
 def read_settings(

@@ -109,13 +109,21 @@ def time_of_datetime(text: str) -> int:
 
     :raises SettingError: if the text is none
     """
-    try:
-        read = datetime.fromisoformat(text)
-    except ValueError:
+    time_ms = read_time(text)
+    if time_ms is None:
         raise SettingError(
             f"--to-datetime {text}: expected a time as 2026-01-31T23:59:59.000, in UTC, or with a "
             "zone behind it, as +02:00"
-        ) from None
+        )
+    return time_ms
+
+
+def read_time(text: str) -> int | None:
+    """As `time_of_datetime`; None if the text is no time."""
+    try:
+        read = datetime.fromisoformat(text)
+    except ValueError:
+        return None
     zoned = read if read.tzinfo is not None else read.replace(tzinfo=UTC)
     return (zoned - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
 

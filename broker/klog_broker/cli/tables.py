@@ -10,8 +10,9 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-Cell = str | int | None
-"""A number is aligned to the right; None, for what there is not, is shown as ``-``."""
+Cell = str | int | float | None
+"""A number is aligned to the right, one with a fraction has two digits of it; None, for what there
+is not, is shown as ``-``."""
 Row = tuple[Cell, ...]
 
 NOTHING = "-"
@@ -70,10 +71,14 @@ def rich_table(columns: Sequence[str], rows: Sequence[Row]) -> "Table":
 
 def _are_numbers(columns: Sequence[str], rows: Sequence[Row]) -> list[bool]:
     """By column, whether a number is among its cells."""
-    return [any(isinstance(row[index], int) for row in rows) for index in range(len(columns))]
+    return [
+        any(isinstance(row[index], int | float) for row in rows) for index in range(len(columns))
+    ]
 
 
 def _text(cell: Cell) -> str:
+    if isinstance(cell, float):
+        return f"{cell:.2f}"
     return NOTHING if cell is None else shown(str(cell))
 
 

@@ -1,0 +1,79 @@
+"""What `klog perf produce` writes: batches that are made once and sent many times.
+
+So the figures are those of broker, network and client, not of Python making records.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from pyspark_klog.client.errors import SettingError
+from pyspark_klog.records.batch import BatchView
+from pyspark_klog.records.builder import compressed_batch, plain_batch
+from pyspark_klog.records.compression import Codec
+from pyspark_klog.records.layout import BATCH_HEADER_BYTES
+
+_DIFFERENT = 4
+"""So many batches are made, of other payloads each."""
+_OVERHEAD_BYTES = 20
+"""What a record without key and headers takes beside its value, at most."""
+
+
+def random_payloads(size_bytes: int, count: int) -> list[bytes]:
+    """Capital letters, as Kafka's tool sends them: they compress to half."""
+    letters = np.random.default_rng().integers(65, 91, size_bytes * count, dtype=np.uint8).tobytes()
+    return [letters[at : at + size_bytes] for at in range(0, size_bytes * count, size_bytes)]
+
+
+def read_payloads(file: Path, delimiter: str) -> list[bytes]:
+    """The pieces of a file, of which each record is one.
+
+    :raises SettingError: if it cannot be read, or has none
+    """
+    try:
+        pieces = file.read_bytes().split(delimiter.encode())
+    except OSError as error:
+        raise SettingError(f"cannot read {file}: {error.strerror}") from None
+    payloads = [piece for piece in pieces if piece]
+    if not payloads:
+        raise SettingError(f"{file} holds no payloads; expected one a line (--payload-delimiter)")
+    return payloads
+
+
+def records_a_batch(payload_bytes: int, batch_bytes: int) -> int:
+    """How many records of that size a batch takes; one at least."""
+    return max((batch_bytes - BATCH_HEADER_BYTES) // (payload_bytes + _OVERHEAD_BYTES), 1)
+
+
+class BatchSource:
+    """Batches of any number of records, their payloads one after the other of those given."""
+
+    def __init__(self, payloads: Sequence[bytes], codec: Codec, level: int | None) -> None:
+        self._payloads = payloads
+        self._codec = codec
+        self._level = level
+        self._made: dict[int, list[tuple[bytes, int]]] = {}
+        """By number of records: batches, and the bytes of their payloads."""
+        self._next = 0
+        self._turn = 0
+
+    def take(self, record_count: int, now_ms: int) -> tuple[bytearray, int]:
+        """A batch whose records have this time, and how many bytes its payloads are."""
+        made = self._made.setdefault(record_count, [])
+        if len(made) < _DIFFERENT:
+            made.append(self._make(record_count))
+        self._turn += 1
+        source, payload_bytes = made[self._turn % len(made)]
+        batch = bytearray(source)
+        BatchView(batch).set_times(now_ms)
+        return batch, payload_bytes
+
+    def _make(self, record_count: int) -> tuple[bytes, int]:
+        count = len(self._payloads)
+        values = [self._payloads[(self._next + each) % count] for each in range(record_count)]
+        self._next = (self._next + record_count) % count
+        batch = plain_batch([(None, value) for value in values], 0)
+        if self._codec is not Codec.NONE:
+            batch = compressed_batch(batch, record_count, 0, self._codec, self._level)
+        return bytes(batch), sum(map(len, values))

@@ -1,0 +1,86 @@
+"""The figures of `klog perf`: how many, how fast, how late. Pure."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+_MB = 1 << 20
+_STEPS_A_MS = 10
+"""Latencies are counted in steps of a tenth of a millisecond."""
+PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p99_9": 0.999}
+
+
+@dataclass(slots=True)
+class Latencies:
+    """How long records took, from being given to the client until they were acknowledged."""
+
+    max_ms: float = 0.0
+    _sum_ms: float = 0.0
+    _count: int = 0
+    _steps: Counter[int] = field(default_factory=Counter)
+
+    def add(self, latency_ms: float, records: int) -> None:
+        """So many records took so long."""
+        self.max_ms = max(self.max_ms, latency_ms)
+        self._sum_ms += latency_ms * records
+        self._count += records
+        self._steps[int(latency_ms * _STEPS_A_MS)] += records
+
+    @property
+    def average_ms(self) -> float:
+        """0 if there was none."""
+        return self._sum_ms / self._count if self._count else 0.0
+
+    def percentile_ms(self, share: float) -> float:
+        """What that share of the records did not exceed."""
+        wanted = share * self._count
+        passed = 0
+        for step in sorted(self._steps):
+            passed += self._steps[step]
+            if passed >= wanted:
+                # The step's end, unless no record came so far.
+                return min((step + 1) / _STEPS_A_MS, self.max_ms)
+        return 0.0
+
+
+@dataclass(slots=True)
+class Flow:
+    """Records of a time that began at ``start_s``."""
+
+    start_s: float
+    records: int = 0
+    size_bytes: int = 0
+
+    def add(self, records: int, size_bytes: int) -> None:
+        """So many more."""
+        self.records += records
+        self.size_bytes += size_bytes
+
+    def figures(self, now_s: float) -> dict[str, float]:
+        """What there was until now, and by the second; MB are 2^20 bytes, as in Kafka's tools."""
+        seconds = max(now_s - self.start_s, 1e-6)
+        return {
+            "records": self.records,
+            "seconds": round(seconds, 3),
+            "records_per_second": round(self.records / seconds, 1),
+            "mb": round(self.size_bytes / _MB, 2),
+            "mb_per_second": round(self.size_bytes / _MB / seconds, 2),
+        }
+
+
+def latency_figures(latencies: Latencies) -> dict[str, float]:
+    """Average, maximum and percentiles in milliseconds."""
+    found = {"avg_ms": latencies.average_ms, "max_ms": latencies.max_ms}
+    for name, share in PERCENTILES.items():
+        found[f"{name}_ms"] = latencies.percentile_ms(share)
+    return {name: round(value, 2) for name, value in found.items()}
+
+
+def line(figures: dict[str, float]) -> str:
+    """Figures of a while, in words."""
+    text = (
+        f"{figures['records']:.0f} records, {figures['records_per_second']:.1f} records/s "
+        f"({figures['mb_per_second']:.2f} MB/s)"
+    )
+    if "avg_ms" in figures:
+        text += f", {figures['avg_ms']:.1f} ms average, {figures['max_ms']:.1f} ms at most"
+    return text
