@@ -12,8 +12,7 @@ from pyspark.sql import Row
 from pyspark.sql.types import ArrayType, StructType
 
 from pyspark_klog.client.errors import SettingError, TopicMissing
-from pyspark_klog.client.producer.batches import NO_IDENTITY, Identity
-from pyspark_klog.client.producer.producer import SetAside
+from pyspark_klog.client.producer.batches import NO_IDENTITY, Identity, SetAside
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import NO_SEQUENCE, TopicPartition
 from pyspark_klog.records import layout

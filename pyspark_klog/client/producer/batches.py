@@ -4,6 +4,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import NO_SEQUENCE, NO_TOPIC_ID, UUID, TopicPartition
 
 _SEQUENCE_MASK = 2**31 - 1
@@ -88,3 +89,12 @@ class PartitionQueue:
 def plus(sequence: int, count: int) -> int:
     """Sequences go from 0 to 2^31 - 1 and begin again at 0."""
     return (sequence + count) & _SEQUENCE_MASK
+
+
+class SetAside(NamedTuple):
+    """A batch of one record that its topic does not take, and why."""
+
+    partition: TopicPartition
+    data: bytearray | memoryview
+    code: ErrorCode
+    text: str

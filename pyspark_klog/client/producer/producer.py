@@ -7,7 +7,6 @@ them; `flush` waits until all are acknowledged. One thread, no linger.
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
 
 from pyspark_klog.client.blocking import BlockingClient
 from pyspark_klog.client.connection import Call
@@ -22,7 +21,13 @@ from pyspark_klog.client.errors import (
 )
 from pyspark_klog.client.producer.asking import ask_for_identity, wait_for_topic
 from pyspark_klog.client.producer.batch_order import BatchOrder, Verdict
-from pyspark_klog.client.producer.batches import NO_IDENTITY, Batch, Identity, InTransaction
+from pyspark_klog.client.producer.batches import (
+    NO_IDENTITY,
+    Batch,
+    Identity,
+    InTransaction,
+    SetAside,
+)
 from pyspark_klog.client.producer.refusals import records_refused
 from pyspark_klog.client.producer.requests import answers_in, send_batches
 from pyspark_klog.client.producer.splitting import split_in_half
@@ -34,15 +39,6 @@ from pyspark_klog.protocol.apis.produce import PartitionProduceResponse, Produce
 from pyspark_klog.records.kept_memory import KeptMemory
 
 _log = logging.getLogger(__name__)
-
-
-class SetAside(NamedTuple):
-    """A batch of one record that its topic does not take, and why."""
-
-    partition: TopicPartition
-    data: bytearray | memoryview
-    code: ErrorCode
-    text: str
 
 
 _MOST_REQUEST_BYTES = 4 << 20

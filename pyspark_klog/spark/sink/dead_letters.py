@@ -17,7 +17,8 @@ from pyspark_klog.ids import TopicPartition
 if TYPE_CHECKING:
     from pyarrow import Array, RecordBatch
 
-    from pyspark_klog.client.producer.producer import Producer, SetAside
+    from pyspark_klog.client.producer.batches import SetAside
+    from pyspark_klog.client.producer.producer import Producer
     from pyspark_klog.records.arrow import EncodedRows
     from pyspark_klog.records.record import Record
     from pyspark_klog.spark.options.options import Options
