@@ -4,10 +4,7 @@ The first run installs them below ``.dev/old-clients``, from wheels only; later 
 ``tests/support/old_client.py`` drives them in a child process.
 """
 
-import fcntl
-import hashlib
 import json
-import shutil
 import struct
 import subprocess
 import sys
@@ -25,14 +22,13 @@ from pyspark_klog.records.compression import Codec
 from tests.support.broker_process import BrokerProcess
 from tests.support.eventually import eventually
 from tests.support.old_client import Row, row_from_json, row_to_json
+from tests.support.package_environment import python_with
 from tests.support.raw_client import RawClient
 from tests.support.raw_requests import NOW_MS, create_topic, fetch, first_partition, produced
 from tests.support.raw_requests import read_all as raw_read_all
 
 ROOT = Path(__file__).parents[2]
 CHILD = ROOT / "tests" / "support" / "old_client.py"
-CACHE = ROOT / ".dev" / "old-clients"
-INSTALL_TIMEOUT_S = 240
 CHILD_TIMEOUT_S = 120
 
 # What the clients import for snappy, lz4 and zstd; as new as klog's own, from constraints.txt.
@@ -106,31 +102,8 @@ def pinned(name: str) -> str:
 
 
 def environment(release: Release) -> Path:
-    """The Python of an environment with this release, made now unless an earlier run made it."""
-    requirements = [release.requirement, *map(pinned, release.needs)]
-    made_by = "\n".join([sys.version, sys.prefix, *requirements])
-    key = hashlib.sha256(made_by.encode()).hexdigest()[:12]
-    version = ".".join(map(str, sys.version_info[:3]))
-    folder = CACHE / f"{version}-{release.requirement.replace('==', '-')}-{key}"
-    python = folder / "bin" / "python"
-    stamp = folder / "complete"
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with (CACHE / f"{folder.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not stamp.exists():
-            shutil.rmtree(folder, ignore_errors=True)
-            run([sys.executable, "-m", "venv", str(folder)])
-            install = "-m pip install --quiet --disable-pip-version-check --only-binary=:all:"
-            run([str(python), *install.split(), *requirements])
-            stamp.write_text(made_by, encoding="utf-8")
-    return python
-
-
-def run(command: list[str]) -> None:
-    ended = subprocess.run(
-        command, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S, check=False
-    )
-    assert ended.returncode == 0, f"{' '.join(command)}: {ended.stdout}{ended.stderr}"
+    """The Python of an environment with this release."""
+    return python_with(release.requirement, *map(pinned, release.needs))
 
 
 class OldClient:

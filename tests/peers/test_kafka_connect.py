@@ -20,7 +20,7 @@ from confluent_kafka import TopicPartition
 from pyspark_klog.client.admin import Admin, NewTopic
 from tests.support.broker_process import BrokerProcess
 from tests.support.eventually import eventually
-from tests.support.java_program import JavaProgram
+from tests.support.killed_programs import JavaProgram
 from tests.support.peers import free_ports
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(170)]

@@ -1,13 +1,7 @@
-"""Kafka Streams on klog: a word count with `exactly_once_v2`, whose processes are killed.
+"""Kafka Streams on klog: a word count with `exactly_once_v2`, whose processes are killed."""
 
-Every change of a count is a record of the topic "counts": of each word they have to be 1, 2, 3 and
-so on to the number that Python counts, each once, whatever was killed meanwhile.
-"""
-
-import random
 import re
 import shutil
-from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,128 +9,37 @@ import confluent_kafka
 import pytest
 from confluent_kafka import TopicPartition
 
-from pyspark_klog.client.admin import Admin, NewTopic
-from tests.support.broker_process import BrokerProcess
+from pyspark_klog.client.admin import Admin
 from tests.support.eventually import eventually
-from tests.support.java_program import JavaProgram
+from tests.support.killed_programs import JavaProgram
 from tests.support.peers import NEWEST_KAFKA, run_tool
+from tests.support.word_count import DEADLINE_S, PARTITIONS, WORDS, World
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(170)]
 
-SETTINGS = {
-    "group.initial.rebalance.delay.ms": 0,
-    "group.min.session.timeout.ms": 1_000,
-    "offsets.topic.num.partitions": 2,
-    "transaction.state.log.num.partitions": 2,
-    # A process that lost its state directory has new transactional ids: what the one before left
-    # open ends when its time is over, 10 s with Streams' settings.
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
-    "log.cleaner.backoff.ms": 100,
-}
-PARTITIONS = 2
-WORDS = [f"word-{number}" for number in range(200)]
-WORDS_A_LINE = 5
 REPARTITION, CHANGELOG = "application-words-repartition", "application-words-changelog"
 RESETTER = "org.apache.kafka.tools.StreamsResetter"
-DEADLINE_S = 60.0
-
-
-class World:
-    """A broker and the application, and what has been written for it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.state = folder / "state"
-        self.data = folder / "data"
-        self.broker = BrokerProcess(self.data, SETTINGS)
-        self.written: Counter[str] = Counter()
-        self._output = folder / "application.txt"
-        self._chance = random.Random(7)
-        topics = [NewTopic(name, PARTITIONS, 1, {}) for name in ("lines", "counts")]
-        with Admin(self.servers) as admin:
-            admin.create_topics(topics)
-        self.application = self.start()
-
-    @property
-    def servers(self) -> str:
-        return self.broker.bootstrap_servers
-
-    def start(self) -> JavaProgram:
-        arguments = (self.servers, "application", str(self.state))
-        self.application = JavaProgram("WordCount.java", arguments, self._output)
-        return self.application
-
-    def restart_broker(self) -> None:
-        port = self.broker.address[1]
-        self.broker.kill()
-        self.broker = BrokerProcess(self.data, SETTINGS, port)
-
-    def write(self, lines: int) -> None:
-        producer = confluent_kafka.Producer({"bootstrap.servers": self.servers, "linger.ms": 20})
-        for number in range(lines):
-            words = self._chance.choices(WORDS, k=WORDS_A_LINE)
-            self.written.update(words)
-            producer.produce("lines", " ".join(words), partition=number % PARTITIONS)
-        assert producer.flush(30) == 0
-
-    def counts(self) -> dict[str, list[int]]:
-        """What was committed to "counts", by word, in the order of the topic."""
-        found: dict[str, list[int]] = defaultdict(list)
-        for key, value in committed(self.servers, "counts"):
-            found[key].append(int(value))
-        return found
-
-    def expect_counts(self) -> None:
-        """Waits until all that was written is counted; each change must be there once."""
-
-        def is_counted() -> bool:
-            self.application.expect_running()
-            return sum(map(len, self.counts().values())) >= self.written.total()
-
-        eventually(is_counted, DEADLINE_S, "the count of all that was written")
-        assert self.counts() == {
-            word: list(range(1, count + 1)) for word, count in self.written.items()
-        }
-        assert [line for line in self.application.lines() if line.startswith("failed")] == []
-
-    def restored(self) -> list[int]:
-        """How many records were read from changelogs, each time that one was read."""
-        lines = self.application.lines()
-        found = [re.fullmatch(rf"restored (\d+) of {CHANGELOG}-\d", line) for line in lines]
-        return [int(each[1]) for each in found if each]
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    found = World(tmp_path)
+    found = World(tmp_path, launch)
     try:
         yield found
+        assert [line for line in found.application.lines() if line.startswith("failed")] == []
     finally:
-        found.application.kill()
-        found.broker.kill()
+        found.end()
 
 
-def committed(servers: str, topic: str) -> Iterator[tuple[str, str]]:
-    """Keys and values of a topic's committed records, as text."""
-    settings = {
-        "bootstrap.servers": servers,
-        "group.id": "unused",
-        "isolation.level": "read_committed",
-        "enable.auto.commit": False,
-        "enable.partition.eof": True,
-    }
-    consumer = confluent_kafka.Consumer(settings)
-    consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
-    left = PARTITIONS
-    while left:
-        message = consumer.poll(20)
-        assert message is not None, f"{topic} cannot be read to its end"
-        error = message.error()
-        if error is None:
-            yield message.key().decode(), message.value().decode()
-        else:
-            assert error.code() == confluent_kafka.KafkaError._PARTITION_EOF, error
-            left -= 1
-    consumer.close()
+def launch(servers: str, state: Path, output: Path) -> JavaProgram:
+    return JavaProgram("WordCount.java", (servers, "application", str(state)), output)
+
+
+def restored(world: World) -> list[int]:
+    """How many records were read from changelogs, each time that one was read."""
+    lines = world.application.lines()
+    found = [re.fullmatch(rf"restored (\d+) of {CHANGELOG}-\d", line) for line in lines]
+    return [int(each[1]) for each in found if each]
 
 
 def marks(servers: str, topic: str) -> list[tuple[int, int]]:
@@ -151,26 +54,10 @@ def marks(servers: str, topic: str) -> list[tuple[int, int]]:
         consumer.close()
 
 
-def has_counted_some_of(world: World, before: int) -> bool:
-    """Is it in the middle of what was written behind the first ``before`` words?"""
-    return sum(map(len, world.counts().values())) > before
-
-
 def test_words_are_counted_once_whatever_is_killed(world: World) -> None:
     world.write(500)
     world.expect_counts()
-    for kill in ("application", "broker", "both"):
-        before = world.written.total()
-        world.write(4_000)
-        eventually(lambda b=before: has_counted_some_of(world, b), DEADLINE_S)
-        if kill != "broker":
-            world.application.kill()
-        if kill != "application":
-            world.restart_broker()
-        if kill != "broker":
-            world.start()
-        world.write(500)
-        world.expect_counts()
+    world.expect_counts_after_kills()
 
 
 def test_what_was_read_of_the_repartition_topic_is_deleted(world: World) -> None:
@@ -201,11 +88,11 @@ def test_a_store_is_restored_from_a_cleaned_changelog(world: World) -> None:
     world.application.kill()
     world.restart_broker()
     shutil.rmtree(world.state)
-    read_before = len(world.restored())
+    read_before = len(restored(world))
     world.start()
     world.write(500)
     world.expect_counts()
-    read = world.restored()[read_before:]
+    read = restored(world)[read_before:]
     assert len(read) == PARTITIONS
     # All words, and by far not all of their counts.
     assert len(WORDS) <= sum(read) < changes // 2
@@ -229,6 +116,4 @@ def test_an_application_is_reset_and_counts_again(world: World) -> None:
         return sum(map(len, world.counts().values())) >= 2 * world.written.total()
 
     eventually(is_counted_twice, DEADLINE_S, "all that was written being counted again")
-    assert world.counts() == {
-        word: 2 * list(range(1, count + 1)) for word, count in world.written.items()
-    }
+    world.expect_each_once(times=2)

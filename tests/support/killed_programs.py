@@ -1,8 +1,8 @@
-"""A program on Apache Kafka's jars as a child process: tests kill it and start it again."""
+"""Programs that tests kill and start again; most of them run on Apache Kafka's jars."""
 
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -12,30 +12,23 @@ from tests.support.peers import NEWEST_KAFKA, java, kafka_jars
 _SUPPORT = Path(__file__).parent
 
 
-class JavaProgram:
-    """``main`` is a class of the jars, or the name of a Java source file of this folder.
-
-    All that it prints goes to ``output``, behind what a program before it has printed there. Its
-    standard input ends with this process; a context manager kills it at the end.
+class Program:
+    """A child process. All that it prints goes to ``output``, behind what one before it has printed
+    there. Its standard input ends with this process; a context manager kills it at the end.
     """
 
     def __init__(
-        self, main: str, arguments: Sequence[str], output: Path, version: str = NEWEST_KAFKA
+        self, command: Sequence[str], output: Path, environment: Mapping[str, str] | None = None
     ) -> None:
         self._output = output
         with output.open("ab") as file:
             self._process = subprocess.Popen(
-                [
-                    java(),
-                    *("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m"),
-                    *("-cp", f"{kafka_jars(version)}{os.sep}*"),
-                    str(_SUPPORT / main) if main.endswith(".java") else main,
-                    *arguments,
-                ],
+                command,
                 stdin=subprocess.PIPE,
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 cwd=output.parent,
+                env=environment,
             )
 
     def __enter__(self) -> Self:
@@ -70,3 +63,15 @@ class JavaProgram:
         self._process.wait()
         assert self._process.stdin is not None
         self._process.stdin.close()
+
+
+class JavaProgram(Program):
+    """``main`` is a class of the jars, or the name of a Java source file of this folder."""
+
+    def __init__(
+        self, main: str, arguments: Sequence[str], output: Path, version: str = NEWEST_KAFKA
+    ) -> None:
+        options = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m")
+        jars = ("-cp", f"{kafka_jars(version)}{os.sep}*")
+        program = str(_SUPPORT / main) if main.endswith(".java") else main
+        super().__init__([java(), *options, *jars, program, *arguments], output)

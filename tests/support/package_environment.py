@@ -1,0 +1,43 @@
+"""Environments with packages that klog's own has not: made once, from wheels of the package index.
+
+They are kept below ``.dev/old-clients``; later runs find them there.
+"""
+
+import fcntl
+import hashlib
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+CACHE = ROOT / ".dev" / "old-clients"
+INSTALL_TIMEOUT_S = 240
+
+
+def python_with(requirement: str, *further: str) -> Path:
+    """The Python of an environment with these, made now unless an earlier run made it."""
+    requirements = [requirement, *further]
+    made_by = "\n".join([sys.version, sys.prefix, *requirements])
+    key = hashlib.sha256(made_by.encode()).hexdigest()[:12]
+    version = ".".join(map(str, sys.version_info[:3]))
+    folder = CACHE / f"{version}-{requirement.replace('==', '-')}-{key}"
+    python = folder / "bin" / "python"
+    stamp = folder / "complete"
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / f"{folder.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not stamp.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            _run([sys.executable, "-m", "venv", str(folder)])
+            install = "-m pip install --quiet --disable-pip-version-check --only-binary=:all:"
+            _run([str(python), *install.split(), *requirements])
+            stamp.write_text(made_by, encoding="utf-8")
+    return python
+
+
+def _run(command: list[str]) -> None:
+    ended = subprocess.run(
+        command, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S, check=False
+    )
+    assert ended.returncode == 0, f"{' '.join(command)}: {ended.stdout}{ended.stderr}"
