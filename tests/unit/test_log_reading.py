@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from klog_broker.log.errors import ColdRead, OffsetOutOfRange
+from klog_broker.log.errors import ColdRead, DamagedLog, OffsetOutOfRange
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.runtime.files import RealFiles
 from pyspark_klog.records.batch import BatchView
@@ -13,6 +13,8 @@ from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.legacy_builder import LegacyBuilder
 from pyspark_klog.records.sets import iterate
+from pyspark_klog.storage.indexes import OFFSET_INDEX_ENTRY
+from pyspark_klog.storage.names import Suffix
 from tests.support.log_harness import (
     PARTITION,
     SMALL,
@@ -23,6 +25,7 @@ from tests.support.log_harness import (
     batch,
     open_log,
     open_manager,
+    read_all,
 )
 from tests.support.memory_files import MemoryFiles
 
@@ -242,3 +245,47 @@ def test_on_a_real_disk_what_was_just_written_is_warm(tmp_path: Path) -> None:
         assert view.base_offset <= offset <= view.last_offset
         view.check_crc()
     assert log.offset_for_timestamp(100, may_block=False) == (100, 919, 0)
+
+
+def test_a_row_of_the_index_that_leads_past_its_batch_is_damage_not_a_gap() -> None:
+    # Found by `./dev fuzz recovery`: batches were passed over in silence.
+    files, config = MemoryFiles(), replace(SMALL, index_interval_bytes=0)
+    manager = open_manager(files, config=config)
+    log = manager.create(PARTITION, TOPIC_ID, config)
+    for _ in range(6):
+        append(log, batch(COUNT))
+    path = log.segments[-1].path(Suffix.OFFSET_INDEX)
+    manager.close()
+    disk = files.killed()
+    # The second row gets the fourth batch's place, and a low number.
+    disk.open(path).pwrite(OFFSET_INDEX_ENTRY.pack(0, 3 * BYTES), OFFSET_INDEX_ENTRY.size)
+    manager = open_manager(disk, config=config)
+    found = manager.get(PARTITION)
+    assert found is not None
+    assert found.read(35, 1 << 20, end_offset=60).region is not None
+    with pytest.raises(DamagedLog, match=r"index: a row says .* remove this file: the next"):
+        found.read(5, 1 << 20, end_offset=60)
+    manager.close()
+    disk = disk.killed()
+    disk.remove(path)
+    again = open_manager(disk, config=config).get(PARTITION)
+    assert again is not None
+    assert [record.offset for record in read_all(again)] == list(range(60))
+
+
+def test_a_changed_batch_where_producers_are_replayed_from_does_not_stop_the_start() -> None:
+    # Found by `./dev fuzz recovery`: its DamagedLog ended the start of the whole broker.
+    files, config = MemoryFiles(), replace(SMALL, index_interval_bytes=0)
+    manager = open_manager(files, config=config)
+    log = manager.create(PARTITION, TOPIC_ID, config)
+    for number in range(6):
+        append(log, batch(COUNT, producer_id=1, base_sequence=COUNT * number))
+    path = log.segments[-1].path(Suffix.LOG)
+    manager.close()
+    disk = files.killed()
+    # The last batch is further ahead than the snapshot that was written with it.
+    disk.open(path).pwrite((500).to_bytes(8, "big"), 5 * BYTES)
+    found = open_manager(disk, config=config).get(PARTITION)
+    assert found is not None
+    assert found.log_end_offset == 500 + COUNT
+    assert [record.offset for record in read_all(found, 50)] == list(range(50))

@@ -77,8 +77,7 @@ def place_in(window: bytes, at: int, position: int, end: int, path: Path) -> Bat
     if not LOG_OVERHEAD_BYTES < size_bytes <= end - position or magic > MAGIC_V2:
         raise DamagedLog(
             f"{path}: the batch at byte {position} has {size_bytes} bytes and magic {magic}, "
-            f"{end - position} bytes are left; stop the broker and remove the clean shutdown "
-            f"marker to have the log checked"
+            f"{end - position} bytes are left; `klog verify` tells what is damaged"
         )
     return BatchPlace(position, size_bytes, base_offset, base_offset + delta)
 

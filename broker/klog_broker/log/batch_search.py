@@ -11,6 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from klog_broker.log.batch_places import BATCH_START_BYTES, LOOK_BYTES, BatchPlace, place_in
+from klog_broker.log.errors import DamagedLog
+from pyspark_klog.storage.names import Suffix
 
 if TYPE_CHECKING:
     from klog_broker.log.segment import Segment
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
 def find_batch(segment: Segment, offset: int, *, may_block: bool = True) -> BatchPlace | None:
     """The first batch that ends at or after ``offset``; None if all end before it. ColdRead as
-    ``Segment.look``."""
+    ``Segment.look``; DamagedLog where a row of the index leads past the batch that it names."""
     recent = segment.recent_position(offset)
     if recent is not None:
         return _place_at(segment, recent, may_block=may_block)
@@ -38,10 +40,25 @@ def find_batch(segment: Segment, offset: int, *, may_block: bool = True) -> Batc
             place = _place_at(segment, following, may_block=may_block)
             if place.base_offset <= offset <= place.last_offset:
                 return place
+    if not 0 <= start < segment.size_bytes:
+        if not rows:
+            return None
+        raise _bad_row(segment, ends_with, start)
     for place in segment.places(start, may_block=may_block):
         if place.last_offset >= offset:
+            if rows and place.position == start and place.base_offset > max(ends_with, offset):
+                # Batches before it, which may hold the offset, would be passed over in silence.
+                raise _bad_row(segment, ends_with, start)
             return place
     return None
+
+
+def _bad_row(segment: Segment, ends_with: int, position: int) -> DamagedLog:
+    return DamagedLog(
+        f"{segment.path(Suffix.OFFSET_INDEX)}: a row says that the batch of offset {ends_with} "
+        f"begins at byte {position}, and it does not; stop the broker and remove this file: the "
+        f"next start makes it anew"
+    )
 
 
 def _place_at(segment: Segment, position: int, *, may_block: bool) -> BatchPlace:

@@ -378,6 +378,19 @@ def _blocks_from_end(segment: Segment) -> Iterator[tuple[int, int]]:
     yield 0, end
 
 
+def _replays_from(segment: Segment, offset: int) -> int | None:
+    """Where the batch of an offset begins, None if all lie before it. A damaged segment is gone
+    through from its start: one damaged file is no reason not to start."""
+    if offset <= segment.base_offset:
+        return 0
+    try:
+        place = find_batch(segment, offset)
+    except DamagedLog as error:
+        _log.warning("log=%s producers=whole_segment %s", segment.path(Suffix.LOG), error)
+        return 0
+    return None if place is None else place.position
+
+
 def replay_producers(
     states: ProducerStates,
     segments: tuple[Segment, ...],
@@ -398,10 +411,9 @@ def replay_producers(
     for index, segment in enumerate(segments):
         if index + 1 < len(segments) and segments[index + 1].base_offset <= start:
             continue
-        place = find_batch(segment, start) if start > segment.base_offset else None
-        if start > segment.base_offset and place is None:
+        position = _replays_from(segment, start)
+        if position is None:
             continue
-        position = place.position if place is not None else 0
         seen_ms = segment.log_file.modified_ms()
         unindexed_from = unindexed.get(segment.base_offset, INT64_MAX)
         aborted: list[AbortedEntry] = []
