@@ -36,7 +36,8 @@ def venvs(lines: list[str]) -> list[str]:
 def test_without_a_verb_it_lists_them_and_an_unknown_one_is_refused(machine: Machine) -> None:
     helped = machine.dev()
     assert helped.returncode == 0
-    for verb in ("demo", "test", "check", "bench", "simulate", "soak", "peers", "python", "broker"):
+    verbs = ("demo", "test", "check", "bench", "simulate", "fuzz", "soak", "peers", "python")
+    for verb in (*verbs, "broker"):
         assert f"  {verb} " in helped.stdout
     unknown = machine.dev("deno")
     assert unknown.returncode == 2
@@ -381,10 +382,12 @@ def test_a_soak_runs_in_the_environment_of_the_tests(ready: Machine) -> None:
     assert ready.started() == ["python -m tests.soak connector --minutes 1"]
 
 
-def test_a_simulation_needs_no_java(machine: Machine) -> None:
+def test_a_simulation_and_the_fuzzer_need_no_java(machine: Machine) -> None:
     machine.add_python()
     assert machine.dev("simulate", "--seed", "7", "-v").returncode == 0
     assert machine.started()[-1] == "python -m tests.simulation --seed 7 -v"
+    assert machine.dev("fuzz", "codecs", "--inputs", "9").returncode == 0
+    assert machine.started() == ["python -m tests.fuzz codecs --inputs 9"]
 
 
 def test_a_check_can_leave_the_unit_tests_to_test_as_ci_does(ready: Machine) -> None:

@@ -1,0 +1,112 @@
+"""A broker in memory that is fed bytes: what it may do with them."""
+
+from __future__ import annotations
+
+from functools import cache
+from random import Random
+from uuid import UUID
+
+from klog_broker.handlers.served import SERVED
+from pyspark_klog.protocol.headers import RequestHeader, encode_request
+from pyspark_klog.protocol.keys import ApiKey
+from pyspark_klog.protocol.message import Request
+from pyspark_klog.protocol.registry import api
+from tests.fuzz.corpus import likely
+from tests.fuzz.target import BrokenPromise
+from tests.support.fake_network import FakeStream
+from tests.support.produce_paths import TOPICS, MemoryBroker, new_broker, topic_ids
+from tests.support.raw_requests import batch, fetch_request, produce_request
+
+NAMES = ("plain", "plain", "compacted", "none", "__consumer_offsets")
+
+
+@cache
+def ids() -> tuple[UUID, ...]:
+    """Of topics that are there, and of one that is not."""
+    return (topic_ids()["plain"], topic_ids()["compacted"], UUID(int=5))
+
+
+@cache
+def served_versions() -> list[tuple[ApiKey, int]]:
+    """Every version of every API that is served, each API as often as any other."""
+    found = []
+    for handler in SERVED:
+        cls = api(handler.api_key).request
+        first = cls.min_version if handler.min_version is None else handler.min_version
+        last = cls.max_version if handler.max_version is None else handler.max_version
+        found += [(handler.api_key, version) for version in range(first, last + 1)]
+    return found
+
+
+def likely_request(random: Random) -> tuple[ApiKey, int, bytes]:
+    """A request that somebody could mean, as a frame."""
+    key, version = random.choice(served_versions())
+    cls = api(key).request
+    message: Request = likely(cls, version, cls.is_flexible(version), random, NAMES, ids())
+    header = RequestHeader(key, version, random.randrange(100), random.choice((None, "c")))
+    return key, version, encode_request(header, message)
+
+
+class FedBroker:
+    """Takes streams of bytes, one connection after the other."""
+
+    def __init__(self) -> None:
+        self.memory: MemoryBroker = new_broker(with_kernel=True)
+        self._fed = 0
+
+    def feed(self, data: bytes, step: int) -> FakeStream:
+        """On a connection of its own, which then ends. BrokenPromise for a bug, or if it is not
+        closed; now and then somebody else's records have to flow."""
+        memory = self.memory
+        stream = memory.connect()
+        for start in range(0, len(data), step):
+            if stream.is_closed:
+                break
+            stream.inbox += data[start : start + step]
+            memory.turns()
+        # Whoever waits is told of a deadline.
+        memory.clock.advance(250)
+        memory.broker.loop.run_turn(0)
+        memory.turns()
+        if not stream.is_closed:
+            stream.is_at_end = True
+            memory.turns()
+            if not stream.is_closed:
+                raise BrokenPromise("the client is gone, and its connection is not closed")
+        self._check()
+        memory.network.streams.pop(stream.fileno())
+        return stream
+
+    def _check(self) -> None:
+        bugs = self.memory.broker.services.bugs
+        if bugs.total:
+            raise BrokenPromise(f"bugs: {dict(bugs.counts)}")
+        self._fed += 1
+        if self._fed % 50 == 0:
+            self.records_flow()
+
+    def records_flow(self) -> None:
+        """What another client writes is read."""
+        written = self.memory.call(produce_request("flushed", batch(b"value")), 9)
+        answer = written.responses[0].partition_responses[0]
+        if answer.error_code:
+            raise BrokenPromise(f"another client's Produce is answered with {answer}")
+        request = fetch_request("flushed", answer.base_offset)
+        read = self.memory.call(request, 12).responses[0].partitions[0]
+        if read.error_code or read.high_watermark != answer.base_offset + 1:
+            raise BrokenPromise(f"another client's Fetch is answered with {read}")
+
+
+def frames_of(sent: bytes) -> list[bytes]:
+    """What was sent, cut into answers, without their sizes."""
+    found, position = [], 0
+    while position < len(sent):
+        size = int.from_bytes(sent[position : position + 4], "big", signed=True)
+        if size < 4 or position + 4 + size > len(sent):
+            raise BrokenPromise(f"an answer of {size} bytes, {len(sent) - position} were sent")
+        found.append(sent[position + 4 : position + 4 + size])
+        position += 4 + size
+    return found
+
+
+assert set(NAMES) - {"none", "__consumer_offsets"} <= set(TOPICS)

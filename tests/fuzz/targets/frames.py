@@ -1,0 +1,47 @@
+"""Bytes to a broker's connection: damaged frames of every API, in pieces.
+
+The first byte of an input is the size of the pieces, the rest what is sent. No exception leaves the
+loop, nothing is a bug, the connection ends when its client does, and others are served.
+"""
+
+from random import Random
+
+from tests.fuzz.brokers import FedBroker, frames_of, likely_request
+from tests.fuzz.mutating import mutated
+from tests.fuzz.target import Target
+
+_STEPS = (1 << 20, 1 << 20, 1 << 20, 1_000, 100, 9)
+_FIXED_BYTES = 8 << 20
+_MOST_BYTES_A_BYTE = 200
+
+
+class Frames(Target):
+    """See the module."""
+
+    name = "frames"
+    block = 500
+
+    def renew(self) -> None:
+        self._broker = FedBroker()
+
+    def make(self, random: Random) -> bytes:
+        sent = bytearray()
+        for _ in range(random.choice((1, 1, 1, 2, 3))):
+            frame = likely_request(random)[2]
+            body = mutated(frame[4:], random) if random.random() < 0.8 else frame[4:]
+            # Mostly with a right size, so that what is behind it is looked at.
+            size = random.choice((0, 7, -1, 1 << 30, len(body) + 1, 104_857_601))
+            sent += (len(body) if random.random() < 0.95 else size).to_bytes(4, "big", signed=True)
+            sent += body
+        return bytes([random.randrange(len(_STEPS))]) + sent
+
+    def check(self, data: bytes) -> None:
+        step = _STEPS[(data[0] if data else 0) % len(_STEPS)]
+        stream = self._broker.feed(data[1:], step)
+        frames_of(bytes(stream.sent))
+
+    def most_bytes(self, data: bytes) -> int:
+        return _FIXED_BYTES + _MOST_BYTES_A_BYTE * len(data)
+
+
+TARGET = Frames
