@@ -1,6 +1,7 @@
 """Reads by offset and by timestamp, at their limits, cold and warm."""
 
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -289,3 +290,25 @@ def test_a_changed_batch_where_producers_are_replayed_from_does_not_stop_the_sta
     assert found is not None
     assert found.log_end_offset == 500 + COUNT
     assert [record.offset for record in read_all(found, 50)] == list(range(50))
+
+
+def test_a_damaged_index_does_not_stop_a_start_after_a_kill() -> None:
+    # Found by `./dev fuzz recovery`: what recovery trusts it followed to where no batch is.
+    files, config = MemoryFiles(), replace(SMALL, index_interval_bytes=0)
+    manager = open_manager(files, config=config)
+    log = manager.create(PARTITION, TOPIC_ID, config)
+    for _ in range(6):
+        append(log, batch(COUNT))
+    log.flush()
+    manager.sync_recovery_points()
+    path = log.segments[-1].path(Suffix.OFFSET_INDEX)
+    disk = files.killed()
+    index = disk.read_bytes(path)
+    for place, size in product(range(40), (4, 12)):
+        damaged = disk.killed()
+        damaged.remove(path)
+        damaged.open(path, create=True).pwrite(index[:place] + index[place + size :], 0)
+        found = open_manager(damaged, config=config).get(PARTITION)
+        assert found is not None
+        assert found.log_end_offset == 60
+        assert append(found).first_offset == 60

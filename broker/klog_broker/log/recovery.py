@@ -126,8 +126,13 @@ def recover_segment(
     """
     end_limit = min(end_limit, segment.base_offset + MAX_RELATIVE_OFFSET + 1)
     start = _trusted_position(segment, recovery_point)
+    try:
+        digest = restart_indexes(segment, start)
+    except DamagedLog as error:
+        _log.warning("log=%s checked=whole_segment %s", segment.log_file.path, error)
+        start = 0
+        digest = restart_indexes(segment, start)
     is_as_synced = start == segment.size_bytes
-    digest = restart_indexes(segment, start)
     digest.end_limit = end_limit
     digest.latest_epoch = latest_epoch
     for place in segment.places(digest.last_indexed_position, start):
