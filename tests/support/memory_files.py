@@ -8,7 +8,7 @@ new, zeroed or garbage; a directory's changes up to some point.
 import errno
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
@@ -235,6 +235,7 @@ class MemoryFile:
         self._use()
         if not self._files.is_warm(self, position, size):
             return None
+        self._files.check_readable(self.path)
         return bytes(self._inode.content[position : position + size])
 
     def is_warm(self, position: int, size: int) -> bool:
@@ -329,6 +330,7 @@ class MemoryFiles:
         self.free_bytes: int | None = None
         self.short_write_bytes: int | None = None  # the next write stops after so many
         self.fail_truncates = False
+        self.bad_files: Callable[[Path], bool] = lambda _: False  # reading them fails with EIO
         self.opens = 0  # how often a descriptor was asked for
         self.fail_open_at: int | None = None  # the one with this number, from 1
         self.has_descriptors = True  # else all of them fail
@@ -371,7 +373,13 @@ class MemoryFiles:
         ends = {position // PAGE_BYTES, max(position, position + size - 1) // PAGE_BYTES}
         return ends <= file._inode.warm_pages
 
+    def check_readable(self, path: Path) -> None:
+        """Fails with EIO where that is wanted."""
+        if self.bad_files(path):
+            raise OSError(errno.EIO, "a bad sector on the memory disk", str(path))
+
     def wait_if_cold(self, file: MemoryFile, position: int, size: int) -> None:
+        self.check_readable(file.path)
         pages = range(position // PAGE_BYTES, (position + max(size, 1) - 1) // PAGE_BYTES + 1)
         if self.is_frozen and not set(pages) <= file._inode.warm_pages:
             self.cold_waits.append(threading.current_thread().name)

@@ -105,7 +105,9 @@ class FetchReader:
                 each.refuse(ErrorCode.KAFKA_STORAGE_ERROR)
             except DamagedLog:
                 each.refuse(ErrorCode.CORRUPT_MESSAGE)
-            except OSError:
+            except OSError as error:
+                if each.leader is not None:
+                    each.leader.log.read_failed(error)
                 each.refuse(ErrorCode.KAFKA_STORAGE_ERROR)
             except ColdRead as waits:
                 each.begin()

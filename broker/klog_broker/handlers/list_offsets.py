@@ -108,6 +108,7 @@ class _ListOffsets:
     def _answer(self, topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
         answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
         key = (topic, asked.partition_index)
+        leader: Leader | None = None
         try:
             if self._counts[key] > 1:
                 raise BrokerError(ErrorCode.INVALID_REQUEST)
@@ -117,7 +118,11 @@ class _ListOffsets:
                 answer.old_style_offsets = self._offsets_before(leader.log, asked)
             else:
                 self._find(key, leader, asked.timestamp, answer)
-        except (LogStorageError, OSError):
+        except LogStorageError:
+            answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        except OSError as error:
+            if leader is not None:
+                leader.log.read_failed(error)
             answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         except (DamagedLog, RecordsError):
             answer.error_code = ErrorCode.CORRUPT_MESSAGE

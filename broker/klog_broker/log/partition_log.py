@@ -329,6 +329,11 @@ class PartitionLog:
         segment, region = found or (None, None)
         return ReadInfo(region, state.high_watermark, state.log_start_offset, segment)
 
+    def read_failed(self, error: OSError) -> LogStorageError:
+        """A read of this log's files failed: as in Kafka its whole directory goes offline, unless
+        there was only no descriptor. Returns the exception to raise."""
+        return self._state.log_directory.refuse(error, self.topic_partition)
+
     def offset_for_timestamp(
         self, timestamp_ms: int, *, may_block: bool = True
     ) -> TimestampOffset | None:
