@@ -120,7 +120,7 @@ class BrokerServer:
         load_kernel: LoadKernel | None = None,
         adopt: bool = False,
         compile_kernel: CompileKernel | None = None,
-        load_cleaner: Callable[[Callable[[], bool]], None] = lambda _: None,
+        load_cleaner: Callable[[Callable[[], bool]], bool] = lambda _: True,
     ) -> None:
         self._settings = SettingsInForce(config)
         self.ports: dict[str, int] = {}

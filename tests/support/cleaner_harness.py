@@ -36,6 +36,7 @@ class CleanerBench:
         helpers: ManualHelpers,
         clock: Clock | None = None,
         settings: CleanerSettings | None = None,
+        prepare: Callable[[], bool] = lambda: True,
     ) -> None:
         self.helpers = helpers
         self.timers = ManualTimers()
@@ -46,6 +47,7 @@ class CleanerBench:
             clock=clock or ManualClock(),
             chance=Chance(0),
             settings=settings or CleanerSettings(),
+            prepare=prepare,
         )
 
     def begin(self) -> None:

@@ -479,6 +479,22 @@ def test_a_broker_without_a_cleaner_does_not_look(world: World) -> None:
     assert read_all(world.log) == world.written
 
 
+def test_no_round_begins_without_its_kernels(world: World) -> None:
+    """As when the broker stops while they are being compiled."""
+    are_there = [False, True]
+    world.bench = CleanerBench(
+        world.manager, world.helpers, world.clock, prepare=lambda: are_there.pop(0)
+    )
+    world.write(100)
+    world.bench.begin()
+    world.bench.run()
+    assert are_there == [True]
+    assert read_all(world.log) == world.written
+    world.bench.look_again()
+    assert world.bench.cleaner.set_aside == {}
+    assert len(_closed(world.log)) == 5
+
+
 def test_a_log_that_is_not_compacted_stays() -> None:
     world = World(replace(CONFIG, compact=False))
     world.write(100)

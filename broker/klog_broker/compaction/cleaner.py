@@ -48,7 +48,7 @@ class Timers(Protocol):
 
 class Cleaner:
     """For the loop's thread. ``prepare`` is called in a helper thread before the first round: it
-    has the kernels compiled."""
+    has the kernels compiled, and returns False if there is to be none, as the broker stops."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Cleaner:
         clock: Clock,
         chance: Chance,
         settings: CleanerSettings,
-        prepare: Callable[[], None] = lambda: None,
+        prepare: Callable[[], bool] = lambda: True,
     ) -> None:
         self.set_aside: dict[TopicPartition, str] = {}
         """Logs that are not cleaned any more, each with the reason."""
@@ -70,7 +70,7 @@ class Cleaner:
         self._clock = clock
         self._chance = chance
         self._settings = settings
-        self._prepare: Callable[[], None] | None = prepare
+        self._prepare: Callable[[], bool] | None = prepare
         self._throttle = Throttle(settings.max_bytes_per_second)
         self._running: dict[TopicPartition, _Running] = {}
         self._paused: dict[object, _Running] = {}
@@ -178,8 +178,8 @@ class Cleaner:
         prepare = self._prepare
 
         def begin() -> "Step | None":
-            if prepare is not None:
-                prepare()
+            if prepare is not None and not prepare():
+                return None
             from klog_broker.compaction.cleaning_round import CleaningRound
             from klog_broker.compaction.key_map import KeyMap
 
@@ -208,12 +208,16 @@ class Cleaner:
     def _stepped(
         self, running: "_Running", step: "Step | None", error: BaseException | None
     ) -> None:
+        if error is not None:
+            self._failed(running, error)
+            return
+        if step is None:
+            self._give_up(running, None)
+            return
         from klog_broker.compaction.cleaning_round import Finished, Ready
 
         self._prepare = None
-        if error is not None or step is None:
-            self._failed(running, error or RuntimeError("a round without an end"))
-        elif isinstance(step, Ready):
+        if isinstance(step, Ready):
             self._swap(running, step)
         elif isinstance(step, Finished):
             self._finished(running, step.end_offset)

@@ -12,12 +12,12 @@ _MODULE = "klog_broker.compaction.kernel"
 _log = logging.getLogger("klog.cleaner")
 
 
-def load_cleaner_kernels(is_stopping: Callable[[], bool]) -> None:
+def load_cleaner_kernels(is_stopping: Callable[[], bool]) -> bool:
     """Load them, compiled by a child process if their cache is cold. Runs in a helper thread;
-    blocks, but gives up soon once the broker stops."""
+    blocks, but gives up soon, and returns False, once the broker stops."""
     fill_cache((_MODULE,), is_stopping)
     if is_stopping():
-        return
+        return False
     with brisk_switching():
         importlib.import_module(_MODULE)
         if not kernels_compiled():
@@ -25,3 +25,4 @@ def load_cleaner_kernels(is_stopping: Callable[[], bool]) -> None:
                 "logs are cleaned without compiled kernels: slowly, and requests wait for it: %s",
                 why_not_compiled(),
             )
+    return True

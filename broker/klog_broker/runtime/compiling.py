@@ -3,6 +3,7 @@
 import importlib.util
 import logging
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -53,12 +54,13 @@ def _compile(is_stopping: Callable[[], bool]) -> int | None:
     """The exit status of the child that compiles; None if it was not let finish."""
     command = [sys.executable, "-P", "-m", "klog_broker.warm"]
     quiet = subprocess.DEVNULL
-    with subprocess.Popen(command, stdin=quiet, stdout=quiet) as child:
+    # A session of its own: it has children itself, which must end with it.
+    with subprocess.Popen(command, stdin=quiet, stdout=quiet, start_new_session=True) as child:
         for _ in range(int(_TIMEOUT_S / _LOOK_EVERY_S)):
             try:
                 return child.wait(_LOOK_EVERY_S)
             except subprocess.TimeoutExpired:
                 if is_stopping():
                     break
-        child.kill()
+        os.killpg(child.pid, signal.SIGKILL)
     return None
