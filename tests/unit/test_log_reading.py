@@ -312,3 +312,23 @@ def test_a_damaged_index_does_not_stop_a_start_after_a_kill() -> None:
         assert found is not None
         assert found.log_end_offset == 60
         assert append(found).first_offset == 60
+
+
+def test_an_index_is_made_anew_from_a_log_with_an_impossible_offset() -> None:
+    # Found by `./dev fuzz recovery`: there is no room for it in a row, which ended the start.
+    files = MemoryFiles()
+    config = replace(SMALL, index_interval_bytes=0, segment_bytes=5 * BYTES)
+    manager = open_manager(files, config=config)
+    log = manager.create(PARTITION, TOPIC_ID, config)
+    for _ in range(8):
+        append(log, batch(COUNT))
+    first = log.segments[0]
+    log.flush()
+    manager.sync_recovery_points()
+    disk = files.killed()
+    disk.remove(first.path(Suffix.TIME_INDEX))
+    disk.open(first.path(Suffix.LOG)).pwrite(b"\x39" * 4, 3 * BYTES)
+    found = open_manager(disk, config=config).get(PARTITION)
+    assert found is not None
+    assert found.log_end_offset == 80
+    assert [record.offset for record in read_all(found, 30)] == list(range(30))

@@ -334,13 +334,15 @@ def are_indexes_sane(segment: Segment) -> bool:
 def rebuild_indexes(
     segment: Segment, config: LogConfig, checks: RecordChecks, on_chunk: OnChunk = nobody
 ) -> None:
-    """Make both index files anew from the log file, which is taken to be good. The segment is
-    active afterwards."""
+    """Make both index files anew from the log file, as far as its headers can be followed. The
+    segment is active afterwards."""
     segment.close_indexes()
     for kind in _INDEXES:
         segment.files.remove(segment.directory / segment_file_name(segment.base_offset, kind))
     segment.activate(config)
     digest = restart_indexes(segment, 0)
+    # Damage can give a batch any offset, and an index has no room for most of them.
+    digest.end_limit = segment.base_offset + MAX_RELATIVE_OFFSET + 1
     _index_all(segment, digest, checks, check_crc=False, on_chunk=on_chunk)
 
 
