@@ -98,13 +98,14 @@ class MemoryBroker:
         with_kernel: bool,
         at_once: bool = True,
         make_helpers: Callable[[Loop], Any] = InlineHelpers,
+        clock: ManualClock | None = None,
         **settings: object,
     ) -> None:
         """``at_once``: whether the network has calls for many streams. ``settings`` with
         underscores for dots."""
         more = {name.replace("_", "."): str(value) for name, value in settings.items()}
         self.files = files
-        self.clock = ManualClock(NOW_MS)
+        self.clock = clock or ManualClock(NOW_MS)
         self.network = FakeNetwork()
         self.network.has_socket_calls = at_once
         self.broker = BrokerServer(

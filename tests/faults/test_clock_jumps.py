@@ -1,0 +1,198 @@
+"""The wall's clock jumps by a year while a broker runs, or between two of them.
+
+What counts seconds (sessions, waits, intervals) goes by the monotonic clock and notices nothing.
+What Kafka measures on the wall's clock follows it, as in Kafka: retention by time takes what is too
+old by that clock, the active segment too; offsets of empty groups and idle producers expire; a
+transaction that seems to be open for a year is aborted. Nothing else goes, and a clock that is set
+back deletes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.protocol.apis.heartbeat import HeartbeatRequest
+from pyspark_klog.protocol.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from pyspark_klog.protocol.apis.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from pyspark_klog.protocol.apis.sync_group import SyncGroupRequest
+from pyspark_klog.protocol.headers import decode_response
+from tests.simulation.world import WorldClock
+from tests.support.fake_network import FakeStream
+from tests.support.log_harness import read_all
+from tests.support.memory_files import MemoryFiles
+from tests.support.produce_paths import NOW_MS, MemoryBroker
+from tests.support.raw_requests import batch, fetch_request, produce_request
+from tests.support.transaction_client import MemoryClient, broker_with_coordinators, pass_time
+
+YEAR_MS = 365 * 86_400_000
+JUMPS = pytest.mark.parametrize("jump_ms", [YEAR_MS, -YEAR_MS], ids=["forward", "back"])
+RETENTION_CHECK_MS = 300_000
+
+
+@pytest.fixture
+def clock() -> WorldClock:
+    return WorldClock(NOW_MS)
+
+
+@pytest.fixture
+def files() -> MemoryFiles:
+    """The internal topics are there."""
+    broker = broker_with_coordinators()
+    broker.close()
+    return broker.files.killed()
+
+
+@pytest.fixture
+def broker(files: MemoryFiles, clock: WorldClock) -> MemoryBroker:
+    return MemoryBroker(files, with_kernel=False, clock=clock)
+
+
+def produce(broker: MemoryBroker, topic: str, **options: Any) -> Any:
+    answer = broker.call(produce_request(topic, batch(b"value" * 60, **options)), 9)
+    return answer.responses[0].partition_responses[0]
+
+
+def fill(broker: MemoryBroker, topic: str) -> None:
+    for _ in range(12):
+        assert produce(broker, topic).error_code == 0
+
+
+def housekeep(broker: MemoryBroker) -> None:
+    """Until retention has looked at each log: one a turn."""
+    pass_time(broker, RETENTION_CHECK_MS)
+    for _ in range(2 * len(broker.broker.services.logs.logs())):
+        pass_time(broker, 1)
+
+
+def count(broker: MemoryBroker, topic: str) -> int:
+    log = broker.log(topic)
+    return len(read_all(log, log.log_end_offset))
+
+
+def offset_at(broker: MemoryBroker, topic: str, timestamp: int) -> int:
+    rows = [ListOffsetsPartition(partition_index=0, timestamp=timestamp)]
+    request = ListOffsetsRequest(
+        replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=rows)]
+    )
+    return int(broker.call(request, 5).topics[0].partitions[0].offset)
+
+
+class Member:
+    """A consumer group of one."""
+
+    def __init__(self, broker: MemoryBroker) -> None:
+        self.broker = broker
+        join = JoinGroupRequest(
+            group_id="group",
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=10_000,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+        )
+        join.member_id = broker.call(join, 5).member_id
+        stream = broker.send(join, 5)
+        pass_time(broker, 5_000)
+        joined = decode_response(bytes(stream.sent[4:]), join.api_key, 5)
+        assert joined.error_code == 0
+        self.place = {
+            "group_id": "group",
+            "member_id": join.member_id,
+            "generation_id": joined.generation_id,
+        }
+        assert broker.call(SyncGroupRequest(**self.place), 3).error_code == 0
+
+    def beat(self) -> ErrorCode:
+        return ErrorCode(self.broker.call(HeartbeatRequest(**self.place), 3).error_code)
+
+
+@JUMPS
+def test_sessions_and_waits_notice_nothing(
+    broker: MemoryBroker, clock: WorldClock, jump_ms: int
+) -> None:
+    member = Member(broker)
+    request = fetch_request("plain", max_wait_ms=3_000)
+    waiting: FakeStream = broker.send(request, 12)
+    clock.set_wall(jump_ms)
+    pass_time(broker, 2_900)
+    assert not waiting.sent
+    pass_time(broker, 200)
+    assert waiting.sent
+    for _ in range(4):
+        pass_time(broker, 6_000)
+        assert member.beat() is ErrorCode.NONE
+    pass_time(broker, 10_100)
+    assert member.beat() is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_year_forward_retention_takes_what_is_old_by_that_clock(
+    files: MemoryFiles, broker: MemoryBroker, clock: WorldClock
+) -> None:
+    """As Kafka: all segments, of which the active one is rolled first; what has no limit stays."""
+    fill(broker, "small-segments")
+    fill(broker, "compacted")
+    clock.set_wall(YEAR_MS)
+    housekeep(broker)
+    log = broker.log("small-segments")
+    assert (log.log_start_offset, log.log_end_offset, len(log.segments)) == (12, 12, 1)
+    assert broker.log("compacted").log_start_offset == 0
+    assert produce(broker, "small-segments").base_offset == 12
+    broker.close()
+    # The clock was wrong, and is set right before the next start: nothing more goes.
+    clock.set_wall(0)
+    again = MemoryBroker(files.killed(), with_kernel=False, clock=clock)
+    housekeep(again)
+    assert again.log("small-segments").log_start_offset == 12
+    assert produce(again, "small-segments").base_offset == 13
+    assert count(again, "compacted") > 0
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_year_back_nothing_goes_and_all_is_served(
+    files: MemoryFiles, broker: MemoryBroker, clock: WorldClock, restarts: bool
+) -> None:
+    fill(broker, "small-segments")
+    fill(broker, "append-time")
+    segments = len(broker.log("small-segments").segments)
+    clock.set_wall(-YEAR_MS)
+    if restarts:
+        broker.close()
+        broker = MemoryBroker(files.killed(), with_kernel=False, clock=clock)
+    for _ in range(3):
+        housekeep(broker)
+    assert count(broker, "small-segments") == count(broker, "append-time") == 12
+    assert len(broker.log("small-segments").segments) == segments
+    # Producers whose clock is right are a year ahead: refused where somebody has set a bound.
+    assert produce(broker, "bounded-time").error_code == ErrorCode.INVALID_TIMESTAMP
+    # The broker's own time falls; the first record that is late enough is found all the same.
+    stored = produce(broker, "append-time")
+    assert (stored.error_code, stored.base_offset) == (0, 12)
+    assert stored.log_append_time_ms == clock.now_ms() < NOW_MS - YEAR_MS // 2
+    assert offset_at(broker, "append-time", NOW_MS) == 0
+    clock.set_right()
+    assert produce(broker, "small-segments").base_offset == 12
+
+
+@JUMPS
+def test_transactions(broker: MemoryBroker, clock: WorldClock, jump_ms: int) -> None:
+    """A time-out is measured from a time that is stored, as in Kafka: a year forward it is over,
+    and back it is not before its time."""
+    client = MemoryClient(broker)
+    assert client.init() == 0
+    client.write()
+    assert client.verify() is ErrorCode.NONE
+    clock.set_wall(jump_ms)
+    pass_time(broker, 15_000)
+    is_open = client.stable_offset() < broker.log("plain").log_end_offset
+    assert is_open == (jump_ms < 0)
+    assert (client.end() == 0) == is_open
+    fresh = MemoryClient(broker)
+    assert fresh.init() == 0
+    assert fresh.verify() is ErrorCode.NONE
+    assert fresh.end() == 0
