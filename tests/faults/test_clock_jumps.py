@@ -99,7 +99,7 @@ class Member:
         join.member_id = broker.call(join, 5).member_id
         stream = broker.send(join, 5)
         pass_time(broker, 5_000)
-        joined = decode_response(bytes(stream.sent[4:]), join.api_key, 5)
+        joined: Any = decode_response(bytes(stream.sent[4:]), join.api_key, 5)
         assert joined.error_code == 0
         self.place = {
             "group_id": "group",
