@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from klog_broker.compaction.cleaner import Cleaner
-from klog_broker.config import BrokerConfig, topic_config
+from klog_broker.config import BrokerConfig
 from klog_broker.exit_codes import ExitCode
 from klog_broker.handlers.context import BrokerServices, Endpoint
 from klog_broker.handlers.dispatcher import ApiHandler, Dispatcher
@@ -22,17 +22,16 @@ from klog_broker.handlers.served import SERVED
 from klog_broker.handlers.transaction_service import start_transactions
 from klog_broker.life import Life
 from klog_broker.log.errors import LoadingGivenUp, LogDirectoryError, OutOfDescriptors
-from klog_broker.log.log_config import LogConfig
 from klog_broker.log.log_manager import LogManager
 from klog_broker.metadata.election import FoundLog
 from klog_broker.metadata.errors import StoreRefused
 from klog_broker.metadata.image import BrokerRegistration, MetadataImage
-from klog_broker.metadata.local import LocalStore
 from klog_broker.metadata.orders import Order, OrderResults
 from klog_broker.metrics.requests import RequestTimes
 from klog_broker.monitoring.collecting import Sources
 from klog_broker.monitoring.server import MetricsServer
 from klog_broker.network.server import Server
+from klog_broker.opening import OpenStore, open_local_store, open_logs
 from klog_broker.produce.idle import IdleKernels
 from klog_broker.produce.loading import CompileKernel, LoadKernel
 from klog_broker.produce.planner import ProducePlanner
@@ -49,7 +48,6 @@ from klog_broker.refusals import (
 from klog_broker.replication.replica_manager import ReplicaManager
 from klog_broker.room_settings import (
     cleaner_settings,
-    log_settings,
     network_limits,
     real_network,
 )
@@ -57,40 +55,26 @@ from klog_broker.runtime import descriptors
 from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.clock import Clock, SystemClock
 from klog_broker.runtime.files import Files, RealFiles
-from klog_broker.runtime.helpers import Helpers, HelpersOfAStart, HelperThreads
+from klog_broker.runtime.helpers import Helpers, HelpersOfAStart
 from klog_broker.runtime.loop import Loop
 from klog_broker.runtime.poller import Poller, default_poller
 from klog_broker.runtime.process_facts import process_facts
 from klog_broker.runtime.purgatory import Purgatory
-from klog_broker.runtime.side_by_side import LoopsThreads, SideBySide, one_after_another
+from klog_broker.runtime.side_by_side import SideBySide
 from klog_broker.runtime.sockets import Network
 from klog_broker.settings_in_force import SettingsInForce
 from klog_broker.stopping import Stopping
-from klog_broker.topics.adoption import AdoptingStore, Adoption
+from klog_broker.topics.adoption import AdoptingStore
 from klog_broker.topics.announcing import image_changed
+from klog_broker.workers import workers_of
 from pyspark_klog.errors import KlogError
-from pyspark_klog.ids import BrokerId, TopicId, TopicPartition
+from pyspark_klog.ids import BrokerId, TopicPartition
 
 _log = logging.getLogger("klog.app")
 
-# Threads for fsync, read-ahead and deleting: so many that a slow disk does not delay another one.
-_HELPER_THREADS = 8
-_CLEANER_NICENESS = 10
 # After this time the log manager is asked again for its next deadline, which can become earlier (by
 # a deletion or a new setting).
 _LONGEST_PAUSE_MS = 1000
-
-
-def open_local_store(
-    files: Files, directories: Sequence[Path], broker_id: BrokerId, chance: Chance
-) -> LocalStore:
-    """The metadata of a broker that runs alone, in its first data directory."""
-    return LocalStore.open(files, directories[0], broker_id, others=directories[1:], chance=chance)
-
-
-OpenStore = Callable[[Files, Sequence[Path], BrokerId, Chance], AdoptingStore]
-"""Opens the metadata store, given the disk and the data directories. These are not locked yet, so
-that opening must change nothing. Blocks. StoreRefused with a sentence."""
 
 
 class BrokerServer:
@@ -135,12 +119,8 @@ class BrokerServer:
         self._open_store = open_store
         self._network = network or real_network(config)
         self.loop = Loop(self._clock, poller or default_poller())
-        self._helpers, self._cleaner_helpers = _helpers(self.loop, make_helpers)
-        # Who gives helpers of his own has no threads.
-        has_threads = make_helpers is None
-        self._side_by_side: SideBySide = side_by_side or (
-            LoopsThreads(self.loop, "klog-loading") if has_threads else one_after_another
-        )
+        self._workers = workers_of(self.loop, make_helpers, side_by_side)
+        self._helpers = self._workers.helpers
         self._is_wanted = True
         self._is_serving = False
         self._is_stopping = False
@@ -245,7 +225,7 @@ class BrokerServer:
             self.server.use_plans(self.plans)
         self._cleaner = Cleaner(
             self.services.logs,
-            helpers=self._cleaner_helpers,
+            helpers=self._workers.of_cleaner,
             timers=self.loop,
             clock=self._clock,
             chance=self._chance,
@@ -330,40 +310,19 @@ class BrokerServer:
         )
 
     def _load(self, broker_id: BrokerId) -> tuple[AdoptingStore, LogManager]:
-        directories = self.config.log_dirs
-        metadata = self._open_store(self._files, directories, broker_id, self._chance)
-        self._settings.begin(metadata.image)
-        logs = LogManager(
-            directories,
+        return open_logs(
+            self._open_store,
+            self._settings,
+            broker_id,
             files=self._files,
             clock=self._clock,
             chance=self._chance,
             helpers=self._log_helpers,
-            broker_id=broker_id,
-            cluster_id=metadata.image.cluster_id,
-            settings=log_settings(self.config),
-            default_config=LogConfig.from_topic_config(topic_config(self.config, {})),
-        )
-        logs.on_directory_offline = self._on_directory_offline
-
-        def config_of(name: str, _topic_id: TopicId) -> LogConfig:
-            return self._settings.topic_settings(name, metadata.image.topic(name)).log
-
-        adoption = Adoption(
-            self._files, metadata, self.config, broker_id, self._chance, is_wanted=self._adopt
-        )
-        logs.load(
-            adoption.loading(config_of),
-            adoption.check,
-            side_by_side=self._side_by_side,
+            side_by_side=self._workers.side_by_side,
+            adopts=self._adopt,
             is_wanted=lambda: self._is_wanted,
+            on_directory_offline=self._on_directory_offline,
         )
-        try:
-            adoption.finish(logs, config_of)
-        except BaseException:
-            logs.release_locks()
-            raise
-        return metadata, logs
 
     def _listen(self) -> None:
         for listener in self.config.listeners:
@@ -466,14 +425,13 @@ class BrokerServer:
             self._metrics.close()
         if self.plans is not None:
             self.plans.close()
-        self._cleaner_helpers.close()
-        self._helpers.close()
+        self._workers.close()
         if cleanly:
             # The helpers have posted their results: take them, so that no flush is done twice.
             self.loop.run_turn(0)
             if self._cleaner is not None:
                 self._cleaner.close()
-            self.services.logs.close(self._side_by_side)
+            self.services.logs.close(self._workers.side_by_side)
         else:
             self.services.logs.release_locks()
         self.services.metadata.close()
@@ -481,8 +439,7 @@ class BrokerServer:
 
     def _release(self) -> None:
         self._is_closed = True
-        self._cleaner_helpers.close()
-        self._helpers.close()
+        self._workers.close()
         self.loop.close()
 
     def _schedule_log_work(self) -> None:
@@ -517,15 +474,3 @@ class BrokerServer:
             _log.critical("no data directory is left, the broker ends")
             self._exit_code = ExitCode.DISKS_LOST
             self.stop("the last data directory went offline")
-
-
-def _helpers(loop: Loop, make: Callable[[Loop], Helpers] | None) -> tuple[Helpers, Helpers]:
-    """Those of the broker, and those of the cleaner: what nobody waits for comes after the loop and
-    its flushes where there is too little CPU."""
-    if make is not None:
-        both = make(loop)
-        return both, both
-    return (
-        HelperThreads(loop, _HELPER_THREADS, "klog-helper"),
-        HelperThreads(loop, _HELPER_THREADS, "klog-cleaner", niceness=_CLEANER_NICENESS),
-    )

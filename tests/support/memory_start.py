@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
 
-from klog_broker.app import BrokerServer, OpenStore, open_local_store
+from klog_broker.app import BrokerServer
 from klog_broker.config import BrokerConfig
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.metadata.image import PartitionState, Topic
 from klog_broker.metadata.interface import NewTopic
 from klog_broker.metadata.local import LocalStore
+from klog_broker.opening import OpenStore, open_local_store
 from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.clock import ManualClock
 from klog_broker.runtime.files import Files

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from klog_broker.app import open_local_store
 from klog_broker.exit_codes import CannotStart, ExitCode
 from klog_broker.metadata.errors import StoreRefused
 from klog_broker.metadata.local import LocalStore
+from klog_broker.opening import open_local_store
 from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.files import Files
 from klog_broker.topics.adoption import AdoptingStore

@@ -1,0 +1,85 @@
+"""What a broker finds when it starts: its metadata, its settings and its logs."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from klog_broker.config import topic_config
+from klog_broker.log.log_config import LogConfig
+from klog_broker.log.log_manager import LogManager
+from klog_broker.metadata.local import LocalStore
+from klog_broker.room_settings import log_settings
+from klog_broker.runtime.chance import Chance
+from klog_broker.runtime.clock import Clock
+from klog_broker.runtime.files import Files
+from klog_broker.runtime.helpers import Helpers
+from klog_broker.runtime.side_by_side import SideBySide
+from klog_broker.settings_in_force import SettingsInForce
+from klog_broker.topics.adoption import AdoptingStore, Adoption
+from pyspark_klog.ids import BrokerId, TopicId
+
+
+def open_local_store(
+    files: Files, directories: Sequence[Path], broker_id: BrokerId, chance: Chance
+) -> LocalStore:
+    """The metadata of a broker that runs alone, in its first data directory."""
+    return LocalStore.open(files, directories[0], broker_id, others=directories[1:], chance=chance)
+
+
+OpenStore = Callable[[Files, Sequence[Path], BrokerId, Chance], AdoptingStore]
+"""Opens the metadata store, given the disk and the data directories. These are not locked yet, so
+that opening must change nothing. Blocks. StoreRefused with a sentence."""
+
+
+def open_logs(
+    open_store: OpenStore,
+    settings: SettingsInForce,
+    broker_id: BrokerId,
+    *,
+    files: Files,
+    clock: Clock,
+    chance: Chance,
+    helpers: Helpers,
+    side_by_side: SideBySide,
+    adopts: bool,
+    is_wanted: Callable[[], bool],
+    on_directory_offline: Callable[[Path, BaseException], None],
+) -> tuple[AdoptingStore, LogManager]:
+    """The store, and all logs, loaded, recovered and locked. Blocks.
+
+    With ``adopts`` folders of partitions that the metadata does not know are taken in.
+    StoreRefused, LogDirectoryError, OSError; LoadingGivenUp once the broker ``is_wanted`` no
+    longer.
+    """
+    directories = settings.config.log_dirs
+    metadata = open_store(files, directories, broker_id, chance)
+    settings.begin(metadata.image)
+    config = settings.config
+    logs = LogManager(
+        directories,
+        files=files,
+        clock=clock,
+        chance=chance,
+        helpers=helpers,
+        broker_id=broker_id,
+        cluster_id=metadata.image.cluster_id,
+        settings=log_settings(config),
+        default_config=LogConfig.from_topic_config(topic_config(config, {})),
+    )
+    logs.on_directory_offline = on_directory_offline
+
+    def config_of(name: str, _topic_id: TopicId) -> LogConfig:
+        return settings.topic_settings(name, metadata.image.topic(name)).log
+
+    adoption = Adoption(files, metadata, config, broker_id, chance, is_wanted=adopts)
+    logs.load(
+        adoption.loading(config_of),
+        adoption.check,
+        side_by_side=side_by_side,
+        is_wanted=is_wanted,
+    )
+    try:
+        adoption.finish(logs, config_of)
+    except BaseException:
+        logs.release_locks()
+        raise
+    return metadata, logs
