@@ -304,7 +304,7 @@ def test_the_topics_command(tmp_path: Path) -> None:
         assert (again.returncode, again.stdout) == (1, "")
         assert "topic a already exists" in again.stderr
         assert klog(broker, "list").stdout == (
-            "TOPIC  PARTITIONS  REPLICAS\na      3           1\n"
+            "TOPIC  PARTITIONS  REPLICAS\na               3         1\n"
         )
         (found,) = json.loads(klog(broker, "describe", "a", "--json").stdout)
         assert found["configs"] == {"retention.ms": "5"}
