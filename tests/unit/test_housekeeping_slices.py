@@ -77,3 +77,16 @@ def test_a_checkpoint_never_names_a_log_that_was_deleted_before(
         found = decode_offset_checkpoint(files.read_bytes(DATA / name))
         assert len(found) == LOGS - 1
         assert gone not in found
+
+
+def test_one_who_was_woken_is_not_told_to_come_at_once_besides(
+    manager: LogManager, clock: ManualClock
+) -> None:
+    woken: list[None] = []
+    manager.when_work_waits(lambda: woken.append(None))
+    clock.advance(5_000)
+    manager.run_due()
+    assert len(woken) == 1
+    assert manager.next_deadline_ms() > clock.monotonic_ms()
+    manager.run_due()
+    assert len(woken) == 2

@@ -30,8 +30,8 @@ _FIRST_ROUND_MS = 30_000
 _FLUSH_CHECK_MS = 1_000
 # Files that nobody has used for this long give their descriptors and mappings back.
 _UNUSED_FILES_MS = 60_000
-# How many logs are looked at in one turn of the loop.
-LOGS_A_TURN = 500
+# How many logs are looked at in one turn of the loop: some 0.2 ms.
+LOGS_A_TURN = 100
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,8 @@ class Housekeeping:
         # is written last of a checkpoint was found last.
         self._walks: deque[Iterator[object]] = deque()
         self._is_woken = False
-        self.wake: Callable[[], None] = lambda: None
-        """Called when :meth:`run_due` should be called soon."""
+        self.wake: Callable[[], None] | None = None
+        """Called when :meth:`run_due` should be called soon. Without it the deadline says so."""
         self._checkpoints = Checkpoints(helpers)
         self.free_space = FreeSpaceLooks(files, helpers, [(d.path, d.space) for d in directories])
         now_ms = clock.monotonic_ms()
@@ -113,7 +113,7 @@ class Housekeeping:
 
     def next_deadline_ms(self) -> int:
         """When :meth:`run_due` has something to do, by the monotonic clock."""
-        if self._retention_left or self._walks:
+        if self._retention_left or (self._walks and not self._is_woken):
             return self._clock.monotonic_ms()
         next_ms = min(periodic.due_ms for periodic in self._periodic)
         return min(next_ms, self._removals[0][0]) if self._removals else next_ms
@@ -171,7 +171,7 @@ class Housekeeping:
                     break
             else:
                 self._walks.popleft()
-        if self._walks and not self._is_woken:
+        if self._walks and not self._is_woken and self.wake is not None:
             self._is_woken = True
             self.wake()
 

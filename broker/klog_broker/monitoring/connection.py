@@ -29,10 +29,11 @@ IDLE_MS = 90_000
 RECEIVE_BYTES = 4096
 """In one turn."""
 
-SEND_BYTES = 256 * 1024
-"""In one turn, or a few more."""
+SEND_BYTES = 32 * 1024
+"""In one turn, or a few more: a scrape of thousands of partitions is half a megabyte, and requests
+come between its parts."""
 
-_PARTS_PER_SEND = 32
+_PARTS_PER_SEND = 4
 _PLAIN = "text/plain; charset=utf-8"
 _BAD = HttpRequest(False, "", False)
 
