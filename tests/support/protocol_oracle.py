@@ -89,7 +89,7 @@ def is_in(text: str | None, version: int) -> bool:
 
 def python_name(name: str) -> str:
     """``PartitionMaxBytes`` and ``topicId`` as attributes are called here."""
-    spaced = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name)
+    spaced = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name.replace("KRaft", "Kraft"))
     return re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", spaced).lower()
 
 

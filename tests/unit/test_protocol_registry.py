@@ -4,6 +4,7 @@ import pickle
 
 import pytest
 
+from klog_broker.handlers.served import SERVED
 from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
 from pyspark_klog.protocol.errors import (
     MalformedRequest,
@@ -20,6 +21,15 @@ from pyspark_klog.protocol.registry import (
     response_class,
 )
 from pyspark_klog.protocol.releases import MAX_VERSIONS
+
+IN_CLUSTERS = {
+    ApiKey.LEADER_AND_ISR,
+    ApiKey.STOP_REPLICA,
+    ApiKey.UPDATE_METADATA,
+    ApiKey.CONTROLLED_SHUTDOWN,
+    ApiKey.ALTER_PARTITION,
+    ApiKey.ALLOCATE_PRODUCER_IDS,
+}
 
 
 def test_every_api_has_both_classes_with_the_same_versions() -> None:
@@ -45,15 +55,32 @@ def test_the_newest_versions_are_those_of_kafka_4_3() -> None:
     assert newest[ApiKey.METADATA] == 13
     assert newest[ApiKey.OFFSET_COMMIT] == newest[ApiKey.OFFSET_FETCH] == 10
     assert newest[ApiKey.INIT_PRODUCER_ID] == 5
-    assert all(api(key).min_version == 0 for key in API_KEYS)
+    assert {key for key in API_KEYS if api(key).min_version > 0} < IN_CLUSTERS
+
+
+def test_what_goes_between_brokers_has_the_version_of_kafka_3_9() -> None:
+    versions = {key: (api(key).min_version, api(key).max_version) for key in IN_CLUSTERS}
+    assert versions == {
+        ApiKey.LEADER_AND_ISR: (7, 7),
+        ApiKey.STOP_REPLICA: (4, 4),
+        ApiKey.UPDATE_METADATA: (8, 8),
+        ApiKey.CONTROLLED_SHUTDOWN: (3, 3),
+        ApiKey.ALTER_PARTITION: (3, 3),
+        ApiKey.ALLOCATE_PRODUCER_IDS: (0, 0),
+    }
+    assert all(api(key).request.is_flexible(api(key).max_version) for key in IN_CLUSTERS)
+
+
+def test_a_lone_broker_serves_nothing_of_a_cluster() -> None:
+    assert IN_CLUSTERS.isdisjoint(row.api_key for row in SERVED)
 
 
 def test_the_keys_are_the_ones_that_klog_speaks() -> None:
-    expected = [*range(4), *range(8, 52), 57, 60, 61, 64, 65, 66, 68, 69, 71, 72, 74, 75]
+    expected = [*range(52), 56, 57, 60, 61, 64, *range(65, 70), 71, 72, 74, 75]
     assert list(map(int, API_KEYS)) == expected
-    assert not any(is_known(key) for key in (-1, 4, 7, 52, 76, 88, 10_000))
-    with pytest.raises(UnsupportedVersion, match="found API key 4, which klog does not know"):
-        api(4)
+    assert not any(is_known(key) for key in (-1, 52, 55, 58, 76, 88, 10_000))
+    with pytest.raises(UnsupportedVersion, match="found API key 52, which klog does not know"):
+        api(52)
 
 
 def test_old_releases_are_within_what_klog_speaks() -> None:

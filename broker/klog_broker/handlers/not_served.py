@@ -9,9 +9,18 @@ _NEW_GROUPS = (
 )
 _TELEMETRY = "client metrics (KIP-714) are not collected; clients work without"
 _ONE_BROKER = "with one broker there is nothing to unregister"
+_CLUSTER = (
+    "brokers and the controller of a cluster send it to each other; a broker alone has neither"
+)
 _LATER = "not written yet"
 
 REASONS: dict[ApiKey, str] = {
+    ApiKey.LEADER_AND_ISR: _CLUSTER,
+    ApiKey.STOP_REPLICA: _CLUSTER,
+    ApiKey.UPDATE_METADATA: _CLUSTER,
+    ApiKey.CONTROLLED_SHUTDOWN: _CLUSTER,
+    ApiKey.ALTER_PARTITION: _CLUSTER,
+    ApiKey.ALLOCATE_PRODUCER_IDS: _CLUSTER,
     ApiKey.SASL_HANDSHAKE: _SASL,
     ApiKey.SASL_AUTHENTICATE: _SASL,
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _SASL,
@@ -28,10 +37,8 @@ REASONS: dict[ApiKey, str] = {
 }
 
 LEFT_OUT: dict[str, str] = {
-    "LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown": "between the brokers and the "
-    "controller of a cluster; Kafka 4 has them no more",
-    "Vote, BeginQuorumEpoch, EndQuorumEpoch, DescribeQuorum, AlterPartition, Envelope, "
-    "FetchSnapshot, BrokerRegistration, BrokerHeartbeat, AllocateProducerIds, "
+    "Vote, BeginQuorumEpoch, EndQuorumEpoch, DescribeQuorum, Envelope, "
+    "FetchSnapshot, BrokerRegistration, BrokerHeartbeat, "
     "ControllerRegistration, AssignReplicasToDirs, AddRaftVoter, RemoveRaftVoter, "
     "UpdateRaftVoter": "of KRaft; klog has no Raft",
     "ShareGroupHeartbeat, ShareGroupDescribe, ShareFetch, ShareAcknowledge, "
