@@ -1,0 +1,61 @@
+"""The states that a controller keeps for each partition, and every step between them.
+
+docs/controller.md is printed from this table. The steps are Kafka's.
+"""
+
+from enum import Enum
+
+from pyspark_klog.errors import InvariantViolation
+from pyspark_klog.ids import TopicPartition
+
+
+class PartitionState(Enum):
+    """NON_EXISTENT is also the state of a partition that the controller does not know."""
+
+    # Compared by identity, as members of an enumeration are: the hash of their names takes longer.
+    __hash__ = object.__hash__
+
+    NON_EXISTENT = "NonExistent"
+    NEW = "New"
+    ONLINE = "Online"
+    OFFLINE = "Offline"
+
+
+_LEADER_DIED = "its leader's broker has died or bounced, and a leader is to be elected"
+_TOPIC_DELETED = "its topic is being deleted"
+
+STEPS: dict[PartitionState, dict[PartitionState, str]] = {
+    PartitionState.NON_EXISTENT: {
+        PartitionState.NEW: "its replicas are assigned, and it has had no leader yet",
+    },
+    PartitionState.NEW: {
+        PartitionState.ONLINE: "its first leader is written: a replica on a live broker",
+        PartitionState.OFFLINE: _TOPIC_DELETED,
+    },
+    PartitionState.ONLINE: {
+        PartitionState.ONLINE: "another leader is written, or the same one in a new leader epoch",
+        PartitionState.OFFLINE: f"{_LEADER_DIED}; {_TOPIC_DELETED}",
+    },
+    PartitionState.OFFLINE: {
+        PartitionState.ONLINE: "a leader was elected and is written",
+        PartitionState.OFFLINE: "no replica can be elected",
+        PartitionState.NON_EXISTENT: "its topic was deleted",
+    },
+}
+
+FOUND: dict[PartitionState, str] = {
+    PartitionState.NEW: "no leader was ever written",
+    PartitionState.ONLINE: "the broker of the leader that was written is alive",
+    PartitionState.OFFLINE: "the broker of the leader that was written is not alive, or there was "
+    "no leader",
+}
+"""The states in which a broker finds a partition when it becomes the controller."""
+
+
+def check_step(partition: TopicPartition, before: PartitionState, after: PartitionState) -> None:
+    """Raise InvariantViolation for a step that the table does not name."""
+    if after not in STEPS[before]:
+        raise InvariantViolation(
+            f"partition {partition} is {before.value} and cannot become {after.value}; it may"
+            f" become {', '.join(each.value for each in STEPS[before])}"
+        )
