@@ -1,7 +1,8 @@
-"""The controller's tables and elections beside the classes of Kafka's controller."""
+"""The controller's tables, elections and the placement of replicas beside Kafka's own classes."""
 
 from collections.abc import Iterator, Sequence
 from itertools import chain, combinations, permutations, product
+from random import Random
 
 import pytest
 
@@ -15,7 +16,9 @@ from klog_broker.controller.leader_election import (
 from klog_broker.controller.partition_states import PartitionState
 from klog_broker.controller.replica_states import ReplicaState
 from klog_broker.metadata.image import NO_BROKER
+from klog_broker.topics.placement import place_replicas
 from pyspark_klog.ids import BrokerId, LeaderEpoch
+from tests.support.golden_placement import kafkas_placements, placement_cases
 from tests.support.peers import OLDEST_KAFKA
 from tests.support.protocol_oracle import run_java
 
@@ -102,3 +105,17 @@ def test_every_election_ends_as_kafkas() -> None:
     wrong = [row for row in zip(questions, theirs, ours, strict=True) if row[1] != row[2]]
     assert not wrong, (len(wrong), wrong[:5])
     assert len(questions) > 5_000
+
+
+def test_replicas_are_placed_as_kafkas_admin_places_them() -> None:
+    cases = placement_cases(1_000, Random(5))
+    for case, theirs in zip(cases, kafkas_placements(cases), strict=True):
+        ours = place_replicas(
+            {BrokerId(broker): rack for broker, rack in case["racks"].items()},
+            case["partitions"],
+            case["replication_factor"],
+            start=case["start"],
+            shift=case["start"],
+            first_partition=case["first_partition"],
+        )
+        assert [list(row) for row in ours] == theirs, case

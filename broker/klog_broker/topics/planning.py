@@ -24,14 +24,13 @@ from klog_broker.metadata.image import (
 )
 from klog_broker.metadata.interface import NewTopic
 from klog_broker.topics.internal import internal_topic
+from klog_broker.topics.placement import Assignment, place_replicas, start_of_more
 from klog_broker.topics.services import TopicServices
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import BrokerId
 
 # How many partitions one request may create, as in Kafka: each costs files, and memory before that.
 MAX_PARTITIONS_PER_REQUEST = 10_000
-
-Assignment = tuple[tuple[BrokerId, ...], ...]
 
 
 class MorePartitions(NamedTuple):
@@ -80,7 +79,7 @@ def plan_new_topic(
             )
         planned = _manual_assignment(broker, assignment, first_partition=0)
     else:
-        planned = _even_assignment(broker, num_partitions, replication_factor)
+        planned = _spread_assignment(broker, num_partitions, replication_factor)
     check_effects(broker, configs or ())
     checked_topic_config(broker, configs or {})
     return NewTopic(name, planned, dict(configs or {}))
@@ -101,8 +100,7 @@ def plan_more_partitions(
     if added > MAX_PARTITIONS_PER_REQUEST:
         raise too_many_partitions(added)
     if assignment is None:
-        factor = len(topic.partitions[0].replicas)
-        return MorePartitions(current, _even_assignment(broker, added, factor))
+        return MorePartitions(current, _spread_more(broker, topic, added))
     if len(assignment) != added:
         raise BrokerError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -145,7 +143,7 @@ def list_setting(name: str, rows: Mapping[str, Setting]) -> None:
         raise BrokerError(ErrorCode.INVALID_CONFIG, text)
 
 
-def _even_assignment(
+def _spread_assignment(
     broker: TopicServices, num_partitions: int, replication_factor: int
 ) -> Assignment:
     config = broker.config
@@ -161,15 +159,40 @@ def _even_assignment(
         )
     if partitions > MAX_PARTITIONS_PER_REQUEST:
         raise too_many_partitions(partitions)
-    brokers = tuple(sorted(broker.metadata.image.brokers))
+    racks = _racks(broker, factor)
+    # A broker that is alone asks chance for nothing: seeds of the simulation stay what they are.
+    start, shift = (
+        (broker.chance.below(len(racks)), broker.chance.below(len(racks)))
+        if len(racks) > 1
+        else (0, 0)
+    )
+    return place_replicas(racks, partitions, factor, start=start, shift=shift)
+
+
+def _spread_more(broker: TopicServices, topic: Topic, added: int) -> Assignment:
+    first = topic.partitions[0].replicas
+    racks = _racks(broker, len(first))
+    start = start_of_more(racks, first[0])
+    return place_replicas(
+        racks,
+        added,
+        len(first),
+        start=start,
+        shift=start,
+        first_partition=len(topic.partitions),
+    )
+
+
+def _racks(broker: TopicServices, factor: int) -> dict[BrokerId, str | None]:
+    """The brokers that can have replicas, with their racks, if there are enough for `factor`."""
+    brokers = broker.metadata.image.brokers
     if not 1 <= factor <= len(brokers):
         raise BrokerError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"{factor} replicas are asked for: it must be from 1 to {len(brokers)}, the number of"
             " brokers, or -1 for the broker's default",
         )
-    # There is one broker, which holds all partitions.
-    return (brokers[:factor],) * partitions
+    return {each.broker_id: each.rack for each in brokers.values()}
 
 
 def _manual_assignment(

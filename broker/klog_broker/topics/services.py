@@ -7,6 +7,7 @@ from klog_broker.config import BrokerConfig
 from klog_broker.log.log_manager import LogManager
 from klog_broker.metadata.interface import MetadataStore
 from klog_broker.replication.replica_manager import ReplicaManager
+from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.clock import Clock
 from klog_broker.runtime.helpers import Helpers
 from klog_broker.runtime.rate_limit import RateLimit
@@ -32,6 +33,9 @@ class TopicServices(Protocol):
 
     @property
     def clock(self) -> Clock: ...
+
+    @property
+    def chance(self) -> Chance: ...
 
     @property
     def on_topic_deleted(self) -> Sequence[Callable[[str], None]]:
