@@ -2,5 +2,5 @@
 
 May import: replication, security, metadata, log, runtime, config, and klog's shared packages.
 Start reading at partition_states.py and replica_states.py (the tables), then leader_election.py,
-context.py (what the controller knows) and order_batch.py (what it tells brokers).
+context.py (what the controller knows).
 """
