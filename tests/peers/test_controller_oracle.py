@@ -18,6 +18,13 @@ from klog_broker.controller.replica_states import ReplicaState
 from klog_broker.metadata.image import NO_BROKER
 from klog_broker.topics.placement import place_replicas
 from pyspark_klog.ids import BrokerId, LeaderEpoch
+from tests.support.controller_batches import (
+    by_broker,
+    decoded,
+    kafkas_orders,
+    klogs_orders,
+    scenario,
+)
 from tests.support.golden_placement import kafkas_placements, placement_cases
 from tests.support.peers import OLDEST_KAFKA
 from tests.support.protocol_oracle import run_java
@@ -119,3 +126,11 @@ def test_replicas_are_placed_as_kafkas_admin_places_them() -> None:
             first_partition=case["first_partition"],
         )
         assert [list(row) for row in ours] == theirs, case
+
+
+def test_brokers_are_told_what_kafkas_controller_tells_them() -> None:
+    chance = Random(8)
+    scenarios = [scenario(chance) for _ in range(500)]
+    for lines, theirs in zip(scenarios, kafkas_orders(scenarios), strict=True):
+        ours = [(order.broker_id, order.request) for order in klogs_orders(lines)]
+        assert by_broker(ours) == by_broker([decoded(line) for line in theirs]), lines

@@ -1,0 +1,270 @@
+"""What brokers are told about a change: requests of a controller, as values. Pure.
+
+A batch collects what one event changed, and makes at most one request of each kind for a broker:
+LeaderAndIsr for those that have a replica, UpdateMetadata for all, StopReplica, in Kafka's order.
+They are made from the context as it is when the batch ends. A request carries the epochs of the
+controller and of the broker's life that it is meant for.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from klog_broker.config.listeners import PROTOCOLS
+from klog_broker.controller.context import ControllerContext
+from klog_broker.controller.leader_election import LeaderAndIsr
+from klog_broker.metadata.image import FIRST_LEADER_EPOCH, BrokerRegistration
+from pyspark_klog.errors import InvariantViolation
+from pyspark_klog.ids import NO_LEADER_EPOCH, NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicPartition
+from pyspark_klog.protocol.apis.leader_and_isr import (
+    LeaderAndIsrLiveLeader,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
+from pyspark_klog.protocol.apis.stop_replica import (
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaTopicState,
+)
+from pyspark_klog.protocol.apis.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+
+LEADER_DURING_DELETE = BrokerId(-2)
+"""Told as the leader of a partition whose topic is to be deleted: clients no longer see it."""
+
+EPOCH_DURING_DELETE = LeaderEpoch(-2)
+"""The leader epoch of an order to stop replicas of such a topic: it is above all others."""
+
+Order = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
+
+
+class BrokerOrder(NamedTuple):
+    """A request for a broker, in the life that began with `broker_epoch`."""
+
+    broker_id: BrokerId
+    broker_epoch: int
+    request: Order
+
+
+class OrderBatch:
+    """See the module. `listener` is that of the brokers among themselves."""
+
+    def __init__(
+        self,
+        context: ControllerContext,
+        *,
+        controller_id: BrokerId,
+        controller_epoch: int,
+        listener: str,
+    ) -> None:
+        self._context = context
+        self._controller_id = controller_id
+        self._controller_epoch = controller_epoch
+        self._listener = listener
+        # By broker, then by partition: whether the replica is new; whether its log is deleted.
+        self._led: dict[BrokerId, dict[TopicPartition, bool]] = {}
+        self._stopped: dict[BrokerId, dict[TopicPartition, bool]] = {}
+        self._told: dict[BrokerId, None] = {}
+        self._changed: dict[TopicPartition, None] = {}
+
+    def lead(
+        self, partition: TopicPartition, brokers: Iterable[BrokerId], *, is_new: bool = False
+    ) -> None:
+        """Tell brokers who leads a partition that they have a replica of; every broker is told of
+        the partition. `is_new`: there was no replica before."""
+        for broker_id in brokers:
+            states = self._led.setdefault(broker_id, {})
+            states[partition] = is_new or states.get(partition, False)
+        self.tell(self._context.brokers, (partition,))
+
+    def stop(
+        self, partition: TopicPartition, brokers: Iterable[BrokerId], *, deletes: bool
+    ) -> None:
+        """Tell brokers to have no replica of a partition any more, or also to delete its log."""
+        for broker_id in brokers:
+            states = self._stopped.setdefault(broker_id, {})
+            states[partition] = deletes or states.get(partition, False)
+
+    def tell(self, brokers: Iterable[BrokerId], partitions: Iterable[TopicPartition]) -> None:
+        """Tell brokers of the cluster's brokers and of partitions; others that the batch tells of
+        partitions hear of these, too. A partition that never had a leader is left out."""
+        self._told.update(dict.fromkeys(brokers))
+        self._changed.update(dict.fromkeys(partitions))
+
+    def requests(self) -> list[BrokerOrder]:
+        """The requests in the order in which each broker is to get them. The batch is over."""
+        brokers = self._context.brokers
+        orders: list[tuple[BrokerId, Order]] = [
+            (broker_id, self._leader_and_isr(states)) for broker_id, states in self._led.items()
+        ]
+        orders += self._update_metadata()
+        orders += [
+            (broker_id, self._stop_replica(states)) for broker_id, states in self._stopped.items()
+        ]
+        made = []
+        for broker_id, request in orders:
+            broker = brokers.get(broker_id)
+            # Who is not there is told when it registers.
+            if broker is not None:
+                request.broker_epoch = broker.epoch
+                made.append(BrokerOrder(broker_id, broker.epoch, request))
+        return made
+
+    # --- LeaderAndIsr --------------------------------------------------------------------------
+
+    def _leader_and_isr(self, states: dict[TopicPartition, bool]) -> LeaderAndIsrRequest:
+        topics: dict[str, LeaderAndIsrTopicState] = {}
+        leaders: dict[BrokerId, None] = {}
+        for partition, is_new in states.items():
+            state = self._leader_state(partition, is_new)
+            leaders[BrokerId(state.leader)] = None
+            topic = topics.get(partition.topic)
+            if topic is None:
+                topic = topics[partition.topic] = LeaderAndIsrTopicState(
+                    topic_name=partition.topic,
+                    topic_id=self._context.topic_id(partition.topic) or NO_TOPIC_ID,
+                )
+            topic.partition_states.append(state)
+        return LeaderAndIsrRequest(
+            controller_id=self._controller_id,
+            controller_epoch=self._controller_epoch,
+            topic_states=list(topics.values()),
+            live_leaders=self._live_leaders(leaders),
+        )
+
+    def _leader_state(self, partition: TopicPartition, is_new: bool) -> LeaderAndIsrPartitionState:
+        known = self._context.leadership(partition)
+        if known is None:
+            raise InvariantViolation(f"partition {partition} never had a leader to tell of")
+        return LeaderAndIsrPartitionState(
+            partition_index=partition.partition,
+            controller_epoch=known.controller_epoch,
+            leader=known.state.leader,
+            leader_epoch=known.state.leader_epoch,
+            isr=_numbers(known.state.in_sync),
+            partition_epoch=known.partition_epoch,
+            replicas=_numbers(self._context.assignment(partition)),
+            is_new=is_new,
+            leader_recovery_state=int(known.state.is_recovering),
+        )
+
+    def _live_leaders(self, leaders: Iterable[BrokerId]) -> list[LeaderAndIsrLiveLeader]:
+        found = []
+        for broker_id in leaders:
+            broker = self._context.brokers.get(broker_id)
+            address = broker and broker.registration.endpoint(self._listener)
+            if address:
+                found.append(
+                    LeaderAndIsrLiveLeader(
+                        broker_id=broker_id, host_name=address.host, port=address.port
+                    )
+                )
+        return found
+
+    # --- UpdateMetadata ------------------------------------------------------------------------
+
+    def _update_metadata(self) -> list[tuple[BrokerId, Order]]:
+        """One request a broker; they share what they tell."""
+        topics = self._told_topics()
+        live = [_told_broker(each.registration) for each in self._context.brokers.values()]
+        return [
+            (
+                broker_id,
+                UpdateMetadataRequest(
+                    controller_id=self._controller_id,
+                    controller_epoch=self._controller_epoch,
+                    topic_states=topics,
+                    live_brokers=live,
+                ),
+            )
+            for broker_id in self._told
+        ]
+
+    def _told_topics(self) -> list[UpdateMetadataTopicState]:
+        topics: dict[str, UpdateMetadataTopicState] = {}
+        for partition in self._changed:
+            state = self._told_state(partition)
+            if state is None:
+                continue
+            topic = topics.get(partition.topic)
+            if topic is None:
+                topic = topics[partition.topic] = UpdateMetadataTopicState(
+                    topic_name=partition.topic,
+                    topic_id=self._context.topic_id(partition.topic) or NO_TOPIC_ID,
+                )
+            topic.partition_states.append(state)
+        return list(topics.values())
+
+    def _told_state(self, partition: TopicPartition) -> UpdateMetadataPartitionState | None:
+        known = self._context.leadership(partition)
+        if known is None:
+            return None
+        state, partition_epoch = known.state, known.partition_epoch
+        if self._context.is_to_be_deleted(partition.topic):
+            state = LeaderAndIsr(LEADER_DURING_DELETE, FIRST_LEADER_EPOCH, state.in_sync)
+            partition_epoch = 0
+        replicas = self._context.assignment(partition)
+        online = self._context.online
+        return UpdateMetadataPartitionState(
+            partition_index=partition.partition,
+            controller_epoch=known.controller_epoch,
+            leader=state.leader,
+            leader_epoch=state.leader_epoch,
+            isr=_numbers(state.in_sync),
+            zk_version=partition_epoch,
+            replicas=_numbers(replicas),
+            offline_replicas=[broker_id for broker_id in replicas if broker_id not in online],
+        )
+
+    # --- StopReplica ---------------------------------------------------------------------------
+
+    def _stop_replica(self, states: dict[TopicPartition, bool]) -> StopReplicaRequest:
+        topics: dict[str, StopReplicaTopicState] = {}
+        for partition, deletes in states.items():
+            topic = topics.get(partition.topic)
+            if topic is None:
+                topic = topics[partition.topic] = StopReplicaTopicState(topic_name=partition.topic)
+            topic.partition_states.append(
+                StopReplicaPartitionState(
+                    partition_index=partition.partition,
+                    leader_epoch=self._epoch_to_stop(partition),
+                    delete_partition=deletes,
+                )
+            )
+        return StopReplicaRequest(
+            controller_id=self._controller_id,
+            controller_epoch=self._controller_epoch,
+            topic_states=list(topics.values()),
+        )
+
+    def _epoch_to_stop(self, partition: TopicPartition) -> LeaderEpoch:
+        if self._context.is_to_be_deleted(partition.topic):
+            return EPOCH_DURING_DELETE
+        known = self._context.leadership(partition)
+        return NO_LEADER_EPOCH if known is None else known.state.leader_epoch
+
+
+def _told_broker(registration: BrokerRegistration) -> UpdateMetadataBroker:
+    return UpdateMetadataBroker(
+        id=registration.broker_id,
+        endpoints=[
+            UpdateMetadataEndpoint(
+                port=each.port,
+                host=each.host,
+                listener=each.name,
+                # Kafka numbers the protocols in this order.
+                security_protocol=PROTOCOLS.index(each.protocol),
+            )
+            for each in registration.endpoints
+        ],
+        rack=registration.rack,
+    )
+
+
+def _numbers(brokers: Sequence[BrokerId]) -> list[int]:
+    return list(brokers)

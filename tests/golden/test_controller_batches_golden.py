@@ -1,0 +1,17 @@
+"""A controller tells brokers what Kafka's controller tells them."""
+
+import json
+
+from pyspark_klog.protocol.keys import ApiKey
+from tests.support.controller_batches import GOLDEN_FILE, by_broker, decoded, klogs_orders
+
+
+def test_brokers_are_told_what_kafka_tells_them() -> None:
+    cases = json.loads(GOLDEN_FILE.read_text(encoding="utf-8"))["cases"]
+    kinds = set()
+    for case in cases:
+        theirs = [decoded(line) for line in case["requests"]]
+        ours = [(order.broker_id, order.request) for order in klogs_orders(case["batch"])]
+        assert by_broker(ours) == by_broker(theirs), case["batch"]
+        kinds |= {request.api_key for _, request in theirs}
+    assert kinds == {ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA}

@@ -1,0 +1,186 @@
+"""What brokers are told: batches of orders, and the queues in which they wait.
+
+tests/golden/test_controller_batches_golden.py compares batches with Kafka's.
+"""
+
+import pytest
+
+from klog_broker.config import Listener
+from klog_broker.controller.context import ControllerContext, Leadership, RegisteredBroker
+from klog_broker.controller.leader_election import LeaderAndIsr
+from klog_broker.controller.order_batch import BrokerOrder, Order, OrderBatch
+from klog_broker.controller.order_queues import OrderQueues
+from klog_broker.metadata.image import BrokerRegistration
+from pyspark_klog.errors import InvariantViolation
+from pyspark_klog.ids import UUID, BrokerId, LeaderEpoch, TopicId, TopicPartition
+from pyspark_klog.protocol.apis.leader_and_isr import LeaderAndIsrRequest
+from pyspark_klog.protocol.apis.stop_replica import StopReplicaRequest
+from pyspark_klog.protocol.apis.update_metadata import UpdateMetadataRequest
+
+ONE, TWO, THREE = BROKERS = tuple(map(BrokerId, (1, 2, 3)))
+FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def cluster() -> ControllerContext:
+    context = ControllerContext()
+    for broker_id in BROKERS:
+        endpoints = (
+            Listener("CLIENTS", "SASL_SSL", "outside", 9000 + broker_id),
+            Listener("INSIDE", "PLAINTEXT", "inside", 9100 + broker_id),
+        )
+        registration = BrokerRegistration(broker_id, endpoints)
+        context.put_broker(RegisteredBroker(registration, 10 * broker_id))
+    context.put_topic("t", TopicId(UUID(int=5)))
+    for partition in (FIRST, SECOND):
+        context.assign(partition, (ONE, TWO))
+        state = LeaderAndIsr(ONE, LeaderEpoch(3), (ONE, TWO))
+        context.put_leadership(partition, Leadership(state, 1, 2, 99))
+    return context
+
+
+def batch_of(context: ControllerContext) -> OrderBatch:
+    return OrderBatch(context, controller_id=THREE, controller_epoch=7, listener="INSIDE")
+
+
+def kinds(orders: list[BrokerOrder]) -> list[tuple[int, type[Order]]]:
+    return [(order.broker_id, type(order.request)) for order in orders]
+
+
+def test_a_broker_gets_one_request_of_each_kind_in_kafkas_order() -> None:
+    batch = batch_of(cluster())
+    batch.stop(FIRST, (TWO,), deletes=False)
+    batch.tell((THREE,), (FIRST,))
+    for partition in (FIRST, SECOND):
+        batch.lead(partition, (TWO, ONE))
+    assert kinds(batch.requests()) == [
+        (TWO, LeaderAndIsrRequest),
+        (ONE, LeaderAndIsrRequest),
+        (THREE, UpdateMetadataRequest),
+        (ONE, UpdateMetadataRequest),
+        (TWO, UpdateMetadataRequest),
+        (TWO, StopReplicaRequest),
+    ]
+
+
+def test_requests_carry_both_epochs_and_the_inner_addresses_of_leaders() -> None:
+    batch = batch_of(cluster())
+    batch.lead(FIRST, (TWO,), is_new=True)
+    order = batch.requests()[0]
+    request = order.request
+    assert isinstance(request, LeaderAndIsrRequest)
+    assert (order.broker_epoch, request.broker_epoch, request.controller_epoch) == (20, 20, 7)
+    assert [(each.host_name, each.port) for each in request.live_leaders] == [("inside", 9101)]
+    assert request.topic_states[0].topic_id == UUID(int=5)
+    assert request.topic_states[0].partition_states[0].is_new
+
+
+def test_every_broker_is_told_all_addresses() -> None:
+    batch = batch_of(cluster())
+    batch.tell((ONE,), ())
+    (order,) = batch.requests()
+    assert isinstance(order.request, UpdateMetadataRequest)
+    assert order.request.topic_states == []
+    assert [
+        (each.id, [(one.listener, one.security_protocol, one.port) for one in each.endpoints])
+        for each in order.request.live_brokers
+    ] == [(each, [("CLIENTS", 3, 9000 + each), ("INSIDE", 0, 9100 + each)]) for each in BROKERS]
+
+
+def test_what_was_new_or_to_be_deleted_stays_so_within_a_batch() -> None:
+    batch = batch_of(cluster())
+    batch.lead(FIRST, (TWO,), is_new=True)
+    batch.lead(FIRST, (TWO,))
+    batch.stop(SECOND, (TWO,), deletes=True)
+    batch.stop(SECOND, (TWO,), deletes=False)
+    requests = [order.request for order in batch.requests() if order.broker_id == TWO]
+    lead, _, stop = requests
+    assert isinstance(lead, LeaderAndIsrRequest) and isinstance(stop, StopReplicaRequest)
+    assert lead.topic_states[0].partition_states[0].is_new
+    assert stop.topic_states[0].partition_states[0].delete_partition
+
+
+def test_who_is_not_registered_gets_nothing() -> None:
+    context = cluster()
+    context.remove_broker(TWO)
+    batch = batch_of(context)
+    batch.lead(FIRST, (ONE, TWO))
+    batch.stop(SECOND, (TWO,), deletes=True)
+    batch.tell((TWO,), (FIRST,))
+    orders = batch.requests()
+    assert {order.broker_id for order in orders} == {ONE, THREE}
+    told = orders[-1].request
+    assert isinstance(told, UpdateMetadataRequest)
+    assert told.topic_states[0].partition_states[0].offline_replicas == [TWO]
+
+
+def test_a_partition_without_a_leader_cannot_be_led_and_is_not_told_of() -> None:
+    context = cluster()
+    unled = TopicPartition("t", 2)
+    context.assign(unled, (ONE,))
+    batch = batch_of(context)
+    batch.tell((ONE,), (unled,))
+    (order,) = batch.requests()
+    assert isinstance(order.request, UpdateMetadataRequest)
+    assert order.request.topic_states == []
+    batch.lead(unled, (ONE,))
+    with pytest.raises(InvariantViolation, match="partition t-2 never had a leader to tell of"):
+        batch.requests()
+
+
+def order(broker_id: BrokerId, broker_epoch: int, number: int) -> BrokerOrder:
+    return BrokerOrder(broker_id, broker_epoch, StopReplicaRequest(controller_epoch=number))
+
+
+def test_a_broker_gets_one_order_after_the_other() -> None:
+    queues = OrderQueues()
+    queues.begin(ONE, 10)
+    first, second = order(ONE, 10, 1), order(ONE, 10, 2)
+    assert queues.put((first, second)) == [ONE]
+    assert queues.send(ONE) is first
+    assert queues.send(ONE) is None
+    assert queues.put((order(ONE, 10, 3),)) == []
+    queues.lost(first)
+    assert queues.send(ONE) is first
+    queues.answered(first)
+    assert queues.send(ONE) is second
+
+
+def test_orders_for_another_life_are_dropped() -> None:
+    queues = OrderQueues()
+    assert queues.put((order(ONE, 10, 1),)) == []
+    queues.begin(ONE, 10)
+    sent = order(ONE, 10, 1)
+    queues.put((sent, order(TWO, 20, 1), order(ONE, 9, 1)))
+    assert queues.send(ONE) is sent
+    queues.begin(ONE, 11)
+    assert queues.send(ONE) is None
+    # Its answer came too late.
+    queues.answered(sent)
+    queues.lost(sent)
+    later = order(ONE, 11, 2)
+    assert queues.put((later,)) == [ONE]
+    assert queues.send(ONE) is later
+
+
+def test_the_same_life_keeps_what_waits_until_it_ends() -> None:
+    queues = OrderQueues()
+    queues.begin(ONE, 10)
+    waiting = order(ONE, 10, 1)
+    queues.put((waiting,))
+    queues.begin(ONE, 10)
+    assert queues.send(ONE) is waiting
+    queues.end(ONE)
+    assert queues.send(ONE) is None
+    queues.begin(TWO, 20)
+    queues.put((order(TWO, 20, 1),))
+    queues.clear()
+    assert queues.send(TWO) is None
+
+
+def test_an_answer_to_nothing_is_a_bug() -> None:
+    queues = OrderQueues()
+    queues.begin(ONE, 10)
+    waiting = order(ONE, 10, 1)
+    queues.put((waiting,))
+    with pytest.raises(InvariantViolation, match="order for broker 1 is answered, but was not on"):
+        queues.answered(waiting)
