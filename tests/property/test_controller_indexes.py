@@ -36,12 +36,13 @@ class Cluster(RuleBasedStateMachine):
         self.states: dict[TopicPartition, PartitionState] = {}
         self.replicas: dict[tuple[TopicPartition, BrokerId], ReplicaState] = {}
         self.zxid = 0
+        self.newest = -1
 
     @rule(broker_id=brokers, is_new=st.booleans())
     def register(self, broker_id: BrokerId, is_new: bool) -> None:
         self.zxid += 1
         if is_new or broker_id not in self.epochs:
-            self.epochs[broker_id] = self.zxid
+            self.epochs[broker_id] = self.newest = self.zxid
             self.leaving.discard(broker_id)
         registration = BrokerRegistration(broker_id, ())
         self.context.put_broker(RegisteredBroker(registration, self.epochs[broker_id]))
@@ -98,7 +99,8 @@ class Cluster(RuleBasedStateMachine):
         leader = data.draw(st.sampled_from((*in_sync, NO_BROKER)))
         self.zxid += 1
         state = LeaderAndIsr(leader, LeaderEpoch(self.zxid), tuple(in_sync))
-        self.led[partition] = Leadership(state, 1, self.zxid, self.zxid)
+        as_of = data.draw(st.sampled_from((self.zxid, self.context.newest_registration)))
+        self.led[partition] = Leadership(state, 1, self.zxid, as_of)
         self.context.put_leadership(partition, self.led[partition])
 
     @precondition(lambda self: self.assigned)
@@ -143,6 +145,7 @@ class Cluster(RuleBasedStateMachine):
     def brokers_are_known(self) -> None:
         context = self.context
         assert {each: broker.epoch for each, broker in context.brokers.items()} == self.epochs
+        assert context.newest_registration == self.newest
         assert set(context.shutting_down) == self.leaving
         assert context.online == self.online()
         for broker_id in BROKERS:
@@ -184,7 +187,7 @@ class Cluster(RuleBasedStateMachine):
                 assert context.bounced(partition) == {
                     broker_id
                     for broker_id in (known.state.in_sync if known else ())
-                    if known and self.epochs.get(broker_id, 0) > known.zxid
+                    if known and self.epochs.get(broker_id, -2) > known.as_of_zxid
                 }
                 assert context.state(partition) is self.states.get(
                     partition, PartitionState.NON_EXISTENT

@@ -129,6 +129,24 @@ def test_the_first_leader_is_the_first_live_replica(partition: Partition) -> Non
     assert first == (LeaderAndIsr(able[0], LeaderEpoch(0), able) if able else None)
 
 
+@given(partitions(), st.booleans())
+def test_damaged_states_elect_nobody_whom_they_do_not_name(
+    partition: Partition, unclean: bool
+) -> None:
+    """What somebody else wrote into ZooKeeper: no replicas, or nobody in sync."""
+    _, state, live = partition
+    assert elect_leader((), state, live, unclean=unclean) is None
+    assert elect_preferred((), state, live) is None
+    assert elect_for_shutdown((), state, live, ()) is None
+    assert first_leader((), live) is None
+    empty = LeaderAndIsr(state.leader, state.leader_epoch, ())
+    assert elect_preferred(BROKERS, empty, live) is None
+    elected = elect_leader(BROKERS, empty, live, unclean=unclean)
+    assert (elected is not None) == (unclean and bool(live))
+    for assignment, one in (((), state), (BROKERS, empty), ((), empty)):
+        after_bounce(assignment, one, live, live, unclean=unclean)
+
+
 @pytest.mark.parametrize("unclean", [False, True])
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_every_bounce_of_up_to_three_replicas(size: int, unclean: bool) -> None:

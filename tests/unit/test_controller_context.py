@@ -26,8 +26,8 @@ def context_with_a_topic() -> ControllerContext:
     return context
 
 
-def led(leader: BrokerId, zxid: int) -> Leadership:
-    return Leadership(LeaderAndIsr(leader, LeaderEpoch(1), (ONE, TWO)), 1, 0, zxid)
+def led(leader: BrokerId, as_of_zxid: int) -> Leadership:
+    return Leadership(LeaderAndIsr(leader, LeaderEpoch(1), (ONE, TWO)), 1, 0, as_of_zxid)
 
 
 def test_what_it_does_not_know_it_refuses() -> None:
@@ -73,6 +73,20 @@ def test_a_broker_bounces_when_it_registers_after_the_state_was_written() -> Non
     context.remove_broker(TWO)
     assert context.bounced(PARTITION) == frozenset()
     assert context.bounced(TopicPartition("t", 1)) == frozenset()
+
+
+def test_a_write_hides_no_bounce_that_its_writer_did_not_know() -> None:
+    context = context_with_a_topic()
+    context.put_broker(registered(ONE, 3))
+    context.put_broker(registered(TWO, 4))
+    # Broker 2 registers again in transaction 10; the state is written in 11, before that is read.
+    context.put_leadership(PARTITION, led(ONE, context.newest_registration))
+    context.put_broker(registered(TWO, 10))
+    assert context.bounced(PARTITION) == {TWO}
+    context.put_leadership(PARTITION, led(ONE, context.newest_registration))
+    assert context.bounced(PARTITION) == frozenset()
+    context.remove_broker(TWO)
+    assert context.newest_registration == 10
 
 
 def test_a_new_life_of_a_broker_is_not_shutting_down() -> None:

@@ -31,13 +31,15 @@ class RegisteredBroker:
 class Leadership:
     """A partition's leader and in-sync set as they were last written: the `state` znode.
 
-    The partition epoch is the znode's version, and `zxid` the transaction that wrote it (mzxid).
+    The partition epoch is the znode's version. Who wrote it knew the brokers' registrations up to
+    the transaction `as_of_zxid`: the znode's mzxid if it was read, `newest_registration` if this
+    controller wrote it. (Its mzxid may be above that of a registration that was not known yet.)
     """
 
     state: LeaderAndIsr
     controller_epoch: int
     partition_epoch: int
-    zxid: int
+    as_of_zxid: int
 
 
 @dataclass(slots=True)
@@ -53,6 +55,7 @@ class ControllerContext:
         self._brokers: dict[BrokerId, RegisteredBroker] = {}
         self._shutting_down: dict[BrokerId, None] = {}
         self._online: frozenset[BrokerId] = frozenset()
+        self._newest_registration = -1
         self._topics: dict[str, _Topic] = {}
         self._names: dict[TopicId, str] = {}
         self._to_be_deleted: dict[str, None] = {}
@@ -82,6 +85,12 @@ class ControllerContext:
         """The brokers whose replicas may lead: registered, and not shutting down."""
         return self._online
 
+    @property
+    def newest_registration(self) -> int:
+        """The epoch of the broker that registered last, of all that were ever put in; -1: none.
+        All registrations up to it are known, if they are read together."""
+        return self._newest_registration
+
     def put_broker(self, broker: RegisteredBroker) -> None:
         """A broker has registered, or changed its registration. In a new epoch it is another life:
         it is not shutting down."""
@@ -90,6 +99,7 @@ class ControllerContext:
         if before is None or before.epoch != broker.epoch:
             self._shutting_down.pop(broker_id, None)
         self._brokers[broker_id] = broker
+        self._newest_registration = max(self._newest_registration, broker.epoch)
         self._brokers_changed()
 
     def remove_broker(self, broker_id: BrokerId) -> None:
@@ -207,15 +217,16 @@ class ControllerContext:
         return tuple(self._led_by.get(broker_id, ()))
 
     def bounced(self, partition: TopicPartition) -> frozenset[BrokerId]:
-        """The in-sync replicas that registered again after the partition's state was written: what
-        they hold may be less than what made them in sync."""
+        """The in-sync replicas that registered again, and whoever wrote the partition's state did
+        not know it: what they hold may be less than what made them in sync."""
         known = self._leaderships.get(partition)
         if known is None:
             return frozenset()
         return frozenset(
             broker_id
             for broker_id in known.state.in_sync
-            if (broker := self._brokers.get(broker_id)) is not None and broker.epoch > known.zxid
+            if (broker := self._brokers.get(broker_id)) is not None
+            and broker.epoch > known.as_of_zxid
         )
 
     # --- states --------------------------------------------------------------------------------

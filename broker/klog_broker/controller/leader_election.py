@@ -21,8 +21,8 @@ Assignment = Sequence[BrokerId]
 
 @dataclass(frozen=True, slots=True)
 class LeaderAndIsr:
-    """What an election decides. `leader` is NO_BROKER while no replica can lead; the in-sync set
-    is never empty. `is_recovering`: the leader was not in sync when it was elected."""
+    """What an election decides. `leader` is NO_BROKER while no replica can lead; no election leaves
+    the in-sync set empty. `is_recovering`: the leader was not in sync when it was elected."""
 
     leader: BrokerId
     leader_epoch: LeaderEpoch
@@ -60,8 +60,8 @@ def elect_preferred(
     assignment: Assignment, state: LeaderAndIsr, live: Collection[BrokerId]
 ) -> LeaderAndIsr | None:
     """The preferred replica as the leader; None if it is not in sync or not alive."""
-    preferred = assignment[0]
-    if preferred not in live or preferred not in state.in_sync:
+    preferred = _first(assignment[:1], lambda broker: broker in live and broker in state.in_sync)
+    if preferred is None:
         return None
     return _led(state, preferred, state.in_sync)
 
