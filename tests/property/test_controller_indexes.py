@@ -13,11 +13,11 @@ from klog_broker.controller.replica_states import ReplicaState
 from klog_broker.metadata.image import NO_BROKER, BrokerRegistration
 from pyspark_klog.ids import UUID, BrokerId, LeaderEpoch, TopicId, TopicPartition
 
-BROKERS = tuple(map(BrokerId, range(4)))
-TOPICS = ("a", "b", "c")
+BROKERS = tuple(map(BrokerId, range(3)))
+TOPICS = ("a", "b")
 brokers = st.sampled_from(BROKERS)
 names = st.sampled_from(TOPICS)
-partitions = st.builds(TopicPartition, names, st.integers(0, 2))
+partitions = st.builds(TopicPartition, names, st.integers(0, 1))
 assignments = st.lists(brokers, min_size=1, unique=True).map(tuple)
 
 
@@ -179,7 +179,7 @@ class Cluster(RuleBasedStateMachine):
     def partitions_are_known(self) -> None:
         context = self.context
         for name in TOPICS:
-            for number in range(3):
+            for number in range(2):
                 partition = TopicPartition(name, number)
                 assert context.assignment(partition) == self.assigned.get(partition, ())
                 assert context.leadership(partition) == self.led.get(partition)
@@ -192,11 +192,14 @@ class Cluster(RuleBasedStateMachine):
                 assert context.state(partition) is self.states.get(
                     partition, PartitionState.NON_EXISTENT
                 )
+                for broker_id in BROKERS:
+                    expected = self.replicas.get((partition, broker_id), ReplicaState.NON_EXISTENT)
+                    assert context.replica_state(partition, broker_id) is expected
         for state in PartitionState:
             if state is not PartitionState.NON_EXISTENT:
                 found = {each for each, one in self.states.items() if one is state}
                 assert set(context.in_state(state)) == found
 
 
-Cluster.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+Cluster.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
 TestCluster = Cluster.TestCase

@@ -97,3 +97,20 @@ def test_a_new_life_of_a_broker_is_not_shutting_down() -> None:
     assert (context.shutting_down, context.online) == ((ONE,), frozenset())
     context.put_broker(registered(ONE, 4))
     assert (context.shutting_down, context.online) == ((), {ONE})
+
+
+def test_a_topic_that_is_made_again_knows_nothing_of_the_earlier_one() -> None:
+    context = context_with_a_topic()
+    context.put_leadership(PARTITION, led(ONE, 9))
+    context.found(PARTITION)
+    context.found_replica(PARTITION, TWO)
+    context.queue_deletion("t")
+    context.remove_topic("t")
+    context.put_topic("t", TopicId(UUID(int=6)))
+    context.assign(PARTITION, (TWO,))
+    assert not context.is_to_be_deleted("t")
+    assert context.topic_name(TopicId(UUID(int=5))) is None
+    assert context.leadership(PARTITION) is None
+    assert (context.led_by(ONE), context.partitions_on(ONE)) == ((), ())
+    assert context.state(PARTITION) is PartitionState.NON_EXISTENT
+    assert context.replica_state(PARTITION, TWO) is ReplicaState.NON_EXISTENT
