@@ -25,6 +25,57 @@ other step. The states are in its memory alone: the next controller finds them a
 ZooKeeper has.
 """
 
+_ELECTIONS = """
+## Elections
+
+The first broker in a partition's assignment is the preferred leader.
+
+| when | who is elected | the in-sync set after it |
+|---|---|---|
+{rows}
+
+Brokers that shut down count as alive only in the row that names them. A replica that goes offline
+leaves the in-sync set, unless it is the last one in it. Each of these changes begins a new leader
+epoch.
+
+A replica has *bounced* when its broker registered again after the partition's state was written.
+Its log may be shorter now than what made it in sync. So it leaves the in-sync set before anybody
+is elected, and a leader that has bounced leads on only if nobody else is in sync, in a new epoch.
+If all have bounced, the leader alone stays in sync. Kafka's controller with ZooKeeper takes a
+bounce that it sees for a death, which comes to the same; a new controller of Kafka's sees none, and
+such a replica may lead though it has lost acknowledged records. Here the partition waits for a
+replica that has not bounced, or for an unclean election.
+"""
+
+_ELECTED = (
+    ("the partition is new", "the first replica that is alive", "all that are alive"),
+    (
+        "the leader's broker is gone",
+        "the first replica that is in sync and alive",
+        "those that are in sync and alive",
+    ),
+    (
+        "the same, nobody in sync is alive, and `unclean.leader.election.enable=true`",
+        "the first replica that is alive: what it lacks is lost",
+        "that one",
+    ),
+    (
+        "the preferred leader is to lead again",
+        "the preferred leader, if it is in sync and alive",
+        "as it was",
+    ),
+    (
+        "the leader's broker shuts down",
+        "the first replica that is in sync, alive and does not shut down",
+        "without those that shut down",
+    ),
+    (
+        "replicas have bounced",
+        "the leader, if it has not bounced; else as if it were gone",
+        "without those that have bounced, but never empty",
+    ),
+)
+
 _TABLE = """
 ## {title}
 
@@ -45,6 +96,7 @@ def controller_page() -> str:
         _HEAD
         + _table("Partitions", partition_states.STEPS, partition_states.FOUND)
         + _table("Replicas", replica_states.STEPS, replica_states.FOUND)
+        + _ELECTIONS.format(rows="\n".join(f"| {' | '.join(row)} |" for row in _ELECTED))
     )
 
 

@@ -1,9 +1,9 @@
 """Who leads a partition: every election, as functions of what the controller knows. Pure.
 
-They answer as Kafka's do, with one rule more: a replica that has *bounced* (its broker registered
-again after the partition's state was written) leaves the in-sync set before anybody is elected.
-Its log may be shorter now: a broker that is killed keeps what it has not flushed only if its
-machine lives on.
+They answer as Kafka's do, with one rule more, which also holds for a new controller: a replica
+that has *bounced* (its broker registered again after the partition's state was written) leaves the
+in-sync set before anybody is elected. Its log may be shorter now: a broker that is killed keeps
+what it has not flushed only if its machine lives on.
 
 Whatever the controller changes begins a new leader epoch: a broker does nothing about a
 LeaderAndIsr whose leader epoch it knows already.
