@@ -14,6 +14,10 @@ from tests.support.parity_report import (
 
 __all__ = ["pytest_collection_modifyitems", "pytest_runtest_makereport", "pytest_sessionfinish"]
 
+pytest.register_assert_rewrite(
+    "tests.support.zookeeper_contract", "tests.support.zookeeper_requests_contract"
+)
+
 _PEERS = Path(__file__).parent / "peers"
 
 # A deadline per example would be a timing assertion, and a busy machine is no failure.

@@ -4,15 +4,18 @@ One object is one session and dies with it; a new session is a new object. All c
 loop's thread, and none blocks. What is called back (an answer, a watch, an event) is called later,
 in the loop's thread, never out of a call itself.
 
-- Answers come in the order of the requests, and what was applied of them since the last CONNECTED
-  is always a beginning of them. (A `create` that `makes_parents` is more than one request.)
-- A session sees its own writes. It may see writes of others late, but in their order.
+- Requests are done, and answered, in their order. (A `create` that `makes_parents` is several.)
+- A session sees its own writes, and all that was done before it was CONNECTED. Later writes of
+  others it may see late, but in their order.
 - A watch is called at most once, before any answer that was made after the change; it says "read
   again" and nothing else. DISCONNECTED drops all watches: read and watch anew at CONNECTED.
 - At most `REQUESTS_IN_FLIGHT` requests are at the server; others wait in the session, in order.
-- At DISCONNECTED everything that was asked before it has been answered (`ConnectionLost`). What is
-  asked later waits for CONNECTED, or for EXPIRED. Only a server says that a session is over, so
-  while none can be reached nothing comes.
+- At DISCONNECTED everything that was asked before it has been answered, what had no answer with
+  `ConnectionLost`. Each of these was done, will be done before anything that is asked after
+  DISCONNECTED, or never: so reading back at CONNECTED tells. One may be done though one before it
+  never is.
+- What is asked while DISCONNECTED waits for CONNECTED, or for EXPIRED. Only a server says that a
+  session is over: while none can be reached nothing comes.
 - EXPIRED is the last event: watches are dropped, the ephemeral nodes are gone or will be, requests
   that waited were answered (`SessionExpired`), and so is each that is still made.
 
@@ -24,7 +27,6 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol, TypeVar
 
-from klog_broker.runtime.loop import Loop
 from pyspark_klog.errors import KlogError
 
 REQUESTS_IN_FLIGHT = 64
@@ -121,7 +123,10 @@ Result = Created | Stat | None
 
 
 class ZooKeeperError(KlogError):
-    """A request was not done, or nobody knows; the text names the request and its path."""
+    """A request was not done, or nobody knows; the text names the request and its path.
+
+    The class itself is for what no broker expects, such as a quota on nodes.
+    """
 
 
 class NoNode(ZooKeeperError):
@@ -228,10 +233,20 @@ class Session(Protocol):
         """
 
 
+class SessionLoop(Protocol):
+    """What a session needs of the loop (`runtime/loop.py`)."""
+
+    def call_soon(self, action: Callable[[], None]) -> None:
+        """From the loop's thread: at the beginning of the next turn."""
+
+    def post(self, action: Callable[[], None]) -> None:
+        """From any thread: in the loop's, in order of posting."""
+
+
 class OpenSession(Protocol):
     """The broker's parameter: kazoo for real, simulated in tests."""
 
-    def __call__(self, loop: Loop, on_event: Callable[[SessionEvent], None]) -> Session:
+    def __call__(self, loop: SessionLoop, on_event: Callable[[SessionEvent], None]) -> Session:
         """Begins a session: `on_event` is called with CONNECTED once there is one.
 
         Requests may be made at once; they wait.
