@@ -1,0 +1,194 @@
+"""The servers: what was committed, copies of the tree that follow, sessions and their ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from klog_broker.runtime.zookeeper import Watch
+from klog_broker.runtime.zookeeper_requests import Exists, ListChildren, Request
+from tests.simulation.world import Event, World
+from tests.simulation.zookeeper.tree import Change, Tree
+
+if TYPE_CHECKING:
+    from tests.simulation.zookeeper.clients import Client
+    from tests.simulation.zookeeper.connection import Connection
+
+_TICK_MS = 50
+
+
+class Entry(NamedTuple):
+    """What was committed: a write (None: the end of the session)."""
+
+    session_id: int
+    request: Request | None
+
+
+class ServerSession:
+    """What the servers know of a session."""
+
+    def __init__(self, session_id: int, timeout_ms: int) -> None:
+        self.session_id = session_id
+        self.timeout_ms = timeout_ms
+        self.is_over = False
+        self.connection: Connection | None = None
+        self.end: Event | None = None
+
+
+class Server:
+    """A copy of the tree, and the watches of the sessions that are here."""
+
+    def __init__(self, zookeeper: SimulatedZooKeeper) -> None:
+        self._zookeeper = zookeeper
+        self.tree = Tree()
+        self.applied = 0
+        """How many entries it has applied."""
+        self._waits: dict[int, list[Callable[[Any], None]]] = {}
+        self._watches: dict[Change, list[tuple[Connection, Watch]]] = {}
+        self._last_due_ms = 0
+
+    def follow(self) -> None:
+        """There is a new entry: it will be applied, after those before it."""
+        world = self._zookeeper.world
+        self._last_due_ms = max(self._last_due_ms, world.now_ms + self._zookeeper.lag_ms())
+        world.after(self._last_due_ms - world.now_ms, self._apply_next)
+
+    def when_applied(self, entries: int, then: Callable[[Any], None]) -> None:
+        """Calls ``then`` with the answer to the last of so many entries; None if that is over."""
+        if self.applied >= entries:
+            then(None)
+        else:
+            self._waits.setdefault(entries, []).append(then)
+
+    def read(self, connection: Connection, request: Request, watch: Watch | None) -> Any:
+        """A Get, an Exists or a ListChildren, as of what is applied here."""
+        answer = self.tree.read(request)
+        if watch is not None and (isinstance(request, Exists) or not isinstance(answer, Exception)):
+            change = Change(request.path, isinstance(request, ListChildren))
+            self._watches.setdefault(change, []).append((connection, watch))
+        return answer
+
+    def forget(self, connection: Connection) -> None:
+        """Its watches go with it."""
+        for change in list(self._watches):
+            left = [each for each in self._watches[change] if each[0] is not connection]
+            if left:
+                self._watches[change] = left
+            else:
+                del self._watches[change]
+
+    def _apply_next(self) -> None:
+        entry = self._zookeeper.entries[self.applied]
+        self.applied += 1
+        zxid = self.applied
+        answer: Any = None
+        if entry.request is None:
+            changes = self.tree.end_session(entry.session_id, zxid)
+        else:
+            answer, changes = self.tree.write(entry.request, zxid, entry.session_id)
+        for change in changes:
+            for connection, watch in self._watches.pop(change, ()):
+                connection.to_client(watch)
+        for then in self._waits.pop(zxid, ()):
+            then(answer)
+
+
+class SimulatedZooKeeper:
+    """The servers together."""
+
+    def __init__(self, world: World, *, servers: int = 3) -> None:
+        self.world = world
+        self.entries: list[Entry] = []
+        """All writes, and ends of sessions; the place is the zxid."""
+        self.is_down = False
+        self._servers = [Server(self) for _ in range(servers)]
+        self._sessions: dict[int, ServerSession] = {}
+        self._clients: list[Client] = []
+
+    def client(self, name: str) -> Client:
+        """A process that can open sessions."""
+        from tests.simulation.zookeeper.clients import Client
+
+        client = Client(self, name)
+        self._clients.append(client)
+        return client
+
+    # --- what goes wrong -------------------------------------------------------------------------
+    def stop(self) -> None:
+        """All servers are down; what was committed stays."""
+        self.is_down = True
+        for session in self._sessions.values():
+            self.in_contact(session)
+        for client in self._clients:
+            client.reset()
+
+    def start(self) -> None:
+        """They are back. Sessions have all their time again."""
+        self.is_down = False
+        for session in self._sessions.values():
+            self.lost_contact(session)
+
+    def expire(self, session_id: int) -> None:
+        """The session is over here and now."""
+        self.end(self._sessions[session_id])
+
+    def paths(self) -> list[str]:
+        """All nodes that the server knows of that has applied most."""
+        return sorted(max(self._servers, key=lambda each: each.applied).tree.paths())
+
+    # --- for clients -----------------------------------------------------------------------------
+    def delay_ms(self) -> int:
+        """How long a message takes."""
+        return self.world.between(0, 60 if self.world.chance(0.05) else 3)
+
+    def lag_ms(self) -> int:
+        """How long after its commit a server applies a write."""
+        return self.world.between(0, 400 if self.world.chance(0.05) else 4)
+
+    def server_for(self, seen: int) -> Server | None:
+        """Any server that is as far as the client has seen."""
+        if self.is_down:
+            return None
+        able = [each for each in self._servers if each.applied >= seen]
+        return self.world.random.choice(able) if able else None
+
+    def begin(self, timeout_ms: int) -> ServerSession:
+        """A new session."""
+        session = ServerSession((1 << 56) + len(self._sessions) + 1, timeout_ms)
+        self._sessions[session.session_id] = session
+        return session
+
+    def attach(self, session: ServerSession, connection: Connection) -> None:
+        """The session is at this connection from now on, and at no other."""
+        session.connection = connection
+        connection.session = session
+        self.in_contact(session)
+
+    def in_contact(self, session: ServerSession) -> None:
+        """Its pings come."""
+        if session.end is not None:
+            session.end.cancel()
+            session.end = None
+
+    def lost_contact(self, session: ServerSession) -> None:
+        """Its time runs: from its last ping, up to a tick more."""
+        if session.is_over or session.end is not None or self.is_down:
+            return
+        left_ms = self.world.between(session.timeout_ms * 2 // 3, session.timeout_ms + _TICK_MS)
+        session.end = self.world.after(left_ms, lambda: self.end(session))
+
+    def end(self, session: ServerSession) -> None:
+        """By its client, or because its time is over."""
+        if session.is_over:
+            return
+        session.is_over = True
+        self.in_contact(session)
+        self.commit(Entry(session.session_id, None))
+        if session.connection is not None:
+            session.connection.ended_by_server()
+
+    def commit(self, entry: Entry) -> None:
+        """Decided: all servers will apply it."""
+        self.entries.append(entry)
+        for server in self._servers:
+            server.follow()

@@ -1,0 +1,191 @@
+"""The simulated ZooKeeper keeps the contract, and does all the harm that a real one may do."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from klog_broker.runtime.loop import Loop
+from klog_broker.runtime.zookeeper import (
+    ConnectionLost,
+    Created,
+    NodeExists,
+    OpenSession,
+    SessionEvent,
+    SessionExpired,
+)
+from tests.simulation.world import World
+from tests.simulation.zookeeper import Client, SimulatedZooKeeper
+from tests.support.fake_network import ScriptedPoller
+from tests.support.zookeeper_contract import ZooKeeperContract
+from tests.support.zookeeper_opened import ContractWorld, Opened
+
+CONNECTED, DISCONNECTED, EXPIRED = SessionEvent
+SESSION_MS = 6_000
+
+
+class SimulatedWorld:
+    """A seed's world, with one loop for all processes."""
+
+    def __init__(self, seed: int) -> None:
+        self.world = World(seed)
+        self.loop = Loop(self.world.clock, ScriptedPoller())
+        self.zookeeper = SimulatedZooKeeper(self.world)
+        self.clients: list[Client] = []
+
+    def opener(self, chroot: str) -> OpenSession:
+        self.clients.append(self.zookeeper.client(f"process {len(self.clients)}"))
+        return self.clients[-1].opener(SESSION_MS, f"zookeeper:2181{chroot}")
+
+    def until(self, is_so: Callable[[], Any], what: str) -> Any:
+        for _ in range(120_000):
+            while self.loop.next_wake_ms() is not None:
+                self.loop.run_turn(0)
+            found = is_so()
+            if found:
+                return found
+            self.world.run(self.world.now_ms + 1)
+        raise AssertionError(f"{what} did not come")
+
+    def expire(self, session_id: int) -> None:
+        self.zookeeper.expire(session_id)
+
+    def stop(self) -> None:
+        self.zookeeper.stop()
+
+    def start(self) -> None:
+        self.resume()
+        self.zookeeper.start()
+
+    def pause(self) -> None:
+        for client in self.clients:
+            client.cut()
+
+    def resume(self) -> None:
+        for client in self.clients:
+            client.mend()
+
+
+class TestTheContract(ZooKeeperContract):
+    @pytest.fixture(params=range(4))
+    def world(self, request: pytest.FixtureRequest) -> ContractWorld:
+        return SimulatedWorld(request.param)
+
+
+def opened(world: SimulatedWorld, chroot: str = "") -> Opened:
+    return Opened(world, chroot)
+
+
+def test_a_seed_repeats_itself() -> None:
+    def story(seed: int) -> tuple[list[str], int]:
+        world = SimulatedWorld(seed)
+        one, other = opened(world), opened(world)
+        other.ask("children", "/", watch=other.watch("changed"))
+        for number in range(20):
+            one.begin("create", f"/{number}")
+        world.clients[0].reset()
+        other.until("changed")
+        world.until(lambda: len(one.log) >= 23, "all answers")
+        return [repr(each) for each in one.log + other.log], world.world.now_ms
+
+    assert story(1) == story(1)
+    assert len({str(story(seed)) for seed in range(6)}) == 6
+
+
+def test_a_lost_answer_may_have_worked_and_a_lost_request_has_not() -> None:
+    found: set[bool] = set()
+    for seed in range(40):
+        world = SimulatedWorld(seed)
+        one = opened(world)
+        lost = one.begin("create", "/a")
+        world.world.run(world.world.now_ms + seed % 8)
+        world.clients[0].reset()
+        one.until(CONNECTED, 2)
+        if isinstance(lost[0], ConnectionLost):
+            is_there = one.ask("exists", "/a") is not None
+            assert isinstance(one.ask("create", "/a"), NodeExists if is_there else Created)
+            found.add(is_there)
+    assert found == {True, False}
+
+
+def test_what_reading_back_says_stays_so() -> None:
+    """Nothing that was lost under way is done after a session has read back."""
+    for seed in range(60):
+        world = SimulatedWorld(seed)
+        one, other = opened(world), opened(world)
+        for number in range(30):
+            one.begin("create", f"/{number}")
+        world.world.run(world.world.now_ms + seed % 10)
+        world.clients[0].reset()
+        for number in range(30, 40):
+            one.begin("create", f"/{number}")
+        one.until(CONNECTED, 2)
+        there = one.ask("children", "/").names
+        world.world.run(world.world.now_ms + 2_000)
+        other.ask("create", "/last")
+        assert set(other.ask("children", "/").names) == {*there, "last"}
+
+
+def test_reads_of_what_others_wrote_may_lag() -> None:
+    lagged = 0
+    for seed in range(40):
+        world = SimulatedWorld(seed)
+        one, other = opened(world), opened(world)
+        one.ask("create", "/a")
+        lagged += other.ask("exists", "/a") is None
+        # Who connects after a write has it.
+        assert opened(world).ask("exists", "/a") is not None
+    assert 0 < lagged < 40
+
+
+@pytest.mark.parametrize("directions", [(), ("to",), ("from",)])
+def test_a_session_that_is_cut_off_for_long_is_over(directions: tuple[str, ...]) -> None:
+    for seed in range(10):
+        world = SimulatedWorld(seed)
+        one, other = opened(world), opened(world)
+        one.ask("create", "/a", b"", ephemeral=True)
+        other.ask("exists", "/a", watch=other.watch("gone"))
+        world.clients[0].cut(*directions)
+        one.until(DISCONNECTED)
+        world.world.run(world.world.now_ms + 3 * SESSION_MS)
+        assert other.ask("exists", "/a") is None
+        assert other.log.count("gone") == 1
+        waiting = one.begin("get", "/a")
+        assert one.log[-1] is DISCONNECTED  # nobody could tell it
+        world.clients[0].mend()
+        one.until(EXPIRED)
+        assert isinstance(waiting[0], SessionExpired)
+
+
+def test_a_short_cut_is_not_noticed() -> None:
+    world = SimulatedWorld(3)
+    one = opened(world)
+    world.clients[0].cut()
+    made = one.begin("create", "/a")
+    world.world.run(world.world.now_ms + SESSION_MS // 3)
+    assert made == []
+    world.clients[0].mend()
+    world.until(lambda: made, "what was held up")
+    assert isinstance(made[0], Created)
+    assert one.log.count(DISCONNECTED) == 0
+
+
+def test_a_process_that_stands_still_or_dies_loses_its_nodes() -> None:
+    for is_dead in (False, True):
+        world = SimulatedWorld(5)
+        one, other = opened(world), opened(world)
+        one.ask("create", "/a", b"", ephemeral=True)
+        client = world.clients[0]
+        if is_dead:
+            client.die()
+        else:
+            client.pause()
+        before = one.log.copy()
+        world.world.run(world.world.now_ms + SESSION_MS // 2)
+        assert other.ask("exists", "/a") is not None
+        world.world.run(world.world.now_ms + SESSION_MS)
+        assert other.ask("exists", "/a") is None
+        assert one.log == before
+        if not is_dead:
+            client.resume()
+            one.until(EXPIRED)
