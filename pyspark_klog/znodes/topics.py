@@ -1,0 +1,152 @@
+"""/brokers/topics/T, which brokers have the replicas of each partition, and
+/brokers/topics/T/partitions/P/state, who leads it and who is in sync.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+from pyspark_klog.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
+from pyspark_klog.znodes.data import (
+    JsonObject,
+    ZnodeError,
+    decode_uuid,
+    encode_uuid,
+    read_object,
+    shown,
+    write_json,
+)
+from pyspark_klog.znodes.paths import partition_state_path, topic_path
+
+ASSIGNMENT_VERSION = 3
+STATE_VERSION = 1
+NO_LEADER = BrokerId(-1)
+
+_PARTITION = re.compile("0|[1-9][0-9]{0,9}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionAssignment:
+    """The brokers that have a replica, the preferred leader first. While a reassignment runs they
+    include those that join and those that go."""
+
+    replicas: tuple[BrokerId, ...]
+    adding_replicas: tuple[BrokerId, ...] = ()
+    removing_replicas: tuple[BrokerId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicAssignment:
+    """A topic's partitions by number. Topics of releases before 2.8 have no id until a controller
+    gives them one."""
+
+    topic_id: TopicId | None
+    partitions: Mapping[int, PartitionAssignment]
+
+
+class LeaderRecoveryState(IntEnum):
+    """RECOVERING after an unclean election, until its leader says that it has recovered."""
+
+    RECOVERED = 0
+    RECOVERING = 1
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """``leader`` is NO_LEADER if nobody leads; ``isr`` then has who was in sync last."""
+
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    isr: tuple[BrokerId, ...]
+    controller_epoch: int
+    leader_recovery_state: LeaderRecoveryState = LeaderRecoveryState.RECOVERED
+
+
+def encode_topic(assignment: TopicAssignment) -> bytes:
+    """Version 3."""
+    partitions = assignment.partitions.items()
+    value: dict[str, object] = {"partitions": {str(p): each.replicas for p, each in partitions}}
+    if assignment.topic_id is not None:
+        value["topic_id"] = encode_uuid(assignment.topic_id)
+    value["adding_replicas"] = {
+        str(p): each.adding_replicas for p, each in partitions if each.adding_replicas
+    }
+    value["removing_replicas"] = {
+        str(p): each.removing_replicas for p, each in partitions if each.removing_replicas
+    }
+    value["version"] = ASSIGNMENT_VERSION
+    return write_json(value)
+
+
+def decode_topic(topic: str, data: bytes | None) -> TopicAssignment:
+    """Any version: 1 has no reassignment, 2 no id, and Kafka reads a later one as a 3.
+
+    :raises ZnodeError: if it is none
+    """
+    fields = read_object(topic_path(topic), data)
+    fields.version()
+    replicas = fields.inner("partitions")
+    adding, removing = (
+        fields.inner(name) if name in fields.values else None
+        for name in ("adding_replicas", "removing_replicas")
+    )
+    partitions = {
+        _partition(fields, name): PartitionAssignment(
+            replicas.broker_ids(name), _some(adding, name), _some(removing, name)
+        )
+        for name in replicas.values
+    }
+    topic_id = None
+    if "topic_id" in fields.values:
+        found = decode_uuid(fields.text("topic_id"))
+        if found is None:
+            fields.refuse("topic_id", "to be an id of 22 characters of base64")
+        topic_id = TopicId(found)
+    return TopicAssignment(topic_id, partitions)
+
+
+def encode_partition_state(state: PartitionState) -> bytes:
+    """Version 1."""
+    value: dict[str, object] = {
+        "controller_epoch": state.controller_epoch,
+        "leader": state.leader,
+        "version": STATE_VERSION,
+        "leader_epoch": state.leader_epoch,
+        "isr": state.isr,
+    }
+    if state.leader_recovery_state != LeaderRecoveryState.RECOVERED:
+        value["leader_recovery_state"] = state.leader_recovery_state
+    return write_json(value)
+
+
+def decode_partition_state(partition: TopicPartition, data: bytes | None) -> PartitionState:
+    """Any version: Kafka reads a later one as a 1.
+
+    :raises ZnodeError: if it is none
+    """
+    fields = read_object(partition_state_path(partition), data)
+    fields.version()
+    recovery = LeaderRecoveryState.RECOVERED
+    if "leader_recovery_state" in fields.values:
+        number = fields.int32("leader_recovery_state")
+        if number not in (0, 1):
+            fields.refuse("leader_recovery_state", "to be 0 (recovered) or 1 (recovering)")
+        recovery = LeaderRecoveryState(number)
+    return PartitionState(
+        leader=BrokerId(fields.int32("leader", minimum=NO_LEADER)),
+        leader_epoch=LeaderEpoch(fields.int32("leader_epoch", minimum=0)),
+        isr=fields.broker_ids("isr"),
+        controller_epoch=fields.int32("controller_epoch", minimum=0),
+        leader_recovery_state=recovery,
+    )
+
+
+def _partition(fields: JsonObject, name: str) -> int:
+    if not _PARTITION.fullmatch(name) or int(name) >= 1 << 31:
+        raise ZnodeError(fields.path, "`partitions` to be named by their numbers", shown(name))
+    return int(name)
+
+
+def _some(replicas: JsonObject | None, name: str) -> tuple[BrokerId, ...]:
+    return replicas.broker_ids(name) if replicas is not None and name in replicas.values else ()
