@@ -32,7 +32,6 @@ def decode_reassignment(data: bytes | None) -> dict[TopicPartition, tuple[Broker
     :raises ZnodeError: if it is none
     """
     fields = read_object(REASSIGN_PARTITIONS, data)
-    fields.version()
     rows = fields.inner_objects("partitions")
     return {_partition(each): each.broker_ids("replicas") for each in rows}
 
@@ -74,7 +73,6 @@ def decode_log_dir_event(name: str, data: bytes | None) -> BrokerId:
     :raises ZnodeError: if it is none
     """
     fields = read_object(f"{LOG_DIR_EVENTS}/{name}", data)
-    fields.version()
     return BrokerId(fields.int32("broker", minimum=0))
 
 
@@ -85,7 +83,6 @@ def _encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
 
 def _decode_partitions(path: str, data: bytes | None) -> tuple[TopicPartition, ...]:
     fields = read_object(path, data)
-    fields.version()
     # A dict keeps the order and forgets repetitions.
     return tuple(dict.fromkeys(_partition(each) for each in fields.inner_objects("partitions")))
 

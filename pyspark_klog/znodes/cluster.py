@@ -67,12 +67,11 @@ def encode_controller(registration: ControllerRegistration) -> bytes:
 
 
 def decode_controller(data: bytes | None) -> ControllerRegistration:
-    """Any version: 1 knows nothing of KRaft, and Kafka reads a later one as a 2.
+    """Any version (Kafka does not look at it): 1 knows nothing of KRaft.
 
     :raises ZnodeError: if it is none
     """
     fields = read_object(CONTROLLER, data)
-    fields.version()
     return ControllerRegistration(
         broker_id=BrokerId(fields.int32("brokerid", minimum=-1)),
         timestamp_ms=fields.int64_text("timestamp") if "timestamp" in fields else -1,
@@ -143,12 +142,11 @@ def encode_producer_id_block(block: ProducerIdBlock) -> bytes:
 
 
 def decode_producer_id_block(data: bytes | None) -> ProducerIdBlock:
-    """Any version: Kafka reads a later one as a 1. (Without data nothing was given out yet.)
+    """Any version: Kafka does not look at it. (Without data nothing was given out yet.)
 
     :raises ZnodeError: if it is none
     """
     fields = read_object(PRODUCER_ID_BLOCK, data)
-    fields.version()
     first, last = fields.int64_text("block_start"), fields.int64_text("block_end")
     if not 0 <= first <= last:
         fields.refuse("block_end", f"to be at least block_start, {first}, which is not negative")

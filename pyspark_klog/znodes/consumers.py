@@ -60,7 +60,6 @@ def encode_consumer(registration: ConsumerRegistration) -> bytes:
 def decode_consumer(path: str, data: bytes | None) -> ConsumerRegistration:
     """:raises ZnodeError: if it is none"""
     fields = read_object(path, data)
-    fields.version()
     subscription = fields.inner("subscription")
     return ConsumerRegistration(
         subscription={name: subscription.int32(name, minimum=0) for name in subscription.values},

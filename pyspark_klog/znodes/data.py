@@ -7,7 +7,7 @@ value, and the text is UTF-8 without a byte order mark.
 import json
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from reprlib import Repr
 from typing import Any, NoReturn, cast
 
@@ -22,7 +22,7 @@ _INT32 = (1 << 31) - 1
 _INT64 = (1 << 63) - 1
 _DECIMAL = re.compile("-?[0-9]{1,19}", re.ASCII)
 _ID = re.compile("[A-Za-z0-9_-]{22}", re.ASCII)
-_ESCAPE = re.compile(r"\\(?:u00[01][0-9a-f]|.)")
+_ESCAPE = re.compile(r"\\(?:u00[01][0-9a-f]|.)|[\U00010000-\U0010ffff]")
 
 _short = Repr()
 _short.maxstring = _short.maxother = 100
@@ -45,8 +45,10 @@ class JsonObject:
     """The fields of one JSON object, each checked when it is asked for.
 
     ``path`` is the znode's, ``where`` names the object in it (empty for the whole value). Kafka
-    looks neither for fields that it does not know, nor at the version of most znodes.
+    passes over fields that it does not know, and looks at the version of few znodes.
     """
+
+    __slots__ = ("_where", "path", "values")
 
     def __init__(self, path: str, values: Mapping[str, Any], where: str = "") -> None:
         self.path = path
@@ -118,13 +120,13 @@ class JsonObject:
             self.refuse(name, "to be an object")
         return JsonObject(self.path, found, self._named(name))
 
-    def inner_objects(self, name: str) -> "list[JsonObject]":
-        """An array of objects."""
+    def inner_objects(self, name: str) -> "Iterator[JsonObject]":
+        """An array of objects, one after the other: there may be many."""
         found = self.values.get(name)
         if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
             self.refuse(name, "to be an array of objects")
         named = self._named(name)
-        return [JsonObject(self.path, each, f"{named}[{i}]") for i, each in enumerate(found)]
+        return (JsonObject(self.path, each, f"{named}[{i}]") for i, each in enumerate(found))
 
     def refuse(self, name: str, expected: str) -> NoReturn:
         """Raise ZnodeError for the field ``name``; ``expected`` begins with "to be"."""
@@ -181,10 +183,10 @@ def read_number(path: str, data: bytes | None, minimum: int, bits: int) -> int:
 
 
 def write_json(value: object) -> bytes:
-    """JSON as Kafka's Jackson writes it: no spaces, UTF-8, escapes of control characters in
-    capitals."""
+    """JSON as Kafka's Jackson writes it: no spaces, and UTF-8, with escapes (in capitals) for
+    control characters and for what lies beyond the first 65,536 characters."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return _ESCAPE.sub(_capital_escape, text).encode()
+    return _ESCAPE.sub(_kafkas_escape, text).encode()
 
 
 def encode_uuid(value: UUID) -> str:
@@ -218,6 +220,9 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON")
 
 
-def _capital_escape(found: re.Match[str]) -> str:
+def _kafkas_escape(found: re.Match[str]) -> str:
     text = found.group()
+    if text[0] != "\\":
+        text = json.dumps(text)[1:-1]
+        return rf"\u{text[2:6].upper()}\u{text[8:].upper()}"
     return text if text[1] != "u" else rf"\u{text[2:].upper()}"

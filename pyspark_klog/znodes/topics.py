@@ -80,12 +80,11 @@ def encode_topic(assignment: TopicAssignment) -> bytes:
 
 
 def decode_topic(topic: str, data: bytes | None) -> TopicAssignment:
-    """Any version: 1 has no reassignment, 2 no id, and Kafka reads a later one as a 3.
+    """Any version (Kafka does not look at it): 1 has no reassignment, 2 no id.
 
     :raises ZnodeError: if it is none
     """
     fields = read_object(topic_path(topic), data)
-    fields.version()
     replicas = fields.inner("partitions")
     adding, removing = (
         fields.inner(name) if name in fields.values else None
@@ -112,21 +111,19 @@ def encode_partition_state(state: PartitionState) -> bytes:
         "controller_epoch": state.controller_epoch,
         "leader": state.leader,
         "version": STATE_VERSION,
-        "leader_epoch": state.leader_epoch,
-        "isr": state.isr,
     }
     if state.leader_recovery_state != LeaderRecoveryState.RECOVERED:
         value["leader_recovery_state"] = state.leader_recovery_state
+    value |= {"leader_epoch": state.leader_epoch, "isr": state.isr}
     return write_json(value)
 
 
 def decode_partition_state(partition: TopicPartition, data: bytes | None) -> PartitionState:
-    """Any version: Kafka reads a later one as a 1.
+    """Any version: Kafka does not look at it.
 
     :raises ZnodeError: if it is none
     """
     fields = read_object(partition_state_path(partition), data)
-    fields.version()
     recovery = LeaderRecoveryState.RECOVERED
     if "leader_recovery_state" in fields.values:
         number = fields.int32("leader_recovery_state")
