@@ -15,7 +15,8 @@ MAX_HEAD_BYTES = 8192
 
 _END = b"\r\n\r\n"
 _LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+) ([\x21-\x7e]+) HTTP/(\d)\.(\d)")
-_HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\x20-\x7e\t\x80-\xff]*)")
+# Each byte of a head fits these in one way only: else a long head could be tried in many.
+_HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([\x20-\x7e\t\x80-\xff]*)")
 
 
 class HttpRequest(NamedTuple):
@@ -36,21 +37,20 @@ class BadRequest(NamedTuple):
 
 
 class HttpReader:
-    """The bytes of one connection. Holds MAX_HEAD_BYTES and what one ``feed`` brings."""
+    """The bytes of one connection. Holds MAX_HEAD_BYTES and what one ``feed`` brings, as long as
+    nothing is fed while ``next`` has a request."""
 
     def __init__(self) -> None:
         self._bytes = bytearray()
         self._is_over = False
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether there are bytes of a request that is not here whole."""
-        return bool(self._bytes)
+        self.has_begun = False
+        """Whether bytes have come since the last request, be it an empty line."""
 
     def feed(self, data: bytes | memoryview) -> None:
         """Bytes have come."""
         if not self._is_over:
             self._bytes += data
+            self.has_begun = True
 
     def next(self) -> HttpRequest | BadRequest | None:
         """The next request; None if it has not come whole. Nothing comes behind a bad one, and
@@ -72,6 +72,7 @@ class HttpReader:
         if isinstance(found, BadRequest) or not found.keeps_alive:
             self._is_over = True
             held.clear()
+        self.has_begun = bool(held)
         return found
 
 
