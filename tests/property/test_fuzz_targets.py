@@ -13,7 +13,7 @@ from tests.fuzz.runner import again, run, run_beside
 from tests.fuzz.target import Target
 from tests.fuzz.targets import TARGETS, load_target
 
-INPUTS = {"frames": 500, "requests": 400, "produce": 200, "recovery": 60}
+INPUTS = {"frames": 500, "requests": 400, "produce": 200, "recovery": 60, "http": 300}
 
 
 @pytest.mark.parametrize("name", TARGETS)

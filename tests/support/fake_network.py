@@ -186,10 +186,10 @@ class FakeNetwork:
     def connect(self, host: str, port: int, from_address: str | None = None) -> FakeStream:
         return self._stream(host)
 
-    def arrive(self, address: str = "10.0.0.1") -> FakeStream:
-        """A connection that waits at the first listener."""
+    def arrive(self, address: str = "10.0.0.1", listener: int = 0) -> FakeStream:
+        """A connection that waits at the first listener, or at another one."""
         stream = self._stream(address)
-        self.listeners[0].waiting.append(stream)
+        self.listeners[listener].waiting.append(stream)
         return stream
 
     def _stream(self, address: str) -> FakeStream:

@@ -4,7 +4,15 @@ from importlib import import_module
 
 from tests.fuzz.target import Target
 
-TARGETS = {"frames": 14, "requests": 10, "produce": 9, "recovery": 2, "codecs": 40, "clients": 25}
+TARGETS = {
+    "frames": 14,
+    "requests": 10,
+    "produce": 9,
+    "recovery": 2,
+    "codecs": 35,
+    "clients": 24,
+    "http": 6,
+}
 """Of 100 inputs of a whole run so many each, about as many as take the same time."""
 
 
