@@ -21,6 +21,7 @@ from tests.simulation.world import Violation, World
 KEPT = "the last record of each key stays"
 TOMBSTONES = "a tombstone stays for its time, and older values are gone before it"
 MARKERS = "a marker stays as long as its transaction's records"
+PRODUCERS = "the last batch of each producer stays"
 CLEAN = "a log that was cleaned has no superseded records"
 RISES = "offsets rise"
 
@@ -135,7 +136,9 @@ class Compaction(Watcher):
         journal, partition = known.journal, log.topic_partition
         start, at = int(log.log_start_offset), -1
         found: dict[int, Entry] = {}
+        ends: dict[int, int] = {}
         for batch in _batches(log, start):
+            ends[batch.producer_id] = batch.last_offset
             for record in batch.records():
                 entry = journal.entries.get(record.offset)
                 if record.offset <= at:
@@ -149,6 +152,7 @@ class Compaction(Watcher):
         for offset in gone:
             self._check_missing(known, partition, offset, "is gone")
         self._check_tables(known, partition, found)
+        self._check_producers(journal, partition, start, ends)
         self._excuse(known, partition, gone)
         return found
 
@@ -210,6 +214,21 @@ class Compaction(Watcher):
             if newest != offset and not found[offset].is_tombstone:
                 text = f"{partition}: {key!r} is {found[offset].record} again, it was"
                 raise Violation(TOMBSTONES, f"{text} {journal.entries[newest].record}")
+
+    def _check_producers(
+        self, journal: Journal, partition: TopicPartition, start: int, ends: dict[int, int]
+    ) -> None:
+        """From the log alone, without a snapshot, it is known where each producer goes on, by its
+        last batch, empty or not. (``ends``: where it ends in the log. A marker can take the place
+        of a transaction's last batch.)"""
+        for producer_id, end in journal.last_of.items():
+            last = journal.entries[end]
+            is_expired = last.jumps != self._world.clock.jumps
+            if end < start or last.is_transactional or is_expired:
+                continue
+            if ends.get(producer_id) != end:
+                text = f"{partition}: the batch of producer {producer_id} that ends at {end}"
+                raise Violation(PRODUCERS, f"{text} is gone")
 
     def _look_at_round(self, known: _Log, log: Any) -> None:
         """A round has gone over all before ``known.cleaned``."""

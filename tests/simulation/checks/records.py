@@ -68,6 +68,9 @@ class Records(Watcher):
         self._acknowledged: set[bytes] = set()
         self._forgiven: set[bytes] = set()
         self._excused: set[bytes] = set()
+        self._doubtful: dict[tuple[TopicPartition, str], int] = {}
+        """By partition and producer: the last number that nobody may know, while it has no answer.
+        """
         self.acknowledged = 0
         self.delivered = 0
         self.lost_as_allowed = 0
@@ -87,6 +90,9 @@ class Records(Watcher):
             value = value_of(producer, number)
             self._sent[value] = _Sent(partition, producer, number, idempotent, timestamp_ms)
             self._attempts[value] += 1
+            if (partition, producer) in self._doubtful and value not in self._acknowledged:
+                # It is under way behind what may be refused: a new epoch would repeat it, too.
+                self._excused.add(value)
 
     def was_acknowledged(
         self, partition: TopicPartition, offset: int, producer: str, numbers: Sequence[int]
@@ -98,6 +104,8 @@ class Records(Watcher):
             self._see(partition, known, offset + index, value, "acknowledged")
             self._acknowledged.add(value)
             self._known_ms.setdefault(value, self._world.now_ms)
+        if numbers[-1] >= self._doubtful.get((partition, producer), numbers[-1] + 1):
+            del self._doubtful[partition, producer]
         known.promised_end = max(known.promised_end, offset + len(numbers))
         self.acknowledged += len(numbers)
 
@@ -137,11 +145,9 @@ class Records(Watcher):
         if known is None:
             return
         if offset > known.start:
-            self._excused |= {
-                value
-                for value, sent in self._sent.items()
-                if sent.partition == partition and value not in self._acknowledged
-            }
+            for value, sent in self._sent.items():
+                if sent.partition == partition:
+                    self._excuse(value)
         known.start = offset
 
     def excuse(self, name: bytes) -> None:
@@ -149,14 +155,17 @@ class Records(Watcher):
         begins a new epoch, and sends again what is under way behind it, too."""
         if name in self._acknowledged:
             return
-        self._excused.add(name)
         first = self._sent[name]
-        self._excused |= {
-            value
-            for value, sent in self._sent.items()
-            if (sent.partition, sent.producer) == (first.partition, first.producer)
-            and value not in self._acknowledged
-        }
+        for value, sent in self._sent.items():
+            if (sent.partition, sent.producer) == (first.partition, first.producer):
+                self._excuse(value)
+
+    def _excuse(self, value: bytes) -> None:
+        if value not in self._acknowledged:
+            sent = self._sent[value]
+            self._excused.add(value)
+            key = sent.partition, sent.producer
+            self._doubtful[key] = max(self._doubtful.get(key, -1), sent.number)
 
     def keys_of(self, partition: TopicPartition) -> int:
         """Of a compacted topic: how many there are; else 0."""

@@ -78,6 +78,14 @@ def _counts_too_far(original: Any) -> Any:
     return add_chunk
 
 
+def _forgets_producers(_original: Any) -> Any:
+    def last_of_producers(_cleaning: Any) -> dict[int, Any]:
+        """The last batch of a producer goes as others do when none of its records stays."""
+        return {}
+
+    return last_of_producers
+
+
 def _aborted_keys(original: Any) -> Any:
     def void(verdicts: Any, chunk: Any, table: Any) -> Any:
         """Aborted records supersede committed ones."""
@@ -176,12 +184,12 @@ def _old_names_stay(_original: Any) -> Any:
 
 
 def _drops_swaps(original: Any) -> Any:
-    def clear(files: Any, directory: Any) -> None:
+    def clear(files: Any, directory: Any) -> Any:
         """What a swap has left goes, though the old segments may have gone, too."""
         for name in files.list_dir(directory):
             if name.endswith(SWAP_SUFFIX):
                 files.remove(directory / name)
-        original(files, directory)
+        return original(files, directory)
 
     return clear
 
@@ -203,6 +211,9 @@ MUTANTS = (
     Mutant("aborted keys in the map", Verdicts, "void", _aborted_keys),
     Mutant("aborted records stay", Verdicts, "_verdict", _aborted_stay),
     Mutant("markers dropped too early", CleanedTransactions, "is_bare", _always_bare),
+    Mutant(
+        "last batch of a producer dropped", LogCleaning, "last_of_producers", _forgets_producers
+    ),
     Mutant("cleaned segment ends early", CleaningRound, "_filter", _ends_anywhere),
     Mutant("cleaned past the stable offset", cleaner, "extent_of", _past_the_stable),
     Mutant("active segment taken for clean", LogCleaning, "end", _active_counts),
