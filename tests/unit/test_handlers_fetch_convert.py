@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from klog_broker.handlers import fetch_convert
+from klog_broker.handlers import fetch_convert, fetch_read
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import LeaderEpoch
 from pyspark_klog.protocol.apis.delete_topics import DeleteTopicsRequest
@@ -17,8 +17,10 @@ from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.records.record import Record
 from pyspark_klog.records.sets import iterate
+from tests.support.cleaned_batches import CleanedBatch
 from tests.support.fake_network import FakeStream
 from tests.support.produce_paths import NOW_MS, MemoryBroker, new_broker
+from tests.support.raw_requests import produce_request
 
 VERSION = 2
 
@@ -165,6 +167,54 @@ def test_one_batch_comes_however_large(
     append(broker, batch(b"next"))
     assert len(records(fetch(broker)[0])) == 5000
     assert values(fetch(broker, offset=5000)[0]) == [b"next"]
+
+
+# --- what old formats do not know ----------------------------------------------------------------
+def append_emptied(broker: MemoryBroker, *base_offsets: int) -> None:
+    """Of one record each, as the log cleaner leaves them."""
+    for base_offset in base_offsets:
+        emptied = CleanedBatch(base_offset, 1, [], producer_id=7)
+        broker.log("plain").append_as_follower(
+            memoryview(bytearray(emptied.build())), leader_epoch=LeaderEpoch(0), now_ms=NOW_MS
+        )
+
+
+def test_emptied_batches_are_passed_over(broker: MemoryBroker) -> None:
+    """Where they are all that was read nothing would be left, and the client would stay there."""
+    append(broker, batch(b"first"))
+    append_emptied(broker, 1, 2)
+    broker.log("plain").roll(NOW_MS)
+    append_emptied(broker, 3)
+    append(broker, batch(b"last"))
+    size = len(batch(b"last"))
+    assert values(fetch(broker, offset=1, max_bytes=size)[0]) == [b"last"]
+    assert values(fetch(broker, offset=3, max_bytes=size)[0]) == [b"last"]
+    assert values(fetch(broker, offset=0)[0]) == [b"first"]
+
+
+def test_no_more_headers_are_looked_at_than_allowed(
+    broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch_read, "MAX_HEADERS", 2)
+    append_emptied(broker, 0, 1, 2, 3)
+    append(broker, batch(b"last"))
+    size = len(batch(b"last"))
+    # As where nothing is left of what was converted: the head of a larger message.
+    assert records(fetch(broker, max_bytes=size)[0]) == []
+    assert values(fetch(broker, offset=3, max_bytes=size)[0]) == [b"last"]
+
+
+def test_behind_the_last_record_a_fetch_waits(broker: MemoryBroker) -> None:
+    append(broker, batch(b"first"))
+    append_emptied(broker, 1, 2)
+    log = broker.log("plain")
+    log.set_high_watermark(log.log_end_offset)
+    waiting = request(offset=1)
+    waiting.min_bytes, waiting.max_wait_ms = 1, 1000
+    stream = broker.send(waiting, VERSION)
+    assert not stream.sent
+    broker.call(produce_request("plain", batch(b"last")), 9)
+    assert values(answers(stream)[0]) == [b"last"]
 
 
 def test_a_set_is_about_as_large_as_what_was_asked_for(broker: MemoryBroker) -> None:

@@ -10,6 +10,7 @@ from klog_broker.handlers.fetch_convert import SetToConvert
 from klog_broker.handlers.partitions import check_leader_epoch, led_partition, topic_by_id
 from klog_broker.handlers.read_partition import ReadPartition
 from klog_broker.log.answers import ReadInfo
+from klog_broker.log.bare_batches import bare_batches
 from klog_broker.log.errors import ColdRead, DamagedLog, LogStorageError, OffsetOutOfRange
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.segment import Segment
@@ -41,7 +42,8 @@ _COLD_AT_ONCE = 16
 
 MAX_HEADERS = 1000
 """So many batches of one response are looked at for zstd, where it may be, for a client that cannot
-read it; of the partitions behind them each has one more. What follows comes with its next fetch."""
+read it, and for records, for one that knows no batch without them; of the partitions behind them
+each has one more. What follows comes with its next fetch."""
 
 
 def requested_partitions(
@@ -146,14 +148,20 @@ class FetchReader:
             each.is_at_end = True
             return
         max_bytes = min(max(request.partition_max_bytes, 0), left_bytes)
-        info = log.read(
-            request.fetch_offset,
-            max_bytes,
-            end_offset=end_offset,
-            min_one_batch=min_one_batch,
-            may_block=each.may_block,
-        )
-        each.is_at_end = request.fetch_offset >= end_offset
+        offset: int = request.fetch_offset
+        while True:
+            info = log.read(
+                offset,
+                max_bytes,
+                end_offset=end_offset,
+                min_one_batch=min_one_batch,
+                may_block=each.may_block,
+            )
+            behind = self._behind_bare_batches(each, info)
+            if behind is None:
+                break
+            offset = behind
+        each.is_at_end = offset >= end_offset
         region = self._region_to_send(each, info, max_bytes, min_one_batch)
         if region is not None and info.segment is not None:
             headers = max(self._headers_left, 1)
@@ -168,6 +176,17 @@ class FetchReader:
                     )
                     for entry in aborted
                 ]
+
+    def _behind_bare_batches(self, each: ReadPartition, info: ReadInfo) -> int | None:
+        """Where to read on, if the first of what was read is nothing for a client that is too old
+        for it: where that is all, as at the end of a cleaned segment, it would never get further.
+        """
+        if self.converts_to is None or info.region is None or info.segment is None:
+            return None
+        headers = max(self._headers_left, 1)
+        found = bare_batches(info.segment, info.region, headers, may_block=each.may_block)
+        self._headers_left -= found.headers
+        return found.next_offset if self._headers_left > 0 else None
 
     def _find_leader(self, each: ReadPartition) -> Leader:
         if self._version >= FIRST_VERSION_WITH_TOPIC_IDS:
