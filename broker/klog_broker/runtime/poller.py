@@ -10,6 +10,7 @@ import select
 import selectors
 import socket
 import sys
+import threading
 from typing import Protocol
 
 READABLE = 1
@@ -56,6 +57,8 @@ class EpollPoller:
         self._poll = self._epoll.poll
         self._interest: dict[int, int] = {}
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        # One that a signal handler may take again, in the middle of either.
+        self._waking = threading.RLock()
         self._epoll.register(self._wake_fd, select.EPOLLIN)
 
     @staticmethod
@@ -102,16 +105,18 @@ class EpollPoller:
         return ready
 
     def wake(self) -> None:
-        wake_fd = self._wake_fd
-        if wake_fd >= 0:
-            with contextlib.suppress(BlockingIOError):
-                os.eventfd_write(wake_fd, 1)
+        with self._waking:
+            if self._wake_fd >= 0:
+                with contextlib.suppress(BlockingIOError):
+                    os.eventfd_write(self._wake_fd, 1)
 
     def close(self) -> None:
-        # The closed descriptor's number may soon belong to another file.
-        wake_fd, self._wake_fd = self._wake_fd, -1
+        # The closed descriptor's number may soon belong to another file: no thread may be about to
+        # write to it.
+        with self._waking:
+            wake_fd, self._wake_fd = self._wake_fd, -1
+            os.close(wake_fd)
         self._epoll.close()
-        os.close(wake_fd)
 
 
 class SelectorPoller:
