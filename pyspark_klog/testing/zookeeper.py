@@ -58,7 +58,7 @@ class ZooKeeper:
         *,
         data: Path | str | None = None,
         tick_ms: int = 250,
-        start_timeout_s: float = 120.0,
+        start_timeout_s: float = 60.0,
         stop_timeout_s: float = 20.0,
     ) -> None:
         self._given_data = None if data is None else Path(data)
@@ -210,8 +210,9 @@ class ZooKeeper:
         if process is None:
             return
         if process.poll() is None:
-            process.send_signal(signal.SIGCONT)
             process.send_signal(how)
+            if how is signal.SIGTERM:
+                process.send_signal(signal.SIGCONT)  # one that stands still would not hear it
         try:
             process.wait(self._stop_timeout_s)
         except subprocess.TimeoutExpired:

@@ -4,10 +4,12 @@ A server of a test on `ZooKeeper` can stop, start on the same data, be killed an
 `expire` ends somebody else's session as the server itself would: without a word to its client.
 """
 
+import contextlib
 import socket
 import struct
 
 from pyspark_klog.testing.zookeeper import ZooKeeper
+from tests.support.eventually import eventually
 
 __all__ = ["ZooKeeper", "expire"]
 
@@ -20,18 +22,26 @@ _MASK_48 = (1 << 48) - 1
 
 def expire(zookeeper: ZooKeeper, session_id: int) -> None:
     """Ends a session: its nodes are gone when this returns; its client hears of it when it asks."""
+    if not _end(zookeeper, session_id):
+        raise AssertionError(f"ZooKeeper does not know the session 0x{session_id:x}")
+    # A session is at one connection, the newest: its client may have been quicker than the end.
+    eventually(lambda: not _end(zookeeper, session_id), what="the end of the session")
+
+
+def _end(zookeeper: ZooKeeper, session_id: int) -> bool:
+    """Takes the session over and ends it, unless its client takes it back. False: it is over."""
     host, _, port = zookeeper.address.partition(":")
+    hello = struct.pack(">iqiq", 0, 0, 10_000, session_id)
+    hello += struct.pack(">i16s?", 16, _password(session_id), False)
+    answer = b""
     with socket.create_connection((host, int(port)), 10.0) as connection:
-        password = _password(session_id)
-        hello = struct.pack(">iqiq", 0, 0, 10_000, session_id)
-        _send(connection, hello + struct.pack(">i16s?", len(password), password, False))
-        _version, timeout_ms = struct.unpack_from(">ii", _receive(connection))
-        if timeout_ms <= 0:
-            raise AssertionError(f"ZooKeeper does not know the session 0x{session_id:x}")
-        _send(connection, struct.pack(">ii", 1, _CLOSE_SESSION))
-        # The session is over when the connection is: at times without an answer.
-        while connection.recv(4096):
-            pass
+        for frame in (hello, struct.pack(">ii", 1, _CLOSE_SESSION)):
+            connection.sendall(struct.pack(">i", len(frame)) + frame)
+        with contextlib.suppress(ConnectionError):
+            while some := connection.recv(4096):
+                answer += some
+    # Size, version, then the session's time: 0 for one that is over.
+    return len(answer) < 12 or struct.unpack_from(">i", answer, 8)[0] > 0
 
 
 def _password(session_id: int) -> bytes:
@@ -42,22 +52,3 @@ def _password(session_id: int) -> bytes:
         state = (state * _MULTIPLIER + 0xB) & _MASK_48
         password += struct.pack("<I", state >> 16)
     return password
-
-
-def _send(connection: socket.socket, frame: bytes) -> None:
-    connection.sendall(struct.pack(">i", len(frame)) + frame)
-
-
-def _receive(connection: socket.socket) -> bytes:
-    size = struct.unpack(">i", _read(connection, 4))[0]
-    return _read(connection, size)
-
-
-def _read(connection: socket.socket, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        some = connection.recv(size - len(data))
-        if not some:
-            raise AssertionError("ZooKeeper closed the connection at once")
-        data += some
-    return data

@@ -112,6 +112,7 @@ def test_what_reading_back_says_stays_so() -> None:
     """Nothing that was lost under way is done after a session has read back."""
     for seed in range(60):
         world = SimulatedWorld(seed)
+        world.zookeeper.lag_ms = lambda between=world.world.between: between(0, 1_500)
         one, other = opened(world), opened(world)
         for number in range(30):
             one.begin("create", f"/{number}")
@@ -121,7 +122,7 @@ def test_what_reading_back_says_stays_so() -> None:
             one.begin("create", f"/{number}")
         one.until(CONNECTED, 2)
         there = one.ask("children", "/").names
-        world.world.run(world.world.now_ms + 2_000)
+        world.world.run(world.world.now_ms + 5_000)
         other.ask("create", "/last")
         assert set(other.ask("children", "/").names) == {*there, "last"}
 
@@ -130,6 +131,7 @@ def test_reads_of_what_others_wrote_may_lag() -> None:
     lagged = 0
     for seed in range(40):
         world = SimulatedWorld(seed)
+        world.zookeeper.lag_ms = lambda between=world.world.between: between(0, 20)
         one, other = opened(world), opened(world)
         one.ask("create", "/a")
         lagged += other.ask("exists", "/a") is None
