@@ -1,0 +1,91 @@
+"""Make golden znodes anew: python -m tests.support.golden_znodes [FOLDER].
+
+Three files, all by Apache Kafka 3.9.1 (needs its jars where tests/support/peers.py looks, and Java
+17): cluster.json is what a running cluster of three brokers has in ZooKeeper
+(tests/support/znode_scenario.py), written.json what its own classes write for znodes that such a
+cluster hardly shows, read.json what they read where others, or older releases, have written
+(tests/support/znode_texts.py). Data are text, since all znodes are. The files are committed; tests
+read them and need none of this.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from kazoo.client import KazooClient
+
+from pyspark_klog.testing.zookeeper import ZooKeeper
+from tests.support.kafka_zookeeper import kafka_cluster
+from tests.support.peers import OLDEST_KAFKA, java, kafka_jars
+from tests.support.znode_scenario import OF_BROKERS, fill, leave_unfinished, znodes
+from tests.support.znode_texts import TEXTS
+
+GOLDEN_DIR = Path(__file__).parents[1] / "golden" / "znodes"
+_PROGRAM = Path(__file__).with_name("JavaZnodes.java")
+_MAKER = f"Apache Kafka {OLDEST_KAFKA}"
+
+
+def of_a_cluster() -> list[dict[str, object]]:
+    """The znodes of a running cluster, with work that cannot end."""
+    with ZooKeeper() as server:
+        client = KazooClient(f"{server.address}/kafka", timeout=60.0)
+        try:
+            with kafka_cluster(f"{server.address}/kafka", of_broker=OF_BROKERS) as brokers:
+                client.start()
+                at_first = {each.path: each for each in znodes(client, "/brokers/ids")}
+                fill(brokers[0])
+                leave_unfinished(brokers, client)
+                found = {each.path: each for each in znodes(client)}
+                # A controller whose work cannot end does not end politely, either.
+                brokers[0].kill()
+                brokers[1].kill()
+        finally:
+            client.stop()
+            client.close()
+    return [
+        {"path": each.path, "data": each.data.decode(), "ephemeral": each.ephemeral}
+        for _, each in sorted((at_first | found).items())
+    ]
+
+
+def by_kafkas_classes(*arguments: str) -> list[str]:
+    """The lines that JavaZnodes.java prints."""
+    command = [java(), "-cp", f"{kafka_jars(OLDEST_KAFKA)}/*", str(_PROGRAM), *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.split("\n")[
+        :-1
+    ]
+
+
+def written() -> list[dict[str, object]]:
+    """What Kafka's classes write."""
+    rows = [line.split(" ") for line in by_kafkas_classes()]
+    return [{"path": path, "data": bytes.fromhex(data).decode()} for path, data in rows]
+
+
+def read() -> list[dict[str, object]]:
+    """What Kafka's classes read in `TEXTS`."""
+    with tempfile.NamedTemporaryFile("w+", suffix=".txt") as file:
+        file.writelines(f"{kind} {text.encode().hex()}\n" for kind, text in TEXTS)
+        file.flush()
+        found = by_kafkas_classes(file.name)
+    rows = zip(TEXTS, found, strict=True)
+    return [{"kind": kind, "data": text, "kafka": line} for (kind, text), line in rows]
+
+
+def main(folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    for name, made_by, rows in (
+        ("written", f"{_MAKER}'s own classes (JavaZnodes.java)", written()),
+        ("read", f"{_MAKER}'s own classes (JavaZnodes.java)", read()),
+        ("cluster", f"a cluster of three brokers of {_MAKER}", of_a_cluster()),
+    ):
+        lines = ",\n".join(f"  {json.dumps(row, ensure_ascii=False)}" for row in rows)
+        text = f'{{\n "made_by": {json.dumps(made_by)},\n "znodes": [\n{lines}\n ]\n}}\n'
+        (folder / f"{name}.json").write_text(text, encoding="utf-8")
+        print(f"{len(rows)} znodes in {name}.json")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else GOLDEN_DIR)
