@@ -1,4 +1,4 @@
-"""A book keeps committed offsets as they are, packed or not."""
+"""A book keeps committed offsets as they are, in columns or not."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,16 +7,26 @@ from klog_broker.coordinator.group.offsets import CommittedOffset, Expiry, Offse
 from klog_broker.coordinator.group.packed_offsets import FIXED, PackedOffset, unpacked
 from pyspark_klog.ids import UUID, LeaderEpoch, Offset, TopicPartition
 
-int64s = st.integers(-(2**63), 2**63 - 1)
+int64s = st.one_of(st.sampled_from((-1, 0, -(2**63), 2**63 - 1)), st.integers(-(2**63), 2**63 - 1))
 committed_offsets = st.builds(
     CommittedOffset,
     int64s.map(Offset),
-    st.integers(-(2**31), 2**31 - 1).map(LeaderEpoch),
-    st.text(max_size=20),
+    st.one_of(st.just(-1), st.integers(-(2**31), 2**31 - 1)).map(LeaderEpoch),
+    st.one_of(st.just(""), st.text(max_size=20)),
     int64s,
     int64s,
-    int64s.map(Offset),
-    st.integers(0, 2**128 - 1).map(lambda number: UUID(int=number)),
+    st.one_of(st.integers(0, 2**63 - 1), int64s).map(Offset),
+    st.sampled_from((0, 2**128 - 1, 7)).map(lambda number: UUID(int=number)),
+)
+partitions = st.one_of(
+    st.integers(0, 12),
+    st.sampled_from((-(2**31), -2, -1, 40, 300, 2**31 - 1)),
+)
+steps = st.tuples(
+    st.sampled_from(("put", "put_alone", "put_neighbours", "put_neighbours", "remove")),
+    st.sampled_from("ab"),
+    partitions,
+    st.lists(committed_offsets, min_size=1, max_size=6),
 )
 ALL_OVER = Expiry(since_ms=-(2**70), kept_topics=frozenset)
 
@@ -34,44 +44,58 @@ def test_an_offset_is_packed_and_unpacked(committed: CommittedOffset) -> None:
     assert unpacked(committed) is committed
 
 
-@given(
-    steps=st.lists(
-        st.tuples(
-            st.sampled_from(("put", "put_row", "put_rows", "remove")),
-            st.sampled_from("ab"),
-            st.lists(st.integers(0, 2), min_size=1, max_size=3),
-            committed_offsets,
-        )
-    ),
-    now_ms=int64s,
-)
-def test_a_packed_book_is_as_one_that_is_not(
-    steps: list[tuple[str, str, list[int], CommittedOffset]], now_ms: int
+@given(steps=st.lists(steps, max_size=40), now_ms=int64s)
+def test_a_book_is_as_a_dict(
+    steps: list[tuple[str, str, int, list[CommittedOffset]]], now_ms: int
 ) -> None:
-    book, plain = OffsetBook(), OffsetBook()
-    for what, topic, partitions, committed in steps:
-        if what == "remove":
-            for number in partitions:
-                before, expected = book.remove(topic, number), plain.remove(topic, number)
-                assert (before is None) == (expected is None)
-                assert before is None or expected is None or unpacked(before) == unpacked(expected)
-            continue
+    book = OffsetBook()
+    plain: dict[TopicPartition, CommittedOffset] = {}
+    for what, topic, first, committed in steps:
+        where, one = TopicPartition(topic, first), committed[0]
         if what == "put":
-            book.put(topic, partitions[0], committed)
-            partitions = partitions[:1]
-        elif what == "put_row":
-            book.put_row(book.rows_in(topic), partitions[0], pack(committed))
-            partitions = partitions[:1]
+            before = book.put(topic, first, one)
+            assert (None if before is None else unpacked(before)) == plain.get(where)
+            plain[where] = one
+        elif what == "remove":
+            before = book.remove(topic, first)
+            assert (None if before is None else unpacked(before)) == plain.pop(where, None)
+        elif what == "put_alone":
+            book.put_alone(book.rows_in(topic), first, pack(one))
+            plain[where] = one
         else:
-            packed = [pack(committed)] * len(partitions)
-            book.put_rows(book.rows_in(topic), partitions, packed)
-        for number in partitions:
-            plain.put(topic, number, committed)
-    places = plain.some(100)
-    assert set(book.some(100)) == set(places)
-    assert len(book) == len(plain) == len(places)
-    assert len(book.some(2)) == min(2, len(book))
-    for where in [*places, TopicPartition("a", 9), TopicPartition("c", 0)]:
+            fixed = [each._replace(metadata="") for each in committed]
+            book.put_neighbours(book.rows_in(topic), first, b"".join(map(pack, fixed)))
+            plain.update((TopicPartition(topic, first + n), each) for n, each in enumerate(fixed))
+        _assert_same(book, plain, now_ms)
+
+
+def _assert_same(
+    book: OffsetBook, plain: dict[TopicPartition, CommittedOffset], now_ms: int
+) -> None:
+    topics = {place.topic for place in plain}
+    assert len(book) == len(plain)
+    assert set(book.topics()) == topics
+    for topic in "ab":
+        assert book.has_topic(topic) == (topic in topics)
+        expected = sorted(number for name, number in plain if name == topic)
+        assert sorted(book.partitions(topic)) == expected
+    for part in book.in_parts(3):
+        assert len(part) <= 3
+    assert sorted(each for part in book.in_parts(3) for each in part) == sorted(plain)
+    assert sorted(book.some(100)) == sorted(plain)
+    assert len(book.some(2)) == min(2, len(plain))
+    around = [TopicPartition(topic, number) for topic in "abc" for number in range(-3, 20)]
+    for where in [*plain, *around]:
         assert book.get(where) == plain.get(where)
-        assert book.record_offset(*where) == plain.record_offset(*where)
-    assert book.expired(places, ALL_OVER, now_ms, 10) == plain.expired(places, ALL_OVER, now_ms, 10)
+        kept = plain.get(where)
+        assert book.record_offset(*where) == (None if kept is None else kept.record_offset)
+    over = [where for where, kept in plain.items() if _is_over(kept, now_ms)]
+    assert sorted(book.expired([*plain, *around], ALL_OVER, now_ms, 10)) == sorted(
+        over + [where for where in over if where in around]
+    )
+
+
+def _is_over(kept: CommittedOffset, now_ms: int) -> bool:
+    if kept.expire_ms >= 0:
+        return now_ms >= kept.expire_ms
+    return now_ms - kept.commit_ms >= 10

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from klog_broker.coordinator.group.offsets import OffsetBook, OffsetPlace, TopicRows
+from klog_broker.coordinator.group.packed_offsets import FIXED, PackedOffset
 from klog_broker.coordinator.group.shard_state import GroupShardState
 from klog_broker.coordinator.kernels import loaded_kernel
 from klog_broker.coordinator.loading import LOAD_READ_BYTES, CheckedBytes, Run
@@ -27,22 +28,30 @@ WORTHWHILE_BYTES = LOAD_READ_BYTES // 2
 # has to be found, and its names to be decoded.
 _PARTS_AN_ELEMENT = 40
 _PARTS_A_PAIR = 20
+_PARTS_A_SPAN = 8
 _PARTS_A_STEP = 4_000
-# Tombstones are applied one by one, with the rows beside them: an element is one of these.
-_LONE_ROWS_A_STEP = 100
+# A span ends so that a step ends with it.
+_MOST_ROWS_A_SPAN = 2_000
 # So many pairs have a place that is found by their bytes alone.
 _MOST_TARGETS = 50_000
 
 
 class _Rows(NamedTuple):
-    """All runs of a region. Lists, because the loop takes single numbers out of them."""
+    """All runs of a region. Lists, because the loop takes single numbers out of them.
+
+    A span is rows of a pair whose partitions follow one on the other, or one row that is kept
+    alone."""
 
     data: bytes
     pairs: list[list[int]]
-    partitions: list[int]
-    packed: list[bytes]
-    is_tombstone: list[bool] | None
-    """None: there is none."""
+    """The kernel's public columns, and which spans are the pair's."""
+    span_rows: list[int]
+    """The first row of each span, and the end of the last."""
+    span_partitions: list[int]
+    """The partition of its first row."""
+    packed: bytes
+    alone: dict[int, PackedOffset | None]
+    """By row: an offset that has metadata; None for a tombstone."""
 
 
 class CommitLoading:
@@ -76,13 +85,12 @@ class CommitLoading:
     def apply(self, run: Run) -> Steps:
         """Keep what a run has."""
         rows, targets, spent = run.rows, self._targets, 0
-        data, partitions, packed = rows.data, rows.partitions, rows.packed
+        data = rows.data
         for pair in rows.pairs[run.first_pair : run.pairs_end]:
-            group_at, group_end, topic_at, topic_end, first, end, tombstones = pair
-            spent += _PARTS_A_PAIR + end - first
+            group_at, group_end, topic_at, topic_end, _, _, tombstones, span, span_end = pair
             if tombstones:
                 group_id, topic = _names(data, group_at, group_end, topic_at, topic_end)
-                yield from self._apply_each(rows, group_id, topic, first, end)
+                yield from self._apply_each(rows, group_id, topic, range(span, span_end))
                 continue
             # With the lengths that lie before both.
             name = data[group_at - 2 : topic_end]
@@ -92,35 +100,40 @@ class CommitLoading:
                     targets.clear()
                 names = _names(data, group_at, group_end, topic_at, topic_end)
                 target = targets[name] = self._state.rows_for(*names)
-            book, kept = target
-            if end - first == 1:
-                book.put_row(kept, partitions[first], packed[first])
+            spent += _PARTS_A_PAIR
+            for each in range(span, span_end):
+                spent += _PARTS_A_SPAN + _keep(rows, each, *target)
+                if spent >= _PARTS_A_STEP:
+                    yield spent // _PARTS_AN_ELEMENT
+                    spent = 0
+        yield spent // _PARTS_AN_ELEMENT + 1
+
+    def _apply_each(self, rows: _Rows, group_id: str, topic: str, spans: range) -> Steps:
+        """One span after the other, because there are tombstones among them."""
+        state, spent = self._state, 0
+        for span in spans:
+            if rows.alone.get(rows.span_rows[span], b"") is None:
+                state.forget_offset(OffsetPlace(group_id, topic, rows.span_partitions[span]))
+                spent += _PARTS_AN_ELEMENT
             else:
-                for part in range(first, end, _PARTS_A_STEP):
-                    part_end = min(part + _PARTS_A_STEP, end)
-                    book.put_rows(kept, partitions[part:part_end], packed[part:part_end])
-                    if part_end < end:
-                        yield _PARTS_A_STEP // _PARTS_AN_ELEMENT
-                        spent -= _PARTS_A_STEP
+                count = _keep(rows, span, *state.rows_for(group_id, topic))
+                spent += _PARTS_AN_ELEMENT + count
             if spent >= _PARTS_A_STEP:
                 yield spent // _PARTS_AN_ELEMENT
                 spent = 0
-        yield spent // _PARTS_AN_ELEMENT + 1
+        yield spent // _PARTS_AN_ELEMENT
 
-    def _apply_each(self, rows: _Rows, group_id: str, topic: str, first: int, end: int) -> Steps:
-        """One row after the other, because there are tombstones among them."""
-        state, is_tombstone = self._state, rows.is_tombstone
-        assert is_tombstone is not None
-        for row in range(first, end):
-            partition = rows.partitions[row]
-            if is_tombstone[row]:
-                state.forget_offset(OffsetPlace(group_id, topic, partition))
-            else:
-                book, kept = state.rows_for(group_id, topic)
-                book.put_row(kept, partition, rows.packed[row])
-            if (row - first) % _LONE_ROWS_A_STEP == _LONE_ROWS_A_STEP - 1:
-                yield _LONE_ROWS_A_STEP
-        yield (end - first) % _LONE_ROWS_A_STEP
+
+def _keep(rows: _Rows, span: int, book: OffsetBook, kept: TopicRows) -> int:
+    """Keep the offsets of a span that is no tombstone; returns how many rows it has."""
+    first, end = rows.span_rows[span], rows.span_rows[span + 1]
+    alone = rows.alone.get(first)
+    if alone is None:
+        packed = rows.packed[first * FIXED.size : end * FIXED.size]
+        book.put_neighbours(kept, rows.span_partitions[span], packed)
+    else:
+        book.put_alone(kept, rows.span_partitions[span], alone)
+    return end - first
 
 
 def _names(
@@ -205,23 +218,31 @@ class _Reading:
     def _rows(self) -> _Rows:
         np, kernel, state = self._np, self._kernel, self._state
         rows, pairs = int(state[kernel.STATE_ROWS]), int(state[kernel.STATE_PAIRS])
-        data = self._data
         texts = self._texts.reshape(-1, kernel.TEXT_COLUMNS)[:rows]
-        # A void, which is told as bytes, and keeps those that are 0.
-        fixed = self._packed.view(f"V{kernel.PACKED_BYTES}")[:rows].tolist()
+        packed = self._packed[: rows * kernel.PACKED_BYTES].tobytes()
+        partitions = self._partitions[:rows]
         starts, ends = texts[:, kernel.TEXT_AT], texts[:, kernel.TEXT_END]
-        with_text = np.flatnonzero(ends > starts)
-        for row, start, end in zip(
-            with_text.tolist(), starts[with_text].tolist(), ends[with_text].tolist(), strict=True
-        ):
-            fixed[row] += data[start:end]
-        is_tombstone = starts < 0
+        of_pairs = self._pairs.reshape(-1, kernel.PAIR_COLUMNS)[:pairs, : kernel.PAIR_PUBLIC]
+        is_alone = (starts < 0) | (ends > starts)
+        # Whether a span begins with the row.
+        begins = np.ones(rows + 1, dtype=np.bool_)
+        begins[1:-1] = (np.diff(partitions) != 1) | is_alone[1:] | is_alone[:-1]
+        begins[of_pairs[:, kernel.PAIR_ROWS]] = True
+        begins[::_MOST_ROWS_A_SPAN] = True
+        spans = np.flatnonzero(begins)
+        bounds = of_pairs[:, [kernel.PAIR_ROWS, kernel.PAIR_ROWS_END]]
+        alone: dict[int, PackedOffset | None] = {}
+        rows_alone = np.flatnonzero(is_alone)
+        for row, (start, end) in zip(rows_alone.tolist(), texts[rows_alone].tolist(), strict=True):
+            fixed = packed[row * kernel.PACKED_BYTES : (row + 1) * kernel.PACKED_BYTES]
+            alone[row] = None if start < 0 else fixed + self._data[start:end]
         return _Rows(
-            data,
-            self._pairs.reshape(-1, kernel.PAIR_COLUMNS)[:pairs, : kernel.PAIR_PUBLIC].tolist(),
-            self._partitions[:rows].tolist(),
-            fixed,
-            is_tombstone.tolist() if is_tombstone.any() else None,
+            self._data,
+            np.hstack((of_pairs, np.searchsorted(spans, bounds))).tolist(),
+            spans.tolist(),
+            partitions[spans[:-1]].tolist(),
+            packed,
+            alone,
         )
 
     def _sections_of(self, checked: CheckedBytes) -> tuple[bytes, Any]:

@@ -1,24 +1,16 @@
 """The committed offsets of one group: pure data and rules, changed only by what the log says."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
 from klog_broker.coordinator.group.packed_offsets import CommittedOffset as CommittedOffset
-from klog_broker.coordinator.group.packed_offsets import (
-    KeptOffset,
-    PackedOffset,
-    record_offset_of,
-    times_of,
-    unpacked,
-)
+from klog_broker.coordinator.group.packed_offsets import KeptOffset, PackedOffset
+from klog_broker.coordinator.group.topic_rows import TopicRows as TopicRows
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.state_records.offset_commit import OffsetCommitKey
 
 NEVER_MS = -1
-
-TopicRows = dict[int, KeptOffset]
-"""A group's offsets in one topic, by partition."""
 
 
 class OffsetPlace(NamedTuple):
@@ -60,50 +52,52 @@ class OffsetBook:
 
     def get(self, partition: TopicPartition) -> CommittedOffset | None:
         found = self._by_topic.get(partition.topic)
-        kept = None if found is None else found.get(partition.partition)
-        return None if kept is None else unpacked(kept)
+        return None if found is None else found.committed(partition.partition)
 
     def record_offset(self, topic: str, partition: int) -> int | None:
         """Where the committed offset stands in __consumer_offsets."""
-        kept = self._by_topic.get(topic, {}).get(partition)
-        return None if kept is None else record_offset_of(kept)
+        found = self._by_topic.get(topic)
+        return None if found is None else found.record_offset(partition)
 
     def put(self, topic: str, partition: int, committed: CommittedOffset) -> KeptOffset | None:
         """Keep a committed offset; returns the one that it replaces."""
         found = self._by_topic.get(topic)
         if found is None:
-            found = self._by_topic[topic] = {}
-        before = found.get(partition)
-        found[partition] = committed
-        self._count += before is None
+            found = self._by_topic[topic] = TopicRows()
+        alone = found.alone
+        before = alone.get(partition)
+        alone[partition] = committed
+        if before is None:
+            before = found.take(partition) if found.in_block else None
+            self._count += before is None
         return before
 
     def rows_in(self, topic: str) -> TopicRows:
-        """The offsets in a topic, for put_rows. As long as there are any they stay the topic's."""
+        """The offsets in a topic, for put_neighbours and put_alone. As long as there are any they
+        stay the topic's."""
         found = self._by_topic.get(topic)
         if found is None:
-            found = self._by_topic[topic] = {}
+            found = self._by_topic[topic] = TopicRows()
         return found
 
-    def put_rows(
-        self, rows: TopicRows, partitions: Sequence[int], packed: Sequence[PackedOffset]
-    ) -> None:
-        """Keep committed offsets among those of their topic; the last one of a partition counts."""
-        before = len(rows)
-        rows.update(zip(partitions, packed, strict=True))
-        self._count += len(rows) - before
+    def put_neighbours(self, rows: TopicRows, first: int, packed: bytes) -> None:
+        """Keep committed offsets of neighbouring partitions (TopicRows.put_neighbours)."""
+        self._count += rows.put_neighbours(first, packed)
 
-    def put_row(self, rows: TopicRows, partition: int, packed: PackedOffset) -> None:
-        """As ``put_rows``, of one."""
-        self._count += partition not in rows
-        rows[partition] = packed
+    def put_alone(self, rows: TopicRows, partition: int, packed: PackedOffset) -> None:
+        """Keep a committed offset that may have metadata."""
+        self._count += rows.put_alone(partition, packed)
 
     def remove(self, topic: str, partition: int) -> KeptOffset | None:
         """Forget a committed offset, and return it."""
         found = self._by_topic.get(topic)
-        before = None if found is None else found.pop(partition, None)
+        if found is None:
+            return None
+        before = found.alone.pop(partition, None)
+        if before is None:
+            before = found.take(partition)
         self._count -= before is not None
-        if found is not None and not found:
+        if not found.alone and not found.in_block:
             del self._by_topic[topic]
         return before
 
@@ -139,10 +133,11 @@ class OffsetBook:
         over = []
         by_topic, since_ms = self._by_topic, expiry.since_ms
         for partition in among:
-            kept = by_topic.get(partition[0], {}).get(partition[1])
-            if kept is None:
+            rows = by_topic.get(partition[0])
+            times = None if rows is None else rows.times(partition[1])
+            if times is None:
                 continue
-            commit_ms, expire_ms = times_of(kept)
+            commit_ms, expire_ms = times
             if expire_ms >= 0:
                 is_over = now_ms >= expire_ms
             else:

@@ -1,8 +1,9 @@
 """A committed offset, and the same as bytes: 52 of fixed fields, then the metadata in UTF-8.
 
-A shard may load a million of them. Bytes take half of what a tuple and its numbers take, the
-garbage collector never looks at them, and the kernel writes them (commit_kernel.py). An offset that
-is committed later is kept as it comes: to pack it would take longer than to keep it.
+A shard may load a million of them. Bytes take a fraction of what a tuple and its numbers take, the
+garbage collector never looks at them, and the kernel writes them (commit_kernel.py); most of them
+lie one behind the other (topic_rows.py). An offset that is committed later is kept as it comes: to
+pack it would take longer than to keep it.
 """
 
 import struct
@@ -61,26 +62,41 @@ KeptOffset = CommittedOffset | PackedOffset
 def unpacked(kept: KeptOffset) -> CommittedOffset:
     if not isinstance(kept, bytes):
         return kept
-    offset, commit_ms, expire_ms, record_offset, leader_epoch, topic_id = FIXED.unpack_from(kept)
-    metadata = kept[FIXED.size :].decode() if len(kept) > FIXED.size else ""
+    found = committed_at(kept, 0)
+    if len(kept) == FIXED.size:
+        return found
+    return found._replace(metadata=kept[FIXED.size :].decode())
+
+
+def committed_at(data: bytes | bytearray, at: int) -> CommittedOffset:
+    """The offset whose fixed fields lie at a position; it has no metadata."""
+    offset, commit_ms, expire_ms, record_offset, leader_epoch, topic_id = FIXED.unpack_from(
+        data, at
+    )
     return CommittedOffset(
-        offset, leader_epoch, metadata, commit_ms, expire_ms, record_offset, _id_of(topic_id)
+        offset, leader_epoch, "", commit_ms, expire_ms, record_offset, _id_of(topic_id)
     )
 
 
 def times_of(kept: KeptOffset) -> tuple[int, int]:
     """When it was committed, and its expiry (-1: none of its own), both in ms of wall clock."""
-    if not isinstance(kept, bytes):
-        return kept.commit_ms, kept.expire_ms
-    commit_ms, expire_ms = _TIMES.unpack_from(kept)
+    return times_at(kept, 0) if isinstance(kept, bytes) else (kept.commit_ms, kept.expire_ms)
+
+
+def times_at(data: bytes | bytearray, at: int) -> tuple[int, int]:
+    """As ``times_of``, of the offset at a position."""
+    commit_ms, expire_ms = _TIMES.unpack_from(data, at)
     return commit_ms, expire_ms
 
 
 def record_offset_of(kept: KeptOffset) -> int:
     """Where it stands in __consumer_offsets."""
-    if not isinstance(kept, bytes):
-        return kept.record_offset
-    (record_offset,) = _RECORD_OFFSET.unpack_from(kept)
+    return record_offset_at(kept, 0) if isinstance(kept, bytes) else kept.record_offset
+
+
+def record_offset_at(data: bytes | bytearray, at: int) -> int:
+    """As ``record_offset_of``, of the offset at a position."""
+    (record_offset,) = _RECORD_OFFSET.unpack_from(data, at)
     return int(record_offset)
 
 
