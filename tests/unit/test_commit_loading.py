@@ -291,14 +291,14 @@ def test_kernels_are_loaded_once_much_was_read_without(
     monkeypatch.setattr(loading, "KernelWalk", _Walk)
     monkeypatch.setattr(loading, "records_kernels_loaded", lambda: has_kernels)
     _Walk.made = 0
-    batches = [batch((encode_offset_key("g", "t", n), value(n, "m" * 30_000))) for n in range(60)]
+    batches = [batch((encode_offset_key("g", "t", n), value(n, "m" * 30_000))) for n in range(120)]
 
     def no_walk() -> BatchWalk | None:
         return None
 
     few = loaded(log_of(*batches[:20]), IN_RUNS, no_walk)
     assert _Walk.made == 0
-    assert 20 * 30_000 < kernels.MUCH_BYTES < 60 * 30_000
+    assert 20 * 30_000 < kernels.MUCH_BYTES < 120 * 30_000
     many = loaded(log_of(*batches), IN_RUNS, no_walk)
     assert _Walk.made == int(has_kernels)
-    assert (len(few.state.groups["g"].offsets), len(many.state.groups["g"].offsets)) == (20, 60)
+    assert (len(few.state.groups["g"].offsets), len(many.state.groups["g"].offsets)) == (20, 120)

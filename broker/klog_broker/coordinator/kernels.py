@@ -10,7 +10,7 @@ from typing import Any
 
 from klog_broker.runtime.switching import brisk_switching
 
-MUCH_BYTES = 1024 * 1024
+MUCH_BYTES = 3 * 1024 * 1024
 """Of a state topic's logs: so much in the plain way takes as long as it takes to load kernels."""
 
 
