@@ -87,5 +87,8 @@ class TestBatches:
         file.write_text("")
         with pytest.raises(SettingError, match="holds no payloads"):
             read_payloads(file, "\n")
+
+        with pytest.raises(SettingError, match="--payload-delimiter is empty"):
+            read_payloads(file, "")
         with pytest.raises(SettingError, match="cannot read"):
             read_payloads(tmp_path / "none", "\n")

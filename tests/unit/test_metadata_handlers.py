@@ -454,6 +454,8 @@ class TestDescribeConfigs:
             (BROKER, "2", ErrorCode.INVALID_REQUEST, "this is broker 1"),
             (BROKER, "x", ErrorCode.INVALID_REQUEST, "does not know broker 'x'"),
             (8, "1", ErrorCode.INVALID_REQUEST, "resource type 8 is not served"),
+            (32, "g", ErrorCode.INVALID_REQUEST, "is not served: groups have no settings here"),
+            (99, "g", ErrorCode.INVALID_REQUEST, "is not served: 2 (topic) and 4 (broker) are"),
         ],
     )
     def test_refusals(self, world: World, kind: int, name: str, code: ErrorCode, text: str) -> None:

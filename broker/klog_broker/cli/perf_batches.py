@@ -29,8 +29,10 @@ def random_payloads(size_bytes: int, count: int) -> list[bytes]:
 def read_payloads(file: Path, delimiter: str) -> list[bytes]:
     """The pieces of a file, of which each record is one.
 
-    :raises SettingError: if it cannot be read, or has none
+    :raises SettingError: if it cannot be read, or has none, or nothing is to stand between them
     """
+    if not delimiter:
+        raise SettingError("--payload-delimiter is empty; expected what stands between payloads")
     try:
         pieces = file.read_bytes().split(delimiter.encode())
     except OSError as error:

@@ -12,6 +12,17 @@ from pyspark_klog.errors import BrokerError, ErrorCode
 MAX_CHANGES_PER_RESOURCE = 1000
 """How many changes one request may make to one topic or broker: these have some 40 and 400
 settings."""
+_WITHOUT_SETTINGS = {
+    8: "loggers have no settings here",
+    16: "client metrics have no settings here",
+    32: "groups have no settings here, for Kafka's are of the protocol of KIP-848 and its like",
+}
+
+
+def without_settings(resource_type: int) -> str:
+    """Why a resource of another type than topic or broker is refused."""
+    why = _WITHOUT_SETTINGS.get(resource_type, "2 (topic) and 4 (broker) are")
+    return f"resource type {resource_type} is not served: {why}"
 
 
 def alterable_topic(
@@ -44,8 +55,7 @@ def check_names(settings: Sequence[str]) -> None:
 def check_alterable(resource_type: int, name: str, settings: Sequence[str]) -> None:
     """BrokerError unless the resource can be a topic; ``settings`` as :func:`check_names`."""
     if resource_type != ResourceType.TOPIC:
-        text = f"resource type {resource_type} is not served: 2 (topic) and 4 (broker) are"
-        raise BrokerError(ErrorCode.INVALID_REQUEST, text)
+        raise BrokerError(ErrorCode.INVALID_REQUEST, without_settings(resource_type))
     check_names(settings)
     if not name:
         text = "the topic's name is empty: there are no settings of all topics"

@@ -5,6 +5,7 @@ from typing import Any
 
 from klog_broker.config import topic_config
 from klog_broker.handlers.alterable_brokers import stored_name
+from klog_broker.handlers.alterable_topics import without_settings
 from klog_broker.handlers.context import AnswerSteps, BrokerServices, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
 from klog_broker.handlers.told import told
@@ -114,8 +115,7 @@ def _given(
                 return tuple(broker.metadata.image.broker_configs.get(ALL_BROKERS, {}).items())
             return None
         case other:
-            text = f"resource type {other} is not served: 2 (topic) and 4 (broker) are"
-            raise BrokerError(ErrorCode.INVALID_REQUEST, text)
+            raise BrokerError(ErrorCode.INVALID_REQUEST, without_settings(other))
 
 
 def _entries(
