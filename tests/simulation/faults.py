@@ -11,6 +11,7 @@ from tests.simulation.world import World
 _CRASH_STEPS = 40
 _TROUBLE_MS = 2_000
 _JUMP_MS = 20 * 60_000
+_YEAR_MS = 365 * 86_400_000
 _PROMISES = ("acknowledged", "assigned", "assigned", "committed")
 _OF_TRANSACTIONS = ("decided", "shown", "shown", "shown")
 """That one has ended: told to its producer, or to a reader before anybody else."""
@@ -46,6 +47,8 @@ class Faults:
         # Each run has its own few kinds of them, so that they also come alone.
         count = world.between(1, len(kinds))
         chosen = world.random.sample(kinds, count)
+        if plan.has_years:
+            chosen.append((8, self._year))
         self._kinds = [kind for weight, kind in chosen for _ in range(weight)]
 
     def begin(self) -> None:
@@ -158,6 +161,15 @@ class Faults:
     def _jump(self) -> None:
         """The wall's clock is set, to any time near the right one."""
         self._world.clock.set_wall(self._world.between(-_JUMP_MS, _JUMP_MS))
+
+    def _year(self) -> None:
+        """The wall's clock is a year off, or right again: while the broker runs, as it stops, or
+        between two lives."""
+        nothing: Callable[[], None] = lambda: None  # noqa: E731
+        end = self._world.random.choice((nothing, nothing, self._kill, self._cut_power, self._stop))
+        end()
+        years = self._world.random.choice((-1, 0, 1, 1))
+        self._world.clock.set_wall(years * _YEAR_MS + self._world.between(0, _JUMP_MS))
 
     def _no_descriptors(self) -> None:
         self._machine.files.has_descriptors = False

@@ -11,6 +11,9 @@ from tests.simulation.machine import Watcher
 from tests.simulation.plan import Plan
 from tests.simulation.world import World
 
+_SHORTEST_RETENTION_MS = 86_400_000
+"""Of the broker's defaults: producer.id.expiration.ms."""
+
 
 class History:
     """Clients tell ``records``, ``groups`` and ``transactions``; the machine tells all of them."""
@@ -23,6 +26,14 @@ class History:
         self._cleans = plan.cleans
         self._has_transactions = bool(plan.transactional)
         self.producer_ids: set[int] = set()
+        self._world = world
+        world.clock.on_jump = self._clock_jumps
+
+    def _clock_jumps(self, by_ms: int) -> None:
+        """So far forward what is silent may expire; nothing else does, and nothing goes back."""
+        if by_ms >= _SHORTEST_RETENTION_MS:
+            self.records.producers_expire()
+            self.groups.offsets_expire(self._world.now_ms)
 
     @property
     def watchers(self) -> list[Watcher]:

@@ -52,6 +52,8 @@ class Plan:
     settings: dict[str, str]
     cleans: bool = False
     """Whether topics are compacted, and logs cleaned all the time."""
+    has_years: bool = False
+    """Whether the wall's clock is a year off now and then."""
     keeps_names_in_order: bool = True
     """Whether of the names that were not synced a power cut leaves the first ones, or any."""
 
@@ -71,7 +73,7 @@ class Plan:
             f"large={self.has_large_records} transactional={self.transactional} "
             f"committing={self.members_in_transactions} "
             f"dirs={self.settings['log.dirs']} cleans={self.cleans} "
-            f"names_in_order={self.keeps_names_in_order}"
+            f"names_in_order={self.keeps_names_in_order} years={self.has_years}"
         )
 
 

@@ -27,6 +27,7 @@ from tests.simulation.history import History
 from tests.simulation.machine import Machine
 from tests.simulation.plan import LONGEST_SWEEP_MS, LONGEST_TIMEOUT_MS, make_plan
 from tests.simulation.world import Violation, World
+from tests.simulation.years_plan import with_years
 from tests.support.memory_files import Crashed
 
 C = TypeVar("C", bound=Client)
@@ -85,7 +86,7 @@ class Simulation:
 
     def __init__(self, seed: int) -> None:
         world = self.world = World(seed)
-        plan = self.plan = with_compaction(make_plan(world), world)
+        plan = self.plan = with_years(with_compaction(make_plan(world), world), world)
         world.note(f"seed {seed}: {plan.line()}")
         self.history = History(world, plan)
         self.machine = Machine(

@@ -39,6 +39,8 @@ class WorldClock(ManualClock):
     def __init__(self, now_ms: int) -> None:
         super().__init__(now_ms)
         self.jumps = 0
+        self.on_jump: Callable[[int], object] = lambda _: None
+        """Is told by how many milliseconds it jumps, before it does."""
         self._wall_is_ahead_ms = 0
         self._most_ahead_ms = 0
 
@@ -47,13 +49,19 @@ class WorldClock(ManualClock):
 
     def set_wall(self, ahead_ms: int) -> None:
         """What the wall's clock says jumps to so much more than the time that has passed."""
+        self.on_jump(ahead_ms - self._wall_is_ahead_ms)
         self.jumps += 1
         self._wall_is_ahead_ms = ahead_ms
         self._most_ahead_ms = max(self._most_ahead_ms, ahead_ms)
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether it says less than it would have said, had it not been set back."""
+        return self._wall_is_ahead_ms < self._most_ahead_ms
+
     def set_right(self) -> None:
         """It says no less than ever: what began in the future begins in the past from now on."""
-        if self._wall_is_ahead_ms != self._most_ahead_ms:
+        if self.is_behind:
             self.set_wall(self._most_ahead_ms)
 
 

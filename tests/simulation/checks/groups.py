@@ -14,6 +14,8 @@ COMMITS = "committed offsets never go back"
 GENERATIONS = "generations rise"
 
 _NEVER_MS = 1 << 60
+_SURELY_THERE_MS = 2_500
+"""So long after it was heard a member is in its group: less than its session."""
 
 
 @dataclass(eq=False)
@@ -37,6 +39,10 @@ class Groups(Watcher):
         self._joined = (-1, 0)
         self._assigned = (-1, 0)
         self._commits: dict[TopicPartition, list[Commit]] = {}
+        self._heard_ms = -_NEVER_MS
+        self._is_unsure = False
+        """Whether the group may have been forgotten with all its offsets: then nothing is promised
+        of what comes."""
         self.forgotten = 0
         """How often a power cut may have taken what was not flushed."""
         self.generations = 0
@@ -56,12 +62,28 @@ class Groups(Watcher):
                 each.answered_ms = _NEVER_MS
             commits.append(Commit(-1, -1, 0))
 
+    # --- members and time ------------------------------------------------------------------------
+    def is_heard(self, now_ms: int) -> None:
+        """The group has a member that is well."""
+        self._heard_ms = now_ms
+
+    def has_left(self) -> None:
+        """A member may have left the group, and been the last one."""
+        self._heard_ms = -_NEVER_MS
+
+    def offsets_expire(self, now_ms: int) -> None:
+        """Their time is over, by the clock on the wall; those of a group with members stay."""
+        if now_ms - self._heard_ms > _SURELY_THERE_MS:
+            self._is_unsure = True
+
     # --- generations -----------------------------------------------------------------------------
     def was_joined(
         self, member_id: str, generation: int, asked_ms: int, now_ms: int, *, leads: bool
     ) -> None:
         """A member has been let into a generation, which is perhaps not written down yet. Who
         ``leads`` it (and is no static member) is to share it out."""
+        if self._is_unsure:
+            return
         assigned, told_ms = self._assigned
         if leads and generation <= assigned and asked_ms > told_ms:
             raise Violation(GENERATIONS, f"{member_id} is to share out {generation} once more")
@@ -76,6 +98,8 @@ class Groups(Watcher):
         self, member_id: str, generation: int, owned: list[TopicPartition], now_ms: int
     ) -> None:
         """A member has been given its partitions."""
+        if self._is_unsure:
+            return
         if generation > self._assigned[0]:
             self._assigned = (generation, now_ms)
         for partition in owned:
@@ -98,6 +122,8 @@ class Groups(Watcher):
         """It was acknowledged."""
         commit.answered_ms = now_ms
         self.commits += 1
+        if self._is_unsure:
+            return
         for generation, since_ms in (self._joined, self._assigned):
             if commit.generation < generation and commit.sent_ms > since_ms:
                 raise Violation(
@@ -112,6 +138,8 @@ class Groups(Watcher):
 
     def was_fetched(self, partition: TopicPartition, offset: int, asked_ms: int) -> None:
         """A committed offset was read: of the last commit, or of one that nobody knows about."""
+        if self._is_unsure:
+            return
         commits = self._commits.get(partition, [])
         settled = [each for each in commits if each.answered_ms <= asked_ms]
         for each in commits:

@@ -167,6 +167,11 @@ class Records(Watcher):
             key = sent.partition, sent.producer
             self._doubtful[key] = max(self._doubtful.get(key, -1), sent.number)
 
+    def producers_expire(self) -> None:
+        """Producers that are silent may be forgotten, with what they have sent last."""
+        for value in self._sent:
+            self._excuse(value)
+
     def keys_of(self, partition: TopicPartition) -> int:
         """Of a compacted topic: how many there are; else 0."""
         return self._partitions[partition].keys

@@ -254,7 +254,8 @@ class Transactions(Watcher):
             if stable and offset < stable[-1][0]:
                 raise Violation(BACK, f"{partition} was stable to {stable[-1][0]}, now {offset}")
             stable.append((offset, now_ms))
-        if offset == log.high_watermark:
+        if offset == log.high_watermark or self._world.clock.is_behind:
+            # A time-out counts from a time that was stored: it is over when that comes again.
             self._open_since.pop(partition, None)
             return
         of, since_ms = self._open_since.get(partition, (-1, 0))

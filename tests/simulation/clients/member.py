@@ -288,8 +288,12 @@ class Member(Client):
             member_id=self._member_id,
             group_instance_id=self._instance_id,
         )
+        asked_ms = self.world.now_ms
         reply = yield from self.ask(request, HeartbeatResponse, low=self._low(0, 3))
-        return check_code(self, reply.error_code, *_RETRIED, *_FENCED)
+        code = check_code(self, reply.error_code, *_RETRIED, *_FENCED)
+        if code is ErrorCode.NONE:
+            self.history.groups.is_heard(asked_ms)
+        return code
 
     def _commit(self) -> Generator[Any, Any, ErrorCode]:
         if not self._positions:
@@ -373,6 +377,7 @@ class Member(Client):
 
     def _leave(self) -> Generator[Any, Any, None]:
         leaver = MemberIdentity(member_id=self._member_id, group_instance_id=self._instance_id)
+        self.history.groups.has_left()
         request = LeaveGroupRequest(group_id=GROUP, members=[leaver])
         reply = yield from self.ask(request, LeaveGroupResponse, low=3)
         check_code(self, reply.error_code, *_RETRIED, *_FENCED)

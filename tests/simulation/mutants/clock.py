@@ -1,0 +1,39 @@
+"""Bugs that a clock brings out which is a year off."""
+
+from dataclasses import replace
+from typing import Any
+
+from klog_broker.log import shortening
+from tests.simulation.mutants.mutant import Mutant
+
+_LONG_MS = 100 * 86_400_000
+
+
+def _long_for_ever(original: Any) -> Any:
+    def deletable(log: Any) -> Any:
+        """A log without retention by time has a long one."""
+        if log.config.retention_ms < 0:
+            log = log._replace(config=replace(log.config, retention_ms=_LONG_MS))
+        return original(log)
+
+    return deletable
+
+
+def _age_without_sign(original: Any) -> Any:
+    def deletable(log: Any) -> Any:
+        """Records from the future are as old as they will be young."""
+        segments = [
+            each._replace(
+                largest_timestamp_ms=log.now_ms - abs(log.now_ms - each.largest_timestamp_ms)
+            )
+            for each in log.segments
+        ]
+        return original(log._replace(segments=segments))
+
+    return deletable
+
+
+MUTANTS = (
+    Mutant("no retention is a long one", shortening, "deletable_segments", _long_for_ever),
+    Mutant("age without its sign", shortening, "deletable_segments", _age_without_sign),
+)
