@@ -10,7 +10,7 @@ from typing import Any
 
 from klog_broker.compaction.cleaner import Cleaner
 from klog_broker.config import BrokerConfig
-from klog_broker.exit_codes import ExitCode
+from klog_broker.exit_codes import CannotStart, ExitCode
 from klog_broker.handlers.context import BrokerServices, Endpoint
 from klog_broker.handlers.dispatcher import ApiHandler, Dispatcher
 from klog_broker.handlers.fetch_convert import DownConversions
@@ -164,6 +164,9 @@ class BrokerServer:
 
     def _start(self) -> None:
         self._life.starting(self.config)
+        if self.config.joins_cluster:
+            self._release()
+            raise CannotStart(ExitCode.REFUSED, "zookeeper.connect: klog joins no cluster yet")
         broker_id = BrokerId(self.config["broker.id"])
         try:
             metadata, logs = self._load(broker_id)

@@ -109,9 +109,9 @@ class TestBroker:
                 "klog: --set: super.users=User:a is refused: klog has no access control yet and"
                 " would let everybody do everything; take the line out if whoever reaches its"
                 " listeners may do so\n"
-                "klog: --set: process.roles=broker is refused: klog joins no cluster yet and would"
-                " begin one of its own; expected broker,controller, or no such line, for a broker"
-                " that runs alone\n",
+                "klog: --set: process.roles=broker is refused: klog joins no cluster of KRaft's and"
+                " would begin one of its own; expected broker,controller, or no such line, for a"
+                " broker that runs alone\n",
             ),
             (
                 ["--config", "no-such-file"],

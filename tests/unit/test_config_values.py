@@ -205,11 +205,11 @@ class TestRefusals:
         assert "names " in problem("log.dirs=a,./a")
 
     def test_all_that_is_wrong_is_named_at_once(self) -> None:
-        lines = problem("num.partitions=x", "qqqq=1", "zookeeper.connect=z:2181").splitlines()
+        lines = problem("num.partitions=x", "qqqq=1", "super.users=User:a").splitlines()
         assert [line.split("=")[0].split(" is ")[0] for line in lines] == [
             "--set: num.partitions",
             "--set: qqqq",
-            "--set: zookeeper.connect",
+            "--set: super.users",
         ]
 
     def test_the_file_and_line_are_named(self, tmp_path: Path) -> None:

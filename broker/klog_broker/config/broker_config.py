@@ -7,6 +7,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from klog_broker.config.cluster import GENERATED, check_alone, check_cluster, joins_cluster
 from klog_broker.config.ignored import REMOVED, is_secret_name, reason_without_effect
 from klog_broker.config.listeners import (
     Listener,
@@ -77,10 +78,14 @@ class BrokerConfig(Mapping[str, Any]):
     """
 
     def __init__(
-        self, given: Mapping[str, _Given], changed: Sequence[Mapping[str, _Given]] = ()
+        self,
+        given: Mapping[str, _Given],
+        changed: Sequence[Mapping[str, _Given]] = (),
+        generated_id: int | None = None,
     ) -> None:
         """Use `load`; this takes the last text and source of every name. `changed` are the layers
-        above those: a name counts in the first layer that has it."""
+        above those: a name counts in the first layer that has it. `generated_id` is the broker's
+        number, if the settings leave it to ZooKeeper."""
         self._layers = (*changed, given)
         self._given: dict[str, _Given] = {}
         for layer in reversed(self._layers):
@@ -89,12 +94,19 @@ class BrokerConfig(Mapping[str, Any]):
         self._warnings: list[str] = []
         self._take_all()
         self._effective = {name: self._resolve(row) for name, row in SETTINGS.items()}
+        self.joins_cluster = joins_cluster(self._effective)
+        """Whether the broker is one of a cluster over ZooKeeper; otherwise it runs alone."""
+        if self.joins_cluster and not self._own.keys() & {"broker.id", "node.id"}:
+            self._effective["broker.id"] = self._effective["node.id"] = GENERATED
         limit_by_difference(self._effective, "log.message.timestamp")
         self.listeners, self.advertised_listeners = self._parse_listeners()
         self.metrics_listener = self._parse_metrics_listener()
         """Host (empty for all interfaces) and port; None if metrics are not told."""
         self.log_dirs = self._parse_log_dirs()
         self._check()
+        self._generated_id = generated_id
+        if generated_id is not None:
+            self._effective["broker.id"] = self._effective["node.id"] = generated_id
 
     @classmethod
     def load(
@@ -145,7 +157,11 @@ class BrokerConfig(Mapping[str, Any]):
         ):
             source = Source(origin, origin.value)
             layers.append({name: _Given(text, source) for name, text in texts.items()})
-        return BrokerConfig(self._layers[-1], layers)
+        return BrokerConfig(self._layers[-1], layers, self._generated_id)
+
+    def with_generated_id(self, broker_id: int) -> "BrokerConfig":
+        """These settings, with the number that the data directories have or ZooKeeper gave."""
+        return BrokerConfig(self._layers[-1], self._layers[:-1], broker_id)
 
     def __getitem__(self, name: str) -> Any:
         return self._effective[name]
@@ -298,6 +314,15 @@ class BrokerConfig(Mapping[str, Any]):
                 "max.connections.per.ip=0 lets nobody in: name the addresses that may connect in"
                 " max.connections.per.ip.overrides"
             )
+        if self.joins_cluster:
+            if own.keys() >= {"inter.broker.listener.name", "security.inter.broker.protocol"}:
+                raise ConfigError(
+                    "inter.broker.listener.name and security.inter.broker.protocol are both set:"
+                    " set one of them"
+                )
+            check_cluster(self, self.advertised_listeners)
+        else:
+            check_alone(self)
         self._check_cleaner()
 
     def _check_cleaner(self) -> None:

@@ -17,7 +17,7 @@ from klog_broker.config.ignored import (
 )
 from klog_broker.config.kafka4 import BROKER_CHANGES, TOPIC_CHANGES
 from klog_broker.config.properties import escape
-from klog_broker.config.refused import REFUSED, REFUSED_UNLESS
+from klog_broker.config.refused import REFUSED, REFUSED_IN_CLUSTER, REFUSED_UNLESS
 from klog_broker.config.rows import DIFFERENT_DEFAULTS, KLOGS_OWN, SECTIONS
 from klog_broker.config.topic_rows import TOPIC_SETTINGS
 from klog_broker.config.types import INT_MAX, LONG_MAX, Setting, render
@@ -74,9 +74,10 @@ def configuration_page() -> str:
     parts.append("Settings that Kafka does not have:\n")
     parts.append(_table(("name", "why"), _names(KLOGS_OWN.items())))
     parts.append(
-        "`broker.id` and `node.id` must be at least 0. `log.cleaner.io.buffer.load.factor` must be"
-        " above 0\nand at most 1, and `log.cleaner.io.max.bytes.per.second` must not be 0: Kafka"
-        " starts with other\nvalues, but its cleaner cannot work then.\n\n"
+        "`broker.id` and `node.id` of a broker that runs alone must be at least 0."
+        " `log.cleaner.io.buffer.load.factor`\nmust be above 0 and at most 1, and"
+        " `log.cleaner.io.max.bytes.per.second` must not be 0: Kafka\nstarts with other values, but"
+        " its cleaner cannot work then.\n\n"
         "What Kafka 4.x changed (klog keeps the settings of 3.9.1):\n"
     )
     changes = [*BROKER_CHANGES.items(), *TOPIC_CHANGES.items()]
@@ -91,6 +92,9 @@ def configuration_page() -> str:
     parts.append(_table(("name", "why"), _names((k, f"{v}.") for k, v in REFUSED.items())))
     parts.append("And these, unless the value says that the broker runs alone:\n")
     parts.append(_table(("name", "any value but"), _names(REFUSED_UNLESS.items())))
+    parts.append("And these, of a broker with `zookeeper.connect`:\n")
+    refused = ((name, f"{why}.") for name, (_, why) in REFUSED_IN_CLUSTER.items())
+    parts.append(_table(("name", "why"), _names(refused)))
     parts.append("## Kafka's names without effect\n\nNames marked \\* came with Kafka 4.\n")
     for reason, names in WITHOUT_EFFECT.items():
         listed = ", ".join(f"`{name}`" + (r"\*" if name in SINCE_4 else "") for name in names)

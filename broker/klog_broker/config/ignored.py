@@ -6,15 +6,8 @@ name is in `SECRET_NAMES`.
 
 #: reason -> names
 WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
-    "The cluster's metadata in ZooKeeper comes with the cluster; a broker alone keeps its own.": (
-        "broker.id.generation.enable",
-        "reserved.broker.max.id",
+    "klog speaks to ZooKeeper without TLS and without access rights of znodes.": (
         "zookeeper.clientCnxnSocket",
-        "zookeeper.connection.timeout.ms",
-        "zookeeper.max.in.flight.requests",
-        "zookeeper.metadata.migration.enable",
-        "zookeeper.metadata.migration.min.batch.size",
-        "zookeeper.session.timeout.ms",
         "zookeeper.set.acl",
         "zookeeper.ssl.cipher.suites",
         "zookeeper.ssl.client.enable",
@@ -30,6 +23,11 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
         "zookeeper.ssl.truststore.password",
         "zookeeper.ssl.truststore.type",
     ),
+    "klog does not move a cluster from ZooKeeper to KRaft.": (
+        "zookeeper.metadata.migration.enable",
+        "zookeeper.metadata.migration.min.batch.size",
+    ),
+    "All requests come on the same listeners.": ("control.plane.listener.name",),
     "A broker alone asks its own coordinator: there is nothing to wait for.": (
         "add.partitions.to.txn.retry.backoff.max.ms",
         "add.partitions.to.txn.retry.backoff.ms",
@@ -82,7 +80,6 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
         "alter.log.dirs.replication.quota.window.num",
         "alter.log.dirs.replication.quota.window.size.seconds",
         "auto.leader.rebalance.enable",
-        "control.plane.listener.name",
         "controlled.shutdown.enable",
         "controlled.shutdown.max.retries",
         "controlled.shutdown.retry.backoff.ms",
@@ -90,8 +87,6 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
         "cordoned.log.dirs",
         "eligible.leader.replicas.enable",
         "follower.replication.throttled.rate",
-        "inter.broker.listener.name",
-        "inter.broker.protocol.version",
         "leader.imbalance.check.interval.seconds",
         "leader.imbalance.per.broker.percentage",
         "leader.replication.throttled.rate",
@@ -112,7 +107,6 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
         "replication.quota.window.num",
         "replication.quota.window.size.seconds",
         "request.timeout.ms",
-        "security.inter.broker.protocol",
         "socket.connection.setup.timeout.max.ms",
         "socket.connection.setup.timeout.ms",
         "unclean.leader.election.enable",

@@ -3,7 +3,9 @@
 #: broker's setting -> what is different in 4.x
 BROKER_CHANGES = {
     "advertised.listeners": "The type is list.",
+    "broker.id.generation.enable": "Dropped: there is no ZooKeeper.",
     "controller.listener.names": "The type is list, and it must be set.",
+    "inter.broker.protocol.version": "Dropped: metadata.version is a feature of the cluster.",
     "listeners": "The type is list.",
     "log.dir": "The type is list.",
     "log.dirs": "The type is list.",
@@ -13,6 +15,11 @@ BROKER_CHANGES = {
     "log.segment.bytes": "The minimum is 1048576.",
     "node.id": "It must be set.",
     "num.recovery.threads.per.data.dir": "The default is 2.",
+    "reserved.broker.max.id": "Dropped: there is no ZooKeeper.",
+    "zookeeper.connect": "Dropped: there is no ZooKeeper.",
+    "zookeeper.connection.timeout.ms": "Dropped: there is no ZooKeeper.",
+    "zookeeper.max.in.flight.requests": "Dropped: there is no ZooKeeper.",
+    "zookeeper.session.timeout.ms": "Dropped: there is no ZooKeeper.",
 }
 
 #: topic's setting -> what is different in 4.x

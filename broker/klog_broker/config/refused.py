@@ -1,7 +1,7 @@
 """Kafka's settings that klog cannot honour yet and must not neglect: they refuse the start.
 
 Whoever sets one relies on it: that not everybody may do everything, that a policy holds, that the
-broker joins a cluster and does not begin one of its own. An empty value sets nothing.
+broker joins a cluster of KRaft's and does not begin one of its own. An empty value sets nothing.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,11 @@ _NO_ACCESS_CONTROL = (
     "klog has no access control yet and would let everybody do everything; take the line out if"
     " whoever reaches its listeners may do so"
 )
-_ALONE = "klog joins no cluster yet and would begin one of its own"
+_ALONE = "klog joins no cluster of KRaft's and would begin one of its own"
+_EITHER = (
+    "zookeeper.connect says that the broker joins a cluster over ZooKeeper, and this line is for"
+    " KRaft's; take one of them out"
+)
 
 #: By name: why any value is refused.
 REFUSED = {
@@ -29,7 +33,29 @@ REFUSED = {
         " is meant"
     ),
     "super.users": _NO_ACCESS_CONTROL,
-    "zookeeper.connect": f"{_ALONE}; take the line out for a broker that runs alone",
+}
+
+#: By name, for a broker in a cluster: the value that is no more than klog does, or None, and why
+#: any other value is refused. A broker that runs alone takes them: they are nothing to it.
+REFUSED_IN_CLUSTER: dict[str, tuple[str | None, str]] = {
+    "control.plane.listener.name": (
+        None,
+        "klog takes the controller's requests on the listener of the brokers"
+        " (inter.broker.listener.name) and on no other; take the line out",
+    ),
+    "zookeeper.metadata.migration.enable": (
+        "false",
+        "klog does not move a cluster from ZooKeeper to KRaft; take the line out",
+    ),
+    "zookeeper.set.acl": (
+        "false",
+        "klog writes znodes that everybody may change; take the line out if whoever reaches"
+        " ZooKeeper may do so",
+    ),
+    "zookeeper.ssl.client.enable": (
+        "false",
+        "klog speaks to ZooKeeper without TLS; take the line out if that is meant",
+    ),
 }
 
 #: By name: the value that says that the broker runs alone; any other value is refused.
@@ -55,6 +81,9 @@ def refusals(texts: Mapping[str, str]) -> Iterator[RefusedSetting]:
     for name, reason in REFUSED.items():
         if name in given:
             yield RefusedSetting(name, f"{name}={given[name]} is refused: {reason}")
+    if given.get("zookeeper.connect"):
+        yield from _refusals_in_cluster(given)
+        return
     is_fine = {
         "controller.quorum.bootstrap.servers": _is_own_controller,
         "controller.quorum.voters": _is_own_vote,
@@ -67,6 +96,15 @@ def refusals(texts: Mapping[str, str]) -> Iterator[RefusedSetting]:
                 f"{name}={given[name]} is refused: {_ALONE}; expected {expected}, or no such line,"
                 " for a broker that runs alone",
             )
+
+
+def _refusals_in_cluster(given: Mapping[str, str]) -> Iterator[RefusedSetting]:
+    for name in REFUSED_UNLESS:
+        if name in given:
+            yield RefusedSetting(name, f"{name}={given[name]} is refused: {_EITHER}")
+    for name, (fine, reason) in REFUSED_IN_CLUSTER.items():
+        if name in given and given[name].lower() != fine:
+            yield RefusedSetting(name, f"{name}={given[name]} is refused: {reason}")
 
 
 def _is_both_roles(text: str, _given: Mapping[str, str]) -> bool:

@@ -5,6 +5,7 @@ here stand in ignored.py, the settings of topics in topic_rows.py.
 """
 
 from klog_broker.config.cleaner_rows import COMPACTION
+from klog_broker.config.cluster_rows import CLUSTER
 from klog_broker.config.transaction_rows import TRANSACTIONS
 from klog_broker.config.types import (
     INT_MAX,
@@ -37,7 +38,8 @@ ZSTD_LEVELS = Between(-131072, 22)
 DIFFERENT_DEFAULTS = {
     "listeners": "klog listens on loopback unless told otherwise; Kafka on all interfaces.",
     "log.dir": "a directory under the current one, kept at a reboot; Kafka takes /tmp/kafka-logs.",
-    "broker.id": "a broker without a cluster needs no generated number; Kafka's -1 asks for one.",
+    "broker.id": "a broker without a cluster needs no generated number; Kafka's -1 asks for one,"
+    " and is the default in a cluster.",
     "node.id": "as broker.id.",
     "num.recovery.threads.per.data.dir": "as in Kafka 4; Kafka 3.9 takes 1.",
 }
@@ -165,8 +167,8 @@ _IDENTITY = (
         _INT,
         0,
         "The broker's number, kept in meta.properties of its data directories: a directory that"
-        " belongs to another number is refused.",
-        AtLeast(0),
+        " belongs to another number is refused. In a cluster -1, or no number, asks ZooKeeper for"
+        " one, unless the data directories have one already.",
         fallbacks=(("node.id", 1),),
     ),
     Setting(
@@ -174,7 +176,6 @@ _IDENTITY = (
         _INT,
         0,
         "The newer name of `broker.id`; if both are set they must agree.",
-        AtLeast(0),
         fallbacks=(("broker.id", 1),),
     ),
     Setting(
@@ -627,6 +628,7 @@ SECTIONS: dict[str, tuple[Setting, ...]] = {
     "Producers": _PRODUCERS,
     "Groups and committed offsets": _GROUPS,
     "Transactions": TRANSACTIONS,
+    "Cluster": CLUSTER,
     "Metrics": _METRICS,
     "Strictness": _STRICTNESS,
 }

@@ -1,0 +1,97 @@
+"""What the settings of a broker in a cluster must fit, and what they say together."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from klog_broker.config.listeners import Listener
+from klog_broker.config.types import ConfigError
+
+GENERATED = -1
+"""As broker.id: ZooKeeper gives the number."""
+
+_SERVER = re.compile(r"(?P<host>\[[0-9a-fA-F:.%]+\]|[^\s,/:\[\]]+)(?::(?P<port>[0-9]{1,5}))?")
+# Kafka's inter.broker.protocol.version -> the newest of the steps (IV) that led to the release.
+_PROTOCOL_STEPS = {"3.5": 2, "3.6": 2, "3.7": 4, "3.8": 0, "3.9": 0}
+_PROTOCOL = re.compile(r"(?P<release>[0-9]+\.[0-9]+)(?:-IV(?P<step>[0-9]{1,3})|\.[0-9]+)?")
+
+
+def joins_cluster(values: Mapping[str, Any]) -> bool:
+    """Whether the settings name a ZooKeeper."""
+    return bool((values["zookeeper.connect"] or "").strip())
+
+
+def check_cluster(values: Mapping[str, Any], advertised: tuple[Listener, ...]) -> None:
+    """ConfigError unless a broker with these settings can join its cluster."""
+    _check_connect(values["zookeeper.connect"])
+    for name in ("zookeeper.session.timeout.ms", "zookeeper.connection.timeout.ms"):
+        if values[name] < 1:
+            raise ConfigError(f"{name}={values[name]} is refused: it must be at least 1")
+    _check_id(values)
+    _check_protocol_version(values["inter.broker.protocol.version"])
+    inter_broker_listener(values, advertised)
+
+
+def check_alone(values: Mapping[str, Any]) -> None:
+    """ConfigError unless a broker that runs alone can have these settings."""
+    if values["broker.id"] < 0:
+        raise ConfigError(
+            f"broker.id={values['broker.id']} is refused: a broker without zookeeper.connect gets"
+            " no number from ZooKeeper, so it must be at least 0"
+        )
+
+
+def inter_broker_listener(values: Mapping[str, Any], advertised: tuple[Listener, ...]) -> Listener:
+    """The advertised listener on which the brokers talk to each other; ConfigError if there is
+    none of that name."""
+    named = (values["inter.broker.listener.name"] or "").strip().upper()
+    name = named or values["security.inter.broker.protocol"]
+    setting = "inter.broker.listener.name" if named else "security.inter.broker.protocol"
+    found = next((each for each in advertised if each.name == name), None)
+    if found is None:
+        names = ", ".join(each.name for each in advertised)
+        raise ConfigError(
+            f"{setting}={name} names no advertised listener ({names}): the other brokers of the"
+            " cluster must know where to reach this one"
+        )
+    return found
+
+
+def _check_connect(text: str) -> None:
+    servers, slash, path = text.strip().partition("/")
+    if slash and path and ("" in path.split("/") or any(each.isspace() for each in path)):
+        raise ConfigError(
+            f"zookeeper.connect={text.strip()} is refused: /{path} is no path of a znode"
+        )
+    for item in servers.split(","):
+        match = _SERVER.fullmatch(item.strip())
+        if match is None or not 0 < int(match["port"] or 2181) <= 65535:
+            raise ConfigError(
+                f"zookeeper.connect={text.strip()} is refused: {item.strip()!r} is not host:port"
+                " (as zk1:2181,zk2:2181/kafka)"
+            )
+
+
+def _check_id(values: Mapping[str, Any]) -> None:
+    broker_id, generates = values["broker.id"], values["broker.id.generation.enable"]
+    most = values["reserved.broker.max.id"]
+    if generates and not GENERATED <= broker_id <= most:
+        raise ConfigError(
+            f"broker.id={broker_id} is refused: with broker.id.generation.enable=true it must lie"
+            f" between -1 and reserved.broker.max.id={most}"
+        )
+    if not generates and broker_id < 0:
+        raise ConfigError(
+            f"broker.id={broker_id} is refused: with broker.id.generation.enable=false it must be"
+            " at least 0"
+        )
+
+
+def _check_protocol_version(text: str) -> None:
+    match = _PROTOCOL.fullmatch(text.strip())
+    newest = _PROTOCOL_STEPS.get(match["release"]) if match is not None else None
+    if match is None or newest is None or int(match["step"] or 0) > newest:
+        raise ConfigError(
+            f"inter.broker.protocol.version={text} is refused: klog speaks to other brokers as"
+            f" Kafka {', '.join(_PROTOCOL_STEPS)} does, so it must be one of these"
+        )
