@@ -27,6 +27,10 @@ class TooManyQuotas(MetadataError):
     """There would be quotas of more entities than the store keeps."""
 
 
+class NotInClusters(MetadataError):
+    """A change that a broker which runs alone makes, and one in a cluster does not make yet."""
+
+
 class StoreRefused(MetadataError):
     """The store's file is damaged, or belongs to another version or broker."""
 

@@ -148,6 +148,14 @@ class MetadataImage:
         brokers = MappingProxyType({**self.brokers, broker.broker_id: broker})
         return replace(self, version=self.version + 1, brokers=brokers)
 
+    def with_brokers(self, brokers: Mapping[BrokerId, BrokerRegistration]) -> "MetadataImage":
+        """The next image, with exactly these brokers registered."""
+        return replace(self, version=self.version + 1, brokers=MappingProxyType(dict(brokers)))
+
+    def with_controller(self, controller_id: BrokerId) -> "MetadataImage":
+        """The next image, with another controller."""
+        return replace(self, version=self.version + 1, controller_id=controller_id)
+
 
 def _copy(mapping: Mapping[K, Topic]) -> dict[K, Topic]:
     # copy() takes over the keys' hashes and takes a tenth of the time of dict(), which hashes anew.

@@ -31,7 +31,7 @@ from klog_broker.metadata.interface import (
     OnImage,
     ProducerIdBlock,
 )
-from klog_broker.metadata.local_file import MetadataFile, StoredState, cluster_of
+from klog_broker.metadata.local_file import MetadataFile, StoredState, owner_of
 from klog_broker.metadata.orders import ApplyOrders, Order, OrderResults, PartitionOrder
 from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.files import Files
@@ -102,8 +102,8 @@ class LocalStore:
         state = file.read(broker_id, cluster_id)
         if state is not None:
             return cls(file, state, is_new=False, chance=chance)
-        clusters = (cluster_of(files, each) for each in (directory, *others))
-        cluster_id = cluster_id or next((each for each in clusters if each), None)
+        owners = (owner_of(files, each) for each in (directory, *others))
+        cluster_id = cluster_id or next((each.cluster_id for each in owners if each), None)
         image = MetadataImage(
             cluster_id or encode_topic_id(new_id(chance)), controller_id=broker_id
         )

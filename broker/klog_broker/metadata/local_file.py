@@ -24,6 +24,7 @@ from pyspark_klog.records.checksums import crc32c
 from pyspark_klog.storage.errors import StorageFormatError
 from pyspark_klog.storage.names import META_PROPERTIES
 from pyspark_klog.storage.text_files import (
+    MetaProperties,
     decode_meta_properties,
     decode_topic_id,
     encode_topic_id,
@@ -277,12 +278,12 @@ def _check_owner(
         )
 
 
-def cluster_of(files: Files, directory: Path) -> str | None:
-    """The cluster that a data directory's meta.properties names; None without a readable one."""
+def owner_of(files: Files, directory: Path) -> MetaProperties | None:
+    """Whose a data directory is by its meta.properties; None without a readable one."""
     path = directory / META_PROPERTIES
     try:
         if files.exists(path):
-            return decode_meta_properties(files.read_bytes(path)).cluster_id
+            return decode_meta_properties(files.read_bytes(path))
     except (OSError, StorageFormatError):
         pass  # the log manager will refuse to load the directory, and say why
     return None

@@ -1,0 +1,167 @@
+"""The first conversation of a broker's start: whose cluster this is, and the broker's number.
+
+What it makes is what Kafka's brokers make, and in their order: the nodes that stay, then the
+cluster's id. Everything can be repeated: after a break it begins anew.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from klog_broker.metadata.image import new_id
+from klog_broker.metadata.zookeeper.conversation import (
+    Conversation,
+    Steps,
+    create,
+    exists,
+    get,
+    put,
+)
+from klog_broker.runtime.chance import Chance
+from klog_broker.runtime.zookeeper import (
+    ANY_VERSION,
+    Created,
+    NodeExists,
+    NoNode,
+    Session,
+    Stat,
+    ZooKeeperError,
+)
+from pyspark_klog.ids import BrokerId
+from pyspark_klog.storage.text_files import encode_topic_id
+from pyspark_klog.znodes.cluster import decode_cluster_id, decode_controller, encode_cluster_id
+from pyspark_klog.znodes.data import ZnodeError
+from pyspark_klog.znodes.paths import (
+    BROKER_SEQUENCE,
+    CLUSTER_ID,
+    CONTROLLER,
+    MIGRATION,
+    PERSISTENT,
+)
+
+_log = logging.getLogger("klog.cluster")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """What the broker needs to know before it looks at its data."""
+
+    cluster_id: str
+    broker_id: BrokerId
+
+
+@dataclass(frozen=True, slots=True)
+class NotJoined:
+    """The cluster cannot be joined; a sentence says why and what to do."""
+
+    text: str
+
+
+class Joining:
+    """Calls `done` once.
+
+    `broker_id` None asks for a number: the first above `reserved_max_id` that nobody was given.
+    """
+
+    def __init__(
+        self,
+        chance: Chance,
+        broker_id: BrokerId | None,
+        reserved_max_id: int,
+        done: Callable[[Joined | NotJoined], None],
+    ) -> None:
+        self._chance = chance
+        self._broker_id = broker_id
+        self._reserved_max_id = reserved_max_id
+        self._done = done
+        self._is_done = False
+        self._conversation = Conversation()
+
+    def connected(self, session: Session) -> None:
+        """See SessionUser."""
+        if not self._is_done:
+            self._conversation.begin(self._steps(session))
+
+    def expired(self) -> None:
+        """See SessionUser."""
+        self._conversation.drop()
+
+    def _steps(self, session: Session) -> Steps[None]:
+        try:
+            yield from _refuse_migration(session)
+            for path in PERSISTENT:
+                _check(path, (yield from _make(session, path, b"")))
+            cluster_id = yield from self._cluster_id(session)
+            if self._broker_id is None:
+                self._broker_id = yield from self._generate_id(session)
+        except _Refused as refused:
+            outcome: Joined | NotJoined = NotJoined(str(refused))
+        else:
+            outcome = Joined(cluster_id, self._broker_id)
+        self._is_done = True
+        self._done(outcome)
+
+    def _cluster_id(self, session: Session) -> Steps[str]:
+        node = yield from get(session, CLUSTER_ID)
+        if isinstance(node, NoNode):
+            made = encode_topic_id(new_id(self._chance))
+            _check(CLUSTER_ID, (yield from _make(session, CLUSTER_ID, encode_cluster_id(made))))
+            # Another broker may have been first.
+            node = yield from get(session, CLUSTER_ID)
+        try:
+            return decode_cluster_id(_check(CLUSTER_ID, node).data)
+        except ZnodeError as error:
+            raise _Refused(str(error)) from None
+
+    def _generate_id(self, session: Session) -> Steps[BrokerId]:
+        stat = _check(BROKER_SEQUENCE, (yield from put(session, BROKER_SEQUENCE, b"", ANY_VERSION)))
+        broker_id = BrokerId(stat.version + self._reserved_max_id)
+        _log.info("broker_id=%d generated", broker_id)
+        return broker_id
+
+
+class _Refused(Exception):
+    """The text is the sentence."""
+
+
+def _refuse_migration(session: Session) -> Steps[None]:
+    if _check(MIGRATION, (yield from exists(session, MIGRATION))) is not None:
+        raise _Refused(
+            f"the cluster is on its way to KRaft (there is {MIGRATION}), and klog does not go"
+            " along; end the migration, and delete that node if the cluster stays with ZooKeeper"
+        )
+    node = yield from get(session, CONTROLLER)
+    if isinstance(node, NoNode):
+        return
+    try:
+        controller = decode_controller(_check(CONTROLLER, node).data)
+    except ZnodeError as error:
+        # Whoever made it may end; the election says so again.
+        _log.error("znode=%s is left as it is: %s", CONTROLLER, error)
+        return
+    if controller.kraft_controller_epoch != -1:
+        raise _Refused(
+            f"the cluster is led by KRaft's controller {controller.broker_id} ({CONTROLLER} has"
+            f" kraftControllerEpoch {controller.kraft_controller_epoch}), and klog does not go"
+            " along; end the migration to KRaft first"
+        )
+
+
+def _make(session: Session, path: str, data: bytes) -> Steps[Stat | ZooKeeperError | None]:
+    """A node that stays, if it is not there yet."""
+    found = yield from exists(session, path)
+    if found is None:
+        made = yield from create(session, path, data)
+        if isinstance(made, Created | NodeExists):
+            return None
+        return made
+    return found
+
+
+def _check(path: str, answer: T | ZooKeeperError) -> T:
+    if isinstance(answer, ZooKeeperError):
+        raise _Refused(f"{path} in ZooKeeper cannot be used: {answer}")
+    return answer

@@ -1,0 +1,134 @@
+"""/brokers/ids: which brokers live, and where each is reached."""
+
+import logging
+from collections.abc import Callable, Mapping
+
+from klog_broker.config import Listener
+from klog_broker.metadata.image import BrokerRegistration
+from klog_broker.metadata.zookeeper.conversation import Conversation, Steps, children, get
+from klog_broker.runtime.loop import Loop
+from klog_broker.runtime.wheel import Timer
+from klog_broker.runtime.zookeeper import Children, Node, NoNode, Session, ZooKeeperError
+from pyspark_klog.ids import BrokerId
+from pyspark_klog.znodes.brokers import decode_broker
+from pyspark_klog.znodes.data import ZnodeError
+from pyspark_klog.znodes.paths import BROKER_IDS, broker_path
+
+_log = logging.getLogger("klog.cluster")
+
+RETRY_MS = 1_000
+_MAX_ID = (1 << 31) - 1
+
+
+class LiveBrokers:
+    """Reads all registrations at each connection, and again when one of them comes, goes or
+    changes: also one that went and came again at once. `on_read` gets them by number, those that
+    can be read.
+    """
+
+    def __init__(
+        self, loop: Loop, on_read: Callable[[Mapping[BrokerId, BrokerRegistration]], None]
+    ) -> None:
+        self._loop = loop
+        self._on_read = on_read
+        self._session: Session | None = None
+        self._conversation = Conversation()
+        self._watched: set[str] = set()
+        self._changed_again = False
+        self._retry: Timer | None = None
+        self._named: dict[str, bytes] = {}
+        self._bad: dict[str, bytes] = {}
+
+    def connected(self, session: Session) -> None:
+        """See SessionUser."""
+        self._session = session
+        self._watched = set()
+        self._read()
+
+    def expired(self) -> None:
+        """See SessionUser. What was read last stays in force until something else is read."""
+        self._session = None
+        self._conversation.drop()
+        self._cancel_retry()
+
+    def _read(self) -> None:
+        session = self._session
+        if session is not None:
+            self._changed_again = False
+            self._cancel_retry()
+            self._conversation.begin(self._steps(session))
+
+    def _changed(self) -> None:
+        # What is being read may be from before or after the change.
+        if self._conversation.is_under_way:
+            self._changed_again = True
+        else:
+            self._read()
+
+    def _steps(self, session: Session) -> Steps[None]:
+        while True:
+            self._changed_again = False
+            listed = yield from children(session, BROKER_IDS, self._watch(BROKER_IDS))
+            if not isinstance(listed, Children):
+                self._watched.discard(BROKER_IDS)
+                self._failed(listed)
+                return
+            found: dict[BrokerId, BrokerRegistration] = {}
+            self._named, self._bad = self._bad, {}
+            for name in listed.names:
+                if not (name.isascii() and name.isdigit() and int(name) <= _MAX_ID):
+                    self._name_bad(f"{BROKER_IDS}/{name}", b"", "a name that is no broker's id")
+                    continue
+                broker_id = BrokerId(int(name))
+                path = broker_path(broker_id)
+                node = yield from get(session, path, self._watch(path))
+                if not isinstance(node, Node):
+                    self._watched.discard(path)
+                if isinstance(node, NoNode):
+                    continue  # gone since: the watch of the children tells it
+                if isinstance(node, ZooKeeperError):
+                    self._failed(node)
+                    return
+                try:
+                    found[broker_id] = _registration(broker_id, node.data)
+                except ZnodeError as error:
+                    self._name_bad(path, node.data, str(error))
+            if not self._changed_again:
+                self._on_read(found)
+                return
+
+    def _watch(self, path: str) -> Callable[[], None] | None:
+        """For the next request that watches the path: watches pile up unless each is asked for
+        once, and until it is called or its request fails."""
+        if path in self._watched:
+            return None
+        self._watched.add(path)
+
+        def changed() -> None:
+            self._watched.discard(path)
+            self._changed()
+
+        return changed
+
+    def _failed(self, error: ZooKeeperError) -> None:
+        _log.error("the brokers of the cluster cannot be read, tried again: %s", error)
+        self._retry = self._loop.call_later(RETRY_MS, self._read)
+
+    def _cancel_retry(self) -> None:
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+
+    def _name_bad(self, path: str, data: bytes, why: str) -> None:
+        self._bad[path] = data
+        if self._named.get(path) != data:
+            _log.error("znode=%s is left out, and left as it is: %s", path, why)
+
+
+def _registration(broker_id: BrokerId, data: bytes) -> BrokerRegistration:
+    read = decode_broker(broker_id, data)
+    endpoints = tuple(
+        Listener(each.listener, each.security_protocol, each.host or "", each.port)
+        for each in read.endpoints
+    )
+    return BrokerRegistration(broker_id, endpoints, read.rack)

@@ -1,0 +1,128 @@
+"""The brokers of an election: each a process with lives, a loop and a part in the cluster."""
+
+from collections.abc import Callable
+from typing import Any
+
+from klog_broker.config import Listener
+from klog_broker.controller.election import State
+from klog_broker.controller.errors import ControllerMoved
+from klog_broker.controller.fenced_writes import FencedWrites
+from klog_broker.controller.member import Member
+from klog_broker.metadata.image import BrokerRegistration
+from klog_broker.metadata.zookeeper.joining import Joined
+from klog_broker.runtime.chance import Chance
+from klog_broker.runtime.loop import Loop
+from klog_broker.runtime.zookeeper import ANY_VERSION, Create, Session, SessionEvent, Set
+from pyspark_klog.ids import BrokerId
+from tests.simulation.elections.checks import Checks
+from tests.simulation.world import Violation, World
+from tests.simulation.zookeeper import Client, SimulatedZooKeeper
+from tests.support.fake_network import ScriptedPoller
+
+SESSION_MS = 6_000
+WORK = "/work"
+"""Where controllers write which of them was at work."""
+
+_WORK_PAUSE_MS = (20, 2_000)
+
+
+class BrokerLife:
+    """From a start to a kill, or to the end."""
+
+    def __init__(
+        self, world: World, zookeeper: SimulatedZooKeeper, checks: Checks, number: int, life: int
+    ) -> None:
+        self.name = f"broker {number}.{life}"
+        self.number = BrokerId(number)
+        self.refusal = ""
+        self.is_over = False
+        self.session: Session | None = None
+        self.client: Client = zookeeper.client(self.name)
+        self.loop = Loop(world.clock, ScriptedPoller())
+        self._world = world
+        self._checks = checks
+        self._written = 0
+        self._followed = False
+        self.member = Member(
+            self.loop, world.clock, self._open_session, SESSION_MS, on_in_use=self._in_use
+        )
+        self.member.begin(Chance(world.random.getrandbits(32)), self.number, 1_000)
+
+    # --- turns -----------------------------------------------------------------------------------
+    @property
+    def due_ms(self) -> int | None:
+        """When its loop has something to do, by the world's clock."""
+        if self.is_over or self.client.is_paused:
+            return None
+        return self.loop.next_wake_ms()
+
+    def turn(self) -> None:
+        """One turn of the loop."""
+        self.loop.run_turn(0)
+        if self.member.outcome is not None and not self._followed:
+            self._followed = True
+            if not isinstance(self.member.outcome, Joined):
+                raise Violation("a broker joins", f"{self.name}: {self.member.outcome.text}")
+            store = self.member.follow()
+            election = self.member.election
+            election.on_elected.append(self._elected)
+            election.on_resigned.append(lambda: self._note("resigned"))
+            store.start(self.loop, None, on_image=lambda *_: None, apply=None)
+            endpoint = Listener("PLAINTEXT", "PLAINTEXT", f"host{self.number}", 9092)
+            store.register_broker(BrokerRegistration(self.number, (endpoint,)))
+
+    # --- what happens to it ----------------------------------------------------------------------
+    def kill(self) -> None:
+        """Ends at once; its session runs out."""
+        self._note("killed")
+        self.is_over = True
+        self.client.die()
+
+    def close(self) -> None:
+        """Ends in good order."""
+        self._note("closes")
+        self.member.close(lambda: self._note("closed"))
+
+    # --- what it is ------------------------------------------------------------------------------
+    @property
+    def is_controller(self) -> bool:
+        """Whether it takes itself for the controller."""
+        return self._followed and self.member.election.state is State.CONTROLLER
+
+    def _open_session(self, loop: Any, on_event: Callable[[SessionEvent], None]) -> Session:
+        if self._followed and self.member.election.writes is not None:
+            text = f"{self.name} opens a session and is still the controller of its last one"
+            raise Violation("the controller resigns first", text)
+        opened = self.client.opener(SESSION_MS)(loop, on_event)
+        self.session = opened
+        return opened
+
+    def _in_use(self, text: str) -> None:
+        self.refusal = text
+        self._note(f"refused: {text}")
+
+    def _elected(self, writes: FencedWrites) -> None:
+        assert self.session is not None
+        self._note(f"elected {writes.epoch.number}")
+        self._checks.elected(self.name, self.session.session_id, writes.epoch)
+        self._work(writes)
+
+    def _work(self, writes: FencedWrites) -> None:
+        """What a controller does, until it is told that it is none: it does not look itself."""
+        self._written += 1
+        text = f"{self.name} {writes.epoch.number} {self._written}"
+        data = text.encode()
+
+        def answered(answer: Any) -> None:
+            self._checks.answered(text, answer)
+            if not isinstance(answer, ControllerMoved):
+                pause_ms = self._world.between(*_WORK_PAUSE_MS)
+                self.loop.call_later(pause_ms, lambda: self._work(writes))
+
+        operation = Create(f"{WORK}-", data, sequential=True)
+        if self._world.chance(0.5):
+            operation = Set(WORK, data, ANY_VERSION)
+        writes.write([operation], answered)
+
+    def _note(self, text: str) -> None:
+        self._world.note(f"{self.name} {text}")

@@ -1,0 +1,266 @@
+"""A seed: three to five brokers, half a minute of faults, then peace."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from klog_broker.controller.election import State
+from klog_broker.runtime.zookeeper import ANY_VERSION, Create, Delete
+from klog_broker.runtime.zookeeper_requests import Exists, Get
+from pyspark_klog.znodes.cluster import decode_controller
+from pyspark_klog.znodes.paths import CONTROLLER, broker_path
+from tests.simulation.elections.brokers import SESSION_MS, WORK, BrokerLife
+from tests.simulation.elections.checks import Checks
+from tests.simulation.world import START_MS, Violation, World
+from tests.simulation.zookeeper import SimulatedZooKeeper
+from tests.simulation.zookeeper.servers import Entry
+
+_FAULTS_MS = 30_000
+_HEALING_MS = 60_000
+_PAUSES_MS = (1, 2_500)
+_DURATIONS_MS = (1, 2 * SESSION_MS)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a seed. ``check`` and ``failure`` are empty if all promises were kept."""
+
+    seed: int
+    trace_hash: str
+    check: str
+    failure: str
+    elections: int
+    writes: int
+    lines: list[str]
+
+
+class Elections:
+    """The world of a seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.world = World(seed)
+        self.zookeeper = SimulatedZooKeeper(self.world)
+        self.checks = Checks(self.zookeeper)
+        self.zookeeper.commit(Entry(0, Create(WORK, b"")))
+        self.is_at_peace = False
+        self.brokers: list[BrokerLife] = []
+        self._lives = [0] * self.world.between(3, 5)
+        for number in range(len(self._lives)):
+            self._start(number)
+        faults: list[Callable[[], None]] = [
+            self._reset, self._cut, self._pause, self._kill, self._expire, self._stop_zookeeper,
+            self._delete_controller, self._close,
+        ]  # fmt: skip
+        chosen = self.world.between(1, len(faults))
+        self._faults = self.world.random.sample(faults, chosen)
+        if self.world.chance(0.5):
+            self.checks.on_won = self._lose_the_answer
+        if self.world.chance(0.5):
+            self.checks.on_vacant = self._sleep_before_standing
+
+    def run(self) -> None:
+        """All of it. Violation if a promise is broken."""
+        self._plan_fault()
+        self._run_until(_FAULTS_MS, lambda: False)
+        self._make_peace()
+        self._run_until(_FAULTS_MS + _HEALING_MS, self._is_healed)
+        if not self._is_healed():
+            raise Violation("in the end there is one controller", self._state())
+        # Nothing more happens: what was reached stays.
+        self._run_until(self.world.now_ms + 2 * SESSION_MS, lambda: False)
+        if not self._is_healed():
+            raise Violation("peace lasts", self._state())
+
+    # --- time ------------------------------------------------------------------------------------
+    def _run_until(self, until_ms: int, is_over: Callable[[], bool]) -> None:
+        while not is_over() and self.world.now_ms < until_ms:
+            now_ms = self.world.clock.monotonic_ms()
+            due = [each.due_ms for each in self.brokers]
+            if any(each is not None and each <= now_ms for each in due):
+                for broker, due_ms in zip(list(self.brokers), due, strict=True):
+                    if due_ms is not None and due_ms <= now_ms:
+                        broker.turn()
+                continue
+            self.checks.follow()
+            next_ms = min((each - START_MS for each in due if each is not None), default=until_ms)
+            events = 0
+
+            def one_event() -> bool:
+                nonlocal events
+                events += 1
+                return events > 1
+
+            self.world.run(min(next_ms, until_ms), one_event)
+
+    # --- faults ----------------------------------------------------------------------------------
+    def _plan_fault(self) -> None:
+        def strike() -> None:
+            if self.is_at_peace:
+                return
+            if not all(each.is_over for each in self.brokers):
+                self.world.random.choice(self._faults)()
+            self._plan_fault()
+
+        self.world.after(self.world.between(*_PAUSES_MS), strike)
+
+    def _start(self, number: int) -> None:
+        self._lives[number] += 1
+        life = BrokerLife(self.world, self.zookeeper, self.checks, number, self._lives[number])
+        self.brokers.append(life)
+        self.world.note(f"{life.name} starts")
+
+    def _some(self) -> BrokerLife:
+        """More often the controller than another one."""
+        alive = [each for each in self.brokers if not each.is_over]
+        controllers = [each for each in alive if each.is_controller]
+        if controllers and self.world.chance(0.5):
+            return self.world.random.choice(controllers)
+        return self.world.random.choice(alive)
+
+    def _later(self, action: Callable[[], None]) -> None:
+        self.world.after(self.world.between(*_DURATIONS_MS), action)
+
+    def _reset(self) -> None:
+        broker = self._some()
+        self.world.note(f"{broker.name} is reset")
+        broker.client.reset()
+
+    def _lose_the_answer(self, session_id: int) -> None:
+        """Whoever was elected does not hear of it; also at the end of all faults."""
+        if self.world.chance(0.3):
+            for broker in self.brokers:
+                if broker.session is not None and broker.session.session_id == session_id:
+                    self.world.note(f"{broker.name} loses an answer")
+                    broker.client.reset()
+
+    def _sleep_before_standing(self) -> None:
+        """Somebody has read that nobody is the controller, and stands for election later."""
+        if not self.is_at_peace and self.world.chance(0.5):
+            self.world.after(self.world.between(0, 10), self._pause)
+
+    def _cut(self) -> None:
+        broker = self._some()
+        ways = self.world.random.choice([("to",), ("from",), ("to", "from")])
+        self.world.note(f"{broker.name} is cut {ways}")
+        broker.client.cut(*ways)
+        self._later(broker.client.mend)
+
+    def _pause(self) -> None:
+        if all(each.is_over for each in self.brokers):
+            return
+        broker = self._some()
+        if not broker.client.is_paused:
+            self.world.note(f"{broker.name} stands still")
+            broker.client.pause()
+            self._later(broker.client.resume)
+
+    def _kill(self) -> None:
+        broker = self._some()
+        broker.kill()
+        self._later(lambda: self._start(broker.number))
+
+    def _close(self) -> None:
+        broker = self._some()
+        if broker.client.is_paused:
+            return
+        broker.close()
+        # Its loop goes on until ZooKeeper has heard of it, or the process ends before that.
+        self.world.after(self.world.between(0, 200), lambda: self._ended(broker))
+
+    def _ended(self, broker: BrokerLife) -> None:
+        if not broker.is_over:
+            broker.kill()
+            self._later(lambda: self._start(broker.number))
+
+    def _expire(self) -> None:
+        broker = self._some()
+        if broker.session is not None and broker.session.session_id:
+            self.world.note(f"{broker.name}'s session is over")
+            self.zookeeper.expire(broker.session.session_id)
+
+    def _stop_zookeeper(self) -> None:
+        if not self.zookeeper.is_down:
+            self.world.note("ZooKeeper is down")
+            self.zookeeper.stop()
+            self._later(self._start_zookeeper)
+
+    def _start_zookeeper(self) -> None:
+        if self.zookeeper.is_down:
+            self.world.note("ZooKeeper is back")
+            self.zookeeper.start()
+
+    def _delete_controller(self) -> None:
+        """As administrators do to have another one elected."""
+        if not self.zookeeper.is_down:
+            self.world.note("the controller's node is deleted")
+            self.zookeeper.commit(Entry(0, Delete(CONTROLLER, ANY_VERSION)))
+
+    # --- peace -----------------------------------------------------------------------------------
+    def _make_peace(self) -> None:
+        self.is_at_peace = True
+        self.world.note("peace")
+        self._start_zookeeper()
+        for broker in self.brokers:
+            if broker.client.is_paused:
+                broker.client.resume()
+            broker.client.mend()
+
+    def _is_healed(self) -> bool:
+        self.checks.follow()
+        alive = [each for each in self.brokers if not each.is_over]
+        if len(alive) != len(self._lives):
+            return False
+        if not all(hasattr(each.member, "election") for each in alive):
+            return False
+        controllers = [each for each in alive if each.is_controller]
+        node = self.checks.tree.read(Get(CONTROLLER))
+        if len(controllers) != 1 or isinstance(node, Exception):
+            return False
+        (controller,) = controllers
+        numbers = {each.number for each in alive}
+        writes = controller.member.election.writes
+        return (
+            decode_controller(node.data).broker_id == controller.number
+            and writes is not None
+            and writes.epoch.number == self.checks.epoch()
+            and all(self._is_registered(each) for each in alive)
+            and all(set(each.member.store.image.brokers) == numbers for each in alive)
+            and all(each.member.store.image.controller_id == controller.number for each in alive)
+            and all(
+                each.member.election.state is State.OTHER for each in alive if each != controller
+            )
+        )
+
+    def _is_registered(self, broker: BrokerLife) -> bool:
+        stat = self.checks.tree.read(Exists(broker_path(broker.number)))
+        return stat is not None and stat.czxid == broker.member.registration.broker_epoch
+
+    def _state(self) -> str:
+        said = []
+        for each in self.brokers:
+            if not each.is_over and hasattr(each.member, "election"):
+                image = each.member.store.image
+                said.append(
+                    f"{each.name} {each.member.election.state.value} epoch"
+                    f" {each.member.registration.broker_epoch} sees {sorted(image.brokers)} and"
+                    f" {image.controller_id} {each.refusal}"
+                )
+        return "; ".join(said)
+
+
+def run_seed(seed: int) -> Result:
+    """Runs it. Bugs of the simulation itself come out as they are."""
+    elections = Elections(seed)
+    check = failure = ""
+    try:
+        elections.run()
+    except Violation as violation:
+        check, failure = violation.check, str(violation)
+    return Result(
+        seed,
+        elections.world.trace_hash,
+        check,
+        failure,
+        len(elections.checks.elections),
+        elections.checks.writes,
+        elections.world.lines,
+    )

@@ -1,0 +1,119 @@
+"""A simulated ZooKeeper and one loop: for tests of what a broker has in its cluster."""
+
+from collections.abc import Callable
+from typing import Any
+
+from klog_broker.config import Listener
+from klog_broker.metadata.image import BrokerRegistration
+from klog_broker.metadata.zookeeper.sessions import Sessions, SessionUser
+from klog_broker.runtime.loop import Loop
+from klog_broker.runtime.zookeeper import Session, ZooKeeperError
+from klog_broker.runtime.zookeeper_requests import Exists, Get
+from pyspark_klog.ids import BrokerId
+from tests.simulation.world import START_MS, World
+from tests.simulation.zookeeper import Client, SimulatedZooKeeper
+from tests.simulation.zookeeper.tree import Tree
+from tests.support.fake_network import ScriptedPoller
+
+SESSION_MS = 6_000
+
+
+class ClusterWorld:
+    """All processes share the loop. Answers take a few milliseconds of virtual time."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.world = World(seed)
+        self.loop = Loop(self.world.clock, ScriptedPoller())
+        self.zookeeper = SimulatedZooKeeper(self.world)
+        self._admin: Session | None = None
+
+    def sessions(self, *users: SessionUser) -> tuple[Sessions, Client]:
+        """A process whose sessions these use."""
+        client = self.zookeeper.client("process")
+        sessions = Sessions(self.loop, client.opener(SESSION_MS))
+        sessions.use(users)
+        sessions.begin()
+        return sessions, client
+
+    def until(self, is_so: Callable[[], Any], *, within_ms: int = 60_000) -> Any:
+        """Lets time pass until it is so."""
+        end_ms = self.world.now_ms + within_ms
+        while True:
+            self._turn()
+            found = is_so()
+            if found:
+                return found
+            if self.world.now_ms >= end_ms:
+                raise AssertionError("it did not come")
+            self._step(end_ms)
+
+    def advance(self, by_ms: int) -> None:
+        """Lets so much time pass."""
+        end_ms = self.world.now_ms + by_ms
+        while self.world.now_ms < end_ms:
+            self._turn()
+            self._step(end_ms)
+
+    def ask(self, name: str, *arguments: Any, **options: Any) -> Any:
+        """The answer to another process's request: a method of Session, without `done`."""
+        if self._admin is None:
+            opener = self.zookeeper.client("admin").opener(SESSION_MS)
+            self._admin = opener(self.loop, lambda _: None)
+        answers: list[Any] = []
+        getattr(self._admin, name)(*arguments, answers.append, **options)
+        self.until(lambda: answers)
+        return answers[0]
+
+    def data(self, path: str) -> bytes | None:
+        """What was committed last."""
+        node = self.tree().read(Get(path))
+        return None if isinstance(node, ZooKeeperError) else node.data
+
+    def stat(self, path: str) -> Any:
+        """Of what was committed last."""
+        return self.tree().read(Exists(path))
+
+    def tree(self) -> Tree:
+        """All that was committed."""
+        tree = Tree()
+        for zxid, entry in enumerate(self.zookeeper.entries, 1):
+            if entry.request is None:
+                tree.end_session(entry.session_id, zxid)
+            else:
+                tree.write(entry.request, zxid, entry.session_id)
+        return tree
+
+    def _step(self, end_ms: int) -> None:
+        """Up to the next event, or to when the loop has something to do."""
+        due_ms = self.loop.next_wake_ms()
+        until_ms = end_ms if due_ms is None else min(end_ms, due_ms - START_MS)
+        events = iter((False, True))
+        self.world.run(until_ms, lambda: next(events))
+
+    def _turn(self) -> None:
+        while True:
+            due_ms = self.loop.next_wake_ms()
+            if due_ms is None or due_ms > START_MS + self.world.now_ms:
+                return
+            self.loop.run_turn(0)
+
+
+class NotedUser:
+    """A SessionUser that notes what it is told."""
+
+    def __init__(self) -> None:
+        self.session: Session | None = None
+        self.told: list[str] = []
+
+    def connected(self, session: Session) -> None:
+        self.session = session
+        self.told.append("connected")
+
+    def expired(self) -> None:
+        self.told.append("expired")
+
+
+def registration(number: int, host: str = "127.0.0.1", port: int = 9092) -> BrokerRegistration:
+    """A broker with one listener."""
+    endpoint = Listener("PLAINTEXT", "PLAINTEXT", host, port)
+    return BrokerRegistration(BrokerId(number), (endpoint,))

@@ -1,0 +1,108 @@
+"""The first conversation with ZooKeeper: the cluster's id, the broker's number, who may join."""
+
+import pytest
+
+from klog_broker.metadata.zookeeper.joining import Joined, Joining, NotJoined
+from klog_broker.runtime.chance import Chance
+from klog_broker.runtime.zookeeper import ANY_VERSION
+from pyspark_klog.ids import BrokerId
+from pyspark_klog.znodes.cluster import (
+    ControllerRegistration,
+    decode_cluster_id,
+    encode_cluster_id,
+    encode_controller,
+)
+from pyspark_klog.znodes.paths import CLUSTER_ID, CONTROLLER, MIGRATION, PERSISTENT
+from tests.support.cluster_world import ClusterWorld
+
+
+@pytest.fixture
+def cluster() -> ClusterWorld:
+    return ClusterWorld()
+
+
+def join(
+    cluster: ClusterWorld, number: int | None = 1, *, reserved: int = 1000
+) -> Joined | NotJoined:
+    outcomes: list[Joined | NotJoined] = []
+    broker_id = None if number is None else BrokerId(number)
+    cluster.sessions(Joining(Chance(1), broker_id, reserved, outcomes.append))
+    cluster.until(lambda: outcomes)
+    cluster.advance(100)
+    (outcome,) = outcomes
+    return outcome
+
+
+def test_the_first_broker_begins_the_cluster_and_the_next_ones_find_it(
+    cluster: ClusterWorld,
+) -> None:
+    first = join(cluster)
+    assert isinstance(first, Joined)
+    assert len(first.cluster_id) == 22
+    assert decode_cluster_id(cluster.data(CLUSTER_ID)) == first.cluster_id
+    for path in PERSISTENT:
+        assert (cluster.data(path), cluster.stat(path).ephemeral_owner) == (b"", 0)
+    written = len(cluster.zookeeper.entries)
+    assert join(cluster, 2) == Joined(first.cluster_id, BrokerId(2))
+    assert len(cluster.zookeeper.entries) == written
+
+
+def test_a_cluster_of_kafkas_keeps_its_id(cluster: ClusterWorld) -> None:
+    cluster.ask("create", CLUSTER_ID, encode_cluster_id("kafkas"), makes_parents=True)
+    assert join(cluster) == Joined("kafkas", BrokerId(1))
+
+
+def test_numbers_are_generated_above_those_that_can_be_set(cluster: ClusterWorld) -> None:
+    found = [join(cluster, None), join(cluster, None), join(cluster, None, reserved=5)]
+    assert [each.broker_id for each in found] == [1001, 1002, 8]
+
+
+@pytest.mark.parametrize("breaks_at", range(0, 24, 2))
+def test_a_broken_connection_begins_anew(breaks_at: int) -> None:
+    cluster = ClusterWorld(breaks_at)
+    outcomes: list[Joined | NotJoined] = []
+    _, client = cluster.sessions(Joining(Chance(1), BrokerId(1), 1000, outcomes.append))
+    cluster.until(lambda: len(cluster.zookeeper.entries) >= breaks_at)
+    client.reset()
+    cluster.until(lambda: outcomes)
+    (outcome,) = outcomes
+    assert isinstance(outcome, Joined)
+    assert decode_cluster_id(cluster.data(CLUSTER_ID)) == outcome.cluster_id
+    assert all(cluster.stat(path) is not None for path in PERSISTENT)
+
+
+def test_a_cluster_on_its_way_to_kraft_is_not_joined(cluster: ClusterWorld) -> None:
+    cluster.ask("create", MIGRATION, b"{}")
+    outcome = join(cluster)
+    assert outcome == NotJoined(
+        "the cluster is on its way to KRaft (there is /migration), and klog does not go along; end"
+        " the migration, and delete that node if the cluster stays with ZooKeeper"
+    )
+    assert cluster.data(CLUSTER_ID) is None
+
+
+def test_a_cluster_that_krafts_controller_leads_is_not_joined(cluster: ClusterWorld) -> None:
+    controller = ControllerRegistration(BrokerId(3000), 1, kraft_controller_epoch=7)
+    cluster.ask("create", CONTROLLER, encode_controller(controller))
+    outcome = join(cluster)
+    assert isinstance(outcome, NotJoined)
+    assert outcome.text.startswith(
+        "the cluster is led by KRaft's controller 3000 (/controller has kraftControllerEpoch 7)"
+    )
+
+
+def test_a_cluster_id_that_cannot_be_read_is_named_and_left(cluster: ClusterWorld) -> None:
+    cluster.ask("create", CLUSTER_ID, b"nonsense", makes_parents=True)
+    outcome = join(cluster)
+    assert isinstance(outcome, NotJoined)
+    assert CLUSTER_ID in outcome.text
+    assert cluster.data(CLUSTER_ID) == b"nonsense"
+
+
+def test_a_controller_that_cannot_be_read_is_in_nobodys_way(
+    cluster: ClusterWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.ask("create", CONTROLLER, b"nonsense")
+    assert isinstance(join(cluster), Joined)
+    assert "znode=/controller is left as it is" in caplog.text
+    cluster.ask("delete", CONTROLLER, ANY_VERSION)

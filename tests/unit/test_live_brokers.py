@@ -1,0 +1,115 @@
+"""/brokers/ids as a broker reads it: who lives, who cannot be read, who changes while it reads."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from klog_broker.config import Listener
+from klog_broker.metadata.image import BrokerRegistration
+from klog_broker.metadata.zookeeper.live_brokers import LiveBrokers
+from klog_broker.runtime.zookeeper import ANY_VERSION
+from pyspark_klog.ids import BrokerId
+from pyspark_klog.znodes.brokers import BrokerRegistration as Znode
+from pyspark_klog.znodes.brokers import Endpoint, encode_broker
+from pyspark_klog.znodes.paths import BROKER_IDS, broker_path
+from tests.support.cluster_world import ClusterWorld
+
+
+class Reader:
+    """What is read."""
+
+    def __init__(self, cluster: ClusterWorld) -> None:
+        self.read: list[Mapping[BrokerId, BrokerRegistration]] = []
+        _, self.client = cluster.sessions(LiveBrokers(cluster.loop, self.read.append))
+
+    def sees(self, *numbers: int) -> bool:
+        return bool(self.read) and sorted(self.read[-1]) == list(numbers)
+
+
+def znode(number: int, rack: str | None = None) -> bytes:
+    endpoint = Endpoint("PLAINTEXT", f"host{number}", 9092, "PLAINTEXT")
+    return encode_broker(Znode((endpoint,), 5, rack))
+
+
+@pytest.fixture
+def cluster() -> ClusterWorld:
+    made = ClusterWorld()
+    made.ask("create", BROKER_IDS, b"", makes_parents=True)
+    return made
+
+
+def test_brokers_come_and_go(cluster: ClusterWorld) -> None:
+    reader = Reader(cluster)
+    cluster.until(lambda: reader.sees())
+    for number in (3, 1, 2):
+        cluster.ask("create", broker_path(BrokerId(number)), znode(number))
+    cluster.until(lambda: reader.sees(1, 2, 3))
+    listener = Listener("PLAINTEXT", "PLAINTEXT", "host2", 9092)
+    assert reader.read[-1][BrokerId(2)] == BrokerRegistration(BrokerId(2), (listener,), None)
+    cluster.ask("delete", broker_path(BrokerId(1)), ANY_VERSION)
+    cluster.until(lambda: reader.sees(2, 3))
+    reader.client.reset()
+    cluster.ask("delete", broker_path(BrokerId(2)), ANY_VERSION)
+    cluster.until(lambda: reader.sees(3))
+
+
+def test_a_change_of_one_is_read(cluster: ClusterWorld) -> None:
+    cluster.ask("create", broker_path(BrokerId(1)), znode(1))
+    reader = Reader(cluster)
+    cluster.until(lambda: reader.sees(1))
+    for rack in ("a", "b", "c"):
+        cluster.ask("set", broker_path(BrokerId(1)), znode(1, rack), ANY_VERSION)
+        cluster.until(lambda rack=rack: reader.read[-1][BrokerId(1)].rack == rack)
+
+
+def test_what_cannot_be_read_is_named_once_and_left(
+    cluster: ClusterWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.ask("create", broker_path(BrokerId(1)), znode(1))
+    cluster.ask("create", f"{BROKER_IDS}/2", b"{")
+    cluster.ask("create", f"{BROKER_IDS}/somebody", b"")
+    cluster.ask("create", f"{BROKER_IDS}/99999999999", b"")
+    reader = Reader(cluster)
+    cluster.until(lambda: reader.sees(1))
+    cluster.ask("create", broker_path(BrokerId(3)), znode(3))
+    cluster.until(lambda: reader.sees(1, 3))
+    named = [each for each in caplog.messages if "is left out, and left as it is" in each]
+    assert [each.split()[0] for each in named] == [
+        "znode=/brokers/ids/2",
+        "znode=/brokers/ids/99999999999",
+        "znode=/brokers/ids/somebody",
+    ]
+    assert cluster.data(f"{BROKER_IDS}/2") == b"{"
+    cluster.ask("set", f"{BROKER_IDS}/2", znode(2), ANY_VERSION)
+    cluster.until(lambda: reader.sees(1, 2, 3))
+
+
+def test_without_the_parent_it_is_tried_again(
+    cluster: ClusterWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.ask("delete", BROKER_IDS, ANY_VERSION)
+    reader = Reader(cluster)
+    cluster.advance(500)
+    assert not reader.read
+    assert "the brokers of the cluster cannot be read, tried again" in caplog.text
+    cluster.ask("create", BROKER_IDS, b"")
+    cluster.until(lambda: reader.sees())
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_in_the_end_it_sees_who_is_there(seed: int) -> None:
+    """Whatever happens while it reads."""
+    cluster = ClusterWorld(seed)
+    cluster.ask("create", BROKER_IDS, b"", makes_parents=True)
+    reader = Reader(cluster)
+    there: set[int] = set()
+    for _ in range(40):
+        number = cluster.world.between(1, 6)
+        if number in there:
+            cluster.ask("delete", broker_path(BrokerId(number)), ANY_VERSION)
+        else:
+            cluster.ask("create", broker_path(BrokerId(number)), znode(number))
+        there ^= {number}
+        if cluster.world.chance(0.2):
+            reader.client.reset()
+    cluster.until(lambda: reader.sees(*sorted(there)))
