@@ -10,7 +10,7 @@ from typing import Any
 
 from klog_broker.compaction.cleaner import Cleaner
 from klog_broker.config import BrokerConfig
-from klog_broker.exit_codes import CannotStart, ExitCode
+from klog_broker.exit_codes import ExitCode
 from klog_broker.handlers.context import BrokerServices, Endpoint
 from klog_broker.handlers.dispatcher import ApiHandler, Dispatcher
 from klog_broker.handlers.fetch_convert import DownConversions
@@ -23,6 +23,7 @@ from klog_broker.handlers.transaction_service import start_transactions
 from klog_broker.life import Life
 from klog_broker.log.errors import LoadingGivenUp, LogDirectoryError, OutOfDescriptors
 from klog_broker.log.log_manager import LogManager
+from klog_broker.membership import Membership
 from klog_broker.metadata.election import FoundLog
 from klog_broker.metadata.errors import StoreRefused
 from klog_broker.metadata.image import BrokerRegistration, MetadataImage
@@ -50,6 +51,7 @@ from klog_broker.room_settings import (
     cleaner_settings,
     network_limits,
     real_network,
+    real_sessions,
 )
 from klog_broker.runtime import descriptors
 from klog_broker.runtime.chance import Chance
@@ -62,6 +64,7 @@ from klog_broker.runtime.process_facts import process_facts
 from klog_broker.runtime.purgatory import Purgatory
 from klog_broker.runtime.side_by_side import SideBySide
 from klog_broker.runtime.sockets import Network
+from klog_broker.runtime.zookeeper import OpenSession
 from klog_broker.settings_in_force import SettingsInForce
 from klog_broker.stopping import Stopping
 from klog_broker.topics.adoption import AdoptingStore
@@ -96,6 +99,7 @@ class BrokerServer:
         chance: Chance | None = None,
         files: Files | None = None,
         open_store: OpenStore = open_local_store,
+        open_session: OpenSession | None = None,
         network: Network | None = None,
         poller: Poller | None = None,
         make_helpers: Callable[[Loop], Helpers] | None = None,
@@ -117,6 +121,8 @@ class BrokerServer:
         self._chance = chance or Chance()
         self._files = files or RealFiles()
         self._open_store = open_store
+        self._open_session = open_session
+        self._membership: Membership | None = None
         self._network = network or real_network(config)
         self.loop = Loop(self._clock, poller or default_poller())
         self._workers = workers_of(self.loop, make_helpers, side_by_side)
@@ -157,18 +163,18 @@ class BrokerServer:
             if refusal is None:
                 raise
             if hasattr(self, "server"):
-                self.close(cleanly=False)
+                # What the broker has begun is in order if only somebody else was in the way.
+                self.close(cleanly=refusal is error)
             else:
                 self._release()
+            if refusal is error:
+                raise
             raise refusal from error
 
     def _start(self) -> None:
         self._life.starting(self.config)
-        if self.config.joins_cluster:
-            self._release()
-            raise CannotStart(ExitCode.REFUSED, "zookeeper.connect: klog joins no cluster yet")
-        broker_id = BrokerId(self.config["broker.id"])
         try:
+            broker_id = self._number()
             metadata, logs = self._load(broker_id)
         except (LogDirectoryError, StoreRefused) as error:
             self._release()
@@ -248,10 +254,28 @@ class BrokerServer:
         self._listen_for_scrapes(self._cleaner)
         if self.plans is not None and self._compile_kernel is not None:
             IdleKernels(self.server, self.plans, self._compile_kernel).begin()
+        if self._membership is not None:
+            self._membership.wait_until_registered()
         self._life.serving(self.services, self.ports)
         self._is_serving = True
         if not self._is_wanted:
             self.loop.post(self._begin_to_stop)
+
+    def _number(self) -> BrokerId:
+        """The broker's, which in a cluster ZooKeeper may have to give. Blocks."""
+        if self.config.joins_cluster:
+            self._membership = Membership(
+                self.config,
+                self.loop,
+                self._clock,
+                self._open_session or real_sessions(self.config),
+                is_wanted=lambda: self._is_wanted,
+                on_lost=self._on_membership_lost,
+            )
+            number = self._membership.join(self._files, self.config.log_dirs, self._chance)
+            self._settings.number_is(number)
+            self._open_store = self._membership.open_store
+        return BrokerId(self.config["broker.id"])
 
     def _lead(self, metadata: AdoptingStore) -> None:
         """Have the store give every partition its role, before anybody can connect."""
@@ -323,6 +347,7 @@ class BrokerServer:
             helpers=self._log_helpers,
             side_by_side=self._workers.side_by_side,
             adopts=self._adopt,
+            refuses_folders=self.config.joins_cluster,
             is_wanted=lambda: self._is_wanted,
             on_directory_offline=self._on_directory_offline,
         )
@@ -424,6 +449,8 @@ class BrokerServer:
         self._is_closed = True
         self._is_wanted = False
         self.server.close()
+        if self._membership is not None:
+            self._membership.close(cleanly=cleanly)
         if self._metrics is not None:
             self._metrics.close()
         if self.plans is not None:
@@ -441,7 +468,11 @@ class BrokerServer:
         self.loop.close()
 
     def _release(self) -> None:
+        if self._is_closed:
+            return
         self._is_closed = True
+        if self._membership is not None:
+            self._membership.close(cleanly=True)
         self._workers.close()
         self.loop.close()
 
@@ -477,3 +508,8 @@ class BrokerServer:
             _log.critical("no data directory is left, the broker ends")
             self._exit_code = ExitCode.DISKS_LOST
             self.stop("the last data directory went offline")
+
+    def _on_membership_lost(self, why: str) -> None:
+        _log.critical("the broker ends: %s", why)
+        self._exit_code = ExitCode.REFUSED_BY_CLUSTER
+        self.stop("its number belongs to another broker now")

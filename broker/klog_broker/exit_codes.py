@@ -18,6 +18,11 @@ class ExitCode(IntEnum):
     """A listener's address or port cannot be opened."""
     DISKS_LOST = 5
     """The last data directory went offline."""
+    NO_ZOOKEEPER = 6
+    """No server of zookeeper.connect could be used within zookeeper.connection.timeout.ms."""
+    REFUSED_BY_CLUSTER = 7
+    """The cluster does not take the broker: its number or address is another's, or it is on its way
+    to KRaft."""
     BUG = 70
     """Something in the loop failed that no request can cause; the log has the traceback."""
 

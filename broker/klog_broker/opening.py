@@ -4,6 +4,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from klog_broker.config import topic_config
+from klog_broker.log.adoption import listed
+from klog_broker.log.errors import LogDirectoryError
+from klog_broker.log.found import FoundFolders
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.log_manager import LogManager
 from klog_broker.metadata.local import LocalStore
@@ -41,12 +44,14 @@ def open_logs(
     helpers: Helpers,
     side_by_side: SideBySide,
     adopts: bool,
+    refuses_folders: bool,
     is_wanted: Callable[[], bool],
     on_directory_offline: Callable[[Path, BaseException], None],
 ) -> tuple[AdoptingStore, LogManager]:
     """The store, and all logs, loaded, recovered and locked. Blocks.
 
-    With ``adopts`` folders of partitions that the metadata does not know are taken in.
+    With ``adopts`` folders of partitions that the metadata does not know are taken in; with
+    ``refuses_folders`` there may be none at all.
     StoreRefused, LogDirectoryError, OSError; LoadingGivenUp once the broker ``is_wanted`` no
     longer.
     """
@@ -73,7 +78,7 @@ def open_logs(
     adoption = Adoption(files, metadata, config, broker_id, chance, is_wanted=adopts)
     logs.load(
         adoption.loading(config_of),
-        adoption.check,
+        _refuse_folders if refuses_folders else adoption.check,
         side_by_side=side_by_side,
         is_wanted=is_wanted,
     )
@@ -83,3 +88,14 @@ def open_logs(
         logs.release_locks()
         raise
     return metadata, logs
+
+
+def _refuse_folders(found: Sequence[FoundFolders]) -> None:
+    """In a cluster: folders of partitions can only be from elsewhere, since none are made yet."""
+    paths = [each.path for folders in found for each in folders.partitions]
+    if paths:
+        raise LogDirectoryError(
+            f"there is data of partitions in the data directory: {listed(paths)}; this release of"
+            " klog has no partitions in a cluster over ZooKeeper, so give the broker another"
+            " directory (log.dirs)"
+        )

@@ -9,6 +9,7 @@ from klog_broker.exit_codes import CannotStart, ExitCode
 from klog_broker.log.errors import LogDirectoryError
 from klog_broker.metadata.errors import StoreFailed, StoreRefused
 from klog_broker.runtime import descriptors
+from klog_broker.runtime.zookeeper_opening import ZooKeeperClientMissing
 from pyspark_klog.errors import KlogError
 
 
@@ -21,6 +22,10 @@ def refusal_of(error: OSError | KlogError) -> CannotStart | None:
             f"{descriptors.why(cause)}; a broker needs {descriptors.LEAST_DESCRIPTORS} at"
             f" least and more for more connections; nothing was changed",
         )
+    if isinstance(error, CannotStart):
+        return error
+    if isinstance(error, ZooKeeperClientMissing):
+        return CannotStart(ExitCode.REFUSED, str(error))
     if isinstance(error, StoreFailed):
         text = f"{error}; start the broker again once the disk is in order"
         return CannotStart(ExitCode.REFUSED_DIRECTORY, text)
@@ -39,6 +44,26 @@ def given_up() -> CannotStart:
         "told to stop while the logs were loaded; nothing is lost, the next start looks through "
         "what this one has not come to",
     )
+
+
+def told_to_stop() -> CannotStart:
+    """The broker was told to stop while it waited for ZooKeeper."""
+    return CannotStart(ExitCode.OK, "told to stop while it waited for ZooKeeper")
+
+
+def no_zookeeper(connect: str, patience_ms: int, *, was_connected: bool) -> CannotStart:
+    """No server could be used in time."""
+    what = "answered all that a start has to ask" if was_connected else "could be reached"
+    return CannotStart(
+        ExitCode.NO_ZOOKEEPER,
+        f"no ZooKeeper server of zookeeper.connect={connect} {what} within {patience_ms} ms"
+        " (zookeeper.connection.timeout.ms); check that they run and can be reached from here",
+    )
+
+
+def refused_by_cluster(text: str) -> CannotStart:
+    """The cluster does not take this broker."""
+    return CannotStart(ExitCode.REFUSED_BY_CLUSTER, text)
 
 
 def disks_lost(directories: Iterable[Path]) -> CannotStart:

@@ -46,6 +46,11 @@ class SettingsInForce:
         self._following: object | None = None
         self._read = lru_cache(_TOPIC_SETTINGS_KEPT)(self._read_topic)
 
+    def number_is(self, broker_id: BrokerId) -> None:
+        """Before all else: the broker's number, if the settings leave it to ZooKeeper."""
+        if self.config["broker.id"] != broker_id:
+            self.config = self._start = self._start.with_generated_id(broker_id)
+
     def begin(self, image: MetadataImage) -> None:
         """Take what was given to the broker in its earlier lives. What can no longer be used is
         reported and does not count; it stays stored until somebody changes it."""

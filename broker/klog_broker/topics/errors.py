@@ -5,6 +5,7 @@ import logging
 from klog_broker.log.errors import InconsistentTopicId, LogStorageError, OutOfDescriptors
 from klog_broker.metadata.errors import (
     InvalidTopicName,
+    NotInClusters,
     PartitionsChanged,
     StoreFailed,
     TooManyQuotas,
@@ -21,6 +22,7 @@ _CODES: dict[type[BaseException | None], ErrorCode] = {
     PartitionsChanged: ErrorCode.INVALID_PARTITIONS,
     UnknownTopic: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     TooManyQuotas: ErrorCode.POLICY_VIOLATION,
+    NotInClusters: ErrorCode.POLICY_VIOLATION,
     StoreFailed: ErrorCode.KAFKA_STORAGE_ERROR,
     LogStorageError: ErrorCode.KAFKA_STORAGE_ERROR,
     OutOfDescriptors: ErrorCode.KAFKA_STORAGE_ERROR,

@@ -1,0 +1,142 @@
+"""What of a broker's start waits for ZooKeeper: the loop turns until the answer is there."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from klog_broker.config import BrokerConfig
+from klog_broker.config.cluster import GENERATED
+from klog_broker.controller.member import Member
+from klog_broker.metadata.zookeeper.directories import refuse_a_lone_brokers, stored_id
+from klog_broker.metadata.zookeeper.joining import NotJoined
+from klog_broker.metadata.zookeeper.store import ClusterStore
+from klog_broker.refusals import no_zookeeper, refused_by_cluster, told_to_stop
+from klog_broker.runtime.chance import Chance
+from klog_broker.runtime.clock import Clock
+from klog_broker.runtime.files import Files
+from klog_broker.runtime.loop import Loop
+from klog_broker.runtime.zookeeper import OpenSession
+from pyspark_klog.ids import BrokerId
+
+# How often a start that waits looks whether the broker was told to stop.
+_LOOK_MS = 100
+# How long an end waits for ZooKeeper to hear of it; if it does not, the session's time has to pass.
+_CLOSING_MS = 2_000
+
+
+class Membership:
+    """For the loop's thread. Calls, in order: ``join``, ``open_store``, ``wait_until_registered``,
+    ``close``. All but the second block."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        loop: Loop,
+        clock: Clock,
+        open_session: OpenSession,
+        *,
+        is_wanted: Callable[[], bool],
+        on_lost: Callable[[str], None],
+    ) -> None:
+        """`on_lost` is called with a sentence when a broker that has started must not go on: its
+        number belongs to another one now."""
+        self._config = config
+        self._loop = loop
+        self._clock = clock
+        self._is_wanted = is_wanted
+        self._on_lost = on_lost
+        self._member = Member(
+            loop,
+            clock,
+            open_session,
+            config["zookeeper.session.timeout.ms"],
+            on_in_use=self._in_use,
+        )
+        self._refusal: str | None = None
+        self._is_started = False
+        self._has_begun = False
+
+    def join(self, files: Files, directories: Sequence[Path], chance: Chance) -> BrokerId:
+        """Find out whose cluster it is. The broker's number. CannotStart, StoreRefused."""
+        refuse_a_lone_brokers(files, directories)
+        given, connect = self._config["broker.id"], self._config["zookeeper.connect"]
+        number = stored_id(files, directories) if given == GENERATED else BrokerId(given)
+        member = self._member
+        self._has_begun = True
+        member.begin(chance, number, self._config["reserved.broker.max.id"])
+        patience_ms = self._config["zookeeper.connection.timeout.ms"]
+        if not self._wait(lambda: member.outcome is not None, patience_ms):
+            raise no_zookeeper(connect, patience_ms, was_connected=member.was_connected)
+        outcome = member.outcome
+        assert outcome is not None
+        if isinstance(outcome, NotJoined):
+            raise refused_by_cluster(outcome.text)
+        return outcome.broker_id
+
+    def open_store(
+        self, _files: Files, _directories: Sequence[Path], _broker_id: BrokerId, _chance: Chance
+    ) -> ClusterStore:
+        """See opening.OpenStore."""
+        return self._member.follow()
+
+    def wait_until_registered(self) -> None:
+        """CannotStart if the number, or an address, is another broker's."""
+        self._wait(lambda: self._refusal is not None or self._member.is_seen)
+        refusal = self._refusal or self._taken_address()
+        if refusal is not None:
+            raise refused_by_cluster(refusal)
+        self._is_started = True
+
+    def close(self, *, cleanly: bool) -> None:
+        """Resign, and end the session. Waits a moment for ZooKeeper if ``cleanly``. Called once."""
+        if not self._has_begun:
+            return
+        is_told = False
+
+        def told() -> None:
+            nonlocal is_told
+            is_told = True
+
+        self._member.close(told)
+        if cleanly:
+            self._turn_until(lambda: is_told, _CLOSING_MS)
+
+    # --- inside ----------------------------------------------------------------------------------
+    def _taken_address(self) -> str | None:
+        """As Kafka: two brokers that tell clients the same address cannot both be reached there."""
+        own_id = self._member.registration.broker_id
+        brokers = self._member.store.image.brokers
+        own = {(each.host, each.port) for each in brokers[own_id].endpoints}
+        for other in brokers.values():
+            taken = [each for each in other.endpoints if (each.host, each.port) in own]
+            if taken and other.broker_id != own_id:
+                return (
+                    f"the address {taken[0]} is registered by broker {other.broker_id} already; if"
+                    " that was this broker, wait until its session is over; else give one of them"
+                    " another address (listeners, advertised.listeners)"
+                )
+        return None
+
+    def _in_use(self, text: str) -> None:
+        self._refusal = text
+        if self._is_started:
+            self._on_lost(text)
+
+    def _wait(self, is_over: Callable[[], bool], patience_ms: int | None = None) -> bool:
+        """Whether it is over in time. CannotStart if the broker is told to stop before that."""
+
+        def is_over_or_unwanted() -> bool:
+            return is_over() or not self._is_wanted()
+
+        if not self._turn_until(is_over_or_unwanted, patience_ms):
+            return False
+        if not is_over():
+            raise told_to_stop()
+        return True
+
+    def _turn_until(self, is_over: Callable[[], bool], patience_ms: int | None) -> bool:
+        since_ms = self._clock.monotonic_ms()
+        while not is_over():
+            if patience_ms is not None and self._clock.monotonic_ms() - since_ms >= patience_ms:
+                return False
+            self._loop.run_turn(_LOOK_MS)
+        return True
