@@ -2,9 +2,10 @@
 
 May import: client, interpreters, errors; starts klog_broker as a child process, never imports it.
 Start reading at broker.py; plugin.py has the pytest fixtures klog_broker and klog_topic, and
-zookeeper.py a ZooKeeper server, for brokers of a cluster.
+cluster.py several brokers with a ZooKeeper server (zookeeper.py).
 """
 
 from pyspark_klog.testing.broker import Broker, BrokerFailed
+from pyspark_klog.testing.cluster import Cluster
 
-__all__ = ["Broker", "BrokerFailed"]
+__all__ = ["Broker", "BrokerFailed", "Cluster"]

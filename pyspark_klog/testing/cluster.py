@@ -1,0 +1,106 @@
+"""Brokers and a ZooKeeper as child processes, on loopback, each broker on an address of its own."""
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from pyspark_klog.testing.broker import Broker
+from pyspark_klog.testing.zookeeper import ZooKeeper
+
+_MOST_BROKERS = 250
+
+
+class Cluster:
+    """A cluster to test against; use it in a with statement, or call `start` and `close`.
+
+    Broker N, from 1 on, listens on 127.0.0.N (an address that Linux has and macOS must be given:
+    ``ifconfig lo0 alias 127.0.0.2``). `brokers` are `Broker`s, so that a test can stop, kill and
+    start each; `zookeeper` is a `ZooKeeper`. Settings are the brokers' own, with underscores for
+    dots. Everything ends with the process that started it. Needs Java and pyspark for ZooKeeper.
+    """
+
+    def __init__(
+        self,
+        brokers: int = 3,
+        *,
+        data: Path | str | None = None,
+        ports: int = 0,
+        start_timeout_s: float = 60.0,
+        python: Sequence[str] | None = None,
+        **settings: str | int | bool,
+    ) -> None:
+        """The data folders are temporary unless ``data`` is given, and then are below it. All
+        brokers listen on the port ``ports``, or each on a free one."""
+        if not 1 <= brokers <= _MOST_BROKERS:
+            raise ValueError(f"a cluster has 1 to {_MOST_BROKERS} brokers, not {brokers}")
+        folder = None if data is None else Path(data)
+        self.zookeeper = ZooKeeper(data=None if folder is None else folder / "zookeeper")
+        self.brokers: tuple[Broker, ...] = ()
+        self._count = brokers
+        self._data = folder
+        self._ports = ports
+        self._start_timeout_s = start_timeout_s
+        self._python = python
+        self._settings = settings
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """``host:port`` of every broker, as clients take it."""
+        return ",".join(each.bootstrap_servers for each in self.brokers)
+
+    def broker(self, broker_id: int) -> Broker:
+        """The broker with this number, from 1 on."""
+        return self.brokers[broker_id - 1]
+
+    def __enter__(self) -> "Cluster":
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        _type: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Start ZooKeeper, then the brokers, and wait until each serves.
+
+        :raises ZooKeeperFailed: if ZooKeeper does not come up
+        :raises BrokerFailed: if a broker does not
+        """
+        try:
+            self.zookeeper.start()
+            made = []
+            for number in range(1, self._count + 1):
+                made.append(self._make(number))
+                self.brokers = tuple(made)
+                made[-1].start()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the brokers, then ZooKeeper, and remove the temporary folders."""
+        with contextlib.ExitStack() as stack:
+            stack.callback(self.zookeeper.close)
+            for each in self.brokers:
+                stack.callback(each.close)
+
+    def _make(self, number: int) -> Broker:
+        settings: dict[str, Any] = {
+            "broker_id": number,
+            "listeners": f"PLAINTEXT://127.0.0.{number}:0",
+            "zookeeper_connect": self.zookeeper.address,
+            **self._settings,
+        }
+        return Broker(
+            data=None if self._data is None else self._data / f"broker-{number}",
+            port=self._ports,
+            start_timeout_s=self._start_timeout_s,
+            python=self._python,
+            **settings,
+        )

@@ -1,0 +1,71 @@
+"""A cluster to play with: ``python -m pyspark_klog.testing.run_cluster``; Ctrl-C ends all of it."""
+
+import argparse
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+
+from pyspark_klog.errors import KlogError
+from pyspark_klog.testing.cluster import Cluster
+
+_PORT = 9092
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run it until SIGINT or SIGTERM; the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="./dev cluster",
+        description="Start ZooKeeper and brokers on loopback; Ctrl-C ends all of it.",
+    )
+    parser.add_argument("--brokers", type=int, default=3, help="how many (3)")
+    parser.add_argument(
+        "--port", type=int, default=_PORT, help=f"of all brokers ({_PORT}); 0 takes free ones"
+    )
+    parser.add_argument(
+        "--data", type=Path, help="where their data stay; without it they go at the end"
+    )
+    given = parser.parse_args(arguments)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
+    try:
+        with Cluster(given.brokers, data=given.data, ports=given.port) as cluster:
+            sys.stdout.write(_how_to_use(cluster))
+            sys.stdout.flush()
+            while True:
+                signal.pause()
+    except KeyboardInterrupt:
+        return 0
+    except (KlogError, ValueError) as error:
+        sys.stderr.write(f"cluster: {error}\n")
+        return 1
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    # What is begun ends first: a second signal must not cut the end short.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+def _how_to_use(cluster: Cluster) -> str:
+    rows = [
+        f"  broker {number}: {broker.bootstrap_servers}, pid {broker.pid}, data {broker.data}"
+        for number, broker in enumerate(cluster.brokers, 1)
+    ]
+    return "\n".join(
+        (
+            f"ready: {len(cluster.brokers)} brokers, and ZooKeeper at {cluster.zookeeper.address}",
+            *rows,
+            f"bootstrap.servers={cluster.bootstrap_servers}",
+            "One of them is the controller, as every broker tells in DescribeCluster and Metadata;",
+            "`kill -9` its pid, and another one is, in the next epoch. This release has no topics",
+            "in a cluster yet. Ctrl-C ends all of it.",
+            "",
+        )
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,279 @@
+"""Three brokers and a ZooKeeper, as processes: registration, the controller, sessions that end."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from klog_broker.exit_codes import ExitCode
+from pyspark_klog.client.admin import Admin, NewTopic
+from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.ids import BrokerId
+from pyspark_klog.protocol.apis.describe_cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from pyspark_klog.testing import Broker, Cluster
+from pyspark_klog.testing.zookeeper import ZooKeeper
+from pyspark_klog.znodes.brokers import BrokerRegistration, Endpoint, encode_broker
+from tests.support.eventually import eventually
+from tests.support.zookeeper_client import ZooKeeperClient
+
+SESSION_MS = 3_000
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    with Cluster(zookeeper_session_timeout_ms=SESSION_MS) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def zookeeper() -> Iterator[ZooKeeper]:
+    with ZooKeeper() as started:
+        yield started
+
+
+def described(broker: Broker) -> tuple[list[int], int]:
+    """The brokers that a broker tells of, and the controller."""
+    with BlockingClient({"bootstrap.servers": broker.bootstrap_servers}) as client:
+        link = client.link_to_any(client.deadline())
+        reply = client.ask(link, DescribeClusterResponse, lambda _: DescribeClusterRequest())
+    return sorted(each.broker_id for each in reply.brokers), reply.controller_id
+
+
+def controller(cluster: Cluster, numbers: tuple[int, ...] = (1, 2, 3)) -> int:
+    """The controller, once all of these brokers tell of each other and of the same one."""
+
+    def agreed() -> int | None:
+        told = [described(cluster.broker(number)) for number in numbers]
+        found = told[0][1]
+        is_so = found in numbers and all(each == (list(numbers), found) for each in told)
+        return found if is_so else None
+
+    found = eventually(agreed, deadline_s=60, what=f"brokers {numbers} with one controller")
+    assert found is not None
+    return found
+
+
+def epoch(cluster: Cluster) -> int:
+    with ZooKeeperClient(cluster.zookeeper.address) as client:
+        return int(client.get("/controller_epoch"))
+
+
+def test_a_killed_controller_is_followed_by_another_in_the_next_epoch(cluster: Cluster) -> None:
+    first = controller(cluster)
+    assert epoch(cluster) == 1
+    cluster.broker(first).kill()
+    left = tuple(number for number in (1, 2, 3) if number != first)
+    second = controller(cluster, left)
+    assert second != first
+    assert epoch(cluster) == 2
+    # It comes back while ZooKeeper may still have its last life: that is waited for.
+    cluster.broker(second).kill()
+    cluster.broker(second).start()
+    cluster.broker(first).start()
+    controller(cluster)
+    assert epoch(cluster) == 3
+
+
+def test_a_controller_that_stood_still_resigns_and_registers_anew(cluster: Cluster) -> None:
+    first = controller(cluster)
+    broker = cluster.broker(first)
+    os.kill(broker.pid, signal.SIGSTOP)
+    try:
+        left = tuple(number for number in (1, 2, 3) if number != first)
+        controller(cluster, left)
+    finally:
+        os.kill(broker.pid, signal.SIGCONT)
+    assert controller(cluster) != first
+    output = broker.output()
+    assert output.count(f"broker_id={first} registered broker_epoch=") == 2
+    assert output.count(f"broker_id={first} is the controller no more epoch=1") == 1
+    resigned = output.index("is the controller no more")
+    assert resigned < output.rindex(f"broker_id={first} registered broker_epoch=")
+    assert epoch(cluster) == 2
+
+
+def test_brokers_outlive_a_zookeeper_that_comes_back(cluster: Cluster) -> None:
+    first = controller(cluster)
+    cluster.zookeeper.stop()
+    described(cluster.broker(first))  # it serves meanwhile
+    cluster.zookeeper.start()
+    assert controller(cluster) == first
+    assert epoch(cluster) == 1
+    for broker in cluster.brokers:
+        assert broker.output().count("registered broker_epoch=") == 1
+
+
+def test_a_broker_that_ends_is_gone_at_once_and_topics_are_refused(cluster: Cluster) -> None:
+    first = controller(cluster)
+    with (
+        Admin(cluster.bootstrap_servers) as admin,
+        pytest.raises(BrokerError, match="no topics are made in a cluster over ZooKeeper yet") as e,
+    ):
+        admin.create_topics([NewTopic("orders", 1, 1)])
+    assert e.value.code == ErrorCode.POLICY_VIOLATION
+    for broker in cluster.brokers:
+        broker.stop()
+    with ZooKeeperClient(cluster.zookeeper.address) as client:
+        assert client.children("/brokers/ids") == []
+        assert not client.exists("/controller")
+    assert first
+
+
+def test_the_command_starts_a_cluster_and_ends_all_of_it() -> None:
+    command = [sys.executable, "-m", "pyspark_klog.testing.run_cluster"]
+    process = subprocess.Popen(
+        [*command, "--brokers", "2", "--port", "0"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        lines: list[str] = []
+        while not lines or "Ctrl-C" not in lines[-1]:
+            line = process.stdout.readline()
+            assert line, lines
+            lines.append(line)
+        assert lines[0].startswith("ready: 2 brokers, and ZooKeeper at 127.0.0.1:")
+        pids = [int(line.split("pid ")[1].split(",")[0]) for line in lines[1:3]]
+        assert lines[1].startswith("  broker 1: 127.0.0.1:")
+        assert lines[2].startswith("  broker 2: 127.0.0.2:")
+        for signal_number in (signal.SIGINT, signal.SIGINT):
+            process.send_signal(signal_number)
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.stdout.close()
+        process.wait()
+    assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+
+
+# --- bad input ----------------------------------------------------------------------------------
+def refused(data: Path, connect: str, *settings: str) -> tuple[int, str]:
+    """The exit code of a broker that does not start, and its sentence."""
+    given = [f"zookeeper.connect={connect}", f"zookeeper.session.timeout.ms={SESSION_MS}"]
+    arguments = [word for each in (*given, *settings) for word in ("--set", each)]
+    ended = subprocess.run(
+        [
+            *(sys.executable, "-P", "-m", "klog_broker", "--port", "0", "--data", str(data)),
+            *arguments,
+        ],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ended.stdout == ""
+    (sentence,) = [line for line in ended.stderr.splitlines() if line.startswith("klog: ")]
+    return ended.returncode, sentence
+
+
+def in_cluster(zookeeper: ZooKeeper, chroot: str, **settings: Any) -> Broker:
+    return Broker(
+        zookeeper_connect=f"{zookeeper.address}{chroot}",
+        zookeeper_session_timeout_ms=SESSION_MS,
+        **settings,
+    )
+
+
+def test_no_zookeeper(tmp_path: Path) -> None:
+    code, sentence = refused(tmp_path, "127.0.0.1:1", "zookeeper.connection.timeout.ms=500")
+    assert code == ExitCode.NO_ZOOKEEPER
+    assert sentence == (
+        "klog: no ZooKeeper server of zookeeper.connect=127.0.0.1:1 could be reached within 500 ms"
+        " (zookeeper.connection.timeout.ms); check that they run and can be reached from here"
+    )
+
+
+def test_a_number_that_another_broker_has(zookeeper: ZooKeeper, tmp_path: Path) -> None:
+    with in_cluster(zookeeper, "/used", broker_id=5) as broker:
+        connect = f"{zookeeper.address}/used"
+        code, sentence = refused(tmp_path, connect, "broker.id=5")
+        address = f"PLAINTEXT://{broker.bootstrap_servers}"
+    assert code == ExitCode.REFUSED_BY_CLUSTER
+    assert sentence.startswith("klog: broker.id=5 is in use: /brokers/ids/5 belongs to another")
+    assert address in sentence
+
+
+def test_an_address_that_another_broker_tells(zookeeper: ZooKeeper, tmp_path: Path) -> None:
+    with ZooKeeperClient(f"{zookeeper.address}/address") as client:
+        endpoint = Endpoint("PLAINTEXT", "shared.example.org", 9092, "PLAINTEXT")
+        data = encode_broker(BrokerRegistration((endpoint,), 1))
+        client.create("/brokers/ids/4", data)
+        advertised = "advertised.listeners=PLAINTEXT://shared.example.org:9092"
+        connect = f"{zookeeper.address}/address"
+        code, sentence = refused(tmp_path, connect, "broker.id=5", advertised)
+    assert code == ExitCode.REFUSED_BY_CLUSTER
+    assert sentence.startswith(
+        "klog: the address PLAINTEXT://shared.example.org:9092 is registered by broker 4 already"
+    )
+
+
+def test_a_cluster_on_its_way_to_kraft(zookeeper: ZooKeeper, tmp_path: Path) -> None:
+    with ZooKeeperClient(f"{zookeeper.address}/kraft") as client:
+        client.create("/migration", b"{}")
+    code, sentence = refused(tmp_path, f"{zookeeper.address}/kraft")
+    assert code == ExitCode.REFUSED_BY_CLUSTER
+    assert sentence.startswith("klog: the cluster is on its way to KRaft")
+
+
+def test_data_of_another_cluster(zookeeper: ZooKeeper, tmp_path: Path) -> None:
+    with in_cluster(zookeeper, "/one", data=tmp_path) as broker:
+        assert "broker_id=1001 generated" in broker.output()
+        broker.stop()
+        broker.start()
+        assert broker.output().count("generated") == 1, "the directory keeps the number"
+    code, sentence = refused(tmp_path, f"{zookeeper.address}/other")
+    assert code == ExitCode.REFUSED_DIRECTORY
+    assert f"the data directory {tmp_path} belongs to cluster " in sentence
+    assert (tmp_path / "meta.properties").read_text().splitlines()[1:] == [
+        f"cluster.id={sentence.split('belongs to cluster ')[1].split(',')[0]}",
+        "version=0",
+        "broker.id=1001",
+    ]
+
+
+def test_data_of_a_broker_that_runs_alone(zookeeper: ZooKeeper, tmp_path: Path) -> None:
+    with Broker(data=tmp_path):
+        pass
+    code, sentence = refused(tmp_path, f"{zookeeper.address}/alone")
+    assert code == ExitCode.REFUSED_DIRECTORY
+    assert sentence.startswith(
+        f"klog: the data directory {tmp_path} belongs to a broker that runs alone"
+    )
+    with ZooKeeperClient(zookeeper.address) as client:
+        assert not client.exists("/alone/cluster"), "nothing was begun there"
+
+
+def test_data_of_partitions_is_refused(zookeeper: ZooKeeper, tmp_path: Path) -> None:
+    (tmp_path / "orders-0").mkdir(parents=True)
+    (tmp_path / "orders-0" / "00000000000000000000.log").write_bytes(b"")
+    code, sentence = refused(tmp_path, f"{zookeeper.address}/data")
+    assert code == ExitCode.REFUSED_DIRECTORY
+    assert "this release of klog has no partitions in a cluster over ZooKeeper" in sentence
+
+
+def test_a_number_that_was_taken_ends_the_broker_that_had_it(zookeeper: ZooKeeper) -> None:
+    """It stood still, and somebody else has registered as it."""
+    with (
+        in_cluster(zookeeper, "/taken", broker_id=BrokerId(6)) as broker,
+        ZooKeeperClient(f"{zookeeper.address}/taken") as client,
+    ):
+        os.kill(broker.pid, signal.SIGSTOP)
+        try:
+            eventually(lambda: not client.exists("/brokers/ids/6"), deadline_s=60, what="expiry")
+            client.create("/brokers/ids/6", b"{}")
+        finally:
+            os.kill(broker.pid, signal.SIGCONT)
+        eventually(lambda: not broker.is_running, deadline_s=60, what="the broker's end")
+        assert "the broker ends: broker.id=6 is in use" in broker.output()
+        assert f"stopped exit_code={int(ExitCode.REFUSED_BY_CLUSTER)}" in broker.output()
