@@ -303,6 +303,24 @@ def test_a_broker_that_stops_leaves_nothing_of_a_round(world: World) -> None:
     world.manager.close()
 
 
+def test_a_log_that_is_closed_in_a_swap_leaves_nothing_open(world: World) -> None:
+    world.write(100)
+    found = read_all(world.log)
+    readers_have = world.log.segments
+    world.bench.begin()
+    while not world.names(".log.swap"):
+        for each in readers_have:
+            assert len(each.offset_index.view())
+        assert world.bench.step()
+    world.helpers.waiting.clear()
+    world.bench.cleaner.close()
+    world.manager.close()
+    assert world.files.open_mappings == 0
+    log = open_manager(world.files, config=CONFIG).get(PARTITION)
+    assert log is not None
+    assert last_records(read_all(log)) == last_records(found)
+
+
 def test_a_clean_part_ends_with_the_log(world: World) -> None:
     """Of a log that lost its end in a power cut, what comes there later is not clean."""
     world.write(100)

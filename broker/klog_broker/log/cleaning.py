@@ -72,3 +72,7 @@ class LogCleaning:
     def swap(self, cleaned: Segment, sources: Sequence[tuple[Segment, int]], done: Done) -> None:
         """As :meth:`Swapper.swap`."""
         self._swapper.swap(cleaned, sources, done)
+
+    def close(self) -> None:
+        """As :meth:`Swapper.close`."""
+        self._swapper.close()

@@ -412,6 +412,7 @@ class PartitionLog:
             take()
             for segment in self.segments:
                 segment.close()
+            self.cleaning.close()
 
         return finish
 

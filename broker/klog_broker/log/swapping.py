@@ -39,6 +39,12 @@ class Swapper:
         self._state = state
         self._helpers = helpers
         self._remove_later = remove_later
+        self._held = ExitStack()
+        """What the swap under way holds."""
+
+    def close(self) -> None:
+        """The log is closed. A swap that is under way stays as it is: the next start ends it."""
+        self._held.close()
 
     def swap(self, cleaned: Segment, sources: Sequence[tuple[Segment, int]], done: Done) -> None:
         """Put ``cleaned`` in the place of ``sources``: segments with the sizes that they had when
@@ -52,7 +58,7 @@ class Swapper:
         if [(each, each.size_bytes) for each in found] != list(sources):
             raise SourcesChanged(f"{state.topic_partition} was changed while it was cleaned")
         # With these a swap that has begun never wants for a descriptor.
-        held = ExitStack()
+        held = self._held = ExitStack()
         try:
             directory = state.files.open_dir(state.path)
             held.callback(directory.close)
@@ -64,6 +70,8 @@ class Swapper:
             raise state.log_directory.refuse(error, state.topic_partition) from error
         state.take_segments((*segments[:first], cleaned, *segments[first + len(sources) :]))
         state.begin_swap()
+        for each in found:
+            held.callback(each.close)
         steps: list[Callable[[], None]] = [
             partial(self._delete, found, cleaned.base_offset),
             partial(rename_files, cleaned, ""),
