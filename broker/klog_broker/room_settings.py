@@ -28,7 +28,11 @@ def real_network(config: BrokerConfig) -> RealNetwork:
 
 def real_sessions(config: BrokerConfig) -> OpenSession:
     """Sessions with the configured ZooKeeper. ZooKeeperClientMissing without kazoo."""
-    return sessions_by_kazoo(config["zookeeper.connect"], config["zookeeper.session.timeout.ms"])
+    return sessions_by_kazoo(
+        config["zookeeper.connect"],
+        config["zookeeper.session.timeout.ms"],
+        config["zookeeper.max.in.flight.requests"],
+    )
 
 
 def network_limits(config: BrokerConfig) -> NetworkLimits:

@@ -286,9 +286,10 @@ def open_kazoo_session(
     session_timeout_ms: int,
     loop: SessionLoop,
     on_event: Callable[[SessionEvent], None],
+    requests_in_flight: int,
 ) -> CarriedSession:
     """A session that kazoo carries."""
-    session = CarriedSession(loop, on_event, chroot)
+    session = CarriedSession(loop, on_event, chroot, requests_in_flight)
     session.carrier = KazooCarrier(hosts, session_timeout_ms, loop, session)
     return session
 

@@ -2,7 +2,13 @@
 
 from collections.abc import Callable
 
-from klog_broker.runtime.zookeeper import OpenSession, Session, SessionEvent, SessionLoop
+from klog_broker.runtime.zookeeper import (
+    REQUESTS_IN_FLIGHT,
+    OpenSession,
+    Session,
+    SessionEvent,
+    SessionLoop,
+)
 from klog_broker.runtime.zookeeper_requests import split_connect
 from pyspark_klog.errors import KlogError
 
@@ -11,7 +17,9 @@ class ZooKeeperClientMissing(KlogError):
     """kazoo is not installed."""
 
 
-def sessions_by_kazoo(connect: str, session_timeout_ms: int) -> OpenSession:
+def sessions_by_kazoo(
+    connect: str, session_timeout_ms: int, requests_in_flight: int = REQUESTS_IN_FLIGHT
+) -> OpenSession:
     """Opens sessions at ``connect`` (``zookeeper.connect``: host:port,host:port/chroot).
 
     The server may allow less or more than ``session_timeout_ms``. A host that has no address, or
@@ -33,6 +41,8 @@ def sessions_by_kazoo(connect: str, session_timeout_ms: int) -> OpenSession:
     check_hosts(hosts)
 
     def open_session(loop: SessionLoop, on_event: Callable[[SessionEvent], None]) -> Session:
-        return open_kazoo_session(hosts, chroot, session_timeout_ms, loop, on_event)
+        return open_kazoo_session(
+            hosts, chroot, session_timeout_ms, loop, on_event, requests_in_flight
+        )
 
     return open_session

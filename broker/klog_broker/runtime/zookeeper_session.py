@@ -88,14 +88,20 @@ class CarriedSession:
     """A `Session`. Its carrier calls `connected`, `disconnected` and `expired`, in the loop."""
 
     def __init__(
-        self, loop: SessionLoop, on_event: Callable[[SessionEvent], None], chroot: str = ""
+        self,
+        loop: SessionLoop,
+        on_event: Callable[[SessionEvent], None],
+        chroot: str = "",
+        requests_in_flight: int = REQUESTS_IN_FLIGHT,
     ) -> None:
-        """``chroot`` is a path without an end slash; "" for none. `carrier` is set right after."""
+        """``chroot`` is a path without an end slash; "" for none. `carrier` is set right after.
+        More than `REQUESTS_IN_FLIGHT` are never in flight."""
         self.session_id = 0
         self.carrier: Carrier
         self._loop = loop
         self._on_event = on_event
         self._chroot = chroot
+        self._window = min(requests_in_flight, REQUESTS_IN_FLIGHT)
         self._has_chroot = not chroot
         self._state = _State.UNCONNECTED
         self._connections = 0
@@ -207,11 +213,7 @@ class CarriedSession:
             self._send()
 
     def _send(self) -> None:
-        while (
-            self._waiting
-            and self._at_server < REQUESTS_IN_FLIGHT
-            and self._state is _State.CONNECTED
-        ):
+        while self._waiting and self._at_server < self._window and self._state is _State.CONNECTED:
             asked = self._waiting.popleft()
             self._under_way.append(asked)
             refused = refusal(asked.request)
