@@ -10,14 +10,14 @@ import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyspark
 import pytest
 
 from tests.support import connect_client
 from tests.support.eventually import eventually
+from tests.support.spark_home import compiled_home
 from tests.support.spark_topics import Topics
 
-SPARK_HOME = Path(pyspark.__file__).parent
+SPARK_HOME = compiled_home()
 
 
 def _free_port() -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.support.peers import kafka_release, spark_connector_jars
+from tests.support.spark_home import compiled_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,6 +31,7 @@ def spark_session() -> "SparkSession":
     """
     # A host name that does not resolve kills Spark; workers would take python3 from PATH.
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ.setdefault("SPARK_HOME", str(compiled_home()))
     for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
         os.environ.setdefault(name, sys.executable)  # ./dev has set it: Spark trips over spaces
     paths = [str(ROOT), str(ROOT / "broker"), os.environ.get("PYTHONPATH", "")]
