@@ -20,6 +20,7 @@ from fnmatch import fnmatch
 from importlib import metadata
 from pathlib import Path
 
+from tests.support import java_classes
 from tests.support.peers import NEWEST_KAFKA, OLDEST_KAFKA, PARITY_VARIABLE
 from tests.support.suite_lanes import NO_TESTS_COLLECTED, Interrupted, Job, Lanes
 from tests.support.suite_reports import Counts, budgets, over_budget, slowest, times_of
@@ -48,7 +49,6 @@ _PARITY = "test_parity_"
 # Options of pytest whose next word is their value, also when it looks like a path.
 _WITH_VALUE = frozenset({"-k", "-m", "-p", "-c", "-o", "-W", "--deselect", "--ignore", "--rootdir"})
 _LANES = 2
-_JAVA_VARIABLE = "JDK_JAVA_OPTIONS"
 _SHORT_LIVED_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """For JVMs of a minute or two: measured, notebooks took 36 % less processor time."""
 _PAGE = "docs/testing.md"
@@ -174,6 +174,14 @@ def _jobs(
     ]
 
 
+def _java_options(root: Path, *, make: bool) -> tuple[tuple[str, str], ...]:
+    """What JVMs of the tests are told. With ``make`` they need not load Spark's classes anew."""
+    if make:
+        java_classes.make(_SHORT_LIVED_JAVA, root)
+    options = f"{_SHORT_LIVED_JAVA} {java_classes.option(root)}".rstrip()
+    return ((java_classes.JAVA_VARIABLE, options),)
+
+
 def _oldest_job(options: Sequence[str], root: Path) -> Job:
     """`./dev test --spark 4.0`, whose Python is another."""
     command = (str(root / "dev"), "test", "--spark", "4.0", *options)
@@ -220,8 +228,9 @@ def main(arguments: Sequence[str], root: Path = ROOT) -> int:
     is_whole = not (peers or _split(rest)[1])
     kept = root / (_OLDEST_REPORTS if oldest else _REPORTS) if is_whole else None
     with _folder_of_reports(kept) as reports:
-        is_set = peers or _JAVA_VARIABLE in os.environ  # Kafka's servers choose another collector
-        jobs = _jobs(runs, reports, () if is_set else ((_JAVA_VARIABLE, _SHORT_LIVED_JAVA),))
+        # Kafka's servers choose another collector.
+        is_set = peers or java_classes.JAVA_VARIABLE in os.environ
+        jobs = _jobs(runs, reports, () if is_set else _java_options(root, make=is_whole))
         if is_whole and not oldest:
             jobs.insert(1, _oldest_job(rest, root))  # early: its set-up may take minutes
         stop_at_failure = not {"-x", "--exitfirst"}.isdisjoint(rest)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import java_classes
 from tests.support.documents import ROOT
 from tests.support.suite import SPARK_GROUPS, plan, plan_oldest
 from tests.support.suite_reports import (
@@ -110,6 +111,20 @@ def test_on_the_oldest_spark_one_process_runs_what_is_marked(checkout: Path) -> 
     assert named.arguments == ("tests/spark/test_c.py",)
     # A run on the newest leaves alone what only the oldest has.
     assert not any("spark_oldest" in word for run in plan([], checkout) for word in run.arguments)
+
+
+def test_java_is_told_of_an_archive_of_classes_only_when_it_is_whole(tmp_path: Path) -> None:
+    assert java_classes.option(tmp_path) == ""
+    java_classes.make("", tmp_path)  # without the program whose classes are kept
+    assert java_classes.option(tmp_path) == ""
+    (tmp_path / java_classes.FOLDER).mkdir(parents=True)
+    archive = java_classes.archive(tmp_path)
+    if archive is None:
+        pytest.skip("no Java here")
+    archive.with_suffix(".123").touch()
+    assert java_classes.option(tmp_path) == ""
+    archive.touch()
+    assert java_classes.option(tmp_path).endswith(f'"-XX:SharedArchiveFile={archive}"')
 
 
 def test_a_report_is_counted(tmp_path: Path) -> None:
