@@ -230,7 +230,9 @@ def main(arguments: Sequence[str], root: Path = ROOT) -> int:
     with _folder_of_reports(kept) as reports:
         # Kafka's servers choose another collector.
         is_set = peers or java_classes.JAVA_VARIABLE in os.environ
-        jobs = _jobs(runs, reports, () if is_set else _java_options(root, make=is_whole))
+        # An archive for the oldest Spark costs more than its few JVMs save.
+        java_options = () if is_set else _java_options(root, make=is_whole and not oldest)
+        jobs = _jobs(runs, reports, java_options)
         if is_whole and not oldest:
             jobs.insert(1, _oldest_job(rest, root))  # early: its set-up may take minutes
         stop_at_failure = not {"-x", "--exitfirst"}.isdisjoint(rest)
