@@ -161,7 +161,15 @@ def fetch(
     topics = None
     if wanted is not None:
         topics = [OffsetFetchRequestTopic(name=t, partition_indexes=p) for t, p in wanted.items()]
-    response = client.call(OffsetFetchRequest(group_id=group, topics=topics), version)
+    request = OffsetFetchRequest(group_id=group, topics=topics)
+    responses: list[Any] = []
+
+    def is_loaded() -> bool:
+        responses.append(client.call(request, version))
+        return bool(responses[-1].error_code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+    eventually(is_loaded, what="the group is loaded")
+    response = responses[-1]
     assert response.error_code == 0
     return {
         (t.name, p.partition_index): (p.committed_offset, p.committed_leader_epoch, p.metadata)
