@@ -58,6 +58,16 @@ def test_the_epoch_is_the_nodes_transaction(cluster: ClusterWorld) -> None:
     assert broker.then.told == ["connected"]
 
 
+def test_each_registration_raises_the_version_that_controllers_check(cluster: ClusterWorld) -> None:
+    broker = Registered(cluster)
+    cluster.until(lambda: broker.epoch >= 0)
+    assert (cluster.stat("/brokers/ids").version, cluster.data("/brokers/ids")) == (1, b"")
+    assert cluster.stat("/brokers/ids").mzxid == broker.epoch
+    broker.client.reset()
+    cluster.until(lambda: broker.then.told == ["connected"] * 2)
+    assert cluster.stat("/brokers/ids").version == 1
+
+
 def test_after_a_break_the_node_is_still_its_own(cluster: ClusterWorld) -> None:
     broker = Registered(cluster)
     first = cluster.until(lambda: broker.epoch >= 0 and broker.epoch)
@@ -90,6 +100,7 @@ def test_another_session_another_epoch_and_the_first_to_hear_is_who_depends(
 @pytest.mark.parametrize("seed", range(8))
 def test_an_answer_that_was_lost_was_yes(seed: int) -> None:
     cluster = ClusterWorld(seed)
+    cluster.ask("create", "/brokers/ids", b"", makes_parents=True)
     broker = Registered(cluster)
     cluster.until(lambda: cluster.stat(PATH) is not None)
     broker.client.reset()

@@ -90,7 +90,7 @@ class LiveBrokers:
                     self._failed(node)
                     return
                 try:
-                    found[broker_id] = _registration(broker_id, node.data)
+                    found[broker_id] = decode_registration(broker_id, node.data)
                 except ZnodeError as error:
                     self._name_bad(path, node.data, str(error))
             if not self._changed_again:
@@ -125,7 +125,11 @@ class LiveBrokers:
             _log.error("znode=%s is left out, and left as it is: %s", path, why)
 
 
-def _registration(broker_id: BrokerId, data: bytes) -> BrokerRegistration:
+def decode_registration(broker_id: BrokerId, data: bytes) -> BrokerRegistration:
+    """What the znode of a broker says.
+
+    :raises ZnodeError: if that cannot be used
+    """
     read = decode_broker(broker_id, data)
     endpoints = tuple(
         Listener(each.listener, each.security_protocol, each.host or "", each.port)

@@ -1,24 +1,30 @@
-"""/brokers/ids/N, ephemeral: that this broker lives. The node's czxid is the broker's epoch."""
+"""/brokers/ids/N, ephemeral: that this broker lives. The node's czxid is the broker's epoch.
+
+The same multi sets the data of /brokers/ids, to nothing, as it was: so its version tells that
+somebody has registered, and a controller's write can check that nobody has since it looked.
+"""
 
 import logging
 from collections.abc import Callable
 
-from klog_broker.metadata.zookeeper.conversation import Conversation, Steps, create, exists, get
+from klog_broker.metadata.zookeeper.conversation import Conversation, Steps, exists, get, multi
 from klog_broker.metadata.zookeeper.sessions import SessionUser
 from klog_broker.runtime.loop import Loop
 from klog_broker.runtime.wheel import Timer
 from klog_broker.runtime.zookeeper import (
-    Created,
+    Create,
+    MultiFailed,
     Node,
     NodeExists,
     Session,
+    Set,
     Stat,
     ZooKeeperError,
 )
 from pyspark_klog.ids import BrokerId
 from pyspark_klog.znodes.brokers import BrokerRegistration, decode_broker, encode_broker
 from pyspark_klog.znodes.data import ZnodeError
-from pyspark_klog.znodes.paths import broker_path
+from pyspark_klog.znodes.paths import BROKER_IDS, broker_path
 
 _log = logging.getLogger("klog.cluster")
 
@@ -90,12 +96,10 @@ class Registration:
     def _steps(self, session: Session, says: Callable[[], BrokerRegistration]) -> Steps[None]:
         while True:
             data = encode_broker(says())
-            made = yield from create(session, self._path, data, ephemeral=True)
-            if isinstance(made, Created):
-                assert made.stat is not None
-                self._registered(session, made.stat.czxid)
-                return
-            if not isinstance(made, NodeExists):
+            made = yield from multi(
+                session, Set(BROKER_IDS, b""), Create(self._path, data, ephemeral=True)
+            )
+            if isinstance(made, ZooKeeperError) and not _is_there(made):
                 self._failed(made)
                 return
             stat = yield from exists(session, self._path, self._begin)
@@ -171,3 +175,7 @@ class Registration:
             if timer is not None:
                 timer.cancel()
         self._deadline = self._retry = None
+
+
+def _is_there(error: ZooKeeperError) -> bool:
+    return isinstance(error, MultiFailed) and isinstance(error.error, NodeExists)
