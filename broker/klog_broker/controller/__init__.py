@@ -2,7 +2,10 @@
 
 May import: replication, security, metadata, log, runtime, config, and klog's shared packages.
 Start reading at election.py (the broker that is the controller), fenced_writes.py (the one way in
-which it writes to ZooKeeper) and member.py (a broker's whole part in its cluster); then
-partition_states.py and replica_states.py (the tables), leader_election.py, context.py (what the
-controller knows), order_batch.py and order_queues.py (what it tells brokers).
+which it writes to ZooKeeper) and member.py (a broker's whole part in its cluster). controller.py is
+the controller at work: picture.py is what it works on, reading.py and writing.py its way to
+ZooKeeper; topic_events.py, deletions.py, alter_partition.py and asking.py are its events. What
+becomes of partitions is in settling.py and leader_election.py; partition_states.py and
+replica_states.py are the tables, context.py has what it knows, order_batch.py, order_queues.py and
+order_sender.py what it tells brokers.
 """

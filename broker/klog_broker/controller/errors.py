@@ -5,3 +5,13 @@ from pyspark_klog.errors import KlogError
 
 class ControllerMoved(KlogError):
     """This broker is the controller no more, and nothing was written."""
+
+
+class BrokersChanged(KlogError):
+    """A broker has registered since the registrations were read, and nothing was written: what was
+    to be written may be about its earlier life."""
+
+
+class PictureOutdated(KlogError):
+    """ZooKeeper has something else than the controller knows, or does not do what it must: all is
+    to be read anew."""

@@ -40,6 +40,9 @@ LEADER_DURING_DELETE = BrokerId(-2)
 EPOCH_DURING_DELETE = LeaderEpoch(-2)
 """The leader epoch of an order to stop replicas of such a topic: it is above all others."""
 
+FULL = 2
+"""The type of an UpdateMetadata that has all there is."""
+
 Order = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
 
 
@@ -71,6 +74,7 @@ class OrderBatch:
         self._stopped: dict[BrokerId, dict[TopicPartition, bool]] = {}
         self._told: dict[BrokerId, None] = {}
         self._changed: dict[TopicPartition, None] = {}
+        self._is_full = False
 
     def lead(
         self, partition: TopicPartition, brokers: Iterable[BrokerId], *, is_new: bool = False
@@ -95,6 +99,17 @@ class OrderBatch:
         partitions hear of these, too. A partition that never had a leader is left out."""
         self._told.update(dict.fromkeys(brokers))
         self._changed.update(dict.fromkeys(partitions))
+
+    def tell_all(self, brokers: Iterable[BrokerId]) -> None:
+        """Tell brokers of the cluster's brokers and of all partitions: what else they know is gone.
+
+        Kafka's brokers take that for no more than news, since they look at the type of a request
+        only if a controller of KRaft sends it.
+        """
+        self._is_full = True
+        for topic in self._context.topics:
+            self._changed.update(dict.fromkeys(self._context.partitions_of(topic)))
+        self._told.update(dict.fromkeys(brokers))
 
     def requests(self) -> list[BrokerOrder]:
         """The requests in the order in which each broker is to get them. The batch is over."""
@@ -176,6 +191,7 @@ class OrderBatch:
             (
                 broker_id,
                 UpdateMetadataRequest(
+                    type=FULL if self._is_full else 0,
                     controller_id=self._controller_id,
                     controller_epoch=self._controller_epoch,
                     topic_states=topics,

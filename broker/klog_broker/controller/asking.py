@@ -1,0 +1,241 @@
+"""What brokers ask the controller for, beside AlterPartition: to be let go, other leaders, producer
+ids, new topics and partitions, deletions.
+
+Each may be carried out again after an answer of ZooKeeper was lost, and then answers alike: what it
+finds done already counts as done by it. (A block of producer ids may be left unused.)
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from klog_broker.controller.alter_partition import broker_fault
+from klog_broker.controller.context import ControllerContext
+from klog_broker.controller.errors import PictureOutdated
+from klog_broker.controller.leader_election import LeaderAndIsr, elect_leader, elect_preferred
+from klog_broker.controller.writing import Work
+from klog_broker.metadata.zookeeper.conversation import Steps, exists, get
+from klog_broker.runtime.zookeeper import (
+    Create,
+    MultiFailed,
+    Node,
+    NodeExists,
+    NoNode,
+    Operation,
+    Set,
+    Stat,
+    ZooKeeperError,
+)
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import BrokerId, ProducerId, TopicId, TopicPartition
+from pyspark_klog.protocol.apis.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+from pyspark_klog.protocol.apis.controlled_shutdown import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+    RemainingPartition,
+)
+from pyspark_klog.znodes.cluster import (
+    ProducerIdBlock,
+    decode_producer_id_block,
+    encode_producer_id_block,
+)
+from pyspark_klog.znodes.configs import TOPICS, config_path, encode_config, entity
+from pyspark_klog.znodes.data import ZnodeError
+from pyspark_klog.znodes.paths import PRODUCER_ID_BLOCK, delete_topic_path, topic_path
+from pyspark_klog.znodes.topics import (
+    PartitionAssignment,
+    TopicAssignment,
+    decode_topic,
+    encode_topic,
+)
+
+PRODUCER_IDS_A_BLOCK = 1_000
+_MAX_ID = (1 << 63) - 1
+_UNKNOWN_EPOCH = -1
+
+Elected = dict[TopicPartition, ErrorCode]
+
+
+def shut_down(work: Work, request: ControlledShutdownRequest) -> Steps[ControlledShutdownResponse]:
+    """ControlledShutdown: others lead what the broker leads, and it leaves the in-sync sets. What
+    remains is led by it still, since no other replica is in sync; its only replicas do not count.
+    """
+    picture, context = work.picture, work.picture.context
+    broker_id = BrokerId(request.broker_id)
+    broker = context.brokers.get(broker_id)
+    if broker is None:
+        return ControlledShutdownResponse(error_code=ErrorCode.BROKER_NOT_AVAILABLE)
+    if request.broker_epoch not in (_UNKNOWN_EPOCH, broker.epoch):
+        return ControlledShutdownResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
+    context.begin_shutdown(broker_id)
+    replicated = [
+        each
+        for each in context.partitions_on(broker_id)
+        if len(context.assignment(each)) > 1 and not context.is_to_be_deleted(each.topic)
+    ]
+    picture.unsettle(replicated)
+    yield from work.writer.settle(picture)
+    remaining = []
+    for partition in replicated:
+        known = context.leadership(partition)
+        if known is None:
+            continue
+        if known.state.leader == broker_id:
+            remaining.append(
+                RemainingPartition(topic_name=partition.topic, partition_index=partition.partition)
+            )
+        else:
+            picture.replica_went(partition, broker_id)
+            picture.batch.stop(partition, (broker_id,), deletes=False)
+    return ControlledShutdownResponse(remaining_partitions=remaining)
+
+
+def elect_leaders(
+    work: Work, partitions: Sequence[TopicPartition] | None, *, unclean: bool
+) -> Steps[Elected]:
+    """ElectLeaders for these partitions, or for all: the preferred replica, or, where the leader is
+    gone, `unclean`, any that is alive."""
+    context = work.picture.context
+    if partitions is None:
+        partitions = [each for topic in context.topics for each in context.partitions_of(topic)]
+    errors: Elected = {}
+    changes: dict[TopicPartition, LeaderAndIsr] = {}
+    for partition in partitions:
+        elected = _elected(context, partition, unclean=unclean)
+        if isinstance(elected, LeaderAndIsr):
+            changes[partition] = elected
+            errors[partition] = ErrorCode.NONE
+        else:
+            errors[partition] = elected
+    yield from work.writer.put_states(work.picture, changes)
+    return errors
+
+
+def _elected(
+    context: ControllerContext, partition: TopicPartition, *, unclean: bool
+) -> LeaderAndIsr | ErrorCode:
+    replicas, known = context.assignment(partition), context.leadership(partition)
+    if not replicas:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if context.is_to_be_deleted(partition.topic):
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    unable = (
+        ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+        if unclean
+        else ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    )
+    if known is None:
+        return unable
+    leader = known.state.leader
+    if leader in context.online if unclean else leader == replicas[0]:
+        return ErrorCode.ELECTION_NOT_NEEDED
+    if unclean:
+        return elect_leader(replicas, known.state, context.online, unclean=True) or unable
+    return elect_preferred(replicas, known.state, context.online) or unable
+
+
+def allocate_producer_ids(
+    work: Work, request: AllocateProducerIdsRequest
+) -> Steps[AllocateProducerIdsResponse]:
+    """AllocateProducerIds: the next block, which no broker ever had."""
+    unknown = ErrorCode.BROKER_ID_NOT_REGISTERED
+    context = work.picture.context
+    fault = broker_fault(context, request.broker_id, request.broker_epoch, unknown)
+    if fault is not ErrorCode.NONE:
+        return AllocateProducerIdsResponse(error_code=fault)
+    node = yield from get(work.session, PRODUCER_ID_BLOCK)
+    if not isinstance(node, Node):
+        raise PictureOutdated(f"{PRODUCER_ID_BLOCK} cannot be read: {node}")
+    try:
+        first = decode_producer_id_block(node.data).last + 1 if node.data else 0
+    except ZnodeError as error:
+        raise PictureOutdated(str(error)) from error
+    last = first + PRODUCER_IDS_A_BLOCK - 1
+    if last > _MAX_ID:
+        return AllocateProducerIdsResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+    block = ProducerIdBlock(BrokerId(request.broker_id), ProducerId(first), ProducerId(last))
+    data = encode_producer_id_block(block)
+    yield from work.writer.write([Set(PRODUCER_ID_BLOCK, data, node.stat.version)])
+    return AllocateProducerIdsResponse(
+        producer_id_start=first, producer_id_len=PRODUCER_IDS_A_BLOCK
+    )
+
+
+# --- topics: what is written here comes back as an event ----------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to be made, which has been checked; its id is of nobody else."""
+
+    name: str
+    topic_id: TopicId
+    replicas: tuple[tuple[BrokerId, ...], ...]
+    configs: Mapping[str, str]
+
+
+def create_topic(work: Work, topic: NewTopic) -> Steps[ErrorCode]:
+    """A topic with its settings. Its partitions are led soon after."""
+    settings = config_path(entity(TOPICS, topic.name))
+    there = yield from exists(work.session, settings)
+    if isinstance(there, ZooKeeperError):
+        raise PictureOutdated(f"{settings} cannot be read: {there}")
+    config = encode_config(topic.configs)
+    partitions = {number: PartitionAssignment(each) for number, each in enumerate(topic.replicas)}
+    assignment = encode_topic(TopicAssignment(topic.topic_id, partitions))
+    operations: list[Operation] = [Create(topic_path(topic.name), assignment)]
+    operations.append(
+        Set(settings, config) if isinstance(there, Stat) else Create(settings, config)
+    )
+    answer = yield from work.writer.try_write(operations)
+    if not isinstance(answer, MultiFailed):
+        return ErrorCode.NONE
+    if answer.index > 0 or not isinstance(answer.error, NodeExists):
+        raise PictureOutdated(f"topic {topic.name} was not made: {answer}")
+    found = yield from get(work.session, topic_path(topic.name))
+    return ErrorCode.NONE if _is_of(topic, found) else ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+def _is_of(topic: NewTopic, found: Node | ZooKeeperError) -> bool:
+    if not isinstance(found, Node):
+        return False
+    try:
+        return decode_topic(topic.name, found.data).topic_id == topic.topic_id
+    except ZnodeError:
+        return False
+
+
+def add_partitions(
+    work: Work, name: str, replicas: Mapping[int, tuple[BrokerId, ...]]
+) -> Steps[ErrorCode]:
+    """More partitions for a topic, by their numbers, which follow those that it has."""
+    node = yield from get(work.session, topic_path(name))
+    if isinstance(node, NoNode):
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if not isinstance(node, Node):
+        raise PictureOutdated(f"topic {name} cannot be read: {node}")
+    try:
+        known = decode_topic(name, node.data)
+    except ZnodeError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+    added = {number: PartitionAssignment(each) for number, each in replicas.items()}
+    if added.items() <= known.partitions.items():
+        return ErrorCode.NONE
+    if sorted(added) != list(range(len(known.partitions), len(known.partitions) + len(added))):
+        return ErrorCode.INVALID_PARTITIONS
+    data = encode_topic(replace(known, partitions={**known.partitions, **added}))
+    yield from work.writer.write([Set(topic_path(name), data, node.stat.version)])
+    return ErrorCode.NONE
+
+
+def delete_topic(work: Work, name: str) -> Steps[ErrorCode]:
+    """Order a topic's deletion: it is gone for clients soon after, and from the disks when all of
+    its brokers have been there."""
+    if work.picture.context.topic_id(name) is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    answer = yield from work.writer.try_write([Create(delete_topic_path(name), b"")])
+    if isinstance(answer, MultiFailed) and not isinstance(answer.error, NodeExists):
+        raise PictureOutdated(f"the deletion of topic {name} was not ordered: {answer}")
+    return ErrorCode.NONE

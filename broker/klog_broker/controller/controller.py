@@ -1,0 +1,373 @@
+"""The controller: one event after the other, as long as this broker is it.
+
+An event is something that ZooKeeper has told (brokers, topics, deletions), an answer of a broker to
+an order, or what a broker asks for. What is written is fenced (`writing.py`), and only then known,
+told and answered. Whatever goes wrong ends in one of three ways:
+
+- The connection breaks: nobody knows what became of the last write, and watches are gone. At the
+  next connection all is read anew, as by a new controller, and requests are carried out again.
+- A broker has registered meanwhile: its registration is read first, then the event begins anew.
+- Another controller was elected: this one ends, its requests are answered NOT_CONTROLLER, and what
+  waits for brokers is dropped.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from klog_broker.controller import alter_partition as alterations
+from klog_broker.controller import asking, deletions, topic_events
+from klog_broker.controller.asking import Elected, NewTopic
+from klog_broker.controller.context import RegisteredBroker
+from klog_broker.controller.errors import BrokersChanged, ControllerMoved, PictureOutdated
+from klog_broker.controller.fenced_writes import FencedWrites
+from klog_broker.controller.order_batch import BrokerOrder
+from klog_broker.controller.order_sender import Answer, OrderSender, Send
+from klog_broker.controller.picture import Picture
+from klog_broker.controller.reading import Change, Reader, Subject
+from klog_broker.controller.writing import Work, Writer
+from klog_broker.metadata.zookeeper.conversation import Conversation, Steps
+from klog_broker.runtime.loop import Loop
+from klog_broker.runtime.wheel import Timer
+from klog_broker.runtime.zookeeper import Session
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import BrokerId, TopicId, TopicPartition
+from pyspark_klog.protocol.apis.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+from pyspark_klog.protocol.apis.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+)
+from pyspark_klog.protocol.apis.controlled_shutdown import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+)
+from pyspark_klog.protocol.apis.stop_replica import StopReplicaRequest
+
+_log = logging.getLogger("klog.controller")
+
+RETRY_MS = 1_000
+DELETION_RETRY_MS = 10_000
+
+_BROKERS = Change(Subject.BROKERS)
+
+
+class _Event(NamedTuple):
+    """`run` may be begun again. `refuse` answers a request when this is not the controller."""
+
+    run: Callable[[Work], Steps[None]]
+    refuse: Callable[[], None] | None = None
+
+
+class Controller:
+    """For the loop's thread. It works between `elected` and `resigned`; `connected` is called at
+    each connection, also before and after, and before the `elected` of that connection."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        broker_id: BrokerId,
+        listener: str,
+        *,
+        send: Send,
+        is_unclean: Callable[[str], bool],
+        new_topic_id: Callable[[], TopicId],
+    ) -> None:
+        """`listener` is that of the brokers among themselves. `is_unclean`: whether replicas of the
+        topic may lead that are not in sync (unclean.leader.election.enable)."""
+        self._loop = loop
+        self._broker_id = broker_id
+        self._listener = listener
+        self._is_unclean = is_unclean
+        self._new_topic_id = new_topic_id
+        self._sender = OrderSender(loop, send, self._answered)
+        self._session: Session | None = None
+        self._reader: Reader
+        self._writes: FencedWrites | None = None
+        self._work: Work | None = None
+        self._conversation = Conversation()
+        self._changes: dict[Change, None] = {}
+        self._events: deque[_Event] = deque()
+        self._current: _Event | None = None
+        self._leaving: Mapping[BrokerId, RegisteredBroker] = {}
+        self._retry: Timer | None = None
+        self._deletion_retry: Timer | None = None
+
+    # --- sessions and terms --------------------------------------------------------------------
+
+    def connected(self, session: Session) -> None:
+        """See SessionUser."""
+        self._session = session
+        self._reader = Reader(session, self._changed)
+        self._begin()
+
+    def expired(self) -> None:
+        """See SessionUser. The election resigns by itself."""
+        self._session = None
+
+    def elected(self, writes: FencedWrites) -> None:
+        """This broker is the controller, until `resigned`."""
+        self._writes = writes
+        self._leaving = {}
+        self._begin()
+
+    def resigned(self) -> None:
+        """It is not any more. Whoever asked for something is told so."""
+        self._writes = self._work = None
+        self._conversation.drop()
+        self._sender.clear()
+        self._cancel_timers()
+        self._put_back()
+        events, self._events = self._events, deque()
+        for event in events:
+            if event.refuse is not None:
+                event.refuse()
+
+    # --- what brokers ask for ------------------------------------------------------------------
+
+    def alter_partition(
+        self, request: AlterPartitionRequest, done: Callable[[AlterPartitionResponse], None]
+    ) -> None:
+        """A leader asks for other in-sync sets."""
+
+        def run(work: Work) -> Steps[None]:
+            context = work.picture.context
+            stale = ErrorCode.STALE_BROKER_EPOCH
+            fault = alterations.broker_fault(
+                context, request.broker_id, request.broker_epoch, stale
+            )
+            if fault is not ErrorCode.NONE:
+                done(AlterPartitionResponse(error_code=fault))
+                return
+            decision = alterations.decide(context, request)
+            yield from work.writer.put_states(work.picture, decision.changes, tells=False)
+            done(alterations.answer(context, request, decision))
+
+        self._ask(run, lambda: done(AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER)))
+
+    def shut_down(
+        self,
+        request: ControlledShutdownRequest,
+        done: Callable[[ControlledShutdownResponse], None],
+    ) -> None:
+        """A broker is about to stop."""
+        refusal = ControlledShutdownResponse(error_code=ErrorCode.NOT_CONTROLLER)
+        self._carry_out(lambda work: asking.shut_down(work, request), done, refusal)
+
+    def allocate_producer_ids(
+        self,
+        request: AllocateProducerIdsRequest,
+        done: Callable[[AllocateProducerIdsResponse], None],
+    ) -> None:
+        """A broker needs producer ids."""
+        refusal = AllocateProducerIdsResponse(error_code=ErrorCode.NOT_CONTROLLER)
+        self._carry_out(lambda work: asking.allocate_producer_ids(work, request), done, refusal)
+
+    def elect_leaders(
+        self,
+        partitions: Sequence[TopicPartition] | None,
+        done: Callable[[Elected | ErrorCode], None],
+        *,
+        unclean: bool,
+    ) -> None:
+        """Elect the preferred leaders of these, or of all partitions; or, `unclean`, any leader
+        where there is none."""
+        run = partial(asking.elect_leaders, partitions=partitions, unclean=unclean)
+        self._carry_out(run, done, ErrorCode.NOT_CONTROLLER)
+
+    def create_topic(self, topic: NewTopic, done: Callable[[ErrorCode], None]) -> None:
+        """Make a topic."""
+        run = partial(asking.create_topic, topic=topic)
+        self._carry_out(run, done, ErrorCode.NOT_CONTROLLER)
+
+    def add_partitions(
+        self,
+        name: str,
+        replicas: Mapping[int, tuple[BrokerId, ...]],
+        done: Callable[[ErrorCode], None],
+    ) -> None:
+        """Add partitions to a topic, by number."""
+        run = partial(asking.add_partitions, name=name, replicas=replicas)
+        self._carry_out(run, done, ErrorCode.NOT_CONTROLLER)
+
+    def delete_topic(self, name: str, done: Callable[[ErrorCode], None]) -> None:
+        """Delete a topic."""
+        run = partial(asking.delete_topic, name=name)
+        self._carry_out(run, done, ErrorCode.NOT_CONTROLLER)
+
+    def _carry_out(
+        self, steps: Callable[[Work], Steps[Any]], done: Callable[[Any], None], refusal: Any
+    ) -> None:
+        def run(work: Work) -> Steps[None]:
+            answer = yield from steps(work)
+            done(answer)
+
+        self._ask(run, lambda: done(refusal))
+
+    def _ask(self, run: Callable[[Work], Steps[None]], refuse: Callable[[], None]) -> None:
+        if self._writes is None:
+            refuse()
+            return
+        self._events.append(_Event(run, refuse))
+        self._go_on()
+
+    # --- what ZooKeeper and brokers say --------------------------------------------------------
+
+    def _changed(self, change: Change) -> None:
+        self._changes[change] = None
+        self._go_on()
+
+    def _answered(self, order: BrokerOrder, answer: Answer) -> None:
+        work = self._work
+        request = order.request
+        if not isinstance(request, StopReplicaRequest) or work is None:
+            return
+        if work.picture.take_stop(request):
+            self._events.append(_Event(lambda work: self._stopped(work, order, answer)))
+            self._go_on()
+
+    def _stopped(self, work: Work, order: BrokerOrder, answer: Answer) -> Steps[None]:
+        if not deletions.take_answer(work, order, answer):
+            self._try_deletions_later()
+        yield from deletions.finish(work)
+
+    def _change(self, work: Work, change: Change) -> Steps[None]:
+        match change:
+            case Change(Subject.BROKERS):
+                version, brokers = yield from work.reader.brokers()
+                work.picture.take_brokers(version, dict(brokers))
+                deletions.go_on(work.picture)
+            case Change(Subject.TOPICS, ""):
+                yield from topic_events.take_topics(work, self._new_topic_id)
+            case Change(Subject.TOPICS, name):
+                was_known = work.picture.context.topic_id(name) is not None
+                yield from topic_events.take_topic(work, name, self._new_topic_id)
+                if not was_known:
+                    # It could not be read before, and may have been waited for.
+                    yield from deletions.take_deletions(work, self._new_topic_id)
+            case Change(Subject.DELETIONS):
+                yield from deletions.take_deletions(work, self._new_topic_id)
+
+    # --- one event after the other -------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """Read everything."""
+        session, writes = self._session, self._writes
+        self._put_back()
+        self._conversation.drop()
+        self._cancel_timers()
+        if session is None or writes is None:
+            return
+        if self._work is not None:
+            self._forget(self._work)
+        self._changes = {}
+        picture = Picture(
+            self._sender,
+            controller_id=self._broker_id,
+            controller_epoch=writes.epoch.number,
+            listener=self._listener,
+            is_unclean=self._is_unclean,
+        )
+        work = Work(picture, self._reader, Writer(session, writes), session)
+        self._conversation.begin(self._steps(work))
+
+    def _forget(self, work: Work) -> None:
+        """All but who is about to stop, which ZooKeeper does not know."""
+        if self._work is work:
+            context = work.picture.context
+            self._leaving = {each: context.brokers[each] for each in context.shutting_down}
+            self._work = None
+
+    def _go_on(self) -> None:
+        if self._work is not None and not self._conversation.is_under_way:
+            self._conversation.begin(self._steps(self._work))
+
+    def _steps(self, work: Work) -> Steps[None]:
+        try:
+            if self._work is not work:
+                yield from self._read_all(work)
+            while True:
+                try:
+                    yield from self._next(work)
+                except BrokersChanged:
+                    self._put_back()
+                    self._changes[_BROKERS] = None
+                    work.picture.send()
+                    continue
+                work.picture.send()
+                if work.picture.is_settled and not self._changes and not self._events:
+                    return
+        except GeneratorExit:
+            # Until all is read anew nothing goes on from here.
+            self._forget(work)
+            raise
+        except ControllerMoved:
+            return  # `resigned` follows
+        except PictureOutdated as error:
+            self._put_back()
+            self._forget(work)
+            _log.error("all is read anew in %d ms: %s", RETRY_MS, error)
+            self._retry = self._loop.call_later(RETRY_MS, self._begin)
+
+    def _next(self, work: Work) -> Steps[None]:
+        """Brokers come first, then what is not settled, a change, a request."""
+        if _BROKERS in self._changes:
+            del self._changes[_BROKERS]
+            yield from self._change(work, _BROKERS)
+        yield from work.writer.settle(work.picture)
+        if self._changes:
+            change = next(iter(self._changes))
+            del self._changes[change]
+            yield from self._change(work, change)
+        elif self._events:
+            self._current = self._events.popleft()
+            yield from self._current.run(work)
+            self._current = None
+
+    def _put_back(self) -> None:
+        """The event that was interrupted is still to be carried out."""
+        event, self._current = self._current, None
+        if event is not None:
+            self._events.appendleft(event)
+
+    def _read_all(self, work: Work) -> Steps[None]:
+        picture = work.picture
+        version, brokers = yield from work.reader.brokers()
+        picture.take_brokers(version, dict(brokers))
+        for broker_id, broker in self._leaving.items():
+            known = picture.context.brokers.get(broker_id)
+            if known is not None and known.epoch == broker.epoch:
+                picture.context.begin_shutdown(broker_id)
+        yield from topic_events.take_topics(work, self._new_topic_id)
+        # What is to be deleted needs no leader.
+        yield from deletions.take_deletions(work, self._new_topic_id)
+        self._events = deque(each for each in self._events if each.refuse is not None)
+        self._work = work
+        _log.info(
+            "broker_id=%d has read %d brokers and %d topics controller_epoch=%d",
+            self._broker_id,
+            len(picture.context.brokers),
+            len(picture.context.topics),
+            picture.controller_epoch,
+        )
+
+    # --- timers --------------------------------------------------------------------------------
+
+    def _try_deletions_later(self) -> None:
+        if self._deletion_retry is None:
+
+            def again() -> None:
+                self._deletion_retry = None
+                self._changed(Change(Subject.DELETIONS))
+
+            self._deletion_retry = self._loop.call_later(DELETION_RETRY_MS, again)
+
+    def _cancel_timers(self) -> None:
+        for timer in (self._retry, self._deletion_retry):
+            if timer is not None:
+                timer.cancel()
+        self._retry = self._deletion_retry = None

@@ -1,0 +1,159 @@
+"""Topics that are to be deleted: /admin/delete_topics/T, until no broker has a replica any more.
+
+A deletion is over when every broker that was to have a replica has said that it is deleted. So it
+waits for brokers that are away. Then the topic's znodes go, the order to delete it last: whoever is
+the controller next finds either the whole order or nothing of the topic.
+"""
+
+import logging
+from typing import Any
+
+from klog_broker.controller.errors import PictureOutdated
+from klog_broker.controller.order_batch import BrokerOrder
+from klog_broker.controller.order_sender import Answer
+from klog_broker.controller.partition_states import PartitionState
+from klog_broker.controller.picture import Picture
+from klog_broker.controller.reading import together
+from klog_broker.controller.replica_states import ReplicaState
+from klog_broker.controller.topic_events import NewId, take_topics
+from klog_broker.controller.writing import Work
+from klog_broker.metadata.zookeeper.conversation import Steps
+from klog_broker.runtime.zookeeper import Children, Delete, NoNode, Operation, ZooKeeperError
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.protocol.apis.stop_replica import StopReplicaRequest, StopReplicaResponse
+from pyspark_klog.znodes.configs import TOPICS, config_path, entity
+from pyspark_klog.znodes.paths import delete_topic_path, partitions_path, topic_path
+
+_log = logging.getLogger("klog.controller")
+
+_DELETED_AT_ONCE = 200
+"""Znodes in one multi."""
+
+
+def take_deletions(work: Work, new_id: NewId) -> Steps[None]:
+    """Learn which topics are to be deleted, and begin; those that could not be are tried again."""
+    context = work.picture.context
+    names = yield from work.reader.deletions()
+    if any(context.topic_id(name) is None for name in names):
+        # It was made before, and that is not known yet.
+        yield from take_topics(work, new_id)
+    for name in names:
+        if context.topic_id(name) is None:
+            yield from _forget_order(work, name)
+        elif not context.is_to_be_deleted(name):
+            _queue(work.picture, name)
+    go_on(work.picture)
+    yield from finish(work)
+
+
+def go_on(picture: Picture) -> None:
+    """Tell whoever is there to delete what it has."""
+    context = picture.context
+    for topic in context.to_be_deleted:
+        for partition, broker_id in context.replicas_in(topic, ReplicaState.DELETION_INELIGIBLE):
+            if broker_id in context.brokers:
+                context.step_replica(partition, broker_id, ReplicaState.OFFLINE)
+        for partition, broker_id in context.replicas_in(topic, ReplicaState.OFFLINE):
+            if broker_id in context.brokers:
+                context.step_replica(partition, broker_id, ReplicaState.DELETION_STARTED)
+                picture.batch.stop(partition, (broker_id,), deletes=True)
+
+
+def take_answer(work: Work, order: BrokerOrder, answer: Answer) -> bool:
+    """A broker has answered an order to delete replicas. Whether it has deleted all of them."""
+    request, context = order.request, work.picture.context
+    assert isinstance(request, StopReplicaRequest) and isinstance(answer, StopReplicaResponse)
+    failed = {
+        TopicPartition(each.topic_name, each.partition_index)
+        for each in answer.partition_errors
+        if each.error_code != ErrorCode.NONE
+    }
+    is_done = True
+    for topic in request.topic_states:
+        for state in topic.partition_states:
+            partition = TopicPartition(topic.topic_name, state.partition_index)
+            known = context.replica_state(partition, order.broker_id)
+            if not state.delete_partition or known is not ReplicaState.DELETION_STARTED:
+                continue
+            if answer.error_code == ErrorCode.NONE and partition not in failed:
+                after = ReplicaState.DELETION_SUCCESSFUL
+            else:
+                after, is_done = ReplicaState.DELETION_INELIGIBLE, False
+                _log.warning("broker_id=%d could not delete %s", order.broker_id, partition)
+            context.step_replica(partition, order.broker_id, after)
+    return is_done
+
+
+def finish(work: Work) -> Steps[None]:
+    """Erase the topics of which no broker has a replica any more."""
+    context = work.picture.context
+    for topic in context.to_be_deleted:
+        is_over = all(
+            context.replica_state(partition, broker_id) is ReplicaState.DELETION_SUCCESSFUL
+            for partition in context.partitions_of(topic)
+            for broker_id in context.assignment(partition)
+        )
+        if is_over:
+            yield from _erase(work, topic)
+            work.picture.remove_topic(topic)
+            _log.info("topic=%s is deleted", topic)
+
+
+def _queue(picture: Picture, topic: str) -> None:
+    context = picture.context
+    context.queue_deletion(topic)
+    partitions = context.partitions_of(topic)
+    for partition in partitions:
+        picture.unsettled.pop(partition, None)
+        state = context.state(partition)
+        if state in (PartitionState.ONLINE, PartitionState.NEW):
+            context.step(partition, PartitionState.OFFLINE)
+        if state is not PartitionState.NON_EXISTENT:
+            context.step(partition, PartitionState.NON_EXISTENT)
+        for broker_id in context.assignment(partition):
+            if context.replica_state(partition, broker_id) is not ReplicaState.DELETION_INELIGIBLE:
+                context.step_replica(partition, broker_id, ReplicaState.OFFLINE)
+                if broker_id not in context.brokers:
+                    context.step_replica(partition, broker_id, ReplicaState.DELETION_INELIGIBLE)
+    picture.batch.tell(context.brokers, partitions)
+
+
+def _forget_order(work: Work, topic: str) -> Steps[None]:
+    """An order for a topic that is not there. (One that is there but cannot be read waits.)"""
+    (stat,) = yield from together([lambda done: work.session.exists(topic_path(topic), done)])
+    if stat is None:
+        yield from work.writer.write([Delete(delete_topic_path(topic))])
+
+
+def _erase(work: Work, topic: str) -> Steps[None]:
+    inner: list[Operation] = []
+    root = partitions_path(topic)
+    numbers = yield from _children(work, root)
+    if numbers is not None:
+        paths = [f"{root}/{number}" for number in numbers]
+        for path in paths:
+            below = yield from _children(work, path)
+            inner += [Delete(f"{path}/{name}") for name in below or ()]
+            inner.append(Delete(path))
+        inner.append(Delete(root))
+    for first in range(0, len(inner), _DELETED_AT_ONCE):
+        yield from work.writer.write(inner[first : first + _DELETED_AT_ONCE])
+    last: list[Operation] = [Delete(topic_path(topic)), Delete(delete_topic_path(topic))]
+    settings = config_path(entity(TOPICS, topic))
+    (stat,) = yield from together([lambda done: work.session.exists(settings, done)])
+    if stat is not None:
+        last.append(Delete(settings))
+    yield from work.writer.write(last)
+
+
+def _children(work: Work, path: str) -> Steps[tuple[str, ...] | None]:
+    """None if the node is not there."""
+    answer: Any
+    (answer,) = yield from together([lambda done: work.session.children(path, done)])
+    if isinstance(answer, Children):
+        return answer.names
+    if isinstance(answer, NoNode):
+        return None
+    assert isinstance(answer, ZooKeeperError)
+    raise PictureOutdated(f"the children of {path} cannot be read: {answer}")

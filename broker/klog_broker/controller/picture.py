@@ -1,0 +1,174 @@
+"""What a controller works on, between two readings of everything: what it knows, what is still to
+be settled, and what brokers are still to be told.
+
+All but the order sender begins anew with each reading. Nothing of it is needed by the next one.
+"""
+
+from collections.abc import Callable, Iterable
+
+from klog_broker.controller.context import ControllerContext, Leadership, RegisteredBroker
+from klog_broker.controller.order_batch import OrderBatch
+from klog_broker.controller.order_sender import OrderSender
+from klog_broker.controller.partition_states import PartitionState
+from klog_broker.controller.replica_states import ReplicaState
+from pyspark_klog.ids import BrokerId, TopicPartition
+from pyspark_klog.protocol.apis.stop_replica import StopReplicaRequest
+
+
+class Picture:
+    """See the module."""
+
+    def __init__(
+        self,
+        sender: OrderSender,
+        *,
+        controller_id: BrokerId,
+        controller_epoch: int,
+        listener: str,
+        is_unclean: Callable[[str], bool],
+    ) -> None:
+        """`listener` is that of the brokers among themselves. `is_unclean` tells by a topic's name
+        whether replicas may lead that are not in sync."""
+        self.context = ControllerContext()
+        self.sender = sender
+        self.controller_epoch = controller_epoch
+        self.is_unclean = is_unclean
+        self.registrations_version = -1
+        """That of /brokers/ids when the registrations were read."""
+        self.unsettled: dict[TopicPartition, dict[BrokerId, None]] = {}
+        """Partitions to be compared with the brokers that there are, and by each the brokers that
+        are to be told of it even if it does not change."""
+        self.untold: dict[BrokerId, None] = {}
+        """Brokers that are to be told of everything."""
+        self.unusable: set[TopicPartition] = set()
+        """Partitions whose state cannot be read: they are left as they are."""
+        self._begin_batch: Callable[[], OrderBatch] = lambda: OrderBatch(
+            self.context,
+            controller_id=controller_id,
+            controller_epoch=controller_epoch,
+            listener=listener,
+        )
+        self.batch = self._begin_batch()
+        self._stops: dict[int, StopReplicaRequest] = {}
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing is to be looked at, and nobody to be told of everything."""
+        return not self.unsettled and not self.untold
+
+    # --- brokers -------------------------------------------------------------------------------
+
+    def take_brokers(self, version: int, read: dict[BrokerId, RegisteredBroker]) -> None:
+        """The registrations as they are now: whatever has changed is to be settled, and told."""
+        context = self.context
+        self.registrations_version = version
+        self.sender.retain(read)
+        before = dict(context.brokers)
+        for broker_id, broker in before.items():
+            if broker_id not in read or read[broker_id].epoch != broker.epoch:
+                self._went(broker_id)
+        for broker_id, broker in read.items():
+            known = before.get(broker_id)
+            context.put_broker(broker)
+            self.sender.begin(broker.registration, broker.epoch)
+            if known is None or known.epoch != broker.epoch:
+                self._came(broker_id)
+        if read != before:
+            self.batch.tell(context.brokers, ())
+        for state in (PartitionState.NEW, PartitionState.OFFLINE):
+            self.unsettle(context.in_state(state))
+
+    def _went(self, broker_id: BrokerId) -> None:
+        context = self.context
+        for partition in context.led_by(broker_id):
+            if context.state(partition) is PartitionState.ONLINE:
+                context.step(partition, PartitionState.OFFLINE)
+        for partition in context.partitions_on(broker_id):
+            self.replica_went(partition, broker_id)
+            self.unsettle((partition,))
+        context.remove_broker(broker_id)
+        self.sender.end(broker_id)
+        self.untold.pop(broker_id, None)
+
+    def _came(self, broker_id: BrokerId) -> None:
+        self.untold[broker_id] = None
+        for partition in self.context.partitions_on(broker_id):
+            self._replica_came(partition, broker_id)
+            self.unsettle((partition,), tell=(broker_id,))
+
+    # --- partitions ----------------------------------------------------------------------------
+
+    def add_partition(
+        self,
+        partition: TopicPartition,
+        replicas: tuple[BrokerId, ...],
+        leadership: Leadership | None,
+    ) -> None:
+        """A partition that was read. It is settled, and its brokers are told of it."""
+        context = self.context
+        context.assign(partition, replicas)
+        if leadership is not None:
+            context.put_leadership(partition, leadership)
+        if partition not in self.unusable:
+            context.found(partition)
+        for broker_id in replicas:
+            if leadership is not None or partition in self.unusable:
+                context.found_replica(partition, broker_id)
+            else:
+                context.step_replica(partition, broker_id, ReplicaState.NEW)
+                if broker_id not in context.online:
+                    context.step_replica(partition, broker_id, ReplicaState.OFFLINE)
+        self.unsettle((partition,), tell=replicas)
+
+    def unsettle(
+        self, partitions: Iterable[TopicPartition], *, tell: Iterable[BrokerId] = ()
+    ) -> None:
+        """Look at these, and tell these brokers of them in any case."""
+        for partition in partitions:
+            topic = partition.topic
+            if partition not in self.unusable and not self.context.is_to_be_deleted(topic):
+                self.unsettled.setdefault(partition, {}).update(dict.fromkeys(tell))
+
+    def registered_replicas(self, partition: TopicPartition) -> tuple[BrokerId, ...]:
+        """The brokers that can be told of a partition."""
+        brokers = self.context.brokers
+        return tuple(each for each in self.context.assignment(partition) if each in brokers)
+
+    def remove_topic(self, name: str) -> None:
+        """A topic is gone from ZooKeeper."""
+        for partition in self.context.partitions_of(name):
+            self.unsettled.pop(partition, None)
+            self.unusable.discard(partition)
+        self.context.remove_topic(name)
+
+    # --- replicas ------------------------------------------------------------------------------
+
+    def replica_went(self, partition: TopicPartition, broker_id: BrokerId) -> None:
+        """Its broker is gone, or about to stop."""
+        context = self.context
+        state = context.replica_state(partition, broker_id)
+        if state is ReplicaState.DELETION_STARTED:
+            context.step_replica(partition, broker_id, ReplicaState.DELETION_INELIGIBLE)
+        elif state is not ReplicaState.DELETION_SUCCESSFUL:
+            context.step_replica(partition, broker_id, ReplicaState.OFFLINE)
+            if context.is_to_be_deleted(partition.topic):
+                context.step_replica(partition, broker_id, ReplicaState.DELETION_INELIGIBLE)
+
+    def _replica_came(self, partition: TopicPartition, broker_id: BrokerId) -> None:
+        if not self.context.is_to_be_deleted(partition.topic):
+            self.context.step_replica(partition, broker_id, ReplicaState.ONLINE)
+
+    # --- orders --------------------------------------------------------------------------------
+
+    def send(self) -> None:
+        """Send what was collected."""
+        batch, self.batch = self.batch, self._begin_batch()
+        orders = batch.requests()
+        for order in orders:
+            if isinstance(order.request, StopReplicaRequest):
+                self._stops[id(order.request)] = order.request
+        self.sender.put(orders)
+
+    def take_stop(self, request: StopReplicaRequest) -> bool:
+        """Whether it is of this picture; it is answered now."""
+        return self._stops.pop(id(request), None) is not None

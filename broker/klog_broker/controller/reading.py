@@ -1,0 +1,240 @@
+"""What a controller reads in ZooKeeper, and watches: brokers, topics, states, deletions.
+
+A znode that is not what Kafka writes there is named in the log, once, and left as it is; the
+controller goes on as if it were not there. It is read again when it changes, or when everything is.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from functools import partial
+from typing import Any, NamedTuple
+
+from klog_broker.controller.context import Leadership, RegisteredBroker
+from klog_broker.controller.errors import PictureOutdated
+from klog_broker.controller.leader_election import LeaderAndIsr
+from klog_broker.metadata.zookeeper.conversation import Ask, Steps, children, get
+from klog_broker.metadata.zookeeper.live_brokers import decode_registration
+from klog_broker.runtime.zookeeper import (
+    Children,
+    ConnectionLost,
+    Node,
+    NoNode,
+    Session,
+    SessionExpired,
+    ZooKeeperError,
+)
+from pyspark_klog.ids import BrokerId, TopicPartition
+from pyspark_klog.znodes.data import ZnodeError
+from pyspark_klog.znodes.paths import (
+    BROKER_IDS,
+    DELETE_TOPICS,
+    TOPICS,
+    broker_path,
+    partition_state_path,
+    topic_path,
+)
+from pyspark_klog.znodes.topics import (
+    LeaderRecoveryState,
+    TopicAssignment,
+    decode_partition_state,
+    decode_topic,
+)
+
+_log = logging.getLogger("klog.controller")
+
+_READ_AT_ONCE = 256
+"""Answers of so many requests may come in one turn of the loop."""
+_MAX_ID = (1 << 31) - 1
+
+
+class Subject(Enum):
+    """What has changed."""
+
+    BROKERS = "brokers"
+    TOPICS = "topics"
+    DELETIONS = "deletions"
+
+
+class Change(NamedTuple):
+    """A reason to read again: `topic` is the one whose assignment has changed, "" for the list."""
+
+    subject: Subject
+    topic: str = ""
+
+
+class ReadBrokers(NamedTuple):
+    """All registrations. Whoever has registered since has raised the `version`."""
+
+    version: int
+    brokers: Mapping[BrokerId, RegisteredBroker]
+
+
+class ReadTopic(NamedTuple):
+    """A topic's assignment, and its znode's version."""
+
+    assignment: TopicAssignment
+    version: int
+
+
+class ReadStates(NamedTuple):
+    """States that were written, and partitions whose state cannot be used."""
+
+    leaderships: Mapping[TopicPartition, Leadership]
+    unusable: frozenset[TopicPartition]
+
+
+class Reader:
+    """Reads in one connection. Each watch is asked for once, until it is called."""
+
+    def __init__(self, session: Session, on_change: Callable[[Change], None]) -> None:
+        self._session = session
+        self._on_change = on_change
+        self._watched: set[str] = set()
+        self._named: dict[str, bytes] = {}
+
+    def brokers(self) -> Steps[ReadBrokers]:
+        """The version first: registrations that it counts are there when they are listed."""
+        ids = yield from self._get(BROKER_IDS, Change(Subject.BROKERS))
+        if not isinstance(ids, Node):
+            raise PictureOutdated(f"the registrations of brokers cannot be read: {ids}")
+        names = yield from self._children(BROKER_IDS, Change(Subject.BROKERS))
+        found: dict[BrokerId, RegisteredBroker] = {}
+        known = {}
+        for name in names:
+            if name.isascii() and name.isdigit() and int(name) <= _MAX_ID:
+                known[broker_path(BrokerId(int(name)))] = BrokerId(int(name))
+            else:
+                self._name_bad(f"{BROKER_IDS}/{name}", b"", "a name that is no broker's id")
+        nodes = yield from self._get_all(dict.fromkeys(known, Change(Subject.BROKERS)))
+        for path, node in nodes.items():
+            try:
+                registration = decode_registration(known[path], node.data)
+            except ZnodeError as error:
+                self._name_bad(path, node.data, str(error))
+            else:
+                found[known[path]] = RegisteredBroker(registration, node.stat.czxid)
+        return ReadBrokers(ids.stat.version, found)
+
+    def topic_names(self) -> Steps[tuple[str, ...]]:
+        """All topics, also those that cannot be used."""
+        names = yield from self._children(TOPICS, Change(Subject.TOPICS))
+        return names
+
+    def deletions(self) -> Steps[tuple[str, ...]]:
+        """The topics that are to be deleted."""
+        names = yield from self._children(DELETE_TOPICS, Change(Subject.DELETIONS))
+        return names
+
+    def topics(self, names: Iterable[str]) -> Steps[dict[str, ReadTopic]]:
+        """Those of the topics that are there."""
+        paths = {topic_path(name): name for name in names}
+        changes = {path: Change(Subject.TOPICS, name) for path, name in paths.items()}
+        nodes = yield from self._get_all(changes)
+        found = {}
+        for path, node in nodes.items():
+            name = paths[path]
+            try:
+                found[name] = ReadTopic(decode_topic(name, node.data), node.stat.version)
+            except ZnodeError as error:
+                self._name_bad(path, node.data, str(error))
+        return found
+
+    def states(self, partitions: Iterable[TopicPartition]) -> Steps[ReadStates]:
+        """What was written of these partitions. Only the controller writes it: nobody watches."""
+        paths = {partition_state_path(partition): partition for partition in partitions}
+        nodes = yield from self._get_all(dict.fromkeys(paths))
+        found = {}
+        unusable = set()
+        for path, node in nodes.items():
+            partition = paths[path]
+            try:
+                found[partition] = _leadership(partition, node)
+            except ZnodeError as error:
+                unusable.add(partition)
+                self._name_bad(path, node.data, str(error))
+        return ReadStates(found, frozenset(unusable))
+
+    # --- requests ------------------------------------------------------------------------------
+
+    def _get(self, path: str, change: Change) -> Steps[Node | ZooKeeperError]:
+        node = yield from get(self._session, path, self._watch(path, change))
+        if not isinstance(node, Node):
+            self._watched.discard(path)
+        return node
+
+    def _children(self, path: str, change: Change) -> Steps[tuple[str, ...]]:
+        key = f"{path}/*"
+        listed = yield from children(self._session, path, self._watch(key, change))
+        if isinstance(listed, Children):
+            return listed.names
+        self._watched.discard(key)
+        raise PictureOutdated(f"the children of {path} cannot be read: {listed}")
+
+    def _get_all(self, changes: Mapping[str, Change | None]) -> Steps[dict[str, Node]]:
+        """Data of these paths, without those that are not there."""
+        found: dict[str, Node] = {}
+        paths = list(changes)
+        for first in range(0, len(paths), _READ_AT_ONCE):
+            some = paths[first : first + _READ_AT_ONCE]
+            asks = [self._ask_get(path, changes[path]) for path in some]
+            answers = yield from together(asks)
+            for path, answer in zip(some, answers, strict=True):
+                if isinstance(answer, Node):
+                    found[path] = answer
+                    continue
+                self._watched.discard(path)
+                if not isinstance(answer, NoNode):
+                    raise PictureOutdated(f"{path} cannot be read: {answer}")
+        return found
+
+    def _ask_get(self, path: str, change: Change | None) -> Ask:
+        watch = None if change is None else self._watch(path, change)
+        return lambda done: self._session.get(path, done, watch=watch)
+
+    def _watch(self, key: str, change: Change) -> Callable[[], None] | None:
+        if key in self._watched:
+            return None
+        self._watched.add(key)
+
+        def changed() -> None:
+            self._watched.discard(key)
+            self._on_change(change)
+
+        return changed
+
+    def _name_bad(self, path: str, data: bytes, why: str) -> None:
+        if self._named.get(path) != data:
+            self._named[path] = data
+            _log.error("znode=%s is left out, and left as it is: %s", path, why)
+
+
+def together(asks: list[Ask]) -> Steps[list[Any]]:
+    """The answers to several requests at once, in their order."""
+    if not asks:
+        return []
+    answers: list[Any] = [None] * len(asks)
+    left = len(asks)
+
+    def ask_all(done: Callable[[Any], None]) -> None:
+        def answered(place: int, answer: Any) -> None:
+            nonlocal left
+            answers[place] = answer
+            left -= 1
+            if left == 0:
+                lost = (ConnectionLost, SessionExpired)
+                # Alone it ends the conversation, as for a single request.
+                done(next((each for each in answers if isinstance(each, lost)), answers))
+
+        for place, ask in enumerate(asks):
+            ask(partial(answered, place))
+
+    answer: list[Any] = yield ask_all
+    return answer
+
+
+def _leadership(partition: TopicPartition, node: Node) -> Leadership:
+    state = decode_partition_state(partition, node.data)
+    is_recovering = state.leader_recovery_state is LeaderRecoveryState.RECOVERING
+    decided = LeaderAndIsr(state.leader, state.leader_epoch, state.isr, is_recovering)
+    return Leadership(decided, state.controller_epoch, node.stat.version, node.stat.mzxid)

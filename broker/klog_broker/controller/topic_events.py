@@ -1,0 +1,68 @@
+"""Topics that appear in ZooKeeper, grow, or are gone from there: /brokers/topics."""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from klog_broker.controller.reading import ReadTopic
+from klog_broker.controller.writing import Work
+from klog_broker.metadata.zookeeper.conversation import Steps
+from klog_broker.runtime.zookeeper import Set, Stat
+from pyspark_klog.ids import TopicId, TopicPartition
+from pyspark_klog.znodes.paths import topic_path
+from pyspark_klog.znodes.topics import encode_topic
+
+_log = logging.getLogger("klog.controller")
+
+NewId = Callable[[], TopicId]
+"""Ids for topics of Kafka before 2.8, which have none."""
+
+
+def take_topics(work: Work, new_id: NewId) -> Steps[None]:
+    """Learn which topics there are now."""
+    context = work.picture.context
+    names = yield from work.reader.topic_names()
+    there = set(names)
+    for name in context.topics:
+        if name not in there:
+            _log.warning("topic=%s is gone from ZooKeeper, and not by its deletion", name)
+            work.picture.remove_topic(name)
+    unknown = [name for name in names if context.topic_id(name) is None]
+    read = yield from work.reader.topics(unknown)
+    yield from _take(work, read, new_id)
+
+
+def take_topic(work: Work, name: str, new_id: NewId) -> Steps[None]:
+    """Learn which partitions a topic has now."""
+    read = yield from work.reader.topics([name])
+    yield from _take(work, read, new_id)
+
+
+def _take(work: Work, read: Mapping[str, ReadTopic], new_id: NewId) -> Steps[None]:
+    picture, context = work.picture, work.picture.context
+    assigned = {}
+    for name, topic in read.items():
+        topic_id = topic.assignment.topic_id
+        if topic_id is None:
+            topic_id = yield from _give_id(work, name, topic, new_id())
+        if context.topic_id(name) not in (None, topic_id):
+            picture.remove_topic(name)
+        if context.topic_id(name) is None:
+            context.put_topic(name, topic_id)
+        elif context.is_to_be_deleted(name):
+            continue
+        for number, assignment in sorted(topic.assignment.partitions.items()):
+            partition = TopicPartition(name, number)
+            if not context.assignment(partition):
+                assigned[partition] = assignment.replicas
+    states = yield from work.reader.states(assigned)
+    picture.unusable |= states.unusable
+    for partition, replicas in assigned.items():
+        picture.add_partition(partition, replicas, states.leaderships.get(partition))
+
+
+def _give_id(work: Work, name: str, topic: ReadTopic, topic_id: TopicId) -> Steps[TopicId]:
+    data = encode_topic(replace(topic.assignment, topic_id=topic_id))
+    (stat,) = yield from work.writer.write([Set(topic_path(name), data, topic.version)])
+    assert isinstance(stat, Stat)
+    return topic_id

@@ -1,0 +1,193 @@
+"""How a controller writes: fenced by its epoch, and partition states by the registrations, too.
+
+Every broker of klog that registers raises the version of /brokers/ids in the same multi. Each write
+of a partition's state checks that version. So a state that names a broker as in sync is never
+written after that broker has registered anew and before the controller has seen it, and a broker
+that registered after the state was written (czxid above its mzxid) has bounced, for every
+controller to come. docs/decisions/0041 says more.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from klog_broker.controller.context import Leadership
+from klog_broker.controller.errors import BrokersChanged, ControllerMoved, PictureOutdated
+from klog_broker.controller.fenced_writes import FencedWrites
+from klog_broker.controller.leader_election import LeaderAndIsr
+from klog_broker.controller.partition_states import PartitionState
+from klog_broker.controller.picture import Picture
+from klog_broker.controller.reading import Reader, together
+from klog_broker.controller.replica_states import ReplicaState
+from klog_broker.controller.settling import next_state
+from klog_broker.metadata.image import NO_BROKER
+from klog_broker.metadata.zookeeper.conversation import Ask, Steps
+from klog_broker.runtime.zookeeper import (
+    BadVersion,
+    Check,
+    Create,
+    MultiFailed,
+    Operation,
+    Result,
+    Session,
+    Set,
+    Stat,
+    ZooKeeperError,
+)
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.znodes.paths import (
+    BROKER_IDS,
+    partition_path,
+    partition_state_path,
+    partitions_path,
+)
+from pyspark_klog.znodes.topics import (
+    LeaderRecoveryState,
+    encode_partition_state,
+)
+from pyspark_klog.znodes.topics import (
+    PartitionState as StateZnode,
+)
+
+_STATES_AT_ONCE = 50
+"""Partition states in one multi."""
+
+Changes = Mapping[TopicPartition, LeaderAndIsr]
+
+
+class Work(NamedTuple):
+    """What every event of a controller works with."""
+
+    picture: Picture
+    reader: Reader
+    writer: "Writer"
+    session: Session
+
+
+class Writer:
+    """Writes of one controller in one session. What is wrong is raised: BrokersChanged,
+    ControllerMoved, PictureOutdated."""
+
+    def __init__(self, session: Session, writes: FencedWrites) -> None:
+        self._session = session
+        self._writes = writes
+
+    def try_write(self, operations: list[Operation]) -> Steps[tuple[Result, ...] | MultiFailed]:
+        """All of these or none."""
+        answer: tuple[Result, ...] | ZooKeeperError | ControllerMoved
+        answer = yield lambda done: self._writes.write(operations, done)
+        if isinstance(answer, tuple | MultiFailed):
+            return answer
+        if isinstance(answer, ControllerMoved):
+            raise answer
+        raise PictureOutdated(f"a write was not done: {answer}")
+
+    def write(self, operations: list[Operation]) -> Steps[tuple[Result, ...]]:
+        """All of these, which nobody else changes."""
+        answer = yield from self.try_write(operations)
+        if isinstance(answer, MultiFailed):
+            raise PictureOutdated(f"a write was refused: {answer}")
+        return answer
+
+    def settle(self, picture: Picture) -> Steps[None]:
+        """Look at all that is to be settled, and write what follows; then nobody is left whom
+        everything is to be told."""
+        context = picture.context
+        while picture.unsettled:
+            some = list(picture.unsettled)[:_STATES_AT_ONCE]
+            changes = {}
+            for partition in some:
+                unclean = picture.is_unclean(partition.topic)
+                state = next_state(context, partition, unclean=unclean)
+                if state is not None:
+                    changes[partition] = state
+            yield from self.put_states(picture, changes)
+            for partition in some:
+                tell = picture.unsettled.pop(partition)
+                if partition not in changes and context.leadership(partition) is not None:
+                    registered = [each for each in tell if each in context.brokers]
+                    picture.batch.lead(partition, registered)
+        untold, picture.untold = picture.untold, {}
+        if untold:
+            # In a batch of their own: all that a batch tells of goes to everybody whom it tells.
+            picture.send()
+            picture.batch.tell_all(untold)
+            picture.send()
+
+    def put_states(self, picture: Picture, changes: Changes, *, tells: bool = True) -> Steps[None]:
+        """Write these, a batch after the other. Their replicas are told if it `tells`, and all
+        brokers in any case."""
+        partitions = list(changes)
+        for first in range(0, len(partitions), _STATES_AT_ONCE):
+            some = {each: changes[each] for each in partitions[first : first + _STATES_AT_ONCE]}
+            yield from self._put_some(picture, some, tells=tells)
+
+    def _put_some(self, picture: Picture, changes: Changes, *, tells: bool) -> Steps[None]:
+        operations: list[Operation] = [Check(BROKER_IDS, picture.registrations_version)]
+        operations += yield from self._parents(picture, changes)
+        places = {}
+        as_of_zxid = picture.context.newest_registration
+        for partition, state in changes.items():
+            places[partition] = len(operations)
+            operations.append(_operation(picture, partition, state))
+        answer = yield from self.try_write(operations)
+        if isinstance(answer, MultiFailed):
+            if answer.index == 0 and isinstance(answer.error, BadVersion):
+                raise BrokersChanged("a broker has registered, and its epoch is to be read first")
+            raise PictureOutdated(f"partition states were not written: {answer}")
+        for partition, state in changes.items():
+            result = answer[places[partition]]
+            version = result.version if isinstance(result, Stat) else 0
+            written = Leadership(state, picture.controller_epoch, version, as_of_zxid)
+            _written(picture, partition, written, tells=tells)
+
+    def _parents(self, picture: Picture, changes: Changes) -> Steps[list[Operation]]:
+        """What is missing above the states of new partitions: others make it one by one, and may
+        have been interrupted."""
+        new = [each for each in changes if picture.context.leadership(each) is None]
+        paths = dict.fromkeys(partitions_path(each.topic) for each in new)
+        paths |= dict.fromkeys(partition_path(each) for each in new)
+        stats = yield from together([self._ask_exists(path) for path in paths])
+        operations: list[Operation] = []
+        for path, stat in zip(paths, stats, strict=True):
+            if isinstance(stat, ZooKeeperError):
+                raise PictureOutdated(f"{path} cannot be read: {stat}")
+            if stat is None:
+                operations.append(Create(path, b""))
+        return operations
+
+    def _ask_exists(self, path: str) -> Ask:
+        return lambda done: self._session.exists(path, done)
+
+
+def _operation(picture: Picture, partition: TopicPartition, state: LeaderAndIsr) -> Operation:
+    recovery = LeaderRecoveryState.RECOVERING if state.is_recovering else None
+    data = encode_partition_state(
+        StateZnode(
+            state.leader,
+            state.leader_epoch,
+            state.in_sync,
+            picture.controller_epoch,
+            recovery or LeaderRecoveryState.RECOVERED,
+        )
+    )
+    known = picture.context.leadership(partition)
+    path = partition_state_path(partition)
+    return Create(path, data) if known is None else Set(path, data, known.partition_epoch)
+
+
+def _written(
+    picture: Picture, partition: TopicPartition, leadership: Leadership, *, tells: bool
+) -> None:
+    context, batch = picture.context, picture.batch
+    is_new = context.leadership(partition) is None
+    context.put_leadership(partition, leadership)
+    is_led = leadership.state.leader != NO_BROKER
+    context.step(partition, PartitionState.ONLINE if is_led else PartitionState.OFFLINE)
+    if not tells:
+        batch.tell(context.brokers, (partition,))
+        return
+    replicas = picture.registered_replicas(partition)
+    for broker_id in replicas:
+        if context.replica_state(partition, broker_id) is ReplicaState.NEW:
+            context.step_replica(partition, broker_id, ReplicaState.ONLINE)
+    batch.lead(partition, replicas, is_new=is_new)

@@ -1,0 +1,207 @@
+"""What a controller promises, by what ZooKeeper has committed and what brokers were told."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from klog_broker.runtime.zookeeper import Create, Set, ZooKeeperError
+from klog_broker.runtime.zookeeper_requests import Exists, Get, ListChildren, Multi
+from pyspark_klog.ids import BrokerId, TopicId, TopicPartition
+from pyspark_klog.znodes.paths import (
+    BROKER_IDS,
+    CONTROLLER_EPOCH,
+    TOPICS,
+    broker_path,
+    partition_state_path,
+    topic_path,
+)
+from pyspark_klog.znodes.topics import (
+    NO_LEADER,
+    LeaderRecoveryState,
+    PartitionState,
+    TopicAssignment,
+    decode_partition_state,
+    decode_topic,
+)
+from tests.simulation.world import Violation
+from tests.simulation.zookeeper import SimulatedZooKeeper
+from tests.simulation.zookeeper.tree import Tree
+
+
+@dataclass
+class Known:
+    """A partition's state, and the lives of the brokers in which they became in sync."""
+
+    state: PartitionState
+    lives: dict[BrokerId, int] = field(default_factory=dict)
+
+
+Key = tuple[TopicId, int]
+
+
+class Checks:
+    """Follows the commits with a tree of its own."""
+
+    def __init__(self, zookeeper: SimulatedZooKeeper) -> None:
+        self.tree = Tree()
+        self.writes = 0
+        self.elections = 0
+        self.on_write: Callable[[], None] = lambda: None
+        """Called at each write of partition states, before its answer can be there."""
+        self.on_registered: Callable[[], None] = lambda: None
+        """Called when a broker registers, before anybody can know it."""
+        self._zookeeper = zookeeper
+        self._applied = 0
+        self._known: dict[Key, Known] = {}
+        self._leaders: dict[tuple[Key, int], BrokerId] = {}
+        self._states: dict[tuple[Key, int, int], PartitionState] = {}
+        self._led: dict[tuple[Key, int], tuple[BrokerId, int]] = {}
+        self._met: dict[tuple[Key, int, BrokerId], int] = {}
+        self._producer_ids: set[int] = set()
+
+    # --- what is committed -----------------------------------------------------------------------
+    def follow(self) -> None:
+        """Look at all that was committed since."""
+        entries = self._zookeeper.entries
+        while self._applied < len(entries):
+            entry = entries[self._applied]
+            self._applied += 1
+            if entry.request is None:
+                self.tree.end_session(entry.session_id, self._applied)
+                continue
+            answer, _ = self.tree.write(entry.request, self._applied, entry.session_id)
+            if isinstance(answer, ZooKeeperError):
+                continue
+            request = entry.request
+            parts = request.operations if isinstance(request, Multi) else (request,)
+            if any(isinstance(each, Create) and each.ephemeral for each in parts):
+                self.on_registered()
+            written = [each for each in parts if isinstance(each, Create | Set)]
+            states = [each for each in written if each.path.endswith("/state")]
+            for part in states:
+                self._written(part)
+            if states:
+                self.writes += 1
+                self.on_write()
+
+    def _written(self, part: Create | Set) -> None:
+        *_, topic, _, number, _ = part.path.split("/")
+        partition = TopicPartition(topic, int(number))
+        assignment = self.assignment(topic)
+        assert assignment is not None and assignment.topic_id is not None
+        key = (assignment.topic_id, partition.partition)
+        after = decode_partition_state(partition, part.data)
+        if after.controller_epoch != self.controller_epoch():
+            self._fail("a deposed controller writes nothing", partition, after)
+        if not after.isr or after.leader not in (*after.isr, NO_LEADER):
+            self._fail("a leader is in sync", partition, after)
+        before = self._known.get(key)
+        if before is None:
+            lives = {each: self._life(each) or 0 for each in after.isr}
+            known = Known(after, lives)
+        else:
+            known = self._next(key, partition, before, after)
+        self._known[key] = known
+        leader = self._leaders.setdefault((key, after.leader_epoch), after.leader)
+        if leader != after.leader:
+            self._fail("one leader an epoch", partition, after)
+        version = self.tree.read(Exists(part.path)).version
+        self._states[key, after.leader_epoch, version] = after
+
+    def _next(
+        self, key: Key, partition: TopicPartition, before: Known, after: PartitionState
+    ) -> Known:
+        same_epoch = after.leader_epoch == before.state.leader_epoch
+        self.elections += not same_epoch
+        if after.leader_epoch < before.state.leader_epoch:
+            self._fail("leader epochs rise", partition, after)
+        if after.leader_recovery_state is LeaderRecoveryState.RECOVERING:
+            if not is_unclean(partition.topic):
+                self._fail("only who is in sync leads", partition, after)
+            if not same_epoch:
+                return Known(after, {each: self._life(each) or 0 for each in after.isr})
+        elif not set(after.isr) & set(before.state.isr):
+            self._fail("the last in-sync replica stays", partition, after)
+        lives = {}
+        for each in after.isr:
+            life, now = before.lives.get(each), self._life(each)
+            if life is None:
+                life = self._met.get((key, after.leader_epoch, each)) if same_epoch else None
+                if life is None or now not in (None, life):
+                    self._fail("only who has caught up in this life joins", partition, after)
+            elif now not in (None, life):
+                # It may have lost what made it in sync: only the last one stays then.
+                if after.isr != (each,):
+                    self._fail("who bounced leaves the in-sync set", partition, after)
+                if same_epoch:
+                    self._fail("a bounce begins a leader epoch", partition, after)
+            lives[each] = now or life
+        return Known(after, lives)
+
+    def _life(self, broker_id: BrokerId) -> int | None:
+        stat = self.tree.read(Exists(broker_path(broker_id)))
+        return None if stat is None else int(stat.czxid)
+
+    def _fail(self, check: str, partition: TopicPartition, state: PartitionState) -> None:
+        raise Violation(check, f"{partition} {state}")
+
+    # --- what brokers are told, and say ----------------------------------------------------------
+    def leads(self, key: Key, leader_epoch: int, broker_id: BrokerId, broker_epoch: int) -> None:
+        """A broker leads from now on."""
+        self.follow()
+        if self._leaders.get((key, leader_epoch)) != broker_id:
+            raise Violation("who leads was elected", f"{key} epoch {leader_epoch}: {broker_id}")
+        life = self._led.setdefault((key, leader_epoch), (broker_id, broker_epoch))
+        if life != (broker_id, broker_epoch):
+            raise Violation("one life an epoch", f"{key} epoch {leader_epoch}: {broker_id} {life}")
+
+    def met(self, key: Key, leader_epoch: int, follower: BrokerId, broker_epoch: int) -> None:
+        """A follower has caught up with its leader, in this life last."""
+        self._met[key, leader_epoch, follower] = broker_epoch
+
+    def altered(self, key: Key, leader_epoch: int, version: int, isr: list[int]) -> None:
+        """A leader was answered that this is its in-sync set."""
+        self.follow()
+        state = self._states.get((key, leader_epoch, version))
+        if state is None or list(state.isr) != isr:
+            raise Violation(
+                "what is acknowledged is written", f"{key} {leader_epoch} {isr} {state}"
+            )
+
+    def allocated(self, first: int) -> None:
+        """A broker got a block of producer ids."""
+        if first in self._producer_ids:
+            raise Violation("producer ids are given once", str(first))
+        self._producer_ids.add(first)
+
+    # --- what there is ---------------------------------------------------------------------------
+    def controller_epoch(self) -> int:
+        return int(self.tree.read(Get(CONTROLLER_EPOCH)).data)
+
+    def children(self, path: str) -> tuple[str, ...]:
+        listed = self.tree.read(ListChildren(path))
+        return () if isinstance(listed, ZooKeeperError) else tuple(listed.names)
+
+    def topics(self) -> dict[str, TopicAssignment]:
+        found = {name: self.assignment(name) for name in self.children(TOPICS)}
+        return {name: each for name, each in found.items() if each is not None}
+
+    def assignment(self, topic: str) -> TopicAssignment | None:
+        node = self.tree.read(Get(topic_path(topic)))
+        return None if isinstance(node, ZooKeeperError) else decode_topic(topic, node.data)
+
+    def state(self, partition: TopicPartition) -> tuple[PartitionState, int] | None:
+        """And its version."""
+        node = self.tree.read(Get(partition_state_path(partition)))
+        if isinstance(node, ZooKeeperError):
+            return None
+        return decode_partition_state(partition, node.data), node.stat.version
+
+    def registered(self) -> dict[int, int]:
+        """Brokers and their epochs."""
+        names = self.children(BROKER_IDS)
+        return {int(name): self._life(BrokerId(int(name))) or 0 for name in names}
+
+
+def is_unclean(topic: str) -> bool:
+    """Whether its replicas may lead that are not in sync."""
+    return topic.startswith("unclean")

@@ -1,0 +1,149 @@
+"""Controllers, and brokers, with a bug. Where that code moves, mend it here."""
+
+from copy import copy
+from dataclasses import replace
+from typing import Any
+
+from klog_broker.controller import alter_partition, deletions, reading, writing
+from klog_broker.controller.context import ControllerContext
+from klog_broker.controller.controller import Controller
+from klog_broker.controller.fenced_writes import FencedWrites
+from klog_broker.controller.order_queues import OrderQueues
+from klog_broker.controller.picture import Picture
+from klog_broker.controller.reading import Reader
+from klog_broker.metadata.zookeeper import registration
+from klog_broker.runtime.zookeeper import ANY_VERSION, Check
+from pyspark_klog.errors import ErrorCode
+from tests.simulation.controllers.brokers import BrokerLife
+from tests.simulation.mutants.mutant import Mutant
+
+
+def _unchecked(_original: Any) -> Any:
+    def write(writes: Any, operations: Any, done: Any) -> None:
+        """Whoever was elected meanwhile."""
+        writes._session.multi(list(operations), done)
+
+    return write
+
+
+def _registered_unseen(_original: Any) -> Any:
+    def check(path: str, _version: int) -> Check:
+        """Whoever registered meanwhile."""
+        return Check(path, ANY_VERSION)
+
+    return check
+
+
+def _registers_quietly(original: Any) -> Any:
+    def multi(session: Any, *operations: Any) -> Any:
+        return original(session, operations[-1])
+
+    return multi
+
+
+def _bounces_ignored(_original: Any) -> Any:
+    return lambda _context, _partition: frozenset()
+
+
+def _written_without_knowing(original: Any) -> Any:
+    def leadership(partition: Any, node: Any) -> Any:
+        """As if whoever wrote a state had known all brokers there are by now."""
+        return replace(original(partition, node), as_of_zxid=1 << 62)
+
+    return leadership
+
+
+def _epoch_kept(original: Any) -> Any:
+    def next_state(context: Any, partition: Any, *, unclean: bool) -> Any:
+        """A leader that is back leads in its old epoch."""
+        state = original(context, partition, unclean=unclean)
+        known = context.leadership(partition)
+        if state is not None and known is not None and state.leader in context.bounced(partition):
+            return replace(state, leader_epoch=known.state.leader_epoch)
+        return state
+
+    return next_state
+
+
+def _unclean(original: Any) -> Any:
+    return lambda context, partition, *, unclean: original(context, partition, unclean=True)
+
+
+def _anybody_eligible(original: Any) -> Any:
+    def fault(*arguments: Any) -> Any:
+        found = original(*arguments)
+        return ErrorCode.NONE if found is ErrorCode.INELIGIBLE_REPLICA else found
+
+    return fault
+
+
+def _old_leader_taken(original: Any) -> Any:
+    def fault(context: Any, partition: Any, broker_id: Any, asked: Any, known: Any) -> Any:
+        """Whoever asks, and whatever it knows, is believed, if the members are alive."""
+        asked = copy(asked)
+        asked.leader_epoch = known.state.leader_epoch
+        asked.partition_epoch = known.partition_epoch
+        state = replace(known.state, leader=broker_id)
+        return original(context, partition, broker_id, asked, replace(known, state=state))
+
+    return fault
+
+
+def _old_controller_taken(_original: Any) -> Any:
+    return lambda _broker, _controller_epoch: False
+
+
+def _watch_missed(original: Any) -> Any:
+    def connected(controller: Any, session: Any) -> None:
+        """As if watches outlived the connection."""
+        if controller._work is None or controller._session is not session:
+            original(controller, session)
+
+    return connected
+
+
+def _sent_once(_original: Any) -> Any:
+    return OrderQueues.answered
+
+
+def _deletes_without(_original: Any) -> Any:
+    def finish(work: Any) -> Any:
+        """Whoever is away has nothing."""
+        context = work.picture.context
+        for topic in context.to_be_deleted:
+            yield from deletions._erase(work, topic)
+            work.picture.remove_topic(topic)
+
+    return finish
+
+
+def _changes_unread(_original: Any) -> Any:
+    return lambda _reader, _key, _change: None
+
+
+def _told_of_nothing(original: Any) -> Any:
+    def came(picture: Any, broker_id: Any) -> None:
+        """Who comes back is told of what changes, and no more."""
+        original(picture, broker_id)
+        picture.untold.clear()
+
+    return came
+
+
+MUTANTS = (
+    Mutant("controller write unchecked", FencedWrites, "write", _unchecked),
+    Mutant("registration while writing unseen", writing, "Check", _registered_unseen),
+    Mutant("registers without raising the version", registration, "multi", _registers_quietly),
+    Mutant("bounces ignored", ControllerContext, "bounced", _bounces_ignored),
+    Mutant("new controller ignores bounces", reading, "_leadership", _written_without_knowing),
+    Mutant("epoch kept over a bounce", writing, "next_state", _epoch_kept),
+    Mutant("unclean though off", writing, "next_state", _unclean),
+    Mutant("ineligible replica taken", alter_partition, "_fault", _anybody_eligible),
+    Mutant("in-sync set of an old leader taken", alter_partition, "_fault", _old_leader_taken),
+    Mutant("order of an old controller taken", BrokerLife, "is_stale", _old_controller_taken),
+    Mutant("watch missed after a break", Controller, "connected", _watch_missed),
+    Mutant("order sent once", OrderQueues, "lost", _sent_once),
+    Mutant("deletion waits for nobody", deletions, "finish", _deletes_without),
+    Mutant("changes unread", Reader, "_watch", _changes_unread),
+    Mutant("who comes is told of nothing", Picture, "_came", _told_of_nothing),
+)  # fmt: skip

@@ -1,0 +1,33 @@
+"""A cluster's controllers from a seed: the promises hold, and a bug in them is caught."""
+
+import pytest
+
+from tests.simulation.controllers.mutants import MUTANTS
+from tests.simulation.controllers.run import run_seed
+from tests.simulation.mutants.mutant import Mutant
+
+_SEEDS_A_MUTANT = 200
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_the_promises_hold(seed: int) -> None:
+    result = run_seed(seed)
+    assert not result.failure, "\n".join([*result.lines[-60:], result.failure])
+
+
+def test_a_seed_does_the_same_each_time() -> None:
+    first, second = run_seed(11), run_seed(11)
+    assert first == second
+    assert first.writes > 5
+
+
+def test_seeds_do_something() -> None:
+    results = [run_seed(seed) for seed in range(10)]
+    for what in ("writes", "elections", "deletions", "alterations"):
+        assert sum(getattr(result, what) for result in results) > 20, what
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_bug_is_caught(mutant: Mutant) -> None:
+    with mutant.applied():
+        assert any(run_seed(seed).failure for seed in range(_SEEDS_A_MUTANT))

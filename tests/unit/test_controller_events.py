@@ -1,0 +1,362 @@
+"""One controller at work on a simulated ZooKeeper: what it writes, whom it tells, what it answers.
+
+Which promises it keeps when all goes wrong is the simulation's (tests/simulation/controllers).
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from klog_broker.controller.asking import NewTopic
+from klog_broker.controller.controller import Controller
+from klog_broker.controller.fenced_writes import ControllerEpoch, FencedWrites
+from klog_broker.controller.order_batch import FULL, Order
+from klog_broker.controller.order_sender import Answer
+from klog_broker.metadata.image import BrokerRegistration
+from klog_broker.runtime.zookeeper import ANY_VERSION, Session
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import UUID, BrokerId, LeaderEpoch, TopicId, TopicPartition
+from pyspark_klog.protocol.apis.allocate_producer_ids import AllocateProducerIdsRequest
+from pyspark_klog.protocol.apis.alter_partition import AlterPartitionRequest
+from pyspark_klog.protocol.apis.controlled_shutdown import ControlledShutdownRequest
+from pyspark_klog.protocol.apis.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from pyspark_klog.protocol.apis.stop_replica import (
+    StopReplicaPartitionError,
+    StopReplicaRequest,
+    StopReplicaResponse,
+)
+from pyspark_klog.protocol.apis.update_metadata import (
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
+from pyspark_klog.znodes.brokers import BrokerRegistration as Znode
+from pyspark_klog.znodes.brokers import Endpoint, encode_broker
+from pyspark_klog.znodes.paths import (
+    CONTROLLER_EPOCH,
+    PERSISTENT,
+    PRODUCER_ID_BLOCK,
+    broker_path,
+    delete_topic_path,
+    partition_state_path,
+    topic_path,
+)
+from pyspark_klog.znodes.topics import (
+    PartitionState,
+    decode_partition_state,
+    decode_topic,
+    encode_partition_state,
+)
+from tests.support.cluster_world import ClusterWorld
+
+TOPIC_ID = TopicId(UUID(int=7))
+GIVEN_ID = TopicId(UUID(int=8))
+PARTITION = TopicPartition("t", 0)
+ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
+_ANSWERS: dict[type[Any], type[Any]] = {
+    LeaderAndIsrRequest: LeaderAndIsrResponse,
+    UpdateMetadataRequest: UpdateMetadataResponse,
+    StopReplicaRequest: StopReplicaResponse,
+}
+
+
+class Cluster(ClusterWorld):
+    """A controller of epoch 3, number 1, and brokers that answer whatever it orders."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.orders: list[tuple[BrokerId, Order]] = []
+        self.fails_to_delete = 0
+        for path in PERSISTENT:
+            self.ask("create", path, b"", makes_parents=True)
+        self.ask("create", CONTROLLER_EPOCH, b"3")
+        self.controller = Controller(
+            self.loop,
+            ONE,
+            "PLAINTEXT",
+            send=self._send,
+            is_unclean=lambda _: False,
+            new_topic_id=lambda: GIVEN_ID,
+        )
+        self.session: Session | None = None
+        self.process, self.client = self.sessions(self)
+
+    def connected(self, session: Session) -> None:
+        self.session = session
+        self.controller.connected(session)
+
+    def expired(self) -> None:
+        self.controller.resigned()
+        self.controller.expired()
+
+    def begin(self) -> None:
+        self.until(lambda: self.session)
+        assert self.session is not None
+        epoch = ControllerEpoch(3, self.stat(CONTROLLER_EPOCH).version)
+        self.controller.elected(FencedWrites(self.session, epoch, self.controller.resigned))
+        self.advance(500)
+
+    def register(self, *numbers: int) -> None:
+        for number in numbers:
+            self.ask("set", "/brokers/ids", b"", ANY_VERSION)
+            endpoint = Endpoint("PLAINTEXT", f"host{number}", 9092, "PLAINTEXT")
+            data = encode_broker(Znode((endpoint,), 0))
+            self.ask("create", broker_path(BrokerId(number)), data, ephemeral=True)
+        self.advance(500)
+
+    def end(self, number: int) -> None:
+        self.ask("delete", broker_path(BrokerId(number)), ANY_VERSION)
+        self.advance(500)
+
+    def epoch(self, number: int) -> int:
+        return int(self.stat(broker_path(BrokerId(number))).czxid)
+
+    def create(self, *replicas: int, name: str = "t", configs: dict[str, str] | None = None) -> Any:
+        topic = NewTopic(name, TOPIC_ID, (tuple(map(BrokerId, replicas)),), configs or {})
+        answers: list[Any] = []
+        self.controller.create_topic(topic, answers.append)
+        self.until(lambda: answers)
+        self.advance(500)
+        return answers[0]
+
+    def call(self, method: Callable[..., None], *arguments: Any, **options: Any) -> Any:
+        answers: list[Any] = []
+        method(*arguments, answers.append, **options)
+        found = self.until(lambda: answers)
+        self.advance(500)
+        return found[0]
+
+    def state(self, partition: TopicPartition = PARTITION) -> PartitionState | None:
+        data = self.data(partition_state_path(partition))
+        return None if data is None else decode_partition_state(partition, data)
+
+    def take(self, kind: type[Any]) -> list[tuple[BrokerId, Any]]:
+        """The orders of a kind since they were taken last."""
+        found = [each for each in self.orders if isinstance(each[1], kind)]
+        self.orders.clear()
+        return found
+
+    def _send(
+        self, to: BrokerRegistration, order: Order, done: Callable[[Answer | None], None]
+    ) -> None:
+        self.orders.append((to.broker_id, order))
+        answer = _ANSWERS[type(order)]()
+        if isinstance(order, StopReplicaRequest) and self.fails_to_delete:
+            self.fails_to_delete -= 1
+            code = ErrorCode.KAFKA_STORAGE_ERROR
+            error = StopReplicaPartitionError(topic_name="t", partition_index=0, error_code=code)
+            answer.partition_errors = [error]
+        self.loop.call_later(1, lambda: done(answer))
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    made = Cluster()
+    made.register(1, 2, 3)
+    made.begin()
+    return made
+
+
+def test_a_new_controller_tells_all_brokers_of_everything(cluster: Cluster) -> None:
+    told = cluster.take(UpdateMetadataRequest)
+    assert {number for number, _ in told} == {1, 2, 3}
+    for number, order in told:
+        assert (order.controller_id, order.controller_epoch) == (1, 3)
+        assert order.broker_epoch == cluster.epoch(number)
+        assert sorted(each.id for each in order.live_brokers) == [1, 2, 3]
+    assert FULL in [order.type for _, order in told]
+
+
+def test_a_topic_is_led_and_its_replicas_and_all_brokers_are_told(cluster: Cluster) -> None:
+    cluster.orders.clear()
+    assert cluster.create(2, 3, configs={"retention.ms": "5"}) is ErrorCode.NONE
+    assert cluster.state() == PartitionState(TWO, LeaderEpoch(0), (TWO, THREE), 3)
+    kinds = [(number, type(order)) for number, order in cluster.orders]
+    assert sorted(number for number, kind in kinds if kind is LeaderAndIsrRequest) == [2, 3]
+    assert sorted(number for number, kind in kinds if kind is UpdateMetadataRequest) == [1, 2, 3]
+    (order,) = (each for number, each in cluster.take(LeaderAndIsrRequest) if number == 2)
+    (topic,) = order.topic_states
+    assert (topic.topic_name, topic.topic_id) == ("t", TOPIC_ID)
+    assert (topic.partition_states[0].is_new, topic.partition_states[0].leader) == (True, 2)
+    assert b'"retention.ms":"5"' in (cluster.data("/config/topics/t") or b"")
+    assert cluster.create(2, 3) is ErrorCode.NONE, "the same id: an answer was lost before"
+    other = NewTopic("t", GIVEN_ID, ((ONE,),), {})
+    error = cluster.call(cluster.controller.create_topic, other)
+    assert error is ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+def test_partitions_are_added(cluster: Cluster) -> None:
+    cluster.create(2, 3)
+    add = cluster.controller.add_partitions
+    assert cluster.call(add, "t", {1: (ONE, TWO)}) is ErrorCode.NONE
+    state = cluster.state(TopicPartition("t", 1))
+    assert state is not None and state.isr == (ONE, TWO)
+    assert cluster.call(add, "t", {1: (ONE, TWO)}) is ErrorCode.NONE, "as after a lost answer"
+    assert cluster.call(add, "t", {1: (THREE,)}) is ErrorCode.INVALID_PARTITIONS
+    assert cluster.call(add, "t", {3: (THREE,)}) is ErrorCode.INVALID_PARTITIONS
+    assert cluster.call(add, "u", {1: (ONE,)}) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_another_leads_when_the_leader_dies_and_who_is_back_is_told(cluster: Cluster) -> None:
+    cluster.create(2, 3)
+    cluster.end(2)
+    assert cluster.state() == PartitionState(THREE, LeaderEpoch(1), (THREE,), 3)
+    cluster.orders.clear()
+    cluster.register(2)
+    assert cluster.state() == PartitionState(THREE, LeaderEpoch(1), (THREE,), 3)
+    told = [order for number, order in cluster.take(LeaderAndIsrRequest) if number == 2]
+    assert [each.topic_states[0].partition_states[0].leader for each in told] == [3]
+    assert told[0].broker_epoch == cluster.epoch(2)
+
+
+def test_a_deletion_waits_for_brokers_and_is_tried_again(cluster: Cluster) -> None:
+    cluster.create(2, 3)
+    cluster.end(3)
+    cluster.fails_to_delete = 1
+    cluster.orders.clear()
+    assert cluster.call(cluster.controller.delete_topic, "t") is ErrorCode.NONE
+    stops = cluster.take(StopReplicaRequest)
+    assert [number for number, _ in stops] == [2]
+    assert stops[0][1].topic_states[0].partition_states[0].delete_partition
+    cluster.advance(15_000)
+    assert [number for number, _ in cluster.take(StopReplicaRequest)] == [2], "once more"
+    assert cluster.data(topic_path("t")) is not None
+    cluster.register(3)
+    assert cluster.data(topic_path("t")) is None
+    assert cluster.data(delete_topic_path("t")) is None
+    assert cluster.data("/config/topics/t") is None
+    error = cluster.call(cluster.controller.delete_topic, "t")
+    assert error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_an_order_to_delete_what_is_not_there_is_forgotten(cluster: Cluster) -> None:
+    cluster.ask("create", delete_topic_path("u"), b"")
+    cluster.advance(500)
+    assert cluster.data(delete_topic_path("u")) is None
+
+
+def test_a_broker_about_to_stop_leads_only_what_nobody_else_can(cluster: Cluster) -> None:
+    cluster.create(2, 3)
+    stop = cluster.controller.shut_down
+    old = ControlledShutdownRequest(broker_id=2, broker_epoch=cluster.epoch(2) - 1)
+    assert cluster.call(stop, old).error_code == ErrorCode.STALE_BROKER_EPOCH
+    nobody = ControlledShutdownRequest(broker_id=9, broker_epoch=1)
+    assert cluster.call(stop, nobody).error_code == ErrorCode.BROKER_NOT_AVAILABLE
+    two = ControlledShutdownRequest(broker_id=2, broker_epoch=cluster.epoch(2))
+    cluster.orders.clear()
+    assert cluster.call(stop, two).remaining_partitions == []
+    assert cluster.state() == PartitionState(THREE, LeaderEpoch(1), (THREE,), 3)
+    assert [number for number, _ in cluster.take(StopReplicaRequest)] == [2]
+    three = ControlledShutdownRequest(broker_id=3, broker_epoch=cluster.epoch(3))
+    (remaining,) = cluster.call(stop, three).remaining_partitions
+    assert (remaining.topic_name, remaining.partition_index) == ("t", 0)
+    # Who is about to stop is no secret that a break would end.
+    cluster.client.reset()
+    cluster.advance(3_000)
+    cluster.end(3)
+    assert cluster.state() == PartitionState(BrokerId(-1), LeaderEpoch(2), (THREE,), 3)
+
+
+def test_leaders_are_elected_on_demand(cluster: Cluster) -> None:
+    cluster.create(2, 3)
+    elect = cluster.controller.elect_leaders
+    unknown = TopicPartition("u", 0)
+    errors = cluster.call(elect, [PARTITION, unknown], unclean=False)
+    assert errors[PARTITION] is ErrorCode.ELECTION_NOT_NEEDED
+    assert errors[unknown] is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    cluster.end(2)
+    errors = cluster.call(elect, None, unclean=False)
+    assert errors == {PARTITION: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE}
+    assert cluster.call(elect, None, unclean=True)[PARTITION] is ErrorCode.ELECTION_NOT_NEEDED
+    cluster.end(3)
+    errors = cluster.call(elect, None, unclean=True)
+    assert errors[PARTITION] is ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+    cluster.register(2)
+    state = cluster.state()
+    assert state is not None and state.leader == -1
+    assert cluster.call(elect, None, unclean=True)[PARTITION] is ErrorCode.NONE
+    state = cluster.state()
+    assert state is not None
+    assert (state.leader, state.isr, int(state.leader_recovery_state)) == (TWO, (TWO,), 1)
+
+
+def test_producer_ids_come_in_blocks(cluster: Cluster) -> None:
+    allocate = cluster.controller.allocate_producer_ids
+    request = AllocateProducerIdsRequest(broker_id=2, broker_epoch=cluster.epoch(2))
+    assert [cluster.call(allocate, request).producer_id_start for _ in range(2)] == [0, 1_000]
+    assert b'"block_end":"1999"' in (cluster.data(PRODUCER_ID_BLOCK) or b"")
+    stale = AllocateProducerIdsRequest(broker_id=2, broker_epoch=1)
+    assert cluster.call(allocate, stale).error_code == ErrorCode.STALE_BROKER_EPOCH
+    unknown = AllocateProducerIdsRequest(broker_id=9, broker_epoch=1)
+    assert cluster.call(allocate, unknown).error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
+
+
+def test_a_zombies_in_sync_set_is_refused(cluster: Cluster) -> None:
+    request = AlterPartitionRequest(broker_id=2, broker_epoch=cluster.epoch(2))
+    alter = cluster.controller.alter_partition
+    assert cluster.call(alter, request).error_code == ErrorCode.NONE
+    cluster.end(2)
+    assert cluster.call(alter, request).error_code == ErrorCode.STALE_BROKER_EPOCH
+    cluster.register(2)
+    assert cluster.call(alter, request).error_code == ErrorCode.STALE_BROKER_EPOCH
+
+
+def test_who_is_not_the_controller_says_so(cluster: Cluster) -> None:
+    controller = cluster.controller
+    # Somebody else is elected, and this one is asked before it can know.
+    cluster.ask("set", CONTROLLER_EPOCH, b"4", ANY_VERSION)
+    assert cluster.create(2, 3) is ErrorCode.NOT_CONTROLLER
+    assert cluster.data(topic_path("t")) is None
+    request = AlterPartitionRequest(broker_id=2, broker_epoch=1)
+    assert cluster.call(controller.alter_partition, request).error_code == ErrorCode.NOT_CONTROLLER
+    stop = ControlledShutdownRequest(broker_id=2)
+    assert cluster.call(controller.shut_down, stop).error_code == ErrorCode.NOT_CONTROLLER
+    ids = AllocateProducerIdsRequest(broker_id=2)
+    answer = cluster.call(controller.allocate_producer_ids, ids)
+    assert answer.error_code == ErrorCode.NOT_CONTROLLER
+    elected = cluster.call(controller.elect_leaders, None, unclean=False)
+    assert elected is ErrorCode.NOT_CONTROLLER
+
+
+def test_a_topic_of_long_ago_gets_an_id(cluster: Cluster) -> None:
+    data = b'{"version":1,"partitions":{"0":[2]}}'
+    cluster.ask("create", topic_path("old"), data)
+    cluster.advance(500)
+    assert decode_topic("old", cluster.data(topic_path("old"))).topic_id == GIVEN_ID
+    assert cluster.state(TopicPartition("old", 0)) is not None
+
+
+def test_bad_znodes_are_named_once_and_left(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.create(2, 3)
+    cluster.ask("set", partition_state_path(PARTITION), b"rubbish", ANY_VERSION)
+    cluster.ask("create", topic_path("bad"), b"{}")
+    cluster.ask("create", "/brokers/ids/07x", b"{}")
+    cluster.ask("create", broker_path(BrokerId(8)), b"[]")
+    cluster.advance(500)
+    caplog.clear()
+    cluster.client.reset()
+    cluster.advance(3_000)
+    assert cluster.create(2, 3, name="u") is ErrorCode.NONE
+    for path in (partition_state_path(PARTITION), topic_path("bad"), "/brokers/ids/07x"):
+        assert len([each for each in caplog.messages if f"znode={path} " in each]) == 1, path
+    assert cluster.data(partition_state_path(PARTITION)) == b"rubbish"
+    # What can be read again is taken up at once; what was to be deleted can be.
+    cluster.ask("create", delete_topic_path("bad"), b"")
+    cluster.advance(500)
+    assert cluster.data(delete_topic_path("bad")) is not None
+    cluster.ask("set", topic_path("bad"), b'{"version":1,"partitions":{"0":[2]}}', ANY_VERSION)
+    cluster.advance(500)
+    assert cluster.data(topic_path("bad")) is None
+    cluster.call(cluster.controller.delete_topic, "t")
+    assert cluster.data(topic_path("t")) is None
+
+
+def test_a_picture_that_is_outdated_is_read_anew(cluster: Cluster) -> None:
+    cluster.create(2, 3)
+    state = PartitionState(TWO, LeaderEpoch(7), (TWO, THREE), 3)
+    cluster.ask("set", partition_state_path(PARTITION), encode_partition_state(state), ANY_VERSION)
+    cluster.end(2)
+    cluster.advance(3_000)
+    assert cluster.state() == PartitionState(THREE, LeaderEpoch(8), (THREE,), 3)
