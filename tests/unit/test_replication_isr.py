@@ -2,11 +2,12 @@
 
 import pytest
 
-from klog_broker.replication.isr import (
-    Committed,
+from klog_broker.replication.isr import Committed, fallen_behind, may_join
+from klog_broker.replication.replica_progress import (
+    NEVER_MS,
+    UNKNOWN,
+    FollowerFetch,
     FollowerProgress,
-    fallen_behind,
-    may_join,
 )
 from pyspark_klog.ids import BrokerId
 
@@ -41,14 +42,14 @@ def behind(progress, leader_end, now_ms, in_sync=(ONE, TWO)):
 
 
 def test_a_follower_falls_out_once_it_has_lagged_for_too_long():
-    progress = FollowerProgress().fetched(10, leader_end=10, now_ms=1_000)
+    progress = FollowerProgress().fetched(FollowerFetch(10), leader_end=10, now_ms=1_000)
     assert progress.log_end_offset == 10
     assert behind(progress, 11, 1_100) == set()
     assert behind(progress, 11, 1_101) == {TWO}
 
 
 def test_a_follower_at_the_leaders_end_never_falls_out():
-    progress = FollowerProgress().fetched(10, leader_end=10, now_ms=0)
+    progress = FollowerProgress().fetched(FollowerFetch(10), leader_end=10, now_ms=0)
     assert behind(progress, 10, 1_000_000) == set()
 
 
@@ -57,18 +58,21 @@ def test_one_that_is_not_in_sync_cannot_fall_out():
 
 
 def test_who_keeps_pace_with_a_busy_leader_has_caught_up_at_its_fetch_before():
-    progress = FollowerProgress().fetched(10, leader_end=20, now_ms=1_000)
-    assert progress.caught_up_ms == 0
-    progress = progress.fetched(20, leader_end=30, now_ms=1_050)
+    progress = FollowerProgress().fetched(FollowerFetch(10), leader_end=20, now_ms=1_000)
+    assert progress.caught_up_ms == NEVER_MS
+    progress = progress.fetched(FollowerFetch(20), leader_end=30, now_ms=1_050)
     assert progress.caught_up_ms == 1_000
     assert behind(progress, 40, 1_100) == set()
-    progress = progress.fetched(25, leader_end=40, now_ms=1_090)
+    progress = progress.fetched(FollowerFetch(25), leader_end=40, now_ms=1_090)
     assert progress.caught_up_ms == 1_000
     assert behind(progress, 40, 1_101) == {TWO}
 
 
 def test_a_first_fetch_from_the_start_is_not_taken_for_keeping_pace():
-    assert FollowerProgress().fetched(0, leader_end=5, now_ms=50).caught_up_ms == 0
+    assert (
+        FollowerProgress().fetched(FollowerFetch(0), leader_end=5, now_ms=50).caught_up_ms
+        == NEVER_MS
+    )
 
 
 @pytest.mark.parametrize(
@@ -77,3 +81,13 @@ def test_a_first_fetch_from_the_start_is_not_taken_for_keeping_pace():
 )
 def test_who_may_join_has_the_watermark_and_the_epochs_start(end, watermark, epoch_start, joins):
     assert may_join(end, high_watermark=watermark, epoch_start_offset=epoch_start) is joins
+
+
+def test_a_fetch_tells_where_the_log_begins_and_in_which_life() -> None:
+    progress = FollowerProgress().fetched(FollowerFetch(9, 4, 70), leader_end=9, now_ms=1)
+    assert (progress.log_start_offset, progress.broker_epoch) == (4, 70)
+    assert progress.is_of_earlier_life(69)
+    assert not progress.is_of_earlier_life(70)
+    assert not progress.is_of_earlier_life(71)
+    # Older versions of Fetch do not say.
+    assert not progress.is_of_earlier_life(UNKNOWN)

@@ -22,6 +22,11 @@ class TooLittleRoom(ReplicationError):
     """The disk has less free space than log.dir.min.free.bytes asks for (NOT_ENOUGH_REPLICAS)."""
 
 
+class NotAReplica(ReplicationError):
+    """A broker fetches as a follower of a partition that it, or its present life, has no replica of
+    (NOT_LEADER_OR_FOLLOWER)."""
+
+
 class Ended(Enum):
     """Why a leadership is over."""
 

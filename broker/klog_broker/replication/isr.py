@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from klog_broker.replication.replica_progress import FollowerProgress
 from pyspark_klog.ids import BrokerId
 
 
@@ -78,33 +79,6 @@ InSyncSet = Committed | Expanding | Shrinking
 """`members` is the set that the controller has committed; min.insync.replicas counts these."""
 
 
-@dataclass(frozen=True, slots=True)
-class FollowerProgress:
-    """How far a follower has come, by its fetches: a follower that asks for an offset has all
-    records before that offset. Times are monotonic."""
-
-    log_end_offset: int = -1
-    """-1 until the follower fetches in this epoch."""
-    caught_up_ms: int = 0
-    """When the follower last had all records of the leader, see `fetched`."""
-    _fetch_ms: int = 0
-    _leader_end_at_fetch: int = -1
-
-    def fetched(self, offset: int, leader_end: int, now_ms: int) -> FollowerProgress:
-        """The follower asks for `offset`, while the leader's log ends at `leader_end`.
-
-        The follower has caught up now if `offset` is the leader's end. If `offset` is where the
-        leader's log ended at the fetch before, it had caught up at that fetch: a follower that
-        keeps pace with a busy leader is never at the end (Kafka's Replica.updateFetchStateOrThrow).
-        """
-        caught_up_ms = self.caught_up_ms
-        if offset >= leader_end:
-            caught_up_ms = now_ms
-        elif self._leader_end_at_fetch >= 0 and offset >= self._leader_end_at_fetch:
-            caught_up_ms = max(caught_up_ms, self._fetch_ms)
-        return FollowerProgress(offset, caught_up_ms, now_ms, leader_end)
-
-
 def fallen_behind(
     in_sync: Collection[BrokerId],
     followers: Mapping[BrokerId, FollowerProgress],
@@ -118,9 +92,7 @@ def fallen_behind(
     return frozenset(
         broker_id
         for broker_id, progress in followers.items()
-        if broker_id in in_sync
-        and progress.log_end_offset != leader_end
-        and now_ms - progress.caught_up_ms > max_lag_ms
+        if broker_id in in_sync and not progress.keeps_pace(leader_end, now_ms, max_lag_ms)
     )
 
 

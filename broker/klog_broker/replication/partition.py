@@ -17,7 +17,8 @@ from klog_broker.log.verification import VerificationGuard
 from klog_broker.metadata.orders import PartitionOrder
 from klog_broker.replication.errors import Ended, LeadershipEnded, NotEnoughReplicas, TooLittleRoom
 from klog_broker.replication.high_watermark import reached_watermark
-from klog_broker.replication.isr import Committed, FollowerProgress, InSyncSet
+from klog_broker.replication.isr import Committed, InSyncSet
+from klog_broker.replication.replica_progress import FollowerFetch, FollowerProgress
 from pyspark_klog.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from pyspark_klog.records.control import EndTransactionMarker
 
@@ -220,7 +221,9 @@ class Leader:
         """A follower has all records before `offset`. A broker that is no replica is ignored."""
         progress = self._followers.get(follower)
         if progress is not None:
-            self._followers[follower] = progress.fetched(offset, self.log.log_end_offset, now_ms)
+            self._followers[follower] = progress.fetched(
+                FollowerFetch(offset), self.log.log_end_offset, now_ms
+            )
             self.advance_watermark()
 
     def advance_watermark(self) -> None:

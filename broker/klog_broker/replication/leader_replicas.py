@@ -1,0 +1,259 @@
+"""What the leader of one epoch knows of the partition's replicas, and decides by it. Pure: the
+state of the log and the time are arguments.
+
+A leader goes by the maximal in-sync set: the replicas that the controller has in sync, and those
+that it may have by now. No record before the high watermark is missing on any of them, so whoever
+of them leads next has it.
+"""
+
+from collections.abc import Collection
+from enum import Enum
+
+from klog_broker.metadata.orders import PartitionOrder
+from klog_broker.replication.errors import NotAReplica
+from klog_broker.replication.high_watermark import reached_watermark
+from klog_broker.replication.isr import Committed, InSyncSet, fallen_behind, may_join
+from klog_broker.replication.isr_changes import (
+    Afterwards,
+    CommittedIsr,
+    InSyncMember,
+    IsrAnswer,
+    IsrChange,
+    after_error,
+)
+from klog_broker.replication.replica_progress import NEVER_MS, FollowerFetch, FollowerProgress
+from pyspark_klog.ids import BrokerId, LeaderEpoch, Offset
+
+
+class AcksAll(Enum):
+    """Whether a record that was appended is as safe as acks=all asks."""
+
+    WAITING = "not all replicas that have to have it are known to have it"
+    SAFE = "all replicas that have to have it have it"
+    TOO_FEW = "all have it, but they are fewer than min.insync.replicas (..._AFTER_APPEND)"
+
+
+class LeaderReplicas:
+    """The replicas of one leadership. `order` made `broker_id` the leader, while its log ended at
+    `epoch_start_offset`."""
+
+    __slots__ = (
+        "_asked",
+        "_broker_epoch",
+        "_max_lag_ms",
+        "_min_in_sync",
+        "broker_id",
+        "epoch_start_offset",
+        "followers",
+        "in_sync",
+        "leader_epoch",
+        "live",
+        "partition_epoch",
+        "replicas",
+    )
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        broker_epoch: int,
+        order: PartitionOrder,
+        *,
+        epoch_start_offset: int,
+        min_in_sync: int,
+        max_lag_ms: int,
+        now_ms: int,
+    ) -> None:
+        self.broker_id = broker_id
+        self.leader_epoch: LeaderEpoch = order.leader_epoch
+        self.epoch_start_offset = epoch_start_offset
+        self.replicas = order.replicas
+        self.partition_epoch = order.partition_epoch
+        self.in_sync: InSyncSet = Committed(order.in_sync)
+        self.live: Collection[BrokerId] = order.replicas
+        """The brokers that are alive, by what the controller last told; the driver keeps it. Only
+        these are asked to join, and waited for by DeleteRecords."""
+        # Who is in sync has the whole time limit to show that it still is. How far it has come is
+        # not known: in an earlier epoch, or life, its log may have been longer.
+        self.followers: dict[BrokerId, FollowerProgress] = {
+            each: FollowerProgress(caught_up_ms=now_ms if each in order.in_sync else NEVER_MS)
+            for each in order.replicas
+            if each != broker_id
+        }
+        self._broker_epoch = broker_epoch
+        self._min_in_sync = min_in_sync
+        self._max_lag_ms = max_lag_ms
+        self._asked: IsrChange | None = None
+
+    # --- what comes in ---------------------------------------------------------------------------
+    def take_over(self, order: PartitionOrder) -> None:
+        """Take an order of the same leader epoch, unless a newer state is known already.
+
+        An order that tells nothing new must not end a change that is asked for: the controller may
+        be about to make it.
+        """
+        if order.partition_epoch < self.partition_epoch:
+            return
+        if order.partition_epoch > self.partition_epoch:
+            self._commit(order.partition_epoch, order.in_sync)
+        self.replicas = order.replicas
+        self.followers = {
+            each: self.followers.get(each, FollowerProgress())
+            for each in order.replicas
+            if each != self.broker_id
+        }
+
+    def set_min_in_sync(self, min_in_sync: int) -> None:
+        """Take a new min.insync.replicas."""
+        self._min_in_sync = min_in_sync
+
+    def check_fetch(self, follower: BrokerId, broker_epoch: int) -> None:
+        """Raise NotAReplica unless that broker, in that life, may fetch as a follower."""
+        progress = self.followers.get(follower)
+        if progress is None:
+            raise NotAReplica(
+                f"broker {follower} fetches as a follower, the replicas are {self.replicas}"
+            )
+        if progress.is_of_earlier_life(broker_epoch):
+            raise NotAReplica(
+                f"broker {follower} fetches with broker epoch {broker_epoch}, it was started anew"
+                f" with {progress.broker_epoch}"
+            )
+
+    def fetched(
+        self, follower: BrokerId, fetch: FollowerFetch, leader_end: int, now_ms: int
+    ) -> None:
+        """A follower has all records before `fetch.offset`. Only for a Fetch of this leader epoch
+        that neither diverges from the leader's log nor begins outside of it. Raises as
+        :meth:`check_fetch`, with nothing changed."""
+        self.check_fetch(follower, fetch.broker_epoch)
+        self.followers[follower] = self.followers[follower].fetched(fetch, leader_end, now_ms)
+
+    # --- the in-sync set -------------------------------------------------------------------------
+    def grow(self, follower: BrokerId, high_watermark: int) -> IsrChange | None:
+        """The change that adds the follower, if it belongs to the set now; asked for from now on.
+        To be called after each fetch of one that is not in sync."""
+        in_sync = self.in_sync
+        if not isinstance(in_sync, Committed) or not self._may_ask_for(follower):
+            return None
+        if not may_join(
+            self.followers[follower].log_end_offset,
+            high_watermark=high_watermark,
+            epoch_start_offset=self.epoch_start_offset,
+        ):
+            return None
+        self.in_sync = expanding = in_sync.expanded(follower)
+        return self._ask_for(expanding.wanted)
+
+    def shrink(self, leader_end: int, now_ms: int) -> IsrChange | None:
+        """The change that takes out who has fallen behind, if anybody has; asked for from now on.
+        To be called at least twice in replica.lag.time.max.ms."""
+        in_sync = self.in_sync
+        if not isinstance(in_sync, Committed):
+            return None
+        behind = fallen_behind(
+            in_sync.members,
+            self.followers,
+            leader_end=leader_end,
+            now_ms=now_ms,
+            max_lag_ms=self._max_lag_ms,
+        )
+        if not behind:
+            return None
+        self.in_sync = shrinking = in_sync.shrunk(behind)
+        return self._ask_for(shrinking.wanted)
+
+    @property
+    def asked(self) -> IsrChange | None:
+        """The change that the controller has to be asked for, also once more after a lost reply or
+        of the next controller; None if there is none."""
+        return self._asked
+
+    def answered(self, change: IsrChange, answer: IsrAnswer) -> Afterwards:
+        """The controller's answer to a change, the very object that was asked for, when it was sent
+        last: an answer to an earlier sending must not come any more. After COMMITTED the watermark
+        may go on."""
+        if change is not self._asked:
+            return Afterwards.TOO_LATE
+        if not isinstance(answer, CommittedIsr):
+            after = after_error(answer)
+            if after is Afterwards.TAKEN_BACK:
+                self._commit(self.partition_epoch, self.in_sync.members)
+            return after
+        if answer.leader_epoch != self.leader_epoch or (
+            answer.partition_epoch < self.partition_epoch
+        ):
+            return Afterwards.AWAITS_ORDER
+        self._commit(answer.partition_epoch, answer.members)
+        return Afterwards.COMMITTED
+
+    def _may_ask_for(self, follower: BrokerId) -> bool:
+        return (
+            follower in self.followers
+            and follower in self.live
+            and follower not in self.in_sync.maximal
+        )
+
+    def _ask_for(self, wanted: tuple[BrokerId, ...]) -> IsrChange:
+        members = tuple(InSyncMember(each, self._epoch_of(each)) for each in wanted)
+        self._asked = IsrChange(self.leader_epoch, self.partition_epoch, members)
+        return self._asked
+
+    def _epoch_of(self, broker_id: BrokerId) -> int:
+        if broker_id == self.broker_id:
+            return self._broker_epoch
+        return self.followers[broker_id].broker_epoch
+
+    def _commit(self, partition_epoch: int, members: tuple[BrokerId, ...]) -> None:
+        self.in_sync = Committed(members)
+        self.partition_epoch = partition_epoch
+        self._asked = None
+
+    # --- what is replicated ----------------------------------------------------------------------
+    @property
+    def min_in_sync_replicas(self) -> int:
+        """min.insync.replicas, but no more than there are replicas, as since Kafka 3.7."""
+        return min(self._min_in_sync, len(self.replicas))
+
+    @property
+    def is_enough_in_sync(self) -> bool:
+        """Whether an append with acks=all is possible; if not: NOT_ENOUGH_REPLICAS."""
+        return len(self.in_sync.members) >= self.min_in_sync_replicas
+
+    def watermark(self, set_before: int, own_end: int, leader_end: int, now_ms: int) -> Offset:
+        """The high watermark, which was `set_before` last. `own_end` is the end of the leader's
+        log, `leader_end`, or of its flushed part where replies wait for a flush.
+
+        It stands still while fewer than min.insync.replicas are in sync (KIP-966). Besides the
+        maximal in-sync set it waits for a follower that keeps pace and is not in sync yet:
+        otherwise that could never reach the watermark of a busy leader, and never join.
+        """
+        if not self.is_enough_in_sync:
+            return Offset(set_before)
+        maximal = self.in_sync.maximal
+        ends = (
+            progress.log_end_offset
+            for each, progress in self.followers.items()
+            if each in maximal
+            or (each in self.live and progress.keeps_pace(leader_end, now_ms, self._max_lag_ms))
+        )
+        return reached_watermark(set_before, own_end, ends)
+
+    def acks_all(self, required_offset: int, high_watermark: int) -> AcksAll:
+        """Whether all records before `required_offset` are as safe as acks=all asks.
+
+        The set may have shrunk since the watermark passed them. Who may be in sync has them.
+        """
+        if high_watermark < required_offset:
+            return AcksAll.WAITING
+        is_enough = len(self.in_sync.maximal) >= self.min_in_sync_replicas
+        return AcksAll.SAFE if is_enough else AcksAll.TOO_FEW
+
+    def low_watermark(self, log_start_offset: int) -> Offset:
+        """The least start of the logs of all live replicas, for DeleteRecords: nobody can read an
+        older record. -1 while a follower has not told its start in this epoch."""
+        starts = (
+            progress.log_start_offset
+            for each, progress in self.followers.items()
+            if each in self.live
+        )
+        return Offset(min((log_start_offset, *starts)))

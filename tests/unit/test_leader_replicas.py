@@ -1,0 +1,231 @@
+"""What a leader decides of its replicas: the in-sync set, the watermarks, and acks=all."""
+
+import pytest
+
+from klog_broker.replication.errors import NotAReplica
+from klog_broker.replication.isr import Committed
+from klog_broker.replication.isr_changes import Afterwards, CommittedIsr, InSyncMember, IsrChange
+from klog_broker.replication.leader_replicas import AcksAll, LeaderReplicas
+from klog_broker.replication.replica_progress import FollowerFetch
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import BrokerId
+from tests.support.replica_world import ME, OTHER, THIRD, order
+
+ALL = (ME, OTHER, THIRD)
+MAX_LAG_MS = 100
+
+
+def replicas(
+    in_sync: tuple[BrokerId, ...] = ALL, *, min_in_sync: int = 1, epoch_start: int = 0
+) -> LeaderReplicas:
+    return LeaderReplicas(
+        ME,
+        70,
+        order(4, 9, replicas=ALL, in_sync=in_sync),
+        epoch_start_offset=epoch_start,
+        min_in_sync=min_in_sync,
+        max_lag_ms=MAX_LAG_MS,
+        now_ms=0,
+    )
+
+
+def fetch(
+    leader: LeaderReplicas,
+    follower: BrokerId,
+    offset: int,
+    *,
+    end: int = 10,
+    now_ms: int = 1,
+    epoch: int = 5,
+) -> None:
+    leader.fetched(follower, FollowerFetch(offset, 0, epoch), end, now_ms)
+
+
+def watermark(leader: LeaderReplicas, before: int = 0, *, end: int = 10, now_ms: int = 1) -> int:
+    return leader.watermark(before, end, end, now_ms)
+
+
+def expanding(*, min_in_sync: int = 1) -> tuple[LeaderReplicas, IsrChange]:
+    """OTHER is being added to ME."""
+    leader = replicas((ME,), min_in_sync=min_in_sync)
+    fetch(leader, OTHER, 10)
+    change = leader.grow(OTHER, 10)
+    assert change is not None
+    return leader, change
+
+
+def test_the_watermark_is_the_least_end_of_who_may_be_in_sync() -> None:
+    leader = replicas()
+    assert watermark(leader) == 0
+    fetch(leader, OTHER, 6)
+    assert watermark(leader) == 0
+    fetch(leader, THIRD, 4)
+    assert watermark(leader) == 4
+    assert leader.watermark(0, 3, 10, 1) == 3  # of the leader's log only that much is flushed
+    fetch(leader, THIRD, 2)
+    assert watermark(leader, 4) == 4
+
+
+def test_the_watermark_stands_still_while_too_few_are_in_sync() -> None:
+    leader = replicas((ME,), min_in_sync=2)
+    assert not leader.is_enough_in_sync
+    assert watermark(leader, 3, now_ms=1_000) == 3
+    leader.set_min_in_sync(1)
+    assert watermark(leader, 3, now_ms=1_000) == 10
+
+
+def test_no_more_have_to_be_in_sync_than_there_are() -> None:
+    assert replicas(min_in_sync=7).is_enough_in_sync
+
+
+def test_one_that_is_being_added_holds_the_watermark_and_does_not_count_for_the_minimum() -> None:
+    leader, change = expanding(min_in_sync=2)
+    assert not leader.is_enough_in_sync
+    leader.set_min_in_sync(1)
+    assert watermark(leader, 10, end=20, now_ms=1_000) == 10
+    committed = CommittedIsr(leader.leader_epoch, 10, (ME, OTHER))
+    assert leader.answered(change, committed) is Afterwards.COMMITTED
+    assert (leader.in_sync, leader.partition_epoch) == (Committed((ME, OTHER)), 10)
+    assert leader.asked is None
+
+
+def test_one_that_is_being_taken_out_holds_the_watermark_until_it_is_out() -> None:
+    leader = replicas((ME, OTHER))
+    fetch(leader, OTHER, 10)
+    change = leader.shrink(20, MAX_LAG_MS + 2)
+    assert change == IsrChange(leader.leader_epoch, 9, (InSyncMember(ME, 70),))
+    assert leader.asked is change
+    assert watermark(leader, 10, end=20, now_ms=1_000) == 10
+    leader.answered(change, CommittedIsr(leader.leader_epoch, 10, (ME,)))
+    assert watermark(leader, 10, end=20, now_ms=1_000) == 20
+
+
+def test_who_keeps_pace_is_waited_for_before_it_is_asked_to_join() -> None:
+    leader = replicas((ME,))
+    fetch(leader, OTHER, 10)
+    assert watermark(leader, 0, end=20) == 10
+    leader.live = (ME, THIRD)
+    assert watermark(leader, 10, end=20) == 20
+    leader.live = ALL
+    assert watermark(leader, 10, end=20, now_ms=MAX_LAG_MS + 2) == 20
+
+
+def test_who_was_in_sync_has_the_whole_limit_to_show_that_it_still_is() -> None:
+    leader = replicas((ME, OTHER))
+    assert leader.shrink(10, MAX_LAG_MS) is None
+    assert leader.shrink(10, MAX_LAG_MS + 1) is not None
+
+
+def test_who_has_the_watermark_and_the_epochs_start_joins_with_its_life() -> None:
+    leader = replicas((ME,), epoch_start=8)
+    fetch(leader, OTHER, 7, epoch=55)
+    assert leader.grow(OTHER, 5) is None
+    fetch(leader, OTHER, 8, epoch=55)
+    assert leader.grow(OTHER, 9) is None
+    leader.live = (ME, THIRD)
+    assert leader.grow(OTHER, 8) is None
+    leader.live = ALL
+    assert leader.grow(OTHER, 8) == IsrChange(
+        leader.leader_epoch, 9, (InSyncMember(ME, 70), InSyncMember(OTHER, 55))
+    )
+    fetch(leader, THIRD, 10)
+    assert leader.grow(THIRD, 8) is None  # one change at a time
+    assert leader.shrink(20, 1_000) is None
+
+
+def test_who_is_in_sync_or_no_replica_cannot_join() -> None:
+    leader = replicas((ME, OTHER))
+    fetch(leader, OTHER, 10)
+    assert leader.grow(OTHER, 0) is None
+    assert leader.grow(BrokerId(99), 0) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "after", "is_pending"),
+    [
+        (ErrorCode.OPERATION_NOT_ATTEMPTED, Afterwards.TAKEN_BACK, False),
+        (ErrorCode.INELIGIBLE_REPLICA, Afterwards.TAKEN_BACK, False),
+        (ErrorCode.INVALID_UPDATE_VERSION, Afterwards.AWAITS_ORDER, True),
+        (ErrorCode.FENCED_LEADER_EPOCH, Afterwards.AWAITS_ORDER, True),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, Afterwards.AWAITS_ORDER, True),
+        (ErrorCode.UNKNOWN_TOPIC_ID, Afterwards.AWAITS_ORDER, True),
+        (ErrorCode.INVALID_REQUEST, Afterwards.AWAITS_ORDER, True),
+        (ErrorCode.NEW_LEADER_ELECTED, Afterwards.AWAITS_ORDER, True),
+        (ErrorCode.NOT_CONTROLLER, Afterwards.AGAIN, True),
+        (ErrorCode.STALE_BROKER_EPOCH, Afterwards.AGAIN, True),
+        (ErrorCode.REQUEST_TIMED_OUT, Afterwards.AGAIN, True),
+    ],
+)
+def test_after_an_error_both_sets_count_unless_the_change_was_surely_not_made(
+    error: ErrorCode, after: Afterwards, is_pending: bool
+) -> None:
+    leader, change = expanding()
+    assert leader.answered(change, error) is after
+    assert leader.in_sync.maximal == ((ME, OTHER) if is_pending else (ME,))
+    assert leader.asked == (change if is_pending else None)
+
+
+@pytest.mark.parametrize(("leader_epoch", "partition_epoch"), [(5, 10), (3, 10), (4, 8)])
+def test_a_state_of_other_epochs_is_not_taken(leader_epoch: int, partition_epoch: int) -> None:
+    leader, change = expanding()
+    answer = CommittedIsr(leader.leader_epoch, partition_epoch, (ME, THIRD))._replace(
+        leader_epoch=leader_epoch  # type: ignore[arg-type]
+    )
+    assert leader.answered(change, answer) is Afterwards.AWAITS_ORDER
+    assert leader.in_sync.maximal == (ME, OTHER)
+
+
+def test_a_newer_order_ends_the_change_and_an_old_one_does_not() -> None:
+    leader, change = expanding()
+    leader.take_over(order(4, 9, replicas=ALL, in_sync=(ME,)))
+    assert leader.asked is change
+    leader.take_over(order(4, 8, replicas=(ME,)))
+    assert (leader.replicas, leader.asked) == (ALL, change)
+    leader.take_over(order(4, 10, replicas=(ME, OTHER), in_sync=(ME,)))
+    assert (leader.replicas, leader.in_sync) == ((ME, OTHER), Committed((ME,)))
+    assert leader.answered(change, ErrorCode.INELIGIBLE_REPLICA) is Afterwards.TOO_LATE
+    # What a replica has told of itself stays known; one that is gone counts no more.
+    assert leader.followers[OTHER].log_end_offset == 10
+    with pytest.raises(NotAReplica, match="the replicas are"):
+        leader.check_fetch(THIRD, 5)
+
+
+def test_an_answer_to_an_equal_change_asked_before_is_too_late() -> None:
+    leader, change = expanding()
+    leader.answered(change, ErrorCode.INELIGIBLE_REPLICA)
+    again = leader.grow(OTHER, 10)
+    assert again == change
+    assert leader.answered(change, ErrorCode.INELIGIBLE_REPLICA) is Afterwards.TOO_LATE
+    assert leader.asked is again
+
+
+def test_a_fetch_of_an_earlier_life_is_refused_and_one_of_a_later_life_is_believed() -> None:
+    leader = replicas((ME,))
+    fetch(leader, OTHER, 10, epoch=6)
+    with pytest.raises(NotAReplica, match="started anew with 6"):
+        fetch(leader, OTHER, 9, epoch=5)
+    assert leader.followers[OTHER].log_end_offset == 10
+    fetch(leader, OTHER, 3, epoch=7)  # its log is shorter now
+    assert leader.grow(OTHER, 10) is None
+
+
+def test_acks_all_is_satisfied_once_all_who_have_to_have_it_do_and_are_enough() -> None:
+    leader = replicas((ME, OTHER), min_in_sync=2)
+    assert leader.acks_all(5, 4) is AcksAll.WAITING
+    assert leader.acks_all(5, 5) is AcksAll.SAFE
+    change = leader.shrink(10, 1_000)
+    assert change is not None
+    assert leader.acks_all(5, 5) is AcksAll.SAFE
+    leader.answered(change, CommittedIsr(leader.leader_epoch, 10, (ME,)))
+    assert leader.acks_all(5, 5) is AcksAll.TOO_FEW
+    assert leader.acks_all(6, 5) is AcksAll.WAITING
+
+
+def test_the_low_watermark_waits_for_all_that_live() -> None:
+    leader = replicas()
+    assert leader.low_watermark(8) == -1
+    leader.fetched(OTHER, FollowerFetch(10, 8, 5), 10, 1)
+    leader.fetched(THIRD, FollowerFetch(10, 4, 5), 10, 1)
+    assert leader.low_watermark(8) == 4
+    leader.live = (ME, OTHER)
+    assert leader.low_watermark(8) == 8
