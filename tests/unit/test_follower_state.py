@@ -1,0 +1,277 @@
+"""What a follower asks its leader for, and what it does with the answer."""
+
+from collections.abc import Iterable
+
+import pytest
+
+from klog_broker.log.answers import EpochEndOffset
+from klog_broker.log.partition_log import PartitionLog
+from klog_broker.replication.follower_state import (
+    Append,
+    AskEnds,
+    BeginAnew,
+    Cut,
+    Delayed,
+    FetchedPart,
+    Fetching,
+    FollowBounds,
+    FollowedLog,
+    FollowerState,
+    Position,
+    Superseded,
+)
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import LeaderEpoch, Offset
+from tests.support.replica_world import ReplicaWorld
+from tests.support.replication_model import ModelLog
+
+EPOCH = LeaderEpoch(4)
+BACKOFF_MS = 10
+NOTHING = memoryview(b"")
+
+
+def log_of(epochs: Iterable[int], start: int = 0) -> ModelLog:
+    """A log with a record of each of these epochs."""
+    log = ModelLog(start)
+    for epoch in epochs:
+        log.append_value(epoch, 0)
+    return log
+
+
+def follower(log: ModelLog) -> FollowerState:
+    return FollowerState(log, EPOCH, backoff_ms=BACKOFF_MS)
+
+
+def asked(state: FollowerState, now_ms: int = 0) -> Position:
+    found = state.position(now_ms, flushes_first=False)
+    assert found is not None
+    return found
+
+
+def part(
+    error: ErrorCode = ErrorCode.NONE,
+    *,
+    records: memoryview = NOTHING,
+    watermark: int = 0,
+    start: int = 0,
+    diverging: tuple[int, int] | None = None,
+) -> FetchedPart:
+    told = (
+        None
+        if diverging is None
+        else EpochEndOffset(LeaderEpoch(diverging[0]), Offset(diverging[1]))
+    )
+    return FetchedPart(error, records, watermark, start, told)
+
+
+def test_a_partitions_log_is_one_that_can_follow() -> None:
+    log: PartitionLog = ReplicaWorld().lead().log
+    followed: FollowedLog = log
+    state = FollowerState(followed, EPOCH, backoff_ms=BACKOFF_MS)
+    assert asked(state) == (EPOCH, log.log_end_offset, log.latest_epoch)
+
+
+def test_it_asks_from_its_end_with_its_last_epoch_and_appends_what_comes() -> None:
+    leaders, log = log_of((1, 1, 3, 3, 4)), log_of((1, 1, 3))
+    state = follower(log)
+    position = asked(state)
+    assert position == (4, 3, 3)
+    told = part(records=leaders.read(3, 2), watermark=4, start=1)
+    step = state.take(position, told, 0)
+    assert step == Append(told.records)
+    log.append_as_follower(told.records, state.leader_epoch)
+    assert state.appended(told) == FollowBounds(Offset(4), Offset(1))
+    assert asked(state) == (4, 5, 4)
+
+
+def test_the_watermark_and_the_start_go_no_further_than_its_own_log() -> None:
+    log = log_of((1, 1, 1))
+    log.high_watermark = Offset(2)
+    state = follower(log)
+    take = state.take(asked(state), part(watermark=9, start=5), 0)
+    assert take == FollowBounds(Offset(3), Offset(3))
+    # A leader that has just been elected may know of less than its followers do.
+    assert state.take(asked(state), part(watermark=1), 0) == FollowBounds(Offset(2), Offset(0))
+    assert state.take(asked(state), part(watermark=-1, start=-1), 0) == (2, 0)
+
+
+def test_with_flush_messages_its_fetch_waits_for_the_flush() -> None:
+    log = log_of((1, 1))
+    state = follower(log)
+    assert state.position(0, flushes_first=True) is None
+    assert state.position(0, flushes_first=False) is not None
+    log.flush()
+    assert state.position(0, flushes_first=True) == (4, 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "diverging", "offset"),
+    [
+        ((1, 1, 1), (1, 2), 2),  # the epoch ended earlier at the leader
+        ((1, 3, 3), (1, 2), 1),  # it ended earlier here, and another began
+        ((1, 1, 3), (1, 1), 1),
+        ((1, 3, 3), (2, 2), 1),  # an epoch that is not known here: what is newer goes
+        ((3, 3, 3), (1, 2), 0),  # all of the log is newer
+    ],
+)
+def test_a_log_that_differs_is_cut_where_the_two_part(
+    epochs: tuple[int, ...], diverging: tuple[int, int], offset: int
+) -> None:
+    log = log_of(epochs)
+    log.high_watermark = Offset(3)  # says nothing of where they part
+    state = follower(log)
+    step = state.take(asked(state), part(diverging=diverging, watermark=3), 0)
+    assert step == Cut(Offset(offset))
+    assert state.position(0, flushes_first=False) is None
+    log.truncate(offset)
+    assert state.changed(0) is None
+    assert asked(state).offset == offset
+
+
+def test_an_epoch_without_a_record_is_dropped() -> None:
+    """The former leader appended nothing in its epoch."""
+    log = log_of((1, 1))
+    log.epochs.note(3, 2)
+    state = follower(log)
+    assert asked(state) == (4, 2, 3)
+    assert state.take(asked(state), part(diverging=(1, 5)), 0) == Cut(Offset(2))
+    log.truncate(2)
+    assert state.changed(0) is None
+    assert asked(state) == (4, 2, 1)
+
+
+def test_a_log_that_differs_from_its_start_on_is_begun_anew() -> None:
+    log = log_of((3, 3), start=5)
+    state = follower(log)
+    assert state.take(asked(state), part(diverging=(1, 4)), 0) == BeginAnew(Offset(4))
+
+
+@pytest.mark.parametrize("diverging", [(4, 2), (5, 1), (3, 3), (3, 9), (-1, 2), (2, -1)])
+def test_a_divergence_that_makes_no_sense_changes_nothing(diverging: tuple[int, int]) -> None:
+    state = follower(log_of((1, 1, 3)))
+    assert state.take(asked(state), part(diverging=diverging), 0) is None
+    assert state.phase == Delayed(BACKOFF_MS)
+
+
+def test_a_cut_that_changed_nothing_is_not_repeated_at_once() -> None:
+    state = follower(log_of((1, 1, 3)))
+    assert state.take(asked(state), part(diverging=(1, 2)), 0) == Cut(Offset(2))
+    assert state.changed(5) is None
+    assert state.phase == Delayed(5 + BACKOFF_MS)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    ],
+)
+def test_after_an_error_it_waits_and_asks_again(error: ErrorCode) -> None:
+    state = follower(log_of((1,)))
+    assert state.take(asked(state), part(error), 100) is None
+    assert state.phase == Delayed(100 + BACKOFF_MS)
+    assert state.position(109, flushes_first=False) is None
+    assert asked(state, 110) == (4, 1, 1)
+
+
+def test_a_leader_of_a_later_epoch_is_not_asked_again() -> None:
+    state = follower(log_of((1,)))
+    assert state.take(asked(state), part(ErrorCode.FENCED_LEADER_EPOCH), 0) is None
+    assert state.phase == Superseded()
+    assert state.position(1 << 40, flushes_first=False) is None
+    state.follow(LeaderEpoch(5))
+    assert asked(state) == (5, 1, 1)
+
+
+def test_records_that_the_log_refuses_are_asked_for_again_later() -> None:
+    state = follower(log_of((1,)))
+    step = state.take(asked(state), part(records=log_of((1, 4)).read(1, 1)), 0)
+    assert isinstance(step, Append)
+    state.refused(0)
+    assert asked(state, BACKOFF_MS).offset == 1
+
+
+def test_an_answer_to_an_earlier_fetch_changes_nothing() -> None:
+    log = log_of((1,))
+    state = follower(log)
+    position = asked(state)
+    log.append_value(4, 0)
+    for told in (part(ErrorCode.OFFSET_OUT_OF_RANGE), part(diverging=(0, 0)), part(watermark=1)):
+        assert state.take(position, told, 0) is None
+    assert state.phase == Fetching()
+    position = asked(state)
+    state.follow(LeaderEpoch(5))
+    assert state.take(position, part(ErrorCode.FENCED_LEADER_EPOCH), 0) is None
+    assert state.phase == Fetching()
+
+
+# --- out of range --------------------------------------------------------------------------------
+def out_of_range(log: ModelLog) -> FollowerState:
+    state = follower(log)
+    assert state.take(asked(state), part(ErrorCode.OFFSET_OUT_OF_RANGE), 0) == AskEnds()
+    assert state.position(1 << 40, flushes_first=False) is None
+    return state
+
+
+def test_below_the_leaders_start_it_begins_anew_there() -> None:
+    log = log_of((1, 1))
+    state = out_of_range(log)
+    assert state.ends_told(4, 7, 9, 0) == BeginAnew(Offset(7))
+    log.begin_anew(7)
+    assert state.changed(0) is None
+    assert asked(state) == (4, 7, -1)
+
+
+def test_past_the_leaders_end_it_is_cut_there() -> None:
+    assert out_of_range(log_of((1, 1, 1))).ends_told(4, 0, 2, 0) == Cut(Offset(2))
+    assert out_of_range(log_of((1,), start=5)).ends_told(4, 0, 2, 0) == BeginAnew(Offset(2))
+
+
+def test_out_of_range_for_a_moment_only_it_asks_again() -> None:
+    state = out_of_range(log_of((1, 1)))
+    assert state.ends_told(4, 2, 2, 0) is None
+    assert asked(state, BACKOFF_MS).offset == 2
+
+
+def test_the_ends_of_another_leader_are_not_taken() -> None:
+    state = out_of_range(log_of((1, 1)))
+    assert state.ends_told(3, 7, 9, 0) is None
+    state.follow(LeaderEpoch(5))
+    assert state.ends_told(5, 7, 9, 0) is None  # nobody has asked in this epoch
+    assert asked(state) == (5, 2, 1)
+
+
+def test_ends_that_nobody_tells_are_asked_for_again() -> None:
+    state = out_of_range(log_of((1, 1)))
+    state.refused(0)
+    assert asked(state, BACKOFF_MS).offset == 2
+
+
+def test_a_leader_that_starts_within_a_batch_is_followed_from_the_batchs_start() -> None:
+    log = ModelLog(7)
+    state = follower(log)
+    position = asked(state)
+    told = part(records=log_of((1, 1, 1), start=5).read(5, 3), watermark=8, start=7)
+    assert state.take(position, told, 0) == BeginAnew(Offset(5))
+    log.begin_anew(5)
+    assert state.changed(0) == Append(told.records)
+    log.append_as_follower(told.records, state.leader_epoch)
+    assert state.appended(told) == FollowBounds(Offset(8), Offset(7))
+
+
+def test_a_new_order_waits_for_the_change_of_the_log_and_drops_what_was_fetched() -> None:
+    log = ModelLog(7)
+    state = follower(log)
+    told = part(records=log_of((1, 1, 1), start=5).read(5, 3))
+    state.take(asked(state), told, 0)
+    state.follow(LeaderEpoch(5))
+    assert state.position(0, flushes_first=False) is None
+    log.begin_anew(5)
+    assert state.changed(0) is None
+    assert asked(state) == (5, 5, -1)
