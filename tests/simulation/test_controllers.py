@@ -16,7 +16,7 @@ def test_the_promises_hold(seed: int) -> None:
 
 
 def test_a_seed_does_the_same_each_time() -> None:
-    first, second = run_seed(11), run_seed(11)
+    first, second = run_seed(5), run_seed(5)
     assert first == second
     assert first.writes > 5
 

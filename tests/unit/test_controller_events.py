@@ -13,6 +13,7 @@ from klog_broker.controller.controller import Controller
 from klog_broker.controller.fenced_writes import ControllerEpoch, FencedWrites
 from klog_broker.controller.order_batch import FULL, Order
 from klog_broker.controller.order_sender import Answer
+from klog_broker.controller.writing import PARTITIONS_A_TURN
 from klog_broker.metadata.image import BrokerRegistration
 from klog_broker.runtime.zookeeper import ANY_VERSION, Session
 from pyspark_klog.errors import ErrorCode
@@ -183,6 +184,22 @@ def test_a_topic_is_led_and_its_replicas_and_all_brokers_are_told(cluster: Clust
     other = NewTopic("t", GIVEN_ID, ((ONE,),), {})
     error = cluster.call(cluster.controller.create_topic, other)
     assert error is ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+def test_many_partitions_are_told_of_a_part_at_a_time(cluster: Cluster) -> None:
+    count = 2 * PARTITIONS_A_TURN + 100
+    topic = NewTopic("t", TOPIC_ID, ((TWO, THREE),) * count, {})
+    assert cluster.call(cluster.controller.create_topic, topic) is ErrorCode.NONE
+    cluster.advance(3_000)
+    cluster.orders.clear()
+    cluster.end(2)
+    cluster.advance(3_000)
+    told = [order for number, order in cluster.take(LeaderAndIsrRequest) if number == 3]
+    sizes = [len(order.topic_states[0].partition_states) for order in told]
+    assert sum(sizes) == count
+    assert max(sizes) <= PARTITIONS_A_TURN
+    states = [cluster.state(TopicPartition("t", number)) for number in (0, count - 1)]
+    assert [each and each.leader for each in states] == [THREE, THREE]
 
 
 def test_partitions_are_added(cluster: Cluster) -> None:

@@ -272,7 +272,8 @@ class Controller:
             listener=self._listener,
             is_unclean=self._is_unclean,
         )
-        work = Work(picture, self._reader, Writer(session, writes), session)
+        writer = Writer(session, writes, self._loop.call_soon)
+        work = Work(picture, self._reader, writer, session)
         self._conversation.begin(self._steps(work))
 
     def _forget(self, work: Work) -> None:

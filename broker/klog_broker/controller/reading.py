@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from functools import partial
+from itertools import islice
 from typing import Any, NamedTuple
 
 from klog_broker.controller.context import Leadership, RegisteredBroker
@@ -143,16 +144,18 @@ class Reader:
     def states(self, partitions: Iterable[TopicPartition]) -> Steps[ReadStates]:
         """What was written of these partitions. Only the controller writes it: nobody watches."""
         paths = {partition_state_path(partition): partition for partition in partitions}
-        nodes = yield from self._get_all(dict.fromkeys(paths))
         found = {}
         unusable = set()
-        for path, node in nodes.items():
-            partition = paths[path]
-            try:
-                found[partition] = _leadership(partition, node)
-            except ZnodeError as error:
-                unusable.add(partition)
-                self._name_bad(path, node.data, str(error))
+        rest = iter(paths)
+        while some := list(islice(rest, _READ_AT_ONCE)):
+            nodes = yield from self._get_all(dict.fromkeys(some))
+            for path, node in nodes.items():
+                partition = paths[path]
+                try:
+                    found[partition] = _leadership(partition, node)
+                except ZnodeError as error:
+                    unusable.add(partition)
+                    self._name_bad(path, node.data, str(error))
         return ReadStates(found, frozenset(unusable))
 
     # --- requests ------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from klog_broker.controller.reading import ReadTopic
-from klog_broker.controller.writing import Work
+from klog_broker.controller.writing import PARTITIONS_A_TURN, Work
 from klog_broker.metadata.zookeeper.conversation import Steps
 from klog_broker.runtime.zookeeper import Set, Stat
 from pyspark_klog.ids import TopicId, TopicPartition
@@ -57,7 +57,9 @@ def _take(work: Work, read: Mapping[str, ReadTopic], new_id: NewId) -> Steps[Non
                 assigned[partition] = assignment.replicas
     states = yield from work.reader.states(assigned)
     picture.unusable |= states.unusable
-    for partition, replicas in assigned.items():
+    for count, (partition, replicas) in enumerate(assigned.items(), 1):
+        if count % PARTITIONS_A_TURN == 0:
+            yield from work.writer.pause()
         picture.add_partition(partition, replicas, states.leaderships.get(partition))
 
 

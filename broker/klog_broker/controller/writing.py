@@ -7,7 +7,8 @@ that registered after the state was written (czxid above its mzxid) has bounced,
 controller to come. docs/decisions/0041 says more.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import NamedTuple
 
 from klog_broker.controller.context import Leadership
@@ -51,7 +52,11 @@ from pyspark_klog.znodes.topics import (
 _STATES_AT_ONCE = 50
 """Partition states in one multi."""
 
+PARTITIONS_A_TURN = 500
+"""So many are settled, and told, in one turn of the loop."""
+
 Changes = Mapping[TopicPartition, LeaderAndIsr]
+Action = Callable[[], None]
 
 
 class Work(NamedTuple):
@@ -67,9 +72,16 @@ class Writer:
     """Writes of one controller in one session. What is wrong is raised: BrokersChanged,
     ControllerMoved, PictureOutdated."""
 
-    def __init__(self, session: Session, writes: FencedWrites) -> None:
+    def __init__(
+        self, session: Session, writes: FencedWrites, call_soon: Callable[[Action], None]
+    ) -> None:
         self._session = session
         self._writes = writes
+        self._call_soon = call_soon
+
+    def pause(self) -> Steps[None]:
+        """Go on in another turn of the loop."""
+        yield lambda done: self._call_soon(lambda: done(None))
 
     def try_write(self, operations: list[Operation]) -> Steps[tuple[Result, ...] | MultiFailed]:
         """All of these or none."""
@@ -92,8 +104,9 @@ class Writer:
         """Look at all that is to be settled, and write what follows; then nobody is left whom
         everything is to be told."""
         context = picture.context
+        settled = 0
         while picture.unsettled:
-            some = list(picture.unsettled)[:_STATES_AT_ONCE]
+            some = list(islice(picture.unsettled, _STATES_AT_ONCE))
             changes = {}
             for partition in some:
                 unclean = picture.is_unclean(partition.topic)
@@ -106,6 +119,11 @@ class Writer:
                 if partition not in changes and context.leadership(partition) is not None:
                     registered = [each for each in tell if each in context.brokers]
                     picture.batch.lead(partition, registered)
+            settled += len(some)
+            if settled >= PARTITIONS_A_TURN:
+                settled = 0
+                picture.send()
+                yield from self.pause()
         untold, picture.untold = picture.untold, {}
         if untold:
             # In a batch of their own: all that a batch tells of goes to everybody whom it tells.
