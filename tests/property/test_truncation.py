@@ -3,8 +3,22 @@
 from collections.abc import Iterator
 from itertools import combinations_with_replacement, product
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from klog_broker.log.answers import EpochEndOffset
+from klog_broker.replication.follower_state import (
+    Append,
+    BeginAnew,
+    Changing,
+    Cut,
+    FetchedPart,
+    FollowBounds,
+    FollowerState,
+)
 from klog_broker.replication.truncation import cut_offset, tells_of_divergence
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import LeaderEpoch, Offset
 from tests.support.replication_model import ModelLog
 
 Epochs = tuple[int, ...]
@@ -64,3 +78,43 @@ def test_a_follower_keeps_exactly_what_its_leader_has_too() -> None:
             count, most = count + 1, max(most, asked)
     assert count > 3_000
     assert most >= 2
+
+
+NUMBERS = st.one_of(st.integers(-3, 8), st.integers(-(1 << 63), (1 << 63) - 1))
+ENDS = st.builds(
+    EpochEndOffset, st.one_of(st.integers(-3, 6)).map(LeaderEpoch), NUMBERS.map(Offset)
+)
+PARTS = st.builds(
+    FetchedPart,
+    st.sampled_from((ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.UNKNOWN_TOPIC_ID)),
+    st.binary(max_size=30).map(memoryview),
+    NUMBERS,
+    NUMBERS,
+    st.none() | ENDS,
+)
+
+
+@given(st.integers(0, 3), st.lists(st.integers(0, 3), max_size=4), PARTS, NUMBERS, NUMBERS)
+def test_whatever_a_leader_says_the_log_stays_one(start, epochs, part, leader_start, leader_end):
+    log = ModelLog(start)
+    for epoch in sorted(epochs):
+        log.append_value(epoch, 0)
+    state = FollowerState(log, LeaderEpoch(4), backoff_ms=1)
+    asked = state.position(0, flushes_first=False)
+    assert asked is not None
+    steps = [state.take(asked, part, 0), state.ends_told(4, leader_start, leader_end, 0)]
+    for step in steps:
+        if isinstance(step, Cut):
+            assert log.log_start_offset <= step.offset <= log.log_end_offset
+        elif isinstance(step, BeginAnew):
+            assert step.offset >= 0
+        elif isinstance(step, FollowBounds):
+            assert log.log_start_offset <= step.log_start_offset <= step.high_watermark
+            assert log.high_watermark <= step.high_watermark <= log.log_end_offset
+        else:
+            assert step is None or isinstance(step, Append) or step == ()
+    if isinstance(state.phase, Changing):
+        state.changed(0)
+    # It goes on: at once, or after a while.
+    state.refused(0)
+    assert state.position(1, flushes_first=False) is not None

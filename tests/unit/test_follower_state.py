@@ -247,6 +247,13 @@ def test_the_ends_of_another_leader_are_not_taken() -> None:
     assert asked(state) == (5, 2, 1)
 
 
+@pytest.mark.parametrize("ends", [(-1, 5), (3, 1), (-1, -1), (0, -1)])
+def test_ends_that_make_no_sense_change_nothing(ends: tuple[int, int]) -> None:
+    state = out_of_range(log_of((1, 1)))
+    assert state.ends_told(4, *ends, 0) is None
+    assert state.phase == Delayed(BACKOFF_MS)
+
+
 def test_ends_that_nobody_tells_are_asked_for_again() -> None:
     state = out_of_range(log_of((1, 1)))
     state.refused(0)

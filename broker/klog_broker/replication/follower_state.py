@@ -175,7 +175,7 @@ class FollowerState:
         if not len(part.records):
             return self.appended(part)
         log, first_offset = self._log, _first_offset(part.records)
-        if first_offset < log.log_end_offset == log.log_start_offset:
+        if 0 <= first_offset < log.log_end_offset == log.log_start_offset:
             # The leader's log starts, since DeleteRecords, in the middle of a batch.
             self.phase = Changing(asked, part.records)
             return BeginAnew(Offset(first_offset))
@@ -222,6 +222,9 @@ class FollowerState:
         if not isinstance(self.phase, AskingEnds) or leader_epoch != self.leader_epoch:
             return None
         asked = self._position()
+        if not 0 <= leader_start <= leader_end:
+            self.refused(now_ms)
+            return None
         if leader_end < asked.offset:
             return self._cut(asked, Offset(leader_end))
         if leader_start > asked.offset:
