@@ -153,13 +153,21 @@ def _damaged(data: bytes, draw: st.DataObject) -> list[bytes]:
     at = draw.draw(st.integers(0, len(data)))
     spliced = data[:at] + draw.draw(st.binary(max_size=4)) + data[at + draw.draw(numbers) % 4 :]
     found = [data[:at], spliced, draw.draw(st.binary(max_size=50))]
-    if data.startswith(b"{"):
-        value = json.loads(data)
+    value = _json_or_none(data)
+    if isinstance(value, dict) and value:
         field = draw.draw(st.sampled_from(sorted(value)))
         without = {name: each for name, each in value.items() if name != field}
         other = value | {field: draw.draw(json_values)}
         found += [json.dumps(each).encode("utf-8", "replace") for each in (without, other)]
     return found
+
+
+def _json_or_none(data: bytes) -> Any:
+    """A value is a plain text at some paths, and a text may begin like an object."""
+    try:
+        return json.loads(data)
+    except ValueError:
+        return None
 
 
 def _decode(path: str, data: bytes | None) -> object:
