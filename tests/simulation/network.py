@@ -264,6 +264,9 @@ class SimNetwork:
     def connect(self, host: str, port: int, from_address: str | None = None) -> Stream:
         raise ConnectionRefusedError("a lone broker connects to nobody")
 
+    def look_up(self, host: str) -> str:
+        raise OSError(f"{host} has no address: a simulation has addresses only")
+
     def forget(self, stream: Stream) -> None:
         self.streams.pop(stream.fileno(), None)
 

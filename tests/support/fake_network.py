@@ -186,6 +186,9 @@ class FakeNetwork:
     def connect(self, host: str, port: int, from_address: str | None = None) -> FakeStream:
         return self._stream(host)
 
+    def look_up(self, host: str) -> str:
+        raise OSError(f"{host} has no address here")
+
     def arrive(self, address: str = "10.0.0.1", listener: int = 0) -> FakeStream:
         """A connection that waits at the first listener, or at another one."""
         stream = self._stream(address)

@@ -81,6 +81,9 @@ class Network(Protocol):
         OSError for what the system refuses at once, such as an address that is not this machine's.
         """
 
+    def look_up(self, host: str) -> str:
+        """An IP address of the host of that name. Blocks; OSError if there is none."""
+
 
 class RealStreamSocket:
     """TCP."""
@@ -182,10 +185,7 @@ class RealNetwork:
         family = socket.AF_INET
         target = host
         if host:
-            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            # A name such as localhost has an address of each family; clients try IPv4 as well.
-            found.sort(key=lambda entry: entry[0] != socket.AF_INET)
-            family, target = found[0][0], str(found[0][4][0])
+            family, target = _addresses(host)[0]
         elif socket.has_dualstack_ipv6():
             family, target = socket.AF_INET6, "::"
         listening = socket.socket(family, socket.SOCK_STREAM)
@@ -223,3 +223,13 @@ class RealNetwork:
             connecting.close()
             raise
         return stream
+
+    def look_up(self, host: str) -> str:
+        return _addresses(host)[0][1]
+
+
+def _addresses(host: str) -> list[tuple[socket.AddressFamily, str]]:
+    """A name such as localhost has an address of each family; clients try IPv4 as well."""
+    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    found.sort(key=lambda entry: entry[0] != socket.AF_INET)
+    return [(entry[0], str(entry[4][0])) for entry in found]
