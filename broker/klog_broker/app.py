@@ -59,6 +59,7 @@ from klog_broker.runtime.clock import Clock, SystemClock
 from klog_broker.runtime.files import Files, RealFiles
 from klog_broker.runtime.helpers import Helpers, HelpersOfAStart
 from klog_broker.runtime.loop import Loop
+from klog_broker.runtime.peers import Peers
 from klog_broker.runtime.poller import Poller, default_poller
 from klog_broker.runtime.process_facts import process_facts
 from klog_broker.runtime.purgatory import Purgatory
@@ -211,6 +212,8 @@ class BrokerServer:
                 config["max.incremental.fetch.session.cache.slots"],
             ),
         )
+        if self._membership is not None:
+            self._membership.join_services(self.services)
         dispatcher = Dispatcher(self.services, self._handlers)
         self.services.logs.free_space.on_change = self.services.replicas.room_changed
         self.services.replicas.on_resign.append(lambda _: self.services.leader_holders.let_go_all())
@@ -269,6 +272,7 @@ class BrokerServer:
                 self.loop,
                 self._clock,
                 self._open_session or real_sessions(self.config),
+                self._make_peers,
                 is_wanted=lambda: self._is_wanted,
                 on_lost=self._on_membership_lost,
             )
@@ -276,6 +280,16 @@ class BrokerServer:
             self._settings.number_is(number)
             self._open_store = self._membership.open_store
         return BrokerId(self.config["broker.id"])
+
+    def _make_peers(self, broker_id: BrokerId, from_address: str | None) -> Peers:
+        return Peers(
+            self.loop,
+            self._helpers,
+            self._network,
+            self._chance,
+            client_id=f"broker-{broker_id}",
+            from_address=from_address,
+        )
 
     def _lead(self, metadata: AdoptingStore) -> None:
         """Have the store give every partition its role, before anybody can connect."""

@@ -6,6 +6,8 @@ from pathlib import Path
 from klog_broker.config import BrokerConfig
 from klog_broker.config.cluster import GENERATED
 from klog_broker.controller.member import Member
+from klog_broker.controller.to_controller import ToController
+from klog_broker.handlers.context import BrokerServices
 from klog_broker.metadata.zookeeper.directories import refuse_a_lone_brokers, stored_id
 from klog_broker.metadata.zookeeper.joining import NotJoined
 from klog_broker.metadata.zookeeper.store import ClusterStore
@@ -14,6 +16,7 @@ from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.clock import Clock
 from klog_broker.runtime.files import Files
 from klog_broker.runtime.loop import Loop
+from klog_broker.runtime.peers import Peers
 from klog_broker.runtime.zookeeper import OpenSession
 from pyspark_klog.ids import BrokerId
 
@@ -24,8 +27,8 @@ _CLOSING_MS = 2_000
 
 
 class Membership:
-    """For the loop's thread. Calls, in order: ``join``, ``open_store``, ``wait_until_registered``,
-    ``close``. All but the second block."""
+    """For the loop's thread. Calls, in order: ``join``, ``open_store``, ``join_services``,
+    ``wait_until_registered``, ``close``. The first and the last two block."""
 
     def __init__(
         self,
@@ -33,15 +36,20 @@ class Membership:
         loop: Loop,
         clock: Clock,
         open_session: OpenSession,
+        make_peers: Callable[[BrokerId, str | None], Peers],
         *,
         is_wanted: Callable[[], bool],
         on_lost: Callable[[str], None],
     ) -> None:
-        """`on_lost` is called with a sentence when a broker that has started must not go on: its
+        """`make_peers` gets the broker's number, and the address to connect from, if it matters.
+        `on_lost` is called with a sentence when a broker that has started must not go on: its
         number belongs to another one now."""
         self._config = config
         self._loop = loop
         self._clock = clock
+        self.peers: Peers
+        self.to_controller: ToController
+        self._make_peers = make_peers
         self._is_wanted = is_wanted
         self._on_lost = on_lost
         self._member = Member(
@@ -76,7 +84,22 @@ class Membership:
         self, _files: Files, _directories: Sequence[Path], _broker_id: BrokerId, _chance: Chance
     ) -> ClusterStore:
         """See opening.OpenStore."""
-        return self._member.follow()
+        member, config = self._member, self._config
+        store = member.follow()
+        listener = config.inter_broker_listener
+        self.peers = self._make_peers(member.registration.broker_id, _own_address(config))
+        self.to_controller = ToController(
+            lambda: store.image, listener, self.peers.connect, self._loop.call_soon
+        )
+        member.election.on_controller.append(lambda _: self.to_controller.look())
+        return store
+
+    def join_services(self, services: BrokerServices) -> None:
+        """Give handlers what only a broker in a cluster has."""
+        registration = self._member.registration
+        services.broker_epoch = lambda: registration.broker_epoch
+        services.peers = self.peers
+        services.to_controller = self.to_controller
 
     def wait_until_registered(self) -> None:
         """CannotStart if the number, or an address, is another broker's."""
@@ -90,6 +113,8 @@ class Membership:
         """Resign, and end the session. Waits a moment for ZooKeeper if ``cleanly``. Called once."""
         if not self._has_begun:
             return
+        if hasattr(self, "to_controller"):
+            self.to_controller.close()
         is_told = False
 
         def told() -> None:
@@ -140,3 +165,11 @@ class Membership:
                 return False
             self._loop.run_turn(_LOOK_MS)
         return True
+
+
+def _own_address(config: BrokerConfig) -> str | None:
+    """Where to connect to other brokers from: left to the system, unless the broker listens on one
+    of this machine's loopback addresses, by which brokers on one machine are told apart."""
+    name = config.inter_broker_listener
+    host = next((each.host for each in config.listeners if each.name == name), "")
+    return host if host.startswith("127.") else None

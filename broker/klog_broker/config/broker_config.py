@@ -7,7 +7,13 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from klog_broker.config.cluster import GENERATED, check_alone, check_cluster, joins_cluster
+from klog_broker.config.cluster import (
+    GENERATED,
+    check_alone,
+    check_cluster,
+    inter_broker_listener,
+    joins_cluster,
+)
 from klog_broker.config.ignored import REMOVED, is_secret_name, reason_without_effect
 from klog_broker.config.listeners import (
     Listener,
@@ -162,6 +168,11 @@ class BrokerConfig(Mapping[str, Any]):
     def with_generated_id(self, broker_id: int) -> "BrokerConfig":
         """These settings, with the number that the data directories have or ZooKeeper gave."""
         return BrokerConfig(self._layers[-1], self._layers[:-1], broker_id)
+
+    @property
+    def inter_broker_listener(self) -> str:
+        """The name of the listener on which the brokers of a cluster talk to each other."""
+        return inter_broker_listener(self, self.advertised_listeners).name
 
     def __getitem__(self, name: str) -> Any:
         return self._effective[name]

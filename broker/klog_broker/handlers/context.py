@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from klog_broker.config import BrokerConfig
+from klog_broker.controller.to_controller import ToController
 from klog_broker.coordinator.group.coordinator import GroupCoordinator
 from klog_broker.coordinator.transaction.coordinator import TransactionCoordinator
 from klog_broker.handlers.bugs import BugReports
@@ -30,6 +31,7 @@ from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.clock import Clock
 from klog_broker.runtime.helpers import Helpers
 from klog_broker.runtime.loop import Loop
+from klog_broker.runtime.peers import Peers
 from klog_broker.runtime.purgatory import Purgatory
 from klog_broker.runtime.rate_limit import RateLimit
 from klog_broker.runtime.slices import Slices
@@ -198,6 +200,12 @@ class BrokerServices:
     counters: dict[str, int] = field(default_factory=dict)
     """Plain counts by name, for metrics and tests."""
     leader_holders: LeaderHolders = field(default_factory=LeaderHolders)
+    broker_epoch: Callable[[], int] = lambda: -1
+    """This broker's epoch in its cluster: -1 while it is not registered, and without a cluster."""
+    peers: Peers | None = None
+    """Connections to other brokers; None without a cluster."""
+    to_controller: ToController | None = None
+    """Asks the cluster's controller; None without a cluster."""
     """All that keep leaderships from one request to the next; app.py tells them when one ends."""
     slices: Slices = field(init=False)
     """Runs the steps of long answers, with other work in between."""
