@@ -4,12 +4,13 @@
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from klog_broker.config.docs import print_pages
+from klog_broker.handlers.dispatcher import ApiHandler
 from klog_broker.handlers.not_served import LEFT_OUT, REASONS
-from klog_broker.handlers.served import SERVED
+from klog_broker.handlers.served import BETWEEN_BROKERS, SERVED
 from pyspark_klog.protocol import registry
 from pyspark_klog.protocol.keys import ApiKey
 
@@ -28,12 +29,24 @@ served closes the connection, as in Kafka; but ApiVersions is answered in any ve
 |---|---|---|
 """
 
+_BETWEEN_BROKERS = """
+## Between brokers
+
+By these the brokers of a cluster and their controller talk, at inter.broker.protocol.version 3.5 to
+3.9. Only a broker with zookeeper.connect serves them, and answers CLUSTER_AUTHORIZATION_FAILED on
+any listener but that of the brokers (inter.broker.listener.name).
+
+| API | key | versions |
+|---|---|---|
+"""
+
 
 def api_page() -> str:
     """docs/apis.md."""
-    lines = [_HEAD + "\n".join(_served())]
+    lines = [_HEAD + "\n".join(_served(SERVED))]
+    lines.append(_BETWEEN_BROKERS + "\n".join(_served(BETWEEN_BROKERS)))
     lines.append("\n## Not served\n\n| API | key | why |\n|---|---|---|")
-    served = {row.api_key for row in SERVED}
+    served = {row.api_key for row in (*SERVED, *BETWEEN_BROKERS)}
     lines += [
         f"| {registry.api(key).name} | {int(key)} | {REASONS[key]} |"
         for key in ApiKey
@@ -44,8 +57,8 @@ def api_page() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _served() -> Iterator[str]:
-    for row in sorted(SERVED, key=lambda row: row.api_key):
+def _served(rows: Iterable[ApiHandler]) -> Iterator[str]:
+    for row in sorted(rows, key=lambda row: row.api_key):
         api = registry.api(row.api_key)
         first = api.min_version if row.min_version is None else row.min_version
         last = api.max_version if row.max_version is None else row.max_version

@@ -18,7 +18,7 @@ from klog_broker.handlers.fetch_sessions import FetchSessions
 from klog_broker.handlers.group_service import start_groups
 from klog_broker.handlers.produce_pipeline import ProducePipeline
 from klog_broker.handlers.producer_ids import ProducerIds
-from klog_broker.handlers.served import SERVED
+from klog_broker.handlers.served import BETWEEN_BROKERS, SERVED
 from klog_broker.handlers.transaction_service import start_transactions
 from klog_broker.life import Life
 from klog_broker.log.errors import LoadingGivenUp, LogDirectoryError, OutOfDescriptors
@@ -214,7 +214,8 @@ class BrokerServer:
         )
         if self._membership is not None:
             self._membership.join_services(self.services)
-        dispatcher = Dispatcher(self.services, self._handlers)
+        between = BETWEEN_BROKERS if self._membership is not None else ()
+        dispatcher = Dispatcher(self.services, (*self._handlers, *between))
         self.services.logs.free_space.on_change = self.services.replicas.room_changed
         self.services.replicas.on_resign.append(lambda _: self.services.leader_holders.let_go_all())
         self.server = Server(
@@ -326,7 +327,7 @@ class BrokerServer:
             broker_id,
             logs,
             settings_of=lambda name: self._settings.topic_settings(
-                name, metadata.image.topic(name)
+                name, metadata.topic_configs(name)
             ),
             wake=self._wake,
             call_soon=self.loop.call_soon,
@@ -361,7 +362,7 @@ class BrokerServer:
             helpers=self._log_helpers,
             side_by_side=self._workers.side_by_side,
             adopts=self._adopt,
-            refuses_folders=self.config.joins_cluster,
+            joins_cluster=self.config.joins_cluster,
             is_wanted=lambda: self._is_wanted,
             on_directory_offline=self._on_directory_offline,
         )
@@ -447,7 +448,12 @@ class BrokerServer:
             self._life.stopping(self.server.connection_count, None)
             if self._cleaner is not None:
                 self._cleaner.stop()
-            Stopping(self.server, self.services, self._end_loop).begin()
+            stopping = Stopping(self.server, self.services, self._end_loop)
+            if self._membership is not None and self._exit_code is ExitCode.OK:
+                # Meanwhile it serves: others may fetch what they lack before they lead.
+                self._membership.leave(stopping.begin)
+            else:
+                stopping.begin()
 
     def _end_loop(self) -> None:
         self.loop.stop()
@@ -519,9 +525,15 @@ class BrokerServer:
         _log.error("directory=%s is offline: %s", directory, error)
         self._offline.add(directory)
         if len(self._offline) == len(self.config.log_dirs):
-            _log.critical("no data directory is left, the broker ends")
-            self._exit_code = ExitCode.DISKS_LOST
-            self.stop("the last data directory went offline")
+            self._disks_lost("no data directory is left, the broker ends")
+        elif self.config.joins_cluster:
+            # The controller would take it for the leader of what it can neither read nor write.
+            self._disks_lost("in a cluster a broker ends with its first failed data directory")
+
+    def _disks_lost(self, why: str) -> None:
+        _log.critical(why)
+        self._exit_code = ExitCode.DISKS_LOST
+        self.stop("a data directory went offline")
 
     def _on_membership_lost(self, why: str) -> None:
         _log.critical("the broker ends: %s", why)

@@ -1,13 +1,15 @@
 """What of a broker's start waits for ZooKeeper: the loop turns until the answer is there."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from klog_broker.config import BrokerConfig
+from klog_broker.config import BrokerConfig, topic_config
 from klog_broker.config.cluster import GENERATED
+from klog_broker.controller.leaving import Leaving
 from klog_broker.controller.member import Member
 from klog_broker.controller.to_controller import ToController
-from klog_broker.handlers.context import BrokerServices
+from klog_broker.handlers.context import BrokerServices, ClusterServices
+from klog_broker.handlers.order_queue import OrderQueue
 from klog_broker.metadata.zookeeper.directories import refuse_a_lone_brokers, stored_id
 from klog_broker.metadata.zookeeper.joining import NotJoined
 from klog_broker.metadata.zookeeper.store import ClusterStore
@@ -28,7 +30,8 @@ _CLOSING_MS = 2_000
 
 class Membership:
     """For the loop's thread. Calls, in order: ``join``, ``open_store``, ``join_services``,
-    ``wait_until_registered``, ``close``. The first and the last two block."""
+    ``wait_until_registered``, ``leave``, ``close``. The first one, the wait and the last one
+    block."""
 
     def __init__(
         self,
@@ -81,13 +84,19 @@ class Membership:
         return outcome.broker_id
 
     def open_store(
-        self, _files: Files, _directories: Sequence[Path], _broker_id: BrokerId, _chance: Chance
+        self, _files: Files, _directories: Sequence[Path], broker_id: BrokerId, chance: Chance
     ) -> ClusterStore:
         """See opening.OpenStore."""
         member, config = self._member, self._config
-        store = member.follow()
         listener = config.inter_broker_listener
-        self.peers = self._make_peers(member.registration.broker_id, _own_address(config))
+        self.peers = self._make_peers(broker_id, _own_address(config))
+        store = member.follow(
+            listener,
+            self.peers.connect,
+            chance,
+            config["controller.socket.timeout.ms"],
+            is_unclean=lambda configs: _is_unclean(config, configs),
+        )
         self.to_controller = ToController(
             lambda: store.image, listener, self.peers.connect, self._loop.call_soon
         )
@@ -100,6 +109,9 @@ class Membership:
         services.broker_epoch = lambda: registration.broker_epoch
         services.peers = self.peers
         services.to_controller = self.to_controller
+        services.cluster = ClusterServices(
+            self._member.store, self._member.controller, OrderQueue(services.broker_epoch)
+        )
 
     def wait_until_registered(self) -> None:
         """CannotStart if the number, or an address, is another broker's."""
@@ -108,6 +120,24 @@ class Membership:
         if refusal is not None:
             raise refused_by_cluster(refusal)
         self._is_started = True
+
+    def leave(self, then: Callable[[], None]) -> None:
+        """Have the controller give this broker's partitions to others; then `then` is called, also
+        if that could not be done."""
+        config, registration = self._config, self._member.registration
+        if not config["controlled.shutdown.enable"]:
+            then()
+            return
+        Leaving(
+            self._loop,
+            self.to_controller,
+            registration.broker_id,
+            lambda: registration.broker_epoch,
+            tries=config["controlled.shutdown.max.retries"],
+            pause_ms=config["controlled.shutdown.retry.backoff.ms"],
+            timeout_ms=config["controller.socket.timeout.ms"],
+            then=then,
+        ).begin()
 
     def close(self, *, cleanly: bool) -> None:
         """Resign, and end the session. Waits a moment for ZooKeeper if ``cleanly``. Called once."""
@@ -173,3 +203,8 @@ def _own_address(config: BrokerConfig) -> str | None:
     name = config.inter_broker_listener
     host = next((each.host for each in config.listeners if each.name == name), "")
     return host if host.startswith("127.") else None
+
+
+def _is_unclean(config: BrokerConfig, configs: Mapping[str, str]) -> bool:
+    found: bool = topic_config(config, configs)["unclean.leader.election.enable"]
+    return found

@@ -4,8 +4,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from klog_broker.config import topic_config
-from klog_broker.log.adoption import listed
-from klog_broker.log.errors import LogDirectoryError
 from klog_broker.log.found import FoundFolders
 from klog_broker.log.log_config import LogConfig
 from klog_broker.log.log_manager import LogManager
@@ -44,14 +42,14 @@ def open_logs(
     helpers: Helpers,
     side_by_side: SideBySide,
     adopts: bool,
-    refuses_folders: bool,
+    joins_cluster: bool,
     is_wanted: Callable[[], bool],
     on_directory_offline: Callable[[Path, BaseException], None],
 ) -> tuple[AdoptingStore, LogManager]:
     """The store, and all logs, loaded, recovered and locked. Blocks.
 
-    With ``adopts`` folders of partitions that the metadata does not know are taken in; with
-    ``refuses_folders`` there may be none at all.
+    With ``adopts`` folders of partitions that the metadata does not know are taken in. A broker
+    that ``joins_cluster`` loads all there are: which of them are its replicas the controller says.
     StoreRefused, LogDirectoryError, OSError; LoadingGivenUp once the broker ``is_wanted`` no
     longer.
     """
@@ -73,12 +71,12 @@ def open_logs(
     logs.on_directory_offline = on_directory_offline
 
     def config_of(name: str, _topic_id: TopicId) -> LogConfig:
-        return settings.topic_settings(name, metadata.image.topic(name)).log
+        return settings.topic_settings(name, metadata.topic_configs(name)).log
 
     adoption = Adoption(files, metadata, config, broker_id, chance, is_wanted=adopts)
     logs.load(
         adoption.loading(config_of),
-        _refuse_folders if refuses_folders else adoption.check,
+        _take_all if joins_cluster else adoption.check,
         side_by_side=side_by_side,
         is_wanted=is_wanted,
     )
@@ -90,12 +88,5 @@ def open_logs(
     return metadata, logs
 
 
-def _refuse_folders(found: Sequence[FoundFolders]) -> None:
-    """In a cluster: folders of partitions can only be from elsewhere, since none are made yet."""
-    paths = [each.path for folders in found for each in folders.partitions]
-    if paths:
-        raise LogDirectoryError(
-            f"there is data of partitions in the data directory: {listed(paths)}; this release of"
-            " klog has no partitions in a cluster over ZooKeeper, so give the broker another"
-            " directory (log.dirs)"
-        )
+def _take_all(_found: Sequence[FoundFolders]) -> None:
+    """No folder is refused: another cluster's directories, and a lone broker's, were before."""

@@ -12,7 +12,7 @@ from klog_broker.compaction.cleaner import Cleaner
 from klog_broker.config import SETTINGS, TOPIC_SETTINGS, BrokerConfig, render, topic_config
 from klog_broker.config.ignored import reason_without_effect
 from klog_broker.handlers.context import BrokerServices
-from klog_broker.metadata.image import INTERNAL_TOPICS, MetadataImage, Topic
+from klog_broker.metadata.image import INTERNAL_TOPICS, MetadataImage
 from klog_broker.network.server import Server
 from klog_broker.replication.replica_manager import TopicSettings
 from klog_broker.room_settings import cleaner_settings, log_settings, network_limits
@@ -65,10 +65,9 @@ class SettingsInForce:
         """From now on these follow the settings."""
         self._services, self._server, self._cleaner = services, server, cleaner
 
-    def topic_settings(self, name: str, topic: Topic | None) -> TopicSettings:
-        """What a topic's replicas need to know of its settings; the broker's count for None."""
-        overrides = () if topic is None else tuple(topic.configs.items())
-        return self._read(overrides, name in INTERNAL_TOPICS)
+    def topic_settings(self, name: str, configs: Mapping[str, str]) -> TopicSettings:
+        """What a topic's replicas need to know of its settings; the broker's count besides."""
+        return self._read(tuple(configs.items()), name in INTERNAL_TOPICS)
 
     def _read_topic(
         self, overrides: tuple[tuple[str, str], ...], holds_state: bool

@@ -254,14 +254,6 @@ def test_data_of_a_broker_that_runs_alone(zookeeper: ZooKeeper, tmp_path: Path) 
         assert not client.exists("/alone/cluster"), "nothing was begun there"
 
 
-def test_data_of_partitions_is_refused(zookeeper: ZooKeeper, tmp_path: Path) -> None:
-    (tmp_path / "orders-0").mkdir(parents=True)
-    (tmp_path / "orders-0" / "00000000000000000000.log").write_bytes(b"")
-    code, sentence = refused(tmp_path, f"{zookeeper.address}/data")
-    assert code == ExitCode.REFUSED_DIRECTORY
-    assert "this release of klog has no partitions in a cluster over ZooKeeper" in sentence
-
-
 def test_a_number_that_was_taken_ends_the_broker_that_had_it(zookeeper: ZooKeeper) -> None:
     """It stood still, and somebody else has registered as it."""
     with (

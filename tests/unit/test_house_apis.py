@@ -3,7 +3,7 @@
 from klog_broker.api_docs import PAGES
 from klog_broker.config.docs import print_pages
 from klog_broker.handlers.not_served import LEFT_OUT, REASONS
-from klog_broker.handlers.served import SERVED
+from klog_broker.handlers.served import BETWEEN_BROKERS, SERVED
 from pyspark_klog.protocol import registry
 from pyspark_klog.protocol.keys import ApiKey
 
@@ -13,7 +13,8 @@ def test_the_committed_page_is_current() -> None:
 
 
 def test_each_api_is_served_or_has_a_reason() -> None:
-    served = {row.api_key for row in SERVED}
+    served = {row.api_key for row in (*SERVED, *BETWEEN_BROKERS)}
+    assert len(served) == len(SERVED) + len(BETWEEN_BROKERS)
     assert served.isdisjoint(REASONS)
     assert served | set(REASONS) == set(ApiKey)
 

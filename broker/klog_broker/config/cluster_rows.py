@@ -70,4 +70,40 @@ CLUSTER = (
         "3.9-IV0",
         "The release of Kafka whose requests the brokers send each other: from 3.5 to 3.9.",
     ),
+    Setting(
+        "controller.socket.timeout.ms",
+        _INT,
+        30000,
+        "How long the brokers and the controller wait for each other's answers.",
+        AtLeast(1),
+    ),
+    Setting(
+        "controlled.shutdown.enable",
+        SettingType.BOOLEAN,
+        True,
+        "Whether a broker that is told to stop first has the controller give its partitions to"
+        " others.",
+    ),
+    Setting(
+        "controlled.shutdown.max.retries",
+        _INT,
+        3,
+        "How often it asks, before it stops in any case.",
+        AtLeast(0),
+    ),
+    Setting(
+        "controlled.shutdown.retry.backoff.ms",
+        SettingType.LONG,
+        5000,
+        "How long it waits before it asks again.",
+        AtLeast(0),
+    ),
+    Setting(
+        "unclean.leader.election.enable",
+        SettingType.BOOLEAN,
+        False,
+        "Whether a replica that lacks acknowledged records may lead when no other is there. Topics"
+        " can have it otherwise.",
+        dynamic=True,
+    ),
 )

@@ -80,10 +80,6 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
         "alter.log.dirs.replication.quota.window.num",
         "alter.log.dirs.replication.quota.window.size.seconds",
         "auto.leader.rebalance.enable",
-        "controlled.shutdown.enable",
-        "controlled.shutdown.max.retries",
-        "controlled.shutdown.retry.backoff.ms",
-        "controller.socket.timeout.ms",
         "cordoned.log.dirs",
         "eligible.leader.replicas.enable",
         "follower.replication.throttled.rate",
@@ -109,7 +105,6 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
         "request.timeout.ms",
         "socket.connection.setup.timeout.max.ms",
         "socket.connection.setup.timeout.ms",
-        "unclean.leader.election.enable",
         "unclean.leader.election.interval.ms",
     ),
     "Quotas come with a later release.": (

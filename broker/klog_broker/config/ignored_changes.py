@@ -35,7 +35,6 @@ FOR_ALL = frozenset(
         "replica.alter.log.dirs.io.max.bytes.per.second",
         "share.coordinator.cached.buffer.max.bytes",
         "transaction.partition.verification.enable",
-        "unclean.leader.election.enable",
     )
 )
 #: for one broker alone

@@ -33,7 +33,6 @@ _LIST = SettingType.LIST
 
 _TIERED = "klog has no tiered storage."
 _QUOTA = "Replication quotas come with the cluster."
-_ONE_REPLICA = "Elections come with the cluster."
 _FORMAT = "New data is always stored in format 2, as in Kafka since 3.0."
 
 
@@ -371,8 +370,6 @@ _ROWS = (
         False,
         "unclean.leader.election.enable",
         "Whether a replica that lacks acknowledged records may lead when no other is there.",
-        None,
-        _ONE_REPLICA,
     ),
 )
 

@@ -1,9 +1,11 @@
 """A broker's part in a cluster over ZooKeeper: what it has there, and in which order."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
+from klog_broker.controller.controller import Controller
 from klog_broker.controller.election import Election
-from klog_broker.metadata.image import BrokerRegistration
+from klog_broker.controller.order_links import OrderLinks
+from klog_broker.metadata.image import BrokerRegistration, new_id
 from klog_broker.metadata.zookeeper.joining import Joined, Joining, NotJoined
 from klog_broker.metadata.zookeeper.live_brokers import LiveBrokers
 from klog_broker.metadata.zookeeper.registration import Registration
@@ -13,7 +15,8 @@ from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.clock import Clock
 from klog_broker.runtime.loop import Loop
 from klog_broker.runtime.zookeeper import OpenSession
-from pyspark_klog.ids import BrokerId
+from pyspark_klog.client.evented import EventedConnection
+from pyspark_klog.ids import BrokerId, TopicId
 from pyspark_klog.znodes.brokers import BrokerRegistration as Znode
 from pyspark_klog.znodes.brokers import Endpoint
 
@@ -41,6 +44,7 @@ class Member:
     ) -> None:
         """`on_in_use` is called with a sentence if another broker has the number, and keeps it."""
         self.outcome: Joined | NotJoined | None = None
+        self.controller: Controller
         self.election: Election
         self.registration: Registration
         self.store: ClusterStore
@@ -71,13 +75,24 @@ class Member:
         self._sessions.use((Joining(chance, broker_id, reserved_max_id, joined),))
         self._sessions.begin()
 
-    def follow(self) -> ClusterStore:
-        """Make the metadata store, which from now on follows ZooKeeper."""
+    def follow(
+        self,
+        listener: str,
+        connect: Callable[..., EventedConnection],
+        chance: Chance,
+        order_timeout_ms: int,
+        *,
+        is_unclean: Callable[[Mapping[str, str]], bool],
+    ) -> ClusterStore:
+        """Make the metadata store, which from now on follows ZooKeeper, and the controller that
+        this broker may become. `listener` is that of the brokers among themselves, `connect` is
+        `Peers.connect`. `is_unclean`: whether with these settings of a topic replicas may lead that
+        are not in sync."""
         assert isinstance(self.outcome, Joined)
         cluster_id, broker_id = self.outcome.cluster_id, self.outcome.broker_id
         self.store = ClusterStore(self._loop, cluster_id, register=self._register)
         self.election = Election(self._loop, broker_id, self._clock.now_ms)
-        self.election.on_controller.append(self.store.controller_is)
+        self.election.on_controller.append(self.store.view.controller_is)
         self.registration = Registration(
             self._loop,
             broker_id,
@@ -85,9 +100,21 @@ class Member:
             then=self.election,
             on_in_use=self._on_in_use,
         )
+        links = OrderLinks(listener, connect, self._loop.call_soon, order_timeout_ms)
+        self.controller = Controller(
+            self._loop,
+            broker_id,
+            listener,
+            send=links.send,
+            is_unclean=lambda name: is_unclean(self.store.topic_configs(name)),
+            new_topic_id=lambda: TopicId(new_id(chance)),
+        )
+        self.election.on_elected.append(self.controller.elected)
+        self.election.on_resigned += [self.controller.resigned, links.close]
         self._follows = True
-        live = LiveBrokers(self._loop, self.store.brokers_are)
-        self._sessions.use((self.registration, live))
+        live = LiveBrokers(self._loop, self.store.view.brokers_are)
+        # The controller hears of a connection before it is elected in it.
+        self._sessions.use((self.controller, self.registration, live))
         return self.store
 
     def close(self, done: Callable[[], None]) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from klog_broker.config import BrokerConfig
+from klog_broker.controller.controller import Controller
 from klog_broker.controller.to_controller import ToController
 from klog_broker.coordinator.group.coordinator import GroupCoordinator
 from klog_broker.coordinator.transaction.coordinator import TransactionCoordinator
@@ -22,9 +23,11 @@ from klog_broker.handlers.bugs import BugReports
 from klog_broker.handlers.fetch_convert import DownConversions
 from klog_broker.handlers.fetch_sessions import FetchSessions
 from klog_broker.handlers.leader_holders import LeaderHolders
+from klog_broker.handlers.order_queue import OrderQueue
 from klog_broker.handlers.producer_ids import ProducerIds
 from klog_broker.log.log_manager import LogManager
 from klog_broker.metadata.interface import MetadataStore
+from klog_broker.metadata.zookeeper.store import ClusterStore
 from klog_broker.replication.partition import Leader
 from klog_broker.replication.replica_manager import ReplicaManager
 from klog_broker.runtime.chance import Chance
@@ -156,6 +159,15 @@ class VerifyTransactions(Protocol):
         With ``adds`` (transaction version 2) partitions that are missing are added first."""
 
 
+class ClusterServices(NamedTuple):
+    """A broker's part in its cluster, for the requests of other brokers."""
+
+    store: ClusterStore
+    controller: Controller
+    """This broker's, which answers NOT_CONTROLLER while another broker is it."""
+    orders: OrderQueue
+
+
 @dataclass(slots=True, eq=False)
 class BrokerServices:
     """All that handlers work with. One for each broker; made by app.py."""
@@ -200,13 +212,15 @@ class BrokerServices:
     counters: dict[str, int] = field(default_factory=dict)
     """Plain counts by name, for metrics and tests."""
     leader_holders: LeaderHolders = field(default_factory=LeaderHolders)
+    """All that keep leaderships from one request to the next; app.py tells them when one ends."""
     broker_epoch: Callable[[], int] = lambda: -1
     """This broker's epoch in its cluster: -1 while it is not registered, and without a cluster."""
     peers: Peers | None = None
     """Connections to other brokers; None without a cluster."""
     to_controller: ToController | None = None
     """Asks the cluster's controller; None without a cluster."""
-    """All that keep leaderships from one request to the next; app.py tells them when one ends."""
+    cluster: ClusterServices | None = None
+    """What only handlers of requests between brokers work with; None without a cluster."""
     slices: Slices = field(init=False)
     """Runs the steps of long answers, with other work in between."""
 

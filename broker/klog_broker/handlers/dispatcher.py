@@ -79,6 +79,8 @@ class ApiHandler:
     alone). Any other parked request stops the parsing of its connection."""
     prepare: Prepare | None = None
     """Makes an object that serves the connection's next request, if that is like this one."""
+    max_elements: int = MAX_REQUEST_ELEMENTS
+    """A request of more elements is malformed."""
     prepared_bytes: int = PREPARED_BYTES
     """Longer frames are not prepared for: this bounds the memory of a connection."""
 
@@ -192,7 +194,7 @@ class Dispatcher:
                 request, _ = decode_message(message_class, version, frame, position)
             else:
                 request, _ = decode_message(
-                    message_class, version, frame, position, MAX_REQUEST_ELEMENTS
+                    message_class, version, frame, position, handler.max_elements
                 )
                 if header.api_key not in _DATA_APIS:
                     context = self._context(header, slot, connection)

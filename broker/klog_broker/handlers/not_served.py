@@ -9,18 +9,9 @@ _NEW_GROUPS = (
 )
 _TELEMETRY = "client metrics (KIP-714) are not collected; clients work without"
 _ONE_BROKER = "with one broker there is nothing to unregister"
-_CLUSTER = (
-    "brokers and the controller of a cluster send it to each other; a broker alone has neither"
-)
 _LATER = "not written yet"
 
 REASONS: dict[ApiKey, str] = {
-    ApiKey.LEADER_AND_ISR: _CLUSTER,
-    ApiKey.STOP_REPLICA: _CLUSTER,
-    ApiKey.UPDATE_METADATA: _CLUSTER,
-    ApiKey.CONTROLLED_SHUTDOWN: _CLUSTER,
-    ApiKey.ALTER_PARTITION: _CLUSTER,
-    ApiKey.ALLOCATE_PRODUCER_IDS: _CLUSTER,
     ApiKey.SASL_HANDSHAKE: _SASL,
     ApiKey.SASL_AUTHENTICATE: _SASL,
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _SASL,

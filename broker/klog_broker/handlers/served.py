@@ -4,10 +4,13 @@ from klog_broker.handlers import (
     acls,
     add_offsets_to_txn,
     add_partitions_to_txn,
+    allocate_producer_ids,
     alter_client_quotas,
     alter_configs,
+    alter_partition,
     alter_partition_reassignments,
     api_versions,
+    controlled_shutdown,
     create_partitions,
     create_topics,
     delete_groups,
@@ -30,6 +33,7 @@ from klog_broker.handlers import (
     incremental_alter_configs,
     init_producer_id,
     join_group,
+    leader_and_isr,
     leave_group,
     list_config_resources,
     list_groups,
@@ -42,9 +46,11 @@ from klog_broker.handlers import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    stop_replica,
     sync_group,
     txn_offset_commit,
     update_features,
+    update_metadata,
     write_txn_markers,
 )
 from klog_broker.handlers.dispatcher import ApiHandler
@@ -98,3 +104,13 @@ SERVED: tuple[ApiHandler, ...] = (
     update_features.HANDLER,
     write_txn_markers.HANDLER,
 )
+
+BETWEEN_BROKERS: tuple[ApiHandler, ...] = (
+    allocate_producer_ids.HANDLER,
+    alter_partition.HANDLER,
+    controlled_shutdown.HANDLER,
+    leader_and_isr.HANDLER,
+    stop_replica.HANDLER,
+    update_metadata.HANDLER,
+)
+"""Served besides by a broker in a cluster, to other brokers."""

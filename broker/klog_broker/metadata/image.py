@@ -273,6 +273,11 @@ class ImageDraft:
         del self._own_deleting()[topic_id]
         self._deleting_names = None
 
+    def forget(self, topic: Topic) -> None:
+        """Remove a topic whose deletion is somebody else's work."""
+        self.begin_deletion(topic)
+        self.finish_deletion(topic.topic_id)
+
     def put_broker_configs(self, name: str, configs: Mapping[str, str]) -> None:
         """Replace all settings given to a broker, or to all."""
         if self._broker_configs is None:

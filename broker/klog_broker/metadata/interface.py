@@ -52,6 +52,9 @@ class MetadataStore(Protocol):
     def image(self) -> MetadataImage:
         """The newest durable state. An image never changes; each change makes a new one."""
 
+    def topic_configs(self, name: str) -> Mapping[str, str]:
+        """The settings given for a topic; none if there is no topic of that name."""
+
     def start(self, loop: Loop, helpers: Helpers, *, on_image: OnImage, apply: ApplyOrders) -> None:
         """Give the store what it works with and whom it calls: once, before any other call."""
 

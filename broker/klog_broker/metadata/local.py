@@ -114,6 +114,11 @@ class LocalStore:
         """The newest durable state."""
         return self._state.image
 
+    def topic_configs(self, name: str) -> Mapping[str, str]:
+        """See MetadataStore."""
+        topic = self.image.topic(name)
+        return {} if topic is None else topic.configs
+
     @property
     def is_new(self) -> bool:
         """Whether there is no file yet."""

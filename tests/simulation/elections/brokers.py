@@ -26,6 +26,14 @@ WORK = "/work"
 _WORK_PAUSE_MS = (20, 2_000)
 
 
+class _NoConnection:
+    """To other brokers: there are no topics to give orders about, and nobody answers."""
+
+    def send(self, *_: Any) -> None: ...
+
+    def close(self, _reason: str) -> None: ...
+
+
 class BrokerLife:
     """From a start to a kill, or to the end."""
 
@@ -63,7 +71,13 @@ class BrokerLife:
             self._followed = True
             if not isinstance(self.member.outcome, Joined):
                 raise Violation("a broker joins", f"{self.name}: {self.member.outcome.text}")
-            store = self.member.follow()
+            store = self.member.follow(
+                "PLAINTEXT",
+                lambda *_, **__: _NoConnection(),  # type: ignore[arg-type,return-value]
+                Chance(self.number),
+                30_000,
+                is_unclean=lambda _: False,
+            )
             election = self.member.election
             election.on_elected.append(self._elected)
             election.on_resigned.append(lambda: self._note("resigned"))

@@ -1,26 +1,28 @@
-"""The metadata of a broker in a cluster: who lives, and who the controller is.
+"""The metadata of a broker in a cluster: what it sees of the cluster, and what it asks to change.
 
-Nothing else yet. The cluster's topics, settings and producer ids are the controller's, and until
-klog has that, each such change is refused in a sentence.
+Changes of topics, settings and producer ids are refused in a sentence each, until they are asked
+of the controller.
 """
 
 # ruff: noqa: ARG002 - what is refused does not look at what is asked for
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 from klog_broker.metadata.election import FoundLog
 from klog_broker.metadata.errors import NotInClusters, UnknownTopic
 from klog_broker.metadata.image import BrokerRegistration, MetadataImage, QuotaEntity, Topic
 from klog_broker.metadata.interface import Done, NewTopic, OnImage, ProducerIdBlock
 from klog_broker.metadata.orders import ApplyOrders
+from klog_broker.metadata.zookeeper.view import ClusterView
 from klog_broker.runtime.helpers import Helpers
 from klog_broker.runtime.loop import Loop
 from pyspark_klog.ids import BrokerId, TopicId, TopicPartition
 
 
 class ClusterStore:
-    """A `MetadataStore` whose image follows ZooKeeper: `brokers_are` and `controller_is` are called
-    with what is read there, from the moment when the broker has joined the cluster."""
+    """A `MetadataStore` whose image is that of `view`: what ZooKeeper and the controller tell, from
+    the moment when the broker has joined the cluster."""
 
     def __init__(
         self,
@@ -30,36 +32,28 @@ class ClusterStore:
         register: Callable[[BrokerRegistration], None],
     ) -> None:
         """`register` is called with this broker's addresses, once they are known."""
+        self.view = ClusterView(cluster_id, self.topic_configs)
         self._loop = loop
-        self._image = MetadataImage(cluster_id)
         self._register = register
-        self._on_image: OnImage | None = None
 
     @property
     def image(self) -> MetadataImage:
         """The newest state."""
-        return self._image
+        return self.view.image
 
     @property
     def is_new(self) -> bool:
         """A cluster's metadata are never this broker's to begin."""
         return False
 
-    # --- what is read in ZooKeeper ---------------------------------------------------------------
-    def brokers_are(self, brokers: Mapping[BrokerId, BrokerRegistration]) -> None:
-        """These brokers are registered."""
-        if brokers != self._image.brokers:
-            self._take(self._image.with_brokers(brokers))
+    # --- settings of topics ----------------------------------------------------------------------
+    def topic_configs(self, _name: str) -> Mapping[str, str]:
+        """The settings given for a topic, also before the image shows it."""
+        return MappingProxyType({})
 
-    def controller_is(self, controller_id: BrokerId) -> None:
-        """This broker is the controller; NO_BROKER while nobody is, or nobody knows."""
-        if controller_id != self._image.controller_id:
-            self._take(self._image.with_controller(controller_id))
-
-    def _take(self, image: MetadataImage) -> None:
-        self._image = image
-        if self._on_image is not None:
-            self._on_image(image, ())
+    def learn_topics(self, names: Sequence[str], done: Callable[[], None]) -> None:
+        """`done` once the settings of these topics are known. Waits for ZooKeeper if need be."""
+        done()
 
     # --- at the start ----------------------------------------------------------------------------
     def adopt(self, topics: Sequence[Topic], after: int) -> None:
@@ -67,12 +61,12 @@ class ClusterStore:
         raise NotInClusters("a broker in a cluster takes no topics in")
 
     def start(self, loop: Loop, helpers: Helpers, *, on_image: OnImage, apply: ApplyOrders) -> None:
-        """See MetadataStore. No orders are given yet."""
-        self._on_image = on_image
+        """See MetadataStore. The orders are a controller's, and do not come through here."""
+        self.view.on_image = on_image
 
     def elect(self, found: Mapping[TopicPartition, FoundLog]) -> None:
-        """See AdoptingStore. There are no partitions yet."""
-        self._take(self._image)
+        """See AdoptingStore. Orders give replicas their roles; until then they have none."""
+        self.view.take(self.image)
 
     def register_broker(self, broker: BrokerRegistration) -> None:
         """See MetadataStore. The image shows the broker when ZooKeeper has it."""

@@ -1,0 +1,77 @@
+"""What the brokers of a cluster ask each other, on the listener that is for that alone.
+
+Orders of the controller come one request after the other (order_queue.py), and are carried out a
+part a turn.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from klog_broker.handlers.context import ClusterServices, RequestContext
+from klog_broker.handlers.order_queue import OrderRequest
+from klog_broker.log.errors import InconsistentTopicId, LogStorageError
+from klog_broker.replication.errors import StaleOrder
+from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
+from pyspark_klog.protocol import registry
+from pyspark_klog.protocol.apis.leader_and_isr import LeaderAndIsrRequest
+from pyspark_klog.protocol.apis.stop_replica import StopReplicaRequest
+from pyspark_klog.protocol.apis.update_metadata import UpdateMetadataRequest
+
+MAX_ELEMENTS = 500_000
+"""Elements of a request between brokers: those of all of 50,000 partitions with three replicas."""
+
+MAX_PARTITIONS = 100_000
+"""Numbers of a topic's partitions end here: a greater one cannot be meant."""
+
+ORDERS_A_TURN = 100
+"""So many replicas get their roles in one turn of the loop."""
+
+Order = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
+
+
+def cluster_of(context: RequestContext) -> ClusterServices:
+    """BrokerError CLUSTER_AUTHORIZATION_FAILED unless another broker can have asked."""
+    cluster = context.broker.cluster
+    if cluster is None or context.listener != context.broker.config.inter_broker_listener:
+        raise BrokerError(
+            ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+            "this is asked between the brokers of a cluster, on their own listener",
+        )
+    return cluster
+
+
+def take_order(
+    request: Order, context: RequestContext, begin: Callable[[Callable[[], None]], None]
+) -> None:
+    """Have `begin` carry the order out, in its turn. It answers, and then calls back."""
+    reply = context.reply
+    if request.is_kraft_controller:
+        reply.close("klog takes no orders of KRaft's controllers")
+        return
+
+    def refuse(code: ErrorCode) -> None:
+        response: Any = registry.response_class(request.api_key)()
+        response.error_code = int(code)
+        reply.send(response)
+
+    cluster_of(context).orders.put(
+        OrderRequest(
+            request.controller_epoch,
+            request.broker_epoch,
+            int(context.connection_id.rpartition("-")[2]),
+            begin,
+            refuse,
+            reply.close,
+        )
+    )
+
+
+def order_error(error: KlogError) -> ErrorCode:
+    """The number of an order's error."""
+    if isinstance(error, InconsistentTopicId):
+        return ErrorCode.INCONSISTENT_TOPIC_ID
+    if isinstance(error, StaleOrder):
+        return ErrorCode.STALE_CONTROLLER_EPOCH
+    if isinstance(error, LogStorageError):
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    return ErrorCode.UNKNOWN_SERVER_ERROR

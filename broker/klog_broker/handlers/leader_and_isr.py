@@ -1,0 +1,164 @@
+"""LeaderAndIsr: the controller gives replicas of this broker their roles.
+
+As in Kafka, an order in a leader epoch that the replica has a role in already does nothing. Nor
+does the request's type: with ZooKeeper a log that no order names stays on the disk, without a role.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+
+from klog_broker.handlers.between_brokers import (
+    MAX_ELEMENTS,
+    MAX_PARTITIONS,
+    ORDERS_A_TURN,
+    cluster_of,
+    order_error,
+    take_order,
+)
+from klog_broker.handlers.context import BrokerServices, RequestContext
+from klog_broker.handlers.dispatcher import ApiHandler, top_level_error
+from klog_broker.log.errors import OutOfDescriptors
+from klog_broker.metadata.errors import InvalidTopicName
+from klog_broker.metadata.image import check_topic_name
+from klog_broker.metadata.orders import OrderResults, PartitionOrder
+from klog_broker.replication.partition import Follower, Leader
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId, TopicPartition
+from pyspark_klog.protocol.apis.leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+    LeaderAndIsrTopicState,
+)
+from pyspark_klog.protocol.keys import ApiKey
+
+
+def handle(request: LeaderAndIsrRequest, context: RequestContext) -> None:
+    """Answered once all replicas have their roles. The settings of topics that are new here are
+    asked for before, since the logs are made with them."""
+    store = cluster_of(context).store
+    names = [each.topic_name for each in request.topic_states if _is_topic(each)]
+
+    def learned() -> None:
+        take_order(request, context, lambda done: _Application(request, context, done).go_on())
+
+    store.learn_topics(names, learned)
+
+
+class _Application:
+    """A request that is carried out, a part a turn."""
+
+    def __init__(
+        self, request: LeaderAndIsrRequest, context: RequestContext, done: Callable[[], None]
+    ) -> None:
+        self._request = request
+        self._context = context
+        self._broker: BrokerServices = context.broker
+        self._done = done
+        self._left = self._orders()
+        self._errors: dict[TopicPartition, ErrorCode] = {}
+        self._is_without_descriptors = False
+
+    def go_on(self) -> None:
+        orders = list(islice(self._left, ORDERS_A_TURN))
+        if orders:
+            self._broker.replicas.apply(orders, self._applied)
+            return
+        if self._is_without_descriptors:
+            # Nobody else would give these replicas their roles: the controller asks again.
+            self._context.reply.close("no file descriptor is left for the log of a replica")
+        else:
+            self._context.reply.send(self._response())
+        self._done()
+
+    def _applied(self, results: OrderResults) -> None:
+        for partition, error in results.items():
+            self._errors[partition] = order_error(error)
+            if isinstance(error, OutOfDescriptors):
+                self._is_without_descriptors = True
+        self._broker.loop.call_soon(self.go_on)
+
+    def _orders(self) -> Iterator[PartitionOrder]:
+        """Made as they are needed: each looks at the role that its replica has then."""
+        for topic in self._request.topic_states:
+            for state in topic.partition_states:
+                partition = TopicPartition(topic.topic_name, state.partition_index)
+                error = self._fault(topic, state, partition)
+                if error is ErrorCode.NONE:
+                    yield _order(topic, state, partition)
+                else:
+                    self._errors[partition] = error
+
+    def _fault(
+        self,
+        topic: LeaderAndIsrTopicState,
+        state: LeaderAndIsrPartitionState,
+        partition: TopicPartition,
+    ) -> ErrorCode:
+        if not _is_topic(topic):
+            return ErrorCode.INVALID_TOPIC_EXCEPTION
+        if not 0 <= state.partition_index < MAX_PARTITIONS or state.leader_epoch < 0:
+            return ErrorCode.INVALID_REQUEST
+        if self._broker.broker_id not in state.replicas:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        hosted = self._broker.replicas.partition(*partition)
+        if (
+            hosted is not None
+            and hosted.topic_id == topic.topic_id
+            and isinstance(hosted.role, Leader | Follower)
+            and hosted.epochs.leader_epoch >= state.leader_epoch
+        ):
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        return ErrorCode.NONE
+
+    def _response(self) -> LeaderAndIsrResponse:
+        topics = [
+            LeaderAndIsrTopicError(
+                topic_id=topic.topic_id,
+                partition_errors=[
+                    LeaderAndIsrPartitionError(
+                        partition_index=each.partition_index,
+                        error_code=self._errors.get(
+                            TopicPartition(topic.topic_name, each.partition_index), ErrorCode.NONE
+                        ),
+                    )
+                    for each in topic.partition_states
+                ],
+            )
+            for topic in self._request.topic_states
+        ]
+        return LeaderAndIsrResponse(topics=topics)
+
+
+def _is_topic(topic: LeaderAndIsrTopicState) -> bool:
+    """Whether it has an id, as all topics of Kafka 2.8 and newer, and a name that may be one."""
+    try:
+        check_topic_name(topic.topic_name)
+    except InvalidTopicName:
+        return False
+    return topic.topic_id != NO_TOPIC_ID
+
+
+def _order(
+    topic: LeaderAndIsrTopicState, state: LeaderAndIsrPartitionState, partition: TopicPartition
+) -> PartitionOrder:
+    return PartitionOrder(
+        partition,
+        TopicId(topic.topic_id),
+        BrokerId(state.leader),
+        LeaderEpoch(state.leader_epoch),
+        state.partition_epoch,
+        tuple(map(BrokerId, state.replicas)),
+        tuple(map(BrokerId, state.isr)),
+        is_new=state.is_new,
+    )
+
+
+HANDLER = ApiHandler(
+    ApiKey.LEADER_AND_ISR,
+    handle,
+    top_level_error(ApiKey.LEADER_AND_ISR),
+    max_elements=MAX_ELEMENTS,
+)

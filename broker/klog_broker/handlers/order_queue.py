@@ -1,0 +1,78 @@
+"""Orders of controllers: one request after the other, and none of a controller or a life that is
+over."""
+
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from pyspark_klog.errors import ErrorCode
+
+
+class OrderRequest(NamedTuple):
+    """What a controller has sent. Exactly one of the three is called, once."""
+
+    controller_epoch: int
+    broker_epoch: int
+    connection_number: int
+    """Later connections to this broker have greater numbers."""
+    begin: Callable[[Callable[[], None]], None]
+    """Carry it out, and call back once it is answered."""
+    refuse: Callable[[ErrorCode], None]
+    close: Callable[[str], None]
+    """End the connection: the controller will send the request again."""
+
+
+class OrderQueue:
+    """For the loop's thread. `broker_epoch` is this broker's, -1 while it is not registered.
+
+    All is checked when a request is begun. While it waited for others a newer controller may have
+    given orders, and the broker may have begun another life.
+    """
+
+    def __init__(self, broker_epoch: Callable[[], int]) -> None:
+        self.controller_epoch = 0
+        """That of the newest controller that has given an order."""
+        self._broker_epoch = broker_epoch
+        self._connection_number = -1
+        self._waiting: deque[OrderRequest] = deque()
+        self._is_busy = False
+        self._is_going_on = False
+
+    def put(self, request: OrderRequest) -> None:
+        """Carry it out after all earlier ones, unless it may not be."""
+        self._waiting.append(request)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._is_going_on:
+            return  # `begin` answered at once: the while loop that called it goes on.
+        self._is_going_on = True
+        try:
+            while self._waiting and not self._is_busy:
+                self._begin(self._waiting.popleft())
+        finally:
+            self._is_going_on = False
+
+    def _begin(self, request: OrderRequest) -> None:
+        own = self._broker_epoch()
+        if own < 0 or request.broker_epoch > own:
+            request.close("this broker does not know its own epoch, and takes no orders")
+        elif request.broker_epoch < own:
+            request.refuse(ErrorCode.STALE_BROKER_EPOCH)
+        elif request.controller_epoch < self.controller_epoch:
+            request.refuse(ErrorCode.STALE_CONTROLLER_EPOCH)
+        elif (
+            request.controller_epoch == self.controller_epoch
+            and request.connection_number < self._connection_number
+        ):
+            # It was sent before the controller gave that connection up, and came late.
+            request.close("the controller has given orders by a later connection")
+        else:
+            self.controller_epoch = request.controller_epoch
+            self._connection_number = request.connection_number
+            self._is_busy = True
+            request.begin(self._done)
+
+    def _done(self) -> None:
+        self._is_busy = False
+        self._go_on()

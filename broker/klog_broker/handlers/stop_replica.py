@@ -1,0 +1,102 @@
+"""StopReplica: the controller has this broker stop replicas, or also delete their logs."""
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+
+from klog_broker.handlers.between_brokers import (
+    MAX_ELEMENTS,
+    ORDERS_A_TURN,
+    cluster_of,
+    order_error,
+    take_order,
+)
+from klog_broker.handlers.context import BrokerServices, RequestContext
+from klog_broker.handlers.dispatcher import ApiHandler, top_level_error
+from klog_broker.metadata.orders import OrderResults, StopOrder
+from klog_broker.replication.errors import StaleOrder
+from klog_broker.replication.partition import Offline
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import NO_TOPIC_ID, LeaderEpoch, TopicPartition
+from pyspark_klog.protocol.apis.stop_replica import (
+    StopReplicaPartitionError,
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaResponse,
+)
+from pyspark_klog.protocol.keys import ApiKey
+
+_ANY_EPOCH = LeaderEpoch((1 << 31) - 1)
+
+
+def handle(request: StopReplicaRequest, context: RequestContext) -> None:
+    """Answered once the replicas are stopped and their logs set aside."""
+    cluster_of(context)
+    take_order(request, context, lambda done: _Application(request, context, done).go_on())
+
+
+class _Application:
+    """A request that is carried out, a part a turn."""
+
+    def __init__(
+        self, request: StopReplicaRequest, context: RequestContext, done: Callable[[], None]
+    ) -> None:
+        self._request = request
+        self._context = context
+        self._broker: BrokerServices = context.broker
+        self._done = done
+        self._left = self._orders()
+        self._errors: dict[TopicPartition, ErrorCode] = {}
+
+    def go_on(self) -> None:
+        orders = list(islice(self._left, ORDERS_A_TURN))
+        if orders:
+            self._broker.replicas.apply(orders, self._applied)
+            return
+        self._context.reply.send(self._response())
+        self._done()
+
+    def _applied(self, results: OrderResults) -> None:
+        for partition, error in results.items():
+            is_fenced = isinstance(error, StaleOrder)
+            code = ErrorCode.FENCED_LEADER_EPOCH if is_fenced else order_error(error)
+            self._errors[partition] = code
+        self._broker.loop.call_soon(self.go_on)
+
+    def _orders(self) -> Iterator[StopOrder]:
+        for topic in self._request.topic_states:
+            for state in topic.partition_states:
+                partition = TopicPartition(topic.topic_name, state.partition_index)
+                hosted = self._broker.replicas.partition(*partition)
+                if hosted is not None and isinstance(hosted.role, Offline):
+                    self._errors[partition] = ErrorCode.KAFKA_STORAGE_ERROR
+                    continue
+                # The request names no id: the replica of that name is meant, whichever it is.
+                topic_id = NO_TOPIC_ID if hosted is None else hosted.topic_id
+                yield StopOrder(partition, topic_id, _epoch(state), state.delete_partition)
+
+    def _response(self) -> StopReplicaResponse:
+        found = [
+            StopReplicaPartitionError(
+                topic_name=topic.topic_name,
+                partition_index=each.partition_index,
+                error_code=self._errors.get(
+                    TopicPartition(topic.topic_name, each.partition_index), ErrorCode.NONE
+                ),
+            )
+            for topic in self._request.topic_states
+            for each in topic.partition_states
+        ]
+        return StopReplicaResponse(partition_errors=found)
+
+
+def _epoch(state: StopReplicaPartitionState) -> LeaderEpoch:
+    """Below 0 it is none: the topic is deleted, in whatever epoch."""
+    return LeaderEpoch(state.leader_epoch) if state.leader_epoch >= 0 else _ANY_EPOCH
+
+
+HANDLER = ApiHandler(
+    ApiKey.STOP_REPLICA,
+    handle,
+    top_level_error(ApiKey.STOP_REPLICA),
+    max_elements=MAX_ELEMENTS,
+)

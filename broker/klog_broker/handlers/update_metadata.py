@@ -1,0 +1,82 @@
+"""UpdateMetadata: the controller tells of topics, for whoever asks this broker.
+
+Who lives this broker reads in ZooKeeper itself.
+"""
+
+from collections.abc import Callable
+
+from klog_broker.controller.order_batch import FULL, LEADER_DURING_DELETE
+from klog_broker.handlers.between_brokers import (
+    MAX_ELEMENTS,
+    MAX_PARTITIONS,
+    cluster_of,
+    take_order,
+)
+from klog_broker.handlers.context import RequestContext
+from klog_broker.handlers.dispatcher import ApiHandler, top_level_error
+from klog_broker.metadata.image import PartitionState
+from klog_broker.metadata.zookeeper.store import ClusterStore
+from klog_broker.metadata.zookeeper.view import ToldTopic
+from klog_broker.runtime.slices import Steps
+from pyspark_klog.ids import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId
+from pyspark_klog.protocol.apis.update_metadata import (
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+    UpdateMetadataTopicState,
+)
+from pyspark_klog.protocol.keys import ApiKey
+
+
+def handle(request: UpdateMetadataRequest, context: RequestContext) -> None:
+    """Answered once the image shows it."""
+    store = cluster_of(context).store
+
+    def begin(done: Callable[[], None]) -> None:
+        context.broker.slices.run(_steps(request, context, store, done), lambda: True)
+
+    take_order(request, context, begin)
+
+
+def _steps(
+    request: UpdateMetadataRequest,
+    context: RequestContext,
+    store: ClusterStore,
+    done: Callable[[], None],
+) -> Steps:
+    told = []
+    for topic in request.topic_states:
+        if topic.topic_id != NO_TOPIC_ID:
+            told.append(_told(topic))
+        yield 1 + len(topic.partition_states)
+    store.view.topics_are(told, is_all=request.type == FULL)
+    context.reply.send(UpdateMetadataResponse())
+    done()
+
+
+def _told(topic: UpdateMetadataTopicState) -> ToldTopic:
+    states = {
+        each.partition_index: _state(each)
+        for each in topic.partition_states
+        if 0 <= each.partition_index < MAX_PARTITIONS
+    }
+    is_deleted = any(each.leader == LEADER_DURING_DELETE for each in topic.partition_states)
+    return ToldTopic(topic.topic_name, TopicId(topic.topic_id), states, is_deleted)
+
+
+def _state(told: UpdateMetadataPartitionState) -> PartitionState:
+    return PartitionState(
+        tuple(map(BrokerId, told.replicas)),
+        tuple(map(BrokerId, told.isr)),
+        BrokerId(told.leader),
+        LeaderEpoch(told.leader_epoch),
+        told.zk_version,
+    )
+
+
+HANDLER = ApiHandler(
+    ApiKey.UPDATE_METADATA,
+    handle,
+    top_level_error(ApiKey.UPDATE_METADATA),
+    max_elements=MAX_ELEMENTS,
+)

@@ -1,0 +1,104 @@
+"""What a broker in a cluster knows of it: the image that follows ZooKeeper and the controller."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from klog_broker.metadata.image import (
+    NO_BROKER,
+    BrokerRegistration,
+    ImageDraft,
+    MetadataImage,
+    PartitionState,
+    Topic,
+)
+from klog_broker.metadata.interface import OnImage
+from pyspark_klog.ids import NO_LEADER_EPOCH, BrokerId, TopicId
+
+UNTOLD = PartitionState((), (), NO_BROKER, NO_LEADER_EPOCH, -1)
+"""A partition between others that the controller has told of, and that never had a leader."""
+
+
+class ToldTopic(NamedTuple):
+    """What a controller says of a topic: states by partition. Other partitions are as before."""
+
+    name: str
+    topic_id: TopicId
+    partitions: Mapping[int, PartitionState]
+    is_deleted: bool = False
+    """Whether the topic is to be deleted: clients no longer see it."""
+
+
+class ClusterView:
+    """For the loop's thread. `on_image` is set once somebody is to hear of new images."""
+
+    def __init__(self, cluster_id: str, configs_of: Callable[[str], Mapping[str, str]]) -> None:
+        """`configs_of` gives the settings of a topic that is new here."""
+        self.image = MetadataImage(cluster_id)
+        self.on_image: OnImage | None = None
+        self._configs_of = configs_of
+
+    def take(self, image: MetadataImage, names: Sequence[str] = ()) -> None:
+        """The image is this one now; `names` as for OnImage."""
+        self.image = image
+        if self.on_image is not None:
+            self.on_image(image, names)
+
+    def brokers_are(self, brokers: Mapping[BrokerId, BrokerRegistration]) -> None:
+        """These brokers are registered."""
+        if brokers != self.image.brokers:
+            self.take(self.image.with_brokers(brokers))
+
+    def controller_is(self, controller_id: BrokerId) -> None:
+        """This broker is the controller; NO_BROKER while nobody is, or nobody knows."""
+        if controller_id != self.image.controller_id:
+            self.take(self.image.with_controller(controller_id))
+
+    def topics_are(self, told: Sequence[ToldTopic], *, is_all: bool) -> None:
+        """The controller tells of topics; if `is_all`, there are no others.
+
+        A topic that was deleted, and made again under the same name, goes before it comes again.
+        """
+        # Names and ids are each told once: what contradicts itself must not confuse the image.
+        told = list({each.topic_id: each for each in told}.values())
+        told = list({each.name: each for each in told}.values())
+        gone = self._gone(told, is_all=is_all)
+        if gone:
+            draft = ImageDraft(self.image)
+            for topic in gone:
+                draft.forget(topic)
+            self.take(draft.image(), draft.changed_names)
+        draft = ImageDraft(self.image)
+        for each in told:
+            if not each.is_deleted:
+                draft.put(self._next(draft.topics.get(each.name), each, is_all=is_all))
+        if draft.is_changed:
+            self.take(draft.image(), draft.changed_names)
+
+    def _gone(self, told: Sequence[ToldTopic], *, is_all: bool) -> Iterable[Topic]:
+        gone: dict[TopicId, Topic] = {}
+        for each in told:
+            known, same = self.image.topic(each.name), self.image.topic_by_id(each.topic_id)
+            if known is not None and (known.topic_id == each.topic_id) is each.is_deleted:
+                gone[known.topic_id] = known
+            if same is not None and same.name != each.name:
+                gone[same.topic_id] = same
+        if is_all:
+            named = {each.name for each in told}
+            gone |= {
+                each.topic_id: each for each in self.image.topics.values() if each.name not in named
+            }
+        return gone.values()
+
+    def _next(self, known: Topic | None, told: ToldTopic, *, is_all: bool) -> Topic:
+        before = () if known is None or is_all else known.partitions
+        count = max(len(before), max(told.partitions, default=-1) + 1)
+        partitions = [*before, *[UNTOLD] * (count - len(before))]
+        for number, state in told.partitions.items():
+            # An order that came late by another connection tells what is known better.
+            if state.partition_epoch >= partitions[number].partition_epoch:
+                partitions[number] = state
+        if known is not None:
+            return replace(known, partitions=tuple(partitions))
+        configs = self._configs_of(told.name)
+        return Topic(told.name, told.topic_id, tuple(partitions), configs)

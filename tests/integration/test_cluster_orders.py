@@ -1,0 +1,198 @@
+"""Three brokers and a ZooKeeper, as processes: topics are led, and led on through what befalls the
+brokers and their controller."""
+
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from pyspark_klog.client.admin import Admin
+from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.client.producer.producer import Producer
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import BrokerId, TopicPartition
+from pyspark_klog.protocol.apis.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from pyspark_klog.testing import Cluster
+from pyspark_klog.znodes.configs import TOPICS, config_path, encode_config, entity
+from pyspark_klog.znodes.paths import (
+    delete_topic_path,
+    partition_state_path,
+    topic_path,
+)
+from pyspark_klog.znodes.topics import (
+    PartitionAssignment,
+    TopicAssignment,
+    decode_partition_state,
+    encode_topic,
+)
+from tests.support.client_cases import batch, client_of, read
+from tests.support.eventually import eventually
+from tests.support.zookeeper_client import ZooKeeperClient
+
+SESSION_MS = 3_000
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    with Cluster(zookeeper_session_timeout_ms=SESSION_MS) as started:
+        yield started
+
+
+def make_topic(cluster: Cluster, name: str, *replicas: tuple[int, ...], **configs: str) -> None:
+    """As Kafka's tools do that write to ZooKeeper themselves."""
+    partitions = {
+        number: PartitionAssignment(tuple(map(BrokerId, each)))
+        for number, each in enumerate(replicas)
+    }
+    settings = {key.replace("_", "."): value for key, value in configs.items()}
+    with ZooKeeperClient(cluster.zookeeper.address) as client:
+        client.create(config_path(entity(TOPICS, name)), encode_config(settings))
+        client.create(topic_path(name), encode_topic(TopicAssignment(None, partitions)))
+
+
+def leaders(cluster: Cluster, number: int, topic: str) -> dict[int, int]:
+    """By partition, as a broker tells it."""
+    with Admin(cluster.broker(number).bootstrap_servers) as admin:
+        found = admin.describe_topics().get(topic)
+    return {} if found is None else {n: each.leader for n, each in found.partitions.items()}
+
+
+def until_led(
+    cluster: Cluster, topic: str, expected: dict[int, int], numbers: tuple[int, ...] = (1, 2, 3)
+) -> None:
+    def is_so() -> bool:
+        return all(leaders(cluster, number, topic) == expected for number in numbers)
+
+    eventually(is_so, deadline_s=60, what=f"leaders {expected} of {topic}, told by {numbers}")
+
+
+def write(cluster: Cluster, partition: TopicPartition, *keys: bytes) -> None:
+    with client_of(cluster.bootstrap_servers, acks="1") as client:
+        producer = Producer(client)
+        producer.add(partition, *batch(keys))
+        producer.flush()
+
+
+def written(cluster: Cluster, partition: TopicPartition, count: int) -> list[bytes | None]:
+    with client_of(cluster.bootstrap_servers) as client:
+        return [each.key for each in read(client, partition, 0, count)]
+
+
+def state(cluster: Cluster, partition: TopicPartition) -> tuple[int, int, tuple[int, ...]]:
+    """Leader, leader epoch, in-sync set, as ZooKeeper has them."""
+    with ZooKeeperClient(cluster.zookeeper.address) as client:
+        found = decode_partition_state(partition, client.get(partition_state_path(partition)))
+    return found.leader, found.leader_epoch, found.isr
+
+
+def controller(cluster: Cluster) -> int:
+    with Admin(cluster.bootstrap_servers) as admin:
+        return admin.describe_cluster().controller_id
+
+
+def test_a_topic_is_led_written_and_read_and_survives_a_kill_of_its_leader(
+    cluster: Cluster,
+) -> None:
+    make_topic(cluster, "orders", (1,), (2,), (3,))
+    until_led(cluster, "orders", {0: 1, 1: 2, 2: 3})
+    partition = TopicPartition("orders", 1)
+    write(cluster, partition, b"a", b"b")
+    assert written(cluster, partition, 2) == [b"a", b"b"]
+    cluster.broker(2).kill()
+    until_led(cluster, "orders", {0: 1, 1: -1, 2: 3}, (1, 3))
+    cluster.broker(2).start()
+    until_led(cluster, "orders", {0: 1, 1: 2, 2: 3})
+    assert written(cluster, partition, 2) == [b"a", b"b"]
+    write(cluster, partition, b"c")
+    assert written(cluster, partition, 3) == [b"a", b"b", b"c"]
+    leader, leader_epoch, in_sync = state(cluster, partition)
+    assert (leader, in_sync) == (2, (2,))
+    assert leader_epoch >= 2, "it left and it came back"
+
+
+def test_another_replica_leads_when_the_leader_is_killed(cluster: Cluster) -> None:
+    make_topic(cluster, "moved", (1, 2, 3), (2, 3, 1))
+    until_led(cluster, "moved", {0: 1, 1: 2})
+    cluster.broker(1).kill()
+    until_led(cluster, "moved", {0: 2, 1: 2}, (2, 3))
+    assert state(cluster, TopicPartition("moved", 0)) == (2, 1, (2, 3))
+
+
+def test_a_broker_that_stops_gives_its_partitions_away_first(cluster: Cluster) -> None:
+    make_topic(cluster, "given", (2, 1), (3, 1), (2,))
+    until_led(cluster, "given", {0: 2, 1: 3, 2: 2})
+    cluster.broker(2).stop()
+    output = cluster.broker(2).output()
+    assert "broker_id=2 leads nothing that others can lead" in output
+    assert state(cluster, TopicPartition("given", 0)) == (1, 1, (1,))
+    until_led(cluster, "given", {0: 1, 1: 3, 2: -1}, (1, 3))
+
+
+def test_the_next_controller_goes_on_with_what_the_last_one_left(cluster: Cluster) -> None:
+    make_topic(cluster, "before", (1,), (2,), (3,))
+    until_led(cluster, "before", {0: 1, 1: 2, 2: 3})
+    first = controller(cluster)
+    cluster.broker(first).kill()
+    left = tuple(number for number in (1, 2, 3) if number != first)
+    make_topic(cluster, "after", *((number,) for number in left))
+    until_led(cluster, "after", dict(enumerate(left)), left)
+    expected = {number - 1: (-1 if number == first else number) for number in (1, 2, 3)}
+    until_led(cluster, "before", expected, left)
+    write(cluster, TopicPartition("after", 0), b"a")
+    assert written(cluster, TopicPartition("after", 0), 1) == [b"a"]
+
+
+def test_a_broker_that_stood_still_leads_on_in_its_next_life(cluster: Cluster) -> None:
+    make_topic(cluster, "still", (1,), (2,), (3,))
+    until_led(cluster, "still", {0: 1, 1: 2, 2: 3})
+    partition = TopicPartition("still", 2)
+    write(cluster, partition, b"a")
+    os.kill(cluster.broker(3).pid, signal.SIGSTOP)
+    try:
+        until_led(cluster, "still", {0: 1, 1: 2, 2: -1}, (1, 2))
+    finally:
+        os.kill(cluster.broker(3).pid, signal.SIGCONT)
+    until_led(cluster, "still", {0: 1, 1: 2, 2: 3})
+    write(cluster, partition, b"b")
+    assert written(cluster, partition, 2) == [b"a", b"b"]
+
+
+def test_a_topic_that_is_deleted_leaves_nothing(cluster: Cluster) -> None:
+    make_topic(cluster, "gone", (1, 2), (3,))
+    until_led(cluster, "gone", {0: 1, 1: 3})
+    write(cluster, TopicPartition("gone", 1), b"a")
+    cluster.broker(2).kill()
+    with ZooKeeperClient(cluster.zookeeper.address) as client:
+        client.create(delete_topic_path("gone"), b"")
+        until_led(cluster, "gone", {}, (1, 3))
+        assert client.exists(topic_path("gone")), "broker 2 still has a replica"
+        cluster.broker(2).start()
+        eventually(
+            lambda: not client.exists(topic_path("gone")), deadline_s=60, what="the deletion"
+        )
+    for broker in cluster.brokers:
+        assert not list(broker.data.glob("gone-?")), broker.bootstrap_servers
+
+
+def test_orders_of_a_controller_that_was_replaced_are_refused(cluster: Cluster) -> None:
+    make_topic(cluster, "kept", (1,))
+    until_led(cluster, "kept", {0: 1})
+    with BlockingClient({"bootstrap.servers": cluster.broker(1).bootstrap_servers}) as client:
+        link = client.link_to_any(client.deadline())
+
+        def answer(controller_epoch: int, broker_epoch: int) -> int:
+            request = LeaderAndIsrRequest(
+                controller_epoch=controller_epoch, broker_epoch=broker_epoch
+            )
+            return client.ask(link, LeaderAndIsrResponse, lambda _: request).error_code
+
+        epoch = broker_epoch(cluster, 1)
+        assert answer(0, epoch) == ErrorCode.STALE_CONTROLLER_EPOCH
+        assert answer(1, epoch - 1) == ErrorCode.STALE_BROKER_EPOCH
+        assert answer(1, epoch) == ErrorCode.NONE
+
+
+def broker_epoch(cluster: Cluster, number: int) -> int:
+    words = cluster.broker(number).output().split(f"broker_id={number} registered broker_epoch=")
+    return int(words[-1].split()[0])
