@@ -1,0 +1,176 @@
+"""A broker in a cluster without a network: its controller's orders, real replicas on fake logs."""
+
+from types import SimpleNamespace
+from typing import Any
+
+from klog_broker.config import BrokerConfig, topic_config
+from klog_broker.controller.order_batch import Order
+from klog_broker.handlers import leader_and_isr, stop_replica, update_metadata
+from klog_broker.handlers.context import ClusterServices
+from klog_broker.handlers.order_queue import OrderQueue
+from klog_broker.metadata.zookeeper.store import ClusterStore
+from klog_broker.replication.replica_manager import ReplicaManager, TopicSettings
+from klog_broker.runtime.clock import ManualClock
+from klog_broker.runtime.loop import Loop
+from klog_broker.runtime.slices import Slices
+from pyspark_klog.ids import UUID, BrokerId, TopicId, TopicPartition
+from pyspark_klog.protocol.apis.leader_and_isr import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
+from pyspark_klog.protocol.apis.stop_replica import (
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaTopicState,
+)
+from pyspark_klog.protocol.apis.update_metadata import (
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+from tests.support.fake_network import ScriptedPoller
+from tests.support.topic_world import FakeLogs
+
+NUMBER = BrokerId(1)
+TOPIC_ID = TopicId(UUID(int=77))
+OTHER_ID = TopicId(UUID(int=78))
+_HANDLERS: dict[type[Order], Any] = {
+    LeaderAndIsrRequest: leader_and_isr.handle,
+    StopReplicaRequest: stop_replica.handle,
+    UpdateMetadataRequest: update_metadata.handle,
+}
+
+
+class NotedReply:
+    """How a request was answered: its response, or why the connection was closed."""
+
+    def __init__(self) -> None:
+        self.answer: Any = None
+        self.closed = ""
+
+    def send(self, response: Any) -> None:
+        assert self.answer is None and not self.closed
+        self.answer = response
+
+    def close(self, reason: str) -> None:
+        assert self.answer is None and not self.closed
+        self.closed = reason
+
+
+class OrderWorld:
+    """Broker 1, registered in epoch 50."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock(1_000)
+        self.loop = Loop(self.clock, ScriptedPoller())
+        self.logs = FakeLogs(self.loop)  # type: ignore[arg-type]
+        self.epoch = 50
+        self.connection = 7
+        self.images: list[tuple[str, ...]] = []
+        self.store = ClusterStore(self.loop, "cluster", register=lambda _: None)
+        self.store.view.on_image = lambda _, names: self.images.append(tuple(names))
+        config = topic_config(BrokerConfig.load(), {})
+        self.replicas = ReplicaManager(
+            NUMBER,
+            self.logs,  # type: ignore[arg-type]
+            settings_of=lambda _: TopicSettings.from_topic_config(config),
+            wake=lambda _: None,
+            call_soon=self.loop.call_soon,
+        )
+        self.orders = OrderQueue(lambda: self.epoch)
+        self.broker = SimpleNamespace(
+            broker_id=NUMBER,
+            config=SimpleNamespace(inter_broker_listener="INSIDE"),
+            loop=self.loop,
+            slices=Slices(self.loop),
+            replicas=self.replicas,
+            cluster=ClusterServices(self.store, None, self.orders),  # type: ignore[arg-type]
+        )
+
+    def give(self, order: Order, *, listener: str = "INSIDE") -> NotedReply:
+        """The order arrives; turns follow by `turns`."""
+        reply = NotedReply()
+        context = SimpleNamespace(
+            broker=self.broker,
+            listener=listener,
+            reply=reply,
+            connection_id=f"127.0.0.1:9092-127.0.0.2:50000-{self.connection}",
+        )
+        _HANDLERS[type(order)](order, context)
+        return reply
+
+    def turns(self, count: int = 12) -> None:
+        for _ in range(count):
+            self.loop.run_turn()
+
+    def answer(self, order: Order) -> Any:
+        """The answer to an order, once there is one."""
+        reply = self.give(order)
+        for _ in range(400):
+            self.turns(1)
+            if reply.answer is not None:
+                break
+        assert reply.answer is not None, reply.closed
+        return reply.answer
+
+    def role(self, partition: int = 0, topic: str = "orders") -> str:
+        hosted = self.replicas.partition(topic, partition)
+        return "none" if hosted is None else type(hosted.role).__name__
+
+    def has_log(self, partition: int = 0, topic: str = "orders") -> bool:
+        return TopicPartition(topic, partition) in self.logs.by_partition
+
+
+def lead(
+    *partitions: int, leader: int = 1, leader_epoch: int = 0, topic: str = "orders",
+    topic_id: TopicId = TOPIC_ID, controller_epoch: int = 3, broker_epoch: int = 50,
+    replicas: tuple[int, ...] = (1, 2),
+) -> LeaderAndIsrRequest:  # fmt: skip
+    """One topic's partitions, 0 if none is named."""
+    states = [
+        LeaderAndIsrPartitionState(
+            partition_index=each,
+            leader=leader,
+            leader_epoch=leader_epoch,
+            isr=list(replicas),
+            replicas=list(replicas),
+        )
+        for each in partitions or (0,)
+    ]
+    state = LeaderAndIsrTopicState(topic_name=topic, topic_id=topic_id, partition_states=states)
+    return LeaderAndIsrRequest(
+        controller_epoch=controller_epoch, broker_epoch=broker_epoch, topic_states=[state]
+    )
+
+
+def stop(
+    *partitions: int, deletes: bool = True, leader_epoch: int = -2, topic: str = "orders",
+    controller_epoch: int = 3,
+) -> StopReplicaRequest:  # fmt: skip
+    states = [
+        StopReplicaPartitionState(
+            partition_index=each, leader_epoch=leader_epoch, delete_partition=deletes
+        )
+        for each in partitions or (0,)
+    ]
+    state = StopReplicaTopicState(topic_name=topic, partition_states=states)
+    return StopReplicaRequest(
+        controller_epoch=controller_epoch, broker_epoch=50, topic_states=[state]
+    )
+
+
+def tell(
+    *partitions: int, leader: int = 1, topic: str = "orders", topic_id: TopicId = TOPIC_ID,
+    zk_version: int = 0, kind: int = 0, controller_epoch: int = 3,
+) -> UpdateMetadataRequest:  # fmt: skip
+    states = [
+        UpdateMetadataPartitionState(
+            partition_index=each, leader=leader, isr=[1], zk_version=zk_version, replicas=[1, 2]
+        )
+        for each in partitions
+    ]
+    state = UpdateMetadataTopicState(topic_name=topic, topic_id=topic_id, partition_states=states)
+    return UpdateMetadataRequest(
+        type=kind, controller_epoch=controller_epoch, broker_epoch=50, topic_states=[state]
+    )

@@ -1,0 +1,100 @@
+"""Before it stops a broker asks the controller to give its partitions away."""
+
+from typing import Any
+
+import pytest
+
+from klog_broker.controller.leaving import Leaving
+from klog_broker.runtime.clock import ManualClock
+from klog_broker.runtime.loop import Loop
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import BrokerId
+from pyspark_klog.protocol.apis.controlled_shutdown import (
+    ControlledShutdownResponse,
+    RemainingPartition,
+)
+from tests.support.fake_network import ScriptedPoller
+
+GIVEN = ControlledShutdownResponse()
+REMAINS = ControlledShutdownResponse(
+    remaining_partitions=[RemainingPartition(topic_name="orders", partition_index=3)]
+)
+ELSEWHERE = ControlledShutdownResponse(error_code=ErrorCode.NOT_CONTROLLER)
+
+
+class Asked:
+    """Answers, one after the other; None: nobody knows."""
+
+    def __init__(self, *answers: ControlledShutdownResponse | None, tries: int = 3) -> None:
+        self.clock = ManualClock(1_000)
+        self.loop = Loop(self.clock, ScriptedPoller())
+        self.answers = list(answers)
+        self.epoch = 50
+        self.requests: list[Any] = []
+        self.is_over = False
+        self.leaving = Leaving(
+            self.loop,
+            self,  # type: ignore[arg-type]
+            BrokerId(1),
+            lambda: self.epoch,
+            tries=tries,
+            pause_ms=5_000,
+            timeout_ms=30_000,
+            then=self.over,
+        )
+
+    def send(self, _reply_class: type, build: Any, done: Any, timeout_ms: int) -> None:
+        assert timeout_ms == 30_000
+        self.requests.append(build(3))
+        answer = self.answers.pop(0)
+        self.loop.call_soon(lambda: done(answer))
+
+    def over(self) -> None:
+        assert not self.is_over
+        self.is_over = True
+
+    def turns(self, after_ms: int = 0) -> None:
+        self.clock.advance(after_ms)
+        for _ in range(5):
+            self.loop.run_turn()
+
+
+def test_it_stops_once_others_lead() -> None:
+    asked = Asked(GIVEN)
+    asked.leaving.begin()
+    assert not asked.is_over
+    asked.turns()
+    assert asked.is_over
+    [request] = asked.requests
+    assert (request.broker_id, request.broker_epoch) == (1, 50)
+
+
+@pytest.mark.parametrize("first", [None, REMAINS, ELSEWHERE], ids=["lost", "remains", "elsewhere"])
+def test_it_asks_again_after_a_while(first: ControlledShutdownResponse | None) -> None:
+    asked = Asked(first, GIVEN)
+    asked.leaving.begin()
+    asked.turns(4_999)
+    assert (len(asked.requests), asked.is_over) == (1, False)
+    asked.turns(5_000)
+    assert (len(asked.requests), asked.is_over) == (2, True)
+
+
+def test_it_stops_in_any_case(caplog: pytest.LogCaptureFixture) -> None:
+    asked = Asked(None, ELSEWHERE, REMAINS)
+    asked.leaving.begin()
+    for _ in range(3):
+        assert not asked.is_over
+        asked.turns(5_000)
+    assert asked.is_over
+    assert "no other replica is in sync for 1 partitions, as orders-3" in caplog.text
+
+
+def test_who_is_not_registered_or_may_not_ask_stops_at_once() -> None:
+    asked = Asked(tries=0)
+    asked.leaving.begin()
+    assert asked.is_over
+    asked = Asked()
+    asked.epoch = -1
+    asked.leaving.begin()
+    assert asked.is_over
+    assert asked.requests == []

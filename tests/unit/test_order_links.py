@@ -1,0 +1,94 @@
+"""The connections of a controller's orders: one for each life of a broker."""
+
+from typing import Any
+
+from klog_broker.config import Listener
+from klog_broker.controller.order_links import OrderLinks
+from klog_broker.metadata.image import BrokerRegistration
+from pyspark_klog.errors import KlogError
+from pyspark_klog.ids import BrokerId
+from pyspark_klog.protocol.apis.update_metadata import (
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
+
+
+class Connection:
+    """Keeps what is sent until the test answers, or the connection is closed."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Any] = []
+        self.is_closed = False
+
+    def send(self, reply_class: type, build: Any, on_done: Any, timeout_ms: int) -> None:
+        assert (reply_class, timeout_ms) == (UpdateMetadataResponse, 30_000)
+        self.waiting.append((build(8), on_done))
+
+    def close(self, reason: str) -> None:
+        self.is_closed = True
+        waiting, self.waiting = self.waiting, []
+        for _, on_done in waiting:
+            on_done(None, KlogError(reason))
+
+
+class Links:
+    def __init__(self) -> None:
+        self.made: list[tuple[str, int, Connection]] = []
+        self.soon: list[Any] = []
+        self.answers: list[Any] = []
+        self.links = OrderLinks("INSIDE", self.connect, self.soon.append, 30_000)
+
+    def connect(self, host: str, port: int, /, *, max_in_flight: int) -> Any:
+        assert max_in_flight == 1
+        self.made.append((host, port, Connection()))
+        return self.made[-1][2]
+
+    def send(self, broker_epoch: int, *, port: int = 9093, listener: str = "INSIDE") -> None:
+        endpoint = Listener(listener, "PLAINTEXT", "one", port)
+        order = UpdateMetadataRequest(broker_epoch=broker_epoch)
+        registration = BrokerRegistration(BrokerId(1), (endpoint,))
+        self.links.send(registration, order, self.answers.append)
+
+
+def test_a_life_has_one_connection() -> None:
+    world = Links()
+    world.send(50)
+    world.send(50)
+    [(host, port, connection)] = world.made
+    assert (host, port, len(connection.waiting)) == ("one", 9093, 2)
+    order, done = connection.waiting[0]
+    assert order.broker_epoch == 50
+    done(UpdateMetadataResponse(error_code=0), None)
+    assert world.answers == [UpdateMetadataResponse(error_code=0)]
+
+
+def test_what_was_sent_to_the_last_life_is_not_waited_for() -> None:
+    world = Links()
+    world.send(50)
+    world.send(51)
+    old, new = (each[2] for each in world.made)
+    assert (old.is_closed, new.is_closed) == (True, False)
+    assert world.answers == [None]
+    assert len(new.waiting) == 1
+    world.send(51, port=9094)
+    assert new.is_closed
+    assert world.made[-1][:2] == ("one", 9094)
+
+
+def test_a_broker_without_the_listener_cannot_be_told() -> None:
+    world = Links()
+    world.send(50, listener="OUTSIDE")
+    assert (world.made, world.answers) == ([], [])
+    for call in world.soon:
+        call()
+    assert world.answers == [None]
+
+
+def test_who_resigns_gives_no_orders_any_more() -> None:
+    world = Links()
+    world.send(50)
+    world.links.close()
+    assert world.made[0][2].is_closed
+    assert world.answers == [None]
+    world.send(50)
+    assert len(world.made) == 2

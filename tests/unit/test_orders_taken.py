@@ -1,0 +1,281 @@
+"""A broker takes a controller's orders: one request at a time, none of what is over."""
+
+import pytest
+
+from klog_broker.controller.order_batch import FULL, LEADER_DURING_DELETE
+from klog_broker.handlers.between_brokers import MAX_PARTITIONS, ORDERS_A_TURN
+from klog_broker.log.errors import OutOfDescriptors
+from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.ids import NO_TOPIC_ID, TopicPartition
+from pyspark_klog.protocol.apis.leader_and_isr import LeaderAndIsrResponse
+from tests.support.order_world import OTHER_ID, TOPIC_ID, OrderWorld, lead, stop, tell
+
+
+def errors(answer: LeaderAndIsrResponse) -> list[ErrorCode]:
+    assert answer.error_code == ErrorCode.NONE
+    return [ErrorCode(each.error_code) for t in answer.topics for each in t.partition_errors]
+
+
+@pytest.fixture
+def world() -> OrderWorld:
+    return OrderWorld()
+
+
+# --- LeaderAndIsr -------------------------------------------------------------------------------
+def test_replicas_get_logs_and_roles(world: OrderWorld) -> None:
+    assert errors(world.answer(lead(0, 1))) == [ErrorCode.NONE] * 2
+    assert errors(world.answer(lead(2, leader=2))) == [ErrorCode.NONE]
+    assert [world.role(each) for each in range(4)] == ["Leader", "Leader", "Follower", "none"]
+    assert world.answer(lead(0)).topics[0].topic_id == TOPIC_ID
+
+
+def test_a_known_leader_epoch_changes_nothing(world: OrderWorld) -> None:
+    world.answer(lead(leader_epoch=4))
+    leader = world.replicas.led["orders", 0]
+    for epoch in (4, 3):
+        found = errors(world.answer(lead(leader=2, leader_epoch=epoch)))
+        assert found == [ErrorCode.STALE_CONTROLLER_EPOCH]
+    assert world.replicas.led["orders", 0] is leader
+    assert errors(world.answer(lead(leader=2, leader_epoch=5))) == [ErrorCode.NONE]
+    assert world.role() == "Follower"
+    assert leader.ended is not None
+
+
+def test_each_partition_is_answered_for_itself(world: OrderWorld) -> None:
+    world.answer(lead())
+    order = lead(0, leader_epoch=1, topic_id=OTHER_ID)
+    order.topic_states += [
+        *lead(1, replicas=(2, 3)).topic_states,
+        *lead(-1, MAX_PARTITIONS, topic="numbers").topic_states,
+        *lead(0, leader_epoch=-1, topic="epochs").topic_states,
+        *lead(0, topic="../escaped").topic_states,
+        *lead(0, topic="old", topic_id=NO_TOPIC_ID).topic_states,
+        *lead(5).topic_states,
+    ]
+    assert errors(world.answer(order)) == [
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.NONE,
+    ]
+    assert world.role() == "Leader"
+    assert sorted(each.partition for each in world.logs.by_partition) == [0, 5]
+
+
+def test_a_disk_that_refuses_is_named(world: OrderWorld) -> None:
+    world.logs.is_full = True
+    assert errors(world.answer(lead())) == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert world.role() == "Offline"
+
+
+def test_without_descriptors_the_controller_asks_again(
+    world: OrderWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = OutOfDescriptors("too many open files")
+    with monkeypatch.context() as patch:
+        patch.setattr(world.logs, "create_beside", lambda *args: args[3](None, full))
+        reply = world.give(lead())
+        world.turns()
+    assert "no file descriptor" in reply.closed
+    assert errors(world.answer(lead())) == [ErrorCode.NONE]
+    assert world.role() == "Leader"
+
+
+def test_many_orders_take_many_turns(world: OrderWorld) -> None:
+    world.answer(lead(*range(3 * ORDERS_A_TURN), leader=2))
+    reply = world.give(lead(*range(3 * ORDERS_A_TURN), leader_epoch=1))
+    led = []
+    while reply.answer is None:
+        led.append(len(world.replicas.led))
+        world.turns(1)
+    assert led == [ORDERS_A_TURN, 2 * ORDERS_A_TURN, 3 * ORDERS_A_TURN]
+
+
+def test_the_settings_of_a_topic_are_learned_before_its_log_is_made(
+    world: OrderWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting = []
+    monkeypatch.setattr(
+        world.store, "learn_topics", lambda names, done: waiting.append((names, done))
+    )
+    reply = world.give(lead())
+    world.turns()
+    assert (reply.answer, world.has_log()) == (None, False)
+    [(names, learned)] = waiting
+    assert names == ["orders"]
+    # Meanwhile another controller was elected.
+    assert world.answer(tell(0, controller_epoch=4)).error_code == ErrorCode.NONE
+    learned()
+    world.turns()
+    assert reply.answer.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+    assert not world.has_log()
+
+
+# --- StopReplica --------------------------------------------------------------------------------
+def test_a_stopped_replica_keeps_its_log_and_a_deleted_one_does_not(world: OrderWorld) -> None:
+    world.answer(lead(0, 1, leader_epoch=4))
+    answer = world.answer(stop(0, deletes=False, leader_epoch=4))
+    assert [each.error_code for each in answer.partition_errors] == [ErrorCode.NONE]
+    assert (world.role(0), world.has_log(0)) == ("Unassigned", True)
+    answer = world.answer(stop(0, 1))
+    assert [each.error_code for each in answer.partition_errors] == [ErrorCode.NONE] * 2
+    assert (world.role(0), world.role(1)) == ("none", "none")
+    assert not world.logs.by_partition
+
+
+def test_an_older_epoch_stops_nothing(world: OrderWorld) -> None:
+    world.answer(lead(leader_epoch=4))
+    answer = world.answer(stop(leader_epoch=3))
+    assert [each.error_code for each in answer.partition_errors] == [ErrorCode.FENCED_LEADER_EPOCH]
+    assert world.role() == "Leader"
+
+
+def test_what_is_not_here_is_stopped_already(world: OrderWorld) -> None:
+    answer = world.answer(stop(0, topic="absent"))
+    [error] = answer.partition_errors
+    assert (error.topic_name, error.partition_index, error.error_code) == ("absent", 0, 0)
+
+
+def test_an_offline_replica_is_not_deleted(world: OrderWorld) -> None:
+    world.answer(lead())
+    hosted = world.replicas.partition("orders", 0)
+    assert hosted is not None
+    hosted.go_offline()
+    [error] = world.answer(stop()).partition_errors
+    assert error.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_a_log_that_cannot_be_deleted_is_named(world: OrderWorld) -> None:
+    world.answer(lead())
+    world.logs.is_full = True
+    [error] = world.answer(stop()).partition_errors
+    assert error.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+# --- UpdateMetadata -----------------------------------------------------------------------------
+def test_the_image_shows_what_is_told(world: OrderWorld) -> None:
+    assert world.answer(tell(1, leader=2)).error_code == ErrorCode.NONE
+    image = world.store.image
+    topic = image.topic("orders")
+    assert topic is not None and image.topic_by_id(TOPIC_ID) is topic
+    untold, told = topic.partitions
+    assert (untold.leader, untold.replicas) == (-1, ())
+    assert (told.leader, told.replicas, told.in_sync) == (2, (1, 2), (1,))
+    world.answer(tell(0, leader=1))
+    assert [each.leader for each in world.store.image.topics["orders"].partitions] == [1, 2]
+    assert world.images == [("orders",), ()]
+
+
+def test_what_came_late_tells_nothing(world: OrderWorld) -> None:
+    world.answer(tell(0, leader=2, zk_version=5))
+    world.answer(tell(0, leader=1, zk_version=4))
+    assert world.store.image.topics["orders"].partitions[0].leader == 2
+
+
+def test_a_topic_that_is_deleted_is_gone_for_clients(world: OrderWorld) -> None:
+    world.answer(tell(0, 1))
+    world.answer(tell(0, leader=LEADER_DURING_DELETE, topic_id=OTHER_ID))
+    assert world.store.image.topic("orders") is not None
+    world.answer(tell(0, leader=LEADER_DURING_DELETE))
+    assert world.store.image.topic("orders") is None
+    assert not world.store.image.topics_by_id
+    assert not world.store.image.deleting
+
+
+def test_a_topic_made_again_goes_before_it_comes(world: OrderWorld) -> None:
+    world.answer(tell(0, 1))
+    seen = []
+    world.store.view.on_image = lambda image, names: seen.append((tuple(image.topics), names))
+    world.answer(tell(0, topic_id=OTHER_ID))
+    assert seen == [((), ("orders",)), (("orders",), ("orders",))]
+    assert set(world.store.image.topics_by_id) == {OTHER_ID}
+    assert len(world.store.image.topics["orders"].partitions) == 1
+
+
+def test_a_full_update_is_all_there_is(world: OrderWorld) -> None:
+    world.answer(tell(0, topic="other", topic_id=OTHER_ID))
+    world.answer(tell(0, 1, zk_version=5))
+    world.answer(tell(0, zk_version=4, kind=FULL))
+    assert list(world.store.image.topics) == ["orders"]
+    [state] = world.store.image.topics["orders"].partitions
+    assert state.partition_epoch == 4
+
+
+def test_what_contradicts_itself_does_not_confuse_the_image(world: OrderWorld) -> None:
+    order = tell(0, topic="a")
+    order.topic_states += [
+        *tell(0, topic="b").topic_states,
+        *tell(0, topic="b", topic_id=OTHER_ID).topic_states,
+        *tell(0, -1, MAX_PARTITIONS, topic="c", topic_id=TOPIC_ID).topic_states,
+        *tell(0, topic="old", topic_id=NO_TOPIC_ID).topic_states,
+    ]
+    world.answer(order)
+    world.answer(tell(0, topic="d"))
+    image = world.store.image
+    assert set(image.topics) == {"b", "d"}
+    assert {each.name for each in image.topics_by_id.values()} == {"b", "d"}
+    assert all(len(each.partitions) == 1 for each in image.topics.values())
+
+
+# --- whose orders -------------------------------------------------------------------------------
+@pytest.mark.parametrize("order", [lead, stop, tell])
+def test_a_broker_that_does_not_know_its_epoch_takes_no_orders(
+    world: OrderWorld, order: object
+) -> None:
+    for epoch in (-1, 49):
+        world.epoch = epoch
+        reply = world.give(order(0))  # type: ignore[operator]
+        assert "does not know its own epoch" in reply.closed
+
+
+@pytest.mark.parametrize("order", [lead, stop, tell])
+def test_stale_epochs_are_refused(world: OrderWorld, order: object) -> None:
+    world.answer(tell(0))
+    stale = world.answer(order(0, controller_epoch=2))  # type: ignore[operator]
+    assert stale.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+    world.epoch = 51
+    assert world.answer(order(0)).error_code == ErrorCode.STALE_BROKER_EPOCH  # type: ignore[operator]
+
+
+def test_epochs_are_compared_when_the_order_is_begun(world: OrderWorld) -> None:
+    first = world.give(lead(0))
+    stale = world.give(lead(1))
+    newer = world.give(lead(2, controller_epoch=4))
+    again = world.give(lead(3))
+    assert not any(each.answer for each in (first, stale, newer, again))
+    world.turns(30)
+    codes = [each.answer.error_code for each in (first, stale, newer, again)]
+    assert codes == [0, 0, 0, ErrorCode.STALE_CONTROLLER_EPOCH]
+    world.give(lead(4, controller_epoch=4))
+    bounced = world.give(lead(5, controller_epoch=4))
+    world.epoch = 51
+    world.turns(30)
+    assert bounced.answer.error_code == ErrorCode.STALE_BROKER_EPOCH
+    assert [world.has_log(each) for each in range(6)] == [True, True, True, False, True, False]
+
+
+def test_an_order_by_a_connection_that_was_given_up_comes_too_late(world: OrderWorld) -> None:
+    world.answer(lead())
+    world.connection = 8
+    world.answer(lead(leader_epoch=1))
+    world.connection = 7
+    assert "by a later connection" in world.give(stop()).closed
+    assert world.has_log()
+    assert world.answer(stop(controller_epoch=4)).error_code == ErrorCode.NONE
+
+
+def test_clients_give_no_orders_and_krafts_controllers_none(world: OrderWorld) -> None:
+    with pytest.raises(BrokerError) as refused:
+        world.give(lead(), listener="OUTSIDE")
+    assert refused.value.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    order = lead()
+    order.is_kraft_controller = True
+    assert "KRaft" in world.give(order).closed
+    world.broker.cluster = None
+    with pytest.raises(BrokerError):
+        world.give(tell(0))
+    assert TopicPartition("orders", 0) not in world.logs.by_partition
