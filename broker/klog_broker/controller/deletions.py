@@ -13,11 +13,10 @@ from klog_broker.controller.order_batch import BrokerOrder
 from klog_broker.controller.order_sender import Answer
 from klog_broker.controller.partition_states import PartitionState
 from klog_broker.controller.picture import Picture
-from klog_broker.controller.reading import together
 from klog_broker.controller.replica_states import ReplicaState
 from klog_broker.controller.topic_events import NewId, take_topics
 from klog_broker.controller.writing import Work
-from klog_broker.metadata.zookeeper.conversation import Steps
+from klog_broker.metadata.zookeeper.conversation import Steps, together
 from klog_broker.runtime.zookeeper import Children, Delete, NoNode, Operation, ZooKeeperError
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition

@@ -7,22 +7,19 @@ controller goes on as if it were not there. It is read again when it changes, or
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from functools import partial
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from klog_broker.controller.context import Leadership, RegisteredBroker
 from klog_broker.controller.errors import PictureOutdated
 from klog_broker.controller.leader_election import LeaderAndIsr
-from klog_broker.metadata.zookeeper.conversation import Ask, Steps, children, get
+from klog_broker.metadata.zookeeper.conversation import Ask, Steps, children, get, together
 from klog_broker.metadata.zookeeper.live_brokers import decode_registration
 from klog_broker.runtime.zookeeper import (
     Children,
-    ConnectionLost,
     Node,
     NoNode,
     Session,
-    SessionExpired,
     ZooKeeperError,
 )
 from pyspark_klog.ids import BrokerId, TopicPartition
@@ -210,30 +207,6 @@ class Reader:
         if self._named.get(path) != data:
             self._named[path] = data
             _log.error("znode=%s is left out, and left as it is: %s", path, why)
-
-
-def together(asks: list[Ask]) -> Steps[list[Any]]:
-    """The answers to several requests at once, in their order."""
-    if not asks:
-        return []
-    answers: list[Any] = [None] * len(asks)
-    left = len(asks)
-
-    def ask_all(done: Callable[[Any], None]) -> None:
-        def answered(place: int, answer: Any) -> None:
-            nonlocal left
-            answers[place] = answer
-            left -= 1
-            if left == 0:
-                lost = (ConnectionLost, SessionExpired)
-                # Alone it ends the conversation, as for a single request.
-                done(next((each for each in answers if isinstance(each, lost)), answers))
-
-        for place, ask in enumerate(asks):
-            ask(partial(answered, place))
-
-    answer: list[Any] = yield ask_all
-    return answer
 
 
 def _leadership(partition: TopicPartition, node: Node) -> Leadership:

@@ -17,11 +17,11 @@ from klog_broker.controller.fenced_writes import FencedWrites
 from klog_broker.controller.leader_election import LeaderAndIsr
 from klog_broker.controller.partition_states import PartitionState
 from klog_broker.controller.picture import Picture
-from klog_broker.controller.reading import Reader, together
+from klog_broker.controller.reading import Reader
 from klog_broker.controller.replica_states import ReplicaState
 from klog_broker.controller.settling import next_state
 from klog_broker.metadata.image import NO_BROKER
-from klog_broker.metadata.zookeeper.conversation import Ask, Steps
+from klog_broker.metadata.zookeeper.conversation import Ask, Steps, together
 from klog_broker.runtime.zookeeper import (
     BadVersion,
     Check,

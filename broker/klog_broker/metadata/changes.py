@@ -272,11 +272,7 @@ class UpdateClientQuotas:
             if quotas != known.get(entity, {}):
                 new[entity] = quotas
                 count += bool(quotas) - (entity in known)
-        if count > max(MAX_QUOTA_ENTITIES, len(known)):
-            raise TooManyQuotas(
-                f"there would be quotas of {count} users, clients and addresses; at most"
-                f" {MAX_QUOTA_ENTITIES} are kept: remove some"
-            )
+        refuse_too_many_quotas(count, len(known))
         for entity in new:
             draft.image.put_quotas(entity, new[entity])
         return ()
@@ -414,6 +410,15 @@ def tell(event: str, topic: Topic) -> None:
         len(topic.partitions),
         dict(topic.configs),
     )
+
+
+def refuse_too_many_quotas(count: int, known: int) -> None:
+    """TooManyQuotas if a change of the ``known`` entities with quotas leaves so many."""
+    if count > max(MAX_QUOTA_ENTITIES, known):
+        raise TooManyQuotas(
+            f"there would be quotas of {count} users, clients and addresses; at most"
+            f" {MAX_QUOTA_ENTITIES} are kept: remove some"
+        )
 
 
 def _find(image: ImageDraft, name: str) -> Topic:

@@ -31,6 +31,10 @@ class NotInClusters(MetadataError):
     """A change that a broker which runs alone makes, and one in a cluster does not make yet."""
 
 
+class NoAnswer(MetadataError):
+    """Nobody knows in time what became of a change."""
+
+
 class StoreRefused(MetadataError):
     """The store's file is damaged, or belongs to another version or broker."""
 

@@ -5,6 +5,7 @@ import logging
 from klog_broker.log.errors import InconsistentTopicId, LogStorageError, OutOfDescriptors
 from klog_broker.metadata.errors import (
     InvalidTopicName,
+    NoAnswer,
     NotInClusters,
     PartitionsChanged,
     StoreFailed,
@@ -13,6 +14,7 @@ from klog_broker.metadata.errors import (
     UnknownTopic,
 )
 from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.znodes.data import ZnodeError
 
 _log = logging.getLogger("klog.topics")
 
@@ -23,6 +25,8 @@ _CODES: dict[type[BaseException | None], ErrorCode] = {
     UnknownTopic: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     TooManyQuotas: ErrorCode.POLICY_VIOLATION,
     NotInClusters: ErrorCode.POLICY_VIOLATION,
+    NoAnswer: ErrorCode.REQUEST_TIMED_OUT,
+    ZnodeError: ErrorCode.INVALID_CONFIG,
     StoreFailed: ErrorCode.KAFKA_STORAGE_ERROR,
     LogStorageError: ErrorCode.KAFKA_STORAGE_ERROR,
     OutOfDescriptors: ErrorCode.KAFKA_STORAGE_ERROR,

@@ -6,6 +6,7 @@ its request: whoever led it begins anew at the next connection, and reads first 
 """
 
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import Any, TypeVar
 
 from klog_broker.runtime.zookeeper import (
@@ -122,4 +123,28 @@ def multi(session: Session, *operations: Operation) -> Steps[tuple[Result, ...] 
     """All of these or none."""
     answer: tuple[Result, ...] | ZooKeeperError
     answer = yield lambda done: session.multi(operations, done)
+    return answer
+
+
+def together(asks: list[Ask]) -> Steps[list[Any]]:
+    """The answers to several requests at once, in their order."""
+    if not asks:
+        return []
+    answers: list[Any] = [None] * len(asks)
+    left = len(asks)
+
+    def ask_all(done: Callable[[Any], None]) -> None:
+        def answered(place: int, answer: Any) -> None:
+            nonlocal left
+            answers[place] = answer
+            left -= 1
+            if left == 0:
+                lost = (ConnectionLost, SessionExpired)
+                # Alone it ends the conversation, as for a single request.
+                done(next((each for each in answers if isinstance(each, lost)), answers))
+
+        for place, ask in enumerate(asks):
+            ask(partial(answered, place))
+
+    answer: list[Any] = yield ask_all
     return answer

@@ -1,0 +1,320 @@
+"""/config and /config/changes: settings and quotas, read, followed and changed.
+
+Everything is read at each connection; after that /config/changes says what is to be read again. A
+change is one multi: the settings, if nobody else has changed them since they were read, and the
+notification for the other brokers. All of it is one conversation, so that what was read earlier
+never comes after what was written later.
+"""
+
+import logging
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+
+from klog_broker.metadata.errors import NoAnswer, UnknownTopic
+from klog_broker.metadata.zookeeper.conversation import Conversation, Steps, exists, get, multi
+from klog_broker.metadata.zookeeper.settings_reading import CannotRead, Settings, SettingsReader
+from klog_broker.runtime.loop import Loop
+from klog_broker.runtime.wheel import Timer
+from klog_broker.runtime.zookeeper import (
+    ANY_VERSION,
+    BadVersion,
+    Check,
+    Create,
+    MultiFailed,
+    Node,
+    NodeExists,
+    NoNode,
+    Operation,
+    Session,
+    Set,
+    Stat,
+    ZooKeeperError,
+)
+from pyspark_klog.znodes.configs import (
+    CLIENTS,
+    TOPICS,
+    Entity,
+    config_path,
+    decode_config,
+    encode_config,
+    encode_config_change,
+    entity,
+)
+from pyspark_klog.znodes.paths import CONFIG_CHANGE_PREFIX, CONFIG_CHANGES, topic_path
+
+_log = logging.getLogger("klog.cluster")
+
+RETRY_MS = 1_000
+CHANGE_TIMEOUT_MS = 30_000
+"""How long a change waits for ZooKeeper, and for its turn."""
+KEPT_MS = 15 * 60_000
+"""So long a notification stays, so that brokers which were away for a moment find it."""
+_TRIES = 100
+
+Update = Callable[[Mapping[str, str]], Mapping[str, str]]
+"""Makes new settings from the present ones, or raises why not."""
+
+OnRead = Callable[[Settings, bool], None]
+"""Called with settings that were read; True: all that there are."""
+
+
+class ClusterSettings:
+    """For the loop's thread; a SessionUser. `on_read` is called before whoever asked for a change
+    hears of it."""
+
+    def __init__(self, loop: Loop, on_read: OnRead) -> None:
+        self.topic_configs: Mapping[str, Mapping[str, str]] = MappingProxyType({})
+        """By the name of each topic that has a znode below /config/topics."""
+        self._loop = loop
+        self._on_read = on_read
+        self._reader = SettingsReader()
+        self._topic_configs: dict[str, Mapping[str, str]] = {}
+        self._session: Session | None = None
+        self._conversation = Conversation()
+        self._is_current = False
+        self._is_notified = False
+        self._seen_ms: dict[str, int] = {}
+        self._jobs: deque[_Job] = deque()
+        self._retry: Timer | None = None
+
+    def connected(self, session: Session) -> None:
+        """See SessionUser."""
+        self._session = session
+        self._begin_anew()
+
+    def expired(self) -> None:
+        """See SessionUser. What was read last stays in force; changes wait for the next session."""
+        self._session = None
+        self._is_current = False
+        self._conversation.drop()
+        self._cancel_retry()
+
+    # --- what is asked for -----------------------------------------------------------------------
+    def learn_topics(self, names: Sequence[str], done: Callable[[], None]) -> None:
+        """Read the settings of topics that are new to this broker: `done` once they are in
+        `topic_configs`. Nobody is notified of a topic that is made. Waits for ZooKeeper."""
+        self._ask(_Learning(self._taken, names, done))
+
+    def forget_topic(self, name: str) -> None:
+        """The topic is gone."""
+        self._topic_configs.pop(name, None)
+
+    def change(
+        self, names: Entity, update: Update, done: Callable[[Exception | None], None]
+    ) -> None:
+        """Change the settings of an entity. `update` may be called several times. `done` gets its
+        error, UnknownTopic, NoAnswer, or None once `on_read` has been called with the change."""
+        job = _Change(self._taken, names, update, done)
+        timer = self._loop.call_later(CHANGE_TIMEOUT_MS, lambda: self._give_up(job))
+        job.when_over = timer.cancel
+        self._ask(job)
+
+    def _ask(self, job: "_Job") -> None:
+        self._jobs.append(job)
+        self._go_on()
+
+    def _give_up(self, job: "_Change") -> None:
+        if job in self._jobs:
+            self._jobs.remove(job)
+        job.finish(
+            NoAnswer(
+                f"ZooKeeper did not answer within {CHANGE_TIMEOUT_MS} ms; the change may come in"
+                " force still: describe what was to be changed"
+            )
+        )
+
+    # --- the conversation ------------------------------------------------------------------------
+    def _begin_anew(self) -> None:
+        self._is_current = False
+        self._cancel_retry()
+        if self._session is not None:
+            self._conversation.begin(self._steps(self._session))
+
+    def _notified(self) -> None:
+        self._is_notified = True
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._is_current and self._session is not None and not self._conversation.is_under_way:
+            self._conversation.begin(self._steps(self._session))
+
+    def _steps(self, session: Session) -> Steps[None]:
+        try:
+            if not self._is_current:
+                yield from self._read_all(session)
+            while self._is_notified or self._jobs:
+                if self._is_notified:
+                    yield from self._follow(session)
+                    continue
+                job = self._jobs[0]
+                yield from job.run(session, self._reader)
+                if self._jobs and self._jobs[0] is job:
+                    self._jobs.popleft()
+        except CannotRead as error:
+            self._is_current = False
+            _log.error("the cluster's settings cannot be read, tried again: %s", error)
+            self._retry = self._loop.call_later(RETRY_MS, self._begin_anew)
+
+    def _read_all(self, session: Session) -> Steps[None]:
+        # What these notifications say is there when everything is read, which comes after.
+        self._is_notified = False
+        names = yield from self._reader.notifications(session, self._notified)
+        self._see(names)
+        found = yield from self._reader.all(session)
+        self._is_current = True
+        self._topic_configs = _of_topics(found)
+        self.topic_configs = MappingProxyType(self._topic_configs)
+        self._on_read(found, True)
+
+    def _follow(self, session: Session) -> Steps[None]:
+        self._is_notified = False
+        names = yield from self._reader.notifications(session, self._notified)
+        new = self._see(names)
+        changed = yield from self._reader.changed(session, new)
+        found = yield from self._reader.of(session, changed)
+        if found:
+            self._taken(found)
+        self._purge(session)
+
+    def _taken(self, found: Settings) -> None:
+        self._topic_configs.update(_of_topics(found))
+        self._on_read(found, False)
+
+    def _see(self, names: Sequence[str]) -> list[str]:
+        """Those that were not there the last time."""
+        before, now_ms = self._seen_ms, self._loop.now_ms()
+        self._seen_ms = {name: before.get(name, now_ms) for name in names}
+        return [name for name in names if name not in before]
+
+    def _purge(self, session: Session) -> None:
+        """As in Kafka, each broker takes old ones away when there is a new one. Age counts from
+        when this broker saw them: clocks may differ."""
+        oldest_ms = self._loop.now_ms() - KEPT_MS
+        for name, seen_ms in self._seen_ms.items():
+            if seen_ms < oldest_ms:
+                session.delete(f"{CONFIG_CHANGES}/{name}", ANY_VERSION, lambda _: None)
+
+    def _cancel_retry(self) -> None:
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+
+
+class _Job(ABC):
+    """What is done between two notifications. It is done anew when the connection broke."""
+
+    @abstractmethod
+    def run(self, session: Session, reader: SettingsReader, /) -> Steps[None]: ...
+
+
+class _Learning(_Job):
+    def __init__(
+        self, taken: Callable[[Settings], None], names: Sequence[str], done: Callable[[], None]
+    ) -> None:
+        self._taken = taken
+        self._entities = [entity(TOPICS, name) for name in names]
+        self._done = done
+
+    def run(self, session: Session, reader: SettingsReader) -> Steps[None]:
+        self._taken((yield from reader.of(session, self._entities)))
+        self._done()
+
+
+class _Change(_Job):
+    def __init__(
+        self,
+        taken: Callable[[Settings], None],
+        names: Entity,
+        update: Update,
+        done: Callable[[Exception | None], None],
+    ) -> None:
+        self.when_over: Callable[[], object] = lambda: None
+        self._taken = taken
+        self._names = names
+        self._path = config_path(names)
+        self._update = update
+        self._done = done
+        self._is_over = False
+
+    def finish(self, error: Exception | None) -> None:
+        """Tell whoever asked, once."""
+        if not self._is_over:
+            self._is_over = True
+            self.when_over()
+            self._done(error)
+
+    def run(self, session: Session, _reader: SettingsReader) -> Steps[None]:
+        error: Exception | None
+        try:
+            changed = yield from self._write(session)
+        except Exception as refused:  # also an error of a caller's `update`
+            error = refused
+        else:
+            error = None
+            self._taken({self._names: changed})
+        self.finish(error)
+
+    def _write(self, session: Session) -> Steps[Mapping[str, str]]:
+        """The new settings, once they are written."""
+        for _ in range(_TRIES):
+            node = yield from get(session, self._path)
+            if isinstance(node, ZooKeeperError) and not isinstance(node, NoNode):
+                raise node
+            found = node if isinstance(node, Node) else None
+            present = {} if found is None else decode_config(self._path, found.data)
+            changed = dict(self._update(present))
+            if changed == present:
+                # So it is, too, when the answer to the write was lost.
+                return changed
+            answer = yield from multi(
+                session, *(yield from self._operations(session, found, encode_config(changed)))
+            )
+            if isinstance(answer, tuple):
+                return changed
+            if not isinstance(answer, MultiFailed):
+                raise answer
+            if self._topic is not None and answer.index == 0:
+                raise UnknownTopic(f"there is no topic {self._topic}")
+            if not isinstance(answer.error, BadVersion | NodeExists | NoNode):
+                raise answer
+        raise NoAnswer(f"others change {self._path} all the time; try again")
+
+    @property
+    def _topic(self) -> str | None:
+        first = self._names[0]
+        return first.name if first.entity_type == TOPICS else None
+
+    def _operations(
+        self, session: Session, found: Node | None, data: bytes
+    ) -> Steps[list[Operation]]:
+        operations: list[Operation] = []
+        if self._topic is not None:
+            operations.append(Check(topic_path(self._topic), ANY_VERSION))
+        if found is not None:
+            operations.append(Set(self._path, data, found.stat.version))
+        else:
+            for parent in self._parents():
+                there = yield from exists(session, parent)
+                if not isinstance(there, Stat):
+                    operations.append(Create(parent, b""))
+            operations.append(Create(self._path, data))
+        change = f"{CONFIG_CHANGES}/{CONFIG_CHANGE_PREFIX}"
+        operations.append(Create(change, encode_config_change(self._names), sequential=True))
+        return operations
+
+    def _parents(self) -> tuple[str, ...]:
+        """Those that a client of a user may be the first to need; others are there."""
+        if len(self._names) == 1:
+            return ()
+        user = config_path(self._names[:1])
+        return user, f"{user}/{CLIENTS}"
+
+
+def _of_topics(found: Settings) -> dict[str, Mapping[str, str]]:
+    return {
+        name: MappingProxyType(dict(settings))
+        for (first, *_), settings in found.items()
+        if first.entity_type == TOPICS and (name := first.name) is not None
+    }

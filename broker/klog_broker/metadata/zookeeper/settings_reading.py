@@ -1,0 +1,156 @@
+"""What there is below /config, and which notifications of changes there are."""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+
+from klog_broker.metadata.errors import MetadataError
+from klog_broker.metadata.zookeeper.conversation import Ask, Steps, children, together
+from klog_broker.runtime.zookeeper import (
+    Children,
+    Node,
+    NoNode,
+    Session,
+    ZooKeeperError,
+)
+from pyspark_klog.znodes.configs import (
+    CLIENTS,
+    ENTITY_TYPES,
+    USERS,
+    Entity,
+    config_path,
+    decode_config,
+    decode_config_change,
+    parse_entity_path,
+)
+from pyspark_klog.znodes.data import ZnodeError
+from pyspark_klog.znodes.paths import (
+    CONFIG,
+    CONFIG_CHANGE_PREFIX,
+    CONFIG_CHANGES,
+    sequence_number,
+)
+
+_log = logging.getLogger("klog.cluster")
+
+Settings = Mapping[Entity, Mapping[str, str]]
+"""Of users, clients and addresses these are quotas, and of users passwords, too."""
+
+_READ_AT_ONCE = 256
+"""Answers of so many requests may come in one turn of the loop."""
+
+
+class CannotRead(MetadataError):
+    """ZooKeeper did not give what every broker may read."""
+
+
+class SettingsReader:
+    """Reads in one session. What is no settings is named in the log, once, and left."""
+
+    def __init__(self) -> None:
+        self._named: dict[str, bytes] = {}
+
+    def all(self, session: Session) -> Steps[dict[Entity, Mapping[str, str]]]:
+        """Everything that can be used."""
+        paths: dict[str, Entity] = {}
+        for entity_type in ENTITY_TYPES:
+            names = yield from _names(session, f"{CONFIG}/{entity_type}")
+            self._add(paths, (f"{entity_type}/{name}" for name in names))
+        users = [path for path, names in paths.items() if names[0].entity_type == USERS]
+        for some in _parts([f"{path}/{CLIENTS}" for path in users]):
+            answers = yield from together([partial(session.children, path) for path in some])
+            for path, answer in zip(some, answers, strict=True):
+                below = path.removeprefix(f"{CONFIG}/")
+                self._add(paths, (f"{below}/{name}" for name in _listed(path, answer)))
+        found: dict[Entity, Mapping[str, str]] = {}
+        yield from self._read(session, paths, found)
+        return found
+
+    def of(self, session: Session, entities: Iterable[Entity]) -> Steps[Settings]:
+        """Those of these entities; nothing is set where there is no znode. What cannot be used is
+        missing in the answer."""
+        paths = {config_path(names): names for names in entities}
+        found: dict[Entity, Mapping[str, str]] = {names: {} for names in paths.values()}
+        yield from self._read(session, paths, found)
+        return found
+
+    def notifications(self, session: Session, watch: Callable[[], None]) -> Steps[tuple[str, ...]]:
+        """All that are there, the oldest first."""
+        listed = yield from children(session, CONFIG_CHANGES, watch)
+        numbers = {
+            name: sequence_number(name, CONFIG_CHANGE_PREFIX)
+            for name in _listed(CONFIG_CHANGES, listed)
+        }
+        known = ((number, name) for name, number in numbers.items() if number is not None)
+        return tuple(name for _, name in sorted(known))
+
+    def changed(self, session: Session, notifications: Iterable[str]) -> Steps[list[Entity]]:
+        """Whose settings these notifications say to be others, each once."""
+        paths = {f"{CONFIG_CHANGES}/{name}": name for name in notifications}
+        found: dict[Entity, None] = {}
+        for some in _parts(list(paths)):
+            nodes = yield from _get_all(session, some)
+            for path, node in nodes.items():
+                try:
+                    found[decode_config_change(paths[path], node.data)] = None
+                except ZnodeError as error:
+                    self._name_bad(path, node.data, str(error))
+        return list(found)
+
+    def _read(
+        self,
+        session: Session,
+        paths: Mapping[str, Entity],
+        found: dict[Entity, Mapping[str, str]],
+    ) -> Steps[None]:
+        for some in _parts(list(paths)):
+            nodes = yield from _get_all(session, some)
+            for path, node in nodes.items():
+                try:
+                    found[paths[path]] = decode_config(path, node.data)
+                except ZnodeError as error:
+                    found.pop(paths[path], None)
+                    self._name_bad(path, node.data, str(error))
+
+    def _add(self, paths: dict[str, Entity], texts: Iterable[str]) -> None:
+        for text in texts:
+            path = f"{CONFIG}/{text}"
+            try:
+                paths[path] = parse_entity_path(path, text)
+            except ZnodeError as error:
+                self._name_bad(path, b"", str(error))
+
+    def _name_bad(self, path: str, data: bytes, why: str) -> None:
+        if self._named.get(path) != data:
+            self._named[path] = data
+            _log.error("znode=%s is left out, and left as it is: %s", path, why)
+
+
+def _parts(paths: list[str]) -> Iterable[list[str]]:
+    return (paths[at : at + _READ_AT_ONCE] for at in range(0, len(paths), _READ_AT_ONCE))
+
+
+def _names(session: Session, path: str) -> Steps[tuple[str, ...]]:
+    listed = yield from children(session, path)
+    return _listed(path, listed)
+
+
+def _listed(path: str, answer: Children | ZooKeeperError) -> tuple[str, ...]:
+    if isinstance(answer, NoNode):
+        return ()
+    if isinstance(answer, ZooKeeperError):
+        raise CannotRead(f"the children of {path} cannot be read: {answer}")
+    return answer.names
+
+
+def _get_all(session: Session, paths: list[str]) -> Steps[dict[str, Node]]:
+    """Data of these paths, without those that are not there."""
+    asks: list[Ask] = [partial(session.get, path) for path in paths]
+    answers = yield from together(asks)
+    found = {}
+    for path, answer in zip(paths, answers, strict=True):
+        if isinstance(answer, Node):
+            found[path] = answer
+        elif not isinstance(answer, NoNode):
+            raise CannotRead(f"{path} cannot be read: {answer}")
+    return found
