@@ -249,8 +249,7 @@ class BrokerServer:
         self._lead(metadata)
         self._listen()
         self.services.groups = start_groups(self.services)
-        self.services.transactions = start_transactions(self.services)
-        self.services.verify_transactions = self.services.transactions.verify
+        start_transactions(self.services)
         for name in deleted:
             self.services.groups.forget_topic(name)
         self._schedule_log_work()
@@ -298,6 +297,8 @@ class BrokerServer:
         def on_image(image: MetadataImage, names: Sequence[str]) -> None:
             self._settings.image_changed(image)
             image_changed(self.services, image, names)
+            for tell in self.services.on_image:
+                tell()
 
         metadata.start(self.loop, self._helpers, on_image=on_image, apply=self._apply)
         metadata.elect(
@@ -469,6 +470,8 @@ class BrokerServer:
         self._is_closed = True
         self._is_wanted = False
         self.server.close()
+        for each in self.services.on_close:
+            each()
         if self._membership is not None:
             self._membership.close(cleanly=cleanly)
         if self._metrics is not None:

@@ -27,10 +27,10 @@ TIMEOUT_MS = 60_000
 PLAIN, OTHER = TopicPartition("plain", 0), TopicPartition("plain", 1)
 
 
-def broker_with_coordinators(**settings: object) -> MemoryBroker:
+def broker_with_coordinators(*, with_kernel: bool = False, **settings: object) -> MemoryBroker:
     """The topics of both coordinators are there, with few partitions."""
     broker = new_broker(
-        with_kernel=False,
+        with_kernel=with_kernel,
         offsets_topic_num_partitions=1,
         transaction_state_log_num_partitions=2,
         **settings,

@@ -190,11 +190,15 @@ class BrokerServices:
     groups: GroupCoordinator = field(init=False)
     """Set by app.py once the logs are loaded (group_service.start_groups)."""
     transactions: TransactionCoordinator = field(init=False)
-    """Set by app.py after ``groups`` (transaction_service.start_transactions)."""
+    """Set after ``groups``, by transaction_service.start_transactions."""
     verify_transactions: VerifyTransactions = field(init=False)
-    """The method of ``transactions``, set by app.py."""
+    """Asks ``transactions``, or the broker that coordinates the id. Set with ``transactions``."""
     on_topic_deleted: list[Callable[[str], None]] = field(default_factory=list)
     """Called with a topic's name when its logs have been set aside."""
+    on_image: list[Callable[[], None]] = field(default_factory=list)
+    """Called when the metadata have another image."""
+    on_close: list[Callable[[], None]] = field(default_factory=list)
+    """Called when the broker ends and takes no more requests."""
     advertised: dict[str, Endpoint] = field(default_factory=dict)
     """By listener name: the address that FindCoordinator tells clients."""
     find_coordinator: dict[int, Callable[[str, RequestContext], CoordinatorAnswer]] = field(

@@ -23,6 +23,8 @@ from pyspark_klog.ids import TopicPartition
 from pyspark_klog.state_records.transaction_log import TransactionState
 
 RETRY_PAUSE_MS = 100
+"""After the first failure; twice as long after each further one in a row, up to the longest."""
+LONGEST_PAUSE_MS = 1_000
 
 _log = logging.getLogger("klog.transaction")
 
@@ -66,7 +68,7 @@ class MarkerSender(Protocol):
 class _Ending:
     """A transaction whose end is decided, in one load of its shard."""
 
-    __slots__ = ("left", "machine", "shard")
+    __slots__ = ("left", "machine", "pause_ms", "shard")
 
     def __init__(
         self, shard: TransactionShard, machine: TransactionMachine, known: TransactionMetadata
@@ -74,6 +76,7 @@ class _Ending:
         self.shard = shard
         self.machine = machine
         self.left = known.partitions
+        self.pause_ms = RETRY_PAUSE_MS
 
     def known(self) -> TransactionMetadata | None:
         """None once it has ended, or is another broker's to end."""
@@ -156,7 +159,7 @@ class TransactionEnds:
             self._tell(ending, "marker-not-written", f"{partition} {code.name}")
         ending.left = tuple(failed)
         if failed:
-            self._loop.call_later(RETRY_PAUSE_MS, partial(self._send, ending))
+            self._send_later(ending)
         else:
             self._send(ending)
 
@@ -167,7 +170,11 @@ class TransactionEnds:
         if ending.known() is None:
             self._drop(ending)
         else:
-            self._loop.call_later(RETRY_PAUSE_MS, partial(self._send, ending))
+            self._send_later(ending)
+
+    def _send_later(self, ending: _Ending) -> None:
+        self._loop.call_later(ending.pause_ms, partial(self._send, ending))
+        ending.pause_ms = min(2 * ending.pause_ms, LONGEST_PAUSE_MS)
 
     def _drop(self, ending: _Ending) -> None:
         if self._endings.get(ending.machine) is ending:

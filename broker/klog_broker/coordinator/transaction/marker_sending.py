@@ -1,0 +1,162 @@
+"""Markers to the leaders of partitions in a cluster: some are led here, others by other brokers."""
+
+from collections.abc import Callable, Container, Hashable, Mapping, Sequence
+from functools import partial
+
+from klog_broker.coordinator.to_brokers import (
+    MOST_PARTITIONS,
+    Codes,
+    PartitionCodes,
+    Question,
+    ToBrokers,
+    code_of,
+    known_code,
+)
+from klog_broker.coordinator.transaction.markers import (
+    MarkerResults,
+    MarkerSender,
+    TransactionMarker,
+)
+from klog_broker.metadata.image import NO_BROKER, TRANSACTION_STATE, MetadataImage
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import BrokerId, TopicPartition
+from pyspark_klog.protocol.apis.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+_VERSION = 1
+
+
+class MarkersApi:
+    """WriteTxnMarkers 1, as brokers of inter.broker.protocol.version 3.9 speak it: markers without
+    a transaction.version. A partition takes a marker of its producer's present epoch then."""
+
+    reply_class = WriteTxnMarkersResponse
+    versions = (_VERSION, _VERSION)
+
+    def build(self, contents: list[TransactionMarker]) -> WriteTxnMarkersRequest:
+        return WriteTxnMarkersRequest(markers=[_written(each) for each in contents])
+
+    def read(self, reply: WriteTxnMarkersResponse) -> Mapping[Hashable, PartitionCodes]:
+        """By producer id."""
+        return {
+            marker.producer_id: {
+                TopicPartition(topic.name, each.partition_index): known_code(each.error_code)
+                for topic in marker.topics
+                for each in topic.partitions
+            }
+            for marker in reply.markers
+        }
+
+
+class MarkersToLeaders:
+    """A MarkerSender. ``led`` are the partitions that this broker leads; ``own`` writes to those.
+
+    Each time the leaders are looked up anew. That a partition is deleted is taken from this
+    broker's image alone, and only once that has the coordinators' own topic: another broker may
+    have heard of neither of them.
+    """
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        image: Callable[[], MetadataImage],
+        led: Container[tuple[str, int]],
+        own: MarkerSender,
+        others: ToBrokers[TransactionMarker, WriteTxnMarkersResponse],
+    ) -> None:
+        self._broker_id = broker_id
+        self._image = image
+        self._led = led
+        self._own = own
+        self._others = others
+
+    def send(
+        self, markers: Sequence[TransactionMarker], done: Callable[[MarkerResults], None]
+    ) -> None:
+        """See MarkerSender."""
+        results: dict[tuple[int, TopicPartition], ErrorCode] = {}
+        waiting = 1
+
+        def told(found: MarkerResults) -> None:
+            nonlocal waiting
+            results.update(found)
+            waiting -= 1
+            if waiting == 0:
+                done(results)
+
+        for marker in markers:
+            for broker_id, partitions in self._by_leader(marker, results).items():
+                if broker_id == self._broker_id:
+                    waiting += 1
+                    self._own.send([marker._replace(partitions=partitions)], told)
+                    continue
+                for first in range(0, len(partitions), MOST_PARTITIONS):
+                    part = partitions[first : first + MOST_PARTITIONS]
+                    waiting += 1
+                    self._ask(broker_id, marker._replace(partitions=part), told)
+        told({})
+
+    def _by_leader(
+        self, marker: TransactionMarker, results: dict[tuple[int, TopicPartition], ErrorCode]
+    ) -> dict[BrokerId, list[TopicPartition]]:
+        """The marker's partitions that can be sent somewhere; the others have their results."""
+        image = self._image()
+        absent = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if image.topic(TRANSACTION_STATE) is None:
+            absent = ErrorCode.LEADER_NOT_AVAILABLE
+        found: dict[BrokerId, list[TopicPartition]] = {}
+        for each in marker.partitions:
+            if each in self._led:
+                found.setdefault(self._broker_id, []).append(each)
+                continue
+            state = image.partition(*each)
+            if state is None:
+                results[marker.producer_id, each] = absent
+            elif state.leader == NO_BROKER or not self._others.knows(state.leader):
+                results[marker.producer_id, each] = ErrorCode.LEADER_NOT_AVAILABLE
+            else:
+                found.setdefault(state.leader, []).append(each)
+        return found
+
+    def _ask(
+        self, broker_id: BrokerId, marker: TransactionMarker, told: Callable[[MarkerResults], None]
+    ) -> None:
+        question = Question(
+            marker.producer_id, marker, len(marker.partitions), partial(_answered, marker, told)
+        )
+        self._others.ask(broker_id, question)
+
+
+def _answered(
+    marker: TransactionMarker,
+    told: Callable[[MarkerResults], None],
+    codes: Codes,
+) -> None:
+    def result(partition: TopicPartition) -> ErrorCode:
+        code = code_of(codes, partition)
+        # It has not heard of the partition yet, or any more. Which of both, this broker's own image
+        # will say.
+        is_absent = code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ErrorCode.LEADER_NOT_AVAILABLE if is_absent else code
+
+    told({(marker.producer_id, each): result(each) for each in marker.partitions})
+
+
+def _written(marker: TransactionMarker) -> WritableTxnMarker:
+    topics: dict[str, list[int]] = {}
+    for topic, partition in marker.partitions:
+        topics.setdefault(topic, []).append(partition)
+    return WritableTxnMarker(
+        producer_id=marker.producer_id,
+        producer_epoch=marker.producer_epoch,
+        transaction_result=marker.is_commit,
+        topics=[
+            WritableTxnMarkerTopic(name=name, partition_indexes=numbers)
+            for name, numbers in topics.items()
+        ],
+        coordinator_epoch=marker.coordinator_epoch,
+    )

@@ -1,0 +1,125 @@
+"""Other brokers of a cluster as a test scripts them: what they are asked, and when they answer."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from klog_broker.config import Listener
+from klog_broker.metadata.image import (
+    NO_BROKER,
+    BrokerRegistration,
+    MetadataImage,
+    PartitionState,
+    Topic,
+)
+from klog_broker.runtime.loop import Loop
+from pyspark_klog.client.errors import ConnectionFailed
+from pyspark_klog.client.evented import EventedConnection
+from pyspark_klog.errors import KlogError
+from pyspark_klog.ids import UUID, BrokerId, TopicId, TopicPartition
+from pyspark_klog.protocol import registry
+from pyspark_klog.protocol.keys import ApiKey
+from pyspark_klog.protocol.message import Request, Response
+
+LISTENER = "INSIDE"
+
+
+def registration(number: int, port: int = 9093) -> BrokerRegistration:
+    outside = Listener("OUTSIDE", "PLAINTEXT", "shop.example.org", 9092)
+    inside = Listener(LISTENER, "PLAINTEXT", f"10.0.0.{number}", port)
+    return BrokerRegistration(BrokerId(number), (outside, inside))
+
+
+def image_of(leaders: Mapping[TopicPartition, int], brokers: Mapping[int, int]) -> MetadataImage:
+    """Partitions with their leaders; brokers with their ports."""
+    topics: dict[str, dict[int, PartitionState]] = {}
+    for (name, number), leader in leaders.items():
+        ids = (BrokerId(leader),)
+        topics.setdefault(name, {})[number] = PartitionState(ids, ids, BrokerId(leader))
+    nobody = PartitionState((), (), NO_BROKER)
+    made = [
+        Topic(
+            name,
+            TopicId(UUID(int=7 + place)),
+            tuple(states.get(number, nobody) for number in range(max(states) + 1)),
+        )
+        for place, (name, states) in enumerate(topics.items())
+    ]
+    registered = {BrokerId(each): registration(each, port) for each, port in brokers.items()}
+    return MetadataImage("cluster").with_topics(made).with_brokers(registered)
+
+
+@dataclass
+class Asked:
+    """A request that waits for its answer."""
+
+    message: Any
+    version: int
+    tell: Callable[[Response | None, KlogError | None], None]
+
+
+@dataclass
+class ScriptedConnection:
+    """As much of an EventedConnection as a sender needs."""
+
+    address: tuple[str, int]
+    loop: Loop
+    serve: Callable[[Request, int], Any] | None = None
+    asked: list[Asked] = field(default_factory=list)
+    is_closed: bool = False
+
+    def send(
+        self,
+        reply_class: type[Response],
+        build: Callable[[int], Request],
+        on_done: Callable[[Response | None, KlogError | None], None],
+        timeout_ms: int,
+        *,
+        low: int = 0,
+        high: int | None = None,
+    ) -> None:
+        assert timeout_ms > 0
+        newest = registry.api(ApiKey(reply_class.api_key)).max_version
+        version = newest if high is None else high
+        assert low <= version <= newest
+        asked = Asked(build(version), version, on_done)
+        if self.is_closed:
+            self.loop.call_soon(lambda: on_done(None, ConnectionFailed("closed")))
+        elif self.serve is not None:
+            reply = self.serve(asked.message, version)
+            self.loop.call_soon(lambda: on_done(reply, None))
+        else:
+            self.asked.append(asked)
+
+    def close(self, reason: str = "") -> None:
+        self.is_closed = True
+        self.fail()
+
+    def answer(self, reply: Response) -> None:
+        """To the oldest question."""
+        self.asked.pop(0).tell(reply, None)
+
+    def fail(self) -> None:
+        """The connection breaks: nobody is answered."""
+        asked, self.asked = self.asked, []
+        for each in asked:
+            each.tell(None, ConnectionFailed("it broke"))
+
+
+class ScriptedBrokers:
+    """Makes the connections (`Peers.connect`)."""
+
+    def __init__(self, loop: Loop) -> None:
+        self.loop = loop
+        self.made: list[ScriptedConnection] = []
+        self.serve: dict[str, Callable[[Request, int], Any]] = {}
+        """By host: what answers at once."""
+
+    def connect(self, host: str, port: int, /, **_: Any) -> EventedConnection:
+        made = ScriptedConnection((host, port), self.loop, self.serve.get(host))
+        self.made.append(made)
+        return cast("EventedConnection", made)
+
+    def to(self, number: int) -> ScriptedConnection:
+        """The newest connection to a broker."""
+        return [each for each in self.made if each.address[0] == f"10.0.0.{number}"][-1]
