@@ -157,6 +157,9 @@ def begins_now(broker: BrokerServices, log: PlannedLog, first: FirstBatch) -> bo
     False if the coordinator or the log refuses that, or the coordinator's answer has to wait: then
     all this is to be asked anew.
     """
+    if broker.peers is not None and broker.transactions.find(first.transactional_id):
+        # Another broker would be asked twice.
+        return False
     head, now_ms = first.head, broker.clock.now_ms()
     adds = first.api_version >= _FIRST_VERSION_THAT_ADDS
     guard = log.begin_verification(

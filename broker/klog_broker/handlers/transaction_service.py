@@ -10,7 +10,8 @@ from klog_broker.coordinator.transaction.coordinator import (
 )
 from klog_broker.coordinator.transaction.marker_sending import MarkersApi, MarkersToLeaders
 from klog_broker.coordinator.transaction.markers import MarkerSender
-from klog_broker.handlers.context import BrokerServices
+from klog_broker.coordinator.transaction.verifying import VerificationApi, Verifier
+from klog_broker.handlers.context import BrokerServices, VerifyTransactions
 from klog_broker.handlers.coordinator_hosting import follow_leaderships, runtime_services
 from klog_broker.handlers.marker_writing import MarkerWriter
 from klog_broker.handlers.state_topics import CoordinatorFinder
@@ -52,7 +53,7 @@ def start_transactions(broker: BrokerServices) -> None:
         num_partitions=finder.num_partitions,
         next_producer_id=broker.producer_ids.next_id,
     )
-    broker.verify_transactions = transactions.verify
+    broker.verify_transactions = _verification(broker)
     follow_leaderships(broker, TRANSACTION_STATE, transactions)
     broker.find_coordinator[TRANSACTION_KEY_TYPE] = finder.find
 
@@ -64,6 +65,15 @@ def _marker_sender(broker: BrokerServices) -> MarkerSender:
     others = _to_brokers(broker, broker.peers, MarkersApi())
     led = broker.replicas.led
     return MarkersToLeaders(broker.broker_id, lambda: broker.metadata.image, led, own, others)
+
+
+def _verification(broker: BrokerServices) -> VerifyTransactions:
+    if broker.peers is None:
+        return broker.transactions.verify
+    others = _to_brokers(broker, broker.peers, VerificationApi())
+    return Verifier(
+        broker.broker_id, lambda: broker.metadata.image, broker.transactions, others
+    ).verify
 
 
 def _to_brokers(broker: BrokerServices, peers: Peers, api: Api[Q, R]) -> ToBrokers[Q, R]:

@@ -10,6 +10,9 @@ from klog_broker.coordinator.group.coordinator import Commit, CommitRequest, Mem
 from klog_broker.coordinator.shard import Producer
 from klog_broker.handlers.context import AnswerSteps, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
+from klog_broker.handlers.partitions import led_partition
+from klog_broker.log.partition_log import PartitionLog
+from klog_broker.log.verification import VerificationGuard
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.txn_offset_commit import (
@@ -54,6 +57,7 @@ def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> AnswerSt
     if not commits:
         return (yield from _response(request, results, context.api_version))
     kept_in = _kept_in(request, context)
+    guarded = _Guarded(kept_in, request, context)
 
     def answer(codes: Sequence[ErrorCode]) -> None:
         results.update(zip(commits, codes, strict=True))
@@ -61,6 +65,8 @@ def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> AnswerSt
 
     def verified(errors: _Results) -> None:
         error = errors[kept_in]
+        if error is ErrorCode.NONE and not guarded.still_holds():
+            error = ErrorCode.INVALID_TXN_STATE
         if error is not ErrorCode.NONE:
             answer([_verification_error(error, context.api_version)] * len(commits))
             return
@@ -72,7 +78,10 @@ def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> AnswerSt
             Producer(request.producer_id, request.producer_epoch),
         )
 
-    broker.transactions.verify(
+    if guarded.is_verified:
+        verified({kept_in: ErrorCode.NONE})
+        return None
+    broker.verify_transactions(
         request.transactional_id,
         request.producer_id,
         request.producer_epoch,
@@ -81,6 +90,41 @@ def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> AnswerSt
         done=verified,
     )
     return None
+
+
+class _Guarded:
+    """The transaction can end while another broker, its coordinator, is asked: offsets that are
+    appended behind its marker would open one that nobody ends. As for Produce the log keeps watch.
+
+    This broker's own coordinator answers by what is true when the offsets are appended.
+    """
+
+    def __init__(
+        self, kept_in: TopicPartition, request: TxnOffsetCommitRequest, context: RequestContext
+    ) -> None:
+        broker = context.broker
+        self.is_verified = False
+        """The transaction is open in the partition already."""
+        self._producer_id = request.producer_id
+        self._log: PartitionLog | None = None
+        self._guard: VerificationGuard | None = None
+        if broker.transactions.find(request.transactional_id) is not ErrorCode.NOT_COORDINATOR:
+            return
+        self._log = led_partition(broker, *kept_in).log
+        self._guard = self._log.begin_verification(
+            request.producer_id,
+            request.producer_epoch,
+            0,
+            supports_epoch_bump=context.api_version >= ADDS_PARTITION_SINCE,
+            now_ms=broker.clock.now_ms(),
+        )
+        self.is_verified = self._guard is None
+
+    def still_holds(self) -> bool:
+        """Whether the coordinator's word is still good."""
+        if self._log is None or self._guard is None:
+            return True
+        return self._log.is_verifying(self._producer_id, self._guard)
 
 
 def _kept_in(request: TxnOffsetCommitRequest, context: RequestContext) -> TopicPartition:
@@ -95,6 +139,8 @@ def _kept_in(request: TxnOffsetCommitRequest, context: RequestContext) -> TopicP
 
 def _verification_error(error: ErrorCode, version: int) -> ErrorCode:
     """As Kafka's AddPartitionsToTxnManager tells the group coordinator's clients."""
+    if error is ErrorCode.NETWORK_EXCEPTION:
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     if error is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if error is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE:

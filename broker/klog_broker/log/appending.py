@@ -210,6 +210,11 @@ class Appender:
             supports_epoch_bump=supports_epoch_bump,
         )
 
+    def is_verifying(self, producer_id: int, guard: VerificationGuard) -> bool:
+        """Whether the guard still stands: no marker of the producer has come since, nor has its
+        transaction begun."""
+        return self._state.producers.verifications.has(producer_id, guard)
+
     def may_begin(self, head: ProducerHead, guard: VerificationGuard) -> bool:
         """Whether an append of this batch now would begin the producer's transaction."""
         try:

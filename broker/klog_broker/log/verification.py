@@ -72,10 +72,14 @@ class Verifications:
         found.see(producer_epoch, sequence)
         return found.guard
 
+    def has(self, producer_id: int, guard: VerificationGuard) -> bool:
+        """Whether the guard is the one that the producer has now."""
+        found = self._by_producer.get(producer_id)
+        return found is not None and found.guard is guard
+
     def check(self, producer_id: int, guard: VerificationGuard | None) -> None:
         """InvalidTransactionState unless the guard is the one that the producer has now."""
-        found = self._by_producer.get(producer_id)
-        if guard is None or found is None or found.guard is not guard:
+        if guard is None or not self.has(producer_id, guard):
             raise InvalidTransactionState(
                 f"a batch of producer {producer_id} is not part of an ongoing transaction"
             )

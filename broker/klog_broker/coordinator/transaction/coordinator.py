@@ -130,6 +130,10 @@ class TransactionCoordinator:
         """Whether this broker serves the id now."""
         return self._runtime.find(transactional_id)[0]
 
+    def partition_for(self, transactional_id: str) -> int | None:
+        """The partition of ``__transaction_state`` that has the id; None while there is none."""
+        return self._runtime.partition_for(transactional_id)
+
     def _go_on(self, shard: TransactionShard) -> None:
         for transactional_id in list(shard.state.ending):
             machine = shard.state.machine(transactional_id)
@@ -257,10 +261,10 @@ class TransactionCoordinator:
 
     def machines(self) -> tuple[ErrorCode, list[TransactionMachine]]:
         """Those of all ids; COORDINATOR_LOAD_IN_PROGRESS if some shards still load."""
-        shards = self._runtime.shards()
-        if any(each.status is ShardStatus.LOADING for each in shards):
+        errors = [(each, each.error()) for each in self._runtime.shards()]
+        if any(error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS for _, error in errors):
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, []
-        serving = [each for each in shards if each.error() is ErrorCode.NONE]
+        serving = [each for each, error in errors if error is ErrorCode.NONE]
         return ErrorCode.NONE, [m for each in serving for m in each.state.machines.values()]
 
     def statuses(self) -> Counter[ShardStatus]:

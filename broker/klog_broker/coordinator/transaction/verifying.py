@@ -1,0 +1,143 @@
+"""Whether partitions take part in a transaction, asked at its coordinator: here, or another broker
+of the cluster (KIP-890, part 1; Kafka's AddPartitionsToTxnManager)."""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from klog_broker.coordinator.to_brokers import (
+    Codes,
+    PartitionCodes,
+    Question,
+    ToBrokers,
+    code_of,
+    known_code,
+)
+from klog_broker.coordinator.transaction.coordinator import PartitionErrors, TransactionCoordinator
+from klog_broker.metadata.image import TRANSACTION_STATE, MetadataImage
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import BrokerId, TopicPartition
+from pyspark_klog.protocol.apis.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+
+BATCHED_SINCE = 4
+
+
+class AskedTransaction(NamedTuple):
+    """A producer's transaction, and what of it is asked about; with ``adds`` it takes part from now
+    on."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    partitions: Sequence[TopicPartition]
+    adds: bool
+
+
+class VerificationApi:
+    """AddPartitionsToTxn as brokers ask each other: many transactions at once."""
+
+    reply_class = AddPartitionsToTxnResponse
+    versions = (BATCHED_SINCE, None)
+
+    def build(self, contents: list[AskedTransaction]) -> AddPartitionsToTxnRequest:
+        return AddPartitionsToTxnRequest(transactions=[_written(each) for each in contents])
+
+    def read(
+        self, reply: AddPartitionsToTxnResponse
+    ) -> Mapping[Hashable, PartitionCodes] | ErrorCode:
+        """By transactional id."""
+        if reply.error_code:
+            error = known_code(reply.error_code)
+            not_allowed = error is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            return ErrorCode.INVALID_TXN_STATE if not_allowed else error
+        return {
+            result.transactional_id: {
+                TopicPartition(topic.name, each.partition_index): known_code(
+                    each.partition_error_code
+                )
+                for topic in result.topic_results
+                for each in topic.results_by_partition
+            }
+            for result in reply.results_by_transaction
+        }
+
+
+class Verifier:
+    """Asks this broker's ``coordinator`` if it has the id, else the broker that has it by the
+    image. Loop thread only."""
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        image: Callable[[], MetadataImage],
+        coordinator: TransactionCoordinator,
+        others: ToBrokers[AskedTransaction, AddPartitionsToTxnResponse],
+    ) -> None:
+        self._broker_id = broker_id
+        self._image = image
+        self._coordinator = coordinator
+        self._others = others
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+        *,
+        adds: bool,
+        done: Callable[[PartitionErrors], None],
+    ) -> None:
+        """As TransactionCoordinator.verify. NETWORK_EXCEPTION: nobody knows what the coordinator
+        would say; COORDINATOR_NOT_AVAILABLE: there is none now."""
+        asked = AskedTransaction(transactional_id, producer_id, producer_epoch, partitions, adds)
+        coordinator = self._coordinator
+        if coordinator.find(transactional_id) is ErrorCode.NOT_COORDINATOR:
+            leader = self._leader(transactional_id)
+            if leader is None:
+                done(dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+                return
+            if leader != self._broker_id:
+                told = partial(_answered, asked, done)
+                self._others.ask(leader, Question(transactional_id, asked, len(partitions), told))
+                return
+        coordinator.verify(
+            transactional_id, producer_id, producer_epoch, partitions, adds=adds, done=done
+        )
+
+    def _leader(self, transactional_id: str) -> BrokerId | None:
+        number = self._coordinator.partition_for(transactional_id)
+        state = None if number is None else self._image().partition(TRANSACTION_STATE, number)
+        if state is None:
+            return None
+        leader = state.leader
+        return leader if leader == self._broker_id or self._others.knows(leader) else None
+
+
+def _answered(
+    asked: AskedTransaction,
+    done: Callable[[PartitionErrors], None],
+    codes: Codes,
+) -> None:
+    done({each: code_of(codes, each) for each in asked.partitions})
+
+
+def _written(asked: AskedTransaction) -> AddPartitionsToTxnTransaction:
+    topics: dict[str, list[int]] = {}
+    for topic, partition in asked.partitions:
+        topics.setdefault(topic, []).append(partition)
+    return AddPartitionsToTxnTransaction(
+        transactional_id=asked.transactional_id,
+        producer_id=asked.producer_id,
+        producer_epoch=asked.producer_epoch,
+        verify_only=not asked.adds,
+        topics=[
+            AddPartitionsToTxnTopic(name=name, partitions=numbers)
+            for name, numbers in topics.items()
+        ],
+    )
