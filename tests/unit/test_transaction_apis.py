@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from klog_broker.config import BrokerConfig
 from klog_broker.replication.errors import Ended
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
@@ -16,6 +17,7 @@ from pyspark_klog.protocol.apis.api_versions import ApiVersionsRequest
 from pyspark_klog.protocol.apis.describe_transactions import DescribeTransactionsRequest
 from pyspark_klog.protocol.apis.find_coordinator import FindCoordinatorRequest
 from pyspark_klog.protocol.apis.list_transactions import ListTransactionsRequest
+from pyspark_klog.protocol.apis.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from pyspark_klog.protocol.apis.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -331,6 +333,21 @@ def test_the_transactions_version_is_a_feature(broker: MemoryBroker, version: in
         (each.name, each.min_version, each.max_version) for each in answer.supported_features
     ]
     assert supported == ([("transaction.version", 0, 2)] if version >= 4 else [])
+
+
+@pytest.mark.parametrize("version", range(3, 5))
+def test_a_cluster_has_finalized_no_feature(broker: MemoryBroker, version: int) -> None:
+    """As Kafka 3.9 with ZooKeeper: clients take the protocol of transaction.version 0."""
+    broker.broker.services.config = BrokerConfig.load(None, {"zookeeper.connect": "zk:2181"})
+    request = ApiVersionsRequest(client_software_name="t", client_software_version="1")
+    answer = broker.call(request, version)
+    assert answer.error_code == 0
+    assert (answer.finalized_features, answer.supported_features) == ([], [])
+    assert answer.finalized_features_epoch == 0
+    update = FeatureUpdateKey(feature="transaction.version", max_version_level=2)
+    updated = broker.call(UpdateFeaturesRequest(feature_updates=[update]), 1)
+    assert updated.error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert "is not known: a cluster over ZooKeeper has no features" in updated.error_message
 
 
 # --- restarts -------------------------------------------------------------------------------------

@@ -22,7 +22,9 @@ ZERO_LEVEL_SINCE = 4
 """Clients of earlier versions cannot read a feature whose lowest level is 0: they are told of none,
 as Kafka does."""
 FEATURES_EPOCH = 0
-"""It would rise with every change of a feature's level, and there is none."""
+"""It would rise with every change of a feature's level, and there is none. That of a cluster is the
+version of the znode /feature, which finalizes nothing: clients take the protocol of
+transaction.version 0 there."""
 _SUPPORTED = [
     SupportedFeatureKey(name=TRANSACTION_VERSION, min_version=0, max_version=VERSION_RAISING)
 ]
@@ -43,11 +45,13 @@ def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsR
         names = (request.client_software_name, request.client_software_version)
         if not all(_SOFTWARE.fullmatch(name) for name in names):
             raise BrokerError(ErrorCode.INVALID_REQUEST)
+    has_features = not context.broker.config.joins_cluster
+    tells_supported = has_features and context.api_version >= ZERO_LEVEL_SINCE
     return ApiVersionsResponse(
         api_keys=_ranges(context),
-        supported_features=_SUPPORTED if context.api_version >= ZERO_LEVEL_SINCE else [],
+        supported_features=_SUPPORTED if tells_supported else [],
         finalized_features_epoch=FEATURES_EPOCH,
-        finalized_features=_FINALIZED,
+        finalized_features=_FINALIZED if has_features else [],
     )
 
 

@@ -1,4 +1,5 @@
-"""UpdateFeatures (key 57): transaction.version, the one feature, keeps its level.
+"""UpdateFeatures (key 57): transaction.version, the one feature, keeps its level. A cluster over
+ZooKeeper has none.
 
 A request for the level that it has is done at once; any other is refused as Kafka refuses levels
 that a broker does not have.
@@ -29,12 +30,12 @@ class UpgradeType(IntEnum):
     UNSAFE_DOWNGRADE = 3
 
 
-def handle(request: UpdateFeaturesRequest, _: RequestContext) -> AnswerSteps:
+def handle(request: UpdateFeaturesRequest, context: RequestContext) -> AnswerSteps:
     """All features, or none because of the first one that is refused."""
     response = UpdateFeaturesResponse(error_message=None)
     for each in request.feature_updates:
         yield 1
-        problem = _problem(each)
+        problem = _problem(each, joins_cluster=context.broker.config.joins_cluster)
         if problem is not None:
             text = f"no feature is changed: {each.feature!r} {problem}"
             error = BrokerError(ErrorCode.INVALID_UPDATE_VERSION, text)
@@ -44,9 +45,11 @@ def handle(request: UpdateFeaturesRequest, _: RequestContext) -> AnswerSteps:
     return response
 
 
-def _problem(asked: FeatureUpdateKey) -> str | None:
+def _problem(asked: FeatureUpdateKey, *, joins_cluster: bool) -> str | None:
     if asked.upgrade_type not in tuple(UpgradeType):
         return f"is to change in an unknown way, {asked.upgrade_type}: it must be from 1 to 3"
+    if joins_cluster:
+        return "is not known: a cluster over ZooKeeper has no features"
     if asked.feature != TRANSACTION_VERSION:
         return f"is not known; {TRANSACTION_VERSION} is"
     if asked.max_version_level != VERSION_RAISING:
