@@ -258,9 +258,10 @@ class GroupCoordinator:
 
     def groups(self) -> tuple[ErrorCode, list[Group]]:
         """All groups of the loaded shards; COORDINATOR_LOAD_IN_PROGRESS if a shard still loads."""
-        shards = [each for each in self._runtime.shards() if each.status is not ShardStatus.FAILED]
-        is_loading = any(each.status is ShardStatus.LOADING for each in shards)
-        found = [entry.group for each in shards for entry in each.state.groups.values()]
+        errors = [(each, each.error()) for each in self._runtime.shards()]
+        led = [(each, error) for each, error in errors if error is not ErrorCode.NOT_COORDINATOR]
+        is_loading = any(error is not ErrorCode.NONE for _, error in led)
+        found = [entry.group for each, _ in led for entry in each.state.groups.values()]
         return (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NONE), found
 
     def statuses(self) -> Counter[ShardStatus]:

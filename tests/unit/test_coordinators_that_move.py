@@ -1,0 +1,260 @@
+"""Groups and transactions while their partitions get other leaders: in the middle of a commit, a
+join, an end. Nobody waits for ever, nothing is told that is not so, and time acts at leaders only.
+"""
+
+from typing import Any
+
+import pytest
+
+from klog_broker.metadata.image import CONSUMER_OFFSETS, TRANSACTION_STATE
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import BrokerId
+from pyspark_klog.protocol.apis.describe_groups import DescribeGroupsRequest
+from pyspark_klog.protocol.apis.describe_transactions import DescribeTransactionsRequest
+from pyspark_klog.protocol.apis.end_txn import EndTxnRequest
+from pyspark_klog.protocol.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from pyspark_klog.protocol.apis.list_groups import ListGroupsRequest
+from pyspark_klog.protocol.apis.list_transactions import ListTransactionsRequest
+from pyspark_klog.protocol.apis.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from pyspark_klog.protocol.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from tests.support.fake_network import FakeStream
+from tests.support.produce_paths import answer_of
+from tests.support.role_orders import ME, give, order_for
+from tests.support.transaction_client import (
+    PLAIN,
+    TIMEOUT_MS,
+    MemoryClient,
+    broker_with_coordinators,
+    pass_time,
+)
+
+NONE, NOT_COORDINATOR = ErrorCode.NONE, ErrorCode.NOT_COORDINATOR
+OTHER_BROKER = BrokerId(1)
+SESSION_MS = 10_000
+
+
+class World:
+    """A broker, and what the controller tells it of the coordinators' partitions."""
+
+    def __init__(self) -> None:
+        self.broker = broker_with_coordinators(group_initial_rebalance_delay_ms=0)
+        self.client = MemoryClient(self.broker, raises=False)
+        partition = self.broker.broker.services.transactions.partition_for("tx")
+        assert partition is not None
+        self.partitions = {CONSUMER_OFFSETS: 0, TRANSACTION_STATE: partition}
+
+    def log(self, topic: str) -> Any:
+        return self.broker.log(topic, self.partitions[topic])
+
+    def _order(self, topic: str, **options: Any) -> None:
+        number = self.partitions[topic]
+        hosted = self.broker.broker.services.replicas.partition(topic, number)
+        assert hosted is not None
+        epoch = hosted.epochs.leader_epoch + 1
+        give(self.broker, order_for(self.broker, topic, number, leader_epoch=epoch, **options))
+
+    def lead_alone(self, topic: str) -> None:
+        self._order(topic)
+
+    def lead_with_another(self, topic: str) -> None:
+        """The other one is in sync and fetches nothing: no record becomes visible."""
+        self._order(topic, replicas=(ME, OTHER_BROKER))
+
+    def follow(self, topic: str) -> None:
+        self._order(topic, leader=OTHER_BROKER, replicas=(ME, OTHER_BROKER))
+
+    # --- groups ----------------------------------------------------------------------------------
+    def commit(self, offset: int) -> tuple[FakeStream, OffsetCommitRequest]:
+        rows = [OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)]
+        topics = [OffsetCommitRequestTopic(name="plain", partitions=rows)]
+        request = OffsetCommitRequest(group_id="g", topics=topics)
+        return self.broker.send(request, 7), request
+
+    def join(self) -> tuple[FakeStream, JoinGroupRequest]:
+        request = JoinGroupRequest(
+            group_id="g",
+            session_timeout_ms=SESSION_MS,
+            rebalance_timeout_ms=60_000,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+        )
+        return self.broker.send(request, 3), request
+
+    def joined(self) -> Any:
+        return answer_of(*self.join(), 3)
+
+    def sync(self, joined: Any) -> tuple[FakeStream, SyncGroupRequest]:
+        given = SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"all")
+        request = SyncGroupRequest(
+            group_id="g",
+            generation_id=joined.generation_id,
+            member_id=joined.member_id,
+            assignments=[given],
+        )
+        return self.broker.send(request, 3), request
+
+    def groups(self) -> dict[str, str]:
+        found = self.broker.call(ListGroupsRequest(), 4)
+        assert found.error_code == NONE
+        return {each.group_id: each.group_state for each in found.groups}
+
+    # --- transactions ----------------------------------------------------------------------------
+    def begin(self) -> None:
+        """With a record and a group's offsets."""
+        assert self.client.init() == NONE
+        assert self.client.add(PLAIN) == [NONE]
+        assert self.client.produce(PLAIN, b"v", version=11) is NONE
+        assert self.client.add_offsets() == NONE
+        assert self.client.commit_offsets(5) == [NONE]
+
+    def end(self) -> tuple[FakeStream, EndTxnRequest]:
+        request = EndTxnRequest(
+            transactional_id="tx",
+            producer_id=self.client.producer_id,
+            producer_epoch=self.client.epoch,
+            committed=True,
+        )
+        return self.broker.send(request, 4), request
+
+    def transactions(self) -> dict[str, str]:
+        found = self.broker.call(ListTransactionsRequest(), 0)
+        assert found.error_code == NONE
+        rows = found.transaction_states
+        return {each.transactional_id: each.transaction_state for each in rows}
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def is_answered(sent: tuple[FakeStream, Any]) -> bool:
+    return bool(sent[0].sent)
+
+
+def commit_code(sent: tuple[FakeStream, Any]) -> int:
+    return int(answer_of(*sent, 7).topics[0].partitions[0].error_code)
+
+
+# --- groups ---------------------------------------------------------------------------------------
+@pytest.mark.parametrize("goes", ["follow", "lead_alone"])
+def test_a_commit_that_is_not_replicated_is_not_told_as_done(world: World, goes: str) -> None:
+    """By a newer epoch of the same leader neither: what the log then has, decides."""
+    assert commit_code(world.commit(3)) == NONE
+    world.lead_with_another(CONSUMER_OFFSETS)
+    sent = world.commit(4)
+    assert not is_answered(sent)
+    assert world.client.committed() == 3
+    getattr(world, goes)(CONSUMER_OFFSETS)
+    assert commit_code(sent) == NOT_COORDINATOR
+    if goes == "follow":
+        assert commit_code(world.commit(5)) == NOT_COORDINATOR
+        world.lead_alone(CONSUMER_OFFSETS)
+    assert world.client.committed() == 4
+
+
+def test_a_member_that_waits_for_others_looks_for_its_group_anew(world: World) -> None:
+    first = world.joined()
+    assert answer_of(*world.sync(first), 3).error_code == NONE
+    waits = world.join()
+    assert not is_answered(waits)
+    world.follow(CONSUMER_OFFSETS)
+    assert answer_of(*waits, 3).error_code == NOT_COORDINATOR
+    assert world.joined().error_code == NOT_COORDINATOR
+
+
+def test_an_assignment_that_is_not_replicated_is_handed_to_nobody(world: World) -> None:
+    world.lead_with_another(CONSUMER_OFFSETS)
+    waits = world.sync(world.joined())
+    assert not is_answered(waits)
+    world.follow(CONSUMER_OFFSETS)
+    assert answer_of(*waits, 3).error_code == NOT_COORDINATOR
+
+
+def test_groups_are_told_of_where_they_are_led(world: World) -> None:
+    assert answer_of(*world.sync(world.joined()), 3).error_code == NONE
+    assert world.groups() == {"g": "Stable"}
+    world.follow(CONSUMER_OFFSETS)
+    assert world.groups() == {}
+    described = world.broker.call(DescribeGroupsRequest(groups=["g"]), 5)
+    assert described.groups[0].error_code == NOT_COORDINATOR
+    world.lead_alone(CONSUMER_OFFSETS)
+    assert world.groups() == {"g": "Stable"}
+
+
+def test_sessions_end_at_the_leader_only(world: World) -> None:
+    assert answer_of(*world.sync(world.joined()), 3).error_code == NONE
+    end_offset = world.log(CONSUMER_OFFSETS).log_end_offset
+    world.follow(CONSUMER_OFFSETS)
+    pass_time(world.broker, 3 * SESSION_MS)
+    assert world.log(CONSUMER_OFFSETS).log_end_offset == end_offset
+    world.lead_alone(CONSUMER_OFFSETS)
+    pass_time(world.broker, SESSION_MS - 1_000)
+    assert world.groups() == {"g": "Stable"}
+    pass_time(world.broker, 2_000)
+    assert world.groups() == {"g": "Empty"}
+
+
+# --- transactions ---------------------------------------------------------------------------------
+def test_an_end_that_is_not_replicated_is_neither_told_nor_carried_out(world: World) -> None:
+    world.begin()
+    world.lead_with_another(TRANSACTION_STATE)
+    sent = world.end()
+    pass_time(world.broker, 1_000)
+    assert not is_answered(sent)
+    assert world.client.stable_offset() == 0
+    world.follow(TRANSACTION_STATE)
+    assert answer_of(*sent, 4).error_code == NOT_COORDINATOR
+    pass_time(world.broker, 1_000)
+    assert world.client.stable_offset() == 0
+    world.lead_alone(TRANSACTION_STATE)
+    pass_time(world.broker, 1_000)
+    assert world.client.stable_offset() == world.broker.log(*PLAIN).log_end_offset == 2
+    assert world.client.committed(stable=True) == 5
+    assert world.transactions() == {"tx": "CompleteCommit"}
+
+
+def test_offsets_count_once_their_marker_is_replicated(world: World) -> None:
+    world.begin()
+    world.lead_with_another(CONSUMER_OFFSETS)
+    assert answer_of(*world.end(), 4).error_code == NONE
+    pass_time(world.broker, 1_000)
+    assert world.transactions() == {"tx": "PrepareCommit"}
+    assert world.client.committed(stable=True) is ErrorCode.UNSTABLE_OFFSET_COMMIT
+    world.follow(CONSUMER_OFFSETS)
+    pass_time(world.broker, 1_000)
+    assert world.transactions() == {"tx": "PrepareCommit"}
+    world.lead_alone(CONSUMER_OFFSETS)
+    pass_time(world.broker, 2_000)
+    assert world.transactions() == {"tx": "CompleteCommit"}
+    assert world.client.committed(stable=True) == 5
+
+
+def test_transactions_are_told_of_where_they_are_led(world: World) -> None:
+    world.begin()
+    assert world.transactions() == {"tx": "Ongoing"}
+    world.follow(TRANSACTION_STATE)
+    assert world.transactions() == {}
+    described = world.broker.call(DescribeTransactionsRequest(transactional_ids=["tx"]), 0)
+    assert described.transaction_states[0].error_code == NOT_COORDINATOR
+    assert world.client.init() == NOT_COORDINATOR
+    assert world.client.add(PLAIN) == [NOT_COORDINATOR]
+    assert world.client.end() == NOT_COORDINATOR
+
+
+def test_transactions_time_out_at_the_leader_only(world: World) -> None:
+    world.begin()
+    world.follow(TRANSACTION_STATE)
+    end_offset = world.log(TRANSACTION_STATE).log_end_offset
+    pass_time(world.broker, 2 * TIMEOUT_MS)
+    assert world.log(TRANSACTION_STATE).log_end_offset == end_offset
+    assert world.client.stable_offset() == 0
+    world.lead_alone(TRANSACTION_STATE)
+    for _ in range(3):
+        pass_time(world.broker, 10_000)
+    assert world.transactions() == {"tx": "CompleteAbort"}
+    assert world.client.stable_offset() == 2
