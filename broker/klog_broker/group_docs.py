@@ -28,6 +28,11 @@ the coordinator refuses any other change. The durable part of a group (the membe
 and their assignments) is one record in `__consumer_offsets`. Applying the record changes the state
 in the same way when it was just written and when the log is replayed.
 
+The broker that leads a group's partition coordinates it. In a cluster the group moves with the
+partition: the next leader replays the log, and gives all members one session to show themselves.
+The one before drops what it knew. Whoever waits there is told NOT_COORDINATOR, for commits that
+were not replicated yet, too. Time-outs and offsets that expire are the leader's to act on.
+
 ```mermaid
 stateDiagram-v2
     [*] --> Empty

@@ -45,8 +45,9 @@ groups, so that readers with `isolation.level=read_committed` see all of it or n
 
 Both kinds of clients are served: those that add partitions first (AddPartitionsToTxn 0-3,
 AddOffsetsToTxn, EndTxn 0-4), and those of `transaction.version` 2, which let Produce 12 and
-TxnOffsetCommit 5 add them, and whose epoch rises with every end (EndTxn 5). ApiVersions tells
-`transaction.version` 2 as a finalized feature.
+TxnOffsetCommit 5 add them, and whose epoch rises with every end (EndTxn 5). ApiVersions of a broker
+that runs alone tells `transaction.version` 2 as a finalized feature. In a cluster over ZooKeeper
+there are no features, as with Kafka 3.9: clients take the protocol of the first kind.
 
 ## Where the state is
 
@@ -55,6 +56,23 @@ tagged fields; 0 is read, too): producer id and epoch, the ids before and after,
 times, and the client's transaction.version. The partition is chosen by the id's hash; the broker
 that leads it coordinates the id. The topic is made when a client first asks for a coordinator.
 `klog dump-log` shows its records.
+
+## In a cluster
+
+- **The id moves with its partition.** A broker that begins to lead one loads it, goes on with what
+  was being ended, and serves then (COORDINATOR_LOAD_IN_PROGRESS before). One that resigns drops
+  what it knew; whoever waits is told NOT_COORDINATOR, and so is all that was not replicated yet.
+- **Markers go to the leaders of the partitions**, whichever brokers these are (WriteTxnMarkers 1,
+  over a connection of its own to each, with all that waits in one request). A leader that does not
+  answer is asked again after 100 ms, then less and less often up to once a second; it is looked up
+  anew each time. A partition has been deleted when the coordinator's own metadata say so.
+- **A coordinator that is one no longer is fenced**: its markers carry the leader epoch of its
+  partition, and a partition that has seen a newer one refuses them
+  (TRANSACTION_COORDINATOR_FENCED).
+- **The coordinator is asked by other brokers** whether a partition takes part, before a record is
+  appended (AddPartitionsToTxn 4 and later). While it does not answer, Produce is answered with
+  NOT_ENOUGH_REPLICAS and TxnOffsetCommit with COORDINATOR_LOAD_IN_PROGRESS: clients ask again. A
+  marker that comes between the answer and the append voids the answer (INVALID_TXN_STATE).
 
 ```mermaid
 stateDiagram-v2
@@ -101,6 +119,8 @@ _DIFFERENT = """
 - After an end the next transaction can begin at once where all its partitions are led by the
   coordinator's own broker, and a new process takes over the id with its first InitProducerId:
   clients see CONCURRENT_TRANSACTIONS only while one of the partitions cannot be written to.
+- Two questions about one transaction that wait for the same coordinator are asked one after the
+  other. Kafka answers the first of them with NETWORK_EXCEPTION, and its client asks again.
 - A marker that a partition refuses for good (it knows a newer epoch of the producer or a newer
   coordinator) counts as written. Kafka's transaction waits for the next load of its shard then.
 - `__consumer_offsets` and `__transaction_state` have the numbers of partitions and the policy of
