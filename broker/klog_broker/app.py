@@ -16,6 +16,7 @@ from klog_broker.handlers.dispatcher import ApiHandler, Dispatcher
 from klog_broker.handlers.fetch_convert import DownConversions
 from klog_broker.handlers.fetch_sessions import FetchSessions
 from klog_broker.handlers.group_service import start_groups
+from klog_broker.handlers.in_sync_changes import InSyncChanges
 from klog_broker.handlers.produce_pipeline import ProducePipeline
 from klog_broker.handlers.producer_ids import ProducerIds
 from klog_broker.handlers.served import BETWEEN_BROKERS, SERVED
@@ -27,6 +28,7 @@ from klog_broker.membership import Membership
 from klog_broker.metadata.election import FoundLog
 from klog_broker.metadata.errors import StoreRefused
 from klog_broker.metadata.image import BrokerRegistration, MetadataImage
+from klog_broker.metadata.live_brokers import LiveBrokers
 from klog_broker.metadata.orders import Order, OrderResults
 from klog_broker.metrics.requests import RequestTimes
 from klog_broker.monitoring.collecting import Sources
@@ -46,6 +48,7 @@ from klog_broker.refusals import (
     refused_directory,
     refused_metrics,
 )
+from klog_broker.replication.leader import Surroundings
 from klog_broker.replication.replica_manager import ReplicaManager
 from klog_broker.room_settings import (
     cleaner_settings,
@@ -257,6 +260,8 @@ class BrokerServer:
         self._listen_for_scrapes(self._cleaner)
         if self.plans is not None and self._compile_kernel is not None:
             IdleKernels(self.server, self.plans, self._compile_kernel).begin()
+        if self.services.to_controller is not None:
+            InSyncChanges(self.services, self.services.to_controller).begin()
         if self._membership is not None:
             self._membership.wait_until_registered()
         self._life.serving(self.services, self.ports)
@@ -332,6 +337,12 @@ class BrokerServer:
             ),
             wake=self._wake,
             call_soon=self.loop.call_soon,
+            around=Surroundings(
+                now_ms=self.loop.now_ms,
+                broker_epoch=lambda: self.services.broker_epoch(),
+                live=LiveBrokers(lambda: metadata.image),
+                max_lag_ms=self.config["replica.lag.time.max.ms"],
+            ),
         )
 
     def _prepare_kernels(self) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from klog_broker.log.log_manager import LogManager
 from klog_broker.metadata.orders import Order, PartitionOrder, StopOrder
-from klog_broker.replication.partition import Leader
+from klog_broker.replication.leader import Leader
 from klog_broker.replication.replica_manager import ReplicaManager, TopicSettings
 from klog_broker.runtime.clock import ManualClock
 from pyspark_klog.errors import KlogError

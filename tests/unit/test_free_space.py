@@ -9,7 +9,7 @@ from klog_broker.app import BrokerServer
 from klog_broker.log.append_rules import AppendOrigin
 from klog_broker.log.free_space import LOOK_CLOSELY_MS, LOOK_MS, FreeSpace
 from klog_broker.replication.errors import TooLittleRoom
-from klog_broker.replication.partition import Leader
+from klog_broker.replication.leader import Leader
 from tests.support import memory_start
 from tests.support.log_harness import batch
 from tests.support.memory_files import MemoryFiles

@@ -229,3 +229,13 @@ def test_the_low_watermark_waits_for_all_that_live() -> None:
     assert leader.low_watermark(8) == 4
     leader.live = (ME, OTHER)
     assert leader.low_watermark(8) == 8
+
+
+def test_who_had_all_until_the_log_grew_has_the_whole_limit_from_then_on() -> None:
+    leader = replicas()
+    leader.fetched(OTHER, FollowerFetch(5), 5, now_ms=0)
+    leader.fetched(THIRD, FollowerFetch(4), 5, now_ms=0)
+    leader.end_grew(5, now_ms=1000)
+    change = leader.shrink(6, now_ms=1000 + MAX_LAG_MS)
+    assert change is not None
+    assert [each.broker_id for each in change.members] == [ME, OTHER]

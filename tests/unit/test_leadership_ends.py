@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from klog_broker.replication.replica_progress import FollowerFetch
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId
 from pyspark_klog.protocol.apis.create_topics import (
@@ -125,14 +126,33 @@ def test_a_fetch_that_knows_no_epoch_waits_on_in_the_next_one(broker: MemoryBrok
     assert fetched(stream).high_watermark == 1
 
 
-def test_a_set_that_shrank_below_the_least_is_told_after_the_append(broker: MemoryBroker) -> None:
+def test_a_set_that_shrank_below_the_least_waits_for_others(broker: MemoryBroker) -> None:
+    """As in Kafka the watermark stands still meanwhile (KIP-966)."""
     topic = "two-in-sync"
     give(broker, order_for(broker, topic, replicas=BOTH))
     stream = produce(broker, topic)
-    assert not stream.sent
     give(broker, order_for(broker, topic, replicas=BOTH, in_sync=(ME,)))
-    assert produced(stream) == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    assert not stream.sent
     assert produced(produce(broker, topic)) == ErrorCode.NOT_ENOUGH_REPLICAS
+    broker.clock.advance(LONG_MS)
+    broker.broker.loop.run_turn(0)
+    assert produced(stream) == ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_a_set_that_shrank_when_all_had_it_is_told_after_the_append(broker: MemoryBroker) -> None:
+    topic = "two-in-sync"
+    give(broker, order_for(broker, topic, replicas=BOTH))
+    stream = produce(broker, topic)
+    replicas = broker.broker.services.replicas
+    shrunk = order_for(broker, topic, replicas=BOTH, in_sync=(ME,))
+
+    def in_one_turn() -> None:
+        replicas.led[(topic, 0)].fetched(OTHER, FollowerFetch(1))
+        replicas.apply([shrunk], lambda _: None)
+
+    broker.broker.loop.post(in_one_turn)
+    broker.turns()
+    assert produced(stream) == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
 
 def test_clients_are_told_of_an_offline_replica(broker: MemoryBroker) -> None:

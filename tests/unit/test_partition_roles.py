@@ -7,7 +7,8 @@ import pytest
 
 from klog_broker.config.docs import print_pages
 from klog_broker.handlers.partitions import led_partition
-from klog_broker.replication.partition import Follower, Leader, Offline, Role, Unassigned
+from klog_broker.replication.leader import Leader
+from klog_broker.replication.partition import Follower, Offline, Role, Unassigned
 from klog_broker.replication.roles import STEPS, TOLD, Event, Kind
 from klog_broker.role_docs import PAGES
 from pyspark_klog.errors import BrokerError, ErrorCode

@@ -4,7 +4,8 @@ import pytest
 
 from klog_broker.log.errors import LogStorageError
 from klog_broker.replication.errors import Ended, LeadershipEnded, NotEnoughReplicas
-from klog_broker.replication.partition import Leader
+from klog_broker.replication.leader import Leader
+from klog_broker.replication.replica_progress import FollowerFetch
 from tests.support.log_harness import PARTITION, batch
 from tests.support.replica_world import ME, OTHER, THIRD, ReplicaWorld, order, stop
 
@@ -30,12 +31,12 @@ def test_the_watermark_waits_for_the_slowest_in_sync_and_never_falls() -> None:
     leader = ReplicaWorld().lead(replicas=(ME, OTHER, THIRD), in_sync=BOTH)
     append(leader, 10)
     assert leader.log.high_watermark == 0
-    leader.follower_fetched(OTHER, 6, now_ms=1)
+    leader.fetched(OTHER, FollowerFetch(6))
     assert leader.log.high_watermark == 6
-    leader.follower_fetched(THIRD, 2, now_ms=1)
-    leader.follower_fetched(OTHER, 3, now_ms=2)
+    leader.fetched(THIRD, FollowerFetch(2))
+    leader.fetched(OTHER, FollowerFetch(3))
     assert leader.log.high_watermark == 6
-    leader.follower_fetched(OTHER, 10, now_ms=3)
+    leader.fetched(OTHER, FollowerFetch(10))
     assert leader.log.high_watermark == 10
 
 
@@ -99,7 +100,7 @@ def test_a_newer_epoch_is_another_leadership() -> None:
     assert old.ended is Ended.RESIGNED
     with pytest.raises(LeadershipEnded):
         append(old)
-    assert new.epoch_start_offset == 1
+    assert new.replicas.epoch_start_offset == 1
     assert append(new) == 2
     assert new.log.end_offset_for_epoch(1).end_offset == 1
 

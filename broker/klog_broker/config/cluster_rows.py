@@ -106,4 +106,11 @@ CLUSTER = (
         " can have it otherwise.",
         dynamic=True,
     ),
+    Setting(
+        "replica.lag.time.max.ms",
+        SettingType.LONG,
+        30000,
+        "A follower that has not had all records of its leader for so long is no longer in sync.",
+        AtLeast(1),
+    ),
 )

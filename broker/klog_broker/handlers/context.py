@@ -28,7 +28,7 @@ from klog_broker.handlers.producer_ids import ProducerIds
 from klog_broker.log.log_manager import LogManager
 from klog_broker.metadata.interface import MetadataStore
 from klog_broker.metadata.zookeeper.store import ClusterStore
-from klog_broker.replication.partition import Leader
+from klog_broker.replication.leader import Leader
 from klog_broker.replication.replica_manager import ReplicaManager
 from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.clock import Clock

@@ -7,8 +7,8 @@ from klog_broker.coordinator.runtime import RuntimeServices
 from klog_broker.coordinator.state_log import StateLog
 from klog_broker.handlers.context import BrokerServices
 from klog_broker.log.record_checks import KernelChecks
+from klog_broker.replication.leader import Leader
 from klog_broker.replication.leader_state_log import LeaderStateLog
-from klog_broker.replication.partition import Leader
 from klog_broker.runtime.slices import Slices
 from pyspark_klog.ids import TopicPartition
 

@@ -178,7 +178,8 @@ class _DelayedFetch(DelayedOperation):
 def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | None:
     version, broker = context.api_version, context.broker
     scope = scope_of(request, version, broker)
-    _DelayedFetch(request, context, scope, FetchReader(request, version, broker)).start()
+    reader = FetchReader(request, version, broker, context.listener)
+    _DelayedFetch(request, context, scope, reader).start()
     return None
 
 

@@ -100,7 +100,7 @@ class KeptFetch:
             return False
         reader = self._reader
         if reader is None:
-            reader = self._reader = FetchReader(request, version, broker)
+            reader = self._reader = FetchReader(request, version, broker, self._listener)
         scope.renew()
         cold = reader.read(scope.partitions)
         if cold or not (request.max_wait_ms <= 0 or is_enough(scope, request.min_bytes)):
@@ -158,7 +158,7 @@ class KeptFetch:
         self._frame = None
         header, position = decode_request_header(frame)
         holes = find_holes(frame, header.api_version, position)
-        if holes is None:
+        if holes is None or self._request.replica_id >= 0:
             return
         self._has_epoch = holes.epoch_at > 0
         self._rows = [each for topic in self._request.topics for each in topic.partitions]

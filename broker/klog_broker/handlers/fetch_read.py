@@ -7,15 +7,16 @@ from collections.abc import Sequence
 from klog_broker.config import topic_config
 from klog_broker.handlers.context import BrokerServices
 from klog_broker.handlers.fetch_convert import SetToConvert
+from klog_broker.handlers.fetch_replicas import follower_of, replica_of
 from klog_broker.handlers.partitions import check_leader_epoch, led_partition, topic_by_id
-from klog_broker.handlers.read_partition import ReadPartition
+from klog_broker.handlers.read_partition import ReadPartition, Reads
 from klog_broker.log.answers import ReadInfo
 from klog_broker.log.bare_batches import bare_batches
 from klog_broker.log.errors import ColdRead, DamagedLog, LogStorageError, OffsetOutOfRange
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.segment import Segment
 from klog_broker.log.zstd_free import zstd_free_bytes
-from klog_broker.replication.partition import Leader
+from klog_broker.replication.leader import Leader
 from klog_broker.runtime.files import ReadRegion
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import UUID
@@ -27,7 +28,7 @@ from pyspark_klog.protocol.apis.fetch import (
 from pyspark_klog.records.layout import LOG_OVERHEAD, LOG_OVERHEAD_BYTES, MAGIC_V0, MAGIC_V1
 
 READ_COMMITTED = 1
-# Who may read past the high watermark: Kafka's debugging consumer, not an ordinary one (-1).
+# Who may read past the high watermark: followers, Kafka's debugging consumer, not an ordinary one.
 _CONSUMER = -1
 _DEBUGGING_CONSUMER = -2
 
@@ -71,14 +72,20 @@ def name_of_topic(broker: BrokerServices, topic_id: UUID) -> str:
 class FetchReader:
     """Reads the partitions of one fetch, as often as it takes."""
 
-    def __init__(self, request: FetchRequest, version: int, broker: BrokerServices) -> None:
+    def __init__(
+        self, request: FetchRequest, version: int, broker: BrokerServices, listener: str
+    ) -> None:
         self._broker = broker
         self._version = version
-        self._replica_id = request.replica_id
-        if self._version >= 15:
-            self._replica_id = request.replica_state.replica_id
+        sent_by = replica_of(request, version)
+        replica_id = sent_by.replica_id
+        self._follower = follower_of(sent_by, broker, listener)
+        self._reads = Reads.VISIBLE
+        if replica_id == _CONSUMER and request.isolation_level == READ_COMMITTED:
+            self._reads = Reads.COMMITTED
+        elif replica_id == _DEBUGGING_CONSUMER or replica_id >= 0:
+            self._reads = Reads.ALL
         self._max_bytes = min(request.max_bytes, broker.config["fetch.max.bytes"])
-        self._is_committed = request.isolation_level == READ_COMMITTED
         self._headers_left = 0
 
     @property
@@ -133,16 +140,15 @@ class FetchReader:
         request = each.request
         if request.current_leader_epoch != leader.leader_epoch:
             check_leader_epoch(leader, request.current_leader_epoch)
-        each.see(leader, is_committed=self._is_committed)
+        end_offset = each.see(leader, self._reads)
         log = leader.log
-        if self._replica_id >= 0:
-            # This broker holds the only replica; whoever claims to be another is mistaken.
-            raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        follower = self._follower
+        if follower is not None:
+            follower.check(leader, request)
         if request.last_fetched_epoch >= 0 and self._has_diverged(each, log):
             return
-        end_offset: int = each.last_stable_offset if self._is_committed else each.high_watermark
-        if self._replica_id == _DEBUGGING_CONSUMER:
-            end_offset = log.log_end_offset
+        if follower is not None:
+            follower.note(leader, each)
         if request.fetch_offset == end_offset and not log.is_offline:
             # Nearly all fetches that find nothing.
             each.is_at_end = True
@@ -166,7 +172,7 @@ class FetchReader:
         if region is not None and info.segment is not None:
             headers = max(self._headers_left, 1)
             self._headers_left -= self._fill(each, log, info.segment, region, headers)
-            if self._is_committed:
+            if self._reads is Reads.COMMITTED:
                 aborted = log.aborted_in(
                     info.segment, region, request.fetch_offset, may_block=each.may_block
                 )
@@ -198,7 +204,8 @@ class FetchReader:
         """KIP-595: the reader's last batch is of an epoch that ended earlier here."""
         request = each.request
         found = log.end_offset_for_epoch(request.last_fetched_epoch)
-        if found.leader_epoch < 0:
+        # Where the log does not begin before that offset nothing is known of its epochs.
+        if found.leader_epoch < 0 or request.fetch_offset < log.log_start_offset:
             raise BrokerError(ErrorCode.OFFSET_OUT_OF_RANGE)
         if (
             found.leader_epoch >= request.last_fetched_epoch

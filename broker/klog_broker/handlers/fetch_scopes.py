@@ -11,6 +11,7 @@ from klog_broker.handlers.fetch_read import (
     name_of_topic,
     requested_partitions,
 )
+from klog_broker.handlers.fetch_replicas import replica_of
 from klog_broker.handlers.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -39,7 +40,14 @@ class WholeFetch:
     """A fetch of the partitions that the request names; the client is told of all of them. It may
     begin a session."""
 
-    __slots__ = ("_begins_session", "_sessions", "_version", "has_ended", "partitions")
+    __slots__ = (
+        "_begins_session",
+        "_is_of_follower",
+        "_sessions",
+        "_version",
+        "has_ended",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -48,12 +56,14 @@ class WholeFetch:
         sessions: FetchSessions,
         *,
         begins_session: bool = False,
+        is_of_follower: bool = False,
     ) -> None:
         self.partitions = partitions
         self.has_ended = not partitions
         self._version = version
         self._sessions = sessions
         self._begins_session = begins_session
+        self._is_of_follower = is_of_follower
 
     def renew(self) -> None:
         """Before each read: ``partitions`` are those that it has to look at."""
@@ -74,7 +84,9 @@ class WholeFetch:
         session = None
         if self._begins_session:
             session = self._sessions.begin(
-                self.partitions, uses_topic_ids=self._version >= FIRST_VERSION_WITH_TOPIC_IDS
+                self.partitions,
+                uses_topic_ids=self._version >= FIRST_VERSION_WITH_TOPIC_IDS,
+                is_of_follower=self._is_of_follower,
             )
         return Answer(NO_SESSION if session is None else session.session_id, self.partitions)
 
@@ -143,7 +155,13 @@ def scope_of(
         if request.session_id != NO_SESSION:
             sessions.end(request.session_id)
         begins = request.session_epoch == INITIAL_EPOCH
-        return WholeFetch(named(request, version, broker), version, sessions, begins_session=begins)
+        return WholeFetch(
+            named(request, version, broker),
+            version,
+            sessions,
+            begins_session=begins,
+            is_of_follower=replica_of(request, version).replica_id >= 0,
+        )
     session = sessions.find(request.session_id)
     if session is None:
         raise BrokerError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)

@@ -119,9 +119,11 @@ class FetchSession:
         kept: KeptPartitions,
         *,
         uses_topic_ids: bool,
+        is_of_follower: bool,
     ) -> None:
         self.session_id = session_id
         self.uses_topic_ids = uses_topic_ids
+        self.is_of_follower = is_of_follower
         self.epoch = next_epoch(INITIAL_EPOCH)
         """Which the next request must have."""
         self.created_ms = self.last_used_ms = loop.now_ms()
@@ -169,9 +171,11 @@ class FetchSession:
             self._kept.count += 1
         wanted = found.request
         wanted.fetch_offset = request.fetch_offset
+        wanted.log_start_offset = request.log_start_offset
         wanted.partition_max_bytes = request.partition_max_bytes
         wanted.current_leader_epoch = request.current_leader_epoch
         wanted.last_fetched_epoch = request.last_fetched_epoch
+        found.is_noted = False
         self._unread[found] = None
         return found
 
@@ -261,10 +265,12 @@ class FetchSessions:
         if session is not None:
             session.end()
 
-    def begin(self, told: Sequence[ReadPartition], *, uses_topic_ids: bool) -> FetchSession | None:
+    def begin(
+        self, told: Sequence[ReadPartition], *, uses_topic_ids: bool, is_of_follower: bool = False
+    ) -> FetchSession | None:
         """A session of the partitions of a whole fetch, of which the client is told just now what
         was read; None if there is no room."""
-        if not (told and self._find_slot(len(told)) and self.find_room(len(told))):
+        if not (told and self._find_slot(len(told), is_of_follower) and self.find_room(len(told))):
             return None
         session_id = 1 + self._chance.below(_INT32_MAX)
         while session_id in self._sessions:
@@ -275,6 +281,7 @@ class FetchSessions:
             self._purgatory,
             self._kept,
             uses_topic_ids=uses_topic_ids,
+            is_of_follower=is_of_follower,
         )
         for each in told:
             partition = session.want(each.topic, each.topic_id, each.name, each.request)
@@ -295,8 +302,9 @@ class FetchSessions:
             self.end(oldest.session_id)
         return True
 
-    def _find_slot(self, size: int) -> bool:
-        """Whether there is a slot for a session of so many partitions, or could be made."""
+    def _find_slot(self, size: int, is_of_follower: bool) -> bool:
+        """Whether there is a slot for a session of so many partitions, or could be made. As in
+        Kafka a follower's session that is in use makes room for those of followers alone."""
         if len(self._sessions) < self._slots:
             return True
         if not self._sessions:
@@ -310,7 +318,9 @@ class FetchSessions:
             return False
         # All are looked at, once a second if it comes to nothing: each client that has no session
         # would like to have one with each of its fetches.
-        sessions = self._sessions.values()
+        sessions = (
+            each for each in self._sessions.values() if is_of_follower or not each.is_of_follower
+        )
         older = (each for each in sessions if now_ms - each.created_ms > MIN_EVICTION_MS)
         smallest = min(older, key=lambda each: len(each.partitions), default=None)
         if smallest is None or len(smallest.partitions) >= size:

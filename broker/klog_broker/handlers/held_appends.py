@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from klog_broker.handlers.pending_produce import Append
 from klog_broker.log.validation import Validated
-from klog_broker.replication.partition import Leader
+from klog_broker.replication.leader import Leader
 from klog_broker.runtime.helpers import Helpers
 from klog_broker.runtime.switching import brisk_switching
 

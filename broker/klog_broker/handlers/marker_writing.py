@@ -15,7 +15,7 @@ from klog_broker.handlers.partitions import ended_code, led_partition
 from klog_broker.log.errors import CoordinatorFenced, InvalidProducerEpoch
 from klog_broker.metadata.image import CONSUMER_OFFSETS
 from klog_broker.replication.errors import LeadershipEnded, NotEnoughReplicas, TooLittleRoom
-from klog_broker.replication.partition import Leader
+from klog_broker.replication.leader import Leader
 from klog_broker.runtime.purgatory import DelayedOperation
 from klog_broker.runtime.slices import Steps
 from pyspark_klog.errors import BrokerError, ErrorCode, KlogError

@@ -3,7 +3,8 @@
 from klog_broker.handlers.context import BrokerServices
 from klog_broker.metadata.image import Topic
 from klog_broker.replication.errors import Ended
-from klog_broker.replication.partition import Leader, Offline
+from klog_broker.replication.leader import Leader
+from klog_broker.replication.partition import Offline
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import UUID
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from klog_broker.handlers.context import RequestContext
 from klog_broker.handlers.partitions import ended_code
 from klog_broker.log.verification import VerificationGuard
-from klog_broker.replication.partition import Leader
+from klog_broker.replication.leader import Leader
 from klog_broker.runtime.purgatory import DelayedOperation
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.produce import (
@@ -89,7 +89,7 @@ class PendingProduce(DelayedOperation):
                 set_error(each.answer, ended_code(self.context.broker, leader))
             elif self._safe_offset(leader) < each.required_offset:
                 still_waiting.append(each)
-            elif self.acks == -1 and not leader.is_enough_in_sync:
+            elif self.acks == -1 and leader.has_too_few_of(each.required_offset):
                 set_error(each.answer, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
         self._waiting = still_waiting
         if still_waiting:

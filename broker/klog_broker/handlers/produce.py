@@ -15,7 +15,7 @@ from klog_broker.handlers.produce_verification import (
 )
 from klog_broker.handlers.told import told
 from klog_broker.metadata.image import INTERNAL_TOPICS
-from klog_broker.replication.partition import Leader
+from klog_broker.replication.leader import Leader
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.produce import (
     PartitionProduceResponse,

@@ -27,7 +27,7 @@ from klog_broker.log.errors import (
 from klog_broker.log.loop_share import LoopShare, TooMuchForTheLoop
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.replication.errors import LeadershipEnded, NotEnoughReplicas, TooLittleRoom
-from klog_broker.replication.partition import Leader
+from klog_broker.replication.leader import Leader
 from pyspark_klog.errors import ErrorCode, InvariantViolation, KlogError
 from pyspark_klog.protocol.apis.produce import (
     BatchIndexAndErrorMessage,

@@ -14,7 +14,7 @@ from klog_broker.handlers.context import BrokerServices, RequestContext, VerifyT
 from klog_broker.handlers.pending_produce import Append, set_error
 from klog_broker.log.planned import FirstBatch, PlannedLog
 from klog_broker.log.verification import VerificationGuard
-from klog_broker.replication.partition import Leader
+from klog_broker.replication.leader import Leader
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.produce import ProduceRequest

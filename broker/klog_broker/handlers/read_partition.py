@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from enum import Enum
+
 from klog_broker.handlers.fetch_convert import SetToConvert
 from klog_broker.log.errors import ColdRead
-from klog_broker.replication.partition import Leader
+from klog_broker.replication.leader import Leader
 from klog_broker.runtime.files import ReadRegion
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import UUID
@@ -19,11 +21,19 @@ from pyspark_klog.protocol.fields import FileRegion
 _NONE = ErrorCode.NONE
 
 
+class Reads(Enum):
+    """How far a fetch reads."""
+
+    VISIBLE = "to the high watermark"
+    COMMITTED = "to the last stable offset (READ_COMMITTED)"
+    ALL = "to the log's end"
+
+
 class ReadPartition:
     """One partition of a fetch: what was asked, and what the last read found."""
 
     __slots__ = (
-        "_is_committed",
+        "_reads",
         "_seen_end_offset",
         "aborted_transactions",
         "cold",
@@ -32,6 +42,7 @@ class ReadPartition:
         "error_code",
         "high_watermark",
         "is_at_end",
+        "is_noted",
         "last_stable_offset",
         "leader",
         "log_start_offset",
@@ -54,7 +65,9 @@ class ReadPartition:
         self.request = request
         self.leader: Leader | None = None
         self.may_block = False
-        self._is_committed = False
+        self.is_noted = False
+        """For a follower's fetch: the leader has noted what the follower asks for."""
+        self._reads = Reads.VISIBLE
         self._seen_end_offset: int = -1
         self.begin()
 
@@ -84,22 +97,29 @@ class ReadPartition:
         if leader is None:
             return False
         log = leader.log
-        end_offset = log.last_stable_offset if self._is_committed else log.high_watermark
+        reads = self._reads
+        if reads is Reads.VISIBLE:
+            end_offset = log.high_watermark
+        else:
+            end_offset = log.last_stable_offset if reads is Reads.COMMITTED else log.log_end_offset
         return leader.ended is not None or end_offset != self._seen_end_offset
 
-    def see(self, leader: Leader, *, is_committed: bool) -> None:
-        """Notes who leads, and how far the log goes: for a client that reads what is committed
-        (READ_COMMITTED), or all."""
+    def see(self, leader: Leader, reads: Reads) -> int:
+        """Notes who leads, and how far the log goes. Returns where the reading ends."""
         log = leader.log
         self.leader = leader
-        self.high_watermark = self._seen_end_offset = log.high_watermark
+        self.high_watermark = end_offset = log.high_watermark
         self.last_stable_offset = log.last_stable_offset
         self.log_start_offset = log.log_start_offset
-        self._is_committed = is_committed
-        if is_committed:
-            self._seen_end_offset = self.last_stable_offset
+        self._reads = reads
+        if reads is Reads.COMMITTED:
+            end_offset = self.last_stable_offset
         else:
             self.aborted_transactions = None
+            if reads is Reads.ALL:
+                end_offset = log.log_end_offset
+        self._seen_end_offset = end_offset
+        return end_offset
 
     def refuse(self, code: ErrorCode) -> None:
         """The partition's answer is an error: the fetch need not wait for others."""
@@ -109,7 +129,7 @@ class ReadPartition:
 
     def let_go(self) -> None:
         """The partition was answered: it holds nothing of the log's files any longer."""
-        if self.size_bytes and self.leader is not None:
+        if self.size_bytes and self.leader is not None and not self.is_noted:
             # Converted records have another size than those in the file.
             self.leader.log.counts.bytes_out += len(self.records) or self.size_bytes
         self.region = None

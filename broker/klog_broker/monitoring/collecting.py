@@ -18,7 +18,8 @@ from klog_broker.metrics.histogram import new_row
 from klog_broker.metrics.requests import NOT_SERVED, api_and_version
 from klog_broker.monitoring.text import MetricsText, labels
 from klog_broker.network.server import Server
-from klog_broker.replication.partition import Leader, Offline
+from klog_broker.replication.leader import Leader
+from klog_broker.replication.partition import Offline
 from klog_broker.runtime.process_facts import ProcessFacts
 from pyspark_klog._version import __version__
 from pyspark_klog.errors import ErrorCode
@@ -177,7 +178,7 @@ def _replicas(sources: Sources, text: MetricsText) -> Iterator[int]:
         hosted += 1
         if isinstance(role, Leader):
             leaders += 1
-            under_replicated += len(role.in_sync.members) < len(role.replicas)
+            under_replicated += role.replicas.is_under_replicated
             under_min += not role.is_enough_in_sync
         elif isinstance(role, Offline):
             offline += 1
@@ -234,7 +235,7 @@ def _waiting(sources: Sources, text: MetricsText) -> Iterator[int]:
     yield 1
 
 
-_KINDS = ("Produce", "Fetch", "Coordinator", "WriteTxnMarkers")
+_KINDS = ("Produce", "Fetch", "Coordinator", "WriteTxnMarkers", "DeleteRecords")
 
 
 def _groups(sources: Sources, text: MetricsText) -> Iterator[int]:

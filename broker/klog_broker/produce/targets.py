@@ -41,7 +41,7 @@ class ProduceTargets:
         leader = broker.replicas.led.get((name, partition))
         if leader is None or name in INTERNAL_TOPICS or not leader.has_room:
             return None
-        return PlanTarget(leader.log, leader.is_alone and leader.is_enough_in_sync)
+        return PlanTarget(leader.log, leader.is_alone)
 
     def begins_now(self, log: PlannedLog, first: FirstBatch) -> bool:
         """Whether the batch is to begin its producer's transaction in this partition."""

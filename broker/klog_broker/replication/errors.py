@@ -23,8 +23,12 @@ class TooLittleRoom(ReplicationError):
 
 
 class NotAReplica(ReplicationError):
-    """A broker fetches as a follower of a partition that it, or its present life, has no replica of
-    (NOT_LEADER_OR_FOLLOWER)."""
+    """A broker fetches as a follower of a partition that it has no replica of, as far as the leader
+    knows (UNKNOWN_LEADER_EPOCH: the leader may hear of it later)."""
+
+
+class EarlierLife(NotAReplica):
+    """A Fetch was sent before the follower's broker was last started (NOT_LEADER_OR_FOLLOWER)."""
 
 
 class Ended(Enum):

@@ -7,10 +7,11 @@ of them leads next has it.
 """
 
 from collections.abc import Collection
+from dataclasses import replace
 from enum import Enum
 
 from klog_broker.metadata.orders import PartitionOrder
-from klog_broker.replication.errors import NotAReplica
+from klog_broker.replication.errors import EarlierLife, NotAReplica
 from klog_broker.replication.high_watermark import reached_watermark
 from klog_broker.replication.isr import Committed, InSyncSet, fallen_behind, may_join
 from klog_broker.replication.isr_changes import (
@@ -107,14 +108,15 @@ class LeaderReplicas:
         self._min_in_sync = min_in_sync
 
     def check_fetch(self, follower: BrokerId, broker_epoch: int) -> None:
-        """Raise NotAReplica unless that broker, in that life, may fetch as a follower."""
+        """Raise NotAReplica, or EarlierLife, unless that broker, in that life, may fetch as a
+        follower."""
         progress = self.followers.get(follower)
         if progress is None:
             raise NotAReplica(
                 f"broker {follower} fetches as a follower, the replicas are {self.replicas}"
             )
         if progress.is_of_earlier_life(broker_epoch):
-            raise NotAReplica(
+            raise EarlierLife(
                 f"broker {follower} fetches with broker epoch {broker_epoch}, it was started anew"
                 f" with {progress.broker_epoch}"
             )
@@ -127,6 +129,14 @@ class LeaderReplicas:
         :meth:`check_fetch`, with nothing changed."""
         self.check_fetch(follower, fetch.broker_epoch)
         self.followers[follower] = self.followers[follower].fetched(fetch, leader_end, now_ms)
+
+    def end_grew(self, before: int, now_ms: int) -> None:
+        """The leader's log ends no longer at `before`: who has all up to there had caught up until
+        now. A follower does not name a partition again that nothing happens in (KIP-227), so that
+        its last fetch may be long ago."""
+        for each, progress in self.followers.items():
+            if progress.log_end_offset == before and progress.caught_up_ms < now_ms:
+                self.followers[each] = replace(progress, caught_up_ms=now_ms)
 
     # --- the in-sync set -------------------------------------------------------------------------
     def grow(self, follower: BrokerId, high_watermark: int) -> IsrChange | None:
@@ -213,6 +223,11 @@ class LeaderReplicas:
     def min_in_sync_replicas(self) -> int:
         """min.insync.replicas, but no more than there are replicas, as since Kafka 3.7."""
         return min(self._min_in_sync, len(self.replicas))
+
+    @property
+    def is_under_replicated(self) -> bool:
+        """Whether a replica is not in sync."""
+        return len(self.in_sync.members) < len(self.replicas)
 
     @property
     def is_enough_in_sync(self) -> bool:

@@ -2,7 +2,7 @@
 
 from klog_broker.log.append_rules import AppendOrigin
 from klog_broker.replication.errors import Ended, LeadershipEnded, NotEnoughReplicas, TooLittleRoom
-from klog_broker.replication.partition import Leader
+from klog_broker.replication.leader import Leader
 from klog_broker.runtime.clock import Clock
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import Offset, TopicPartition

@@ -7,6 +7,7 @@ time; roles change in the loop.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -23,10 +24,13 @@ from klog_broker.log.partition_log import PartitionLog
 from klog_broker.metadata.orders import Order, OrderResults, PartitionOrder, StopOrder
 from klog_broker.replication.applying import Application, OrderDone
 from klog_broker.replication.errors import ReplicationError, StaleOrder
-from klog_broker.replication.partition import Epochs, Leader, Offline, Partition
+from klog_broker.replication.leader import Leader, Surroundings
+from klog_broker.replication.partition import Epochs, Offline, Partition
 from pyspark_klog.errors import InvariantViolation, KlogError
 from pyspark_klog.ids import NO_TOPIC_ID, BrokerId, TopicId, TopicPartition
 from pyspark_klog.storage.text_files import encode_topic_id
+
+ALONE = Surroundings()
 
 
 class TopicSettings(NamedTuple):
@@ -83,7 +87,8 @@ class ReplicaManager:
     ``settings_of`` gives a topic's present settings. ``wake`` is called with a partition when
     requests that wait for that partition may have become ready. ``call_soon`` runs a callback after
     the present one: a log can go offline in the middle of a coordinator's append, and the
-    coordinator must not hear of that before its append has returned.
+    coordinator must not hear of that before its append has returned. ``around`` is for leaders:
+    its ``wake`` and ``in_sync_changed`` are set here.
     """
 
     def __init__(
@@ -94,6 +99,7 @@ class ReplicaManager:
         settings_of: Callable[[str], TopicSettings],
         wake: Callable[[TopicPartition], None],
         call_soon: Callable[[Callable[[], None]], None],
+        around: Surroundings = ALONE,
     ) -> None:
         self.version = 0
         """Rises whenever a role, an in-sync set or a setting changes."""
@@ -104,6 +110,9 @@ class ReplicaManager:
         self.on_resign: list[Callable[[TopicPartition], None]] = []
         """Called when a leadership has ended, for whatever reason; before ``on_lead`` is called
         with the partition's next one."""
+        self.on_in_sync_changed: list[Callable[[Leader], None]] = []
+        """Called with a leadership whose in-sync set is another one, or is to be asked for."""
+        self._around = replace(around, wake=wake, in_sync_changed=self._in_sync_changed)
         self._broker_id = broker_id
         self._logs = logs
         self._settings_of = settings_of
@@ -211,7 +220,7 @@ class ReplicaManager:
         else:
             settings = self._settings_of(order.topic_partition.topic)
             try:
-                leader = partition.lead(order, settings.min_in_sync_replicas)
+                leader = partition.lead(order, settings.min_in_sync_replicas, self._around)
             except StaleLeaderEpoch as error:
                 return StaleOrder(str(error))
             if leader is not None:
@@ -283,6 +292,11 @@ class ReplicaManager:
         self.version += 1
         self._untold.extend(partial(tell, leader.topic_partition) for tell in self.on_resign)
         self._call_soon(lambda: self._tell(()))
+
+    def _in_sync_changed(self, leader: Leader) -> None:
+        self.version += 1
+        for tell in self.on_in_sync_changed:
+            tell(leader)
 
     def _tell(self, more: Iterable[Callable[[], None]]) -> None:
         """Call the coordinators: first about leaderships that have ended, then all of `more`, about

@@ -5,7 +5,8 @@ docs/roles.md is printed from these tables, and a test compares them with what a
 
 from enum import Enum
 
-from klog_broker.replication.partition import Follower, Leader, Offline, Role, Unassigned
+from klog_broker.replication.leader import Leader
+from klog_broker.replication.partition import Follower, Offline, Role, Unassigned
 from pyspark_klog.errors import ErrorCode
 
 Kind = type[Role] | None

@@ -1,0 +1,163 @@
+"""Asks the controller for other in-sync sets, for all partitions that this broker leads.
+
+What is asked for, and what follows from an answer, each leadership decides (leader_replicas.py).
+Here it is sent: the changes of many partitions together, one request at a time, again after a pause
+if nobody knows what became of them. A request is sent only once the answer to the last one has come
+or cannot come any more.
+"""
+
+from klog_broker.controller.to_controller import ToController
+from klog_broker.handlers.context import BrokerServices
+from klog_broker.replication.isr_changes import Afterwards, CommittedIsr, IsrAnswer, IsrChange
+from klog_broker.replication.leader import Leader
+from klog_broker.runtime.slices import Steps
+from pyspark_klog.client.errors import error_code
+from pyspark_klog.ids import BrokerId, LeaderEpoch, TopicId
+from pyspark_klog.protocol.apis.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    BrokerState,
+    PartitionData,
+    PartitionResult,
+    TopicData,
+)
+
+PARTITIONS_AT_ONCE = 1000
+"""So many partitions' changes go in one request."""
+
+_TIMEOUT_MS = 30_000
+_BACKOFF_MS = 50
+_LOOKED_AT_ONCE = 50
+
+_Asked = dict[tuple[TopicId, int], tuple[Leader, IsrChange]]
+
+
+class InSyncChanges:
+    """One for a broker in a cluster. Loop thread only."""
+
+    def __init__(self, broker: BrokerServices, controller: ToController) -> None:
+        self._broker = broker
+        self._controller = controller
+        self._wanted: dict[Leader, None] = {}
+        self._is_busy = False
+        """A request is on its way, is about to be sent, or waits out a pause."""
+
+    def begin(self) -> None:
+        """From now on changes are sent, and followers looked after."""
+        self._broker.replicas.on_in_sync_changed.append(self._changed)
+        for leader in self._broker.replicas.led.values():
+            self._changed(leader)
+        self._look_later()
+
+    # --- who falls behind ------------------------------------------------------------------------
+    def _look_later(self) -> None:
+        pause_ms = max(self._broker.config["replica.lag.time.max.ms"] // 2, 1)
+        self._broker.loop.call_later(
+            pause_ms, lambda: self._broker.slices.run(self._look(), lambda: True)
+        )
+
+    def _look(self) -> Steps:
+        purgatory = self._broker.purgatory
+        leaders = list(self._broker.replicas.led.values())
+        for start in range(0, len(leaders), _LOOKED_AT_ONCE):
+            yield _LOOKED_AT_ONCE
+            for leader in leaders[start : start + _LOOKED_AT_ONCE]:
+                if leader.ended is None and not leader.is_alone:
+                    leader.look_after_followers()
+                    if purgatory.watched_under(leader.topic_partition):
+                        # A broker may be gone that DeleteRecords waits for.
+                        purgatory.check(leader.topic_partition)
+        self._look_later()
+
+    # --- asking ----------------------------------------------------------------------------------
+    def _changed(self, leader: Leader) -> None:
+        if leader.replicas.asked is not None:
+            self._wanted[leader] = None
+            self._send_soon()
+
+    def _send_soon(self) -> None:
+        if not self._is_busy:
+            self._is_busy = True
+            self._broker.loop.call_soon(self._send)
+
+    def _send(self) -> None:
+        asked = self._next()
+        if not asked:
+            self._is_busy = False
+            return
+        epoch = self._broker.broker_epoch()
+
+        def answered(response: AlterPartitionResponse | None) -> None:
+            self._answered(asked, response)
+
+        self._controller.send(
+            AlterPartitionResponse,
+            lambda _: _request(self._broker.broker_id, epoch, asked),
+            answered,
+            _TIMEOUT_MS,
+        )
+
+    def _next(self) -> _Asked:
+        """What is sent now: from those that were asked for, the ones that waited longest."""
+        asked: _Asked = {}
+        for leader in list(self._wanted):
+            if len(asked) == PARTITIONS_AT_ONCE:
+                break
+            del self._wanted[leader]
+            change = leader.replicas.asked
+            if leader.ended is None and change is not None:
+                asked[leader.log.topic_id, leader.topic_partition.partition] = leader, change
+        return asked
+
+    def _answered(self, asked: _Asked, response: AlterPartitionResponse | None) -> None:
+        answers: dict[tuple[TopicId, int], IsrAnswer] = {}
+        if response is not None and not response.error_code:
+            for topic in response.topics:
+                for result in topic.partitions:
+                    answers[TopicId(topic.topic_id), result.partition_index] = _answer(result)
+        is_again = False
+        for key, (leader, change) in asked.items():
+            if leader.ended is not None:
+                continue
+            after = Afterwards.AGAIN
+            if key in answers:
+                after = leader.in_sync_answered(change, answers[key])
+            if after is Afterwards.AGAIN:
+                is_again = True
+                self._wanted[leader] = None
+            elif leader.replicas.asked not in (None, change):
+                self._wanted[leader] = None
+        if is_again:
+            self._broker.loop.call_later(_BACKOFF_MS, self._send)
+        else:
+            self._send()
+
+
+def _request(broker_id: BrokerId, broker_epoch: int, asked: _Asked) -> AlterPartitionRequest:
+    topics: dict[TopicId, TopicData] = {}
+    for (topic_id, number), (_, change) in asked.items():
+        topic = topics.setdefault(topic_id, TopicData(topic_id=topic_id))
+        topic.partitions.append(
+            PartitionData(
+                partition_index=number,
+                leader_epoch=change.leader_epoch,
+                new_isr_with_epochs=[
+                    BrokerState(broker_id=each.broker_id, broker_epoch=each.broker_epoch)
+                    for each in change.members
+                ],
+                partition_epoch=change.partition_epoch,
+            )
+        )
+    return AlterPartitionRequest(
+        broker_id=broker_id, broker_epoch=broker_epoch, topics=list(topics.values())
+    )
+
+
+def _answer(result: PartitionResult) -> IsrAnswer:
+    if result.error_code:
+        return error_code(result.error_code)
+    return CommittedIsr(
+        LeaderEpoch(result.leader_epoch),
+        result.partition_epoch,
+        tuple(BrokerId(each) for each in result.isr),
+    )

@@ -1,0 +1,22 @@
+"""The brokers that are alive, by what the controller last told: whatever image there is."""
+
+from collections.abc import Callable, Collection, Iterator
+
+from klog_broker.metadata.image import MetadataImage
+from pyspark_klog.ids import BrokerId
+
+
+class LiveBrokers(Collection[BrokerId]):
+    """Those of the present image, at any time."""
+
+    def __init__(self, image: Callable[[], MetadataImage]) -> None:
+        self._image = image
+
+    def __contains__(self, broker_id: object) -> bool:
+        return broker_id in self._image().brokers
+
+    def __iter__(self) -> Iterator[BrokerId]:
+        return iter(self._image().brokers)
+
+    def __len__(self) -> int:
+        return len(self._image().brokers)
