@@ -2,15 +2,20 @@
 
 The files go by the next round of retention. As in Kafka the new start is in memory when the answer
 leaves, and on the disk with the next checkpoint (log.flush.start.offset.checkpoint.interval.ms).
-The answer never waits, so that the request's timeout does not count: no other broker's log start is
-part of the low watermark yet.
+The answer waits until the logs of all live replicas start there (the low watermark): then no
+replica shows the records again, whoever leads. At the request's timeout it says REQUEST_TIMED_OUT;
+the records are deleted all the same.
 """
+
+from typing import NamedTuple
 
 from klog_broker.handlers.context import AnswerSteps, BrokerServices, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
-from klog_broker.handlers.partitions import led_partition
+from klog_broker.handlers.partitions import ended_code, led_partition
 from klog_broker.log.errors import LogStorageError, OffsetOutOfRange
 from klog_broker.metadata.image import INTERNAL_TOPICS
+from klog_broker.replication.leader import Leader
+from klog_broker.runtime.purgatory import DelayedOperation
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import Offset
 from pyspark_klog.protocol.apis.delete_records import (
@@ -36,6 +41,7 @@ def handle(request: DeleteRecordsRequest, context: RequestContext) -> AnswerStep
         offsets = wanted.setdefault(topic.name, {}) if topic.partitions else {}
         offsets.update((each.partition_index, each.offset) for each in topic.partitions)
     response = DeleteRecordsResponse()
+    waiting: list[_Waiting] = []
     for name, offsets in wanted.items():
         found = DeleteRecordsTopicResult(name=name)
         response.topics.append(found)
@@ -46,26 +52,80 @@ def handle(request: DeleteRecordsRequest, context: RequestContext) -> AnswerStep
             )
             found.partitions.append(answer)
             try:
-                answer.low_watermark = _raise_start(context.broker, name, index, offset)
+                leader = _leader(context.broker, name, index)
+                start = leader.log.delete_records_before(offset)
+                answer.low_watermark = leader.low_watermark()
+                if answer.low_watermark < start:
+                    waiting.append(_Waiting(answer, leader, start))
             except OffsetOutOfRange:
                 answer.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
             except LogStorageError:
                 answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
             except BrokerError as error:
                 answer.error_code = error.code
-    return response
+    if not waiting:
+        return response
+    delayed = _DelayedDeletion(response, waiting, context)
+    keys = [each.leader.topic_partition for each in waiting]
+    purgatory = context.broker.purgatory
+    if not purgatory.watch(delayed, keys, request.timeout_ms):
+        context.reply.when_closed(lambda: purgatory.cancel(delayed))
+    return None
 
 
-def _raise_start(broker: BrokerServices, topic: str, index: int, offset: int) -> Offset:
-    """The low watermark: the log's start afterwards."""
+class _Waiting(NamedTuple):
+    """A partition in which not all live replicas' logs begin at ``start`` yet."""
+
+    answer: DeleteRecordsPartitionResult
+    leader: Leader
+    start: Offset
+
+
+class _DelayedDeletion(DelayedOperation):
+    """A request that waits for followers' logs to begin where the leaders' do."""
+
+    __slots__ = ("_context", "_response", "_waiting")
+    kind = "DeleteRecords"
+
+    def __init__(
+        self, response: DeleteRecordsResponse, waiting: list[_Waiting], context: RequestContext
+    ) -> None:
+        self._response = response
+        self._waiting = waiting
+        self._context = context
+
+    def try_complete(self, _now_ms: int) -> bool:
+        still_waiting = []
+        for each in self._waiting:
+            if each.leader.ended is not None:
+                each.answer.error_code = ended_code(self._context.broker, each.leader)
+                each.answer.low_watermark = _NO_LOW_WATERMARK
+                continue
+            each.answer.low_watermark = each.leader.low_watermark()
+            if each.answer.low_watermark < each.start:
+                still_waiting.append(each)
+        self._waiting = still_waiting
+        if still_waiting:
+            return False
+        self._context.reply.send(self._response)
+        return True
+
+    def on_expire(self, _now_ms: int) -> None:
+        for each in self._waiting:
+            each.answer.error_code = ErrorCode.REQUEST_TIMED_OUT
+        self._context.reply.send(self._response)
+
+
+def _leader(broker: BrokerServices, topic: str, index: int) -> Leader:
+    """Who leads a partition whose records may be deleted."""
     if broker.metadata.image.partition(topic, index) is None:
         raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if topic in INTERNAL_TOPICS:
         raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION)
-    log = led_partition(broker, topic, index).log
-    if log.config.compact and not log.config.delete:
+    leader = led_partition(broker, topic, index)
+    if leader.log.config.compact and not leader.log.config.delete:
         raise BrokerError(ErrorCode.POLICY_VIOLATION)
-    return log.delete_records_before(offset)
+    return leader
 
 
 def error_response(request: DeleteRecordsRequest, code: ErrorCode) -> DeleteRecordsResponse:

@@ -19,7 +19,7 @@ from klog_broker.log.answers import (
 )
 from klog_broker.log.errors import ColdRead, DamagedLog, LogStorageError, LongLookUp
 from klog_broker.log.partition_log import PartitionLog
-from klog_broker.replication.partition import Leader
+from klog_broker.replication.leader import Leader
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.list_offsets import (
     ListOffsetsPartition,
@@ -31,9 +31,10 @@ from pyspark_klog.protocol.apis.list_offsets import (
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.records.errors import RecordsError
 
-_DEBUGGING_CONSUMER = -2
+_CONSUMER = -1
 _READ_COMMITTED = 1
 _FIRST_VERSION_WITH_EPOCH = 4
+_FIRST_VERSION_WITH_NOT_AVAILABLE = 5
 
 # Cost in elements (runtime/slices.py) of an offset by time: it searches the index, reads records.
 _LOOK_UP = 20
@@ -147,6 +148,7 @@ class _ListOffsets:
             raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
         readable_end = self._readable_end(leader.log)
         if timestamp == LATEST_TIMESTAMP:
+            self._check_watermark(leader)
             answer.offset = readable_end
             if version >= _FIRST_VERSION_WITH_EPOCH:
                 answer.leader_epoch = leader.leader_epoch
@@ -159,11 +161,13 @@ class _ListOffsets:
             raise _Waits(key, read.warm) from None
         except LongLookUp as long:
             raise _Waits(key, long.search) from None
-        if found is None:
+        is_of_record = timestamp >= 0 or timestamp == MAX_TIMESTAMP
+        if found is None or (is_of_record and found.offset >= readable_end):
+            # There is no such record that readers see yet.
+            if is_of_record:
+                self._check_watermark(leader)
             return
-        if timestamp >= 0 or timestamp == MAX_TIMESTAMP:
-            if found.offset >= readable_end:
-                return  # the record is not visible to readers yet
+        if is_of_record:
             answer.timestamp = found.timestamp_ms
         answer.offset = found.offset
         if version >= _FIRST_VERSION_WITH_EPOCH:
@@ -191,8 +195,17 @@ class _ListOffsets:
         offsets = sorted({min(offset, end) for offset, _ in written}, reverse=True)
         return offsets[: asked.max_num_offsets]
 
+    def _check_watermark(self, leader: Leader) -> None:
+        """KIP-207: a new leader does not know at once how far readers saw under the one before. An
+        offset that could be less than what was told then is not told."""
+        if self._request.replica_id == _CONSUMER and leader.lags_behind_epoch:
+            knows_code = self._context.api_version >= _FIRST_VERSION_WITH_NOT_AVAILABLE
+            raise BrokerError(
+                ErrorCode.OFFSET_NOT_AVAILABLE if knows_code else ErrorCode.LEADER_NOT_AVAILABLE
+            )
+
     def _readable_end(self, log: PartitionLog) -> int:
-        if self._request.replica_id == _DEBUGGING_CONSUMER:
+        if self._request.replica_id != _CONSUMER:
             return log.log_end_offset
         if self._request.isolation_level == _READ_COMMITTED:
             return log.last_stable_offset

@@ -1,0 +1,369 @@
+"""A leader with followers, over the wire: watermark, in-sync set, acks=all, and who is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from klog_broker.handlers.fetch_read import FetchReader
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import BrokerId
+from pyspark_klog.protocol.apis.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from pyspark_klog.protocol.apis.fetch import FetchRequest
+from pyspark_klog.protocol.apis.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from tests.support.leader_of_many import (
+    ALL,
+    LONG_MS,
+    OTHER,
+    THIRD,
+    FakeFollower,
+    LeaderOfMany,
+)
+from tests.support.produce_paths import answer_of
+from tests.support.raw_requests import fetch_request
+from tests.support.role_orders import ME
+
+LAG_MS = 30_000
+LATEST = -1
+
+
+@pytest.fixture
+def leader() -> LeaderOfMany:
+    """With all three in sync."""
+    made = LeaderOfMany()
+    made.lead()
+    return made
+
+
+def names(answer: Any) -> str:
+    return ErrorCode(answer.error_code).name
+
+
+# --- what followers fetch ------------------------------------------------------------------------
+def test_the_watermark_is_where_the_slowest_in_sync_is(leader: LeaderOfMany) -> None:
+    one, two = FakeFollower(leader, OTHER), FakeFollower(leader, THIRD)
+    for _ in range(3):
+        leader.send(acks=1)
+    told = one.fetch(0)
+    assert (told.high_watermark, names(told), len(told.records_view()) > 0) == (0, "NONE", True)
+    assert one.fetch(3) is None, "nothing has changed"
+    assert two.fetch(2).high_watermark == 2, "the answer says what follows from the fetch"
+    assert leader.log().high_watermark == 2
+    two.fetch(3)
+    assert leader.log().high_watermark == 3
+    assert one.fetch(), "what has moved since is told"
+    assert one.fetch() is None
+
+
+def test_a_fetch_that_waits_ends_with_records_and_not_with_the_watermark(
+    leader: LeaderOfMany,
+) -> None:
+    one, two = FakeFollower(leader, OTHER), FakeFollower(leader, THIRD)
+    leader.send(acks=1)
+    two.fetch(1)
+    one.fetch(0)
+    one.send(1, wait_ms=LONG_MS)
+    two.fetch(1)
+    assert leader.log().high_watermark == 1
+    assert not one.has_answer()
+    leader.send(acks=1)
+    told = one.answer()
+    assert (told.high_watermark, len(told.records_view()) > 0) == (1, True)
+
+
+def test_followers_read_to_the_end_whatever_isolation_they_ask_for(leader: LeaderOfMany) -> None:
+    leader.send(acks=1)
+    consumer = fetch_request("plain", max_wait_ms=0)
+    answer = answer_of(leader.memory.send(consumer, 12), FetchRequest(), 12)
+    assert not answer.responses[0].partitions[0].records
+    assert len(FakeFollower(leader, OTHER).fetch(0).records_view()) > 0
+
+
+@pytest.mark.parametrize(
+    ("number", "fields", "code"),
+    [
+        (OTHER, {"leader_epoch": 0}, "FENCED_LEADER_EPOCH"),
+        (OTHER, {"leader_epoch": 99}, "UNKNOWN_LEADER_EPOCH"),
+        (OTHER, {"leader_epoch": -1}, "NOT_LEADER_OR_FOLLOWER"),
+        (BrokerId(9), {}, "UNKNOWN_LEADER_EPOCH"),
+        (OTHER, {"offset": 2}, "OFFSET_OUT_OF_RANGE"),
+    ],
+)
+def test_what_is_refused_tells_the_leader_nothing(
+    leader: LeaderOfMany, number: BrokerId, fields: dict[str, int], code: str
+) -> None:
+    leader.send(acks=1)
+    before = dict(leader.leader().replicas.followers)
+    follower = FakeFollower(leader, number, 500)
+    assert names(follower.fetch(**{"offset": 1, **fields})) == code
+    assert leader.leader().replicas.followers == before
+
+
+def test_an_earlier_life_of_a_follower_is_refused(leader: LeaderOfMany) -> None:
+    FakeFollower(leader, OTHER, 80).fetch(0)
+    leader.send(acks=1)
+    assert names(FakeFollower(leader, OTHER, 79).fetch(1)) == "NOT_LEADER_OR_FOLLOWER"
+    assert leader.leader().replicas.followers[OTHER].log_end_offset == 0
+
+
+def test_only_the_listener_of_the_brokers_takes_followers(
+    leader: LeaderOfMany, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = type(leader.services.config)
+    monkeypatch.setattr(config, "inter_broker_listener", "INSIDE")
+    assert names(FakeFollower(leader, OTHER).fetch(0)) == "TOPIC_AUTHORIZATION_FAILED"
+
+
+def test_a_broker_alone_takes_no_followers(leader: LeaderOfMany) -> None:
+    leader.services.to_controller = None
+    assert names(FakeFollower(leader, OTHER).fetch(0)) == "NOT_LEADER_OR_FOLLOWER"
+
+
+def test_a_follower_whose_log_differs_is_told_where(leader: LeaderOfMany) -> None:
+    leader.send(acks=1)
+    old = leader.leader().leader_epoch
+    leader.lead()
+    leader.send(acks=1)
+    told = FakeFollower(leader, OTHER).fetch(2, last_epoch=old)
+    assert (told.diverging_epoch.epoch, told.diverging_epoch.end_offset) == (old, 1)
+    assert not told.records_view()
+    assert leader.leader().replicas.followers[OTHER].log_end_offset == -1
+
+
+def test_before_the_logs_start_nothing_is_said_of_epochs(leader: LeaderOfMany) -> None:
+    epoch = leader.leader().leader_epoch
+    leader.send(acks=1)
+    leader.lead()
+    leader.send(acks=1)
+    for number in (OTHER, THIRD):
+        FakeFollower(leader, number).fetch(2)
+    leader.log().delete_records_before(2)
+    told = FakeFollower(leader, OTHER).fetch(1, last_epoch=epoch)
+    assert (names(told), told.diverging_epoch.epoch) == ("OFFSET_OUT_OF_RANGE", -1)
+
+
+def test_idle_partitions_are_neither_read_nor_forgotten(
+    leader: LeaderOfMany, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    followers = [FakeFollower(leader, OTHER), FakeFollower(leader, THIRD)]
+    for each in (*followers, *followers):
+        each.fetch(0)
+        each.fetch()
+    looked_at: list[int] = []
+    read = FetchReader.read
+
+    def counted(reader: FetchReader, partitions: Any) -> Any:
+        looked_at.append(len(partitions))
+        return read(reader, partitions)
+
+    monkeypatch.setattr(FetchReader, "read", counted)
+    for each in followers:
+        each.fetch()
+    assert looked_at == [0, 0]
+    leader.pass_time(10 * LAG_MS)
+    leader.send(acks=1)
+    leader.leader().look_after_followers()
+    leader.memory.turns()
+    assert not leader.controller.asked, "they had all there was until just now"
+
+
+def test_who_resigns_tells_all_that_wait(leader: LeaderOfMany) -> None:
+    follower = FakeFollower(leader, OTHER)
+    follower.fetch(0)
+    follower.fetch()
+    follower.send(wait_ms=LONG_MS)
+    topic = DeleteRecordsTopic(
+        name="plain", partitions=[DeleteRecordsPartition(partition_index=0, offset=0)]
+    )
+    request = DeleteRecordsRequest(topics=[topic], timeout_ms=LONG_MS)
+    deletion = leader.memory.send(request, 2)
+    assert not deletion.sent, "the third has not told where its log starts"
+    produced = leader.send()
+    assert follower.has_answer()
+    follower.answer()
+    follower.send(1, wait_ms=LONG_MS)
+    leader.resign()
+    assert names(follower.answer()) == "NOT_LEADER_OR_FOLLOWER"
+    assert leader.outcome(produced) == "NOT_LEADER_OR_FOLLOWER"
+    row = answer_of(deletion, request, 2).topics[0].partitions[0]
+    assert (names(row), row.low_watermark) == ("NOT_LEADER_OR_FOLLOWER", -1)
+
+
+# --- acks=all ------------------------------------------------------------------------------------
+@pytest.mark.parametrize("with_kernel", [False, True])
+def test_acks_all_is_answered_when_all_in_sync_have_it(with_kernel: bool) -> None:
+    leader = LeaderOfMany(with_kernel=with_kernel)
+    leader.lead()
+    one, two = FakeFollower(leader, OTHER), FakeFollower(leader, THIRD)
+    stream = leader.send()
+    assert leader.outcome(leader.send(acks=1)) == "NONE"
+    one.fetch(2)
+    assert leader.outcome(stream) is None
+    two.fetch(1)
+    assert leader.outcome(stream) == "NONE"
+
+
+@pytest.mark.parametrize("with_kernel", [False, True])
+def test_acks_all_waits_no_longer_than_it_asks(with_kernel: bool) -> None:
+    leader = LeaderOfMany(with_kernel=with_kernel)
+    leader.lead()
+    stream = leader.send(timeout_ms=500)
+    leader.pass_time(499)
+    assert leader.outcome(stream) is None
+    leader.pass_time(2)
+    assert leader.outcome(stream) == "REQUEST_TIMED_OUT"
+    assert leader.log().log_end_offset == 1
+
+
+@pytest.mark.parametrize("with_kernel", [False, True])
+def test_too_few_in_sync_are_told_before_the_append(with_kernel: bool) -> None:
+    leader = LeaderOfMany(with_kernel=with_kernel)
+    leader.lead("two-in-sync", in_sync=(ME,))
+    assert leader.outcome(leader.send("two-in-sync")) == "NOT_ENOUGH_REPLICAS"
+    assert leader.log("two-in-sync").log_end_offset == 0
+    assert leader.outcome(leader.send("two-in-sync", acks=1)) == "NONE"
+
+
+# --- the in-sync set -----------------------------------------------------------------------------
+def test_who_has_caught_up_joins_once_the_controller_says_so(leader: LeaderOfMany) -> None:
+    leader.lead(in_sync=(ME,))
+    leader.send(acks=1)
+    follower = FakeFollower(leader, OTHER)
+    follower.fetch(0)
+    assert not leader.controller.asked
+    follower.fetch(1)
+    assert leader.wanted() == [[ME, OTHER]]
+    epochs = [
+        each.broker_epoch
+        for each in leader.controller.asked[0].topics[0].partitions[0].new_isr_with_epochs
+    ]
+    assert epochs == [70, 71]
+    stream = leader.send()
+    assert leader.outcome(stream) is None, "the controller may have added it already"
+    leader.grant()
+    assert leader.leader().replicas.in_sync.members == (ME, OTHER)
+    assert leader.outcome(stream) is None
+    follower.fetch(2)
+    assert leader.outcome(stream) == "NONE"
+
+
+def test_who_falls_behind_leaves_and_holds_nothing_up(leader: LeaderOfMany) -> None:
+    one = FakeFollower(leader, OTHER)
+    FakeFollower(leader, THIRD).fetch(0)
+    stream = leader.send()
+    for _ in range(4):
+        leader.pass_time(LAG_MS // 2)
+        one.fetch(1)
+    assert leader.wanted() == [[ME, OTHER]]
+    assert leader.outcome(stream) is None
+    leader.grant()
+    assert leader.outcome(stream) == "NONE"
+
+
+@pytest.mark.parametrize("error", [ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA])
+def test_a_change_that_is_not_made_counts_no_longer(leader: LeaderOfMany, error: ErrorCode) -> None:
+    leader.lead(in_sync=(ME,))
+    FakeFollower(leader, OTHER).fetch(0)
+    assert leader.leader().replicas.in_sync.maximal == (ME, OTHER)
+    leader.grant(error)
+    assert leader.leader().replicas.in_sync.maximal == (ME,)
+    leader.pass_time(100)
+    assert len(leader.controller.asked) == 1
+
+
+def test_a_change_that_nobody_knows_of_is_sent_again(leader: LeaderOfMany) -> None:
+    leader.lead(in_sync=(ME,))
+    FakeFollower(leader, OTHER).fetch(0)
+    leader.answer(None)
+    assert len(leader.controller.asked) == 1
+    assert leader.leader().replicas.in_sync.maximal == (ME, OTHER)
+    leader.pass_time(60)
+    assert leader.wanted() == [[ME, OTHER]]
+    leader.grant(ErrorCode.NOT_CONTROLLER)
+    leader.pass_time(60)
+    assert len(leader.controller.asked) == 3
+    leader.grant()
+    assert leader.leader().replicas.in_sync.members == (ME, OTHER)
+
+
+def test_one_request_at_a_time_takes_all_that_is_wanted(leader: LeaderOfMany) -> None:
+    for topic in ("plain", "dense-index", "short-lived"):
+        leader.lead(topic, in_sync=(ME,))
+    FakeFollower(leader, OTHER).fetch(0)
+    for topic in ("dense-index", "short-lived"):
+        FakeFollower(leader, OTHER).fetch(0, topic)
+    assert len(leader.controller.asked) == 1
+    assert len(leader.wanted()) == 1
+    leader.grant()
+    assert len(leader.controller.asked) == 2
+    assert len(leader.wanted()) == 2
+
+
+def test_a_leadership_that_is_over_asks_for_nothing(leader: LeaderOfMany) -> None:
+    leader.lead(in_sync=(ME,))
+    FakeFollower(leader, OTHER).fetch(0)
+    leader.resign()
+    leader.answer(None)
+    leader.pass_time(100)
+    assert len(leader.controller.asked) == 1
+
+
+# --- what else waits for followers ---------------------------------------------------------------
+def delete(leader: LeaderOfMany, timeout_ms: int) -> Any:
+    topic = DeleteRecordsTopic(
+        name="plain", partitions=[DeleteRecordsPartition(partition_index=0, offset=-1)]
+    )
+    return leader.memory.send(DeleteRecordsRequest(topics=[topic], timeout_ms=timeout_ms), 2)
+
+
+def deleted(stream: Any) -> tuple[str, int]:
+    row = answer_of(stream, DeleteRecordsRequest(), 2).topics[0].partitions[0]
+    return names(row), row.low_watermark
+
+
+def test_records_are_deleted_when_no_replica_shows_them(leader: LeaderOfMany) -> None:
+    one, two = FakeFollower(leader, OTHER), FakeFollower(leader, THIRD)
+    leader.send(acks=1)
+    one.fetch(1)
+    two.fetch(1)
+    first, second = delete(leader, LONG_MS), delete(leader, 500)
+    assert not first.sent
+    one.fetch(1, start=1)
+    assert not first.sent
+    leader.pass_time(501)
+    assert deleted(second) == ("REQUEST_TIMED_OUT", 0)
+    two.fetch(1, start=1)
+    assert deleted(first) == ("NONE", 1)
+
+
+def latest(
+    leader: LeaderOfMany, version: int, replica_id: int = -1, timestamp: int = LATEST
+) -> Any:
+    asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+    topic = ListOffsetsTopic(name="plain", partitions=[asked])
+    answer = leader.memory.call(ListOffsetsRequest(replica_id=replica_id, topics=[topic]), version)
+    row = answer.topics[0].partitions[0]
+    return names(row), row.offset
+
+
+def test_a_new_leader_tells_no_offset_that_could_be_too_small(leader: LeaderOfMany) -> None:
+    leader.send(acks=1)
+    assert latest(leader, 5) == ("NONE", 0)
+    leader.lead()
+    assert latest(leader, 5) == ("OFFSET_NOT_AVAILABLE", -1)
+    assert latest(leader, 4) == ("LEADER_NOT_AVAILABLE", -1)
+    assert latest(leader, 5, timestamp=0) == ("OFFSET_NOT_AVAILABLE", -1)
+    assert latest(leader, 5, timestamp=-2) == ("NONE", 0)
+    assert latest(leader, 5, replica_id=OTHER) == ("NONE", 1)
+    for number in ALL[1:]:
+        FakeFollower(leader, number).fetch(1)
+    assert latest(leader, 5) == ("NONE", 1)
