@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tests.simulation.machine import Death, Machine
 from tests.simulation.plan import Plan
@@ -27,6 +27,16 @@ class Faults:
         self._machine = machine
         self._is_over = False
         self._mean_ms = world.random.choice((600, 1_500, 4_000))
+        kinds = self._all_kinds(plan)
+        # Each run has its own few kinds of them, so that they also come alone.
+        count = world.between(1, len(kinds))
+        chosen = world.random.sample(kinds, count)
+        if plan.has_years:
+            chosen.append((8, self._year))
+        self._kinds = [kind for weight, kind in chosen for _ in range(weight)]
+
+    def _all_kinds(self, plan: Plan) -> list[tuple[int, Callable[[], None]]]:
+        """With how often they come."""
         kinds: list[tuple[int, Callable[[], None]]] = [
             (4, self._reset),
             (3, self._stall),
@@ -44,12 +54,7 @@ class Faults:
         ]
         if plan.cleans:
             kinds.append((4, self._crash_in_swap))
-        # Each run has its own few kinds of them, so that they also come alone.
-        count = world.between(1, len(kinds))
-        chosen = world.random.sample(kinds, count)
-        if plan.has_years:
-            chosen.append((8, self._year))
-        self._kinds = [kind for weight, kind in chosen for _ in range(weight)]
+        return kinds
 
     def begin(self) -> None:
         """From now on."""
@@ -58,11 +63,15 @@ class Faults:
     def stop(self) -> None:
         """No more of them; those that last end."""
         self._is_over = True
-        self._world.clock.set_right()
-        self._machine.dies_after = None
-        self._machine.dies_in_swap = None
-        self._heal()
-        self._look_after()
+        for machine in self._machines():
+            machine.clock.set_right()
+            machine.dies_after = None
+            machine.dies_in_swap = None
+            self._heal(machine)
+            self._look_after(machine)
+
+    def _machines(self) -> Sequence[Machine]:
+        return (self._machine,)
 
     def _plan_next(self) -> None:
         wait_ms = min(int(self._world.random.expovariate(1 / self._mean_ms)), 5 * self._mean_ms)
@@ -77,8 +86,8 @@ class Faults:
             kind()
         self._plan_next()
 
-    def _heal(self) -> None:
-        files, helpers = self._machine.files, self._machine.helpers
+    def _heal(self, machine: Machine) -> None:
+        files, helpers = machine.files, machine.helpers
         files.free_bytes = None
         files.crash_at_step = None
         files.short_write_bytes = None
@@ -86,12 +95,13 @@ class Faults:
         files.failed_sync_kills = False
         files.has_descriptors = True
         if helpers is not None:
-            helpers.slowness = self._machine.disk_slowness
-        self._machine.last_trouble_ms = self._world.now_ms
+            helpers.slowness = machine.disk_slowness
+        machine.last_trouble_ms = self._world.now_ms
 
     def _heal_later(self) -> None:
-        self._machine.last_trouble_ms = self._world.now_ms + _TROUBLE_MS
-        self._world.after(self._world.between(0, _TROUBLE_MS), self._heal)
+        machine = self._machine
+        machine.last_trouble_ms = self._world.now_ms + _TROUBLE_MS
+        self._world.after(self._world.between(0, _TROUBLE_MS), lambda: self._heal(machine))
 
     # --- the network -----------------------------------------------------------------------------
     def _reset(self) -> None:
@@ -151,16 +161,19 @@ class Faults:
         # At times the broker is gone before it is told.
         files.failed_sync_kills = self._world.chance(0.5)
         self._machine.on_crash_mode = Death.KILL
-        self._world.after(self._world.between(0, 2 * _TROUBLE_MS), self._look_after)
+        machine = self._machine
+        self._world.after(
+            self._world.between(0, 2 * _TROUBLE_MS), lambda: self._look_after(machine)
+        )
 
-    def _look_after(self) -> None:
+    def _look_after(self, machine: Machine) -> None:
         """What has failed to write its metadata, or has lost a directory, is to be restarted."""
-        if self._machine.files.has_failed_sync:
-            self._machine.stop()
+        if machine.files.has_failed_sync:
+            machine.stop()
 
     def _jump(self) -> None:
         """The wall's clock is set, to any time near the right one."""
-        self._world.clock.set_wall(self._world.between(-_JUMP_MS, _JUMP_MS))
+        self._machine.clock.set_wall(self._world.between(-_JUMP_MS, _JUMP_MS))
 
     def _year(self) -> None:
         """The wall's clock is a year off, or right again: while the broker runs, as it stops, or
@@ -169,7 +182,7 @@ class Faults:
         end = self._world.random.choice((nothing, nothing, self._kill, self._cut_power, self._stop))
         end()
         years = self._world.random.choice((-1, 0, 1, 1))
-        self._world.clock.set_wall(years * _YEAR_MS + self._world.between(0, _JUMP_MS))
+        self._machine.clock.set_wall(years * _YEAR_MS + self._world.between(0, _JUMP_MS))
 
     def _no_descriptors(self) -> None:
         self._machine.files.has_descriptors = False

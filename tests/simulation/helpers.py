@@ -31,6 +31,7 @@ class SeededHelpers:
         self._open: dict[int, Callable[[], None]] = {}
         self._count = 0
         self._is_closed = False
+        self._held: list[Callable[[], None]] | None = None
         self.slowness = slowness
         """By how much longer everything takes: a slow disk."""
 
@@ -67,8 +68,20 @@ class SeededHelpers:
         self._open[number] = take_effect
         world.after(before_ms, lambda: self._go_on(number, take_effect))
 
+    def hold(self) -> None:
+        """The process stands still."""
+        self._held = []
+
+    def release(self) -> None:
+        """It goes on."""
+        held, self._held = self._held or [], None
+        for action in held:
+            action()
+
     def _go_on(self, number: int, step: Callable[[], None]) -> None:
-        if self._open.get(number) is step:
+        if self._held is not None:
+            self._held.append(lambda: self._go_on(number, step))
+        elif self._open.get(number) is step:
             step()
 
     @staticmethod

@@ -12,10 +12,11 @@ from klog_broker.exit_codes import CannotStart, ExitCode
 from klog_broker.produce import kernel as produce_kernel
 from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.loop import Loop
+from klog_broker.runtime.zookeeper import OpenSession
 from pyspark_klog.errors import KlogError
 from tests.simulation.helpers import SeededHelpers, SeededSideBySide
 from tests.simulation.network import LONGEST_DELAY_MS, SimNetwork
-from tests.simulation.world import Event, Violation, World
+from tests.simulation.world import Event, Violation, WallClock, World
 from tests.support.memory_files import Crashed, MemoryFiles
 
 STARTS = "a broker starts"
@@ -74,14 +75,19 @@ class Machine:
         has_small_windows: bool,
         disk_slowness: int,
         keeps_names_in_order: bool = True,
+        name: str = "machine",
+        clock: WallClock | None = None,
     ) -> None:
         self.world = world
+        self.name = name
+        self.clock = clock or world.clock
         self.files = MemoryFiles()
         self.watchers = watchers
         self.broker: SimBroker | None = None
-        self.network = SimNetwork(
-            world, has_socket_calls=has_socket_calls, has_small_windows=has_small_windows
-        )
+        self.starting: SimBroker | None = None
+        self._has_socket_calls = has_socket_calls
+        self._has_small_windows = has_small_windows
+        self.network = self.make_network()
         self.helpers: SeededHelpers | None = None
         self.lives = 0
         self.deaths_before_start: list[Death] = []
@@ -97,9 +103,7 @@ class Machine:
         """When the disk was last full, slow or without descriptors: what waits for it may wait."""
         self._settings = settings
         self._with_kernel = with_kernel
-        self._has_socket_calls = has_socket_calls
         self._has_cold_pages = has_cold_pages
-        self._has_small_windows = has_small_windows
         self.disk_slowness = disk_slowness
         """What the helpers' work takes, in good times."""
         self._keeps_names_in_order = keeps_names_in_order
@@ -111,27 +115,62 @@ class Machine:
     # --- its life --------------------------------------------------------------------------------
     def start(self) -> None:
         """Starts a broker; if the disk crashes meanwhile, the next one soon."""
-        world = self.world
         self.lives += 1
-        world.note(f"machine starts life={self.lives}")
+        self.note(f"starts life={self.lives}")
         if self._has_cold_pages:
             self.files.freeze()
             self.files.thaw.set()
-        self.files.now_ms = world.clock.now_ms()
-        network = self.network = SimNetwork(
-            world,
+        self.files.now_ms = self.clock.now_ms()
+        self.network = self.make_network()
+        broker = self.starting = self._make_broker()
+
+        def is_over(error: BaseException | None) -> None:
+            if self.starting is broker:
+                self.starting = None
+                self._started(broker, error)
+
+        self.run_blocking(broker.start, is_over)
+
+    def make_network(self) -> SimNetwork:
+        """For one life."""
+        return SimNetwork(
+            self.world,
             has_socket_calls=self._has_socket_calls,
             has_small_windows=self._has_small_windows,
         )
-        helpers: list[SeededHelpers] = []
+
+    def open_session(self) -> OpenSession | None:
+        """How the next life comes to ZooKeeper; None: not at all."""
+        return None
+
+    def may_refuse(self, _refusal: CannotStart) -> bool:
+        """Whether a broker could say so, because of what has gone wrong."""
+        return self.has_disk_trouble
+
+    def run_blocking(
+        self, work: Callable[[], object], then: Callable[[BaseException | None], None]
+    ) -> None:
+        """Does what may wait, with nothing else meanwhile."""
+        try:
+            work()
+        except (Crashed, Exception) as error:
+            then(error)
+        else:
+            then(None)
+
+    def note(self, text: str) -> None:
+        self.world.note(f"{self.name} {text}")
+
+    def _make_broker(self) -> SimBroker:
+        network = self.network
 
         def make_helpers(loop: Loop) -> SeededHelpers:
-            helpers.append(SeededHelpers(world, loop, self._crashed, self.disk_slowness))
-            return helpers[0]
+            self.helpers = SeededHelpers(self.world, loop, self._crashed, self.disk_slowness)
+            return self.helpers
 
-        broker = SimBroker(
+        return SimBroker(
             BrokerConfig.load(None, self._settings),
-            clock=world.clock,
+            clock=self.clock,
             files=self.files,
             network=network,
             poller=network.poller,
@@ -140,31 +179,34 @@ class Machine:
             side_by_side=SeededSideBySide(self.lives),
             chance=self._chance,
             load_kernel=(lambda _: produce_kernel) if self._with_kernel else None,
+            open_session=self.open_session(),
         )
-        self.helpers = helpers[0]
-        try:
-            broker.start()
-        except Crashed:
-            helpers[0].vanish()
+
+    def _started(self, broker: SimBroker, error: BaseException | None) -> None:
+        assert self.helpers is not None
+        if isinstance(error, Crashed):
+            self.helpers.vanish()
             self._after_crash(self.on_crash_mode)
             return
-        except CannotStart as refusal:
-            world.note(f"machine cannot start: {refusal}")
-            if not self.has_disk_trouble:
-                raise Violation(STARTS, str(refusal)) from refusal
+        if isinstance(error, CannotStart):
+            self.note(f"cannot start: {error}")
+            if not self.may_refuse(error):
+                raise Violation(STARTS, str(error)) from error
             self._after_crash(Death.KILL)
             return
-        except KlogError as error:
+        if isinstance(error, KlogError):
             raise Violation(STARTS, repr(error)) from error
+        if error is not None:
+            raise error
         self.broker = broker
-        if broker.plans is not None and world.chance(0.8):
+        if broker.plans is not None and self.world.chance(0.8):
             broker.plans.load()
-        network.on_wake = self._want_turn
+        self.network.on_wake = self._want_turn
         self._idle_turns = 0
         for watcher in self.watchers:
             watcher.on_start(self)
         self.deaths_before_start.clear()
-        world.note(f"machine serves life={self.lives}")
+        self.note(f"serves life={self.lives}")
         self._want_turn()
 
     def kill(self) -> None:
@@ -185,7 +227,7 @@ class Machine:
         if self.dies_after is not None and self.dies_after[0] == what:
             death = self.dies_after[1]
             self.dies_after = None
-            self.world.note(f"machine had told that {what}")
+            self.note(f"had told that {what}")
             self.world.after(0, lambda: self._die(death))
 
     def is_swapping(self) -> None:
@@ -197,7 +239,7 @@ class Machine:
     def stop(self) -> None:
         """SIGTERM."""
         if self.broker is not None:
-            self.world.note("machine stops")
+            self.note("stops")
             self.broker.stop("the simulation")
             self._want_turn()
 
@@ -222,7 +264,7 @@ class Machine:
         broker, network, world = self.broker, self.network, self.world
         if broker is None:
             return
-        self.files.now_ms = world.clock.now_ms()
+        self.files.now_ms = self.clock.now_ms()
         moves = network.moves
         had_ready = bool(network.poller.ready())
         self._note_progress(had_ready, moves)
@@ -261,12 +303,12 @@ class Machine:
             self._die(self.on_crash_mode)
 
     def _die(self, death: Death) -> None:
-        broker = self.broker
-        if broker is None:
+        if self.broker is None and self.starting is None:
             return
-        for watcher in self.watchers:
-            watcher.on_death(self, death)
-        self.broker = None
+        if self.broker is not None:
+            for watcher in self.watchers:
+                watcher.on_death(self, death)
+        self.broker = self.starting = None
         assert self.helpers is not None
         self.helpers.vanish()
         self._after_crash(death)
@@ -285,14 +327,21 @@ class Machine:
         """The loop has been told to stop: what ``serve_forever`` does then."""
         broker = self.broker
         assert broker is not None
-        try:
-            exit_code = broker.serve_forever()
-        except Crashed as crash:
-            self._crashed(crash)
-            return
-        if self.broker is None:
-            return  # A helper's sync failed while the broker closed, and took the process with it.
-        self.world.note(f"machine ends exit_code={exit_code.name}")
+        exit_codes: list[ExitCode] = []
+
+        def is_over(error: BaseException | None) -> None:
+            # A helper's sync that fails while the broker closes may take the process with it.
+            if self.broker is not broker:
+                return
+            if error is not None:
+                self._crashed(error)
+            else:
+                self._ended(exit_codes[0])
+
+        self.run_blocking(lambda: exit_codes.append(broker.serve_forever()), is_over)
+
+    def _ended(self, exit_code: ExitCode) -> None:
+        self.note(f"ends exit_code={exit_code.name}")
         expected = ExitCode.DISKS_LOST if self.files.has_failed_sync else ExitCode.OK
         if exit_code not in (ExitCode.OK, expected):
             raise Violation("no bug ends the loop", f"the broker ended with {exit_code!r}")
@@ -307,13 +356,16 @@ class Machine:
         self.world.after(self.restart_after_ms(), self.start)
 
     def _gone(self, death: Death) -> None:
-        self.world.note(f"machine is gone: {death.value}")
+        self.note(f"is gone: {death.value}")
         self.deaths_before_start.append(death)
-        self.network.die()
+        self._lose_network(death)
         self.network.on_wake = lambda: None
         if self._turn_event is not None:
             self._turn_event.cancel()
             self._turn_event = None
+
+    def _lose_network(self, _death: Death) -> None:
+        self.network.die()
 
     # --- a look inside ---------------------------------------------------------------------------
     def logs(self) -> list[Any]:

@@ -27,12 +27,38 @@ class Peer(Protocol):
     def closed(self, why: str) -> None: ...
 
 
+class Roads(Protocol):
+    """What lies between two places."""
+
+    def holds(self, sender: str, receiver: str, action: Callable[[], None]) -> bool:
+        """Whether nothing passes that way now; the action is called when it does again."""
+
+    def network_at(self, host: str, port: int) -> "SimNetwork | None":
+        """Of the machine that has this address."""
+
+
+class OpenRoads:
+    """Everything passes, and nobody has an address."""
+
+    def holds(self, _sender: str, _receiver: str, _action: Callable[[], None]) -> bool:
+        return False
+
+    def network_at(self, _host: str, _port: int) -> "SimNetwork | None":
+        return None
+
+
 class _Pipe:
     """One direction: pieces under way, then perhaps the end of the stream (None)."""
 
     def __init__(
-        self, link: "Link", world: World, deliver: Callable[[bytes | None], None], name: str
+        self,
+        link: "Link",
+        world: World,
+        deliver: Callable[[bytes | None], None],
+        name: str,
+        way: tuple[str, str],
     ) -> None:
+        self._way = way
         self._link = link
         self._world = world
         self._deliver = deliver
@@ -56,6 +82,9 @@ class _Pipe:
             return
         if link.stalled_until_ms > world.now_ms:
             world.after(link.stalled_until_ms - world.now_ms, self._arrive)
+            return
+        if link.network.roads.holds(*self._way, self._arrive):
+            link.was_stalled = True
             return
         data = self._pieces.popleft()
         if data is None:
@@ -105,18 +134,22 @@ class Stream(MemoryStream):
 class Link:
     """A connection, as the client holds it."""
 
-    def __init__(self, network: "SimNetwork", name: str, peer: Peer) -> None:
+    def __init__(self, network: "SimNetwork", name: str, peer: Peer, place: str) -> None:
         world = network.world
         self.network = network
         self.name = name
         self.peer = peer
+        self.way_in = (place, network.place)
+        self.way_out = (network.place, place)
+        self.on_room: Callable[[], None] = lambda: None
+        """Something has arrived at the broker, so that more can be sent."""
         self.stream: Stream | None = None
         self.stalled_until_ms = 0
         self.was_stalled = False
         self.is_open = True
         self.window_bytes = world.random.choice(network.windows)
-        self.to_broker = _Pipe(self, world, self._at_broker, ">")
-        self.to_client = _Pipe(self, world, self._at_client, "<")
+        self.to_broker = _Pipe(self, world, self._at_broker, ">", self.way_in)
+        self.to_client = _Pipe(self, world, self._at_client, "<", self.way_out)
 
     # --- the client ------------------------------------------------------------------------------
     def send(self, data: bytes) -> None:
@@ -147,7 +180,6 @@ class Link:
 
     def break_off(self) -> None:
         """A reset: what is under way is lost, both sides learn of it, each at its time."""
-        network = self.network
         self.to_broker.drop()
         self.to_client.drop()
         stream = self.stream
@@ -155,13 +187,20 @@ class Link:
 
             def reset() -> None:
                 stream.is_broken = True
-                network.wake()
+                self.network.wake()
 
-            network.world.after(network.delay_ms(), reset)
+            self.network.pass_on(self.way_in, reset)
         if self.is_open:
             self.is_open = False
-            network.world.note(f"{self.name} reset")
-            network.world.after(network.delay_ms(), lambda: self.peer.closed("reset"))
+            self.network.world.note(f"{self.name} reset")
+            self.network.pass_on(self.way_out, lambda: self.peer.closed("reset"))
+
+    def fall_silent(self) -> None:
+        """The client's machine is off: nobody is told, and whoever sends something is refused."""
+        if self.is_open:
+            self.to_client.drop()
+            self.was_stalled = True
+            self.peer = _Nobody(self)
 
     def _at_broker(self, data: bytes | None) -> None:
         stream = self.stream
@@ -174,6 +213,7 @@ class Link:
         else:
             stream.inbox += data
         self.network.wake()
+        self.on_room()
 
     def _at_client(self, data: bytes | None) -> None:
         if not self.is_open:
@@ -196,6 +236,74 @@ class Link:
             self.break_off()
         else:
             self.to_client.put(None)
+
+
+class _Nobody:
+    """Where a client was."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    def connected(self) -> None:
+        self._link.break_off()
+
+    def received(self, _data: bytes) -> None:
+        self._link.break_off()
+
+    def closed(self, why: str) -> None:
+        pass
+
+
+class Outbound(MemoryStream):
+    """A connection to another broker, as the one holds it that has made it."""
+
+    def __init__(self, network: "SimNetwork", fd: int, address: tuple[str, int]) -> None:
+        super().__init__(fd, address)
+        self.link: Link
+        self._network = network
+        self._is_connected = False
+
+    # --- what the link says ----------------------------------------------------------------------
+    def connected(self) -> None:
+        self._is_connected = True
+        self._network.wake()
+
+    def received(self, data: bytes) -> None:
+        self.inbox += data
+        self._network.wake()
+
+    def closed(self, why: str) -> None:
+        if self._is_connected and why != "reset":
+            self.is_at_end = True
+        else:
+            self.failed_connect = ConnectionRefusedError(why)
+            self.is_broken = True
+        self._network.wake()
+
+    # --- the stream ------------------------------------------------------------------------------
+    @property
+    def room_bytes(self) -> int:
+        if not self._is_connected:
+            return 0
+        return max(self.link.window_bytes - self.link.to_broker.bytes_under_way, 0)
+
+    def recv_into(self, buffer: memoryview) -> int:
+        self._network.moves += 1
+        return super().recv_into(buffer)
+
+    def _take(self, data: bytes) -> int:
+        if self.is_at_end and not self.link.is_open:
+            raise BrokenPipeError("closed by the other side")
+        count = self._room_for(data, self.room_bytes)
+        self._network.moves += 1
+        self.link.send(data[:count])
+        return count
+
+    def close(self) -> None:
+        if not self.is_closed:
+            self.is_closed = True
+            self._network.streams.pop(self._fd, None)
+            self.link.close()
 
 
 class Listener:
@@ -227,12 +335,22 @@ class Listener:
 class SimNetwork:
     """The Network of one life of the broker, and the way to it for clients."""
 
-    def __init__(self, world: World, *, has_socket_calls: bool, has_small_windows: bool) -> None:
+    def __init__(
+        self,
+        world: World,
+        *,
+        has_socket_calls: bool,
+        has_small_windows: bool,
+        place: str = "broker",
+        roads: Roads | None = None,
+    ) -> None:
         self.world = world
+        self.place = place
+        self.roads = roads or OpenRoads()
         self.on_wake: Callable[[], None] = lambda: None
         self.poller = SimPoller(self)
         self.listener: Listener | None = None
-        self.streams: dict[int, Stream] = {}
+        self.streams: dict[int, Stream | Outbound] = {}
         self.links: dict[Link, None] = {}
         self.moves = 0
         """Calls that got or gave something: a turn without any was for nothing."""
@@ -261,8 +379,27 @@ class SimNetwork:
         self.listener = Listener(self._next_fd, (host, port or 9092))
         return self.listener
 
-    def connect(self, host: str, port: int, from_address: str | None = None) -> Stream:
-        raise ConnectionRefusedError("a lone broker connects to nobody")
+    def connect(self, host: str, port: int, from_address: str | None = None) -> Outbound:
+        target = self.roads.network_at(host, port)
+        if target is None:
+            raise ConnectionRefusedError(f"nobody has the address {host}:{port}")
+        self._next_fd += 1
+        address = (from_address or self.place, 30_000 + self._next_fd)
+        stream = Outbound(self, self._next_fd, (host, port))
+        self.streams[self._next_fd] = stream
+        name = f"{self.place}-{target.place}/{self._next_fd}"
+        stream.link = target.dial(name, address, stream, self.place)
+        stream.link.on_room = self.wake
+        return stream
+
+    def pass_on(self, way: tuple[str, str], action: Callable[[], None]) -> None:
+        """In a while, and not before something passes that way."""
+
+        def arrive() -> None:
+            if not self.roads.holds(*way, arrive):
+                action()
+
+        self.world.after(self.delay_ms(), arrive)
 
     def look_up(self, host: str) -> str:
         raise OSError(f"{host} has no address: a simulation has addresses only")
@@ -271,9 +408,9 @@ class SimNetwork:
         self.streams.pop(stream.fileno(), None)
 
     # --- for clients -----------------------------------------------------------------------------
-    def dial(self, name: str, address: tuple[str, int], peer: Peer) -> Link:
+    def dial(self, name: str, address: tuple[str, int], peer: Peer, place: str = "clients") -> Link:
         """Connects; the peer hears of it later, either way."""
-        link = Link(self, name, peer)
+        link = Link(self, name, peer, place)
         self.links[link] = None
 
         def reach() -> None:
@@ -282,20 +419,20 @@ class SimNetwork:
                 return
             if self._is_gone or listener is None or listener.is_closed:
                 link.is_open = False
-                self.world.after(self.delay_ms(), lambda: peer.closed("refused"))
+                self.pass_on(link.way_out, lambda: peer.closed("refused"))
                 return
             self._next_fd += 1
             link.stream = Stream(link, self._next_fd, address)
             self.streams[self._next_fd] = link.stream
             listener.waiting.append(link.stream)
             self.wake()
-            self.world.after(self.delay_ms(), be_connected)
+            self.pass_on(link.way_out, be_connected)
 
         def be_connected() -> None:
             if link.is_open:
                 peer.connected()
 
-        self.world.after(self.delay_ms(), reach)
+        self.pass_on(link.way_in, reach)
         return link
 
     def open_links(self) -> list[Link]:
@@ -303,9 +440,24 @@ class SimNetwork:
         self.links = {link: None for link in self.links if link.is_open}
         return list(self.links)
 
-    def die(self) -> None:
-        """The broker's process is gone."""
+    def die(self, *, silently: bool = False) -> None:
+        """The broker's process is gone; ``silently`` if its machine is."""
         self._is_gone = True
+        for stream in list(self.streams.values()):
+            if isinstance(stream, Outbound):
+                stream.is_closed = True
+                if silently:
+                    stream.link.fall_silent()
+                else:
+                    stream.link.close()
+        if silently:
+            for link in self.open_links():
+                link.to_client.drop()
+                link.was_stalled = True
+                if link.stream is not None:
+                    link.stream.is_closed = True
+            self.streams.clear()
+            return
         for link in self.open_links():
             is_stalled = link.stalled_until_ms > self.world.now_ms
             if self.world.chance(0.5) and link.stream is not None and not is_stalled:

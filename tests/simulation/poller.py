@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from klog_broker.runtime.poller import BROKEN, READABLE, WRITABLE
@@ -16,6 +17,8 @@ class SimPoller:
     def __init__(self, network: SimNetwork) -> None:
         self._network = network
         self.interest: dict[int, int] = {}
+        self.sleep: Callable[[int | None], None] | None = None
+        """Lets so much time pass, or less; None: polls that would wait return at once."""
 
     def register(self, fd: int, interest: int) -> None:
         assert fd not in self.interest
@@ -30,6 +33,9 @@ class SimPoller:
 
     def poll(self, timeout_ms: int | None) -> list[tuple[int, int]]:
         ready = self.ready()
+        if not ready and timeout_ms != 0 and self.sleep is not None:
+            self.sleep(timeout_ms)
+            ready = self.ready()
         self._network.world.random.shuffle(ready)
         return ready
 

@@ -56,7 +56,7 @@ def run_seed(seed: int) -> Result:
     simulation = Simulation(seed)
     check = failure = ""
     try:
-        with _killed_in_peace():
+        with killed_in_peace():
             simulation.run()
     except Violation as violation:
         check, failure = violation.check, str(violation)
@@ -66,7 +66,7 @@ def run_seed(seed: int) -> Result:
 
 
 @contextmanager
-def _killed_in_peace() -> Iterator[None]:
+def killed_in_peace() -> Iterator[None]:
     """What Python drops with a killed broker finds that its disk is gone: nothing to be told."""
     tell = sys.unraisablehook
 

@@ -1,6 +1,9 @@
 """Virtual time: what happens next, in an order that the seed chooses, and a trace of all of it."""
 
+from __future__ import annotations
+
 import heapq
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from hashlib import blake2b
 from random import Random
@@ -33,19 +36,25 @@ class Event:
         self.is_cancelled = True
 
 
-class WorldClock(ManualClock):
+class WallClock(ABC):
     """Time goes on evenly; what the wall's clock says of it may jump."""
 
-    def __init__(self, now_ms: int) -> None:
-        super().__init__(now_ms)
+    def __init__(self) -> None:
         self.jumps = 0
         self.on_jump: Callable[[int], object] = lambda _: None
         """Is told by how many milliseconds it jumps, before it does."""
         self._wall_is_ahead_ms = 0
         self._most_ahead_ms = 0
 
+    @abstractmethod
+    def monotonic_ms(self) -> int:
+        """The time that goes on evenly."""
+
+    def monotonic_ns(self) -> int:
+        return self.monotonic_ms() * 1_000_000
+
     def now_ms(self) -> int:
-        return super().now_ms() + self._wall_is_ahead_ms
+        return self.monotonic_ms() + self._wall_is_ahead_ms
 
     def set_wall(self, ahead_ms: int) -> None:
         """What the wall's clock says jumps to so much more than the time that has passed."""
@@ -63,6 +72,32 @@ class WorldClock(ManualClock):
         """It says no less than ever: what began in the future begins in the past from now on."""
         if self.is_behind:
             self.set_wall(self._most_ahead_ms)
+
+
+class WorldClock(WallClock):
+    """The time of all, and the wall's clock of whoever is alone."""
+
+    def __init__(self, now_ms: int) -> None:
+        super().__init__()
+        self._time = ManualClock(now_ms)
+
+    def monotonic_ms(self) -> int:
+        return self._time.monotonic_ms()
+
+    def advance(self, by_ms: int) -> None:
+        """Time passes."""
+        self._time.advance(by_ms)
+
+
+class MachineClock(WallClock):
+    """A machine's own clock on the wall, in everybody's time."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self._time = world.clock
+
+    def monotonic_ms(self) -> int:
+        return self._time.monotonic_ms()
 
 
 class World:

@@ -8,7 +8,7 @@ from typing import Any
 from klog_broker.controller.asking import NewTopic
 from klog_broker.controller.order_batch import Order
 from klog_broker.controller.order_sender import Answer
-from klog_broker.runtime.zookeeper import ANY_VERSION, Create, Delete
+from klog_broker.runtime.zookeeper import Create
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import UUID, BrokerId, TopicId, TopicPartition
 from pyspark_klog.protocol.apis.allocate_producer_ids import (
@@ -16,12 +16,13 @@ from pyspark_klog.protocol.apis.allocate_producer_ids import (
     AllocateProducerIdsResponse,
 )
 from pyspark_klog.protocol.apis.controlled_shutdown import ControlledShutdownRequest
-from pyspark_klog.znodes.paths import CONTROLLER, PERSISTENT
+from pyspark_klog.znodes.paths import PERSISTENT
 from tests.simulation.controllers.brokers import SESSION_MS, BrokerLife, Disk
 from tests.simulation.controllers.checks import Checks
 from tests.simulation.controllers.healed import unhealed
 from tests.simulation.world import START_MS, Violation, World
 from tests.simulation.zookeeper import SimulatedZooKeeper
+from tests.simulation.zookeeper.faults import ZooKeeperFaults
 from tests.simulation.zookeeper.servers import Entry
 
 _FAULTS_MS = 30_000
@@ -52,6 +53,7 @@ class Controllers:
     def __init__(self, seed: int) -> None:
         self.world = World(seed)
         self.zookeeper = SimulatedZooKeeper(self.world)
+        self._zookeeper_faults = ZooKeeperFaults(self.zookeeper)
         self.checks = Checks(self.zookeeper)
         self.deletions = 0
         self.alterations = 0
@@ -65,7 +67,7 @@ class Controllers:
             self._start(number)
         faults: list[Callable[[], None]] = [
             self._reset, self._cut, self._pause, self._kill, self._expire, self._stop_zookeeper,
-            self._delete_controller, self._close, self._bounce,
+            self._zookeeper_faults.delete_controller, self._close, self._bounce,
         ]  # fmt: skip
         self._faults = self.world.random.sample(faults, self.world.between(1, len(faults)))
         self._risk = self.world.random.choice([0.0, 0.02, 0.1])
@@ -361,31 +363,18 @@ class Controllers:
 
     def _expire(self) -> None:
         broker = self._some(None)
-        if broker is not None and broker.session is not None and broker.session.session_id:
-            broker.note("session is over")
-            self.zookeeper.expire(broker.session.session_id)
+        if broker is not None:
+            self._zookeeper_faults.expire(broker.name, broker.session)
 
     def _stop_zookeeper(self) -> None:
-        if not self.zookeeper.is_down:
-            self.world.note("ZooKeeper is down")
-            self.zookeeper.stop()
-            self._later(self._start_zookeeper)
-
-    def _start_zookeeper(self) -> None:
-        if self.zookeeper.is_down:
-            self.world.note("ZooKeeper is back")
-            self.zookeeper.start()
-
-    def _delete_controller(self) -> None:
-        if not self.zookeeper.is_down:
-            self.world.note("the controller's node is deleted")
-            self.zookeeper.commit(Entry(0, Delete(CONTROLLER, ANY_VERSION)))
+        if self._zookeeper_faults.stop():
+            self._later(self._zookeeper_faults.start)
 
     # --- peace -----------------------------------------------------------------------------------
     def _make_peace(self) -> None:
         self.is_at_peace = True
         self.world.note("peace")
-        self._start_zookeeper()
+        self._zookeeper_faults.start()
         for broker in self._alive():
             if broker.client.is_paused:
                 broker.resume()

@@ -3,15 +3,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from klog_broker.controller.election import State
-from klog_broker.runtime.zookeeper import ANY_VERSION, Create, Delete
-from klog_broker.runtime.zookeeper_requests import Exists, Get
-from pyspark_klog.znodes.cluster import decode_controller
-from pyspark_klog.znodes.paths import CONTROLLER, broker_path
+from klog_broker.runtime.zookeeper import Create
 from tests.simulation.elections.brokers import SESSION_MS, WORK, BrokerLife
 from tests.simulation.elections.checks import Checks
+from tests.simulation.elections.healed import unhealed
 from tests.simulation.world import START_MS, Violation, World
 from tests.simulation.zookeeper import SimulatedZooKeeper
+from tests.simulation.zookeeper.faults import ZooKeeperFaults
 from tests.simulation.zookeeper.servers import Entry
 
 _FAULTS_MS = 30_000
@@ -39,6 +37,7 @@ class Elections:
     def __init__(self, seed: int) -> None:
         self.world = World(seed)
         self.zookeeper = SimulatedZooKeeper(self.world)
+        self._zookeeper_faults = ZooKeeperFaults(self.zookeeper)
         self.checks = Checks(self.zookeeper)
         self.zookeeper.commit(Entry(0, Create(WORK, b"")))
         self.is_at_peace = False
@@ -48,7 +47,7 @@ class Elections:
             self._start(number)
         faults: list[Callable[[], None]] = [
             self._reset, self._cut, self._pause, self._kill, self._expire, self._stop_zookeeper,
-            self._delete_controller, self._close,
+            self._zookeeper_faults.delete_controller, self._close,
         ]  # fmt: skip
         chosen = self.world.between(1, len(faults))
         self._faults = self.world.random.sample(faults, chosen)
@@ -62,13 +61,13 @@ class Elections:
         self._plan_fault()
         self._run_until(_FAULTS_MS, lambda: False)
         self._make_peace()
-        self._run_until(_FAULTS_MS + _HEALING_MS, self._is_healed)
-        if not self._is_healed():
-            raise Violation("in the end there is one controller", self._state())
+        self._run_until(_FAULTS_MS + _HEALING_MS, lambda: not self._unhealed())
+        if text := self._unhealed():
+            raise Violation("in the end there is one controller", text)
         # Nothing more happens: what was reached stays.
         self._run_until(self.world.now_ms + 2 * SESSION_MS, lambda: False)
-        if not self._is_healed():
-            raise Violation("peace lasts", self._state())
+        if text := self._unhealed():
+            raise Violation("peace lasts", text)
 
     # --- time ------------------------------------------------------------------------------------
     def _run_until(self, until_ms: int, is_over: Callable[[], bool]) -> None:
@@ -173,78 +172,25 @@ class Elections:
 
     def _expire(self) -> None:
         broker = self._some()
-        if broker.session is not None and broker.session.session_id:
-            self.world.note(f"{broker.name}'s session is over")
-            self.zookeeper.expire(broker.session.session_id)
+        self._zookeeper_faults.expire(broker.name, broker.session)
 
     def _stop_zookeeper(self) -> None:
-        if not self.zookeeper.is_down:
-            self.world.note("ZooKeeper is down")
-            self.zookeeper.stop()
-            self._later(self._start_zookeeper)
-
-    def _start_zookeeper(self) -> None:
-        if self.zookeeper.is_down:
-            self.world.note("ZooKeeper is back")
-            self.zookeeper.start()
-
-    def _delete_controller(self) -> None:
-        """As administrators do to have another one elected."""
-        if not self.zookeeper.is_down:
-            self.world.note("the controller's node is deleted")
-            self.zookeeper.commit(Entry(0, Delete(CONTROLLER, ANY_VERSION)))
+        if self._zookeeper_faults.stop():
+            self._later(self._zookeeper_faults.start)
 
     # --- peace -----------------------------------------------------------------------------------
     def _make_peace(self) -> None:
         self.is_at_peace = True
         self.world.note("peace")
-        self._start_zookeeper()
+        self._zookeeper_faults.start()
         for broker in self.brokers:
             if broker.client.is_paused:
                 broker.client.resume()
             broker.client.mend()
 
-    def _is_healed(self) -> bool:
-        self.checks.follow()
-        alive = [each for each in self.brokers if not each.is_over]
-        if len(alive) != len(self._lives):
-            return False
-        if not all(hasattr(each.member, "election") for each in alive):
-            return False
-        controllers = [each for each in alive if each.is_controller]
-        node = self.checks.tree.read(Get(CONTROLLER))
-        if len(controllers) != 1 or isinstance(node, Exception):
-            return False
-        (controller,) = controllers
-        numbers = {each.number for each in alive}
-        writes = controller.member.election.writes
-        return (
-            decode_controller(node.data).broker_id == controller.number
-            and writes is not None
-            and writes.epoch.number == self.checks.epoch()
-            and all(self._is_registered(each) for each in alive)
-            and all(set(each.member.store.image.brokers) == numbers for each in alive)
-            and all(each.member.store.image.controller_id == controller.number for each in alive)
-            and all(
-                each.member.election.state is State.OTHER for each in alive if each != controller
-            )
-        )
-
-    def _is_registered(self, broker: BrokerLife) -> bool:
-        stat = self.checks.tree.read(Exists(broker_path(broker.number)))
-        return stat is not None and stat.czxid == broker.member.registration.broker_epoch
-
-    def _state(self) -> str:
-        said = []
-        for each in self.brokers:
-            if not each.is_over and hasattr(each.member, "election"):
-                image = each.member.store.image
-                said.append(
-                    f"{each.name} {each.member.election.state.value} epoch"
-                    f" {each.member.registration.broker_epoch} sees {sorted(image.brokers)} and"
-                    f" {image.controller_id} {each.refusal}"
-                )
-        return "; ".join(said)
+    def _unhealed(self) -> str:
+        members = [each.member for each in self.brokers if not each.is_over]
+        return unhealed(self.checks, members, len(self._lives))
 
 
 def run_seed(seed: int) -> Result:

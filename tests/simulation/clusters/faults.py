@@ -1,0 +1,126 @@
+"""What goes wrong in a cluster: what goes wrong on one machine, and what lies between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tests.simulation.clusters.machines import ClusterMachine
+from tests.simulation.clusters.router import ZOOKEEPER, Router, Way
+from tests.simulation.faults import Faults
+from tests.simulation.machine import Machine
+from tests.simulation.plan import Plan
+from tests.simulation.world import World
+from tests.simulation.zookeeper.faults import ZooKeeperFaults
+
+_CLIENTS = "clients"
+
+
+class ClusterFaults(Faults):
+    """Each hits one machine, more often the controller's."""
+
+    def __init__(
+        self,
+        world: World,
+        machines: Sequence[ClusterMachine],
+        router: Router,
+        zookeeper: ZooKeeperFaults,
+        plan: Plan,
+    ) -> None:
+        self._all = machines
+        self._router = router
+        self._zookeeper = zookeeper
+        self._mends: list[Callable[[], None]] = []
+        self._longest_ms = 2 * int(plan.settings["zookeeper.session.timeout.ms"])
+        self.is_controller: Callable[[ClusterMachine], bool] = lambda _: False
+        super().__init__(world, machines[0], plan)
+
+    def _all_kinds(self, plan: Plan) -> list[tuple[int, Callable[[], None]]]:
+        return [
+            (3, self._reset),
+            (1, self._stall),
+            (3, self._kill),
+            (2, self._cut_power),
+            (2, self._crash_inside),
+            (1, self._stop),
+            (1, self._slow_disk),
+            (1, self._jump),
+            (3, self._pause),
+            (4, self._split),
+            (2, self._lose_zookeeper),
+            (1, self._expire),
+            (1, self._reset_zookeeper),
+            (1, self._stop_zookeeper),
+            (1, self._delete_controller),
+        ]
+
+    def stop(self) -> None:
+        super().stop()
+        self._zookeeper.start()
+        for mend in self._mends:
+            mend()
+        for machine in self._all:
+            machine.resume()
+            machine.is_at_peace = True
+
+    def _machines(self) -> Sequence[Machine]:
+        return self._all
+
+    def _next(self) -> None:
+        controllers = [each for each in self._all if self.is_controller(each)]
+        chosen = controllers if controllers and self._world.chance(0.3) else self._all
+        self._machine = self._world.random.choice(chosen)
+        super()._next()
+
+    @property
+    def _hit(self) -> ClusterMachine:
+        assert isinstance(self._machine, ClusterMachine)
+        return self._machine
+
+    def _later(self, action: Callable[[], None]) -> None:
+        self._world.after(self._world.between(1, self._longest_ms), action)
+
+    # --- between machines ------------------------------------------------------------------------
+    def _pause(self) -> None:
+        machine = self._hit
+        machine.pause()
+        self._later(machine.resume)
+
+    def _split(self) -> None:
+        """Some cannot be reached by the others, or cannot reach them, or both."""
+        random = self._world.random
+        places = [each.name for each in self._all]
+        alone = random.sample(places, random.randint(1, len(places) - 1))
+        others = [each for each in places if each not in alone]
+        if self._world.chance(0.5):
+            others.append(ZOOKEEPER)
+        if self._world.chance(0.3):
+            others.append(_CLIENTS)
+        out = [(sender, receiver) for sender in alone for receiver in others]
+        back = [(receiver, sender) for sender, receiver in out]
+        self._cut(random.choice((out, back, out + back)))
+
+    def _lose_zookeeper(self) -> None:
+        name = self._hit.name
+        to, back = (name, ZOOKEEPER), (ZOOKEEPER, name)
+        self._cut(self._world.random.choice(([to], [back], [to, back])))
+
+    def _cut(self, ways: list[Way]) -> None:
+        self._world.note(f"cut {' '.join(f'{sender}>{receiver}' for sender, receiver in ways)}")
+        mend = self._router.cut(ways)
+        self._mends.append(mend)
+        self._later(mend)
+
+    # --- ZooKeeper -------------------------------------------------------------------------------
+    def _expire(self) -> None:
+        self._zookeeper.expire(self._hit.name, self._hit.session)
+
+    def _reset_zookeeper(self) -> None:
+        if self._hit.client is not None:
+            self._hit.client.reset()
+
+    def _stop_zookeeper(self) -> None:
+        if self._zookeeper.stop():
+            self._later(self._zookeeper.start)
+
+    def _delete_controller(self) -> None:
+        self._zookeeper.delete_controller()

@@ -1,0 +1,214 @@
+"""A machine of a cluster: its broker waits for ZooKeeper at start and end, and may stand still."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from klog_broker.exit_codes import CannotStart, ExitCode
+from klog_broker.runtime.zookeeper import OpenSession, Session, SessionEvent
+from pyspark_klog.ids import BrokerId
+from tests.simulation.clusters.router import Router
+from tests.simulation.fibers import Fiber
+from tests.simulation.machine import Death, Machine, Watcher
+from tests.simulation.network import SimNetwork
+from tests.simulation.world import Event, MachineClock, World
+from tests.simulation.zookeeper import Client, SimulatedZooKeeper
+from tests.support.memory_files import Crashed
+
+PORT = 9092
+_FOR_EVER_MS = 1 << 40
+
+
+class ClusterMachine(Machine):
+    """Broker ``number`` of the cluster, life after life."""
+
+    def __init__(
+        self,
+        world: World,
+        zookeeper: SimulatedZooKeeper,
+        router: Router,
+        number: int,
+        settings: Mapping[str, str],
+        watchers: list[Watcher],
+        **named: Any,
+    ) -> None:
+        self.number = BrokerId(number)
+        self.host = f"10.1.0.{number + 1}"
+        self.client: Client | None = None
+        """The present life, as ZooKeeper sees it."""
+        self.session: Session | None = None
+        self.is_paused = False
+        self.is_at_peace = False
+        self._begins_in_peace = False
+        self._zookeeper = zookeeper
+        self._router = router
+        self._session_ms = int(settings["zookeeper.session.timeout.ms"])
+        self._fiber: Fiber | None = None
+        self._step: Callable[[], None] = lambda: None
+        self._step_event: Event | None = None
+        self._switch_on: Callable[[], None] = lambda: None
+        own = {
+            "broker.id": str(number),
+            "listeners": f"PLAINTEXT://{self.host}:{PORT}",
+            "zookeeper.connect": "zookeeper:2181",
+        }
+        super().__init__(
+            world,
+            {**settings, **own},
+            watchers,
+            name=f"broker{number}",
+            clock=MachineClock(world),
+            **named,
+        )
+        router.machines[self.host] = self
+
+    # --- what its lives are given ----------------------------------------------------------------
+    def start(self) -> None:
+        self._switch_on()
+        self._begins_in_peace = self.is_at_peace
+        super().start()
+
+    def make_network(self) -> SimNetwork:
+        return SimNetwork(
+            self.world,
+            has_socket_calls=self._has_socket_calls,
+            has_small_windows=self._has_small_windows,
+            place=self.name,
+            roads=self._router,
+        )
+
+    def open_session(self) -> OpenSession | None:
+        client = self.client = self._zookeeper.client(f"{self.name}.{self.lives}")
+        self.session = None
+        opener = client.opener(self._session_ms)
+
+        def open_session(loop: Any, on_event: Callable[[SessionEvent], None]) -> Session:
+            self.session = opener(loop, on_event)
+            return self.session
+
+        self._router.look_at_zookeeper(self)
+        return open_session
+
+    def may_refuse(self, refusal: CannotStart) -> bool:
+        """ZooKeeper may be out of reach; when it is back its sessions have all their time again,
+        and the last life's is one of them."""
+        if self._begins_in_peace:
+            return False
+        of_zookeeper = (ExitCode.NO_ZOOKEEPER, ExitCode.REFUSED_BY_CLUSTER)
+        return refusal.exit_code in of_zookeeper or super().may_refuse(refusal)
+
+    # --- what waits ------------------------------------------------------------------------------
+    def run_blocking(
+        self, work: Callable[[], object], then: Callable[[BaseException | None], None]
+    ) -> None:
+        fiber = self._fiber = Fiber(lambda: (work(), None)[1])
+        self._step = partial(self._go_on, fiber, then)
+        self.network.poller.sleep = partial(self._sleep, fiber)
+        self.network.on_wake = self._want_step
+        self._step()
+
+    def _go_on(self, fiber: Fiber, then: Callable[[BaseException | None], None]) -> None:
+        self._step_event = None
+        if self._fiber is not fiber or self.is_paused:
+            return
+        self.files.now_ms = self.clock.now_ms()
+        error: BaseException | None = None
+        try:
+            fiber.go_on()
+        except (Crashed, Exception) as raised:
+            error = raised
+        if fiber.is_over and self._fiber is fiber:
+            self._fiber = None
+            then(error)
+
+    def _sleep(self, fiber: Fiber, timeout_ms: int | None) -> None:
+        self._want_step(_FOR_EVER_MS if timeout_ms is None else timeout_ms)
+        fiber.wait()
+
+    def _want_step(self, delay_ms: int = 0) -> None:
+        due_ms = self.world.now_ms + delay_ms
+        if self._step_event is not None:
+            if self._step_event.due_ms <= due_ms:
+                return
+            self._step_event.cancel()
+        self._step_event = self.world.after(delay_ms, self._step)
+
+    def _turn(self) -> None:
+        if self.is_paused:
+            self._turn_event = None
+        elif self._fiber is None:
+            super()._turn()
+
+    # --- what happens to it ----------------------------------------------------------------------
+    @property
+    def is_alive(self) -> bool:
+        """Whether there is a process."""
+        return self.broker is not None or self.starting is not None
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+        if self.is_alive and not self.is_paused and self.client is not None:
+            self.note("stands still")
+            self.is_paused = True
+            self.client.pause()
+            assert self.helpers is not None
+            self.helpers.hold()
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        if not self.is_paused:
+            return
+        self.note("goes on")
+        self._stand_up()
+        if self._fiber is not None:
+            self._want_step()
+        elif self.broker is not None:
+            self._want_turn()
+
+    def reach_zookeeper(self, *, to_is_cut: bool, from_is_cut: bool) -> None:
+        """What passes between the present life and ZooKeeper."""
+        client = self.client
+        if client is None or client.is_gone:
+            return
+        ways = [way for way, is_cut in (("to", to_is_cut), ("from", from_is_cut)) if is_cut]
+        if ways == [way for way in ("to", "from") if client.is_cut(way)]:
+            return
+        client.mend()
+        if ways:
+            client.cut(*ways)
+
+    def _stand_up(self) -> None:
+        self.is_paused = False
+        if self.client is not None:
+            self.client.resume()
+        if self.helpers is not None:
+            self.helpers.release()
+
+    def _after_crash(self, death: Death) -> None:
+        super()._after_crash(death)
+        # Not before the disk is gone: what it does now does nothing.
+        fiber, self._fiber = self._fiber, None
+        if fiber is not None:
+            fiber.vanish()
+
+    def _gone(self, death: Death) -> None:
+        self.is_paused = False
+        if self.client is not None:
+            self.client.die()
+        if self._step_event is not None:
+            self._step_event.cancel()
+            self._step_event = None
+        super()._gone(death)
+
+    def _lose_network(self, death: Death) -> None:
+        self.network.die(silently=death is Death.POWER)
+        if death is Death.POWER:
+            self._switch_on = self._router.cut_off(self.name)
+
+    def vanish(self) -> None:
+        """The simulation is over."""
+        fiber, self._fiber = self._fiber, None
+        if fiber is not None:
+            fiber.vanish()
