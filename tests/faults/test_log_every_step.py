@@ -1,9 +1,12 @@
 """One log's life, cut off at each of its steps on the disk, and again in the starts that follow.
 
-Append, roll, flush, checkpoint, retention, truncation and close are all in it; a place in the code
-where a crash could hurt lies between two steps on the disk.
+Append, roll, flush, checkpoint, retention, truncation, a new beginning and close are all in it; a
+place in the code where a crash could hurt lies between two steps on the disk.
 """
 
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from random import Random
 
 import pytest
@@ -14,7 +17,9 @@ from tests.support.log_harness import (
     PARTITION,
     TOPIC_ID,
     append,
+    append_in,
     batch,
+    begin_anew,
     open_manager,
     read_all,
     truncate,
@@ -57,8 +62,62 @@ def check(files: MemoryFiles, promised: int) -> None:
     append(log)
 
 
-@pytest.mark.parametrize("is_power_cut", [False, True])
-def test_a_life_is_cut_off_at_each_step(is_power_cut: bool) -> None:
+def live_anew(files: MemoryFiles, promised: list[int], config: LogConfig = CONFIG) -> None:
+    """The log begins anew: before its start, then behind its end. What it has after that is
+    promised, and nothing of what it had before may lie beside it."""
+    manager = open_manager(files, config=config, clock=ManualClock())
+    log = manager.create(PARTITION, TOPIC_ID, config)
+    for epoch, offset in enumerate((50, 20, 90)):
+        begin_anew(log, offset)
+        for _ in range(4):
+            append_in(log, epoch, batch(2))
+        log.flush()
+        promised[0] = log.log_end_offset
+        manager.sync_recovery_points()
+        append(log, batch(2))
+        promised[0] = 0
+    begin_anew(log, 40)
+    append_in(log, 3, batch(1))
+    manager.close()
+    promised[0] = log.log_end_offset
+
+
+def check_anew(files: MemoryFiles, promised: int, config: LogConfig = CONFIG) -> None:
+    """No record of an earlier beginning is left, nor its epoch."""
+    log = open_manager(files, config=config).get(PARTITION)
+    if log is None:
+        assert not promised
+        return
+    assert log.log_end_offset >= promised
+    offsets = [record.offset for record in read_all(log)]
+    assert offsets == list(range(log.log_start_offset, log.log_end_offset))
+    begun = {0: -1, 50: 0, 20: 1, 90: 2, 40: 3}[log.log_start_offset]
+    assert log.latest_epoch == begun or not (offsets or log.latest_epoch >= 0)
+
+
+# A start takes each hole in the log for a cleaner's work.
+GAPS = replace(CONFIG, may_have_gaps=True)
+Live = Callable[[MemoryFiles, list[int]], None]
+Check = Callable[[MemoryFiles, int], None]
+LIVES: dict[str, tuple[Live, Check]] = {
+    "ordinary": (live, check),
+    "begun anew": (live_anew, check_anew),
+    "with gaps": (partial(live_anew, config=GAPS), partial(check_anew, config=GAPS)),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "is_power_cut"),
+    [
+        ("ordinary", False),
+        ("ordinary", True),
+        ("begun anew", False),
+        ("begun anew", True),
+        ("with gaps", False),
+    ],
+)
+def test_a_life_is_cut_off_at_each_step(name: str, is_power_cut: bool) -> None:
+    live, check = LIVES[name]
     whole = MemoryFiles()
     live(whole, [0])
     assert whole.steps > 80

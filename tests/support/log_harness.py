@@ -190,6 +190,15 @@ def truncate(log: PartitionLog, offset: int) -> None:
         raise error
 
 
+def begin_anew(log: PartitionLog, offset: int) -> None:
+    """Drop all that is in the log; its helpers work at once."""
+    outcomes: list[BaseException | None] = []
+    log.begin_anew_beside(offset, 5_000, outcomes.append)
+    (error,) = outcomes
+    if error is not None:
+        raise error
+
+
 def read_all(log: PartitionLog, end_offset: int | None = None) -> list[Record]:
     """Every record that a consumer sees (or up to ``end_offset``), CRCs checked."""
     records: list[Record] = []

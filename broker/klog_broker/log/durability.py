@@ -94,6 +94,11 @@ class Durability:
         self.flushed_offset = min(self.flushed_offset, end_offset)
         self.recovery_point = min(self.recovery_point, end_offset)
 
+    def begin_anew(self, offset: Offset) -> None:
+        """The log is empty, durably, and starts and ends at ``offset`` now."""
+        self._cuts += 1
+        self.flushed_offset = self.recovery_point = offset
+
 
 class LogFlushing:
     """Flushes one log: plans what to sync, and takes the outcome. ``on_flushed`` is called in the
@@ -193,9 +198,16 @@ class LogFlushing:
 
     def cut(self, end_offset: Offset) -> Callable[[], None]:
         """The log ends at ``end_offset`` now. Returns a function that waits, in a helper thread,
-        for the sync that is under way."""
+        for the sync that is under way. Those who wait for records behind it are told an error."""
         self._durability.truncate(end_offset)
+        self._flusher.give_up_after(
+            end_offset, LogStorageError(f"{self._state.topic_partition} was cut at {end_offset}")
+        )
         return self._flusher.wait_for_run()
+
+    def begun_anew(self, offset: Offset) -> None:
+        """After :meth:`cut`: all files are gone, and the one that there is now is synced."""
+        self._durability.begin_anew(offset)
 
     def fail(self, error: LogStorageError) -> None:
         """Tell all who wait for a flush that their records may be lost."""

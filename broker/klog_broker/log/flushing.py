@@ -209,6 +209,13 @@ class Flusher:
         while waiters and waiters[0][0] <= flushed_offset:
             waiters.popleft()[1](None)
 
+    def give_up_after(self, offset: int, error: LogStorageError) -> None:
+        """What lies behind ``offset`` is gone: tell those who wait for that."""
+        gone = [callback for reached, callback in self._waiters if reached > offset]
+        self._waiters = deque(each for each in self._waiters if each[0] <= offset)
+        for callback in gone:
+            callback(error)
+
     def fail(self, error: LogStorageError) -> None:
         """Tell all waiters that their records may be lost."""
         waiters, self._waiters = self._waiters, deque()

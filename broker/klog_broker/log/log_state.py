@@ -63,7 +63,8 @@ class LogState:
         """Up to here the log cleaner has cleaned; None before its first round."""
         self.is_being_cleaned = False
         self.cuts = 0
-        """How often records were cut off at the end."""
+        """How often records were cut off at the end, or all of them dropped."""
+        self._after_cut: list[Callable[[], None]] = []
         self._after_swap: list[Callable[[], None]] | None = None
         self.error: BaseException | None = None
         self._chance = chance
@@ -84,6 +85,22 @@ class LogState:
     def append_room(self, now_ms: int) -> AppendRoom | None:
         """The room in the active segment; None if it must be rolled now. OSError."""
         return append_room(self.active, self.config, now_ms=now_ms, jitter_ms=self.jitter_ms)
+
+    # --- while it is cut -------------------------------------------------------------------------
+    def begin_cut(self) -> None:
+        """Until :meth:`end_cut` a helper changes the files, and nobody else may use the log."""
+        self.is_being_cut = True
+        self.cuts += 1
+
+    def end_cut(self) -> None:
+        """Tell those who waited for the end of the cut."""
+        waiting, self._after_cut = self._after_cut, []
+        for callback in waiting:
+            callback()
+
+    def after_cut(self, callback: Callable[[], None]) -> None:
+        """Call back at the end of the cut that is under way."""
+        self._after_cut.append(callback)
 
     # --- while segments are swapped --------------------------------------------------------------
     def begin_swap(self) -> None:

@@ -93,6 +93,7 @@ class PartitionLog:
             renew_checkpoints=renew_checkpoints,
             start_grew=self._start_grew,
         )
+        self.begin_anew_beside = self._shortener.begin_anew_beside
         self.cleaning = LogCleaning(state, helpers, remove_later)
         self._transactions = LogTransactions(state)
         self._undecided = state.producers.transactions
@@ -374,6 +375,16 @@ class PartitionLog:
         followers whose log differs from the leader's. OffsetOutOfRange before the log's start.
         """
         self._shortener.truncate_beside(offset, done)
+
+    @property
+    def is_being_cut(self) -> bool:
+        """Whether the log waits for the end of a truncation, or of a new beginning."""
+        return self._state.is_being_cut
+
+    def after_cut(self, callback: Callable[[], None]) -> None:
+        """While it :attr:`is_being_cut`: call back when that is over, in the loop. The log may be
+        offline then."""
+        self._state.after_cut(callback)
 
     # --- housekeeping ----------------------------------------------------------------------------
     def expire_producers(self, now_ms: int, expiration_ms: int) -> int:

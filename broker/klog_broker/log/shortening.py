@@ -1,4 +1,5 @@
-"""Shortens a log: at its start by retention and DeleteRecords, at its end by truncation."""
+"""Shortens a log: at its start by retention and DeleteRecords, at its end by truncation; or lets it
+begin anew, without any of its records."""
 
 import logging
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from klog_broker.log.errors import OffsetOutOfRange
 from klog_broker.log.log_state import LogState
 from klog_broker.log.recovery import restart_indexes
 from klog_broker.log.retention import LogFacts, SegmentFacts, deletable_segments, why_deletable
+from klog_broker.log.segment import Segment
 from klog_broker.log.segment_renaming import mark_deleted
 from klog_broker.runtime.descriptors import is_exhausted
 from klog_broker.runtime.helpers import Helpers
@@ -135,8 +137,7 @@ class Shortener:
                 f"{state.log_start_offset}"
             )
         end_offset = state.log_end_offset = Offset(offset)
-        state.is_being_cut = True
-        state.cuts += 1
+        state.begin_cut()
         state.high_watermark = min(state.high_watermark, end_offset)
         if state.cleaned_offset is not None:
             state.cleaned_offset = min(state.cleaned_offset, end_offset)
@@ -151,19 +152,30 @@ class Shortener:
         def cut(_: None, error: BaseException | None) -> None:
             if error is None:
                 state.epochs.saved(epochs)
-                # Appended records must not lie before a recovery point of an older checkpoint.
-                self._renew_checkpoints(renewed)
-            elif isinstance(error, OSError) and not is_exhausted(error):
-                done(state.log_directory.go_offline(error))
-            else:
-                # The cut is half done: the next start recovers the log.
-                done(state.go_offline(error))
-
-        def renewed() -> None:
-            state.is_being_cut = False
-            done(None)
+            self._finish(error, done)
 
         state.when_in_place(lambda: self._helpers.submit(work, cut))
+
+    def _finish(
+        self, error: BaseException | None, done: Callable[[BaseException | None], None]
+    ) -> None:
+        """The files are cut, or that failed."""
+        state = self._state
+
+        def end(failure: BaseException | None) -> None:
+            # First whoever has asked for the cut, then those who waited for its end.
+            state.is_being_cut = False
+            done(failure)
+            state.end_cut()
+
+        if error is None:
+            # Appended records must not lie before a recovery point of an older checkpoint.
+            self._renew_checkpoints(lambda: end(None))
+        elif isinstance(error, OSError) and not is_exhausted(error):
+            end(state.log_directory.go_offline(error))
+        else:
+            # The cut is half done: the next start recovers the log.
+            end(state.go_offline(error))
 
     def _cut_files(self, offset: Offset) -> None:
         """Cut the files, while nobody else uses the log."""
@@ -197,3 +209,66 @@ class Shortener:
             for file in last.sync_files():
                 file.sync()
             state.files.sync_dir(state.path)
+
+    # --- from the beginning ----------------------------------------------------------------------
+    def begin_anew_beside(
+        self, offset: int, now_ms: int, done: Callable[[BaseException | None], None]
+    ) -> None:
+        """Drop all records and epochs: the log starts and ends at ``offset``, which may lie before
+        its start or behind its end. Its newest epoch stays known.
+
+        The log refuses all use (LogStorageError) until ``done(error)`` is called, in the loop. A
+        crash leaves the old log, its first part, an empty log, or the new one. For followers whose
+        leader has nothing that could follow their records.
+        """
+        state = self._state
+        state.check_online()
+        start = Offset(offset)
+        state.begin_cut()
+        # Should the old records come back in a crash, no more of them than before may be seen.
+        state.high_watermark = min(state.high_watermark, start)
+        state.cleaned_offset = None
+        state.epochs.clear()
+        is_synced, epochs = self._flushing.cut(Offset(0)), state.epochs.unsaved()
+
+        def work() -> Segment:
+            is_synced()
+            self._remove_files()
+            # The new segment must not lie beside an old one: a start could take both for one log.
+            # Nor may an epoch of the old log have begun in it.
+            epochs.write()
+            return self._first_segment(start, now_ms)
+
+        def begun(segment: Segment | None, error: BaseException | None) -> None:
+            if segment is not None:
+                state.epochs.saved(epochs)
+                state.take_segments((segment,))
+                state.producers.clear(start)
+                has_grown = start > state.log_start_offset
+                state.log_start_offset = state.log_end_offset = state.high_watermark = start
+                self._flushing.begun_anew(start)
+                if has_grown:
+                    self._start_grew()
+            self._finish(error, done)
+
+        state.when_in_place(lambda: self._helpers.submit(work, begun))
+
+    def _remove_files(self) -> None:
+        """Remove all segments durably, while nobody else uses the log."""
+        state = self._state
+        # They only save reading the log; without it they would be of another log.
+        state.snapshots.remove_all()
+        # From the end, so that at each moment the rest is a log.
+        for segment in reversed(state.segments.segments):
+            for path in mark_deleted(segment):
+                state.files.remove(path)
+        state.files.sync_dir(state.path)
+
+    def _first_segment(self, offset: Offset, now_ms: int) -> Segment:
+        state = self._state
+        segment = Segment.create(state.files, state.path, offset, state.config, now_ms)
+        with state.log_directory.sync_notes.noted(state.path.name):
+            for file in segment.sync_files():
+                file.sync()
+            state.files.sync_dir(state.path)
+        return segment

@@ -43,6 +43,11 @@ class ProducerSnapshots:
         names = map(parse_segment_file_name, found)
         return sorted(name[0] for name in names if name and name[1] is suffix)
 
+    def remove_all(self) -> None:
+        """Of a log that begins anew."""
+        for offset in self.offsets():
+            self._files.remove(self.path(offset))
+
     def is_there(self, offset: int) -> bool:
         """Whether one was taken at this offset."""
         return self._files.exists(self.path(offset))

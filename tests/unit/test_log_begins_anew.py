@@ -1,0 +1,100 @@
+"""A follower's log that drops everything and starts elsewhere."""
+
+import pytest
+
+from klog_broker.log.errors import LogStorageError
+from pyspark_klog.ids import LeaderEpoch
+from tests.support.log_harness import (
+    PARTITION,
+    SMALL,
+    TOPIC_ID,
+    ManualHelpers,
+    append_in,
+    batch,
+    begin_anew,
+    open_log,
+    open_manager,
+    read_all,
+)
+from tests.support.memory_files import MemoryFiles
+
+
+@pytest.mark.parametrize("offset", [0, 3, 5, 20, 4_000])
+def test_all_is_dropped_and_the_log_goes_on_from_the_offset(offset: int) -> None:
+    files = MemoryFiles()
+    manager = open_manager(files)
+    log = manager.create(PARTITION, TOPIC_ID, SMALL)
+    append_in(log, 3, batch(5, producer_id=7, base_sequence=0))
+    log.roll(1)
+    append_in(log, 4, batch(5, producer_id=7, base_sequence=5))
+    begin_anew(log, offset)
+    assert (log.log_start_offset, log.log_end_offset) == (offset, offset)
+    assert (log.high_watermark, log.flushed_offset, log.recovery_point) == (offset, offset, offset)
+    assert (log.latest_epoch, log.leader_epoch) == (-1, 4)
+    assert log.producer(7) is None
+    assert log.last_stable_offset == offset
+    assert not log.has_unflushed
+    append_in(log, 4, batch(2))
+    log.flush()
+    manager = open_manager(files.killed())
+    again = manager.get(PARTITION)
+    assert again is not None
+    assert [each.offset for each in read_all(again)] == [offset, offset + 1]
+    assert (again.log_start_offset, again.latest_epoch) == (offset, 4)
+
+
+def test_nobody_uses_the_log_before_it_is_there() -> None:
+    helpers = ManualHelpers()
+    log = open_log(MemoryFiles(), helpers=helpers)
+    helpers.run_all()
+    append_in(log, 0, batch(2))
+    told: list[object] = []
+    log.when_flushed(2, told.append)
+    helpers.run_all()
+    append_in(log, 0, batch(2))
+    log.when_flushed(4, lambda error: told.append(type(error)))
+    log.begin_anew_beside(9, 0, lambda error: told.append(("done", error)))
+    # What they wait for is gone.
+    assert told == [None, LogStorageError]
+    log.after_cut(lambda: told.append("over"))
+    assert log.is_being_cut
+    with pytest.raises(LogStorageError, match="is being cut"):
+        log.begin_epoch(LeaderEpoch(5))
+    helpers.run_all()
+    assert told[2:] == [("done", None), "over"]
+    assert not log.is_being_cut
+    append_in(log, 5, batch(1))
+    assert log.log_end_offset == 10
+
+
+def test_who_waits_for_a_flush_of_what_is_cut_off_does_not_hold_up_others() -> None:
+    helpers = ManualHelpers()
+    log = open_log(MemoryFiles(), helpers=helpers)
+    helpers.run_all()
+    append_in(log, 0, batch(1))
+    append_in(log, 0, batch(1))
+    told: list[object] = []
+    log.when_flushed(1, lambda error: told.append((1, error)))
+    log.when_flushed(2, lambda error: told.append((2, type(error))))
+    log.truncate_beside(1, lambda error: None)
+    assert told == [(2, LogStorageError)]
+    helpers.run_all()
+    log.start_flush()
+    helpers.run_all()
+    assert told[1:] == [(1, None)]
+
+
+def test_a_disk_that_fails_takes_the_log_offline_and_all_are_told() -> None:
+    files = MemoryFiles()
+    helpers = ManualHelpers()
+    log = open_log(files, helpers=helpers)
+    helpers.run_all()
+    append_in(log, 0, batch(3))
+    told: list[object] = []
+    log.begin_anew_beside(9, 0, lambda error: told.append(type(error)))
+    log.after_cut(lambda: told.append(log.is_offline))
+    files.fail_sync_at = files.syncs + 1
+    helpers.run_all()
+    assert told == [LogStorageError, True]
+    with pytest.raises(LogStorageError):
+        log.begin_epoch(LeaderEpoch(5))
