@@ -21,7 +21,8 @@ from klog_broker.log.errors import OutOfDescriptors
 from klog_broker.metadata.errors import InvalidTopicName
 from klog_broker.metadata.image import check_topic_name
 from klog_broker.metadata.orders import OrderResults, PartitionOrder
-from klog_broker.replication.partition import Follower, Leader
+from klog_broker.replication.leader import Leader
+from klog_broker.replication.partition import Follower
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId, TopicPartition
 from pyspark_klog.protocol.apis.leader_and_isr import (
