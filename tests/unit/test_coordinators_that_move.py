@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from klog_broker.metadata.image import CONSUMER_OFFSETS, TRANSACTION_STATE
+from klog_broker.replication.errors import Ended
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId
 from pyspark_klog.protocol.apis.describe_groups import DescribeGroupsRequest
@@ -178,6 +179,12 @@ def test_an_assignment_that_is_not_replicated_is_handed_to_nobody(world: World) 
 def test_groups_are_told_of_where_they_are_led(world: World) -> None:
     assert answer_of(*world.sync(world.joined()), 3).error_code == NONE
     assert world.groups() == {"g": "Stable"}
+    services = world.broker.broker.services
+    # Its coordinator hears of a leadership's end a moment later.
+    leader = services.replicas.led[CONSUMER_OFFSETS, 0]
+    leader.ended = Ended.RESIGNED
+    assert services.groups.groups() == (NONE, [])
+    leader.ended = None
     world.follow(CONSUMER_OFFSETS)
     assert world.groups() == {}
     described = world.broker.call(DescribeGroupsRequest(groups=["g"]), 5)

@@ -255,6 +255,9 @@ def test_a_partition_without_a_leader_is_waited_for(leader: int) -> None:
     cluster.sim.time.advance(5_000)
     assert cluster.brokers.made == []
     assert cluster.state() == "PrepareCommit"
+    results: list[MarkerResults] = []
+    cluster.send([TransactionMarker(5, 0, True, 7, [TWOS], 0)], results.append)
+    assert results == [{(5, TWOS): ErrorCode.LEADER_NOT_AVAILABLE}]
     cluster.leaders[TWOS] = 2
     cluster.changed()
     cluster.sim.time.advance(1_000)
@@ -359,6 +362,21 @@ def test_more_partitions_than_a_request_may_have_come_one_after_the_other() -> N
     assert counts == [MOST_PARTITIONS, 1]
     (found,) = results
     assert len(found) == len(many)
+
+
+def test_markers_that_are_too_many_together_come_one_after_the_other() -> None:
+    cluster = Cluster()
+    half = [TopicPartition("many", number) for number in range(MOST_PARTITIONS // 2)]
+    cluster.leaders |= dict.fromkeys(half, 2)
+    cluster.changed()
+    results: list[MarkerResults] = []
+    for producer_id in range(3):
+        cluster.send([TransactionMarker(producer_id, 0, True, 7, half, 0)], results.append)
+    assert [row[0] for row in told(cluster.asked(2))] == [0, 1]
+    cluster.answer(2)
+    assert [row[0] for row in told(cluster.asked(2))] == [2]
+    cluster.answer(2)
+    assert [len(each) for each in results] == [len(half)] * 3
 
 
 def test_who_waits_is_told_when_the_broker_ends() -> None:

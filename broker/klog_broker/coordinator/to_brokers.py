@@ -21,8 +21,9 @@ from pyspark_klog.protocol.message import Request, Response
 Q = TypeVar("Q")
 R = TypeVar("R", bound=Response)
 
-REQUEST_TIMEOUT_MS = 30_000
-"""How long an answer is waited for: Kafka's request.timeout.ms."""
+REQUEST_TIMEOUT_MS = 35_000
+"""How long an answer is waited for. A broker lets markers wait to be replicated for 30 seconds,
+Kafka's request.timeout.ms, and then tells which of a request were not."""
 MOST_PARTITIONS = 5_000
 """Partitions that a request goes beyond only by its first question. More than a broker takes of
 another one's request (MAX_REQUEST_ELEMENTS of its dispatcher) cannot come together."""
@@ -136,7 +137,6 @@ class ToBrokers(Generic[Q, R]):
         return (endpoint.host, endpoint.port) if endpoint else None
 
     def _link(self, broker_id: BrokerId) -> _Link[Q] | None:
-        self.look()
         link = self._links.get(broker_id)
         if link is None and (address := self._address(broker_id)) is not None:
             link = self._links[broker_id] = _Link(address, self._connect(*address))

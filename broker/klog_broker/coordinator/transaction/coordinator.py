@@ -38,6 +38,7 @@ from klog_broker.coordinator.transaction.shard_state import (
 from klog_broker.coordinator.transaction.states import ENDED
 from klog_broker.coordinator.transaction.sweeps import Sweeps
 from klog_broker.coordinator.transaction.transaction import TransactionMachine, TransactionReply
+from klog_broker.runtime.slices import Steps
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import NO_PRODUCER_ID, TopicPartition
 from pyspark_klog.records.compression import Codec
@@ -46,6 +47,8 @@ from pyspark_klog.state_records.transaction_log import TransactionState
 TRANSACTION_STATE = "__transaction_state"
 
 _NONE = ErrorCode.NONE
+# In elements (runtime/slices.py): going on with a transaction that was being ended.
+_END = 10
 
 APPEND_TIMEOUT_MS = 30_000
 """How long an answer waits for its record to be visible: Kafka's request.timeout.ms."""
@@ -91,6 +94,7 @@ class TransactionCoordinator:
     ) -> None:
         self._settings = settings
         self._clock = services.clock
+        self._slices = services.slices
         self._next_producer_id = next_producer_id
         self._runtime: TransactionRuntime = CoordinatorRuntime(
             services,
@@ -135,10 +139,14 @@ class TransactionCoordinator:
         return self._runtime.partition_for(transactional_id)
 
     def _go_on(self, shard: TransactionShard) -> None:
-        for transactional_id in list(shard.state.ending):
-            machine = shard.state.machine(transactional_id)
-            assert machine is not None
-            self._ends.begin(shard, machine)
+        def steps() -> Steps:
+            for transactional_id in list(shard.state.ending):
+                machine = shard.state.machine(transactional_id)
+                if machine is not None:
+                    self._ends.begin(shard, machine)
+                yield _END
+
+        self._slices.run(steps(), lambda: shard.error() is _NONE)
 
     # --- producers -------------------------------------------------------------------------------
     def initialize(

@@ -17,7 +17,7 @@ from klog_broker.coordinator.transaction.markers import (
     MarkerSender,
     TransactionMarker,
 )
-from klog_broker.metadata.image import NO_BROKER, TRANSACTION_STATE, MetadataImage
+from klog_broker.metadata.image import TRANSACTION_STATE, MetadataImage
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId, TopicPartition
 from pyspark_klog.protocol.apis.write_txn_markers import (
@@ -116,7 +116,7 @@ class MarkersToLeaders:
             state = image.partition(*each)
             if state is None:
                 results[marker.producer_id, each] = absent
-            elif state.leader == NO_BROKER or not self._others.knows(state.leader):
+            elif not self._others.knows(state.leader):
                 results[marker.producer_id, each] = ErrorCode.LEADER_NOT_AVAILABLE
             else:
                 found.setdefault(state.leader, []).append(each)

@@ -1,0 +1,126 @@
+"""What a broker in a cluster is made of for transactions: its coordinator reaches other brokers."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from klog_broker.config import BrokerConfig
+from klog_broker.handlers.group_service import start_groups
+from klog_broker.handlers.transaction_service import start_transactions
+from klog_broker.metadata.image import TRANSACTION_STATE, MetadataImage
+from klog_broker.metadata.interface import MetadataStore
+from klog_broker.runtime.peers import Peers
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import TopicPartition
+from tests.support.role_orders import give, order_for
+from tests.support.scripted_brokers import LISTENER, ScriptedBrokers, image_of
+from tests.support.transaction_client import (
+    PLAIN,
+    MemoryClient,
+    broker_with_coordinators,
+    pass_time,
+)
+
+NONE = ErrorCode.NONE
+FAR = TopicPartition("far", 0)
+SETTINGS = {
+    "zookeeper.connect": "zk:2181",
+    "listeners": f"OUTSIDE://:9092,{LISTENER}://:9093",
+    "listener.security.protocol.map": f"OUTSIDE:PLAINTEXT,{LISTENER}:PLAINTEXT",
+    "inter.broker.listener.name": LISTENER,
+}
+
+
+class Cluster:
+    """Broker 0 has both coordinators; broker 2 leads "far", and is another broker in memory."""
+
+    def __init__(self) -> None:
+        self.broker, self.other = broker_with_coordinators(), broker_with_coordinators()
+        services = self.services = self.broker.broker.services
+        self.whole = services.metadata.image
+        self.coordinators = [TopicPartition(TRANSACTION_STATE, each) for each in range(2)]
+        self.brokers = ScriptedBrokers(services.loop)
+        services.peers = cast("Peers", self.brokers)
+        services.config = BrokerConfig.load(None, SETTINGS)
+        self.image_is(
+            image_of({FAR: 2, PLAIN: 0, **dict.fromkeys(self.coordinators, 0)}, {2: 9093})
+        )
+        services.replicas.on_lead.clear()
+        services.replicas.on_resign.clear()
+        services.groups = start_groups(services)
+        start_transactions(services)
+        self.broker.turns()
+        self.client = MemoryClient(self.broker, raises=False)
+
+    def image_is(self, image: MetadataImage) -> None:
+        self.services.metadata = cast(
+            "MetadataStore", SimpleNamespace(image=image, close=lambda: None)
+        )
+        for tell in self.services.on_image:
+            tell()
+
+    def state(self) -> str:
+        known = self.services.transactions.describe("tx")[1]
+        assert known is not None
+        return known.state.kafkas_name
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+def begin(cluster: Cluster) -> None:
+    assert cluster.client.init() == 0
+    assert cluster.client.add(PLAIN, FAR) == [NONE, NONE]
+    cluster.client.write(PLAIN)
+
+
+def test_markers_go_where_the_partitions_are_led(cluster: Cluster) -> None:
+    begin(cluster)
+    assert cluster.client.end() == NONE
+    pass_time(cluster.broker, 100)
+    (asked,) = cluster.brokers.to(2).asked
+    assert [topic.name for each in asked.message.markers for topic in each.topics] == ["far"]
+    assert cluster.client.stable_offset() == cluster.broker.log(*PLAIN).log_end_offset
+    assert cluster.state() == "PrepareCommit"
+    # The other broker is gone, and nobody leads the partition; then it is deleted.
+    cluster.image_is(image_of({FAR: -1, PLAIN: 0, **dict.fromkeys(cluster.coordinators, 0)}, {}))
+    pass_time(cluster.broker, 1_000)
+    assert cluster.brokers.to(2).is_closed
+    assert cluster.state() == "PrepareCommit"
+    cluster.image_is(image_of({PLAIN: 0, **dict.fromkeys(cluster.coordinators, 0)}, {}))
+    pass_time(cluster.broker, 1_000)
+    pass_time(cluster.broker, 1_000)
+    assert cluster.state() == "CompleteCommit"
+
+
+def test_the_broker_that_leads_an_id_is_asked_about_it(cluster: Cluster) -> None:
+    for each in cluster.coordinators:
+        order = order_for(cluster.broker, each.topic, each.partition, leader_epoch=1)
+        give(cluster.broker, order)
+        assert cluster.services.transactions.find("tx") is NONE
+    answers: list[Any] = []
+
+    def ask() -> None:
+        cluster.services.verify_transactions("tx", 7, 0, [PLAIN], adds=False, done=answers.append)
+        pass_time(cluster.broker, 100)
+
+    ask()
+    assert answers.pop() == {PLAIN: ErrorCode.INVALID_PRODUCER_ID_MAPPING}
+    for each in cluster.coordinators:
+        cluster.services.transactions.on_resign(each)
+    cluster.image_is(image_of(dict.fromkeys(cluster.coordinators, 2), {2: 9093}))
+    cluster.brokers.serve["10.0.0.2"] = cluster.other.call
+    ask()
+    assert answers.pop() == {PLAIN: ErrorCode.INVALID_PRODUCER_ID_MAPPING}
+    assert len(cluster.brokers.made) == 1
+
+
+def test_who_waits_is_told_when_the_broker_ends(cluster: Cluster) -> None:
+    begin(cluster)
+    assert cluster.client.end() == NONE
+    pass_time(cluster.broker, 100)
+    cluster.broker.broker.close()
+    assert cluster.brokers.to(2).is_closed
