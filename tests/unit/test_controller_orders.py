@@ -3,14 +3,21 @@
 tests/golden/test_controller_batches_golden.py compares batches with Kafka's.
 """
 
+from typing import NoReturn
+
 import pytest
 
 from klog_broker.config import Listener
 from klog_broker.controller.context import ControllerContext, Leadership, RegisteredBroker
 from klog_broker.controller.leader_election import LeaderAndIsr
-from klog_broker.controller.order_batch import BrokerOrder, Order, OrderBatch
+from klog_broker.controller.order_batch import (
+    LEADER_DURING_DELETE,
+    BrokerOrder,
+    Order,
+    OrderBatch,
+)
 from klog_broker.controller.order_queues import OrderQueues
-from klog_broker.metadata.image import BrokerRegistration
+from klog_broker.metadata.image import CONSUMER_OFFSETS, NO_BROKER, BrokerRegistration
 from pyspark_klog.errors import InvariantViolation
 from pyspark_klog.ids import UUID, BrokerId, LeaderEpoch, TopicId, TopicPartition
 from pyspark_klog.protocol.apis.leader_and_isr import LeaderAndIsrRequest
@@ -84,6 +91,38 @@ def test_every_broker_is_told_all_addresses() -> None:
         (each.id, [(one.listener, one.security_protocol, one.port) for one in each.endpoints])
         for each in order.request.live_brokers
     ] == [(each, [("CLIENTS", 3, 9000 + each), ("INSIDE", 0, 9100 + each)]) for each in BROKERS]
+
+
+def test_of_an_internal_topic_its_last_partition_is_told_with_any_other() -> None:
+    """By how many there are brokers reckon where a group is."""
+    context = cluster()
+    context.put_topic(CONSUMER_OFFSETS, TopicId(UUID(int=6)))
+    partitions = [TopicPartition(CONSUMER_OFFSETS, number) for number in range(3)]
+    for partition in (*partitions[1:], partitions[0]):
+        context.assign(partition, (TWO,))
+    context.put_leadership(partitions[0], context.leadership(FIRST) or fail())
+
+    def told() -> list[tuple[int, int, int]]:
+        batch = batch_of(context)
+        batch.tell((ONE,), (FIRST, partitions[0], partitions[1]))
+        (order,) = batch.requests()
+        assert isinstance(order.request, UpdateMetadataRequest)
+        plain, internal = order.request.topic_states
+        assert [each.partition_index for each in plain.partition_states] == [0]
+        return [
+            (each.partition_index, each.leader, each.zk_version)
+            for each in internal.partition_states
+        ]
+
+    assert told() == [(0, ONE, 2), (2, NO_BROKER, -1)]
+    context.put_leadership(partitions[2], context.leadership(SECOND) or fail())
+    assert told() == [(0, ONE, 2), (2, ONE, 2)]
+    context.queue_deletion(CONSUMER_OFFSETS)
+    assert [row[:2] for row in told()] == [(0, LEADER_DURING_DELETE)]
+
+
+def fail() -> NoReturn:
+    raise AssertionError("it has a leader")
 
 
 def test_what_was_new_or_to_be_deleted_stays_so_within_a_batch() -> None:

@@ -12,7 +12,12 @@ from typing import NamedTuple
 from klog_broker.config.listeners import PROTOCOLS
 from klog_broker.controller.context import ControllerContext
 from klog_broker.controller.leader_election import LeaderAndIsr
-from klog_broker.metadata.image import FIRST_LEADER_EPOCH, BrokerRegistration
+from klog_broker.metadata.image import (
+    FIRST_LEADER_EPOCH,
+    INTERNAL_TOPICS,
+    NO_BROKER,
+    BrokerRegistration,
+)
 from pyspark_klog.errors import InvariantViolation
 from pyspark_klog.ids import NO_LEADER_EPOCH, NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicPartition
 from pyspark_klog.protocol.apis.leader_and_isr import (
@@ -203,8 +208,11 @@ class OrderBatch:
 
     def _told_topics(self) -> list[UpdateMetadataTopicState]:
         topics: dict[str, UpdateMetadataTopicState] = {}
-        for partition in self._changed:
+        ends = self._ends_of_internal_topics()
+        for partition in dict.fromkeys((*self._changed, *ends)):
             state = self._told_state(partition)
+            if state is None and partition in ends:
+                state = self._told_before_it_is_led(partition)
             if state is None:
                 continue
             topic = topics.get(partition.topic)
@@ -215,6 +223,18 @@ class OrderBatch:
                 )
             topic.partition_states.append(state)
         return list(topics.values())
+
+    def _ends_of_internal_topics(self) -> list[TopicPartition]:
+        """The last partition of each that is told of. Which partition has a group is reckoned from
+        how many there are: a broker that hears of some of them must not take these for all, be it
+        for a moment, or as long as a partition's first replicas are away."""
+        context = self._context
+        named = dict.fromkeys(each.topic for each in self._changed if each.topic in INTERNAL_TOPICS)
+        return [
+            max(context.partitions_of(topic))
+            for topic in named
+            if context.topic_id(topic) is not None and not context.is_to_be_deleted(topic)
+        ]
 
     def _told_state(self, partition: TopicPartition) -> UpdateMetadataPartitionState | None:
         known = self._context.leadership(partition)
@@ -235,6 +255,18 @@ class OrderBatch:
             zk_version=partition_epoch,
             replicas=_numbers(replicas),
             offline_replicas=[broker_id for broker_id in replicas if broker_id not in online],
+        )
+
+    def _told_before_it_is_led(self, partition: TopicPartition) -> UpdateMetadataPartitionState:
+        """Its epochs are below all that will be told of it."""
+        return UpdateMetadataPartitionState(
+            partition_index=partition.partition,
+            controller_epoch=self._controller_epoch,
+            leader=NO_BROKER,
+            leader_epoch=NO_LEADER_EPOCH,
+            zk_version=-1,
+            replicas=_numbers(self._context.assignment(partition)),
+            offline_replicas=_numbers(self._context.assignment(partition)),
         )
 
     # --- StopReplica ---------------------------------------------------------------------------
