@@ -38,6 +38,7 @@ class Cluster(Partitions):
         super().__init__()
         self.leaders = {COORDINATORS: 1, OWN: 1, TWOS: 2, OTHER_OF_TWO: 2, THREES: 3}
         self.ports = dict(PORTS)
+        self.knows_all = True
         self.own = Partitions()
         self.sender: MarkersToLeaders | None = None
         self.sim = Sim(partitions=self)
@@ -48,7 +49,12 @@ class Cluster(Partitions):
             self.sim.time.loop, lambda: self.image, LISTENER, self.brokers.connect, MarkersApi()
         )
         self.sender = MarkersToLeaders(
-            BrokerId(1), lambda: self.image, {OWN}, self.own, self.others
+            BrokerId(1),
+            lambda: self.image,
+            {OWN},
+            self.own,
+            self.others,
+            knows_all=lambda: self.knows_all,
         )
 
     def send(
@@ -267,10 +273,12 @@ def test_a_partition_without_a_leader_is_waited_for(leader: int) -> None:
 
 def test_that_a_partition_is_deleted_is_not_taken_from_another_broker() -> None:
     cluster = Cluster()
-    cluster.commit("t", TWOS)
+    cluster.own.answers[OWN] = [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    cluster.commit("t", TWOS, OWN)
     cluster.answer(2, b=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     cluster.sim.time.advance(200)
     assert cluster.state() == "PrepareCommit"
+    assert cluster.own.sent() == [(True, 0, (OWN,))] * 2
     cluster.asked(2)
     del cluster.leaders[TWOS]
     cluster.changed()
@@ -279,15 +287,17 @@ def test_that_a_partition_is_deleted_is_not_taken_from_another_broker() -> None:
     assert cluster.state() == "CompleteCommit"
 
 
-def test_an_image_that_does_not_know_the_coordinators_says_of_nothing_that_it_is_deleted() -> None:
+def test_an_image_that_is_not_whole_says_of_nothing_that_it_is_deleted() -> None:
+    """Roles are given before all partitions are told."""
     cluster = Cluster()
     producer = cluster.begun("t", TWOS)
     whole = cluster.image
-    cluster.image = image_of({}, PORTS)
+    cluster.image = image_of({COORDINATORS: 1}, PORTS)
+    cluster.knows_all = False
     cluster.end("t", producer)
     cluster.sim.time.advance(1_000)
     assert cluster.state() == "PrepareCommit"
-    cluster.image = whole
+    cluster.image, cluster.knows_all = whole, True
     cluster.sim.time.advance(1_000)
     cluster.answer(2)
     assert cluster.state() == "CompleteCommit"

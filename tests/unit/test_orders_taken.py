@@ -205,6 +205,26 @@ def test_a_full_update_is_all_there_is(world: OrderWorld) -> None:
     assert state.partition_epoch == 4
 
 
+def test_all_is_known_once_the_newest_controller_has_told_it_in_this_life(
+    world: OrderWorld,
+) -> None:
+    """Roles come before: until then a partition that is not told of is not deleted."""
+    assert not world.orders.knows_all
+    world.answer(lead())
+    world.answer(tell(0))
+    assert not world.orders.knows_all
+    world.answer(tell(0, kind=FULL))
+    assert world.orders.knows_all
+    world.answer(tell(1))
+    assert world.orders.knows_all
+    world.answer(lead(1, controller_epoch=4))
+    assert not world.orders.knows_all
+    world.answer(tell(0, kind=FULL, controller_epoch=4))
+    assert world.orders.knows_all
+    world.epoch = 51
+    assert not world.orders.knows_all
+
+
 def test_what_contradicts_itself_does_not_confuse_the_image(world: OrderWorld) -> None:
     order = tell(0, topic="a")
     order.topic_states += [

@@ -6,7 +6,9 @@ from typing import Any, cast
 import pytest
 
 from klog_broker.config import BrokerConfig
+from klog_broker.handlers.context import ClusterServices
 from klog_broker.handlers.group_service import start_groups
+from klog_broker.handlers.order_queue import OrderQueue
 from klog_broker.handlers.transaction_service import start_transactions
 from klog_broker.metadata.image import TRANSACTION_STATE, MetadataImage
 from klog_broker.metadata.interface import MetadataStore
@@ -42,6 +44,9 @@ class Cluster:
         self.coordinators = [TopicPartition(TRANSACTION_STATE, each) for each in range(2)]
         self.brokers = ScriptedBrokers(services.loop)
         services.peers = cast("Peers", self.brokers)
+        orders = OrderQueue(lambda: 5)
+        orders.told_all(0, 5)
+        services.cluster = cast("ClusterServices", SimpleNamespace(orders=orders))
         services.config = BrokerConfig.load(None, SETTINGS)
         self.image_is(
             image_of({FAR: 2, PLAIN: 0, **dict.fromkeys(self.coordinators, 0)}, {2: 9093})

@@ -33,6 +33,7 @@ class OrderQueue:
         self.controller_epoch = 0
         """That of the newest controller that has given an order."""
         self._broker_epoch = broker_epoch
+        self._told_all_in = (-1, -1)
         self._connection_number = -1
         self._waiting: deque[OrderRequest] = deque()
         self._is_busy = False
@@ -42,6 +43,16 @@ class OrderQueue:
         """Carry it out after all earlier ones, unless it may not be."""
         self._waiting.append(request)
         self._go_on()
+
+    def told_all(self, controller_epoch: int, broker_epoch: int) -> None:
+        """An order of these epochs has told of all partitions there are."""
+        self._told_all_in = (controller_epoch, broker_epoch)
+
+    @property
+    def knows_all(self) -> bool:
+        """Whether the newest controller has told this life of the broker of all partitions: one
+        that the image does not show is deleted then. Roles are given before that is told."""
+        return self._told_all_in == (self.controller_epoch, self._broker_epoch())
 
     def _go_on(self) -> None:
         if self._is_going_on:

@@ -60,11 +60,17 @@ def start_transactions(broker: BrokerServices) -> None:
 
 def _marker_sender(broker: BrokerServices) -> MarkerSender:
     own = MarkerWriter(broker)
-    if broker.peers is None:
+    peers, cluster = broker.peers, broker.cluster
+    if peers is None or cluster is None:
         return own
-    others = _to_brokers(broker, broker.peers, MarkersApi())
-    led = broker.replicas.led
-    return MarkersToLeaders(broker.broker_id, lambda: broker.metadata.image, led, own, others)
+    return MarkersToLeaders(
+        broker.broker_id,
+        lambda: broker.metadata.image,
+        broker.replicas.led,
+        own,
+        _to_brokers(broker, peers, MarkersApi()),
+        knows_all=lambda: cluster.orders.knows_all,
+    )
 
 
 def _verification(broker: BrokerServices) -> VerifyTransactions:

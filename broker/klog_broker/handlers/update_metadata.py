@@ -12,10 +12,9 @@ from klog_broker.handlers.between_brokers import (
     cluster_of,
     take_order,
 )
-from klog_broker.handlers.context import RequestContext
+from klog_broker.handlers.context import ClusterServices, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler, top_level_error
 from klog_broker.metadata.image import PartitionState
-from klog_broker.metadata.zookeeper.store import ClusterStore
 from klog_broker.metadata.zookeeper.view import ToldTopic
 from klog_broker.runtime.slices import Steps
 from pyspark_klog.ids import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId
@@ -30,10 +29,10 @@ from pyspark_klog.protocol.keys import ApiKey
 
 def handle(request: UpdateMetadataRequest, context: RequestContext) -> None:
     """Answered once the image shows it."""
-    store = cluster_of(context).store
+    cluster = cluster_of(context)
 
     def begin(done: Callable[[], None]) -> None:
-        context.broker.slices.run(_steps(request, context, store, done), lambda: True)
+        context.broker.slices.run(_steps(request, context, cluster, done), lambda: True)
 
     take_order(request, context, begin)
 
@@ -41,7 +40,7 @@ def handle(request: UpdateMetadataRequest, context: RequestContext) -> None:
 def _steps(
     request: UpdateMetadataRequest,
     context: RequestContext,
-    store: ClusterStore,
+    cluster: ClusterServices,
     done: Callable[[], None],
 ) -> Steps:
     told = []
@@ -49,7 +48,10 @@ def _steps(
         if topic.topic_id != NO_TOPIC_ID:
             told.append(_told(topic))
         yield 1 + len(topic.partition_states)
-    store.view.topics_are(told, is_all=request.type == FULL)
+    is_all = request.type == FULL
+    cluster.store.view.topics_are(told, is_all=is_all)
+    if is_all:
+        cluster.orders.told_all(request.controller_epoch, request.broker_epoch)
     context.reply.send(UpdateMetadataResponse())
     done()
 

@@ -17,7 +17,7 @@ from klog_broker.coordinator.transaction.markers import (
     MarkerSender,
     TransactionMarker,
 )
-from klog_broker.metadata.image import TRANSACTION_STATE, MetadataImage
+from klog_broker.metadata.image import MetadataImage
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId, TopicPartition
 from pyspark_klog.protocol.apis.write_txn_markers import (
@@ -56,8 +56,8 @@ class MarkersToLeaders:
     """A MarkerSender. ``led`` are the partitions that this broker leads; ``own`` writes to those.
 
     Each time the leaders are looked up anew. That a partition is deleted is taken from this
-    broker's image alone, and only once that has the coordinators' own topic: another broker may
-    have heard of neither of them.
+    broker's image alone, and only while that ``knows_all`` there are: the controller gives roles
+    before it tells the rest. Another broker may not have heard of the partition yet.
     """
 
     def __init__(
@@ -67,12 +67,15 @@ class MarkersToLeaders:
         led: Container[tuple[str, int]],
         own: MarkerSender,
         others: ToBrokers[TransactionMarker, WriteTxnMarkersResponse],
+        *,
+        knows_all: Callable[[], bool],
     ) -> None:
         self._broker_id = broker_id
         self._image = image
         self._led = led
         self._own = own
         self._others = others
+        self._knows_all = knows_all
 
     def send(
         self, markers: Sequence[TransactionMarker], done: Callable[[MarkerResults], None]
@@ -83,7 +86,7 @@ class MarkersToLeaders:
 
         def told(found: MarkerResults) -> None:
             nonlocal waiting
-            results.update(found)
+            results.update((each, _undecided(code)) for each, code in found.items())
             waiting -= 1
             if waiting == 0:
                 done(results)
@@ -105,9 +108,9 @@ class MarkersToLeaders:
     ) -> dict[BrokerId, list[TopicPartition]]:
         """The marker's partitions that can be sent somewhere; the others have their results."""
         image = self._image()
-        absent = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if image.topic(TRANSACTION_STATE) is None:
-            absent = ErrorCode.LEADER_NOT_AVAILABLE
+        absent = ErrorCode.LEADER_NOT_AVAILABLE
+        if self._knows_all():
+            absent = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         found: dict[BrokerId, list[TopicPartition]] = {}
         for each in marker.partitions:
             if each in self._led:
@@ -136,14 +139,14 @@ def _answered(
     told: Callable[[MarkerResults], None],
     codes: Codes,
 ) -> None:
-    def result(partition: TopicPartition) -> ErrorCode:
-        code = code_of(codes, partition)
-        # It has not heard of the partition yet, or any more. Which of both, this broker's own image
-        # will say.
-        is_absent = code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return ErrorCode.LEADER_NOT_AVAILABLE if is_absent else code
+    told({(marker.producer_id, each): code_of(codes, each) for each in marker.partitions})
 
-    told({(marker.producer_id, each): result(each) for each in marker.partitions})
+
+def _undecided(code: ErrorCode) -> ErrorCode:
+    """Who was asked has not heard of the partition yet, or any more: which of both, the next look
+    at this broker's image will say."""
+    is_absent = code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.LEADER_NOT_AVAILABLE if is_absent else code
 
 
 def _written(marker: TransactionMarker) -> WritableTxnMarker:
