@@ -539,15 +539,16 @@ class BrokerServer:
         _log.error("directory=%s is offline: %s", directory, error)
         self._offline.add(directory)
         if len(self._offline) == len(self.config.log_dirs):
-            self._disks_lost("no data directory is left, the broker ends")
+            _log.critical("no data directory is left, the broker ends")
+            self._disks_lost("the last data directory went offline")
         elif self.config.joins_cluster:
-            # The controller would take it for the leader of what it can neither read nor write.
-            self._disks_lost("in a cluster a broker ends with its first failed data directory")
+            # The controller would go on to have it lead what it can neither read nor write.
+            _log.critical("in a cluster a broker ends with its first failed data directory")
+            self._disks_lost("a data directory went offline")
 
     def _disks_lost(self, why: str) -> None:
-        _log.critical(why)
         self._exit_code = ExitCode.DISKS_LOST
-        self.stop("a data directory went offline")
+        self.stop(why)
 
     def _on_membership_lost(self, why: str) -> None:
         _log.critical("the broker ends: %s", why)

@@ -4,16 +4,36 @@ brokers and their controller."""
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
+from klog_broker.exit_codes import ExitCode
 from pyspark_klog.client.admin import Admin
 from pyspark_klog.client.blocking import BlockingClient
 from pyspark_klog.client.producer.producer import Producer
 from pyspark_klog.errors import ErrorCode
-from pyspark_klog.ids import BrokerId, TopicPartition
+from pyspark_klog.ids import UUID, BrokerId, TopicPartition
+from pyspark_klog.protocol.apis.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+from pyspark_klog.protocol.apis.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    BrokerState,
+    PartitionData,
+    TopicData,
+)
+from pyspark_klog.protocol.apis.controlled_shutdown import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+)
 from pyspark_klog.protocol.apis.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from pyspark_klog.protocol.message import Request, Response
 from pyspark_klog.testing import Cluster
+from pyspark_klog.testing.zookeeper import ZooKeeper
 from pyspark_klog.znodes.configs import TOPICS, config_path, encode_config, entity
 from pyspark_klog.znodes.paths import (
     delete_topic_path,
@@ -24,11 +44,15 @@ from pyspark_klog.znodes.topics import (
     PartitionAssignment,
     TopicAssignment,
     decode_partition_state,
+    decode_topic,
     encode_topic,
 )
+from tests.support.broker_thread import BrokerThread
 from tests.support.client_cases import batch, client_of, read
 from tests.support.eventually import eventually
 from tests.support.zookeeper_client import ZooKeeperClient
+
+R = TypeVar("R", bound=Response)
 
 SESSION_MS = 3_000
 
@@ -196,3 +220,80 @@ def test_orders_of_a_controller_that_was_replaced_are_refused(cluster: Cluster) 
 def broker_epoch(cluster: Cluster, number: int) -> int:
     words = cluster.broker(number).output().split(f"broker_id={number} registered broker_epoch=")
     return int(words[-1].split()[0])
+
+
+def asked(cluster: Cluster, number: int, reply_class: type[R], request: Request) -> R:
+    """What a broker answers to what other brokers ask."""
+    with BlockingClient({"bootstrap.servers": cluster.broker(number).bootstrap_servers}) as client:
+        link = client.link_to_any(client.deadline())
+        return client.ask(link, reply_class, lambda _: request)
+
+
+def test_the_controller_answers_what_brokers_ask_and_others_do_not(cluster: Cluster) -> None:
+    make_topic(cluster, "asked", (1, 2, 3))
+    until_led(cluster, "asked", {0: 1})
+    first = controller(cluster)
+    other = 1 + first % 3
+    epochs = {number: broker_epoch(cluster, number) for number in (1, 2, 3)}
+    ids = AllocateProducerIdsRequest(broker_id=1, broker_epoch=epochs[1])
+    blocks = [asked(cluster, first, AllocateProducerIdsResponse, ids) for _ in range(2)]
+    assert [(each.producer_id_start, each.producer_id_len) for each in blocks] == [
+        (0, 1000),
+        (1000, 1000),
+    ]
+    stale = AllocateProducerIdsRequest(broker_id=1, broker_epoch=epochs[1] - 1)
+    answer = asked(cluster, first, AllocateProducerIdsResponse, stale)
+    assert answer.error_code == ErrorCode.STALE_BROKER_EPOCH
+    answer = asked(cluster, other, AllocateProducerIdsResponse, ids)
+    assert answer.error_code == ErrorCode.NOT_CONTROLLER
+
+    def alter(number: int, partition_epoch: int) -> AlterPartitionResponse:
+        data = PartitionData(
+            partition_index=0,
+            leader_epoch=0,
+            new_isr_with_epochs=[
+                BrokerState(broker_id=each, broker_epoch=epochs[each]) for each in (1, 3)
+            ],
+            partition_epoch=partition_epoch,
+        )
+        topic = TopicData(topic_id=topic_id(cluster, "asked"), partitions=[data])
+        request = AlterPartitionRequest(broker_id=1, broker_epoch=epochs[1], topics=[topic])
+        return asked(cluster, number, AlterPartitionResponse, request)
+
+    assert alter(other, 0).error_code == ErrorCode.NOT_CONTROLLER
+    found = alter(first, 0)
+    [result] = found.topics[0].partitions
+    assert (found.error_code, result.error_code, result.isr) == (0, 0, [1, 3])
+    assert result.partition_epoch == 1
+    assert state(cluster, TopicPartition("asked", 0)) == (1, 0, (1, 3))
+    leaving = ControlledShutdownRequest(broker_id=1, broker_epoch=epochs[1])
+    refused = asked(cluster, other, ControlledShutdownResponse, leaving)
+    assert refused.error_code == ErrorCode.NOT_CONTROLLER
+    given = asked(cluster, first, ControlledShutdownResponse, leaving)
+    assert (given.error_code, given.remaining_partitions) == (0, [])
+    assert state(cluster, TopicPartition("asked", 0)) == (3, 1, (3,))
+    until_led(cluster, "asked", {0: 3})
+
+
+def topic_id(cluster: Cluster, name: str) -> UUID:
+    """The one that the controller gave: the topic was made without."""
+    with ZooKeeperClient(cluster.zookeeper.address) as client:
+        found = decode_topic(name, client.get(topic_path(name))).topic_id
+    assert found is not None
+    return found
+
+
+def test_a_broker_in_a_cluster_ends_when_a_data_directory_fails(tmp_path: Path) -> None:
+    with ZooKeeper() as zookeeper:
+        settings = {
+            "zookeeper.connect": zookeeper.address,
+            "zookeeper.session.timeout.ms": SESSION_MS,
+            "log.dirs": f"{tmp_path}/a,{tmp_path}/b",
+        }
+        with BrokerThread(None, settings) as thread:
+            failed = thread.in_loop(lambda: thread.broker.services.logs.directories[1])
+            thread.in_loop(lambda: failed.go_offline(OSError(5, "the disk is gone")))
+            eventually(lambda: not thread.is_running, deadline_s=60, what="the broker's end")
+            assert thread.stop() == ExitCode.DISKS_LOST
+        with ZooKeeperClient(zookeeper.address) as client:
+            assert client.children("/brokers/ids") == []

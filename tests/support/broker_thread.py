@@ -47,6 +47,11 @@ class BrokerThread:
         return self.exit_code
 
     @property
+    def is_running(self) -> bool:
+        """Whether it has not ended by itself, or by `stop`."""
+        return self._thread.is_alive()
+
+    @property
     def address(self) -> tuple[str, int]:
         return self.broker.address
 
