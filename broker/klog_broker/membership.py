@@ -7,6 +7,7 @@ from klog_broker.config import BrokerConfig, topic_config
 from klog_broker.config.cluster import GENERATED
 from klog_broker.controller.leaving import Leaving
 from klog_broker.controller.member import Member
+from klog_broker.controller.producer_id_blocks import ProducerIdBlocks
 from klog_broker.controller.to_controller import ToController
 from klog_broker.handlers.context import BrokerServices, ClusterServices
 from klog_broker.handlers.order_queue import OrderQueue
@@ -30,7 +31,7 @@ _CLOSING_MS = 2_000
 
 class Membership:
     """For the loop's thread. Calls, in order: ``join``, ``open_store``, ``join_services``,
-    ``wait_until_registered``, ``leave``, ``close``. The first one, the wait and the last one
+    ``wait_until_registered``, ``leave``, ``close``. The first two, the wait and the last one
     block."""
 
     def __init__(
@@ -86,7 +87,7 @@ class Membership:
     def open_store(
         self, _files: Files, _directories: Sequence[Path], broker_id: BrokerId, chance: Chance
     ) -> ClusterStore:
-        """See opening.OpenStore."""
+        """See opening.OpenStore. CannotStart."""
         member, config = self._member, self._config
         listener = config.inter_broker_listener
         self.peers = self._make_peers(broker_id, _own_address(config))
@@ -101,6 +102,14 @@ class Membership:
             lambda: store.image, listener, self.peers.connect, self._loop.call_soon
         )
         member.election.on_controller.append(lambda _: self.to_controller.look())
+        blocks = ProducerIdBlocks(
+            self.to_controller, broker_id, lambda: member.registration.broker_epoch
+        )
+        store.allocate = blocks.allocate
+        # Logs are loaded with the settings of their topics.
+        patience_ms = config["zookeeper.connection.timeout.ms"]
+        if not self._wait(lambda: store.settings.is_read, patience_ms):
+            raise no_zookeeper(config["zookeeper.connect"], patience_ms, was_connected=True)
         return store
 
     def join_services(self, services: BrokerServices) -> None:
@@ -110,7 +119,10 @@ class Membership:
         services.peers = self.peers
         services.to_controller = self.to_controller
         services.cluster = ClusterServices(
-            self._member.store, self._member.controller, OrderQueue(services.broker_epoch)
+            self._member.store,
+            self._member.controller,
+            OrderQueue(services.broker_epoch),
+            self._member.changes,
         )
 
     def wait_until_registered(self) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from klog_broker.controller.controller import Controller
 from klog_broker.controller.election import Election
 from klog_broker.controller.order_links import OrderLinks
+from klog_broker.controller.topic_changes import TopicChanges
 from klog_broker.metadata.image import BrokerRegistration, new_id
 from klog_broker.metadata.zookeeper.joining import Joined, Joining, NotJoined
 from klog_broker.metadata.zookeeper.live_brokers import LiveBrokers
@@ -44,6 +45,7 @@ class Member:
     ) -> None:
         """`on_in_use` is called with a sentence if another broker has the number, and keeps it."""
         self.outcome: Joined | NotJoined | None = None
+        self.changes: TopicChanges
         self.controller: Controller
         self.election: Election
         self.registration: Registration
@@ -100,6 +102,10 @@ class Member:
             then=self.election,
             on_in_use=self._on_in_use,
         )
+
+        def new_topic_id() -> TopicId:
+            return TopicId(new_id(chance))
+
         links = OrderLinks(listener, connect, self._loop.call_soon, order_timeout_ms)
         self.controller = Controller(
             self._loop,
@@ -107,14 +113,18 @@ class Member:
             listener,
             send=links.send,
             is_unclean=lambda name: is_unclean(self.store.topic_configs(name)),
-            new_topic_id=lambda: TopicId(new_id(chance)),
+            new_topic_id=new_topic_id,
         )
+        self.changes = TopicChanges(
+            self._loop, self.controller, lambda: self.store.image, new_topic_id
+        )
+        self.store.changes = self.changes
         self.election.on_elected.append(self.controller.elected)
         self.election.on_resigned += [self.controller.resigned, links.close]
         self._follows = True
         live = LiveBrokers(self._loop, self.store.view.brokers_are)
         # The controller hears of a connection before it is elected in it.
-        self._sessions.use((self.controller, self.registration, live))
+        self._sessions.use((self.controller, self.registration, live, self.store.settings))
         return self.store
 
     def close(self, done: Callable[[], None]) -> None:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol
 from klog_broker.config import BrokerConfig
 from klog_broker.controller.controller import Controller
 from klog_broker.controller.to_controller import ToController
+from klog_broker.controller.topic_changes import TopicChanges
 from klog_broker.coordinator.group.coordinator import GroupCoordinator
 from klog_broker.coordinator.transaction.coordinator import TransactionCoordinator
 from klog_broker.handlers.bugs import BugReports
@@ -160,12 +161,14 @@ class VerifyTransactions(Protocol):
 
 
 class ClusterServices(NamedTuple):
-    """A broker's part in its cluster, for the requests of other brokers."""
+    """A broker's part in its cluster."""
 
     store: ClusterStore
     controller: Controller
     """This broker's, which answers NOT_CONTROLLER while another broker is it."""
     orders: OrderQueue
+    changes: TopicChanges
+    """Elects leaders, too, which a broker that runs alone has nobody for."""
 
 
 @dataclass(slots=True, eq=False)
@@ -224,7 +227,9 @@ class BrokerServices:
     to_controller: ToController | None = None
     """Asks the cluster's controller; None without a cluster."""
     cluster: ClusterServices | None = None
-    """What only handlers of requests between brokers work with; None without a cluster."""
+    """This broker's part in its cluster; None without a cluster."""
+    creating: set[str] = field(default_factory=set)
+    """Topics that the controller, another broker, was asked to make and has not answered for."""
     slices: Slices = field(init=False)
     """Runs the steps of long answers, with other work in between."""
 

@@ -40,7 +40,11 @@ def handle(request: LeaderAndIsrRequest, context: RequestContext) -> None:
     """Answered once all replicas have their roles. The settings of topics that are new here are
     asked for before, since the logs are made with them."""
     store = cluster_of(context).store
-    names = [each.topic_name for each in request.topic_states if _is_topic(each)]
+    names = [
+        each.topic_name
+        for each in request.topic_states
+        if _is_topic(each) and store.image.topic_by_id(each.topic_id) is None
+    ]
 
     def learned() -> None:
         take_order(request, context, lambda done: _Application(request, context, done).go_on())

@@ -4,7 +4,9 @@ All methods are for the loop's thread, and none blocks unless its text says so. 
 for, and `done` is called once, later, in the loop. It gets the outcome when the change is durable,
 `image` shows it, and the orders that follow from it have been answered; it gets an exception if the
 change was refused. Changes are made one after the other, each on the state that the earlier ones
-left.
+left. A store that waits for other brokers gives up after a change's `timeout_ms`: `done` gets
+NoAnswer then, and the change may still be made. It does not wait for the logs of a topic that is
+deleted, nor for anybody else's orders: leaders are what it waits for.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +19,8 @@ from klog_broker.runtime.loop import Loop
 from pyspark_klog.ids import BrokerId, ProducerId, TopicId
 
 PRODUCER_ID_BLOCK_SIZE = 1000
+CHANGE_TIMEOUT_MS = 60_000
+"""As clients of Kafka wait for a change if they are not told otherwise."""
 
 T = TypeVar("T")
 Done = Callable[[T | Exception], None]
@@ -62,7 +66,11 @@ class MetadataStore(Protocol):
         """Register this broker with its addresses, or change these. It is forgotten at `close`."""
 
     def create_topics(
-        self, topics: Sequence[NewTopic], done: Callable[[list[Topic | Exception]], None]
+        self,
+        topics: Sequence[NewTopic],
+        done: Callable[[list[Topic | Exception]], None],
+        *,
+        timeout_ms: int = CHANGE_TIMEOUT_MS,
     ) -> None:
         """Add topics, each by itself: for each of them `done` gets the topic, or its error.
 
@@ -77,6 +85,8 @@ class MetadataStore(Protocol):
         first_partition: int,
         assignment: Sequence[Sequence[BrokerId]],
         done: Done[Topic],
+        *,
+        timeout_ms: int = CHANGE_TIMEOUT_MS,
     ) -> None:
         """Add partitions from `first_partition` on, the number after the topic's last partition.
 
@@ -113,7 +123,9 @@ class MetadataStore(Protocol):
     ) -> None:
         """Set quotas, and remove those that are None. Errors: TooManyQuotas."""
 
-    def delete_topic(self, topic_id: TopicId, done: Done[Topic]) -> None:
+    def delete_topic(
+        self, topic_id: TopicId, done: Done[Topic], *, timeout_ms: int = CHANGE_TIMEOUT_MS
+    ) -> None:
         """Delete a topic in two durable steps. Errors: UnknownTopic.
 
         After the first step clients no longer see the topic, and its logs are set aside; after the

@@ -25,6 +25,7 @@ from klog_broker.metadata.image import (
     new_id,
 )
 from klog_broker.metadata.interface import (
+    CHANGE_TIMEOUT_MS,
     PRODUCER_ID_BLOCK_SIZE,
     Done,
     NewTopic,
@@ -197,7 +198,11 @@ class LocalStore:
 
     # --- changes ---------------------------------------------------------------------------------
     def create_topics(
-        self, topics: Sequence[NewTopic], done: Callable[[list[Topic | Exception]], None]
+        self,
+        topics: Sequence[NewTopic],
+        done: Callable[[list[Topic | Exception]], None],
+        *,
+        timeout_ms: int = CHANGE_TIMEOUT_MS,  # noqa: ARG002 - it waits for its own disk only
     ) -> None:
         """See MetadataStore."""
         self._ask(changes.CreateTopics(topics, self._new_topic_id, self._take_back, done))
@@ -208,6 +213,8 @@ class LocalStore:
         first_partition: int,
         assignment: Sequence[Sequence[BrokerId]],
         done: Done[Topic],
+        *,
+        timeout_ms: int = CHANGE_TIMEOUT_MS,  # noqa: ARG002
     ) -> None:
         """See MetadataStore."""
         self._ask(changes.CreatePartitions(name, first_partition, assignment, done))
@@ -238,7 +245,13 @@ class LocalStore:
         """See MetadataStore."""
         self._ask(changes.UpdateClientQuotas(updates, done))
 
-    def delete_topic(self, topic_id: TopicId, done: Done[Topic]) -> None:
+    def delete_topic(
+        self,
+        topic_id: TopicId,
+        done: Done[Topic],
+        *,
+        timeout_ms: int = CHANGE_TIMEOUT_MS,  # noqa: ARG002
+    ) -> None:
         """See MetadataStore."""
         self._ask(changes.DeleteTopic(topic_id, self._finish_deletion, done))
 

@@ -6,7 +6,7 @@ The store makes a change durable and has the logs follow; then ``done`` is calle
 from collections.abc import Callable, Mapping, Sequence
 
 from klog_broker.metadata.image import Topic
-from klog_broker.metadata.interface import NewTopic
+from klog_broker.metadata.interface import CHANGE_TIMEOUT_MS, NewTopic
 from klog_broker.topics.errors import as_broker_error
 from klog_broker.topics.planning import MorePartitions
 from klog_broker.topics.services import TopicServices
@@ -25,6 +25,8 @@ def create_topics(
     broker: TopicServices,
     planned: Sequence[NewTopic],
     done: Callable[[list[Topic | BrokerError]], None],
+    *,
+    timeout_ms: int = CHANGE_TIMEOUT_MS,
 ) -> None:
     """Create the topics; `done` gets a topic or an error for each of them."""
     refused: dict[int, BrokerError] = {}
@@ -43,7 +45,7 @@ def create_topics(
             if refusal is not None
         )
         wanted = [new for number, new in enumerate(planned) if number not in refused]
-        broker.metadata.create_topics(wanted, created)
+        broker.metadata.create_topics(wanted, created, timeout_ms=timeout_ms)
 
     def created(outcomes: list[Topic | Exception]) -> None:
         answers = iter(outcomes)
@@ -74,6 +76,8 @@ def add_partitions(
     name: str,
     more: MorePartitions,
     done: Callable[[Topic | BrokerError], None],
+    *,
+    timeout_ms: int = CHANGE_TIMEOUT_MS,
 ) -> None:
     """Add partitions to a topic; `done` gets the changed topic, or an error."""
 
@@ -89,6 +93,7 @@ def add_partitions(
             more.first_partition,
             more.assignment,
             lambda outcome: done(_answer(outcome)),
+            timeout_ms=timeout_ms,
         )
 
     broker.helpers.submit(find_strangers, found)
@@ -121,10 +126,16 @@ def change_broker_configs(
 
 
 def delete_topic(
-    broker: TopicServices, topic_id: TopicId, done: Callable[[BrokerError | None], None]
+    broker: TopicServices,
+    topic_id: TopicId,
+    done: Callable[[BrokerError | None], None],
+    *,
+    timeout_ms: int = CHANGE_TIMEOUT_MS,
 ) -> None:
     """Delete a topic; `done` gets the error, or None."""
-    broker.metadata.delete_topic(topic_id, lambda outcome: done(_error(outcome)))
+    broker.metadata.delete_topic(
+        topic_id, lambda outcome: done(_error(outcome)), timeout_ms=timeout_ms
+    )
 
 
 def _error(outcome: object) -> BrokerError | None:

@@ -67,6 +67,8 @@ class ClusterSettings:
     def __init__(self, loop: Loop, on_read: OnRead) -> None:
         self.topic_configs: Mapping[str, Mapping[str, str]] = MappingProxyType({})
         """By the name of each topic that has a znode below /config/topics."""
+        self.is_read = False
+        """Whether everything was read once."""
         self._loop = loop
         self._on_read = on_read
         self._reader = SettingsReader()
@@ -163,7 +165,7 @@ class ClusterSettings:
         names = yield from self._reader.notifications(session, self._notified)
         self._see(names)
         found = yield from self._reader.all(session)
-        self._is_current = True
+        self._is_current = self.is_read = True
         self._topic_configs = _of_topics(found)
         self.topic_configs = MappingProxyType(self._topic_configs)
         self._on_read(found, True)

@@ -1,23 +1,67 @@
 """The metadata of a broker in a cluster: what it sees of the cluster, and what it asks to change.
 
-Changes of topics, settings and producer ids are refused in a sentence each, until they are asked
-of the controller.
+Settings and quotas any broker changes, in ZooKeeper. Topics are changed by the controller, which
+this broker may be, and producer ids come from there.
 """
 
-# ruff: noqa: ARG002 - what is refused does not look at what is asked for
+# ruff: noqa: ARG002 - what only a broker that runs alone does looks at nothing here
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
+from typing import Protocol
 
 from klog_broker.metadata.election import FoundLog
-from klog_broker.metadata.errors import NotInClusters, UnknownTopic
+from klog_broker.metadata.errors import NotInClusters
 from klog_broker.metadata.image import BrokerRegistration, MetadataImage, QuotaEntity, Topic
-from klog_broker.metadata.interface import Done, NewTopic, OnImage, ProducerIdBlock
+from klog_broker.metadata.interface import (
+    CHANGE_TIMEOUT_MS,
+    Done,
+    NewTopic,
+    OnImage,
+    ProducerIdBlock,
+)
 from klog_broker.metadata.orders import ApplyOrders
+from klog_broker.metadata.zookeeper.settings import ClusterSettings
+from klog_broker.metadata.zookeeper.settings_changes import SettingsChanges
+from klog_broker.metadata.zookeeper.settings_image import with_settings
+from klog_broker.metadata.zookeeper.settings_reading import Settings
 from klog_broker.metadata.zookeeper.view import ClusterView
 from klog_broker.runtime.helpers import Helpers
 from klog_broker.runtime.loop import Loop
 from pyspark_klog.ids import BrokerId, TopicId, TopicPartition
+
+_NONE: Mapping[str, str] = MappingProxyType({})
+
+
+class TopicChanges(Protocol):
+    """Changes of topics as MetadataStore has them, made by the controller that this broker may be;
+    NOT_CONTROLLER (BrokerError) while it is not."""
+
+    def create_topics(
+        self,
+        topics: Sequence[NewTopic],
+        done: Callable[[list[Topic | Exception]], None],
+        *,
+        timeout_ms: int,
+    ) -> None:
+        """Add topics, each by itself."""
+
+    def create_partitions(
+        self,
+        name: str,
+        first_partition: int,
+        assignment: Sequence[Sequence[BrokerId]],
+        done: Done[Topic],
+        *,
+        timeout_ms: int,
+    ) -> None:
+        """Add partitions."""
+
+    def delete_topic(self, topic_id: TopicId, done: Done[Topic], *, timeout_ms: int) -> None:
+        """Delete a topic: `done` when clients no longer see it."""
+
+    def image_changed(self) -> None:
+        """The image is another one: who waits for it hears of it."""
 
 
 class ClusterStore:
@@ -33,8 +77,18 @@ class ClusterStore:
     ) -> None:
         """`register` is called with this broker's addresses, once they are known."""
         self.view = ClusterView(cluster_id, self.topic_configs)
-        self._loop = loop
+        self.settings = ClusterSettings(loop, self._settings_are)
+        """Settings and quotas in ZooKeeper, which it follows through the broker's sessions."""
+        self._settings_changes = SettingsChanges(loop, self.settings, lambda: self.view.image)
         self._register = register
+        self.changes: TopicChanges
+        """Who asks the controller for changes of topics; set at once."""
+        self.allocate: Callable[[Done[ProducerIdBlock]], None]
+        """Who asks it for producer ids; set before any is wanted."""
+        self._on_image: OnImage | None = None
+        self._seen = self.view.image
+        self._learnt: set[str] = set()
+        self.view.on_image = self._image_is
 
     @property
     def image(self) -> MetadataImage:
@@ -46,14 +100,45 @@ class ClusterStore:
         """A cluster's metadata are never this broker's to begin."""
         return False
 
-    # --- settings of topics ----------------------------------------------------------------------
-    def topic_configs(self, _name: str) -> Mapping[str, str]:
+    # --- what is told ----------------------------------------------------------------------------
+    def topic_configs(self, name: str) -> Mapping[str, str]:
         """The settings given for a topic, also before the image shows it."""
-        return MappingProxyType({})
+        return self.settings.topic_configs.get(name, _NONE)
 
     def learn_topics(self, names: Sequence[str], done: Callable[[], None]) -> None:
         """`done` once the settings of these topics are known. Waits for ZooKeeper if need be."""
-        done()
+        if not names:
+            done()
+            return
+
+        def learnt() -> None:
+            self._learnt.update(names)
+            done()
+
+        self.settings.learn_topics(names, learnt)
+
+    def _settings_are(self, found: Settings, is_all: bool) -> None:
+        image, names = with_settings(self.image, found, is_all=is_all)
+        if image is not self.image:
+            self.view.take(image, names)
+
+    def _image_is(self, image: MetadataImage, names: Sequence[str]) -> None:
+        before, self._seen = self._seen, image
+        unknown = []
+        for name in names:
+            old, new = before.topic(name), image.topic(name)
+            if new is not None and (old is None or old.topic_id != new.topic_id):
+                if name not in self._learnt:
+                    unknown.append(name)
+                self._learnt.discard(name)
+            elif new is None and name not in self._learnt:
+                self.settings.forget_topic(name)
+        if unknown:
+            # No replica of these is here: the settings may come later than the topic.
+            self.settings.learn_topics(unknown, lambda: None)
+        if self._on_image is not None:
+            self._on_image(image, names)
+        self.changes.image_changed()
 
     # --- at the start ----------------------------------------------------------------------------
     def adopt(self, topics: Sequence[Topic], after: int) -> None:
@@ -62,7 +147,7 @@ class ClusterStore:
 
     def start(self, loop: Loop, helpers: Helpers, *, on_image: OnImage, apply: ApplyOrders) -> None:
         """See MetadataStore. The orders are a controller's, and do not come through here."""
-        self.view.on_image = on_image
+        self._on_image = on_image
 
     def elect(self, found: Mapping[TopicPartition, FoundLog]) -> None:
         """See AdoptingStore. Orders give replicas their roles; until then they have none."""
@@ -74,11 +159,14 @@ class ClusterStore:
 
     # --- changes ---------------------------------------------------------------------------------
     def create_topics(
-        self, topics: Sequence[NewTopic], done: Callable[[list[Topic | Exception]], None]
+        self,
+        topics: Sequence[NewTopic],
+        done: Callable[[list[Topic | Exception]], None],
+        *,
+        timeout_ms: int = CHANGE_TIMEOUT_MS,
     ) -> None:
-        """See MetadataStore. Refused."""
-        refused: list[Topic | Exception] = [_refused("no topics are made") for _ in topics]
-        self._loop.call_soon(lambda: done(refused))
+        """See MetadataStore."""
+        self.changes.create_topics(topics, done, timeout_ms=timeout_ms)
 
     def create_partitions(
         self,
@@ -86,9 +174,13 @@ class ClusterStore:
         first_partition: int,
         assignment: Sequence[Sequence[BrokerId]],
         done: Done[Topic],
+        *,
+        timeout_ms: int = CHANGE_TIMEOUT_MS,
     ) -> None:
-        """See MetadataStore. There is no topic."""
-        self._loop.call_soon(lambda: done(UnknownTopic(f"there is no topic {name}")))
+        """See MetadataStore."""
+        self.changes.create_partitions(
+            name, first_partition, assignment, done, timeout_ms=timeout_ms
+        )
 
     def update_topic_configs(
         self,
@@ -96,8 +188,8 @@ class ClusterStore:
         update: Callable[[Mapping[str, str]], Mapping[str, str]],
         done: Done[Topic],
     ) -> None:
-        """See MetadataStore. There is no topic."""
-        self._loop.call_soon(lambda: done(UnknownTopic(f"there is no topic {name}")))
+        """See MetadataStore."""
+        self._settings_changes.update_topic_configs(name, update, done)
 
     def update_broker_configs(
         self,
@@ -105,31 +197,26 @@ class ClusterStore:
         update: Callable[[Mapping[str, Mapping[str, str]]], Mapping[str, str]],
         done: Done[None],
     ) -> None:
-        """See MetadataStore. Refused."""
-        self._loop.call_soon(lambda: done(_refused("no settings are changed")))
+        """See MetadataStore."""
+        self._settings_changes.update_broker_configs(name, update, done)
 
     def update_client_quotas(
         self,
         updates: Mapping[QuotaEntity, Mapping[str, float | None]],
         done: Done[None],
     ) -> None:
-        """See MetadataStore. Refused."""
-        self._loop.call_soon(lambda: done(_refused("no quotas are set")))
+        """See MetadataStore. Each entity is changed by itself."""
+        self._settings_changes.update_client_quotas(updates, done)
 
-    def delete_topic(self, topic_id: TopicId, done: Done[Topic]) -> None:
-        """See MetadataStore. There is no topic."""
-        self._loop.call_soon(lambda: done(UnknownTopic(f"there is no topic of id {topic_id}")))
+    def delete_topic(
+        self, topic_id: TopicId, done: Done[Topic], *, timeout_ms: int = CHANGE_TIMEOUT_MS
+    ) -> None:
+        """See MetadataStore."""
+        self.changes.delete_topic(topic_id, done, timeout_ms=timeout_ms)
 
     def allocate_producer_ids(self, done: Done[ProducerIdBlock]) -> None:
-        """See MetadataStore. Refused."""
-        self._loop.call_soon(lambda: done(_refused("no producer ids are given out")))
+        """See MetadataStore."""
+        self.allocate(done)
 
     def close(self) -> None:
         """Nothing to do: whoever has the sessions closes them."""
-
-
-def _refused(what: str) -> NotInClusters:
-    return NotInClusters(
-        f"{what} in a cluster over ZooKeeper yet: this release of klog registers its brokers there"
-        " and elects a controller; a broker without zookeeper.connect does the rest"
-    )
