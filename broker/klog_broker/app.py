@@ -206,7 +206,7 @@ class BrokerServer:
             replicas=self._host(broker_id, metadata, logs),
             metadata=metadata,
             produce=ProducePipeline(),
-            producer_ids=ProducerIds(metadata),
+            producer_ids=ProducerIds(metadata, prefetches=config.joins_cluster),
             conversions=DownConversions(self.loop, self._helpers, self._prepare_kernels),
             fetch_sessions=FetchSessions(
                 self.loop,

@@ -3,6 +3,7 @@
 from collections import Counter
 from functools import partial
 
+from klog_broker.handlers.at_controller import is_controller
 from klog_broker.handlers.context import AnswerSteps, BrokerServices, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
 from klog_broker.handlers.told import told
@@ -30,6 +31,8 @@ _CHANGE = 10
 def handle(request: CreatePartitionsRequest, context: RequestContext) -> AnswerSteps:
     """Every topic succeeds or fails by itself; a name that the request has twice fails once."""
     broker = context.broker
+    if not is_controller(broker):
+        return error_response(request, ErrorCode.NOT_CONTROLLER)
     times = Counter(topic.name for topic in request.topics)
     results = {name: CreatePartitionsTopicResult(name=name) for name in times}
     planned: dict[str, MorePartitions] = {}
@@ -62,7 +65,7 @@ def handle(request: CreatePartitionsRequest, context: RequestContext) -> AnswerS
 
     for name, more in planned.items():
         yield _CHANGE
-        add_partitions(broker, name, more, partial(done, name))
+        add_partitions(broker, name, more, partial(done, name), timeout_ms=request.timeout_ms)
     return None
 
 

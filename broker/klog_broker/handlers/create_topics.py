@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Generator
 
 from klog_broker.config import topic_config
+from klog_broker.handlers.at_controller import is_controller
 from klog_broker.handlers.context import AnswerSteps, BrokerServices, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
 from klog_broker.handlers.told import told
@@ -46,6 +47,8 @@ _Told = dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]]
 def handle(request: CreateTopicsRequest, context: RequestContext) -> AnswerSteps:
     """Every topic succeeds or fails by itself; a name that the request has twice fails once."""
     broker = context.broker
+    if not is_controller(broker):
+        return error_response(request, ErrorCode.NOT_CONTROLLER)
     results: dict[str, CreatableTopicResult] = {}
     planned: list[NewTopic] = []
     times = Counter(topic.name for topic in request.topics)
@@ -80,7 +83,7 @@ def handle(request: CreateTopicsRequest, context: RequestContext) -> AnswerSteps
                 results[new.name] = yield from _created(broker, new, outcome.topic_id, told)
         return _response(times, results)
 
-    create_topics(broker, planned, done)
+    create_topics(broker, planned, done, timeout_ms=request.timeout_ms)
     return None
 
 

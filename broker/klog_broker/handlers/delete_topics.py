@@ -3,6 +3,7 @@
 from collections import Counter
 from functools import partial
 
+from klog_broker.handlers.at_controller import is_controller
 from klog_broker.handlers.context import AnswerSteps, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
 from klog_broker.handlers.told import told
@@ -30,6 +31,8 @@ _DELETION = 10
 
 def handle(request: DeleteTopicsRequest, context: RequestContext) -> AnswerSteps:
     """Every topic succeeds or fails by itself; a topic that the request has twice fails once."""
+    if not is_controller(context.broker):
+        return error_response(request, ErrorCode.NOT_CONTROLLER)
     asked = _asked(request, context.api_version)
     results: list[DeletableTopicResult] = []
     found: dict[UUID, DeletableTopicResult] = {}
@@ -65,7 +68,12 @@ def handle(request: DeleteTopicsRequest, context: RequestContext) -> AnswerSteps
 
     for topic_id, result in found.items():
         yield _DELETION
-        delete_topic(context.broker, TopicId(topic_id), partial(done, result))
+        delete_topic(
+            context.broker,
+            TopicId(topic_id),
+            partial(done, result),
+            timeout_ms=request.timeout_ms,
+        )
     return None
 
 

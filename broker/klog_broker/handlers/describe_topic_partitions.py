@@ -9,8 +9,8 @@ from itertools import islice
 
 from klog_broker.handlers.context import AnswerSteps, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
-from klog_broker.handlers.metadata import seen_partition
 from klog_broker.handlers.operations import TOPIC_OPERATIONS
+from klog_broker.handlers.seen_partitions import SeenPartitions
 from klog_broker.metadata.errors import InvalidTopicName
 from klog_broker.metadata.image import INTERNAL_TOPICS, MetadataImage, check_topic_name
 from pyspark_klog.errors import BrokerError, ErrorCode
@@ -40,6 +40,7 @@ def handle(request: DescribeTopicPartitionsRequest, context: RequestContext) -> 
     if cursor is not None and cursor.partition_index < 0:
         raise BrokerError(ErrorCode.INVALID_REQUEST, "the cursor's partition is negative")
     response = DescribeTopicPartitionsResponse()
+    partitions = SeenPartitions(context)
     room = max(min(request.response_partition_limit, MAX_PARTITIONS), 1)
     for name in names:
         yield 1
@@ -64,7 +65,7 @@ def handle(request: DescribeTopicPartitionsRequest, context: RequestContext) -> 
         for count, (number, state) in enumerate(rows, 1):
             if count % _PARTITIONS_A_STEP == 0:
                 yield _PARTITIONS_A_STEP
-            seen = seen_partition(context.broker, name, number, state)
+            seen = partitions.partition(name, number, state)
             answer.partitions.append(
                 DescribeTopicPartitionsResponsePartition(
                     partition_index=number,

@@ -1,20 +1,24 @@
-"""ElectLeaders (key 43): the right leader leads already, or no other broker could.
+"""ElectLeaders (key 43): in a cluster the controller elects, and it is answered once that is seen.
 
-A partition's only replica is its leader, so that there is nothing to elect.
+Where a broker runs alone a partition's only replica is its leader: the right leader leads already,
+or no other broker could.
 """
 
+from collections.abc import Mapping
 from enum import IntEnum
 
-from klog_broker.handlers.context import AnswerSteps, BrokerServices, RequestContext
+from klog_broker.handlers.context import AnswerSteps, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
-from klog_broker.handlers.metadata import seen_partition
+from klog_broker.handlers.seen_partitions import SeenPartitions
 from klog_broker.metadata.image import NO_BROKER, PartitionState
 from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
     PartitionResult,
     ReplicaElectionResult,
+    TopicPartitions,
 )
 from pyspark_klog.protocol.keys import ApiKey
 
@@ -39,6 +43,16 @@ def handle(request: ElectLeadersRequest, context: RequestContext) -> AnswerSteps
         raise BrokerError(ErrorCode.INVALID_REQUEST)
     election = ElectionType(request.election_type)
     broker = context.broker
+    if broker.cluster is not None:
+        partitions = None if asked is None else _partitions(asked)
+        broker.cluster.changes.elect_leaders(
+            partitions,
+            lambda elected: context.reply.send_in_slices(_told(request, context, elected)),
+            unclean=election is ElectionType.UNCLEAN,
+            timeout_ms=request.timeout_ms,
+        )
+        return None
+    seen = SeenPartitions(context)
     if asked is None:
         for topic in broker.metadata.image.topics.values():
             yield 1
@@ -47,7 +61,7 @@ def handle(request: ElectLeadersRequest, context: RequestContext) -> AnswerSteps
             for index, state in enumerate(topic.partitions):
                 if index % _PARTITIONS_A_STEP == _PARTITIONS_A_STEP - 1:
                     yield _PARTITIONS_A_STEP
-                code = _outcome(broker, topic.name, index, state, election)
+                code = _outcome(seen, topic.name, index, state, election)
                 if code != ErrorCode.ELECTION_NOT_NEEDED:
                     found.partition_result.append(_result(index, code))
         return response
@@ -58,13 +72,43 @@ def handle(request: ElectLeadersRequest, context: RequestContext) -> AnswerSteps
         for index in each.partitions:
             yield 1
             known = broker.metadata.image.partition(each.topic, index)
-            code = _outcome(broker, each.topic, index, known, election)
+            code = _outcome(seen, each.topic, index, known, election)
             found.partition_result.append(_result(index, code))
     return response
 
 
+def _partitions(asked: list[TopicPartitions]) -> list[TopicPartition]:
+    named = (TopicPartition(each.topic, index) for each in asked for index in each.partitions)
+    return list(dict.fromkeys(named))
+
+
+def _told(
+    request: ElectLeadersRequest,
+    context: RequestContext,
+    elected: Mapping[TopicPartition, ErrorCode] | ErrorCode,
+) -> AnswerSteps:
+    """An error of all (NOT_CONTROLLER) is told for each partition that is asked for, as in Kafka;
+    Kafka's clients look for it there."""
+    if isinstance(elected, ErrorCode):
+        asked = request.topic_partitions
+        if asked is None:
+            topics = context.broker.metadata.image.topics.values()
+            partitions = [each for topic in topics for each in topic.topic_partitions()]
+        else:
+            partitions = _partitions(asked)
+        elected = dict.fromkeys(partitions, elected)
+    found: dict[str, ReplicaElectionResult] = {}
+    for partition, code in elected.items():
+        yield 1
+        if request.topic_partitions is None and code == ErrorCode.ELECTION_NOT_NEEDED:
+            continue
+        result = found.setdefault(partition.topic, ReplicaElectionResult(topic=partition.topic))
+        result.partition_result.append(_result(partition.partition, code))
+    return ElectLeadersResponse(replica_election_results=list(found.values()))
+
+
 def _outcome(
-    broker: BrokerServices,
+    seen: SeenPartitions,
     topic: str,
     index: int,
     state: PartitionState | None,
@@ -72,7 +116,7 @@ def _outcome(
 ) -> ErrorCode:
     if state is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    leader = seen_partition(broker, topic, index, state).leader_id
+    leader = seen.partition(topic, index, state).leader_id
     if election is ElectionType.UNCLEAN:
         if leader == NO_BROKER:
             return ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE

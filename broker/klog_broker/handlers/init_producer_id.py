@@ -30,7 +30,14 @@ def handle(request: InitProducerIdRequest, context: RequestContext) -> None:
 
     def got(producer_id: ProducerId | None) -> None:
         if producer_id is None:
-            context.reply.send(error_response(request, ErrorCode.KAFKA_STORAGE_ERROR))
+            # In a cluster as in Kafka: the controller has not given any yet, and may soon.
+            in_cluster = context.broker.config.joins_cluster
+            code = (
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+                if in_cluster
+                else ErrorCode.KAFKA_STORAGE_ERROR
+            )
+            context.reply.send(error_response(request, code))
             return
         context.reply.send(InitProducerIdResponse(producer_id=producer_id, producer_epoch=0))
 

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from klog_broker.handlers.context import AnswerSteps, BrokerServices, RequestContext
+from klog_broker.handlers.at_controller import (
+    AUTO_CREATION_TIMEOUT_MS,
+    have_created,
+    is_controller,
+    not_made,
+)
+from klog_broker.handlers.context import AnswerSteps, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
 from klog_broker.handlers.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from klog_broker.handlers.seen_partitions import SeenPartitions
 from klog_broker.metadata.errors import InvalidTopicName
 from klog_broker.metadata.image import (
     INTERNAL_TOPICS,
-    NO_BROKER,
-    PartitionState,
     Topic,
     check_topic_name,
 )
 from klog_broker.metadata.interface import NewTopic
-from klog_broker.replication.partition import Offline
 from klog_broker.topics.changing import create_topics
 from klog_broker.topics.planning import MAX_PARTITIONS_PER_REQUEST, plan_new_topic
 from pyspark_klog.errors import BrokerError, ErrorCode
@@ -26,7 +30,6 @@ from pyspark_klog.protocol.apis.metadata import (
     MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseBroker,
-    MetadataResponsePartition,
     MetadataResponseTopic,
 )
 from pyspark_klog.protocol.keys import ApiKey
@@ -35,13 +38,34 @@ from pyspark_klog.protocol.keys import ApiKey
 _PLANNED = 10
 
 _PARTITIONS_A_STEP = 50
+_FIRST_VERSION_WITH_LISTENERS = 6
 
 
 def handle(request: MetadataRequest, context: RequestContext) -> AnswerSteps:
     missing = _topics_to_create(request, context)
-    if missing:
+    if not missing:
+        return _describe(request, context, {})
+    if is_controller(context.broker):
         return _create(request, context, missing)
-    return _describe(request, context, {})
+    return _have_created(request, context, missing)
+
+
+def _have_created(
+    request: MetadataRequest, context: RequestContext, missing: list[str]
+) -> AnswerSteps:
+    def created(refused: dict[str, ErrorCode]) -> None:
+        context.reply.send_in_slices(_describe(request, context, refused))
+
+    legal = []
+    for name in missing:
+        yield 1
+        try:
+            check_topic_name(name)
+        except InvalidTopicName:
+            continue
+        legal.append(name)
+    have_created(context.broker, legal, created)
+    return None
 
 
 def _create(request: MetadataRequest, context: RequestContext, missing: list[str]) -> AnswerSteps:
@@ -62,15 +86,17 @@ def _create(request: MetadataRequest, context: RequestContext, missing: list[str
         planned.append(new)
 
     def created(results: list[Topic | BrokerError]) -> None:
-        for new, result in zip(planned, results, strict=True):
-            # Another client may have created the topic meanwhile: that is no error here.
-            if isinstance(result, BrokerError) and result.code != ErrorCode.TOPIC_ALREADY_EXISTS:
-                refused[new.name] = result.code
+        codes = {
+            new.name: result.code
+            for new, result in zip(planned, results, strict=True)
+            if isinstance(result, BrokerError)
+        }
+        refused.update(not_made(codes))
         context.reply.send_in_slices(_describe(request, context, refused))
 
     if not planned:
         return (yield from _describe(request, context, refused))
-    create_topics(context.broker, planned, created)
+    create_topics(context.broker, planned, created, timeout_ms=AUTO_CREATION_TIMEOUT_MS)
     return None
 
 
@@ -91,6 +117,11 @@ def _describe(
 ) -> AnswerSteps:
     """Topics that are created or deleted between two steps may be in the response, or not."""
     image = context.broker.metadata.image
+    seen = SeenPartitions(
+        context,
+        names_listeners=context.api_version >= _FIRST_VERSION_WITH_LISTENERS,
+        hides_replicas=context.api_version == 0,
+    )
     with_operations = request.include_topic_authorized_operations
     response = MetadataResponse(
         brokers=_brokers(context), cluster_id=image.cluster_id, controller_id=image.controller_id
@@ -113,7 +144,7 @@ def _describe(
             for number, state in enumerate(topic.partitions):
                 if number % _PARTITIONS_A_STEP == _PARTITIONS_A_STEP - 1:
                     yield _PARTITIONS_A_STEP
-                answer.partitions.append(seen_partition(context.broker, topic.name, number, state))
+                answer.partitions.append(seen.partition(topic.name, number, state))
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
     return response
@@ -176,28 +207,6 @@ def _topic(topic: Topic, with_operations: bool) -> MetadataResponseTopic:
     )
     if with_operations:
         answer.topic_authorized_operations = TOPIC_OPERATIONS
-    return answer
-
-
-def seen_partition(
-    broker: BrokerServices, topic: str, number: int, state: PartitionState
-) -> MetadataResponsePartition:
-    """A partition as clients are told of it: without a leader while its log is offline here."""
-    answer = MetadataResponsePartition(
-        partition_index=number,
-        leader_id=state.leader,
-        leader_epoch=state.leader_epoch,
-        replica_nodes=list(state.replicas),
-        isr_nodes=list(state.in_sync),
-    )
-    if state.leader == broker.broker_id:
-        hosted = broker.replicas.partition(topic, number)
-        if hosted is not None and isinstance(hosted.role, Offline):
-            # No other broker can lead: clients have to wait for this broker's disk.
-            answer.leader_id = NO_BROKER
-            answer.offline_replicas = [broker.broker_id]
-    if answer.leader_id == NO_BROKER:
-        answer.error_code = ErrorCode.LEADER_NOT_AVAILABLE
     return answer
 
 

@@ -6,6 +6,9 @@ from collections.abc import Callable
 from klog_broker.metadata.interface import MetadataStore, ProducerIdBlock
 from pyspark_klog.ids import ProducerId
 
+# Kafka asks for the next block when so many percent of one are used.
+_USED_BEFORE_THE_NEXT = 90
+
 GotProducerId = Callable[[ProducerId | None], None]
 
 
@@ -13,8 +16,13 @@ class ProducerIds:
     """Hands out producer ids, each once. The end of a block is on disk before the block's first id
     is handed out; ids of a block that are left after a crash are never used."""
 
-    def __init__(self, metadata: MetadataStore) -> None:
+    def __init__(self, metadata: MetadataStore, *, prefetches: bool = False) -> None:
+        """``prefetches``: the next block is asked for before this one is used up, since
+        another broker gives it."""
         self._metadata = metadata
+        self._prefetches = prefetches
+        self._following: ProducerIdBlock | None = None
+        self._prefetch_at = 0
         self._next = 0
         self._end = 0
         self._waiting: deque[GotProducerId] = deque()
@@ -32,7 +40,16 @@ class ProducerIds:
     def _take(self) -> ProducerId:
         taken = ProducerId(self._next)
         self._next += 1
+        if self._next == self._end and self._following is not None:
+            following, self._following = self._following, None
+            self._use(following)
+        if self._prefetches and self._next >= self._prefetch_at and self._following is None:
+            self._allocate()
         return taken
+
+    def _use(self, block: ProducerIdBlock) -> None:
+        self._next, self._end = block
+        self._prefetch_at = block.first + (block.end - block.first) * _USED_BEFORE_THE_NEXT // 100
 
     def _allocate(self) -> None:
         if not self._is_allocating:
@@ -46,7 +63,10 @@ class ProducerIds:
             for got in waiting:
                 got(None)
             return
-        self._next, self._end = block.first, block.end
+        if self._next < self._end:
+            self._following = block
+        else:
+            self._use(block)
         while self._waiting and self._next < self._end:
             self._waiting.popleft()(self._take())
         if self._waiting:

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+from klog_broker.coordinator.hashing import partition_for_key
+from klog_broker.handlers.at_controller import Refused, have_created, is_controller
 from klog_broker.handlers.context import BrokerServices, CoordinatorAnswer, RequestContext
 from klog_broker.metadata.image import NO_BROKER, MetadataImage, Topic
 from klog_broker.topics.changing import create_topics
@@ -40,36 +42,48 @@ class CoordinatorFinder:
         return self._num_partitions
 
     def find(self, key: str, context: RequestContext) -> CoordinatorAnswer:
-        """This broker, once the topic exists; until then COORDINATOR_NOT_AVAILABLE (retriable).
+        """Who leads the key's partition, once the topic exists; until then, and while nobody does,
+        COORDINATOR_NOT_AVAILABLE (retriable).
 
-        While the key's shard loads, this broker is the answer, too: the shard itself answers
+        While the key's shard loads, its broker is the answer, too: the shard itself answers
         requests with COORDINATOR_LOAD_IN_PROGRESS.
         """
         if not key:
             return _none(*self._empty)
-        if self.num_partitions() is None:
+        count = self.num_partitions()
+        if count is None:
             return self._create_topic()
-        if self._find(key) is ErrorCode.NOT_COORDINATOR:
-            text = f"the key's {self._topic} partition is offline, damaged or not made yet"
-            return _none(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
-        endpoint = self._broker.advertised[context.listener]
-        return CoordinatorAnswer(
-            ErrorCode.NONE, self._broker.broker_id, endpoint.host, endpoint.port, None
-        )
+        image = self._broker.metadata.image
+        state = image.partition(self._topic, partition_for_key(key, count))
+        leader = NO_BROKER if state is None else state.leader
+        if leader == self._broker.broker_id:
+            if self._find(key) is not ErrorCode.NOT_COORDINATOR:
+                own = self._broker.advertised[context.listener]
+                return CoordinatorAnswer(ErrorCode.NONE, leader, own.host, own.port)
+        elif leader in image.brokers:
+            other = image.brokers[leader].endpoint(context.listener)
+            if other is not None:
+                return CoordinatorAnswer(ErrorCode.NONE, leader, other.host, other.port)
+        text = f"the key's {self._topic} partition is offline, damaged or not made yet"
+        return _none(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
 
     def _create_topic(self) -> CoordinatorAnswer:
         answer = _none(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self._topic} is being created")
         if self._is_creating:
             return answer
+        broker = self._broker
         try:
-            planned = plan_new_topic(self._broker, self._topic)
+            planned = plan_new_topic(broker, self._topic)
         except BrokerError as error:
             return _none(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.text or error.code.message)
         self._is_creating = True
-        create_topics(self._broker, [planned], self._created)
+        if is_controller(broker):
+            create_topics(broker, [planned], self._created)
+        else:
+            have_created(broker, [self._topic], self._created)
         return answer
 
-    def _created(self, _: list[Topic | BrokerError]) -> None:
+    def _created(self, _: list[Topic | BrokerError] | Refused) -> None:
         """Created or not: the next request finds the topic, or tries again."""
         self._is_creating = False
 

@@ -13,7 +13,7 @@ class InternalTopic:
 
     num_partitions: int
     replication_factor: int
-    """As it is set: klog makes fewer replicas where there are fewer brokers."""
+    """As it is set: a broker that runs alone makes one replica. A cluster waits for its brokers."""
     configs: Mapping[str, str]
 
 

@@ -60,7 +60,9 @@ def plan_new_topic(
     if own is not None:
         num_partitions, assignment = own.num_partitions, None
         configs = {**(configs or {}), **own.configs}
-        replication_factor = min(own.replication_factor, len(image.brokers))
+        replication_factor = own.replication_factor
+        if not broker.config.joins_cluster:
+            replication_factor = min(replication_factor, len(image.brokers))
     if name == CLUSTER_METADATA:
         text = f"{CLUSTER_METADATA} is the name of Kafka's own metadata and cannot be a topic's"
         raise BrokerError(ErrorCode.INVALID_REQUEST, text)
