@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from pyspark_klog.client.admin import Admin, NewTopic
 from pyspark_klog.client.blocking import BlockingClient
 from pyspark_klog.protocol.apis.describe_cluster import (
     DescribeClusterRequest,
@@ -64,13 +65,64 @@ def test_kafkas_tools_find_the_brokers(cluster: Cluster) -> None:
     assert versions.returncode == 0, versions.stderr
     for number, broker in enumerate(cluster.brokers, 1):
         assert f"{broker.bootstrap_servers} (id: {number} rack: null)" in versions.stdout
-    made = run_tool(
-        OLDEST_KAFKA,
-        "org.apache.kafka.tools.TopicCommand",
-        [*servers, "--create", "--topic", "orders"],
-    )
-    assert made.returncode == 1
-    assert "no topics are made in a cluster over ZooKeeper yet" in made.stdout + made.stderr
+
+
+def test_kafkas_tools_change_topics(cluster: Cluster) -> None:
+    def topics(*words: str) -> str:
+        servers = ["--bootstrap-server", cluster.bootstrap_servers]
+        done = run_tool(OLDEST_KAFKA, "org.apache.kafka.tools.TopicCommand", [*servers, *words])
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    named = ["--topic", "orders"]
+    topics("--create", *named, "--partitions", "3", "--replication-factor", "2")
+    topics("--alter", *named, "--partitions", "5")
+    described = topics("--describe", *named)
+    assert "PartitionCount: 5\tReplicationFactor: 2" in described
+    assert "none" not in described
+    assert topics("--list").split() == ["orders"]
+    topics("--delete", *named)
+    eventually(lambda: not topics("--list").split(), deadline_s=60, what="the deletion")
+
+
+def test_kafkas_configs_tool_changes_settings_through_brokers_and_through_zookeeper(
+    cluster: Cluster,
+) -> None:
+    """--zookeeper: what the tool writes there itself is followed."""
+    servers = ["--bootstrap-server", cluster.bootstrap_servers]
+
+    def configs(*words: str) -> str:
+        done = run_tool(OLDEST_KAFKA, "kafka.admin.ConfigCommand", list(words))
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    with Admin(cluster.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic("set", 1, 1)])
+    topic = ["--entity-type", "topics", "--entity-name", "set"]
+    configs(*servers, "--alter", *topic, "--add-config", "retention.ms=1234")
+    assert "retention.ms=1234 " in configs(*servers, "--describe", *topic)
+    brokers = ["--entity-type", "brokers", "--entity-default"]
+    configs(*servers, "--alter", *brokers, "--add-config", "log.retention.ms=777")
+    assert "log.retention.ms=777 " in configs(*servers, "--describe", *brokers)
+    users = ["--entity-type", "users", "--entity-name", "al/ice"]
+    clients = ["--entity-type", "clients", "--entity-default"]
+    rate = "producer_byte_rate=1000"
+    configs(*servers, "--alter", *users, *clients, "--add-config", rate)
+    told = configs(*servers, "--describe", *users, *clients)
+    assert "producer_byte_rate=1000.0" in told
+    address = cluster.zookeeper.address
+    assert json.loads(shell(address, "get", "/config/users/al%2Fice/clients/<default>")) == {
+        "version": 1,
+        "config": {"producer_byte_rate": "1000"},
+    }
+    zookeeper = ["--zookeeper", address]
+    user = ["--entity-type", "users", "--entity-name", "bob"]
+    configs(*zookeeper, "--alter", *user, "--add-config", "SCRAM-SHA-256=[password=secret]")
+    path = "/config/users/bob"
+    assert "SCRAM-SHA-256" in json.loads(shell(address, "get", path))["config"]
+    configs(*servers, "--alter", *user, "--add-config", "request_percentage=12.5")
+    written = json.loads(shell(address, "get", path))["config"]
+    assert written.keys() == {"SCRAM-SHA-256", "request_percentage"}, "passwords stay"
 
 
 def test_kafkas_broker_and_klogs_see_each_other() -> None:

@@ -38,3 +38,7 @@ class ZooKeeperClient:
     def create(self, path: str, data: bytes) -> None:
         """A node that stays, with its parents."""
         self._client.create(path, data, makepath=True)
+
+    def set(self, path: str, data: bytes) -> None:
+        """Replace a node's data."""
+        self._client.set(path, data)

@@ -1,0 +1,219 @@
+"""Three brokers and a ZooKeeper, as processes: what clients change there, and what they are told.
+
+Real clients ask any broker; they find the controller themselves.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+)
+
+from pyspark_klog.client.admin import Admin
+from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.protocol.apis import find_coordinator
+from pyspark_klog.protocol.apis.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from pyspark_klog.protocol.apis.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from pyspark_klog.testing import Cluster
+from pyspark_klog.znodes.paths import CONFIG_CHANGES
+from tests.support.eventually import eventually
+from tests.support.zookeeper_client import ZooKeeperClient
+
+NUMBERS = (1, 2, 3)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(zookeeper_session_timeout_ms=6_000) as started:
+        eventually(
+            lambda: all(controller(started, number) in NUMBERS for number in NUMBERS),
+            deadline_s=60,
+            what="a controller",
+        )
+        yield started
+
+
+def controller(cluster: Cluster, number: int) -> int:
+    with Admin(cluster.broker(number).bootstrap_servers) as admin:
+        return admin.describe_cluster().controller_id
+
+
+def other_than_controller(cluster: Cluster) -> int:
+    return next(number for number in NUMBERS if number != controller(cluster, 1))
+
+
+def librdkafkas(cluster: Cluster, number: int = 1) -> AdminClient:
+    return AdminClient({"bootstrap.servers": cluster.broker(number).bootstrap_servers})
+
+
+def done(futures: dict[Any, Any]) -> None:
+    for future in futures.values():
+        future.result(30)
+
+
+def ask(cluster: Cluster, number: int, response: Any, request: Any) -> Any:
+    """One broker's answer."""
+    with BlockingClient({"bootstrap.servers": cluster.broker(number).bootstrap_servers}) as client:
+        link = client.link_to_any(client.deadline())
+        return client.ask(link, response, lambda _: request)
+
+
+def told(
+    cluster: Cluster, number: int, topic: str
+) -> dict[int, tuple[int, tuple[int, ...]]] | None:
+    """By partition leader and replicas, as a broker tells them."""
+    with Admin(cluster.broker(number).bootstrap_servers) as admin:
+        found = admin.describe_topics().get(topic)
+    if found is None:
+        return None
+    return {each: (state.leader, tuple(state.replicas)) for each, state in found.partitions.items()}
+
+
+def test_a_topic_is_made_anywhere_extended_and_deleted(cluster: Cluster) -> None:
+    admin = librdkafkas(cluster, other_than_controller(cluster))
+    done(admin.create_topics([NewTopic("orders", 6, 2)]))
+    asked = controller(cluster, 1)
+    rows = told(cluster, asked, "orders")
+    assert sorted(rows) == list(range(6))
+    assert sorted(leader for leader, _ in rows.values()) == [1, 1, 2, 2, 3, 3]
+    assert all(len(set(replicas)) == 2 for _, replicas in rows.values())
+    assert all(replicas[0] == leader for leader, replicas in rows.values())
+    for number in NUMBERS:
+        eventually(lambda n=number: told(cluster, n, "orders") == rows, deadline_s=30, what="it")
+    done(admin.create_partitions([NewPartitions("orders", 8)]))
+    assert len(told(cluster, asked, "orders")) == 8
+    done(admin.delete_topics(["orders"]))
+    assert told(cluster, asked, "orders") is None
+    for number in NUMBERS:
+        eventually(lambda n=number: not told(cluster, n, "orders"), deadline_s=30, what="its end")
+    with ZooKeeperClient(cluster.zookeeper.address) as client:
+        eventually(
+            lambda: not client.exists("/brokers/topics/orders"), deadline_s=30, what="its znode"
+        )
+    done(admin.create_topics([NewTopic("orders", 1, 3)]))
+    assert len(told(cluster, asked, "orders")[0][1]) == 3
+
+
+def test_refusals(cluster: Cluster) -> None:
+    admin = librdkafkas(cluster)
+    done(admin.create_topics([NewTopic("taken.name", 1, 1)]))
+    for wrong, code in (
+        (NewTopic("taken.name", 1, 1), ErrorCode.TOPIC_ALREADY_EXISTS),
+        (NewTopic("taken_name", 1, 1), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (NewTopic("large", 1, 4), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (NewTopic("no", 1, replica_assignment=[[1, 9]]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+    ):
+        [future] = admin.create_topics([wrong]).values()
+        assert future.exception(30).args[0].code() == code
+    request = CreateTopicsRequest(
+        topics=[CreatableTopic(name="elsewhere", num_partitions=1, replication_factor=1)]
+    )
+    answer = ask(cluster, other_than_controller(cluster), CreateTopicsResponse, request)
+    assert answer.topics[0].error_code == ErrorCode.NOT_CONTROLLER
+    # Nobody waits for a topic that has no time.
+    request.timeout_ms = 0
+    answer = ask(cluster, controller(cluster, 1), CreateTopicsResponse, request)
+    assert answer.topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+    eventually(lambda: told(cluster, 1, "elsewhere"), deadline_s=30, what="the topic")
+
+
+@pytest.mark.parametrize("is_controller", [True, False])
+def test_a_topic_is_made_for_a_producer(cluster: Cluster, is_controller: bool) -> None:
+    number = controller(cluster, 1) if is_controller else other_than_controller(cluster)
+    servers = cluster.broker(number).bootstrap_servers
+    producer = Producer({"bootstrap.servers": servers, "acks": "1", "message.timeout.ms": 30_000})
+    errors: list[Any] = []
+    name = f"made-{is_controller}"
+    producer.produce(name, b"x", on_delivery=lambda error, _: errors.append(error))
+    assert producer.flush(30) == 0
+    assert errors == [None]
+    assert told(cluster, number, name)
+
+
+def test_settings_are_changed_anywhere_and_in_force_everywhere(cluster: Cluster) -> None:
+    admin = librdkafkas(cluster)
+    done(admin.create_topics([NewTopic("set", 3, 1, config={"retention.ms": "7"})]))
+
+    def described(number: int, kind: Any, name: str, key: str) -> str:
+        resource = ConfigResource(kind, name)
+        admin = librdkafkas(cluster, number)
+        [future] = admin.describe_configs([resource]).values()
+        return str(future.result(30)[key].value)
+
+    def everywhere(kind: Any, name: str, key: str, value: str) -> None:
+        for number in NUMBERS:
+            eventually(
+                lambda n=number: described(n, kind, name or str(n), key) == value,
+                deadline_s=30,
+                what=f"{key}={value} at broker {number}",
+            )
+
+    everywhere(ResourceType.TOPIC, "set", "retention.ms", "7")
+    for number in NUMBERS:
+        entry = ConfigEntry(
+            "retention.ms", str(number), incremental_operation=AlterConfigOpType.SET
+        )
+        resource = ConfigResource(ResourceType.TOPIC, "set", incremental_configs=[entry])
+        admin = librdkafkas(cluster, number)
+        done(admin.incremental_alter_configs([resource]))
+        assert described(number, ResourceType.TOPIC, "set", "retention.ms") == str(number)
+        everywhere(ResourceType.TOPIC, "set", "retention.ms", str(number))
+    with ZooKeeperClient(cluster.zookeeper.address) as client:
+        found = json.loads(client.get("/config/topics/set"))
+        assert found == {"version": 1, "config": {"retention.ms": "3"}}
+        assert len(client.children(CONFIG_CHANGES)) == 3
+        client.set("/config/topics/set", b'{"version":1,"config":{"retention.ms":"99"}}')
+        path = f"{CONFIG_CHANGES}/config_change_9999999999"
+        client.create(path, b'{"version":2,"entity_path":"topics/set"}')
+    everywhere(ResourceType.TOPIC, "set", "retention.ms", "99")
+
+
+def test_the_same_coordinator_is_told_by_all_and_has_its_full_replication(cluster: Cluster) -> None:
+    def found(number: int) -> tuple[int, int, str]:
+        request = find_coordinator.FindCoordinatorRequest(coordinator_keys=["group"])
+        answer = ask(cluster, number, find_coordinator.FindCoordinatorResponse, request)
+        [each] = answer.coordinators
+        return each.error_code, each.node_id, f"{each.host}:{each.port}"
+
+    eventually(
+        lambda: all(found(number)[0] == ErrorCode.NONE for number in NUMBERS),
+        deadline_s=60,
+        what="a coordinator",
+    )
+    [one] = {found(number) for number in NUMBERS}
+    assert one[2] == cluster.broker(one[1]).bootstrap_servers
+    rows = told(cluster, 1, "__consumer_offsets")
+    assert len(rows) == 50
+    assert all(sorted(replicas) == [1, 2, 3] for _, replicas in rows.values())
+
+
+def test_producer_ids_of_all_brokers_are_different(cluster: Cluster) -> None:
+    def producer_id(number: int) -> int:
+        def asked() -> InitProducerIdResponse | None:
+            request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1)
+            answer = ask(cluster, number, InitProducerIdResponse, request)
+            return answer if answer.error_code == ErrorCode.NONE else None
+
+        return eventually(asked, deadline_s=30, what="a producer id").producer_id
+
+    ids = [producer_id(number) for number in NUMBERS * 3]
+    assert len(set(ids)) == 9
+    assert len({each // 1000 for each in ids}) == 3, "each broker has a block of its own"
