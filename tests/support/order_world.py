@@ -85,7 +85,7 @@ class OrderWorld:
             loop=self.loop,
             slices=Slices(self.loop),
             replicas=self.replicas,
-            cluster=ClusterServices(self.store, None, self.orders),  # type: ignore[arg-type]
+            cluster=ClusterServices(self.store, None, self.orders, None),  # type: ignore[arg-type]
         )
 
     def give(self, order: Order, *, listener: str = "INSIDE") -> NotedReply:

@@ -1,0 +1,411 @@
+"""What clients of a broker in a cluster are told of topics and brokers that are elsewhere."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from klog_broker.config import BrokerConfig, Listener
+from klog_broker.coordinator.hashing import partition_for_key
+from klog_broker.handlers import (
+    create_partitions,
+    create_topics,
+    delete_topics,
+    elect_leaders,
+    find_coordinator,
+    init_producer_id,
+    metadata,
+)
+from klog_broker.handlers.at_controller import have_created
+from klog_broker.handlers.context import Endpoint
+from klog_broker.handlers.producer_ids import ProducerIds
+from klog_broker.handlers.seen_partitions import SeenPartitions
+from klog_broker.handlers.state_topics import CoordinatorFinder
+from klog_broker.metadata.image import (
+    CONSUMER_OFFSETS,
+    NO_BROKER,
+    BrokerRegistration,
+    MetadataImage,
+    PartitionState,
+    Topic,
+)
+from klog_broker.metadata.interface import ProducerIdBlock
+from klog_broker.runtime.chance import Chance
+from klog_broker.topics.planning import plan_new_topic
+from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.ids import UUID, BrokerId, ProducerId, TopicId, TopicPartition
+from pyspark_klog.protocol.apis.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from pyspark_klog.protocol.apis.create_topics import (
+    CreatableTopic,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from pyspark_klog.protocol.apis.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from pyspark_klog.protocol.apis.elect_leaders import ElectLeadersRequest, TopicPartitions
+from pyspark_klog.protocol.apis.init_producer_id import InitProducerIdRequest
+from pyspark_klog.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
+
+ONE, TWO, THREE, GONE = map(BrokerId, (1, 2, 3, 9))
+IDS = iter(range(1, 1000))
+
+
+def registered(number: BrokerId, *listeners: str) -> BrokerRegistration:
+    endpoints = tuple(
+        Listener(name, "PLAINTEXT", f"{name.lower()}{number}", 9092) for name in listeners
+    )
+    return BrokerRegistration(number, endpoints)
+
+
+def state(leader: BrokerId, *replicas: BrokerId) -> PartitionState:
+    return PartitionState(replicas or (leader,), replicas or (leader,), leader)
+
+
+class Told:
+    """Broker 1 in a cluster of three, of which 3 has no listener for clients."""
+
+    def __init__(self, *, controller: BrokerId = TWO, listener: str = "CLIENTS", **settings: Any):
+        image = MetadataImage("c").with_controller(controller)
+        for number in (ONE, TWO):
+            image = image.with_broker(registered(number, "CLIENTS", "BROKERS"))
+        image = image.with_broker(registered(THREE, "BROKERS"))
+        config = {"zookeeper.connect": "z:2181", "broker.id": "1", **settings}
+        self.asked: list[tuple[CreateTopicsRequest, Any]] = []
+        self.soon: list[Any] = []
+        self.answers: list[Any] = []
+        self.broker: Any = SimpleNamespace(
+            config=BrokerConfig.load(None, config, data=Path("unused")),
+            broker_id=ONE,
+            metadata=SimpleNamespace(image=image),
+            replicas=SimpleNamespace(partition=lambda *_: None),
+            advertised={"CLIENTS": Endpoint("clients1", 9092)},
+            chance=Chance(1),
+            creating=set(),
+            loop=SimpleNamespace(call_soon=self.soon.append),
+            to_controller=SimpleNamespace(send=self._send),
+            cluster=None,
+        )
+        self.context: Any = SimpleNamespace(
+            broker=self.broker,
+            listener=listener,
+            api_version=12,
+            reply=SimpleNamespace(send=self.answers.append, send_in_slices=self._finish),
+        )
+
+    def _send(self, _class: Any, build: Any, done: Any, _timeout_ms: int) -> None:
+        self.asked.append((build(7), done))
+
+    def _finish(self, steps: Any) -> Any:
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                if end.value is not None:
+                    self.answers.append(end.value)
+                return
+
+    def shows(self, name: str, *states: PartitionState) -> None:
+        topic = Topic(name, TopicId(UUID(int=next(IDS))), states)
+        self.broker.metadata.image = self.broker.metadata.image.with_topics([topic])
+
+    def answer(self, handler: Any, request: Any) -> Any:
+        found = handler.handle(request, self.context)
+        if hasattr(found, "send"):
+            self._finish(found)
+        elif found is not None:
+            self.answers.append(found)
+        return self.answers.pop() if self.answers else None
+
+
+def codes(told: Told, *, hides: bool = False, names: bool = True) -> list[Any]:
+    seen = SeenPartitions(told.context, names_listeners=names, hides_replicas=hides)
+    rows = [
+        seen.partition("t", 0, state(TWO, TWO, ONE)),
+        seen.partition("t", 1, state(TWO, TWO, GONE)),
+        seen.partition("t", 2, state(TWO, TWO, THREE)),
+        seen.partition("t", 3, state(THREE, THREE, TWO)),
+        seen.partition("t", 4, state(GONE, GONE, TWO)),
+        seen.partition("t", 5, state(NO_BROKER, TWO, ONE)),
+    ]
+    return [(each.leader_id, each.error_code, each.replica_nodes) for each in rows]
+
+
+def test_leaders_are_those_that_the_client_can_reach() -> None:
+    told = Told()
+    assert codes(told) == [
+        (TWO, ErrorCode.NONE, [TWO, ONE]),
+        (TWO, ErrorCode.NONE, [TWO, GONE]),
+        (TWO, ErrorCode.NONE, [TWO, THREE]),
+        (NO_BROKER, ErrorCode.LISTENER_NOT_FOUND, [THREE, TWO]),
+        (NO_BROKER, ErrorCode.LEADER_NOT_AVAILABLE, [GONE, TWO]),
+        (NO_BROKER, ErrorCode.LEADER_NOT_AVAILABLE, [TWO, ONE]),
+    ]
+    assert codes(told, names=False)[3][1] == ErrorCode.LEADER_NOT_AVAILABLE
+    assert codes(Told(listener="BROKERS"))[3][:2] == (THREE, ErrorCode.NONE)
+
+
+def test_the_first_clients_are_not_told_of_replicas_without_an_address() -> None:
+    assert codes(Told(), hides=True)[:4] == [
+        (TWO, ErrorCode.NONE, [TWO, ONE]),
+        (TWO, ErrorCode.REPLICA_NOT_AVAILABLE, [TWO]),
+        (TWO, ErrorCode.REPLICA_NOT_AVAILABLE, [TWO]),
+        (NO_BROKER, ErrorCode.LISTENER_NOT_FOUND, [TWO]),
+    ]
+
+
+def test_replicas_on_brokers_that_are_gone_are_offline() -> None:
+    seen = SeenPartitions(Told().context).partition("t", 0, state(TWO, TWO, GONE, THREE))
+    assert seen.offline_replicas == [GONE]
+
+
+@pytest.mark.parametrize(
+    ("handler", "request_", "rows"),
+    [
+        (create_topics, CreateTopicsRequest(topics=[CreatableTopic(name="t")]), "topics"),
+        (
+            create_topics,
+            CreateTopicsRequest(topics=[CreatableTopic(name="t")], validate_only=True),
+            "topics",
+        ),
+        (
+            create_partitions,
+            CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="t", count=2)]),
+            "results",
+        ),
+        (delete_topics, DeleteTopicsRequest(topics=[DeleteTopicState(name="t")]), "responses"),
+    ],
+)
+def test_only_the_controller_changes_topics(handler: Any, request_: Any, rows: str) -> None:
+    [row] = getattr(Told().answer(handler, request_), rows)
+    assert row.error_code == ErrorCode.NOT_CONTROLLER
+
+
+# --- topics that clients name ---------------------------------------------------------------------
+def named(*names: str) -> MetadataRequest:
+    return MetadataRequest(topics=[MetadataRequestTopic(name=each) for each in names])
+
+
+def made(done: Any, **results: ErrorCode) -> None:
+    rows = [CreatableTopicResult(name=name, error_code=results[name]) for name in results]
+    done(CreateTopicsResponse(topics=rows))
+
+
+def test_a_missing_topic_is_made_by_the_controller() -> None:
+    told = Told(**{"num.partitions": "4", "default.replication.factor": "2"})
+    assert told.answer(metadata, named("t", "not/legal")) is None
+    [(request, done)] = told.asked
+    [topic] = request.topics
+    assert (topic.name, topic.num_partitions, topic.replication_factor) == ("t", 4, 2)
+    told.shows("t", state(TWO))
+    made(done, t=ErrorCode.NONE)
+    [answer] = told.answers
+    assert [each.error_code for each in answer.topics] == [
+        ErrorCode.NONE,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code"),
+    [
+        (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE),
+        (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.LEADER_NOT_AVAILABLE),
+        (ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.LEADER_NOT_AVAILABLE),
+        (ErrorCode.NOT_CONTROLLER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (ErrorCode.INVALID_REPLICATION_FACTOR, ErrorCode.INVALID_REPLICATION_FACTOR),
+        (None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ],
+)
+def test_what_is_told_of_a_topic_that_is_not_seen(outcome: Any, code: ErrorCode) -> None:
+    told = Told()
+    told.answer(metadata, named("t"))
+    [(_, done)] = told.asked
+    if outcome is None:
+        done(None)
+    else:
+        made(done, t=outcome)
+    assert [each.error_code for each in told.answers[0].topics] == [code]
+
+
+def test_a_topic_is_asked_for_once_at_a_time() -> None:
+    told = Told()
+    found: list[Any] = []
+    for _ in range(2):
+        have_created(told.broker, ["t"], found.append)
+    assert len(told.asked) == 1
+    [later] = told.soon
+    later()
+    assert found == [{"t": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}]
+    told.asked[0][1](None)
+    have_created(told.broker, ["t"], found.append)
+    assert len(told.asked) == 2
+
+
+# --- coordinators -----------------------------------------------------------------------------
+def finder(told: Told, code: ErrorCode = ErrorCode.NONE) -> Any:
+    empty = (ErrorCode.INVALID_GROUP_ID, "")
+    made = CoordinatorFinder(told.broker, CONSUMER_OFFSETS, lambda _: code, empty)
+    told.broker.find_coordinator = {find_coordinator.GROUP: made.find}
+    return made
+
+
+def test_the_leader_of_the_keys_partition_is_the_coordinator() -> None:
+    told = Told()
+    finds = finder(told)
+    states = [state(TWO), state(ONE), state(THREE), state(GONE), state(NO_BROKER)]
+    told.shows(CONSUMER_OFFSETS, *states)
+    by_leader = {}
+    for number in range(100):
+        place = partition_for_key(f"group{number}", len(states))
+        by_leader[states[place].leader] = finds.find(f"group{number}", told.context)
+    assert by_leader.pop(TWO)[:4] == (ErrorCode.NONE, TWO, "clients2", 9092)
+    assert by_leader.pop(ONE)[:4] == (ErrorCode.NONE, ONE, "clients1", 9092)
+    assert {each.error_code for each in by_leader.values()} == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    assert by_leader.keys() == {THREE, GONE, NO_BROKER}
+
+
+def test_a_leader_that_does_not_serve_its_partition_is_no_coordinator() -> None:
+    told = Told()
+    told.shows(CONSUMER_OFFSETS, state(ONE))
+    found = finder(told, ErrorCode.NOT_COORDINATOR).find("group", told.context)
+    assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_the_controller_makes_the_coordinators_topic_with_all_its_replicas() -> None:
+    told = Told(**{"offsets.topic.num.partitions": "7"})
+    finds = finder(told)
+    for _ in range(2):
+        found = finds.find("group", told.context)
+        assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    [(request, done)] = told.asked
+    [topic] = request.topics
+    assert (topic.name, topic.num_partitions, topic.replication_factor) == (CONSUMER_OFFSETS, 7, 3)
+    assert {each.name: each.value for each in topic.configs}["cleanup.policy"] == "compact"
+    done(None)
+    finds.find("group", told.context)
+    assert len(told.asked) == 2
+
+
+def test_there_is_no_coordinator_before_there_are_brokers_enough() -> None:
+    told = Told(**{"offsets.topic.replication.factor": "4"})
+    found = finder(told).find("group", told.context)
+    assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert "4 replicas are asked for" in found.message
+    assert told.asked == []
+    with pytest.raises(BrokerError) as refused:
+        plan_new_topic(told.broker, CONSUMER_OFFSETS)
+    assert refused.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+# --- elections -----------------------------------------------------------------------------
+class Elections:
+    """Answers as the controller does."""
+
+    def __init__(self, outcome: Any) -> None:
+        self.outcome = outcome
+        self.asked: list[tuple[Any, bool, int]] = []
+
+    def elect_leaders(self, partitions: Any, done: Any, *, unclean: bool, timeout_ms: int) -> None:
+        self.asked.append((partitions, unclean, timeout_ms))
+        done(self.outcome)
+
+
+def elected(outcome: Any, request: ElectLeadersRequest) -> tuple[Elections, dict[Any, Any]]:
+    told = Told()
+    told.shows("t", state(TWO), state(TWO))
+    elections = Elections(outcome)
+    told.broker.cluster = SimpleNamespace(changes=elections)
+    answer = told.answer(elect_leaders, request)
+    assert answer.error_code == ErrorCode.NONE
+    return elections, {
+        (topic.topic, row.partition_id): row.error_code
+        for topic in answer.replica_election_results
+        for row in topic.partition_result
+    }
+
+
+def test_the_controller_elects() -> None:
+    partitions = [TopicPartition("t", 0), TopicPartition("t", 1)]
+    outcome = dict(zip(partitions, (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED), strict=True))
+    some = [TopicPartitions(topic="t", partitions=[0, 1, 1])]
+    request = ElectLeadersRequest(election_type=1, topic_partitions=some, timeout_ms=7)
+    elections, found = elected(outcome, request)
+    assert elections.asked == [(partitions, True, 7)]
+    assert found == outcome
+    _, found = elected(outcome, ElectLeadersRequest(topic_partitions=None))
+    assert found == {("t", 0): ErrorCode.NONE}, "only those that had not the right leader"
+
+
+@pytest.mark.parametrize("is_all", [False, True])
+def test_each_partition_says_that_another_is_the_controller(is_all: bool) -> None:
+    asked = None if is_all else [TopicPartitions(topic="t", partitions=[0, 1])]
+    _, found = elected(ErrorCode.NOT_CONTROLLER, ElectLeadersRequest(topic_partitions=asked))
+    assert found == dict.fromkeys([("t", 0), ("t", 1)], ErrorCode.NOT_CONTROLLER)
+
+
+# --- producer ids -----------------------------------------------------------------------------
+class Blocks:
+    """Gives blocks when it is told to."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+        self._first = 0
+
+    def allocate_producer_ids(self, done: Any) -> None:
+        self.asked.append(done)
+
+    def give(self) -> None:
+        block = ProducerIdBlock(ProducerId(self._first), ProducerId(self._first + 10))
+        self._first += 100
+        self.asked.pop()(block)
+
+
+def test_the_next_block_is_asked_for_before_this_one_is_used_up() -> None:
+    blocks: Any = Blocks()
+    ids = ProducerIds(blocks, prefetches=True)
+    found: list[Any] = []
+    ids.next_id(found.append)
+    blocks.give()
+    for _ in range(7):
+        ids.next_id(found.append)
+    assert found == list(range(8))
+    assert blocks.asked == []
+    ids.next_id(found.append)
+    assert len(blocks.asked) == 1
+    blocks.give()
+    for _ in range(3):
+        ids.next_id(found.append)
+    assert found == [*range(10), 100, 101]
+    assert blocks.asked == []
+
+
+def test_who_needs_an_id_waits_and_is_told_if_there_is_none() -> None:
+    told = Told()
+    blocks: Any = Blocks()
+    told.broker.producer_ids = ProducerIds(blocks, prefetches=True)
+    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1)
+    assert told.answer(init_producer_id, request) is None
+    blocks.asked.pop()(RuntimeError("no controller"))
+    assert told.answers.pop().error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    told.answer(init_producer_id, request)
+    blocks.give()
+    assert told.answers.pop().producer_id == 0
+
+
+def test_a_failed_prefetch_is_tried_again() -> None:
+    blocks: Any = Blocks()
+    ids = ProducerIds(blocks, prefetches=True)
+    found: list[Any] = []
+    ids.next_id(found.append)
+    blocks.give()
+    for _ in range(8):
+        ids.next_id(found.append)
+    blocks.asked.pop()(RuntimeError("no controller"))
+    ids.next_id(found.append)
+    blocks.give()
+    ids.next_id(found.append)
+    assert found == [*range(10), 100]
