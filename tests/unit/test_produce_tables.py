@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from klog_broker.log import producer_state
-from klog_broker.log.planned import AppendRoom, PlanFacts
+from klog_broker.log.planned import ACKS_ALL_NEVER, AppendRoom, PlanFacts
 from klog_broker.log.producer_state import ProducerBatch
 from klog_broker.produce import kernel
 from klog_broker.produce.tables import CONNECTION_ROW, SLOT_ROW, WORD_BYTES, PlanTables
@@ -80,7 +80,7 @@ def test_facts_lie_where_the_kernel_looks_for_them() -> None:
     )
     facts = PlanFacts(101, 102, 103, 104, 105, 106, True, room)
     tables.begin([(7, 9), (20, 30)])
-    tables.fill_slot(2, facts, acks_all=False)
+    tables.fill_slot(2, facts, acks_all=ACKS_ALL_NEVER)
     tables.join_slots(3, 2)
     tables.leave_slot(4)
     assert tables.plan() == kernel.DONE

@@ -15,6 +15,12 @@ from pyspark_klog.ids import TopicPartition
 
 NO_BEGIN = -1
 
+# What becomes of acks=-1: too few replicas are in sync, which the generic handler says; or the
+# answer leaves as soon as the batch is appended; or once the watermark has passed the batch.
+ACKS_ALL_NEVER = 0
+ACKS_ALL_AT_ONCE = 1
+ACKS_ALL_LATER = 2
+
 
 class AppendRoom(NamedTuple):
     """What can be appended to a segment before it must be rolled, and the state of its indexes."""
@@ -127,4 +133,4 @@ class PlanTarget(NamedTuple):
     """A partition that appends may be planned for."""
 
     log: PlannedLog
-    acks_all: bool  # whether acks=-1 is satisfied by this broker's append
+    acks_all: int  # what becomes of acks=-1: one of ACKS_ALL_...

@@ -7,6 +7,7 @@ until RECEIVE_BYTES lie unparsed, so that a client that goes away is noticed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from struct import Struct
 from typing import Any
@@ -17,6 +18,7 @@ from klog_broker.network.host import Host
 from klog_broker.network.inbox import FRAME_HEAD, NO_REQUEST, PRODUCE, BadFrame, Inbox
 from klog_broker.network.lone import LoneReply
 from klog_broker.network.outbox import Outbox
+from klog_broker.network.replies import PlannedLater
 from klog_broker.network.states import (
     CLOSED,
     CLOSING,
@@ -260,18 +262,23 @@ class Connection:
 
     def plannable(self) -> tuple[int, int] | None:
         """See PlannedConnection."""
-        if self.state is not PLANNED or self._outbox.outstanding or self._outbox.takes_nothing():
+        outbox = self._outbox
+        if self.state is not PLANNED or outbox.outstanding > outbox.planned:
+            return None
+        if outbox.takes_nothing():
             return None
         return self._inbox.place()
 
-    def take_over(self, start: int, end: int, taken_bytes: int, replies: list[bytes]) -> None:
+    def take_over(
+        self, start: int, end: int, taken_bytes: int, replies: Sequence[bytes | PlannedLater]
+    ) -> None:
         """See PlannedConnection."""
         if self.state is QUIET:
             self.state = READING
             self._inbox.adopt(start, end)
             self.planned(taken_bytes, replies)
 
-    def planned(self, taken_bytes: int, replies: list[bytes]) -> None:
+    def planned(self, taken_bytes: int, replies: Sequence[bytes | PlannedLater]) -> None:
         """See PlannedConnection."""
         if self.state is PLANNED:
             self.state = READING
@@ -281,8 +288,12 @@ class Connection:
         if taken_bytes:
             self._joins = self._socket.is_plain
             self._inbox.pass_over(taken_bytes)
-        if replies:
-            self._outbox.begin(PRODUCE).complete(replies)
+        for reply in replies:
+            place = self._outbox.begin_planned(PRODUCE)
+            if isinstance(reply, bytes):
+                place.complete([reply])
+            else:
+                reply.wait(place)
         self._parse()
 
     # -- parsing ------------------------------------------------------------------------------

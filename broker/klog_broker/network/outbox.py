@@ -90,6 +90,7 @@ class Outbox:
         "held",
         "is_open",
         "outstanding",
+        "planned",
     )
 
     def __init__(self, owner: OutboxOwner, host: OutboxHost, stream: StreamSocket) -> None:
@@ -97,6 +98,8 @@ class Outbox:
         """False once the connection is gone: then nobody can be answered."""
         self.outstanding = 0
         """Requests that were begun and are not answered."""
+        self.planned = 0
+        """Of these so many were served by plans, which go on behind them."""
         self.held = 0
         """Of these so many are held: what follows waits for them."""
         self._owner = owner
@@ -128,6 +131,12 @@ class Outbox:
         self._replies.append(slot)
         self.outstanding += 1
         return slot
+
+    def begin_planned(self, api_key: int) -> QueuedReply:
+        """The place of answers whose requests a plan has served, behind the others. Requests that
+        follow may be planned before these are answered."""
+        self.planned += 1
+        return self.begin(api_key)
 
     def takes(self, api_key: int) -> bool:
         """Whether a request of this API may be begun now."""
@@ -167,9 +176,11 @@ class Outbox:
         self._queued_bytes += slot.size_bytes
         if slot.state is SlotState.CLOSES:
             self._owner.on_closing_answer()
+        elif slot.head == COUNTED_ELSEWHERE:
+            self.planned -= 1
         elif slot.began_ns != self._loop.time_ns:
             self._requests.others.append((slot.head, 1, slot.began_ns))
-        elif slot.head != COUNTED_ELSEWHERE:
+        else:
             self._requests.answered.append(slot.head)
         replies = self._replies
         if not self._flush_scheduled and replies and slot is replies[0]:

@@ -302,3 +302,10 @@ class OutgoingParts:
             self.bytes_in_memory -= size
             count -= size
         self._done_bytes = count
+
+
+class PlannedLater(Protocol):
+    """The answers of planned requests that wait."""
+
+    def wait(self, place: QueuedReply, /) -> None:
+        """Complete this place in the connection's order, when it is time."""

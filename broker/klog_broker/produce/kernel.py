@@ -18,6 +18,7 @@ the batches in order, index entries, and two hash tables. Positions are those of
 
 from typing import Any
 
+from klog_broker.log.planned import ACKS_ALL_LATER, ACKS_ALL_NEVER
 from pyspark_klog.records.kernels.crc import crc32c
 from pyspark_klog.records.kernels.jit import COMPILED, Array, inline, kernel, numba
 from pyspark_klog.records.kernels.memory import (
@@ -91,8 +92,9 @@ HEAD_REQUEST_STAMP = 12  # never goes back
 HEAD_TRANSACTIONAL_ID_AT = 13
 HEAD_TRANSACTIONAL_ID_BYTES = 14
 HEAD_VERSION = 15
-HEAD_VERSIONS = 16  # from here on, by version: how many requests of it this plan takes
-HEAD_WORDS = 30
+HEAD_HELD = 16  # how many batches of this plan are answered later
+HEAD_VERSIONS = 17  # from here on, by version: how many requests of it this plan takes
+HEAD_WORDS = 31
 
 # --- a connection --------------------------------------------------------------------------------
 CONNECTION_AT = 0  # the next frame; what lies before it is taken
@@ -122,7 +124,7 @@ SLOT_INDEX_INTERVAL = 14
 SLOT_INDEX_ROOM = 15
 SLOT_MAX_TIMESTAMP_MS = 16
 SLOT_MAX_TIMESTAMP_OFFSET = 17
-SLOT_ACKS_ALL = 18  # whether acks=-1 is answered as soon as it is appended
+SLOT_ACKS_ALL = 18  # one of ACKS_ALL_...
 SLOT_FACTS = 19  # the words up to here are filled in by the caller
 SLOT_BATCHES = 19  # in this plan
 SLOT_BYTES = 20
@@ -178,7 +180,12 @@ ROW_SEQUENCE = 6
 ROW_OFFSET = 7
 ROW_CONNECTION = 8
 ROW_EPOCH = 9
-ROW_WORDS = 10
+# If it is answered later: where in the answers its error code lies; else -1. How many bytes behind
+# that are all ones in an answer with an error; and how long its client waits.
+ROW_ANSWER_AT = 10
+ROW_ANSWER_ONES = 11
+ROW_TIMEOUT_MS = 12
+ROW_WORDS = 13
 MAX_ROWS = 8192
 
 # --- an index entry ------------------------------------------------------------------------------
@@ -562,11 +569,13 @@ def _take_frame(
         if topics > _MOST_COUNT:
             return _STOP
         acks = read_i16(arena, at)
+        timeout_ms = read_i32(arena, at + 2)
         at += 7
     else:
         if end - at < 10:
             return _STOP
         acks = read_i16(arena, at)
+        timeout_ms = read_i32(arena, at + 2)
         topics = read_i32(arena, at + 6)
         at += 10
     if topics < 1 or acks < -1 or acks > 1:
@@ -664,7 +673,7 @@ def _take_frame(
                 return _STOP
             # The same partition can be asked for by name and by id.
             slot = int(table[slot + SLOT_TARGET])
-            if acks == -1 and table[slot + SLOT_ACKS_ALL] == 0:
+            if acks == -1 and table[slot + SLOT_ACKS_ALL] == ACKS_ALL_NEVER:
                 return _STOP
             # One batch a partition and request, so that all checks are against the same state.
             if table[slot + SLOT_REQUEST] == stamp:
@@ -677,6 +686,11 @@ def _take_frame(
                 return what
             if attributes != 0 and not _is_of_producer(ROWS_AT + first_row * ROW_WORDS, row, table):
                 return _STOP
+            table[row + ROW_ANSWER_AT] = -1
+            if acks == -1 and table[slot + SLOT_ACKS_ALL] == ACKS_ALL_LATER:
+                table[row + ROW_ANSWER_AT] = out + 4
+                table[row + ROW_ANSWER_ONES] = 24 if version >= FIRST_WITH_LOG_START else 16
+                table[row + ROW_TIMEOUT_MS] = timeout_ms
             rows += 1
             at += size
             write_i32(replies, out, partition)
@@ -721,7 +735,10 @@ def _take_frame(
     write_i32(replies, reply_at, out - reply_at - 4)
     # Nothing can stop it any more.
     for i in range(first_row, rows):
-        _apply_row(ROWS_AT + i * ROW_WORDS, connection, table)
+        row = ROWS_AT + i * ROW_WORDS
+        _apply_row(row, connection, table)
+        if table[row + ROW_ANSWER_AT] >= 0:
+            table[HEAD_HELD] += 1
     table[HEAD_ROWS] = rows
     if table[HEAD_REQUESTS] == 0:
         for i in range(HEAD_VERSIONS, HEAD_WORDS):

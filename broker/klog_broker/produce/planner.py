@@ -19,7 +19,8 @@ from klog_broker.log.errors import LogStorageError
 from klog_broker.log.planned import FirstBatch, PlannedLog, PlanTarget
 from klog_broker.metrics.requests import IN_THIS_TURN, RequestTimes, head_of
 from klog_broker.network.buffers import ReceiveArena
-from klog_broker.produce.tables import PlanTables
+from klog_broker.produce.held_answers import HeldAnswer, HeldAppend
+from klog_broker.produce.tables import HeldBatch, PlanTables
 from klog_broker.runtime.clock import Clock
 from klog_broker.runtime.socket_calls import SocketCalls
 
@@ -42,11 +43,13 @@ class PlannedConnection(Protocol):
         """Start and end of the connection's unparsed bytes in the arena; None if none of them may
         be planned, because earlier requests are still being served."""
 
-    def planned(self, taken_bytes: int, replies: list[bytes]) -> None:
+    def planned(self, taken_bytes: int, replies: Sequence[bytes | HeldAnswer]) -> None:
         """The plan that the connection was offered to is over: ``taken_bytes`` of requests are
         served, and the connection sends ``replies``."""
 
-    def take_over(self, start: int, end: int, taken_bytes: int, replies: list[bytes]) -> None:
+    def take_over(
+        self, start: int, end: int, taken_bytes: int, replies: Sequence[bytes | HeldAnswer]
+    ) -> None:
         """The plan that the connection joined is over, and leaves it something to do: of its bytes
         in the arena (``start`` to ``end``) ``taken_bytes`` are served, and ``replies`` are to be
         sent."""
@@ -77,6 +80,11 @@ class PlanTargets(Protocol):
         """The partition, by the topic's name or the bytes of its id; None leaves the request to the
         generic handler."""
 
+    def hold(
+        self, answer: bytearray, held: Sequence[HeldAppend], timeout_ms: int
+    ) -> HeldAnswer | None:
+        """What is to be sent, and when; None if it can be sent at once, as it is now."""
+
     def begins_now(self, log: PlannedLog, first: FirstBatch) -> bool:
         """Whether the batch is to begin its producer's transaction in this partition: the
         coordinator says so, and the log. False leaves the request to the generic handler."""
@@ -95,11 +103,11 @@ class _Turn:
         self.waiting = waiting
         self.places = places  # of each: where its bytes that are not taken begin and end
         self.first_received = first_received
-        self.replies: dict[int, list[bytes]] = {}
+        self.replies: dict[int, list[bytes | HeldAnswer]] = {}
         self.is_over = False
         """All have joined, and are served and answered: no connection has anything left to do."""
 
-    def add_reply(self, number: int, data: bytes) -> None:
+    def add_reply(self, number: int, data: bytes | HeldAnswer) -> None:
         """Connection ``number`` has to send ``data``."""
         self.replies.setdefault(number, []).append(data)
 
@@ -334,7 +342,7 @@ class ProducePlanner:
         every byte that they sent, and every socket takes its answers. Returns False, and has sent
         nothing, if the connections have to be looked at one by one."""
         tables, count = self._tables, len(turn.waiting)
-        if turn.first_received or not tables.all_taken(count):
+        if turn.first_received or tables.has_held or not tables.all_taken(count):
             return False
         starts, ends = tables.answers(count)
         sizes = list(map(sub, ends, starts))
@@ -357,12 +365,15 @@ class ProducePlanner:
         """Note how far each connection has come; send its answers or leave them to the turn."""
         tables = self._tables
         direct: list[tuple[int, int, int]] = []
+        held = tables.held()
         for number, (taken_to, end, start, stop, requests) in enumerate(
             tables.connections(len(turn.waiting) - first), first
         ):
             if requests:
                 turn.places[number] = (taken_to, end)
-                if stop > start:
+                if number - first in held:
+                    turn.add_reply(number, self._hold(held[number - first], start, stop))
+                elif stop > start:
                     # After an answer that was not sent whole, later answers have to wait for it.
                     if number >= turn.first_received and number not in turn.replies:
                         direct.append((number, start, stop))
@@ -370,6 +381,16 @@ class ProducePlanner:
                         turn.add_reply(number, bytes(tables.replies[start:stop]))
         if direct:
             self._answer(turn, direct)
+
+    def _hold(self, held: Sequence[HeldBatch], start: int, stop: int) -> bytes | HeldAnswer:
+        """A connection's answers, with batches among them that are answered later."""
+        answer = bytearray(self._tables.replies[start:stop])
+        appends = [
+            HeldAppend(self._log_of(each.slot), each.end_offset, each.answer_at - start, each.ones)
+            for each in held
+        ]
+        timeout_ms = min(each.timeout_ms for each in held)
+        return self._targets.hold(answer, appends, timeout_ms) or bytes(answer)
 
     def _answer(self, turn: _Turn, direct: Sequence[tuple[int, int, int]]) -> None:
         """Sends answers at once. Bytes that a socket does not take are left to its connection."""

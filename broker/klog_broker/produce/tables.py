@@ -34,6 +34,7 @@ WORD_BYTES = 8
 SLOT_ROW = Struct("=23q")
 """A slot's words up to SLOT_OUT: the partition's facts, which a plan updates, and its outcome."""
 CONNECTION_ROW = Struct("=5q")
+BATCH_ROW = Struct("=13q")
 
 
 class TouchedSlot(NamedTuple):
@@ -43,6 +44,16 @@ class TouchedSlot(NamedTuple):
     row: tuple[int, ...]
     data: memoryview  # the batches as they are to be written
     index_entries: int
+
+
+class HeldBatch(NamedTuple):
+    """A batch that is answered once the watermark has passed it."""
+
+    slot: int
+    end_offset: int
+    answer_at: int  # in `replies`: its error code
+    ones: int  # so many bytes behind that are all ones if the answer is an error
+    timeout_ms: int
 
 
 class PlanTables:
@@ -86,6 +97,7 @@ class PlanTables:
             kernel.HEAD_TOUCHED,
             kernel.HEAD_REPLY_END,
             kernel.HEAD_REQUESTS,
+            kernel.HEAD_HELD,
         ):
             words[field] = 0
         count = len(places)
@@ -172,7 +184,7 @@ class PlanTables:
         words[at + kernel.SLOT_STATE] = kernel.SLOT_READY
         words[at + kernel.SLOT_TARGET] = kernel.SLOTS_AT + other * kernel.SLOT_WORDS
 
-    def fill_slot(self, number: int, facts: PlanFacts, acks_all: bool) -> None:
+    def fill_slot(self, number: int, facts: PlanFacts, acks_all: int) -> None:
         """Write the facts of the slot's partition that this plan needs."""
         kernel, words = self._kernel, self._words
         at = kernel.SLOTS_AT + number * kernel.SLOT_WORDS
@@ -255,6 +267,32 @@ class PlanTables:
         words[at + kernel.PRODUCER_LAST_SEQUENCE] = (first.first_sequence - 1) & MAX_SEQUENCE
         words[at + kernel.PRODUCER_IN_TRANSACTION] = 1
         words[at + kernel.PRODUCER_BEGINS] = 1
+
+    @property
+    def has_held(self) -> bool:
+        """Whether batches of the plan are answered later."""
+        return bool(self._words[self._kernel.HEAD_HELD])
+
+    def held(self) -> dict[int, list[HeldBatch]]:
+        """By connection: the batches of the plan that are answered later."""
+        kernel, words = self._kernel, self._words
+        found: dict[int, list[HeldBatch]] = {}
+        if not words[kernel.HEAD_HELD]:
+            return found
+        start = kernel.ROWS_AT * WORD_BYTES
+        size = words[kernel.HEAD_ROWS] * BATCH_ROW.size
+        for row in BATCH_ROW.iter_unpack(memoryview(self._memory)[start : start + size]):
+            if row[kernel.ROW_ANSWER_AT] >= 0:
+                found.setdefault(row[kernel.ROW_CONNECTION], []).append(
+                    HeldBatch(
+                        (row[kernel.ROW_SLOT] - kernel.SLOTS_AT) // kernel.SLOT_WORDS,
+                        row[kernel.ROW_OFFSET] + row[kernel.ROW_LAST_DELTA] + 1,
+                        row[kernel.ROW_ANSWER_AT],
+                        row[kernel.ROW_ANSWER_ONES],
+                        row[kernel.ROW_TIMEOUT_MS],
+                    )
+                )
+        return found
 
     # -- what a plan comes to -----------------------------------------------------------------
 

@@ -1,10 +1,20 @@
 """Which clients' Produce may be planned, and for which partitions."""
 
+from collections.abc import Sequence
+
 from klog_broker.handlers.context import BrokerServices
 from klog_broker.handlers.partitions import topic_by_id
 from klog_broker.handlers.produce_verification import begins_now
-from klog_broker.log.planned import FirstBatch, PlannedLog, PlanTarget
+from klog_broker.log.planned import (
+    ACKS_ALL_AT_ONCE,
+    ACKS_ALL_LATER,
+    ACKS_ALL_NEVER,
+    FirstBatch,
+    PlannedLog,
+    PlanTarget,
+)
 from klog_broker.metadata.image import INTERNAL_TOPICS
+from klog_broker.produce.held_answers import HeldAnswer, HeldAppend
 from klog_broker.security.principal import ANONYMOUS, KafkaPrincipal
 from pyspark_klog.errors import BrokerError
 from pyspark_klog.ids import UUID
@@ -41,7 +51,19 @@ class ProduceTargets:
         leader = broker.replicas.led.get((name, partition))
         if leader is None or name in INTERNAL_TOPICS or not leader.has_room:
             return None
-        return PlanTarget(leader.log, leader.is_alone)
+        acks_all = ACKS_ALL_AT_ONCE
+        if not leader.is_alone:
+            acks_all = ACKS_ALL_LATER if leader.is_enough_in_sync else ACKS_ALL_NEVER
+        return PlanTarget(leader.log, acks_all)
+
+    def hold(
+        self, answer: bytearray, held: Sequence[HeldAppend], timeout_ms: int
+    ) -> HeldAnswer | None:
+        """See PlanTargets."""
+        led = self._broker.replicas.led
+        waiting = [(led[each.log.topic_partition], each) for each in held]
+        made = HeldAnswer(answer, waiting, timeout_ms, self._broker)
+        return None if made.is_due else made
 
     def begins_now(self, log: PlannedLog, first: FirstBatch) -> bool:
         """Whether the batch is to begin its producer's transaction in this partition."""

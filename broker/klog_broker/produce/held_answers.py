@@ -1,0 +1,107 @@
+"""Answers of a plan that wait for the high watermark: acks=all where there are other replicas.
+
+The kernel has made them as if all went well. All answers of a connection in one plan wait together:
+they leave in order anyway. Where a batch fails, its part of the answer is written over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from struct import Struct
+from typing import Any, NamedTuple, Protocol
+
+from klog_broker.handlers.context import BrokerServices
+from klog_broker.handlers.partitions import ended_code
+from klog_broker.log.planned import PlannedLog
+from klog_broker.replication.leader import Leader
+from klog_broker.runtime.purgatory import DelayedOperation
+from pyspark_klog.errors import ErrorCode
+
+_CODE = Struct(">h")
+
+
+class HeldAppend(NamedTuple):
+    """A batch that was appended, and whose answer waits."""
+
+    log: PlannedLog
+    end_offset: int
+    answer_at: int
+    """Where in the answer its error code lies."""
+    ones: int
+    """So many bytes behind that are all ones if the answer is an error."""
+
+
+class Place(Protocol):
+    """The answer's place in its connection's order."""
+
+    def complete(self, parts: list[Any]) -> None: ...
+
+    def when_closed(self, callback: Callable[[], None]) -> None: ...
+
+
+class HeldAnswer(DelayedOperation):
+    """What one connection is answered, once its batches are as safe as acks=all asks."""
+
+    __slots__ = ("_answer", "_broker", "_place", "_timeout_ms", "_waiting")
+    kind = "Produce"
+
+    def __init__(
+        self,
+        answer: bytearray,
+        waiting: Sequence[tuple[Leader, HeldAppend]],
+        timeout_ms: int,
+        broker: BrokerServices,
+    ) -> None:
+        self._answer = answer
+        self._waiting = waiting
+        self._timeout_ms = timeout_ms
+        self._broker = broker
+        self._place: Place | None = None
+
+    @property
+    def is_due(self) -> bool:
+        """Whether nothing has to be waited for after all. The answer is complete then."""
+        self._settle()
+        return not self._waiting
+
+    def wait(self, place: Place) -> None:
+        """Complete this place, when it is time."""
+        self._place = place
+        purgatory = self._broker.purgatory
+        keys = [leader.topic_partition for leader, _ in self._waiting]
+        if not purgatory.watch(self, keys, self._timeout_ms):
+            place.when_closed(lambda: purgatory.cancel(self))
+
+    def try_complete(self, _now_ms: int) -> bool:
+        self._settle()
+        if self._waiting:
+            return False
+        self._send()
+        return True
+
+    def on_expire(self, _now_ms: int) -> None:
+        for _, append in self._waiting:
+            self._fail(append, ErrorCode.REQUEST_TIMED_OUT)
+        self._send()
+
+    def _settle(self) -> None:
+        still_waiting = []
+        for each in self._waiting:
+            leader, append = each
+            if leader.ended is not None:
+                self._fail(append, ended_code(self._broker, leader))
+            elif leader.log.high_watermark < append.end_offset:
+                still_waiting.append(each)
+            elif leader.has_too_few_of(append.end_offset):
+                self._fail(append, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+        self._waiting = still_waiting
+
+    def _fail(self, append: HeldAppend, code: ErrorCode) -> None:
+        at = append.answer_at
+        _CODE.pack_into(self._answer, at, code)
+        at += _CODE.size
+        self._answer[at : at + append.ones] = b"\xff" * append.ones
+
+    def _send(self) -> None:
+        assert self._place is not None
+        self._place.complete([self._answer])

@@ -1,0 +1,158 @@
+"""acks=all on a leader of many, planned by the kernel: as the generic handler answers it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from klog_broker.replication.replica_progress import FollowerFetch
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.protocol.apis.produce import ProduceRequest
+from pyspark_klog.protocol.headers import RequestHeader, decode_response, encode_request
+from tests.support.leader_of_many import ALL, LONG_MS, OTHER, THIRD, FakeFollower, LeaderOfMany
+from tests.support.raw_requests import batch, produce_request
+from tests.support.role_orders import ME
+
+VERSIONS = (3, 7, 9, 12)
+
+
+def replicate(leader: LeaderOfMany, offset: int, topic: str = "plain") -> None:
+    for number in (OTHER, THIRD):
+        FakeFollower(leader, number).fetch(offset, topic)
+
+
+def go_below_the_least(leader: LeaderOfMany) -> None:
+    """When all have the record."""
+    made = leader.leader("two-in-sync")
+
+    def in_one_turn() -> None:
+        for number in (OTHER, THIRD):
+            made.fetched(number, FollowerFetch(made.log.log_end_offset))
+        made.replicas.set_min_in_sync(4)
+        made.replicas.replicas = (*ALL, 7)
+        leader.services.purgatory.check(made.topic_partition)
+
+    leader.memory.broker.loop.post(in_one_turn)
+    leader.memory.turns()
+
+
+ENDINGS: dict[str, Callable[[LeaderOfMany], None]] = {
+    "NONE": lambda leader: replicate(
+        leader, leader.log("two-in-sync").log_end_offset, "two-in-sync"
+    ),
+    "NOT_LEADER_OR_FOLLOWER": lambda leader: leader.resign("two-in-sync"),
+    "REQUEST_TIMED_OUT": lambda leader: leader.pass_time(LONG_MS + 1),
+    "NOT_ENOUGH_REPLICAS_AFTER_APPEND": go_below_the_least,
+}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_each_ending_is_answered_byte_for_byte_alike(ending: str, version: int) -> None:
+    answers = []
+    for with_kernel in (False, True):
+        leader = LeaderOfMany(with_kernel=with_kernel)
+        leader.lead("two-in-sync")
+        request = produce_request("two-in-sync", batch(b"x"), acks=-1, timeout_ms=LONG_MS)
+        stream = leader.memory.send(request, version)
+        assert leader.memory.planned == with_kernel
+        assert not stream.sent
+        ENDINGS[ending](leader)
+        answer: Any = decode_response(bytes(stream.sent[4:]), ProduceRequest.api_key, version)
+        row = answer.responses[0].partition_responses[0]
+        assert ErrorCode(row.error_code).name == ending
+        answers.append(bytes(stream.sent))
+    assert answers[0] == answers[1]
+
+
+class Pipeline:
+    """One connection with requests one behind the other."""
+
+    def __init__(self, leader: LeaderOfMany) -> None:
+        self.leader = leader
+        self.stream = leader.memory.connect()
+        self._number = 0
+
+    def send(self, *acks: int, topic: str = "plain") -> None:
+        for each in acks:
+            self._number += 1
+            request = produce_request(topic, batch(b"x"), acks=each, timeout_ms=LONG_MS)
+            self.stream.inbox += encode_request(RequestHeader(0, 9, self._number, "me"), request)
+        self.leader.memory.turns()
+
+    def answered(self) -> list[int]:
+        """The correlation ids of the answers, in their order."""
+        found, data = [], bytes(self.stream.sent)
+        while data:
+            size = int.from_bytes(data[:4], "big")
+            answer: Any = decode_response(data[4 : 4 + size], 0, 9)
+            assert answer.responses[0].partition_responses[0].error_code == 0
+            found.append(int.from_bytes(data[4:8], "big"))
+            data = data[4 + size :]
+        return found
+
+
+def test_requests_behind_a_held_one_are_planned_and_answered_in_order() -> None:
+    leader = LeaderOfMany(with_kernel=True)
+    leader.lead()
+    pipeline = Pipeline(leader)
+    pipeline.send(-1, 1)
+    pipeline.send(1)
+    pipeline.send(-1)
+    assert (leader.memory.planned, leader.log().log_end_offset) == (4, 4)
+    assert pipeline.answered() == []
+    replicate(leader, 1)
+    assert pipeline.answered() == [1, 2, 3]
+    pipeline.send(0, -1)
+    replicate(leader, 6)
+    assert pipeline.answered() == [1, 2, 3, 4, 6]
+    pipeline.send(1)
+    assert (pipeline.answered()[-1], leader.memory.planned) == (7, 7)
+
+
+def test_who_produces_to_many_waits_for_all_of_them() -> None:
+    leader = LeaderOfMany(with_kernel=True)
+    leader.lead()
+    leader.lead("dense-index")
+    pipeline = Pipeline(leader)
+    pipeline.send(-1)
+    pipeline.send(-1, topic="dense-index")
+    replicate(leader, 1, "dense-index")
+    assert pipeline.answered() == []
+    replicate(leader, 1)
+    assert pipeline.answered() == [1, 2]
+
+
+def test_other_requests_wait_behind_a_held_one() -> None:
+    leader = LeaderOfMany(with_kernel=True)
+    leader.lead()
+    pipeline = Pipeline(leader)
+    pipeline.send(-1)
+    pipeline.send(-1, topic="stored-as-lz4")
+    assert pipeline.answered() == []
+    replicate(leader, 1)
+    assert pipeline.answered() == [1, 2]
+
+
+def test_a_connection_that_goes_is_waited_for_no_longer() -> None:
+    leader = LeaderOfMany(with_kernel=True)
+    leader.lead()
+    pipeline = Pipeline(leader)
+    pipeline.send(-1)
+    assert leader.services.purgatory.waiting == 1
+    pipeline.stream.is_at_end = True
+    leader.memory.turns()
+    replicate(leader, 1)
+    assert leader.services.purgatory.waiting == 0
+
+
+def test_a_change_of_the_in_sync_set_counts_from_the_next_plan_on() -> None:
+    """A plan keeps what it has found of partitions."""
+    leader = LeaderOfMany(with_kernel=True)
+    leader.lead("two-in-sync")
+    assert leader.outcome(leader.send("two-in-sync")) is None
+    leader.order("two-in-sync", in_sync=(ME,))
+    assert leader.outcome(leader.send("two-in-sync")) == "NOT_ENOUGH_REPLICAS"
+    assert leader.log("two-in-sync").log_end_offset == 1
