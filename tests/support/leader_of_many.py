@@ -49,12 +49,12 @@ class FakeController:
 class LeaderOfMany:
     """Leads ``plain-0`` and its like, with `OTHER` and `THIRD`, which are alive."""
 
-    def __init__(self, *, with_kernel: bool = False, listener: str = "PLAINTEXT") -> None:
-        self.memory = new_broker(with_kernel=with_kernel)
+    def __init__(self, *, with_kernel: bool = False, **settings: object) -> None:
+        self.memory = new_broker(with_kernel=with_kernel, **settings)
         self.services = self.memory.broker.services
         self.controller = FakeController()
         for number in (OTHER, THIRD):
-            endpoint = Listener(listener, "PLAINTEXT", "127.0.0.1", 9092)
+            endpoint = Listener("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092)
             metadata: Any = self.services.metadata
             metadata.register_broker(BrokerRegistration(number, (endpoint,)))
         self.services.broker_epoch = lambda: EPOCHS[ME]
@@ -141,7 +141,7 @@ class LeaderOfMany:
 class FakeFollower:
     """One connection of a follower, with a session, as Kafka 3.9.1's speak (Fetch 16)."""
 
-    version = 16
+    version: int = 16
 
     def __init__(self, leader: LeaderOfMany, number: BrokerId, epoch: int | None = None) -> None:
         self.leader = leader
@@ -179,7 +179,7 @@ class FakeFollower:
             )
             topics = [FetchTopic(topic_id=self.leader.ids[topic], partitions=[row])]
         request = FetchRequest(
-            replica_state=ReplicaState(replica_id=self.number, replica_epoch=self.epoch),
+            **self._sender(),
             max_wait_ms=wait_ms,
             min_bytes=1,
             max_bytes=1 << 20,
@@ -191,6 +191,11 @@ class FakeFollower:
         header = RequestHeader(request.api_key, self.version, self._correlation_id, "broker-1")
         self.stream.inbox += encode_request(header, request)
         self.leader.memory.turns()
+
+    def _sender(self) -> dict[str, Any]:
+        if self.version < 15:
+            return {"replica_id": self.number}
+        return {"replica_state": ReplicaState(replica_id=self.number, replica_epoch=self.epoch)}
 
     def has_answer(self) -> bool:
         return len(self.stream.sent) > self._answered_bytes

@@ -31,6 +31,7 @@ from tests.support.leader_of_many import (
 from tests.support.produce_paths import answer_of
 from tests.support.raw_requests import fetch_request
 from tests.support.role_orders import ME
+from tests.support.session_client import SessionClient
 
 LAG_MS = 30_000
 LATEST = -1
@@ -72,12 +73,14 @@ def test_a_fetch_that_waits_ends_with_records_and_not_with_the_watermark(
     two.fetch(1)
     one.fetch(0)
     one.send(1, wait_ms=LONG_MS)
+    progress = leader.leader().replicas.followers[OTHER]
     two.fetch(1)
     assert leader.log().high_watermark == 1
     assert not one.has_answer()
     leader.send(acks=1)
     told = one.answer()
     assert (told.high_watermark, len(told.records_view()) > 0) == (1, True)
+    assert leader.leader().replicas.followers[OTHER] is progress, "it came once, and counts once"
 
 
 def test_followers_read_to_the_end_whatever_isolation_they_ask_for(leader: LeaderOfMany) -> None:
@@ -140,15 +143,44 @@ def test_a_follower_whose_log_differs_is_told_where(leader: LeaderOfMany) -> Non
 
 
 def test_before_the_logs_start_nothing_is_said_of_epochs(leader: LeaderOfMany) -> None:
-    epoch = leader.leader().leader_epoch
-    leader.send(acks=1)
+    for _ in range(2):
+        leader.send(acks=1)
+    leader.lead()
+    unknown = leader.leader().leader_epoch
     leader.lead()
     leader.send(acks=1)
     for number in (OTHER, THIRD):
-        FakeFollower(leader, number).fetch(2)
-    leader.log().delete_records_before(2)
-    told = FakeFollower(leader, OTHER).fetch(1, last_epoch=epoch)
+        FakeFollower(leader, number).fetch(3)
+    leader.log().delete_records_before(1)
+    follower = FakeFollower(leader, OTHER)
+    assert follower.fetch(1, last_epoch=unknown).diverging_epoch.end_offset == 2
+    told = follower.fetch(0, last_epoch=unknown)
     assert (names(told), told.diverging_epoch.epoch) == ("OFFSET_OUT_OF_RANGE", -1)
+
+
+def test_the_same_fetch_once_more_counts_once_more(leader: LeaderOfMany) -> None:
+    """Of an older broker, without a session: nothing that was found for the last one is kept."""
+    follower = FakeFollower(leader, OTHER)
+    follower.version = 14
+    for offset in range(5):
+        follower.session_epoch = -1
+        follower.fetch(offset)
+        assert leader.leader().replicas.followers[OTHER].log_end_offset == offset
+        leader.send(acks=1)
+
+
+def test_no_consumer_takes_the_place_of_a_follower_that_is_at_work() -> None:
+    leader = LeaderOfMany(max_incremental_fetch_session_cache_slots=1)
+    leader.lead()
+    follower = FakeFollower(leader, OTHER)
+    follower.fetch(0)
+    for _ in range(3):
+        leader.pass_time(100_000)
+        follower.fetch()
+    consumer = SessionClient(leader.memory)
+    consumer.begin({("plain", each): 0 for each in range(3)})
+    assert consumer.session_id == 0
+    follower.fetch()
 
 
 def test_idle_partitions_are_neither_read_nor_forgotten(
@@ -317,6 +349,18 @@ def test_a_leadership_that_is_over_asks_for_nothing(leader: LeaderOfMany) -> Non
     assert len(leader.controller.asked) == 1
 
 
+def test_an_answer_for_a_leadership_that_is_over_moves_nothing(leader: LeaderOfMany) -> None:
+    leader.send(acks=1)
+    FakeFollower(leader, OTHER).fetch(1)
+    leader.pass_time(2 * LAG_MS)
+    FakeFollower(leader, OTHER).fetch(1)
+    leader.pass_time(LAG_MS // 2)
+    assert leader.wanted() == [[ME, OTHER]]
+    leader.resign()
+    leader.grant()
+    assert leader.log().high_watermark == 0
+
+
 # --- what else waits for followers ---------------------------------------------------------------
 def delete(leader: LeaderOfMany, timeout_ms: int) -> Any:
     topic = DeleteRecordsTopic(
@@ -343,6 +387,20 @@ def test_records_are_deleted_when_no_replica_shows_them(leader: LeaderOfMany) ->
     assert deleted(second) == ("REQUEST_TIMED_OUT", 0)
     two.fetch(1, start=1)
     assert deleted(first) == ("NONE", 1)
+
+
+def test_a_broker_that_is_gone_is_not_waited_for(leader: LeaderOfMany) -> None:
+    for number in (OTHER, THIRD):
+        FakeFollower(leader, number).fetch(0)
+    leader.send(acks=1)
+    for number in (OTHER, THIRD):
+        FakeFollower(leader, number).fetch(1)
+    waiting = delete(leader, LONG_MS)
+    FakeFollower(leader, OTHER).fetch(1, start=1)
+    assert not waiting.sent
+    leader.leader().replicas.live = (ME, OTHER)
+    leader.pass_time(LAG_MS // 2)
+    assert deleted(waiting) == ("NONE", 1)
 
 
 def latest(

@@ -110,6 +110,10 @@ def test_requests_behind_a_held_one_are_planned_and_answered_in_order() -> None:
     assert pipeline.answered() == [1, 2, 3, 4, 6]
     pipeline.send(1)
     assert (pipeline.answered()[-1], leader.memory.planned) == (7, 7)
+    pipeline.send(-1)  # received and planned with those of other connections
+    assert pipeline.answered()[-1] == 7
+    replicate(leader, 8)
+    assert (pipeline.answered()[-1], leader.memory.planned) == (8, 8)
 
 
 def test_who_produces_to_many_waits_for_all_of_them() -> None:
@@ -136,15 +140,34 @@ def test_other_requests_wait_behind_a_held_one() -> None:
     assert pipeline.answered() == [1, 2]
 
 
-def test_a_connection_that_goes_is_waited_for_no_longer() -> None:
+def test_nothing_is_planned_behind_what_is_not() -> None:
+    leader = LeaderOfMany(with_kernel=True)
+    leader.lead()
+    leader.lead("stored-as-lz4")
+    pipeline = Pipeline(leader)
+    pipeline.send(-1, -1)
+    replicate(leader, 2)
+    planned = leader.memory.planned
+    pipeline.send(-1, topic="stored-as-lz4")
+    pipeline.send(1)
+    assert leader.memory.planned == planned
+    replicate(leader, 1, "stored-as-lz4")
+    assert pipeline.answered() == [1, 2, 3, 4]
+
+
+def test_a_connection_that_goes_is_waited_for_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     leader = LeaderOfMany(with_kernel=True)
     leader.lead()
     pipeline = Pipeline(leader)
     pipeline.send(-1)
     assert leader.services.purgatory.waiting == 1
+
+    def reset(_: memoryview) -> int:
+        raise ConnectionResetError
+
+    monkeypatch.setattr(pipeline.stream, "recv_into", reset)
     pipeline.stream.is_at_end = True
     leader.memory.turns()
-    replicate(leader, 1)
     assert leader.services.purgatory.waiting == 0
 
 
@@ -156,3 +179,14 @@ def test_a_change_of_the_in_sync_set_counts_from_the_next_plan_on() -> None:
     leader.order("two-in-sync", in_sync=(ME,))
     assert leader.outcome(leader.send("two-in-sync")) == "NOT_ENOUGH_REPLICAS"
     assert leader.log("two-in-sync").log_end_offset == 1
+
+
+def test_a_set_that_the_controller_lets_shrink_counts_from_the_next_plan_on() -> None:
+    leader = LeaderOfMany(with_kernel=True)
+    leader.lead("two-in-sync", in_sync=(ME, OTHER))
+    assert leader.outcome(leader.send("two-in-sync")) is None
+    for _ in range(4):
+        leader.pass_time(15_000)
+    assert leader.wanted() == [[ME]]
+    leader.grant()
+    assert leader.outcome(leader.send("two-in-sync")) == "NOT_ENOUGH_REPLICAS"

@@ -125,8 +125,6 @@ class InSyncChanges:
             if after is Afterwards.AGAIN:
                 is_again = True
                 self._wanted[leader] = None
-            elif leader.replicas.asked not in (None, change):
-                self._wanted[leader] = None
         if is_again:
             self._broker.loop.call_later(_BACKOFF_MS, self._send)
         else:

@@ -240,8 +240,6 @@ class Leader:
         if after in (Afterwards.COMMITTED, Afterwards.TAKEN_BACK):
             self._around.in_sync_changed(self)
             self.advance_watermark()
-            # With acks=all there may be too few in sync now.
-            self._around.wake(self.topic_partition)
         return after
 
     def has_too_few_of(self, required_offset: int) -> bool:
