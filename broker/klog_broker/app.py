@@ -15,6 +15,7 @@ from klog_broker.handlers.context import BrokerServices, Endpoint
 from klog_broker.handlers.dispatcher import ApiHandler, Dispatcher
 from klog_broker.handlers.fetch_convert import DownConversions
 from klog_broker.handlers.fetch_sessions import FetchSessions
+from klog_broker.handlers.following_leaders import follow_leaders
 from klog_broker.handlers.group_service import start_groups
 from klog_broker.handlers.in_sync_changes import InSyncChanges
 from klog_broker.handlers.produce_pipeline import ProducePipeline
@@ -217,6 +218,7 @@ class BrokerServer:
         )
         if self._membership is not None:
             self._membership.join_services(self.services)
+            follow_leaders(self.services)
         between = BETWEEN_BROKERS if self._membership is not None else ()
         dispatcher = Dispatcher(self.services, (*self._handlers, *between))
         self.services.logs.free_space.on_change = self.services.replicas.room_changed

@@ -27,6 +27,7 @@ def check_cluster(values: Mapping[str, Any], advertised: tuple[Listener, ...]) -
     for name in ("zookeeper.session.timeout.ms", "zookeeper.connection.timeout.ms"):
         if values[name] < 1:
             raise ConfigError(f"{name}={values[name]} is refused: it must be at least 1")
+    _check_fetch_times(values)
     _check_id(values)
     _check_protocol_version(values["inter.broker.protocol.version"])
     inter_broker_listener(values, advertised)
@@ -84,6 +85,16 @@ def _check_id(values: Mapping[str, Any]) -> None:
         raise ConfigError(
             f"broker.id={broker_id} is refused: with broker.id.generation.enable=false it must be"
             " at least 0"
+        )
+
+
+def _check_fetch_times(values: Mapping[str, Any]) -> None:
+    wait_ms, timeout_ms = values["replica.fetch.wait.max.ms"], values["replica.socket.timeout.ms"]
+    if not 0 <= wait_ms <= timeout_ms:
+        raise ConfigError(
+            f"replica.fetch.wait.max.ms={wait_ms} is refused: it must be from 0 to"
+            f" replica.socket.timeout.ms={timeout_ms}, or a leader that has nothing new would be"
+            " taken for one that does not answer"
         )
 
 

@@ -6,6 +6,7 @@ here stand in ignored.py, the settings of topics in topic_rows.py.
 
 from klog_broker.config.cleaner_rows import COMPACTION
 from klog_broker.config.cluster_rows import CLUSTER
+from klog_broker.config.fetcher_rows import FETCHERS
 from klog_broker.config.transaction_rows import TRANSACTIONS
 from klog_broker.config.types import (
     INT_MAX,
@@ -628,7 +629,7 @@ SECTIONS: dict[str, tuple[Setting, ...]] = {
     "Producers": _PRODUCERS,
     "Groups and committed offsets": _GROUPS,
     "Transactions": TRANSACTIONS,
-    "Cluster": CLUSTER,
+    "Cluster": (*CLUSTER, *FETCHERS),
     "Metrics": _METRICS,
     "Strictness": _STRICTNESS,
 }

@@ -12,7 +12,7 @@ from klog_broker.log.partition_log import PartitionLog
 from klog_broker.metadata.orders import PartitionOrder
 from klog_broker.replication.errors import Ended
 from klog_broker.replication.leader import Leader, Surroundings
-from pyspark_klog.ids import BrokerId, TopicId, TopicPartition
+from pyspark_klog.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
 
 NO_PARTITION_EPOCH = -1
 
@@ -31,12 +31,15 @@ class Unassigned:
 
 
 class Follower:
-    """Another broker leads the partition, or nobody does (NO_BROKER)."""
+    """Another broker leads the partition, or nobody does (NO_BROKER): from the order that says so
+    to the one that ends it. Whoever copies records for a Follower asks before each change of the
+    log whether the partition still has that role."""
 
-    __slots__ = ("leader",)
+    __slots__ = ("leader", "leader_epoch")
 
-    def __init__(self, leader: BrokerId) -> None:
+    def __init__(self, leader: BrokerId, leader_epoch: LeaderEpoch) -> None:
         self.leader = leader
+        self.leader_epoch = leader_epoch
 
 
 class Offline:
@@ -53,10 +56,20 @@ class Partition:
 
     ``wake(topic_partition)`` is called when requests that wait for the partition may have become
     ready. ``on_ended(leader)`` is called when a leadership has ended, for whatever reason, before
-    the requests that wait for it are woken.
+    the requests that wait for it are woken; ``on_unfollowed(topic_partition)`` when the partition
+    has followed, and does not follow that leader in that epoch any more.
     """
 
-    __slots__ = ("_on_ended", "_wake", "epochs", "log", "role", "topic_id", "topic_partition")
+    __slots__ = (
+        "_on_ended",
+        "_on_unfollowed",
+        "_wake",
+        "epochs",
+        "log",
+        "role",
+        "topic_id",
+        "topic_partition",
+    )
 
     def __init__(
         self,
@@ -66,6 +79,7 @@ class Partition:
         *,
         wake: Callable[[TopicPartition], None],
         on_ended: Callable[[Leader], None],
+        on_unfollowed: Callable[[TopicPartition], None],
     ) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
@@ -75,6 +89,7 @@ class Partition:
         """The epochs of the newest order."""
         self._wake = wake
         self._on_ended = on_ended
+        self._on_unfollowed = on_unfollowed
         if log is not None:
             self.take_log(log)
 
@@ -110,11 +125,17 @@ class Partition:
         leader.advance_watermark()
         return leader
 
-    def follow(self, order: PartitionOrder) -> None:
-        """Follow as ordered: another broker leads, or nobody."""
-        self._end(Ended.RESIGNED)
+    def follow(self, order: PartitionOrder) -> bool:
+        """Follow as ordered: another broker leads, or nobody. Returns whether that is news: the
+        same leader of the same epoch is followed on."""
+        role = self.role
         self.epochs = Epochs(order.leader_epoch, order.partition_epoch)
-        self.role = Follower(order.leader)
+        ordered = (order.leader, order.leader_epoch)
+        if isinstance(role, Follower) and (role.leader, role.leader_epoch) == ordered:
+            return False
+        self._end(Ended.RESIGNED)
+        self.role = Follower(order.leader, order.leader_epoch)
+        return True
 
     def stop(self, *, deletes: bool) -> None:
         """Stop: this broker is to have no replica any more. The caller deletes the log."""
@@ -126,13 +147,15 @@ class Partition:
         self.role = Offline()
 
     def _end(self, ended: Ended) -> None:
-        leader = self.role
-        if not isinstance(leader, Offline):
+        role = self.role
+        if not isinstance(role, Offline):
             self.role = Unassigned()
-        if isinstance(leader, Leader):
-            leader.ended = ended
-            self._on_ended(leader)
+        if isinstance(role, Leader):
+            role.ended = ended
+            self._on_ended(role)
             self._wake(self.topic_partition)
+        elif isinstance(role, Follower):
+            self._on_unfollowed(self.topic_partition)
 
     def take_settings(self, min_in_sync: int) -> None:
         """The settings of the topic have changed, and the log has been told."""

@@ -113,6 +113,12 @@ class ReplicaManager:
         self.on_in_sync_changed: list[Callable[[Leader], None]] = []
         """Called with a leadership whose in-sync set is another one, or is to be asked for."""
         self._around = replace(around, wake=wake, in_sync_changed=self._in_sync_changed)
+        self.on_follow: list[Callable[[Partition], None]] = []
+        """Called when a partition begins to follow a leader, or a new epoch of the same one; its
+        `role` is the Follower."""
+        self.on_unfollow: list[Callable[[TopicPartition], None]] = []
+        """Called at once when that is over, for whatever reason: perhaps in the midst of an append,
+        if the disk has failed."""
         self._broker_id = broker_id
         self._logs = logs
         self._settings_of = settings_of
@@ -170,6 +176,11 @@ class ReplicaManager:
         self._apply_next()
 
     def _carry_out(self, order: Order, done: OrderDone) -> None:
+        partition = self.partition(*order.topic_partition)
+        if partition is not None and partition.log is not None and partition.log.is_being_cut:
+            # A helper is at its files. Nobody may lead it, or delete it, before that is over.
+            partition.log.after_cut(partial(self._carry_out, order, done))
+            return
         try:
             if isinstance(order, StopOrder):
                 self._stop(order, done)
@@ -216,7 +227,8 @@ class ReplicaManager:
             partition.epochs = Epochs(order.leader_epoch, order.partition_epoch)
             return LogStorageError(f"the log of {order.topic_partition} is offline")
         if order.leader != self._broker_id:
-            partition.follow(order)
+            if partition.follow(order):
+                self._tell([partial(tell, partition) for tell in self.on_follow])
         else:
             settings = self._settings_of(order.topic_partition.topic)
             try:
@@ -268,7 +280,12 @@ class ReplicaManager:
         partition = by_number.get(topic_partition.partition)
         if partition is None:
             partition = by_number[topic_partition.partition] = Partition(
-                topic_partition, topic_id, log, wake=self._wake, on_ended=self._ended
+                topic_partition,
+                topic_id,
+                log,
+                wake=self._wake,
+                on_ended=self._ended,
+                on_unfollowed=self._unfollowed,
             )
         elif log is not None and partition.log is not log:
             partition.take_log(log)
@@ -297,6 +314,10 @@ class ReplicaManager:
         self.version += 1
         for tell in self.on_in_sync_changed:
             tell(leader)
+
+    def _unfollowed(self, topic_partition: TopicPartition) -> None:
+        for tell in self.on_unfollow:
+            tell(topic_partition)
 
     def _tell(self, more: Iterable[Callable[[], None]]) -> None:
         """Call the coordinators: first about leaderships that have ended, then all of `more`, about

@@ -1,0 +1,106 @@
+"""All that this broker follows: a fetcher for each leader."""
+
+from collections.abc import Callable
+
+from klog_broker.replication.fetch_requests import FetcherSettings, WhoAsks
+from klog_broker.replication.fetcher import Connect, Fetcher
+from klog_broker.replication.follower import FollowedPartition
+from klog_broker.replication.partition import Follower, Partition
+from klog_broker.replication.replica_manager import ReplicaManager
+from klog_broker.runtime.clock import Clock
+from klog_broker.runtime.loop import Loop
+from klog_broker.runtime.rate_limit import RateLimit
+from klog_broker.runtime.slices import Slices
+from pyspark_klog.ids import BrokerId, TopicPartition
+
+AddressOf = Callable[[BrokerId], tuple[str, int] | None]
+"""Where a broker listens to other brokers; None: nobody knows."""
+
+
+class Fetchers:
+    """Fetches for each partition that follows, from its leader, as long as it does. Loop thread
+    only."""
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        asks: WhoAsks,
+        settings: FetcherSettings,
+        *,
+        address_of: AddressOf,
+        connect: Connect,
+        loop: Loop,
+        clock: Clock,
+        slices: Slices,
+    ) -> None:
+        self._asks = asks
+        self._settings = settings
+        self._address_of = address_of
+        self._connect = connect
+        self._loop = loop
+        self._clock = clock
+        self._slices = slices
+        self._warnings = RateLimit()
+        self._fetchers: dict[BrokerId, Fetcher] = {}
+        self._followed: dict[TopicPartition, tuple[FollowedPartition, Fetcher]] = {}
+        self._is_closed = False
+        replicas.on_follow.append(self._follow)
+        replicas.on_unfollow.append(self._unfollow)
+
+    def brokers_changed(self) -> None:
+        """Brokers may have come, gone, or have other addresses."""
+        for leader, fetcher in self._fetchers.items():
+            fetcher.reach(self._address_of(leader))
+
+    def close(self) -> None:
+        """The broker stops: nothing is fetched any more."""
+        self._is_closed = True
+        for followed, _ in self._followed.values():
+            followed.end()
+        self._followed.clear()
+        for fetcher in self._fetchers.values():
+            fetcher.close()
+        self._fetchers.clear()
+
+    def _follow(self, partition: Partition) -> None:
+        role = partition.role
+        if not isinstance(role, Follower) or role.leader < 0 or self._is_closed:
+            return
+        fetcher = self._fetchers.get(role.leader)
+        if fetcher is None:
+            fetcher = self._fetchers[role.leader] = Fetcher(
+                role.leader,
+                self._asks,
+                self._settings,
+                self._connect,
+                loop=self._loop,
+                slices=self._slices,
+                warnings=self._warnings,
+            )
+            fetcher.reach(self._address_of(role.leader))
+        followed = FollowedPartition(
+            partition,
+            self._loop,
+            self._clock,
+            self._warnings,
+            fetcher.on_news,
+            backoff_ms=self._settings.backoff_ms,
+        )
+        self._followed[partition.topic_partition] = (followed, fetcher)
+        fetcher.add(followed)
+
+    def _unfollow(self, topic_partition: TopicPartition) -> None:
+        found = self._followed.pop(topic_partition, None)
+        if found is None:
+            return
+        followed, fetcher = found
+        followed.end()
+        fetcher.remove(followed)
+        if fetcher.is_empty:
+            # Not now: an order often ends one epoch and begins the next.
+            self._loop.call_soon(self._close_empty)
+
+    def _close_empty(self) -> None:
+        empty = [leader for leader, each in self._fetchers.items() if each.is_empty]
+        for leader in empty:
+            self._fetchers.pop(leader).close()

@@ -1,0 +1,204 @@
+"""Carries out, on one partition's log, what its FollowerState decides."""
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from klog_broker.log.errors import LogStorageError
+from klog_broker.log.partition_log import PartitionLog
+from klog_broker.replication.fetch_session import Asked, Key
+from klog_broker.replication.follower_state import (
+    Append,
+    AskEnds,
+    AskingEnds,
+    BeginAnew,
+    Cut,
+    Delayed,
+    FetchedPart,
+    Fetching,
+    FollowBounds,
+    FollowerState,
+    Position,
+    Step,
+)
+from klog_broker.replication.partition import Follower, Partition
+from klog_broker.runtime.clock import Clock
+from klog_broker.runtime.loop import Loop
+from klog_broker.runtime.rate_limit import RateLimit
+from klog_broker.runtime.wheel import Timer
+from pyspark_klog.errors import KlogError
+
+_log = logging.getLogger("klog.replication")
+
+
+class FollowedPartition:
+    """A partition while it has its present role, a Follower.
+
+    ``on_news(key)`` is called when what is to be asked for may have changed, other than by a call
+    of :meth:`take`, :meth:`ends_told` or :meth:`ends_unknown`. Loop thread only.
+    """
+
+    def __init__(
+        self,
+        partition: Partition,
+        loop: Loop,
+        clock: Clock,
+        warnings: RateLimit,
+        on_news: Callable[[Key], None],
+        *,
+        backoff_ms: int,
+    ) -> None:
+        role, log = partition.role, partition.log
+        assert isinstance(role, Follower) and log is not None
+        self.partition = partition
+        self.role = role
+        self.key: Key = (partition.topic_id, partition.topic_partition.partition)
+        self._log: PartitionLog = log
+        self._state = FollowerState(log, role.leader_epoch, backoff_ms=backoff_ms)
+        self._loop = loop
+        self._clock = clock
+        self._warnings = warnings
+        self._on_news = on_news
+        self._timer: Timer | None = None
+        self.is_flushing = False
+        """Nothing is asked for until the log is flushed."""
+
+    def __repr__(self) -> str:
+        return f"FollowedPartition({self.partition.topic_partition}, {self._state.phase})"
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the partition still has this role."""
+        return self.partition.role is self.role
+
+    @property
+    def asks_for_ends(self) -> bool:
+        """Whether the leader is to be asked by ListOffsets."""
+        return self.is_current and isinstance(self._state.phase, AskingEnds)
+
+    def end(self) -> None:
+        """Nobody fetches for it any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def wanted(self) -> Asked | None:
+        """What is to be asked for now; None: nothing."""
+        log = self._log
+        if not self.is_current or log.is_offline:
+            return None
+        flushes_first = log.config.replies_wait_for_flush
+        position = self._state.position(self._loop.now_ms(), flushes_first=flushes_first)
+        if position is not None:
+            return Asked(position, log.log_start_offset)
+        if isinstance(self._state.phase, Fetching):
+            self._await_flush()
+        return None
+
+    # --- answers ---------------------------------------------------------------------------------
+    def take(self, asked: Position, part: FetchedPart) -> None:
+        """The leader's answer to a Fetch from ``asked``. Its records are looked at until this
+        returns, or until the log has been changed for them."""
+        if self.is_current and not self._log.is_offline:
+            self._perform(self._state.take(asked, part, self._loop.now_ms()), part)
+
+    def ends_told(self, leader_epoch: int, start: int, end: int) -> None:
+        """The leader of that epoch says where its log starts and ends."""
+        if self.is_current and not self._log.is_offline:
+            step = self._state.ends_told(leader_epoch, start, end, self._loop.now_ms())
+            self._perform(step, None)
+
+    def ends_unknown(self) -> None:
+        """The leader did not say, or refused."""
+        if self.asks_for_ends:
+            self._refused("its leader does not say where its log starts and ends")
+
+    # --- steps -----------------------------------------------------------------------------------
+    def _perform(self, step: Step, part: FetchedPart | None) -> None:
+        log = self._log
+        if isinstance(step, Append):
+            assert part is not None
+            if not self._append(step.records):
+                return
+            step = self._state.appended(part)
+        if isinstance(step, FollowBounds):
+            log.set_high_watermark(step.high_watermark)
+            if step.log_start_offset > log.log_start_offset:
+                log.delete_records_before(step.log_start_offset)
+        elif isinstance(step, Cut):
+            self._tell_of(f"cut at {step.offset}")
+            log.truncate_beside(step.offset, partial(self._changed, part))
+        elif isinstance(step, BeginAnew):
+            self._tell_of(f"begun anew at {step.offset}")
+            now_ms = self._clock.now_ms()
+            log.begin_anew_beside(step.offset, now_ms, partial(self._changed, part))
+        elif isinstance(step, AskEnds):
+            pass  # the fetcher sees that by `asks_for_ends`
+        else:
+            self._await_end_of_delay()
+
+    def _append(self, records: memoryview) -> bool:
+        log = self._log
+        space = log.log_directory.space
+        try:
+            if space.refuses_state:
+                raise LogStorageError(space.refusal(self.partition.topic_partition))
+            log.append_as_follower(
+                records, leader_epoch=self.role.leader_epoch, now_ms=self._clock.now_ms()
+            )
+        except KlogError as error:
+            self._refused(str(error))
+            return False
+        return True
+
+    def _refused(self, why: str) -> None:
+        now_ms = self._loop.now_ms()
+        self._state.refused(now_ms)
+        if self._warnings.allows(now_ms):
+            _log.warning(
+                "partition=%s leader=%d not_followed=%s%s",
+                self.partition.topic_partition,
+                self.role.leader,
+                why,
+                self._warnings.take_note(),
+            )
+        self._await_end_of_delay()
+
+    def _changed(self, part: FetchedPart | None, error: BaseException | None) -> None:
+        """The log is cut, or begun anew. After an error it is offline."""
+        if error is None and self.is_current and not self._log.is_offline:
+            self._perform(self._state.changed(self._loop.now_ms()), part)
+            self._on_news(self.key)
+
+    def _tell_of(self, what: str) -> None:
+        log = self._log
+        _log.info(
+            "partition=%s leader=%d leader_epoch=%d log_start_offset=%d log_end_offset=%d %s",
+            self.partition.topic_partition,
+            self.role.leader,
+            self.role.leader_epoch,
+            log.log_start_offset,
+            log.log_end_offset,
+            what,
+        )
+
+    # --- waiting ---------------------------------------------------------------------------------
+    def _await_end_of_delay(self) -> None:
+        phase = self._state.phase
+        if isinstance(phase, Delayed):
+            self.end()
+            self._timer = self._loop.call_at(phase.until_ms, self._delay_is_over)
+
+    def _delay_is_over(self) -> None:
+        self._timer = None
+        self._on_news(self.key)
+
+    def _await_flush(self) -> None:
+        if not self.is_flushing:
+            self.is_flushing = True
+            self._log.when_flushed(self._log.log_end_offset, self._flushed)
+
+    def _flushed(self, _error: BaseException | None) -> None:
+        # After an error the log is offline, or was cut: whoever did that calls for news.
+        self.is_flushing = False
+        self._on_news(self.key)

@@ -1,0 +1,495 @@
+"""What followers ask of a leader, and what becomes of the answers."""
+
+from typing import Any
+
+import pytest
+
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.protocol.apis.fetch import FetchRequest, FetchResponse, PartitionData
+from pyspark_klog.protocol.apis.list_offsets import ListOffsetsRequest
+from tests.support.fetcher_world import (
+    BACKOFF_MS,
+    TOPIC,
+    WAIT_MS,
+    FetcherWorld,
+    contents,
+    topic_id,
+)
+from tests.support.log_harness import batch
+from tests.support.replica_world import ME, OTHER, THIRD, order, stop
+
+BOTH = (ME, OTHER)
+
+
+def following(count: int = 0, epoch: int = 0) -> FetcherWorld:
+    """A follower of one partition, with all `count` records that the leader has."""
+    world = FetcherWorld()
+    world.leader.lead(epoch)
+    for number in range(count):
+        world.leader.append(epoch, value=b"%d" % number)
+    world.follow(epoch)
+    world.run()
+    return world
+
+
+def named(request: FetchRequest) -> list[tuple[int, int]]:
+    """Partitions and offsets in a request."""
+    return [(p.partition, p.fetch_offset) for topic in request.topics for p in topic.partitions]
+
+
+def last_request(world: FetcherWorld) -> Any:
+    return world.asks[-1].request if world.asks else world.requests[-1]
+
+
+# --- what is copied ------------------------------------------------------------------------------
+def test_a_follower_copies_what_the_leader_has_and_follows_its_watermark() -> None:
+    world = following(5, epoch=3)
+    assert contents(world.log()) == contents(world.leader.log())
+    assert world.log().high_watermark == 5
+    assert world.log().latest_epoch == 3
+    first = world.requests[0]
+    assert (first.replica_state.replica_id, first.replica_state.replica_epoch) == (ME, 33)
+    assert (first.session_id, first.session_epoch) == (0, 0)
+    assert (first.max_wait_ms, first.min_bytes, first.max_bytes) == (WAIT_MS, 1, 10 << 20)
+    part = first.topics[0].partitions[0]
+    assert first.topics[0].topic_id == topic_id()
+    assert (part.current_leader_epoch, part.last_fetched_epoch) == (3, -1)
+    assert (part.log_start_offset, part.partition_max_bytes) == (0, 1 << 20)
+
+
+def test_a_request_names_only_what_is_new() -> None:
+    world = FetcherWorld()
+    for number in range(3):
+        world.leader.lead(0, number)
+        world.follow(0, number)
+    world.run()
+    world.leader.append(0, number=1)
+    world.run()
+    assert world.requests[-1].session_id == 77
+    assert named(world.asks[0].request) == []
+    world.leader.append(0, number=2)
+    world.leader.append(0, 2, number=0)
+    world.answer()
+    assert sorted(named(world.asks[0].request)) == [(0, 2), (2, 1)]
+
+
+def test_a_partition_that_is_stopped_is_forgotten() -> None:
+    world = FetcherWorld()
+    for number in range(2):
+        world.leader.lead(0, number)
+        world.follow(0, number)
+    world.run()
+    world.apply(stop(partition=TopicPartition(TOPIC, 0), topic_id=topic_id()))
+    world.leader.append(0, number=1)
+    world.answer()
+    (forgotten,) = world.asks[0].request.forgotten_topics_data
+    assert (forgotten.topic_id, forgotten.partitions) == (topic_id(), [0])
+    # Without any partition there is no connection.
+    world.apply(stop(partition=TopicPartition(TOPIC, 1), topic_id=topic_id()))
+    assert world.connection.closed
+
+
+def test_many_partitions_are_named_by_several_requests() -> None:
+    world = FetcherWorld()
+    world.apply(
+        *(
+            order(partition=TopicPartition(TOPIC, n), topic_id=topic_id(), leader=OTHER)
+            for n in range(1_003)
+        )
+    )
+    world.turns()
+    assert len(named(world.asks[0].request)) == 1_000
+    assert world.asks[0].request.max_wait_ms == 0
+    world.asks.popleft().answer(FetchResponse(session_id=5))
+    world.turns()
+    assert len(named(world.asks[0].request)) == 3
+    assert world.asks[0].request.max_wait_ms == WAIT_MS
+    assert (world.asks[0].request.session_id, world.asks[0].request.session_epoch) == (5, 1)
+
+
+def test_a_leader_without_room_for_a_session_is_told_everything_each_time() -> None:
+    world = FetcherWorld()
+    world.leader.knows_sessions = False
+    for number in range(2):
+        world.leader.lead(0, number)
+        world.follow(0, number)
+    world.run()
+    world.leader.append(0, number=1)
+    for _ in range(3):
+        world.answer()
+    assert named(last_request(world)) == [(0, 0), (1, 1)]
+    assert last_request(world).session_epoch == 0
+    assert world.log(1).log_end_offset == 1
+
+
+def test_the_log_start_is_followed_and_told() -> None:
+    world = following(4)
+    world.leader.log().delete_records_before(3)
+    world.run()
+    assert world.log().log_start_offset == 3
+    part = world.leader.session[topic_id(), 0]
+    assert (part.fetch_offset, part.log_start_offset) == (4, 3)
+
+
+# --- failures ------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    "error", [ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH]
+)
+def test_a_session_error_begins_a_new_session_at_once_but_not_again_and_again(
+    error: ErrorCode,
+) -> None:
+    world = following(2)
+    for _ in range(2):
+        world.asks.popleft().answer(FetchResponse(error_code=error))
+        world.turns()
+        if world.asks:
+            request = world.asks[0].request
+            kept = 0 if error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND else 77
+            assert (request.session_id, request.session_epoch) == (kept, 0)
+            assert named(request) == [(0, 2)]
+    assert not world.asks
+    world.pass_time(BACKOFF_MS - 1)
+    assert not world.asks
+    world.pass_time(1)
+    world.leader.append(0)
+    world.run()
+    assert world.log().log_end_offset == 3
+
+
+def test_after_a_lost_connection_all_wait_the_backoff_and_begin_a_new_session() -> None:
+    world = following(2)
+    world.asks.popleft().fail()
+    world.leader.append(0)
+    world.pass_time(BACKOFF_MS - 1)
+    assert not world.asks
+    world.pass_time(1)
+    assert world.asks[0].request.session_epoch == 0
+    world.run()
+    assert world.log().log_end_offset == 3
+
+
+def test_a_partition_with_an_error_waits_while_the_others_go_on() -> None:
+    world = FetcherWorld()
+    for number in range(2):
+        world.leader.lead(0, number)
+    world.leader.refuses[topic_id(), 0] = ErrorCode.UNKNOWN_TOPIC_ID
+    for number in range(2):
+        world.follow(0, number)
+    world.run()
+    world.leader.append(0, number=1)
+    world.leader.append(0, number=0)
+    world.leader.refuses.clear()
+    world.run()
+    assert (world.log(0).log_end_offset, world.log(1).log_end_offset) == (0, 1)
+    world.pass_time(BACKOFF_MS)
+    world.answer()  # the request that was held
+    world.run()
+    assert world.log(0).log_end_offset == 1
+
+
+def test_a_leader_that_knows_of_a_newer_epoch_is_asked_no_more_before_an_order() -> None:
+    world = following(2)
+    world.leader.append(4)
+    world.answer()
+    world.pass_time(10 * BACKOFF_MS)
+    assert not world.asks
+    world.follow(4)
+    world.run()
+    assert contents(world.log()) == contents(world.leader.log())
+
+
+def test_a_leader_with_another_address_is_asked_there() -> None:
+    world = following(1)
+    del world.addresses[OTHER]
+    world.fetchers.brokers_changed()
+    assert world.connection.closed
+    world.pass_time(BACKOFF_MS)
+    assert len(world.connections) == 1
+    world.addresses[OTHER] = ("elsewhere", 1)
+    world.fetchers.brokers_changed()
+    world.leader.append(0)
+    world.run()
+    assert world.connection.address == ("elsewhere", 1)
+    assert world.log().log_end_offset == 2
+
+
+def test_without_a_leader_nothing_is_fetched() -> None:
+    world = following(1)
+    world.follow(1, leader=-1)  # type: ignore[arg-type]
+    assert world.connection.closed
+    world.pass_time(BACKOFF_MS)
+    assert len(world.connections) == 1
+
+
+def test_who_leads_takes_no_answer_of_an_earlier_leader() -> None:
+    world = following(1)
+    world.leader.append(0)
+    ask = world.asks[0]
+    response = world.leader.fetched(ask.request)
+    assert response is not None
+    given = order(1, topic_id=topic_id(), leader=ME, replicas=BOTH, in_sync=(ME,))
+    # The answer comes in the turn of the order, before anybody could be told.
+    world.replicas.apply([given], lambda _: None)
+    ask.answer(response)
+    world.turns()
+    assert world.log().log_end_offset == 1
+
+
+def test_the_same_leader_in_the_same_epoch_is_followed_on() -> None:
+    world = following(1)
+    world.apply(order(0, 1, topic_id=topic_id(), leader=OTHER, replicas=BOTH, in_sync=BOTH))
+    assert len(world.asks) == 1
+    world.follow(1, leader=THIRD)
+    assert [each.address[0] for each in world.connections] == ["other", "third"]
+
+
+# --- logs that part ------------------------------------------------------------------------------
+def test_what_the_leader_does_not_have_is_cut_off_and_never_what_it_has() -> None:
+    world = following(3)
+    # This broker led in epoch 1, and nobody copied that; the other one went on in epoch 2.
+    mine = order(1, topic_id=topic_id(), leader=ME, replicas=BOTH, in_sync=BOTH)
+    assert world.apply(mine) == {}
+    world.replicas.led[TopicPartition(TOPIC, 0)].append(
+        batch(4, value=b"lost"), acks_all=False, now_ms=1
+    )
+    for _ in range(2):
+        world.leader.append(2, value=b"kept")
+    world.follow(2)
+    world.run()
+    assert contents(world.log()) == contents(world.leader.log())
+    assert world.log().high_watermark == 5
+
+
+def test_a_log_that_ends_before_the_leaders_start_begins_anew() -> None:
+    world = FetcherWorld()
+    for _ in range(6):
+        world.leader.append(0)
+    world.leader.log().delete_records_before(4)
+    world.follow()
+    world.run()
+    assert [type(each) for each in world.requests[:3]] == [
+        FetchRequest,
+        ListOffsetsRequest,
+        ListOffsetsRequest,
+    ]
+    assert world.log().log_start_offset == 4
+    assert contents(world.log()) == contents(world.leader.log())
+
+
+def test_a_leader_that_starts_within_a_batch_is_followed_from_the_batchs_begin() -> None:
+    world = FetcherWorld()
+    world.leader.append(0, 5)
+    world.leader.append(0, 5)
+    world.leader.log().delete_records_before(7)
+    world.follow()
+    world.run()
+    assert (world.log().log_start_offset, world.log().log_end_offset) == (7, 10)
+    assert contents(world.log()) == contents(world.leader.log())
+
+
+def test_a_log_that_ends_behind_the_leaders_is_cut_though_no_epoch_tells() -> None:
+    world = following(5)
+    world.leader.log().begin_anew_beside(2, 0, lambda _: None)
+    world.leader.lead(0)
+    world.leader.append(1)
+    world.follow(1)
+    world.run()
+    world.pass_time(BACKOFF_MS)
+    world.run()
+    assert contents(world.log())[-2:] == contents(world.leader.log())
+    assert world.log().log_end_offset == 3
+
+
+def test_orders_that_come_while_a_log_is_cut_wait_for_it() -> None:
+    world = following(3)
+    mine = order(1, topic_id=topic_id(), leader=ME, replicas=BOTH, in_sync=BOTH)
+    world.apply(mine)
+    world.replicas.led[TopicPartition(TOPIC, 0)].append(batch(2), acks_all=False, now_ms=1)
+    world.leader.lead(2)
+    world.follow(2)
+    world.run(works=False)
+    world.answer()
+    assert world.log().is_being_cut
+    results: list[Any] = []
+    again = order(3, topic_id=topic_id(), leader=ME, replicas=BOTH, in_sync=(ME,))
+    world.replicas.apply([again], results.append)
+    world.turns()
+    assert not results
+    world.helpers.run_all()
+    world.turns()
+    world.helpers.run_all()
+    assert results == [{}]
+    assert world.log().log_end_offset == 3
+    leader = world.replicas.led[TopicPartition(TOPIC, 0)]
+    leader.append(batch(1), acks_all=False, now_ms=1)
+    assert world.log().log_end_offset == 4
+
+
+def test_a_log_that_is_deleted_while_it_is_cut_is_deleted_after_it() -> None:
+    world = following(3)
+    world.log().begin_anew_beside(9, 0, lambda _: None)
+    results: list[Any] = []
+    world.replicas.apply([stop(1, topic_id=topic_id())], results.append)
+    world.turns()
+    assert world.logs.get(TopicPartition(TOPIC, 0)) is not None
+    for _ in range(3):
+        world.helpers.run_all()
+        world.turns()
+    assert results == [{}]
+    assert world.logs.get(TopicPartition(TOPIC, 0)) is None
+
+
+# --- flushes -------------------------------------------------------------------------------------
+def test_what_must_be_flushed_is_not_told_before_it_is() -> None:
+    world = FetcherWorld()
+    world.flush_each_message()
+    world.leader.append(0, 2)
+    world.follow()
+    world.helpers.run_all()
+    world.turns()
+    world.answer()
+    assert world.log().log_end_offset == 2
+    assert world.log().flushed_offset == 0
+    assert not world.asks, "the next request would say that this broker has the records"
+    world.helpers.run_all()
+    world.turns()
+    assert named(world.asks[0].request) == [(0, 2)]
+
+
+def test_a_slow_flush_does_not_hold_up_other_partitions_for_long() -> None:
+    world = FetcherWorld()
+    world.flush_each_message()
+    for number in range(2):
+        world.leader.lead(0, number)
+        world.follow(0, number)
+    world.run()
+    world.leader.append(0, number=1)
+    world.answer()
+    assert not world.asks
+    world.pass_time(WAIT_MS)
+    (forgotten,) = world.asks[0].request.forgotten_topics_data
+    assert forgotten.partitions == [1]
+    world.helpers.run_all()
+    world.leader.append(0, number=0)
+    world.run()
+    assert world.log(0).log_end_offset == 1
+    assert (world.leader.session[topic_id(), 1].fetch_offset) == 1
+
+
+# --- after a restart -----------------------------------------------------------------------------
+def test_a_restart_begins_with_the_watermark_of_the_checkpoint_and_cuts_nothing_to_it() -> None:
+    world = following(3)
+    log = world.log()
+    log.flush()
+    world.logs._housekeeping._checkpoint_watermarks()
+    world.helpers.run_all()
+    world.leader.append(0)
+    world.run()
+    log.flush()
+    world.logs.sync_recovery_points()
+    leader = world.leader
+    world = FetcherWorld(world.files.killed())
+    assert (world.log().high_watermark, world.log().log_end_offset) == (3, 4)
+    world.leader = leader
+    world.follow()
+    assert world.log().log_end_offset == 4
+    world.run()
+    assert named(world.requests[0]) == [(0, 4)]
+    assert world.log().high_watermark == 4
+
+
+# --- leaders that lie ----------------------------------------------------------------------------
+def damaged() -> bytes:
+    records = bytearray(batch(2))
+    records[-1] ^= 1
+    return bytes(records)
+
+
+def with_fields(first_offset: int, epoch: int) -> bytes:
+    records = bytearray(batch(2))
+    records[:8] = first_offset.to_bytes(8, "big", signed=True)
+    records[12:16] = epoch.to_bytes(4, "big", signed=True)
+    return bytes(records)
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        damaged(),
+        b"\xff" * 200,
+        with_fields(2, 0),
+        with_fields(0, 0),
+        with_fields(1 << 62, 0),
+        with_fields(-9, 0),
+        with_fields(3, 9),
+        with_fields(3, 0)[:40],
+        with_fields(3, 0) + damaged(),
+        b"\0" * 70,
+    ],
+)
+def test_wrong_records_change_nothing_and_are_asked_for_again(records: bytes) -> None:
+    world = following(3)
+    before = contents(world.log())
+
+    def lie(_key: Any, data: PartitionData) -> PartitionData:
+        data.records = records
+        return data
+
+    world.leader.part_of = lie
+    world.answer()
+    world.turns()
+    assert contents(world.log()) == before
+    world.leader.part_of = lambda _, data: data
+    world.leader.append(0)
+    world.pass_time(BACKOFF_MS)
+    world.run()
+    world.pass_time(BACKOFF_MS)
+    world.run()
+    assert contents(world.log()) == contents(world.leader.log())
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"partition_index": 9},
+        {"partition_index": -1},
+        {"high_watermark": 1 << 62, "log_start_offset": 1 << 62},
+        {"high_watermark": -(1 << 62), "log_start_offset": -1},
+        {"error_code": 12_345},
+        {"error_code": -1},
+    ],
+)
+def test_impossible_answers_harm_nothing(fields: dict[str, int]) -> None:
+    world = following(3)
+
+    def lie(_key: Any, data: PartitionData) -> PartitionData:
+        for name, value in fields.items():
+            setattr(data, name, value)
+        return data
+
+    world.leader.part_of = lie
+    world.leader.append(0)
+    world.answer()
+    world.leader.part_of = lambda _, data: data
+    world.pass_time(BACKOFF_MS)
+    world.run()
+    assert world.log().log_end_offset == 4
+    assert 0 <= world.log().log_start_offset <= world.log().high_watermark <= 4
+
+
+@pytest.mark.parametrize(
+    ("epoch", "end_offset"), [(9, 0), (0, 7), (0, 3), (-1, 2), (-5, -5), (1 << 30, 1 << 62)]
+)
+def test_a_divergence_that_cannot_be_is_not_believed(epoch: int, end_offset: int) -> None:
+    world = following(3)
+
+    def lie(_key: Any, data: PartitionData) -> PartitionData:
+        data.diverging_epoch.epoch, data.diverging_epoch.end_offset = epoch, end_offset
+        return data
+
+    world.leader.part_of = lie
+    world.answer()
+    world.helpers.run_all()
+    world.turns()
+    assert world.log().log_end_offset == 3
