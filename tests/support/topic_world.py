@@ -41,6 +41,7 @@ class FakeLog:
     flushed_offset: int = 0
     high_watermark: int = 0
     listener: Any = None
+    is_being_cut: bool = False
 
     def begin_epoch(self, epoch: int) -> None:
         self.leader_epoch = epoch
