@@ -164,7 +164,12 @@ class Fetcher:
             self._fetch(connection)
 
     def _look_at_news(self) -> None:
-        news, self._news = self._news, {}
+        if self._session.is_refused or len(self._news) <= MOST_NAMED:
+            news, self._news = list(self._news), {}
+        else:
+            news = list(islice(self._news, MOST_NAMED))
+            for key in news:
+                del self._news[key]
         for key in news:
             followed = self._followed.get(key)
             wanted = None if followed is None else followed.wanted()
@@ -209,11 +214,11 @@ class Fetcher:
             delta = session.next(part)
         if not session.asked:
             session.lost()  # there is nothing to ask for: a later request ends the session
-            if self._due:
+            if self._due or self._news:
                 self._look()
             return
         # The leader must not hold a request while there is more to be named.
-        wait_ms = 0 if self._due else self._settings.wait_max_ms
+        wait_ms = 0 if self._due or self._news else self._settings.wait_max_ms
         request = fetch_request(delta, self._asks, self._settings, wait_ms)
         self._is_busy = True
         low, high = FETCH_VERSIONS

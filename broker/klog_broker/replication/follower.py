@@ -26,7 +26,7 @@ from klog_broker.runtime.clock import Clock
 from klog_broker.runtime.loop import Loop
 from klog_broker.runtime.rate_limit import RateLimit
 from klog_broker.runtime.wheel import Timer
-from pyspark_klog.errors import KlogError
+from pyspark_klog.errors import ErrorCode, KlogError
 
 _log = logging.getLogger("klog.replication")
 
@@ -100,7 +100,10 @@ class FollowedPartition:
         """The leader's answer to a Fetch from ``asked``. Its records are looked at until this
         returns, or until the log has been changed for them."""
         if self.is_current and not self._log.is_offline:
-            self._perform(self._state.take(asked, part, self._loop.now_ms()), part)
+            step = self._state.take(asked, part, self._loop.now_ms())
+            if step is None and part.error is not ErrorCode.NONE:
+                self._warn(f"the leader answers {part.error.name}: {part.error.message}")
+            self._perform(step, part)
 
     def ends_told(self, leader_epoch: int, start: int, end: int) -> None:
         """The leader of that epoch says where its log starts and ends."""
@@ -152,9 +155,12 @@ class FollowedPartition:
         return True
 
     def _refused(self, why: str) -> None:
-        now_ms = self._loop.now_ms()
-        self._state.refused(now_ms)
-        if self._warnings.allows(now_ms):
+        self._state.refused(self._loop.now_ms())
+        self._warn(why)
+        self._await_end_of_delay()
+
+    def _warn(self, why: str) -> None:
+        if self._warnings.allows(self._loop.now_ms()):
             _log.warning(
                 "partition=%s leader=%d not_followed=%s%s",
                 self.partition.topic_partition,
@@ -162,7 +168,6 @@ class FollowedPartition:
                 why,
                 self._warnings.take_note(),
             )
-        self._await_end_of_delay()
 
     def _changed(self, part: FetchedPart | None, error: BaseException | None) -> None:
         """The log is cut, or begun anew. After an error it is offline."""
