@@ -214,6 +214,17 @@ def test_a_leader_with_another_address_is_asked_there() -> None:
     assert world.log().log_end_offset == 2
 
 
+def test_a_request_to_the_old_address_holds_up_nothing_at_the_new_one() -> None:
+    world = following(1)
+    assert len(world.asks) == 1
+    world.addresses[OTHER] = ("elsewhere", 1)
+    world.fetchers.brokers_changed()
+    world.turns()
+    assert world.connections[0].closed
+    assert world.connection.address == ("elsewhere", 1)
+    assert named(world.asks[0].request) == [(0, 1)]
+
+
 def test_without_a_leader_nothing_is_fetched() -> None:
     world = following(1)
     world.follow(1, leader=-1)  # type: ignore[arg-type]

@@ -226,7 +226,8 @@ class Shortener:
         start = Offset(offset)
         state.begin_cut()
         # Should the old records come back in a crash, no more of them than before may be seen.
-        state.high_watermark = min(state.high_watermark, start)
+        seen = min(state.high_watermark, start)
+        state.high_watermark = max(state.log_start_offset, seen)
         state.cleaned_offset = None
         state.epochs.clear()
         is_synced, epochs = self._flushing.cut(Offset(0)), state.epochs.unsaved()
