@@ -12,6 +12,7 @@ import pytest
 from klog_broker.exit_codes import ExitCode
 from pyspark_klog.client.admin import Admin
 from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.client.errors import DeliveryFailed
 from pyspark_klog.client.producer.producer import Producer
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import UUID, BrokerId, TopicPartition
@@ -92,7 +93,7 @@ def until_led(
 
 
 def write(cluster: Cluster, partition: TopicPartition, *keys: bytes) -> None:
-    with client_of(cluster.bootstrap_servers, acks="1") as client:
+    with client_of(cluster.bootstrap_servers, acks="all") as client:
         producer = Producer(client)
         producer.add(partition, *batch(keys))
         producer.flush()
@@ -118,7 +119,7 @@ def controller(cluster: Cluster) -> int:
 def test_a_topic_is_led_written_and_read_and_survives_a_kill_of_its_leader(
     cluster: Cluster,
 ) -> None:
-    make_topic(cluster, "orders", (1,), (2,), (3,))
+    make_topic(cluster, "orders", (1,), (2,), (3,), max_message_bytes="1000")
     until_led(cluster, "orders", {0: 1, 1: 2, 2: 3})
     partition = TopicPartition("orders", 1)
     write(cluster, partition, b"a", b"b")
@@ -130,17 +131,31 @@ def test_a_topic_is_led_written_and_read_and_survives_a_kill_of_its_leader(
     assert written(cluster, partition, 2) == [b"a", b"b"]
     write(cluster, partition, b"c")
     assert written(cluster, partition, 3) == [b"a", b"b", b"c"]
+    with pytest.raises(DeliveryFailed, match="larger than the topic takes"):
+        write(cluster, partition, b"too much" * 20)
     leader, leader_epoch, in_sync = state(cluster, partition)
     assert (leader, in_sync) == (2, (2,))
     assert leader_epoch >= 2, "it left and it came back"
 
 
 def test_another_replica_leads_when_the_leader_is_killed(cluster: Cluster) -> None:
-    make_topic(cluster, "moved", (1, 2, 3), (2, 3, 1))
+    make_topic(cluster, "moved", (1, 2, 3), (2, 3, 1), min_insync_replicas="2")
     until_led(cluster, "moved", {0: 1, 1: 2})
+    partition = TopicPartition("moved", 0)
+    write(cluster, partition, b"a", b"b")
     cluster.broker(1).kill()
     until_led(cluster, "moved", {0: 2, 1: 2}, (2, 3))
-    assert state(cluster, TopicPartition("moved", 0)) == (2, 1, (2, 3))
+    assert state(cluster, partition) == (2, 1, (2, 3))
+    write(cluster, partition, b"c")
+    cluster.broker(1).start()
+    everybody = {1, 2, 3}
+    eventually(
+        lambda: set(state(cluster, partition)[2]) == everybody, deadline_s=60, what="all in sync"
+    )
+    cluster.broker(2).stop()
+    until_led(cluster, "moved", {0: state(cluster, partition)[0], 1: 3}, (1, 3))
+    assert state(cluster, partition)[0] == 1, "the preferred replica"
+    assert written(cluster, partition, 3) == [b"a", b"b", b"c"]
 
 
 def test_a_broker_that_stops_gives_its_partitions_away_first(cluster: Cluster) -> None:
