@@ -170,6 +170,12 @@ def test_the_image_shows_what_is_told(world: OrderWorld) -> None:
     assert world.images == [("orders",), ()]
 
 
+def test_a_number_that_is_none_tells_nothing(world: OrderWorld) -> None:
+    world.answer(tell(0, leader=1))
+    world.answer(tell(-1, MAX_PARTITIONS, leader=2))
+    assert [each.leader for each in world.store.image.topics["orders"].partitions] == [1]
+
+
 def test_what_came_late_tells_nothing(world: OrderWorld) -> None:
     world.answer(tell(0, leader=2, zk_version=5))
     world.answer(tell(0, leader=1, zk_version=4))
