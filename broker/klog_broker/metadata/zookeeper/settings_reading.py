@@ -53,15 +53,9 @@ class SettingsReader:
     def all(self, session: Session) -> Steps[dict[Entity, Mapping[str, str]]]:
         """Everything that can be used."""
         paths: dict[str, Entity] = {}
-        for entity_type in ENTITY_TYPES:
-            names = yield from _names(session, f"{CONFIG}/{entity_type}")
-            self._add(paths, (f"{entity_type}/{name}" for name in names))
+        yield from self._list(session, [f"{CONFIG}/{each}" for each in ENTITY_TYPES], paths)
         users = [path for path, names in paths.items() if names[0].entity_type == USERS]
-        for some in _parts([f"{path}/{CLIENTS}" for path in users]):
-            answers = yield from together([partial(session.children, path) for path in some])
-            for path, answer in zip(some, answers, strict=True):
-                below = path.removeprefix(f"{CONFIG}/")
-                self._add(paths, (f"{below}/{name}" for name in _listed(path, answer)))
+        yield from self._list(session, [f"{path}/{CLIENTS}" for path in users], paths)
         found: dict[Entity, Mapping[str, str]] = {}
         yield from self._read(session, paths, found)
         return found
@@ -112,13 +106,17 @@ class SettingsReader:
                     found.pop(paths[path], None)
                     self._name_bad(path, node.data, str(error))
 
-    def _add(self, paths: dict[str, Entity], texts: Iterable[str]) -> None:
-        for text in texts:
-            path = f"{CONFIG}/{text}"
-            try:
-                paths[path] = parse_entity_path(path, text)
-            except ZnodeError as error:
-                self._name_bad(path, b"", str(error))
+    def _list(self, session: Session, parents: list[str], paths: dict[str, Entity]) -> Steps[None]:
+        """Adds the entities that have these parents."""
+        for some in _parts(parents):
+            answers = yield from together([partial(session.children, path) for path in some])
+            for parent, answer in zip(some, answers, strict=True):
+                for name in _listed(parent, answer):
+                    path = f"{parent}/{name}"
+                    try:
+                        paths[path] = parse_entity_path(path, path.removeprefix(f"{CONFIG}/"))
+                    except ZnodeError as error:
+                        self._name_bad(path, b"", str(error))
 
     def _name_bad(self, path: str, data: bytes, why: str) -> None:
         if self._named.get(path) != data:
@@ -128,11 +126,6 @@ class SettingsReader:
 
 def _parts(paths: list[str]) -> Iterable[list[str]]:
     return (paths[at : at + _READ_AT_ONCE] for at in range(0, len(paths), _READ_AT_ONCE))
-
-
-def _names(session: Session, path: str) -> Steps[tuple[str, ...]]:
-    listed = yield from children(session, path)
-    return _listed(path, listed)
 
 
 def _listed(path: str, answer: Children | ZooKeeperError) -> tuple[str, ...]:
