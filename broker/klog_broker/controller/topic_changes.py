@@ -12,6 +12,7 @@ from typing import Protocol
 
 from klog_broker.controller.asking import Elected
 from klog_broker.controller.asking import NewTopic as ControllersTopic
+from klog_broker.metadata.changes import tell
 from klog_broker.metadata.errors import NoAnswer, PartitionsChanged, TopicExists, UnknownTopic
 from klog_broker.metadata.image import (
     NO_BROKER,
@@ -121,7 +122,7 @@ class TopicChanges:
         def shown(image: MetadataImage) -> Topic | None:
             return _led(image.topic_by_id(topic_id), len(new.assignment))
 
-        answered = self._wait(new.name, timeout_ms, shown, made)
+        answered = self._wait("created", new.name, timeout_ms, shown, made)
         asked = ControllersTopic(new.name, topic_id, tuple(new.assignment), dict(new.configs))
         self._controller.create_topic(asked, answered)
 
@@ -140,7 +141,7 @@ class TopicChanges:
             return _led(image.topic(name), first_partition + len(assignment))
 
         replicas = {first_partition + index: tuple(each) for index, each in enumerate(assignment)}
-        answered = self._wait(name, timeout_ms, shown, done)
+        answered = self._wait("extended", name, timeout_ms, shown, done)
         self._controller.add_partitions(name, replicas, answered)
 
     def delete_topic(self, topic_id: TopicId, done: Done[Topic], *, timeout_ms: int) -> None:
@@ -154,7 +155,7 @@ class TopicChanges:
         def shown(image: MetadataImage) -> Topic | None:
             return topic if image.topic_by_id(topic_id) is None else None
 
-        answered = self._wait(topic.name, timeout_ms, shown, done)
+        answered = self._wait("deleted", topic.name, timeout_ms, shown, done)
         self._controller.delete_topic(topic.name, answered)
 
     def elect_leaders(
@@ -195,16 +196,23 @@ class TopicChanges:
 
     def _wait(
         self,
+        event: str,
         name: str,
         timeout_ms: int,
         shown: Callable[[MetadataImage], Topic | None],
         done: Outcome,
     ) -> Callable[[ErrorCode], None]:
-        """What the controller answers with. `shown` finds what `done` gets."""
+        """Who hears the controller's answer. `shown` finds the topic that `done` gets; `event` is
+        what has happened to it then, for the log."""
 
         def over(_is_shown: bool) -> None:
-            text = f"topic {name}: it is not there on all brokers within {timeout_ms} ms"
-            done(shown(self._image()) or NoAnswer(f"{text}; it may come in force still"))
+            topic = shown(self._image())
+            if topic is not None:
+                tell(event, topic)
+                done(topic)
+                return
+            text = f"topic {name} was not {event} within {timeout_ms} ms, and may be later"
+            done(NoAnswer(f"{text}: describe it"))
 
         wait = self._waits.begin(timeout_ms, over)
 
