@@ -351,15 +351,16 @@ def test_each_partition_says_that_another_is_the_controller(is_all: bool) -> Non
 class Blocks:
     """Gives blocks when it is told to."""
 
-    def __init__(self) -> None:
+    def __init__(self, size: int = 10) -> None:
         self.asked: list[Any] = []
+        self._size = size
         self._first = 0
 
     def allocate_producer_ids(self, done: Any) -> None:
         self.asked.append(done)
 
     def give(self) -> None:
-        block = ProducerIdBlock(ProducerId(self._first), ProducerId(self._first + 10))
+        block = ProducerIdBlock(ProducerId(self._first), ProducerId(self._first + self._size))
         self._first += 100
         self.asked.pop()(block)
 
@@ -380,6 +381,21 @@ def test_the_next_block_is_asked_for_before_this_one_is_used_up() -> None:
     for _ in range(3):
         ids.next_id(found.append)
     assert found == [*range(10), 100, 101]
+    assert blocks.asked == []
+
+
+def test_one_block_is_kept_for_later() -> None:
+    blocks: Any = Blocks(100)
+    ids = ProducerIds(blocks, prefetches=True)
+    found: list[Any] = []
+    ids.next_id(found.append)
+    blocks.give()
+    for _ in range(90):
+        ids.next_id(found.append)
+    blocks.give()
+    for _ in range(19):
+        ids.next_id(found.append)
+    assert found == list(range(110))
     assert blocks.asked == []
 
 

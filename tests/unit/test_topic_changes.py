@@ -109,7 +109,6 @@ def test_who_waits_too_long_is_told(broker: Changing, is_answered: bool) -> None
     broker.cluster.advance(TIMEOUT_MS + 100)
     [[error]] = broker.outcomes
     assert isinstance(error, NoAnswer)
-    broker.create("orders_")  # the name is free again for others
     broker.shows(ONE, TWO)
     assert len(broker.outcomes) == 1
 
@@ -156,6 +155,12 @@ def test_names_that_metrics_cannot_tell_apart_are_refused_before_the_image_shows
     [[error]] = broker.outcomes
     assert isinstance(error, InvalidTopicName)
     assert len(broker.asked) == 1
+    broker.create("my.topic")
+    broker.cluster.advance(1)
+    assert isinstance(broker.outcomes[1][0], TopicExists)
+    broker.cluster.advance(TIMEOUT_MS + 100)
+    broker.create("my_topic")
+    assert len(broker.asked) == 2, "nobody waits for the other one any more"
 
 
 def test_topics_of_one_request_fail_by_themselves(broker: Changing) -> None:

@@ -69,14 +69,13 @@ class SettingsReader:
         return found
 
     def notifications(self, session: Session, watch: Callable[[], None]) -> Steps[tuple[str, ...]]:
-        """All that are there, the oldest first."""
+        """All that are there. Their order does not matter: they say who, not what."""
         listed = yield from children(session, CONFIG_CHANGES, watch)
-        numbers = {
-            name: sequence_number(name, CONFIG_CHANGE_PREFIX)
+        return tuple(
+            name
             for name in _listed(CONFIG_CHANGES, listed)
-        }
-        known = ((number, name) for name, number in numbers.items() if number is not None)
-        return tuple(name for _, name in sorted(known))
+            if sequence_number(name, CONFIG_CHANGE_PREFIX) is not None
+        )
 
     def changed(self, session: Session, notifications: Iterable[str]) -> Steps[list[Entity]]:
         """Whose settings these notifications say to be others, each once."""
