@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import ElectionType, Producer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     AlterConfigOpType,
@@ -215,3 +215,36 @@ def test_producer_ids_of_all_brokers_are_different(cluster: Cluster) -> None:
     ids = [producer_id(number) for number in NUMBERS * 3]
     assert len(set(ids)) == 9
     assert len({each // 1000 for each in ids}) == 3, "each broker has a block of its own"
+
+
+def test_preferred_leaders_lead_again_when_they_are_elected(cluster: Cluster) -> None:
+    admin = librdkafkas(cluster)
+    topic = NewTopic("elected", 2, replica_assignment=[[2, 3], [3, 2]])
+    done(admin.create_topics([topic]))
+    write(cluster, "elected", 0)
+    cluster.broker(2).stop()
+    eventually(lambda: told(cluster, 3, "elected")[0][0] == 3, deadline_s=60, what="another leader")
+    cluster.broker(2).start()
+    partitions = [TopicPartition("elected", number) for number in (0, 1)]
+
+    def elected() -> bool:
+        # The replica may be out of sync for a moment yet: PREFERRED_LEADER_NOT_AVAILABLE.
+        admin = librdkafkas(cluster, 3)
+        future = admin.elect_leaders(ElectionType.PREFERRED, partitions)
+        errors = {each.partition: error for each, error in future.result(30).items()}
+        assert errors[1].code() == ErrorCode.ELECTION_NOT_NEEDED
+        return errors[0] is None
+
+    eventually(elected, deadline_s=60, what="the election")
+    assert told(cluster, controller(cluster, 1), "elected")[0][0] == 2
+    write(cluster, "elected", 0)
+
+
+def write(cluster: Cluster, topic: str, partition: int) -> None:
+    """Acknowledged by all that are in sync."""
+    errors: list[Any] = []
+    servers = cluster.broker(3).bootstrap_servers
+    producer = Producer({"bootstrap.servers": servers, "acks": "all"})
+    producer.produce(topic, b"x", partition=partition, on_delivery=lambda e, _: errors.append(e))
+    assert producer.flush(30) == 0
+    assert errors == [None]

@@ -1,0 +1,120 @@
+"""The store of a broker in a cluster: topics come from the controller, settings from ZooKeeper."""
+
+from typing import Any
+
+import pytest
+
+from klog_broker.metadata.image import PartitionState, Topic
+from klog_broker.metadata.zookeeper.store import ClusterStore
+from klog_broker.metadata.zookeeper.view import ToldTopic
+from pyspark_klog.ids import UUID, BrokerId, TopicId
+from pyspark_klog.znodes.configs import TOPICS, config_path, encode_config, entity
+from pyspark_klog.znodes.paths import PERSISTENT
+from tests.support.cluster_world import ClusterWorld
+
+STATES = {0: PartitionState((BrokerId(1),), (BrokerId(1),), BrokerId(1))}
+
+
+class NotedChanges:
+    """Notes how often it was told of another image."""
+
+    def __init__(self) -> None:
+        self.images = 0
+
+    def image_changed(self) -> None:
+        self.images += 1
+
+
+class Stored:
+    """A broker's store, connected to ZooKeeper."""
+
+    def __init__(self) -> None:
+        self.cluster = ClusterWorld()
+        for path in PERSISTENT:
+            self.cluster.ask("create", path, b"", makes_parents=True)
+        self.changes: Any = NotedChanges()
+        self.told: list[tuple[str, ...]] = []
+        self.store = ClusterStore(self.cluster.loop, "c", register=lambda _: None)
+        self.store.changes = self.changes
+        self.store.start(
+            self.cluster.loop,
+            None,  # type: ignore[arg-type]
+            on_image=lambda _, names: self.told.append(tuple(names)),
+            apply=lambda _, __: None,
+        )
+        self.cluster.sessions(self.store.settings)
+        self.cluster.until(lambda: self.store.settings.is_read)
+
+    def set(self, name: str, value: str) -> None:
+        path, data = config_path(entity(TOPICS, name)), encode_config({"retention.ms": value})
+        if self.cluster.stat(path) is None:
+            self.cluster.ask("create", path, data)
+        else:
+            self.cluster.ask("set", path, data, -1)
+
+    def tell(self, number: int, *, is_deleted: bool = False) -> None:
+        topic = ToldTopic("orders", TopicId(UUID(int=number)), STATES, is_deleted)
+        self.store.view.topics_are([topic], is_all=False)
+
+    @property
+    def topic(self) -> Topic:
+        return self.store.image.topics["orders"]
+
+
+@pytest.fixture
+def stored() -> Stored:
+    return Stored()
+
+
+def test_a_topic_that_was_learnt_has_its_settings_at_once(stored: Stored) -> None:
+    stored.set("orders", "5")
+    learnt: list[bool] = []
+    stored.store.learn_topics(["orders"], lambda: learnt.append(True))
+    stored.cluster.until(lambda: learnt)
+    stored.tell(7)
+    assert stored.topic.configs == {"retention.ms": "5"}
+    assert stored.told == [("orders",)]
+    stored.cluster.advance(1_000)
+    assert stored.told == [("orders",)], "it was not read again"
+    assert stored.changes.images == 1
+
+
+def test_a_topic_that_is_elsewhere_is_learnt_when_it_is_told(stored: Stored) -> None:
+    stored.set("orders", "5")
+    stored.tell(7)
+    assert stored.topic.configs == {}
+    stored.cluster.until(lambda: stored.topic.configs == {"retention.ms": "5"})
+    assert stored.told == [("orders",), ("orders",)]
+
+
+def test_a_topic_that_is_made_again_has_its_new_settings(stored: Stored) -> None:
+    stored.set("orders", "5")
+    stored.tell(7)
+    stored.cluster.until(lambda: stored.topic.configs)
+    stored.tell(7, is_deleted=True)
+    assert stored.store.topic_configs("orders") == {}
+    stored.set("orders", "6")
+    learnt: list[bool] = []
+    stored.store.learn_topics(["orders"], lambda: learnt.append(True))
+    stored.cluster.until(lambda: learnt)
+    stored.tell(8)
+    assert stored.topic.configs == {"retention.ms": "6"}
+
+
+def test_it_may_be_learnt_before_the_end_of_the_one_before_is_told(stored: Stored) -> None:
+    stored.set("orders", "5")
+    stored.tell(7)
+    stored.cluster.until(lambda: stored.topic.configs)
+    stored.set("orders", "6")
+    learnt: list[bool] = []
+    stored.store.learn_topics(["orders"], lambda: learnt.append(True))
+    stored.cluster.until(lambda: learnt)
+    stored.tell(7, is_deleted=True)
+    stored.tell(8)
+    assert stored.topic.configs == {"retention.ms": "6"}
+
+
+def test_nothing_to_learn_is_learnt_at_once(stored: Stored) -> None:
+    learnt: list[bool] = []
+    stored.store.learn_topics([], lambda: learnt.append(True))
+    assert learnt == [True]
