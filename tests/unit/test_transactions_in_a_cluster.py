@@ -44,9 +44,9 @@ class Cluster:
         self.coordinators = [TopicPartition(TRANSACTION_STATE, each) for each in range(2)]
         self.brokers = ScriptedBrokers(services.loop)
         services.peers = cast("Peers", self.brokers)
-        orders = OrderQueue(lambda: 5)
-        orders.told_all(0, 5)
-        services.cluster = cast("ClusterServices", SimpleNamespace(orders=orders))
+        self.orders = OrderQueue(lambda: 5)
+        self.orders.told_all(0, 5)
+        services.cluster = cast("ClusterServices", SimpleNamespace(orders=self.orders))
         services.config = BrokerConfig.load(None, SETTINGS)
         self.image_is(
             image_of({FAR: 2, PLAIN: 0, **dict.fromkeys(self.coordinators, 0)}, {2: 9093})
@@ -99,6 +99,20 @@ def test_markers_go_where_the_partitions_are_led(cluster: Cluster) -> None:
     pass_time(cluster.broker, 1_000)
     pass_time(cluster.broker, 1_000)
     assert cluster.state() == "CompleteCommit"
+
+
+def test_a_partition_that_may_not_be_told_yet_is_to_be_added_again(cluster: Cluster) -> None:
+    assert cluster.client.init() == 0
+    unknown = TopicPartition("unknown", 0)
+    cluster.orders.controller_epoch = 1
+    loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert cluster.client.add(FAR, unknown) == [loading, loading]
+    assert cluster.client.add(FAR) == [NONE]
+    cluster.orders.told_all(1, 5)
+    assert cluster.client.add(FAR, unknown) == [
+        ErrorCode.OPERATION_NOT_ATTEMPTED,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
 
 
 def test_the_broker_that_leads_an_id_is_asked_about_it(cluster: Cluster) -> None:

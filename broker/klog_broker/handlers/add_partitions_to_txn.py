@@ -12,7 +12,7 @@ from klog_broker.coordinator.transaction.metadata import VERSION_PLAIN, Producer
 from klog_broker.coordinator.transaction.transaction import TransactionReply
 from klog_broker.handlers.context import AnswerSteps, BrokerServices, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
-from klog_broker.handlers.transactions import absent_partitions, as_known_by
+from klog_broker.handlers.transactions import absent_partitions, as_known_by, knows_all_partitions
 from klog_broker.metadata.image import INTERNAL_TOPICS
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
@@ -76,10 +76,12 @@ def _refused(
     broker: BrokerServices, partitions: list[TopicPartition], version: int
 ) -> dict[TopicPartition, ErrorCode]:
     """An error for each, if one of them has one: then nothing is added. As in Kafka producers
-    cannot add the topics of the broker's own state."""
-    errors = dict.fromkeys(
-        absent_partitions(broker, partitions), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    )
+    cannot add the topics of the broker's own state. A coordinator that has just been loaded may not
+    have heard of all partitions: it has not come so far as to say that there are none."""
+    absent = absent_partitions(broker, partitions)
+    if absent and not knows_all_partitions(broker):
+        return dict.fromkeys(partitions, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    errors = dict.fromkeys(absent, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if version < BATCHED_SINCE:
         errors.update(
             (each, ErrorCode.TOPIC_AUTHORIZATION_FAILED)

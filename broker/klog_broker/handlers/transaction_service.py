@@ -15,6 +15,7 @@ from klog_broker.handlers.context import BrokerServices, VerifyTransactions
 from klog_broker.handlers.coordinator_hosting import follow_leaderships, runtime_services
 from klog_broker.handlers.marker_writing import MarkerWriter
 from klog_broker.handlers.state_topics import CoordinatorFinder
+from klog_broker.handlers.transactions import knows_all_partitions
 from klog_broker.metadata.image import TRANSACTION_STATE
 from klog_broker.runtime.peers import Peers
 from pyspark_klog.errors import ErrorCode
@@ -60,16 +61,15 @@ def start_transactions(broker: BrokerServices) -> None:
 
 def _marker_sender(broker: BrokerServices) -> MarkerSender:
     own = MarkerWriter(broker)
-    peers, cluster = broker.peers, broker.cluster
-    if peers is None or cluster is None:
+    if broker.peers is None:
         return own
     return MarkersToLeaders(
         broker.broker_id,
         lambda: broker.metadata.image,
         broker.replicas.led,
         own,
-        _to_brokers(broker, peers, MarkersApi()),
-        knows_all=lambda: cluster.orders.knows_all,
+        _to_brokers(broker, broker.peers, MarkersApi()),
+        knows_all=lambda: knows_all_partitions(broker),
     )
 
 
