@@ -31,7 +31,8 @@ in the same way when it was just written and when the log is replayed.
 The broker that leads a group's partition coordinates it. In a cluster the group moves with the
 partition: the next leader replays the log, and gives all members one session to show themselves.
 The one before drops what it knew. Whoever waits there is told NOT_COORDINATOR, for commits that
-were not replicated yet, too. Time-outs and offsets that expire are the leader's to act on.
+were not replicated yet, too. Time-outs and offsets that expire are the leader's to act on. A leader
+that leads on in a newer epoch, since a follower was lost, goes on with what it knows.
 
 ```mermaid
 stateDiagram-v2

@@ -62,6 +62,7 @@ that leads it coordinates the id. The topic is made when a client first asks for
 - **The id moves with its partition.** A broker that begins to lead one loads it, goes on with what
   was being ended, and serves then (COORDINATOR_LOAD_IN_PROGRESS before). One that resigns drops
   what it knew; whoever waits is told NOT_COORDINATOR, and so is all that was not replicated yet.
+  One that leads on in a newer epoch, since a follower was lost, goes on with what it knows.
 - **Markers go to the leaders of the partitions**, whichever brokers these are (WriteTxnMarkers 1,
   over a connection of its own to each, with all that waits in one request). A leader that does not
   answer is asked again after 100 ms, then less and less often up to once a second; it is looked up

@@ -303,10 +303,33 @@ def test_a_partition_that_is_led_anew_is_loaded_anew() -> None:
     world = World()
     world.shard.append([("a", "1")])
     old = world.shard
-    world.runtime.lead(log_of(batch(("b", "2"))))
+    world.runtime.lead(log_of(batch(("b", "2")), batch(("c", "3"))))
     world.log = MemoryStateLog()
-    assert world.loaded() == {"b": (0, "2")}
+    assert world.loaded() == {"b": (0, "2"), "c": (1, "3")}
     assert old.error() is NOT_COORDINATOR
+
+
+def test_a_partition_that_is_led_on_is_served_on() -> None:
+    """In a newer epoch, with a log that has nothing new: who waits does so for its watermark."""
+    world, codes = waiting()
+    served, newer = world.shard, log_of(batch(("a", "1")))
+    newer.high_watermark = Offset(0)
+    world.runtime.lead(newer)
+    assert world.shard is served
+    world.log.ended = "resigned"
+    world.time.services.purgatory.check(newer.topic_partition)
+    assert (codes, world.error) == ([], NONE)
+    newer.high_watermark = newer.log_end_offset
+    world.time.services.purgatory.check(newer.topic_partition)
+    assert codes == [NONE]
+
+
+def test_a_partition_that_is_led_on_while_it_loads_is_loaded_anew() -> None:
+    world = World(log_of(batch(("a", "1"))))
+    first = world.shard
+    world.runtime.lead(log_of(batch(("a", "1"))))
+    assert world.shard is not first
+    assert world.loaded() == {"a": (0, "1")}
 
 
 def test_a_machine_that_has_no_deadline_needs_no_timer() -> None:

@@ -142,20 +142,49 @@ def commit_code(sent: tuple[FakeStream, Any]) -> int:
 
 
 # --- groups ---------------------------------------------------------------------------------------
-@pytest.mark.parametrize("goes", ["follow", "lead_alone"])
-def test_a_commit_that_is_not_replicated_is_not_told_as_done(world: World, goes: str) -> None:
-    """By a newer epoch of the same leader neither: what the log then has, decides."""
+def test_a_commit_that_is_not_replicated_is_not_told_as_done(world: World) -> None:
     assert commit_code(world.commit(3)) == NONE
     world.lead_with_another(CONSUMER_OFFSETS)
     sent = world.commit(4)
     assert not is_answered(sent)
     assert world.client.committed() == 3
-    getattr(world, goes)(CONSUMER_OFFSETS)
+    world.follow(CONSUMER_OFFSETS)
     assert commit_code(sent) == NOT_COORDINATOR
-    if goes == "follow":
-        assert commit_code(world.commit(5)) == NOT_COORDINATOR
-        world.lead_alone(CONSUMER_OFFSETS)
+    assert commit_code(world.commit(5)) == NOT_COORDINATOR
+    # Nothing was taken from the log meanwhile: what it has, counts.
+    world.lead_alone(CONSUMER_OFFSETS)
     assert world.client.committed() == 4
+
+
+def test_who_waits_goes_on_waiting_while_the_broker_leads_on_in_a_newer_epoch(
+    world: World,
+) -> None:
+    """A follower was lost, or came back: as in Kafka the coordinator stays what it is."""
+    world.lead_with_another(CONSUMER_OFFSETS)
+    commits = world.commit(4)
+    world.lead_with_another(CONSUMER_OFFSETS)
+    assert not is_answered(commits)
+    world.lead_alone(CONSUMER_OFFSETS)
+    assert commit_code(commits) == NONE
+    assert world.client.committed() == 4
+    assert answer_of(*world.sync(world.joined()), 3).error_code == NONE
+    joins = world.join()
+    world.lead_alone(CONSUMER_OFFSETS)
+    assert not is_answered(joins)
+    world.follow(CONSUMER_OFFSETS)
+    assert answer_of(*joins, 3).error_code == NOT_COORDINATOR
+
+
+def test_an_end_is_told_once_it_is_replicated_in_a_newer_epoch(world: World) -> None:
+    world.begin()
+    world.lead_with_another(TRANSACTION_STATE)
+    sent = world.end()
+    assert not is_answered(sent)
+    world.lead_alone(TRANSACTION_STATE)
+    assert answer_of(*sent, 4).error_code == NONE
+    pass_time(world.broker, 1_000)
+    assert world.transactions() == {"tx": "CompleteCommit"}
+    assert world.client.stable_offset() == 2
 
 
 def test_a_member_that_waits_for_others_looks_for_its_group_anew(world: World) -> None:

@@ -169,6 +169,7 @@ def test_late_answers_of_an_earlier_leadership_change_nothing() -> None:
     sim.partitions.is_silent = True
     sim.end(sim.begun(A))
     late = sim.partitions.unanswered.pop()
+    sim.coordinator.on_resign(sim.log.topic_partition)
     sim.coordinator.on_lead(sim.log)
     sim.time.turns()
     late()

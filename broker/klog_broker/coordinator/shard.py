@@ -310,6 +310,14 @@ class Shard(Generic[K, V, S]):
         return ErrorCode.NONE if log.high_watermark >= offset else None
 
     # --- ends ------------------------------------------------------------------------------------
+    def go_on(self, log: StateLog) -> bool:
+        """The same broker leads on, in a newer epoch. Returns whether the state is that of the log:
+        then who waits for the watermark waits for it there."""
+        if self.status is not _SERVING or log.log_end_offset != self._written_offset:
+            return False
+        self.log = log
+        return True
+
     def fail(self, error: BaseException) -> None:
         """The state is incomplete: nobody is served from it. As in Kafka, the shard's keys have no
         coordinator then."""

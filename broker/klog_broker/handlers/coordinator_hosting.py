@@ -41,7 +41,8 @@ def follow_leaderships(broker: BrokerServices, topic: str, coordinator: HostedCo
             coordinator.on_lead(LeaderStateLog(leader, broker.clock))
 
     def resign(topic_partition: TopicPartition) -> None:
-        if topic_partition.topic == topic:
+        # A broker that leads on, in a newer epoch, does so by now: its coordinator stays.
+        if topic_partition.topic == topic and topic_partition not in broker.replicas.led:
             coordinator.on_resign(topic_partition)
 
     for leader in broker.replicas.led.values():
