@@ -208,6 +208,20 @@ def test_idle_partitions_are_neither_read_nor_forgotten(
     assert not leader.controller.asked, "they had all there was until just now"
 
 
+def test_who_has_all_and_was_refused_is_asked_for_again_though_nothing_happens() -> None:
+    leader = LeaderOfMany()
+    leader.lead(in_sync=(ME, OTHER))
+    third = FakeFollower(leader, THIRD)
+    third.fetch(0)
+    assert leader.wanted() == [[ME, OTHER, THIRD]]
+    leader.grant(ErrorCode.INELIGIBLE_REPLICA)
+    asked = len(leader.controller.asked)
+    leader.leader().look_after_followers()
+    leader.memory.turns()
+    assert len(leader.controller.asked) == asked + 1
+    assert leader.wanted() == [[ME, OTHER, THIRD]]
+
+
 def test_who_resigns_tells_all_that_wait(leader: LeaderOfMany) -> None:
     follower = FakeFollower(leader, OTHER)
     follower.fetch(0)

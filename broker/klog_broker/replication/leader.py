@@ -228,9 +228,13 @@ class Leader:
             self._around.wake(self.topic_partition)
 
     def look_after_followers(self) -> None:
-        """From time to time: who has fallen behind leaves the in-sync set, and holds nothing up."""
-        now_ms = self._around.now_ms()
-        if self.replicas.shrink(self.log.log_end_offset, now_ms) is not None:
+        """From time to time: who has fallen behind leaves the in-sync set, and holds nothing up.
+        Who has all there is, and could not join when it came to that, joins."""
+        replicas, end = self.replicas, self.log.log_end_offset
+        change = replicas.shrink(end, self._around.now_ms())
+        if change is None:
+            change = replicas.grow_by_idle(end, self.log.high_watermark)
+        if change is not None:
             self._around.in_sync_changed(self)
         self.advance_watermark()
 

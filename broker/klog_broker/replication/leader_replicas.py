@@ -154,6 +154,17 @@ class LeaderReplicas:
         self.in_sync = expanding = in_sync.expanded(follower)
         return self._ask_for(expanding.wanted)
 
+    def grow_by_idle(self, leader_end: int, high_watermark: int) -> IsrChange | None:
+        """As :meth:`grow`, for any that has all there is. To be called as :meth:`shrink` is: a
+        follower does not name a partition again that nothing happens in (KIP-227), and when it did
+        it may have been unknown here, or the controller may have refused it."""
+        for follower, progress in self.followers.items():
+            if progress.log_end_offset == leader_end:
+                change = self.grow(follower, high_watermark)
+                if change is not None:
+                    return change
+        return None
+
     def shrink(self, leader_end: int, now_ms: int) -> IsrChange | None:
         """The change that takes out who has fallen behind, if anybody has; asked for from now on.
         To be called at least twice in replica.lag.time.max.ms."""
