@@ -95,6 +95,8 @@ class Cluster:
             "broker_id": number,
             "listeners": f"PLAINTEXT://127.0.0.{number}:0",
             "zookeeper_connect": self.zookeeper.address,
+            # The last broker to end has nobody to give its partitions to, and asks several times.
+            "controlled_shutdown_retry_backoff_ms": 200,
             **self._settings,
         }
         return Broker(
