@@ -279,6 +279,7 @@ class FetcherWorld:
             wake=lambda _: None,
             call_soon=self.loop.call_soon,
         )
+        self.broker_epoch = 33
         self.leader = ModelLeader()
         self.addresses = {OTHER: ("other", 9092), THIRD: ("third", 9092)}
         self.connections: list[FakeConnection] = []
@@ -286,7 +287,7 @@ class FetcherWorld:
         """All that were answered."""
         self.fetchers = Fetchers(
             self.replicas,
-            WhoAsks(ME, lambda: 33),
+            WhoAsks(ME, lambda: self.broker_epoch),
             SETTINGS,
             address_of=self.addresses.get,
             connect=self._connect,  # type: ignore[arg-type]

@@ -108,6 +108,17 @@ def test_many_partitions_are_named_by_several_requests() -> None:
     assert (world.asks[0].request.session_id, world.asks[0].request.session_epoch) == (5, 1)
 
 
+def test_in_another_life_all_partitions_are_named_again() -> None:
+    """The leader asks for a follower to join in the life in which it named the partition."""
+    world = following(2)
+    assert named(world.asks[0].request) == []
+    world.broker_epoch = 44
+    world.pass_time(WAIT_MS)
+    world.run()
+    again = next(each for each in world.requests if each.replica_state.replica_epoch == 44)
+    assert (again.session_id, again.session_epoch, named(again)) == (77, 0, [(0, 2)])
+
+
 def test_a_leader_without_room_for_a_session_is_told_everything_each_time() -> None:
     world = FetcherWorld()
     world.leader.knows_sessions = False

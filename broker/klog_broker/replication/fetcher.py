@@ -76,6 +76,8 @@ class Fetcher:
         self._address: tuple[str, int] | None = None
         self._connection: EventedConnection | None = None
         self._session = FollowerSession()
+        self._told_epoch = -1
+        """This broker's epoch in the session's first request."""
         self._followed: dict[Key, FollowedPartition] = {}
         # A partition with news is in one of these: not looked at yet, to be named (None: to be
         # forgotten), or waiting for its flush.
@@ -204,6 +206,8 @@ class Fetcher:
 
     def _fetch(self, connection: EventedConnection) -> None:
         session, due = self._session, self._due
+        if session.begins:
+            self._told_epoch = self._asks.broker_epoch()
         if session.is_refused or len(due) <= MOST_NAMED:
             self._due = {}
             delta = session.next(due.items())
@@ -271,6 +275,10 @@ class Fetcher:
                 yield _PART_ELEMENTS + len(part.records) // _BYTES_AN_ELEMENT
         if connection is self._connection:
             self._is_busy = False
+            if self._told_epoch != self._asks.broker_epoch():
+                # The leader goes by the life in which a partition was named, and idle ones are not
+                # named again: it would have a replica join in a life that is over, in vain.
+                self._session.lost()
             if self._session.begins:
                 self._begin_anew()
             self._look()

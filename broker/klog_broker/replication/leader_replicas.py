@@ -158,10 +158,12 @@ class LeaderReplicas:
         """As :meth:`grow`, for any that has all there is. To be called as :meth:`shrink` is: a
         follower does not name a partition again that nothing happens in (KIP-227), and when it did
         it may have been unknown here, or the controller may have refused it."""
-        for follower, progress in self.followers.items():
+        for follower, progress in list(self.followers.items()):
             if progress.log_end_offset == leader_end:
                 change = self.grow(follower, high_watermark)
                 if change is not None:
+                    # If it is refused again, another one comes first the next time.
+                    self.followers[follower] = self.followers.pop(follower)
                     return change
         return None
 
