@@ -336,3 +336,11 @@ def test_a_machine_that_has_no_deadline_needs_no_timer() -> None:
     world = World()
     world.runtime.run(world.shard, "a", Effects())
     assert world.time.loop.next_wake_ms() is None
+
+
+def test_a_shard_that_failed_is_not_led_on_but_loaded_anew() -> None:
+    world = World(log_of(batch(("a", "1"))))
+    world.loaded()
+    world.shard.fail(ValueError("a record could not be applied"))
+    world.runtime.lead(log_of(batch(("a", "1"))))
+    assert world.loaded() == {"a": (0, "1")}
