@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from tests.simulation.clusters import run as clusters
+from tests.simulation.clusters.mutants import MUTANTS as CLUSTER_MUTANTS
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.mutants.mutant import Mutant
 from tests.simulation.run import Result, run_seed
@@ -33,7 +34,7 @@ class _Play(NamedTuple):
 
 
 _ONE_BROKER = _Play("", run_seed, MUTANTS)
-_CLUSTERS = _Play(" --clusters", clusters.run_seed, ())
+_CLUSTERS = _Play(" --clusters", clusters.run_seed, CLUSTER_MUTANTS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,5 +1,7 @@
 """Offsets never go back within a broker's life, and readers see nothing too early."""
 
+from typing import Any
+
 from pyspark_klog.ids import TopicId, TopicPartition
 from tests.simulation.machine import Death, Machine, Watcher
 from tests.simulation.world import Violation
@@ -32,15 +34,20 @@ class Marks(Watcher):
             if marks == before:
                 continue
             self._last[key] = marks
-            if before is not None and any(
-                new < old for new, old in zip(marks, before, strict=True)
-            ):
+            if before is not None and self._went_back(before, marks):
                 raise Violation(BACK, f"{log.topic_partition} went from {before} to {marks}")
             watermark, end, start, flushed = marks
             if not start <= watermark <= end or flushed > end:
                 raise Violation(EARLY, f"{log.topic_partition} has {marks}")
-            if log.config.replies_wait_for_flush and watermark > flushed:
+            if self._waits_for_flush(machine, log) and watermark > flushed:
                 raise Violation(EARLY, f"{log.topic_partition} shows unsynced records: {marks}")
+
+    def _went_back(self, before: tuple[int, ...], marks: tuple[int, ...]) -> bool:
+        return any(new < old for new, old in zip(marks, before, strict=True))
+
+    def _waits_for_flush(self, _machine: Machine, log: Any) -> bool:
+        waits: bool = log.config.replies_wait_for_flush
+        return waits
 
     def on_death(self, machine: Machine, death: Death) -> None:
         assert machine.broker is not None

@@ -117,6 +117,15 @@ class Records(Watcher):
         self.delivered += 1
         return self._known_ms.setdefault(_name(value), self._world.now_ms)
 
+    def lies_in_the_end(self, partition: TopicPartition, found: dict[int, bytes]) -> None:
+        """This is all there is of a partition."""
+        known = self._partitions[partition]
+        for offset, value in found.items():
+            self._see(partition, known, offset, value, "in the log")
+        for offset, value in known.seen.items():
+            if offset not in found:
+                raise Violation(LOST, f"{partition} offset {offset}: {value!r} is gone")
+
     def was_found(self, partition: TopicPartition, offset: int, name: bytes) -> None:
         """It was appended there."""
         self._see(partition, self._partitions[partition], offset, name, "appended")
@@ -260,6 +269,10 @@ class Records(Watcher):
     def finish(self, machine: Machine) -> None:
         """Everything was sent, acknowledged, and lies in the logs."""
         self.look(machine)
+        self.count()
+
+    def count(self) -> None:
+        """By what was seen last: everything that was acknowledged is there, and in order."""
         count: Counter[bytes] = Counter()
         for partition, known in self._partitions.items():
             last: dict[str, int] = {}

@@ -23,10 +23,18 @@ TOPICS = "a topic that was made is there, one that was deleted is not"
 class Admin(Client):
     """Makes ``topics``; then, if it ``goes_on``, one after the other of its own until the end."""
 
+    _expected: tuple[ErrorCode, ...] = ()
+
     def __init__(
-        self, *given: Any, topics: tuple[TopicPlan, ...], goes_on: bool, **named: Any
+        self,
+        *given: Any,
+        topics: tuple[TopicPlan, ...],
+        goes_on: bool,
+        replicas: int = 1,
+        **named: Any,
     ) -> None:
         super().__init__(*given, **named)
+        self._replicas = replicas
         self._wanted = list(topics)
         self._goes_on = goes_on
         self._count = 0
@@ -49,7 +57,7 @@ class Admin(Client):
         wanted = CreatableTopic(
             name=topic.name,
             num_partitions=topic.partitions,
-            replication_factor=1,
+            replication_factor=self._replicas,
             configs=configs,
         )
         request = CreateTopicsRequest(topics=[wanted], timeout_ms=3_000)
@@ -67,6 +75,9 @@ class Admin(Client):
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             was_tried=not is_there,
         )
+
+    def _was_refused(self, code: ErrorCode) -> None:
+        """Another try follows."""
 
     def _until_done(
         self,
@@ -86,12 +97,17 @@ class Admin(Client):
                 was_tried = True
                 continue
             code = check_code(
-                self, getattr(reply, rows)[0].error_code, done_before, ErrorCode.REQUEST_TIMED_OUT
+                self,
+                getattr(reply, rows)[0].error_code,
+                done_before,
+                ErrorCode.REQUEST_TIMED_OUT,
+                *self._expected,
             )
             self.note(f"{type(request).__name__} {code.name}")
             if code is done_before and not was_tried:
                 raise Violation(TOPICS, f"{self.name} was told {code.name} at the first try")
             if code in (ErrorCode.NONE, done_before):
                 return code
+            self._was_refused(code)
             was_tried = True
             yield from self.sleep(self.world.between(10, 200))

@@ -102,6 +102,11 @@ class Client(ABC):
         return False
 
     @property
+    def may_be_late(self) -> bool:
+        """Whether an answer may not come, as things are."""
+        return self._link is None or self._link.was_stalled
+
+    @property
     def was_stalled(self) -> bool:
         """Whether the connection has stood still for a while."""
         return self._link is None or self._link.was_stalled
@@ -147,6 +152,10 @@ class Client(ABC):
             raise Lost
         return call.result()
 
+    def choose_machine(self) -> Machine:
+        """Where the next connection goes to."""
+        return self.machine
+
     def hang_up(self) -> None:
         """Closes the connection."""
         if self._link is not None:
@@ -183,6 +192,7 @@ class Client(ABC):
 
     # --- inside ----------------------------------------------------------------------------------
     def _dial(self) -> None:
+        self.machine = self.choose_machine()
         self.dials += 1
         self._connection = Connection(
             "the broker",
@@ -219,7 +229,7 @@ class Client(ABC):
             self._pump()
             return
         assert isinstance(connection.error, RequestTimedOut)
-        if not link.was_stalled:
+        if not self.may_be_late:
             raise Violation(WAITS, f"{self.name}: {connection.error}")
         if self.resets_when_late:
             link.break_off()

@@ -32,6 +32,8 @@ class Consumer(Client):
     """Is over once it has all that was promised. With ``reads_to`` (ends by partition) it reads up
     to these. ``reads_committed`` is its isolation level."""
 
+    _expected: tuple[ErrorCode, ...] = ()
+
     def __init__(
         self,
         *given: Any,
@@ -64,8 +66,26 @@ class Consumer(Client):
             ids=ids,
             reads_committed=self._reads_committed,
         )
-        while not self._is_done():
+        while not self._is_through():
             yield from self._fetch()
+
+    def _is_through(self) -> bool:
+        """Whether there is nothing left to be read over this connection."""
+        return self._is_done()
+
+    def _may_wait_since(self, asked_ms: int) -> bool:
+        """Whether an answer may have come late, for reasons that are no bug."""
+        return self.was_stalled or self.machine.last_trouble_ms >= asked_ms
+
+    def _position_is_gone(self, partition: TopicPartition) -> None:
+        records = self.history.records
+        at, start = self._positions[partition], records.start_of(partition)
+        if at >= start and records.power_cuts == self._power_cuts:
+            raise Violation(GAPS, f"{self.name}: {partition} has no offset {at}")
+        self._positions[partition] = start
+
+    def _was_refused(self, partition: TopicPartition, code: ErrorCode) -> None:
+        """It cannot be read now."""
 
     def _is_done(self) -> bool:
         if self._reads_to is not None:
@@ -120,8 +140,7 @@ class Consumer(Client):
         check_code(self, reply.error_code)
         asking.took(reply)
         got = 0
-        is_prompt = least_bytes == 1 and not self.was_stalled
-        is_prompt &= self.machine.last_trouble_ms < asked_ms
+        is_prompt = least_bytes == 1 and not self._may_wait_since(asked_ms)
         since_ms = asked_ms if is_prompt else world.now_ms
         for topic in reply.responses:
             for row in topic.partitions:
@@ -136,15 +155,14 @@ class Consumer(Client):
             row.error_code,
             ErrorCode.OFFSET_OUT_OF_RANGE,
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            *self._expected,
         )
         records = self.history.records
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
-            at, start = self._positions[partition], records.start_of(partition)
-            if at >= start and records.power_cuts == self._power_cuts:
-                raise Violation(GAPS, f"{self.name}: {partition} has no offset {at}")
-            self._positions[partition] = start
+            self._position_is_gone(partition)
             return 0
         if code is not ErrorCode.NONE:
+            self._was_refused(partition, code)
             return 0
         if row.high_watermark < self._watermarks.get(partition, 0):
             raise Violation(BACK, f"{partition}: watermark {row.high_watermark}")

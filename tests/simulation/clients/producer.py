@@ -30,7 +30,6 @@ from tests.simulation.clients.base import WAKING, Client, Lost, Script, check_co
 from tests.simulation.world import Violation
 
 TIMEOUT_MS = 3_000
-_MOST_RECORDS = 2_000
 EXPECTED = (
     ErrorCode.REQUEST_TIMED_OUT,
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -45,7 +44,11 @@ class Producer(Client):
     """Writes numbered records to partitions of its own choice, and notes what is acknowledged."""
 
     is_transactional = False
+    most_records = 2_000
+    pauses_ms: tuple[int, ...] = (10, 60, 200)
     _expected = EXPECTED
+    _no_identity: tuple[ErrorCode, ...] = ()
+    """What can be told instead of an identity, for a while."""
 
     def __init__(
         self,
@@ -65,7 +68,7 @@ class Producer(Client):
         self._timestamps_ms: dict[int, int] = {}
         self._acks = -1 if idempotent else world.random.choice((0, 1, -1))
         self._codec = world.random.choice((Codec.NONE, Codec.NONE, Codec.NONE, Codec.GZIP))
-        self._pause_ms = world.random.choice((10, 60, 200))
+        self._pause_ms = world.random.choice(self.pauses_ms)
         self._version = world.random.choice((None, None, 3, 7, 9))
         self._core = self._new_core()
         self._numbers: dict[int, list[int]] = {}
@@ -76,7 +79,7 @@ class Producer(Client):
     def script(self) -> Script:
         self._take_back()
         yield from self.connect()
-        while not (self.must_end and self._core.is_idle):
+        while not self._is_through():
             if self._wants_more():
                 self._make_batches()
             if self._core.needs_identity:
@@ -85,6 +88,17 @@ class Producer(Client):
             until_ms = self.world.now_ms + self.world.between(1, self._pause_ms)
             yield max(until_ms - self.world.now_ms, 1)
             self._take_answers()
+
+    def _is_through(self) -> bool:
+        """Whether there is nothing left to be done with this connection."""
+        return self.must_end and self._core.is_idle
+
+    def _ready(self, now_ms: int) -> list[TopicPartition]:
+        """Of which partitions batches can be sent now, over this connection."""
+        return self._core.ready(now_ms)
+
+    def _may_time_out(self, sent_ms: int) -> bool:
+        return self.machine.last_trouble_ms >= sent_ms
 
     def _new_core(self) -> BatchOrder:
         return BatchOrder(
@@ -98,7 +112,7 @@ class Producer(Client):
     # --- records ---------------------------------------------------------------------------------
     def _wants_more(self) -> bool:
         is_behind = self._core.pending_bytes >= 20_000
-        return not (self.must_end or is_behind or self._next >= _MOST_RECORDS)
+        return not (self.must_end or is_behind or self._next >= self.most_records)
 
     def _make_batches(self) -> None:
         world = self.world
@@ -148,7 +162,7 @@ class Producer(Client):
     def _find_identity(self) -> Generator[Any, Any, None]:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
         reply = yield from self.ask(request, InitProducerIdResponse)
-        code = check_code(self, reply.error_code)
+        code = check_code(self, reply.error_code, *self._no_identity)
         if code is not ErrorCode.NONE:
             yield from self.sleep(100)
             return
@@ -163,7 +177,7 @@ class Producer(Client):
         core, now_ms = self._core, self.world.now_ms
         low, high = self._versions()
         while self.in_flight < (5 if self._idempotent else 1):
-            batches = core.take(core.ready(now_ms), now_ms)
+            batches = core.take(self._ready(now_ms), now_ms)
             if not batches:
                 return
             request = self._new_request()
@@ -239,23 +253,24 @@ class Producer(Client):
         for batch in batches:
             row = rows[batch.partition]
             code = check_code(self, row.error_code, *self._expected)
-            if code is ErrorCode.REQUEST_TIMED_OUT and self.machine.last_trouble_ms < sent_ms:
+            if code is ErrorCode.REQUEST_TIMED_OUT and not self._may_time_out(sent_ms):
                 raise Violation(WAKING, f"{self.name}: {batch.partition} was not answered in time")
             verdict = self._core.verdict(batch, code)
             numbers = self._numbers[id(batch)]
             self.note(f"{batch.partition} {numbers[0]} {code.name} at {row.base_offset}")
             if verdict is Verdict.WRITTEN:
                 self._core.written(batch, row.base_offset)
-                self.history.records.was_acknowledged(
-                    batch.partition, row.base_offset, self.name, numbers
-                )
-                self.machine.has_told("acknowledged")
+                self._acknowledged(batch.partition, row.base_offset, numbers)
             elif verdict is Verdict.NEW_IDENTITY:
                 self._core.begin_anew(batch)
             elif verdict is Verdict.RETRY:
                 self._core.retry(batch, self.world.now_ms + self.world.between(1, 100))
             else:
                 self._fail(batch, code)
+
+    def _acknowledged(self, partition: TopicPartition, offset: int, numbers: list[int]) -> None:
+        self.history.records.was_acknowledged(partition, offset, self.name, numbers)
+        self.machine.has_told("acknowledged")
 
     def _fail(self, batch: Batch, code: ErrorCode) -> None:
         """Trying again does not help."""

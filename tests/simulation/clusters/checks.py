@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from klog_broker.controller.member import Member
+from klog_broker.replication.leader import Leader
+from pyspark_klog.ids import BrokerId, TopicPartition
+from tests.simulation.checks.marks import Marks
 from tests.simulation.clusters.machines import ClusterMachine
+from tests.simulation.controllers.checks import Checks as ControllerChecks
+from tests.simulation.controllers.checks import Key
 from tests.simulation.elections.checks import Checks as ElectionChecks
 from tests.simulation.machine import Machine, Watcher
+from tests.support.log_harness import read_batches
 
 
 def member_of(machine: Machine) -> Member | None:
@@ -42,3 +50,60 @@ class Elections(Watcher):
         name = f"{machine.name}.{machine.lives}"
         machine.note(f"is controller {writes.epoch.number}")
         self._checks.elected(name, machine.session.session_id, writes.epoch)
+
+
+class ReplicaMarks(Marks):
+    """A follower's log is cut where its leader's goes another way, never below the watermark."""
+
+    def _went_back(self, before: tuple[int, ...], marks: tuple[int, ...]) -> bool:
+        watermark, _, start, _ = marks
+        return watermark < before[0] or start < before[2]
+
+    def _waits_for_flush(self, machine: Machine, log: Any) -> bool:
+        return leads(machine, log.topic_partition) and super()._waits_for_flush(machine, log)
+
+
+class States(ControllerChecks):
+    """Of partitions, by what is committed. Who has caught up is the leaders' business here."""
+
+    def _life_met(self, _key: Key, _leader_epoch: int, follower: BrokerId) -> int | None:
+        return self._life(follower)
+
+
+class Leaders(Watcher):
+    """Who leads a partition has been elected, and in each epoch one life of one broker leads."""
+
+    def __init__(self, states: States) -> None:
+        self._states = states
+        self._told: dict[tuple[Key, int], tuple[str, int]] = {}
+
+    def on_turn(self, machine: Machine) -> None:
+        assert machine.broker is not None and isinstance(machine, ClusterMachine)
+        for partition in machine.broker.services.replicas.partitions():
+            role = partition.role
+            if not isinstance(role, Leader):
+                continue
+            key = (partition.topic_id, partition.topic_partition.partition)
+            life = (machine.name, machine.lives)
+            if self._told.get((key, role.leader_epoch)) != life:
+                self._told[key, role.leader_epoch] = life
+                machine.note(f"leads {partition.topic_partition} in {role.leader_epoch}")
+                self._states.leads(key, role.leader_epoch, machine.number, machine.lives)
+
+
+def leads(machine: Machine, partition: TopicPartition) -> bool:
+    """Whether its broker takes itself for the leader."""
+    broker = machine.broker
+    found = broker and broker.services.replicas.partition(partition.topic, partition.partition)
+    return bool(found and isinstance(found.role, Leader))
+
+
+def batches_of(machine: Machine, partition: TopicPartition) -> dict[int, tuple[int, int]] | None:
+    """The leader epoch and the checksum of each batch of its replica, by the first offset."""
+    for log in machine.logs():
+        if log.topic_partition == partition:
+            return {
+                each.base_offset: (each.partition_leader_epoch, each.crc)
+                for each in read_batches(log, log.log_end_offset)
+            }
+    return None

@@ -2,11 +2,18 @@
 
 from dataclasses import dataclass
 
-from tests.simulation.plan import Plan
+from tests.simulation.plan import Plan, TopicPlan
 from tests.simulation.world import World
 
-_CHAOS_MS = (10_000, 25_000)
+_CHAOS_MS = (8_000, 16_000)
 _SESSIONS_MS = (2_000, 4_000, 6_000)
+
+
+@dataclass(frozen=True)
+class ReplicatedTopic(TopicPlan):
+    """A topic on so many brokers."""
+
+    replicas: int = 3
 
 
 @dataclass(frozen=True)
@@ -17,30 +24,49 @@ class ClusterPlan(Plan):
 
 
 def make_cluster_plan(world: World) -> ClusterPlan:
-    """Of everything a little."""
+    """Of everything a little. Power is cut only where all is flushed before it is acknowledged:
+    elsewhere what was promised may be lost."""
     chance, between, random = world.chance, world.between, world.random
+    flushes_all = chance(0.4)
+    topics = []
+    for number in range(between(1, 2)):
+        replicas = random.choice((1, 3, 3, 3))
+        configs = {"min.insync.replicas": str(min(replicas, between(1, 2)))}
+        if flushes_all:
+            configs["flush.messages"] = "1"
+        if chance(0.4):
+            configs["segment.bytes"] = str(between(1_500, 6_000))
+        topics.append(
+            ReplicatedTopic(
+                f"t{number}", between(1, 2), flushes_all, configs=configs, replicas=replicas
+            )
+        )
     settings = {
         "auto.create.topics.enable": "false",
         "zookeeper.session.timeout.ms": str(random.choice(_SESSIONS_MS)),
+        "replica.lag.time.max.ms": str(between(1_000, 4_000)),
+        "replica.fetch.wait.max.ms": str(between(100, 500)),
+        "controlled.shutdown.retry.backoff.ms": "500",
         "log.index.size.max.bytes": "1200",
         "log.dirs": "/data",
+        "replica.high.watermark.checkpoint.interval.ms": "2000",
     }
     return ClusterPlan(
         chaos_ms=between(*_CHAOS_MS),
-        topics=(),
-        flushes_all=False,
+        topics=tuple(topics),
+        flushes_all=flushes_all,
         with_kernel=chance(0.5),
         has_socket_calls=chance(0.5),
         has_cold_pages=False,
         disk_slowness=random.choice((1, 1, 8)),
-        idempotent_producers=0,
-        plain_producers=0,
-        consumers=0,
+        idempotent_producers=between(1, 2),
+        plain_producers=between(0, 1),
+        consumers=between(0, 2),
         members=0,
         has_admin=False,
         has_large_records=False,
         transactional=(),
         members_in_transactions=False,
-        has_power_cuts=chance(0.5),
+        has_power_cuts=flushes_all and chance(0.7),
         settings=settings,
     )

@@ -2,23 +2,46 @@
 
 from __future__ import annotations
 
-from tests.simulation.checks.marks import Marks
+from typing import Any, TypeVar
+
+from pyspark_klog.ids import TopicPartition
+from tests.simulation.checks.records import content
 from tests.simulation.checks.rest import Rest
-from tests.simulation.clusters.checks import Elections, is_controller, member_of
+from tests.simulation.clients.base import WAITS, Client
+from tests.simulation.clients.roaming import (
+    Roaming,
+    RoamingAdmin,
+    RoamingConsumer,
+    RoamingProducer,
+)
+from tests.simulation.clusters.checks import (
+    Elections,
+    Leaders,
+    ReplicaMarks,
+    States,
+    is_controller,
+    member_of,
+)
 from tests.simulation.clusters.faults import ClusterFaults
+from tests.simulation.clusters.healed import check_alike, check_matching, unled
 from tests.simulation.clusters.machines import ClusterMachine
-from tests.simulation.clusters.plan import make_cluster_plan
+from tests.simulation.clusters.plan import ReplicatedTopic, make_cluster_plan
 from tests.simulation.clusters.router import Router
 from tests.simulation.elections.checks import Checks as ElectionChecks
 from tests.simulation.elections.healed import unhealed
-from tests.simulation.run import Result, killed_in_peace
+from tests.simulation.history import History
+from tests.simulation.run import END_WITHIN_MS, Result, killed_in_peace
 from tests.simulation.world import Violation, World
 from tests.simulation.zookeeper import SimulatedZooKeeper
 from tests.simulation.zookeeper.faults import ZooKeeperFaults
 
+C = TypeVar("C", bound=Roaming)
+
 HEALED = "in the end the cluster is whole"
 HEALED_WITHIN_MS = 60_000
 """Of virtual time, after the last fault."""
+_LOOK_MS = 200
+_COMPARED_EACH_MS = 1_500
 
 
 def run_seed(seed: int) -> Result:
@@ -47,21 +70,26 @@ class Cluster:
         self.zookeeper = SimulatedZooKeeper(world)
         self.router = Router()
         self.elections = ElectionChecks(self.zookeeper)
+        self.states = States(self.zookeeper)
+        self.history = History(world, plan)
         self.machines = [self._machine(number) for number in range(plan.brokers)]
         self.faults = ClusterFaults(
             world, self.machines, self.router, ZooKeeperFaults(self.zookeeper), plan
         )
         self.faults.is_controller = is_controller
+        self.clients: list[Client] = []
+        self._is_over = False
 
     def _machine(self, number: int) -> ClusterMachine:
         plan, world = self.plan, self.world
+        watchers = [ReplicaMarks(), Rest(), Elections(self.elections), Leaders(self.states)]
         machine = ClusterMachine(
             world,
             self.zookeeper,
             self.router,
             number,
             plan.settings,
-            [Marks(), Rest(), Elections(self.elections)],
+            watchers,
             with_kernel=plan.with_kernel,
             has_socket_calls=plan.has_socket_calls,
             has_cold_pages=plan.has_cold_pages,
@@ -76,25 +104,113 @@ class Cluster:
         world = self.world
         for machine in self.machines:
             world.after(world.between(0, 1_000), machine.start)
+        self._run_until_healed()
+        self._set_up()
+        for client in self._make_clients():
+            world.after(world.between(0, 500), client.begin)
+        self._compare()
         self.faults.begin()
         world.run(world.now_ms + self.plan.chaos_ms)
         world.note("no more faults")
         self.faults.stop()
-        world.run(world.now_ms + HEALED_WITHIN_MS, lambda: not self.unhealed())
-        self._must_be_healed()
+        for client in self.clients:
+            client.must_end = True
+        self._run_until_over(self.clients)
+        self._run_until_healed()
         # Nothing more happens: what was reached stays.
         world.run(world.now_ms + 2 * int(self.plan.settings["zookeeper.session.timeout.ms"]))
-        self._must_be_healed()
+        text = self.unhealed()
+        if text:
+            raise Violation(HEALED, f"no more, for {text}")
+        self._audit()
+
+    # --- clients ---------------------------------------------------------------------------------
+    def _set_up(self) -> None:
+        for topic in self.plan.topics:
+            assert isinstance(topic, ReplicatedTopic)
+            admin = self._new(RoamingAdmin, topics=(topic,), goes_on=False, replicas=topic.replicas)
+            self.world.after(0, admin.begin)
+            self._run_until_over([admin])
+        self._run_until_healed()
+
+    def _new(self, kind: type[C], **named: Any) -> C:
+        number = len(self.clients) + 1
+        client = kind(
+            self.world,
+            self.machines[0],
+            self.history,
+            number,
+            kind.__name__.lower(),
+            machines=self.machines,
+            **named,
+        )
+        self.clients.append(client)
+        return client
+
+    def _make_clients(self) -> list[Client]:
+        plan, before = self.plan, len(self.clients)
+        partitions = self._partitions()
+        for number in range(plan.idempotent_producers + plan.plain_producers):
+            is_idempotent = number < plan.idempotent_producers
+            self._new(RoamingProducer, partitions=partitions, idempotent=is_idempotent, large=[])
+        for _ in range(plan.consumers):
+            self._new(RoamingConsumer, partitions=partitions)
+        return self.clients[before:]
+
+    def _partitions(self) -> list[TopicPartition]:
+        return [
+            TopicPartition(topic.name, number)
+            for topic in self.plan.topics
+            for number in range(topic.partitions)
+        ]
+
+    def _run_until_over(self, clients: list[Client]) -> None:
+        def is_over() -> bool:
+            return all(client.is_over for client in clients)
+
+        self.world.run(self.world.now_ms + END_WITHIN_MS, is_over)
+        if not is_over():
+            left = ", ".join(client.name for client in clients if not client.is_over)
+            raise Violation(WAITS, f"{left} cannot come to an end")
+
+    # --- checks ----------------------------------------------------------------------------------
+    def _compare(self) -> None:
+        """Now and then, until the end."""
+        if not self._is_over:
+            check_matching(self.states, self.machines)
+            self.world.after(_COMPARED_EACH_MS, self._compare)
+
+    def _run_until_healed(self) -> None:
+        until_ms = self.world.now_ms + HEALED_WITHIN_MS
+        while (text := self.unhealed()) and self.world.now_ms < until_ms:
+            self.world.run(self.world.now_ms + _LOOK_MS)
+        if text:
+            raise Violation(HEALED, text)
 
     def unhealed(self) -> str:
         """What is not as it must be in the end; empty if all is."""
+        if any(each.broker is None or each.broker._is_stopping for each in self.machines):
+            return "a broker is not up"
         members = [member for machine in self.machines if (member := member_of(machine))]
-        return unhealed(self.elections, members, len(self.machines))
+        text = unhealed(self.elections, members, len(self.machines))
+        return text or unled(self.states, self.machines)
 
-    def _must_be_healed(self) -> None:
-        text = self.unhealed()
-        if text:
-            raise Violation(HEALED, text)
+    def _audit(self) -> None:
+        """What the logs hold, seen from inside and through Fetch."""
+        self._is_over = True
+        check_alike(self.states, self.machines)
+        records, ends = self.history.records, {}
+        for partition in self._partitions():
+            state = self.states.state(partition)
+            assert state is not None
+            logs = self.machines[state[0].leader].logs()
+            (log,) = [each for each in logs if each.topic_partition == partition]
+            records.lies_in_the_end(partition, content(log))
+            ends[partition] = int(log.high_watermark)
+        records.count()
+        auditor = self._new(RoamingConsumer, partitions=list(ends), reads_to=ends)
+        self.world.after(0, auditor.begin)
+        self._run_until_over([auditor])
 
     def vanish(self) -> None:
         """What still waits somewhere ends."""
@@ -104,7 +220,10 @@ class Cluster:
     def summary(self) -> str:
         """One line."""
         lives = sum(machine.lives for machine in self.machines)
+        records = self.history.records
         return (
             f"{self.world.now_ms / 1000:.0f} s, {lives} lives,"
-            f" {len(self.elections.elections)} elections, {len(self.world.lines)} lines"
+            f" {len(self.elections.elections)} controllers, {self.states.elections} elections,"
+            f" {records.acknowledged} acknowledged, {records.delivered} delivered,"
+            f" {len(self.world.lines)} lines"
         )

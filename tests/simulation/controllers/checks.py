@@ -125,7 +125,7 @@ class Checks:
         for each in after.isr:
             life, now = before.lives.get(each), self._life(each)
             if life is None:
-                life = self._met.get((key, after.leader_epoch, each)) if same_epoch else None
+                life = self._life_met(key, after.leader_epoch, each) if same_epoch else None
                 if life is None or now not in (None, life):
                     self._fail("only who has caught up in this life joins", partition, after)
             elif now not in (None, life):
@@ -136,6 +136,10 @@ class Checks:
                     self._fail("a bounce begins a leader epoch", partition, after)
             lives[each] = now or life
         return Known(after, lives)
+
+    def _life_met(self, key: Key, leader_epoch: int, follower: BrokerId) -> int | None:
+        """The life in which the leader of that epoch has seen it catch up."""
+        return self._met.get((key, leader_epoch, follower))
 
     def _life(self, broker_id: BrokerId) -> int | None:
         stat = self.tree.read(Exists(broker_path(broker_id)))

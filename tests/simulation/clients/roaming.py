@@ -1,0 +1,197 @@
+"""Clients of a cluster: they find out who leads what, and go from one broker to the next.
+
+Each has one connection at a time, to a leader of something it wants, for as long as it likes or
+until it is told that others lead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Any
+
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import TopicPartition
+from pyspark_klog.protocol.apis.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+from tests.simulation.clients.admin import Admin
+from tests.simulation.clients.base import Client, Script
+from tests.simulation.clients.consumer import Consumer
+from tests.simulation.clients.producer import EXPECTED, Producer
+from tests.simulation.machine import Machine
+
+_STAY_MS = (200, 3_000)
+_MOVED = (
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.OFFSET_NOT_AVAILABLE,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+)
+
+
+class Roaming(Client):
+    """What all of them do; comes before the kind of client in a class's bases."""
+
+    def __init__(self, *given: Any, machines: Sequence[Machine], **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.machines = machines
+        self._led: list[TopicPartition] = []
+        """What the broker of this connection leads, as it said itself."""
+        self._moves_at_ms = 0
+        self._target: Machine | None = None
+
+    @property
+    def may_be_late(self) -> bool:
+        """Machines stand still, and others decide on what a broker waits for."""
+        return True
+
+    def choose_machine(self) -> Machine:
+        target, self._target = self._target, None
+        return target or self.world.random.choice(self.machines)
+
+    def wants(self) -> list[TopicPartition]:
+        """What there is still something to do for."""
+        raise NotImplementedError
+
+    @property
+    def wants_to_move(self) -> bool:
+        return self.world.now_ms >= self._moves_at_ms
+
+    def move(self) -> None:
+        """Somebody else leads."""
+        self._moves_at_ms = self.world.now_ms
+
+    def look(self) -> Script:
+        """Ask who leads; if it is another broker, go there the next time."""
+        yield from self.connect()
+        wanted = self.wants()
+        names = {partition.topic: None for partition in wanted}
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(name=name) for name in names],
+            allow_auto_topic_creation=False,
+        )
+        reply = yield from self.ask(request, MetadataResponse)
+        leaders = {
+            TopicPartition(topic.name, row.partition_index): row.leader_id
+            for topic in reply.topics
+            for row in topic.partitions
+        }
+        here = self.machines.index(self.machine)
+        self._led = [each for each in wanted if leaders.get(each) == here]
+        self._moves_at_ms = self.world.now_ms + self.world.between(*_STAY_MS)
+        elsewhere = [at for each in wanted if 0 <= (at := leaders.get(each, -1)) != here]
+        if elsewhere:
+            self._target = self.machines[self.world.random.choice(elsewhere)]
+        if not self._led:
+            self.move()
+            self.hang_up()
+            yield from self.sleep(self.world.between(1, 200))
+
+
+class RoamingAdmin(Roaming, Admin):
+    """Asks one after the other, until one is the controller."""
+
+    _expected = (ErrorCode.NOT_CONTROLLER, ErrorCode.INVALID_REPLICATION_FACTOR)
+
+    def wants(self) -> list[TopicPartition]:
+        return []
+
+    def _was_refused(self, code: ErrorCode) -> None:
+        if code is ErrorCode.NOT_CONTROLLER:
+            self.hang_up()
+
+
+class RoamingProducer(Roaming, Producer):
+    """Sends to the leaders, one after the other."""
+
+    most_records = 300
+    pauses_ms = (100, 400)
+    _expected = (*EXPECTED, *_MOVED, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+    _no_identity = (
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    )
+
+    def script(self) -> Script:
+        self._take_back()
+        while not (self.must_end and self._core.is_idle):
+            yield from self.look()
+            if self._led:
+                yield from super().script()
+                if self.is_connected:
+                    self.hang_up()
+                self._take_back()
+
+    def wants(self) -> list[TopicPartition]:
+        return self._partitions
+
+    def _is_through(self) -> bool:
+        return super()._is_through() or (self.wants_to_move and not self._calls)
+
+    def _ready(self, now_ms: int) -> list[TopicPartition]:
+        if self.wants_to_move:
+            return []
+        return [each for each in self._core.ready(now_ms) if each in self._led]
+
+    def _may_time_out(self, _sent_ms: int) -> bool:
+        return True
+
+    def _take_reply(self, reply: Any, batches: Any, sent_ms: int) -> None:
+        codes = {row.error_code for topic in reply.responses for row in topic.partition_responses}
+        if not codes.isdisjoint(_MOVED):
+            self.move()
+        super()._take_reply(reply, batches, sent_ms)
+
+    def _acknowledged(self, partition: TopicPartition, offset: int, numbers: list[int]) -> None:
+        """Of one replica alone nothing is promised."""
+        if self._acks == -1:
+            super()._acknowledged(partition, offset, numbers)
+
+
+class RoamingConsumer(Roaming, Consumer):
+    """Reads from the leaders, one after the other."""
+
+    _expected = _MOVED
+
+    def script(self) -> Script:
+        while not self._is_done():
+            yield from self.look()
+            if self._led:
+                yield from super().script()
+                if self.is_connected:
+                    self.hang_up()
+
+    def wants(self) -> list[TopicPartition]:
+        return list(self._positions)
+
+    def _is_through(self) -> bool:
+        return super()._is_through() or self.wants_to_move
+
+    def _wanted(self) -> dict[TopicPartition, int]:
+        return {each: at for each, at in super()._wanted().items() if each in self._led}
+
+    def _may_wait_since(self, _asked_ms: int) -> bool:
+        return True
+
+    def _was_refused(self, _partition: TopicPartition, _code: ErrorCode) -> None:
+        self.move()
+
+    def _position_is_gone(self, partition: TopicPartition) -> None:
+        """A leader that does not know yet that it is none may not have as much."""
+        if self.must_end:
+            super()._position_is_gone(partition)
+        self.move()
+
+    def _fetch(self) -> Generator[Any, Any, None]:
+        yield from super()._fetch()
+        if not self._wanted():
+            self.move()
