@@ -154,7 +154,8 @@ def quotas_are_changed(servers: str) -> None:
     assert done.output == "altered user alice\n"
     values = {"producer_byte_rate": 1024.0, "request_percentage": 12.5}
     eventually(lambda: quotas("--user", "alice") == [({"user": "alice"}, values)])
-    more = ("--default-client-id", "--set", "consumer_byte_rate=7")
+    # Of all clients: the cases after this one read, too.
+    more = ("--default-client-id", "--set", f"consumer_byte_rate={1 << 30}")
     assert klog(servers, *alter, "--user", "alice", *more).exit_code == 0
     assert klog(servers, *alter, *more).exit_code == 0
     address = ("--ip", "127.0.0.9", "--set", "connection_creation_rate=5")
@@ -162,7 +163,8 @@ def quotas_are_changed(servers: str) -> None:
     both = {"client-id": None, "user": "alice"}
     eventually(lambda: len(quotas("--quotas")) == 4)
     assert quotas("--user", "alice") == [({"user": "alice"}, values)]
-    assert quotas("--user", "alice", "--default-client-id") == [(both, {"consumer_byte_rate": 7.0})]
+    alone = {"consumer_byte_rate": float(1 << 30)}
+    assert quotas("--user", "alice", "--default-client-id") == [(both, alone)]
     shown = klog(servers, "configs", "describe", "--quotas").stdout.splitlines()
     assert ["ip", "127.0.0.9", "connection_creation_rate", "5"] in [each.split() for each in shown]
     assert ["user", "alice", "request_percentage", "12.5"] in [each.split() for each in shown]

@@ -1,5 +1,6 @@
 """A data directory that Apache Kafka wrote, with one of everything that can be looked at in it."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -106,11 +107,12 @@ def decoder_option(folder: Path) -> list[str]:
 
 
 def kafkas_dump(version: str, files: Sequence[Path], *options: str) -> str:
-    """What Kafka's own tool says of the files."""
+    """What Kafka's own tool says of the files; blanks at the end of a line, where that of 3.9.1
+    would go on with a producer's last batch, are left out."""
     arguments = ["--files", ",".join(map(str, files)), *options]
     done = run_tool(version, MAIN_CLASSES[version], arguments)
     assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return re.sub(r"(lastTimestamp: \d+) $", r"\1", done.stdout, flags=re.MULTILINE)
 
 
 def stopped_directory(kafka: KafkaServer) -> Path:

@@ -12,14 +12,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from klog_broker.cli.group import command
-from pyspark_klog.ids import Offset
 from pyspark_klog.records.batch import split_batches
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
 from pyspark_klog.state_records.consumer_offsets import encode_offset_key, encode_value
 from pyspark_klog.state_records.group_metadata import GroupMetadataValue, MemberMetadata
 from pyspark_klog.storage.indexes import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
-from pyspark_klog.storage.producer_snapshot import ProducerSnapshotEntry, encode_producer_snapshot
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "dump_log"
 
@@ -168,16 +166,6 @@ def test_damaged_files_beside_the_log(tmp_path: Path) -> None:
     result = klog(folder)
     assert len(errors(result)) == 3
     assert result.exit_code == 1
-
-
-def test_a_producer_without_a_batch_ends_in_a_blank_as_in_kafkas_tool(tmp_path: Path) -> None:
-    snapshot = tmp_path / "00000000000000000005.snapshot"
-    entry = ProducerSnapshotEntry(7, 1, -1, Offset(-1), 0, 1_000, 0)
-    snapshot.write_bytes(encode_producer_snapshot([entry]))
-    assert klog(snapshot).output.splitlines()[-1] == (
-        "producerId: 7 producerEpoch: 1 coordinatorEpoch: 0 currentTxnFirstOffset:"
-        " OptionalLong.empty lastTimestamp: 1000 "
-    )
 
 
 # --- what is in records ---------------------------------------------------------------------------

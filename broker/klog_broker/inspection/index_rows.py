@@ -272,5 +272,4 @@ def snapshot_rows(file: ReadOnlyFile) -> Iterator[Row | Finding]:
             f"{name}: {optional_long(value) if name == 'currentTxnFirstOffset' else value}"
             for name, value in fields.items()
         )
-        # Kafka's tool leaves a blank for the batch also where there is none.
-        yield Row("snapshot", fields, " ".join(words) + " " * (entry.last_sequence < 0))
+        yield Row("snapshot", fields, " ".join(words))
