@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 
 from tests.soak import connector, exactly_once, kills, plan
+from tests.soak.cluster import soak as cluster
 from tests.soak.records import VALUE_BYTES
 from tests.soak.transactions import copying
 
@@ -17,8 +18,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     if words[:1] == ["transactions"]:
         return copying.main(words[1:], _say)
+    # What it has started and stopped is ended in `finally` blocks.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    if words[:1] == ["cluster"]:
+        return cluster.main(words[1:], _say)
     parser = argparse.ArgumentParser(
-        prog="./dev soak", epilog="also: ./dev soak transactions --help"
+        prog="./dev soak", epilog="also: ./dev soak transactions --help, ./dev soak cluster --help"
     )
     parser.add_argument("what", choices=["connector", "exactly-once"])
     parser.add_argument("--minutes", type=float, default=20.0)
@@ -31,8 +36,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="connector: go on at the end until so many are done",
     )
     given = parser.parse_args(words)
-    # What it has started and stopped is ended in `finally` blocks.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     soak = _connector if given.what == "connector" else _exactly_once
     problems, proved = soak(given)
     if problems:

@@ -1,7 +1,8 @@
 """The input that a soak's copies consume, and both topics read back, by librdkafka."""
 
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
@@ -19,9 +20,15 @@ _DEADLINE_S = 30.0
 class Feed:
     """Writes numbered records of `KEYS` keys at a steady rate, until it is closed."""
 
-    def __init__(self, servers: str, rate_a_s: int) -> None:
+    def __init__(
+        self, servers: str, rate_a_s: int, settings: Mapping[str, str | int] | None = None
+    ) -> None:
+        """``settings`` are more of librdkafka's, or others."""
         self.acknowledged: list[Record] = []
         self.failures: list[str] = []
+        self.longest_gap_s = 0.0
+        """Between two acknowledgements of a partition; whoever looks may set it back."""
+        self._last_s: dict[int | None, float] = {}
         self._each_tick = max(round(rate_a_s * _TICK_S), 1)
         self._producer = Producer(
             {
@@ -30,6 +37,7 @@ class Feed:
                 "linger.ms": 5,
                 "reconnect.backoff.max.ms": 500,
                 "log_level": 2,  # the broker is down now and then
+                **(settings or {}),
             }
         )
         self._end = threading.Event()
@@ -62,10 +70,16 @@ class Feed:
             self._end.wait(_TICK_S)
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        now_s, partition = time.monotonic(), message.partition()
+        gap_s = now_s - self._last_s.get(partition, now_s)
+        self.longest_gap_s = max(self.longest_gap_s, gap_s)
+        self._last_s[partition] = now_s
         if error is not None:
             self.failures.append(str(error))
         else:
-            where = message.partition(), message.offset()
+            # Of a batch that was sent again nobody knows the offset.
+            offset = message.offset()
+            where = message.partition(), -1 if offset is None else offset
             self.acknowledged.append(Record(*where, int(message.value())))
 
 

@@ -28,6 +28,9 @@ _SESSION_MS = 3_000
 _TRANSACTION_MS = 8_000
 _CLIENT = {
     "reconnect.backoff.max.ms": 500,  # a broker that is down comes again soon
+    # In a cluster a broker may stand still, and others lead what it led.
+    "socket.timeout.ms": 6_000,
+    "topic.metadata.refresh.interval.ms": 1_000,
     # A producer that starts over from its bootstrap servers, while the broker is down, hangs in
     # send_offsets_to_transaction for ever: librdkafka's issues 5511 and 5456.
     "metadata.recovery.strategy": "none",

@@ -1,0 +1,381 @@
+"""The soak of a cluster: three brokers, a ZooKeeper, and clients at work while faults come.
+
+A `Feed` writes numbered records (acks=all, idempotent), two processes copy them as a consumer group
+in transactions (`tests/soak/transactions`). In the end, and while nothing is wrong: what was
+acknowledged is there, where it was said to be, once and in order; each record is in the copy once;
+every replica is in sync and has the same bytes.
+"""
+
+import argparse
+import contextlib
+import os
+import random
+import shutil
+import signal
+import tempfile
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+from confluent_kafka import ElectionType, KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from tests.soak.cluster import plan
+from tests.soak.cluster.plan import Fault, Kind
+from tests.soak.cluster.replicas import partitions_of, problems_of_replicas
+from tests.soak.cluster.sight import lacks, seen_by, session_of
+from tests.soak.cluster.split_cluster import SplitCluster
+from tests.soak.cluster.ways import ZOOKEEPER
+from tests.soak.records import lost_of
+from tests.soak.report import Report, Say
+from tests.soak.transactions.check import Input, problems_of
+from tests.soak.transactions.feed import (
+    SOURCE,
+    SOURCE_PARTITIONS,
+    TARGET,
+    TARGET_PARTITIONS,
+    Feed,
+    inputs,
+    outputs,
+)
+from tests.soak.transactions.librdkafka_copy import FENCED
+from tests.soak.transactions.processes import Copy, command_of
+from tests.support.eventually import eventually
+from tests.support.zookeeper_server import expire
+
+RATE_A_S = 300
+_COPIES = 2
+_GROUP = "copies"
+_DEADLINE_S = 120.0
+_GAP_S = 1.0
+_TOPICS = (SOURCE, TARGET)
+_BROKER_SETTINGS: dict[str, str | int | bool] = {
+    "zookeeper_session_timeout_ms": int(plan.SESSION_S * 1_000),
+    # Machines of tests are busy at times.
+    "zookeeper_connection_timeout_ms": 60_000,
+    "auto_create_topics_enable": False,
+    "default_replication_factor": 3,
+    "offsets_topic_replication_factor": 3,
+    "offsets_topic_num_partitions": 3,
+    "transaction_state_log_replication_factor": 3,
+    "transaction_state_log_min_isr": 2,
+    "transaction_state_log_num_partitions": 3,
+    "transaction_abort_timed_out_transaction_cleanup_interval_ms": 1_000,
+    "group_min_session_timeout_ms": 1_000,
+    "replica_lag_time_max_ms": 4_000,
+    "replica_socket_timeout_ms": 4_000,
+    "controller_socket_timeout_ms": 4_000,
+    # Replicas are compared byte by byte.
+    "log_cleaner_enable": False,
+}
+_CLIENT: dict[str, str | int] = {
+    # A broker may stand still, and others lead what it led.
+    "socket.timeout.ms": 6_000,
+    "request.timeout.ms": 4_000,
+    "topic.metadata.refresh.interval.ms": 1_000,
+}
+# What no fault brings about.
+_BAD_WORDS = ("Traceback", "a bug", "unclean", "is offline")
+
+
+class ClusterSoak:
+    """One run; `report` has what went wrong."""
+
+    def __init__(self, work: Path, say: Say, rate_a_s: int = RATE_A_S) -> None:
+        self.report = Report(say)
+        self.acknowledged = 0
+        self.longest_gap_s = 0.0
+        self._work = work
+        self._rate_a_s = rate_a_s
+        self._tick = threading.Event()
+        self._feed: Feed
+        self._copies: list[Copy] = []
+
+    def run(self, faults: Iterable[Fault]) -> list[str]:
+        """All faults; gives the problems."""
+        with SplitCluster(self._work, **_BROKER_SETTINGS) as cluster:
+            self._cluster = cluster
+            self._make_topics()
+            self._feed = Feed(cluster.bootstrap_servers, self._rate_a_s, _CLIENT)
+            self._copies = [self._copy(number) for number in range(_COPIES)]
+            try:
+                for copy in self._copies:
+                    copy.start()
+                self._until(self._all_copy, "a transaction of each copy")
+                for number, fault in enumerate(faults, 1):
+                    self._take(number, fault)
+                self._rest()
+                self._feed.end()
+                self._finish()
+            finally:
+                self._feed.end()
+                for copy in self._copies:
+                    copy.kill()
+                for number, broker in enumerate(cluster.brokers, 1):
+                    self._read_output(number, broker.output())
+            self._compare_files()
+        return self.report.problems
+
+    # --- the start -------------------------------------------------------------------------------
+    def _make_topics(self) -> None:
+        admin = AdminClient({"bootstrap.servers": self._cluster.bootstrap_servers})
+        settings = {"min.insync.replicas": "2"}
+        counts = {SOURCE: SOURCE_PARTITIONS, TARGET: TARGET_PARTITIONS}
+        topics = [NewTopic(name, count, 3, config=settings) for name, count in counts.items()]
+        for made in admin.create_topics(topics).values():
+            made.result(_DEADLINE_S)
+        self._rest()
+
+    def _copy(self, number: int) -> Copy:
+        words = [self._cluster.bootstrap_servers, _GROUP, SOURCE, TARGET, f"copy-{number}"]
+        return Copy([*command_of("librdkafka"), *words], f"copy-{number}", self._work)
+
+    def _all_copy(self) -> bool:
+        return all(copy.counts["committed"] for copy in self._copies)
+
+    # --- faults ----------------------------------------------------------------------------------
+    def _take(self, number: int, fault: Fault) -> None:
+        self._feed.longest_gap_s = 0.0
+        before = len(self._feed.acknowledged)
+        who = self._whose(fault)
+        with self._befallen(fault, who):
+            self._wait(fault.seconds)
+        self.report.counts[fault.kind.value] += 1
+        began_s = time.monotonic()
+        if fault.rests:
+            self._rest()
+        else:
+            self._wait(_GAP_S)
+        self.longest_gap_s = max(self.longest_gap_s, self._feed.longest_gap_s)
+        whole = f"whole after {time.monotonic() - began_s:.1f} s" if fault.rests else "no rest"
+        acknowledged = len(self._feed.acknowledged) - before
+        self.report.say(
+            f"#{number} broker {who}: {fault}; {whole}; {acknowledged} acknowledged, "
+            f"longest gap {self._feed.longest_gap_s:.1f} s"
+        )
+
+    def _whose(self, fault: Fault) -> int:
+        """The broker that a fault is about: whoever leads, or is the controller, if it says so."""
+        sights = [sight for sight in map(seen_by, self._cluster.brokers) if sight is not None]
+        sight = sights[0] if sights else None
+        if sight is not None and fault.kind in (Kind.KILL_CONTROLLER, Kind.PAUSE_CONTROLLER):
+            return sight.controller if sight.controller > 0 else fault.broker
+        if sight is not None and fault.kind is Kind.KILL_LEADER:
+            leader = sight.leaders.get((SOURCE, fault.broker), -1)
+            return leader if leader > 0 else fault.broker
+        return fault.broker
+
+    @contextlib.contextmanager
+    def _befallen(self, fault: Fault, who: int) -> Iterator[None]:
+        """While the with statement lasts it is so, if the fault is one that lasts."""
+        cluster, ways = self._cluster, self._cluster.ways
+        other = fault.other if fault.other != who else fault.broker
+        third = 6 - who - other
+        match fault.kind:
+            case Kind.KILL_LEADER | Kind.KILL_CONTROLLER | Kind.STOP:
+                hit = [who]
+            case Kind.KILL_TWO:
+                hit = [who, other]
+            case Kind.KILL_ALL:
+                hit = [who, other, third]
+            case _:
+                hit = []
+        for number in hit:
+            broker = cluster.broker(number)
+            broker.stop() if fault.kind is Kind.STOP else broker.kill()
+        match fault.kind:
+            case Kind.ROLLING:
+                for number in (who, other, third):
+                    cluster.broker(number).stop()
+                    cluster.broker(number).start()
+                    self._rest()
+            case Kind.PAUSE | Kind.PAUSE_PAST_SESSION | Kind.PAUSE_CONTROLLER:
+                os.kill(cluster.broker(who).pid, signal.SIGSTOP)
+            case Kind.SPLIT:
+                ways.split(who, other)
+            case Kind.ONE_WAY:
+                ways.cut(who, other)
+            case Kind.ALONE:
+                for each in (other, third, ZOOKEEPER):
+                    ways.split(who, each)
+            case Kind.NO_ZOOKEEPER:
+                ways.split(who, ZOOKEEPER)
+            case Kind.BREAK:
+                ways.break_all()
+            case Kind.EXPIRE:
+                session = session_of(cluster, who)
+                if session is not None:
+                    expire(cluster.zookeeper, session)
+            case Kind.ZOOKEEPER_RESTART:
+                cluster.zookeeper.kill()
+            case Kind.ZOOKEEPER_PAUSE:
+                cluster.zookeeper.pause()
+            case Kind.MOVE:
+                self._elect_preferred()
+            case _:
+                pass
+        try:
+            yield
+        finally:
+            if fault.kind in (Kind.PAUSE, Kind.PAUSE_PAST_SESSION, Kind.PAUSE_CONTROLLER):
+                os.kill(cluster.broker(who).pid, signal.SIGCONT)
+            elif fault.kind is Kind.ZOOKEEPER_RESTART:
+                cluster.zookeeper.start()
+            elif fault.kind is Kind.ZOOKEEPER_PAUSE:
+                cluster.zookeeper.resume()
+            ways.heal()
+            for number in hit:
+                cluster.broker(number).start()
+
+    def _elect_preferred(self) -> None:
+        admin = AdminClient({"bootstrap.servers": self._cluster.bootstrap_servers, **_CLIENT})
+        # It may fail: a fault before it may not be over.
+        with contextlib.suppress(KafkaException):
+            admin.elect_leaders(ElectionType.PREFERRED, None).result(10)
+
+    # --- waiting ---------------------------------------------------------------------------------
+    def _wait(self, seconds: float) -> None:
+        end_s = time.monotonic() + seconds
+        while (left_s := end_s - time.monotonic()) > 0:
+            self._look_after()
+            self._tick.wait(min(left_s, 0.2))
+
+    def _rest(self) -> None:
+        """Wait until all brokers see that all is led and in sync."""
+        problem: str | None = None
+
+        def is_whole() -> bool:
+            nonlocal problem
+            self._look_after()
+            problem = lacks(self._cluster, _TOPICS)
+            if problem is not None:
+                self._tick.wait(0.2)
+            return problem is None
+
+        try:
+            eventually(is_whole, _DEADLINE_S, "a whole cluster")
+        except AssertionError:
+            self.report.problem(f"the cluster is not whole after {_DEADLINE_S:g} s: {problem}")
+
+    def _until(self, condition: Callable[[], bool], what: str) -> None:
+        def looked_after() -> bool:
+            self._look_after()
+            return condition()
+
+        try:
+            eventually(looked_after, _DEADLINE_S, what)
+        except AssertionError as error:
+            self.report.problem(str(error))
+
+    def _look_after(self) -> None:
+        """Start again who ended by itself, which only a fenced copy may do."""
+        for copy in self._copies:
+            code = copy.ended()
+            if code is None:
+                continue
+            if code == FENCED:
+                self.report.counts["copies fenced"] += 1
+            else:
+                self.report.problem(f"{copy.name} ended with code {code}: see {copy.name}.stderr")
+            copy.kill()
+            copy.start()
+
+    # --- the end ---------------------------------------------------------------------------------
+    def _finish(self) -> None:
+        """All clients come to their end, and what they say is compared with what there is."""
+        servers = self._cluster.bootstrap_servers
+        self._until(lambda: not self._feed.left(), "the acknowledgement of all records")
+        self.acknowledged = len(self._feed.acknowledged)
+        for failure, count in Counter(self._feed.failures).items():
+            self.report.problem(f"{count} records failed: {failure}")
+        source = inputs(servers)
+        self._until(lambda: _copied(servers) >= len(source), "the copy of all records")
+        for copy in self._copies:
+            copy.kill()
+        for problem in (
+            *lost_of(self._feed.acknowledged, _by_partition(source)),
+            *problems_of_order(source),
+            *problems_of(source, outputs(servers)),
+        ):
+            self.report.problem(problem)
+        self._least_ends = {f"{SOURCE}-{p}": len(n) for p, n in _by_partition(source).items()}
+        self._rest()
+
+    def _read_output(self, number: int, output: str) -> None:
+        for line in output.splitlines():
+            if any(word in line for word in _BAD_WORDS):
+                self.report.problem(f"broker {number} said: {line}")
+        (self._work / f"broker-{number}.log").write_text(output, encoding="utf-8")
+
+    def _compare_files(self) -> None:
+        """Once all brokers have ended: what each holds is settled."""
+        data = {number: self._cluster.data_of(number) for number in (1, 2, 3)}
+        for name, folders in partitions_of(data).items():
+            if len(folders) != len(data):
+                self.report.problem(f"{name} is on brokers {sorted(folders)} alone")
+            least_end = self._least_ends.get(name)
+            for problem in problems_of_replicas(name, folders, least_end):
+                self.report.problem(problem)
+
+
+def _copied(servers: str) -> int:
+    return sum(map(len, outputs(servers).values()))
+
+
+def _by_partition(source: Iterable[Input]) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = defaultdict(list)
+    for each in source:
+        found[each.partition].append(each.number)
+    return found
+
+
+def problems_of_order(source: Sequence[Input]) -> list[str]:
+    """What is wrong with a topic of one producer, which numbers its records: a partition has each
+    once, and in order."""
+    problems = []
+    for partition, numbers in _by_partition(source).items():
+        doubled = len(numbers) - len(set(numbers))
+        if doubled:
+            problems.append(f"{SOURCE}-{partition}: {doubled} records are there twice")
+        elif numbers != sorted(numbers):
+            problems.append(f"{SOURCE}-{partition}: records are not in their order")
+    return problems
+
+
+def soak(faults: Iterable[Fault], say: Say, *, work: Path | None = None) -> ClusterSoak:
+    """A run. A temporary folder is removed if nothing went wrong."""
+    folder = work or Path(tempfile.mkdtemp(prefix="klog-cluster-"))
+    run = ClusterSoak(folder, say)
+    if run.run(faults):
+        say(f"         what it left is in {folder}")
+    elif work is None:
+        shutil.rmtree(folder, ignore_errors=True)
+    return run
+
+
+def main(arguments: Sequence[str], say: Say) -> int:
+    """``./dev soak cluster``: exit code 0 if nothing went wrong."""
+    parser = argparse.ArgumentParser(prog="./dev soak cluster")
+    parser.add_argument("--minutes", type=float, default=20.0)
+    parser.add_argument("--seed", type=int, default=random.randrange(10_000))
+    parser.add_argument("--work", type=Path, help="an empty folder that keeps data and logs")
+    given = parser.parse_args(arguments)
+    say(f"soak cluster: seed {given.seed}, {given.minutes:g} minutes, {RATE_A_S} records/s")
+    # What it has started and stopped is ended in `finally` blocks.
+    faults = plan.long_plan(given.minutes, given.seed, time.monotonic)
+    run = soak(faults, say, work=given.work)
+    count = sum(run.report.counts[kind.value] for kind in Kind)
+    for name, times in sorted(run.report.counts.items()):
+        say(f"         {times:4} {name}")
+    say(
+        f"         {count} faults, {run.acknowledged} records acknowledged, "
+        f"longest gap between two of a partition {run.longest_gap_s:.1f} s"
+    )
+    if run.report.problems:
+        problems = "; ".join(run.report.problems)
+        say(f"FAILED   seed {given.seed}: {len(run.report.problems)} problems: {problems}")
+        return 1
+    say(f"PASSED   seed {given.seed}: 0 lost, 0 twice, replicas alike")
+    return 0

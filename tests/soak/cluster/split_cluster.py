@@ -1,0 +1,57 @@
+"""A cluster whose brokers, and whose ways to ZooKeeper, can be split (`ways`)."""
+
+import socket
+from pathlib import Path
+
+from pyspark_klog.testing import Broker, Cluster
+from tests.soak.cluster.ways import ZOOKEEPER, Ways
+
+
+class SplitCluster(Cluster):
+    """Clients reach broker N at 127.0.0.N itself; the other brokers, and N ZooKeeper, by `ways`."""
+
+    def __init__(self, data: Path, brokers: int = 3, **settings: str | int | bool) -> None:
+        """The brokers' folders are below ``data``, and stay."""
+        self.ways = Ways()
+        self._folder = data
+        super().__init__(brokers, **settings)
+
+    def __enter__(self) -> "SplitCluster":
+        self.start()
+        return self
+
+    def data_of(self, number: int) -> Path:
+        """The data folder of a broker."""
+        return self._folder / f"broker-{number}"
+
+    def close(self) -> None:
+        """See `Cluster.close`."""
+        # First of all: whoever is cut off could not end in good order.
+        self.ways.heal()
+        super().close()
+        self.ways.close()
+
+    def _make(self, number: int) -> Broker:
+        host = f"127.0.0.{number}"
+        port, inner_port = _free_ports(host)
+        zookeeper_host, _, zookeeper_port = self.zookeeper.address.partition(":")
+        zookeeper = self.ways.to(ZOOKEEPER, (zookeeper_host, int(zookeeper_port)), number)
+        inner = self.ways.to(number, (host, inner_port))
+        settings: dict[str, str | int | bool] = {
+            "broker_id": number,
+            "listeners": f"PLAINTEXT://{host}:{port},INNER://{host}:{inner_port}",
+            "advertised_listeners": f"PLAINTEXT://{host}:{port},INNER://127.0.0.1:{inner}",
+            "listener_security_protocol_map": "PLAINTEXT:PLAINTEXT,INNER:PLAINTEXT",
+            "inter_broker_listener_name": "INNER",
+            "zookeeper_connect": f"127.0.0.1:{zookeeper}",
+            "controlled_shutdown_retry_backoff_ms": 200,
+        }
+        return Broker(data=self.data_of(number), port=port, **(settings | self._settings))
+
+
+def _free_ports(host: str) -> tuple[int, int]:
+    """Two: others must be told of them before the broker starts."""
+    with socket.socket() as one, socket.socket() as other:
+        for each in (one, other):
+            each.bind((host, 0))
+        return int(one.getsockname()[1]), int(other.getsockname()[1])

@@ -1,0 +1,108 @@
+"""The soak of a cluster: what it plans, and what it calls lost, doubled or unlike."""
+
+import struct
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from tests.soak.cluster.plan import SESSION_S, Fault, Kind, faults, long_plan, short_plan
+from tests.soak.cluster.replicas import partitions_of, problems_of_replicas
+from tests.soak.cluster.sight import Sight
+from tests.soak.cluster.soak import problems_of_order
+from tests.soak.transactions.check import Input
+
+ALL = frozenset((1, 2, 3))
+
+
+# --- the plan ------------------------------------------------------------------------------------
+@pytest.mark.parametrize("seed", range(5))
+def test_each_cycle_has_every_kind_and_a_seed_gives_the_same_again(seed: int) -> None:
+    for cycle in islice(faults(seed), 3):
+        assert sorted(fault.kind.name for fault in cycle) == sorted(kind.name for kind in Kind)
+        assert all(fault.broker != fault.other for fault in cycle)
+        assert any(fault.rests for fault in cycle) and not all(fault.rests for fault in cycle)
+        past = [fault.seconds for fault in cycle if "past" in fault.kind.value]
+        assert len(past) == 4 and min(past) > SESSION_S
+    assert list(islice(faults(seed), 3)) == list(islice(faults(seed), 3))
+    assert next(faults(seed)) != next(faults(seed + 1))
+
+
+def test_a_plan_ends_with_its_time_and_has_every_kind_however_short_it_is() -> None:
+    def planned(minutes: float) -> list[Fault]:
+        clock_s = [50.0]
+        found = []
+        for fault in long_plan(minutes, 3, lambda: clock_s[0]):
+            found.append(fault)
+            clock_s[0] += 12
+        return found
+
+    assert {fault.kind for fault in planned(0)} == set(Kind)
+    assert len(planned(20)) == 100
+
+
+def test_the_short_plan_has_kills_standstills_and_splits() -> None:
+    kinds = {fault.kind for fault in short_plan()}
+    assert kinds >= {Kind.KILL_LEADER, Kind.KILL_CONTROLLER, Kind.PAUSE_CONTROLLER}
+    assert kinds >= {Kind.SPLIT, Kind.NO_ZOOKEEPER, Kind.ZOOKEEPER_RESTART, Kind.ROLLING}
+
+
+# --- replicas ------------------------------------------------------------------------------------
+def batch(base: int, records: int, filling: bytes = b"x") -> bytes:
+    body = struct.pack(">iBIhi", 0, 2, 0, 0, records - 1) + filling * 40
+    return struct.pack(">qi", base, len(body)) + body
+
+
+def folders(root: Path, *replicas: list[bytes]) -> dict[int, Path]:
+    """A replica is what each of its segments holds."""
+    made = {}
+    for number, segments in enumerate(replicas, 1):
+        made[number] = root / f"broker-{number}" / "t-0"
+        made[number].mkdir(parents=True)
+        for at, data in enumerate(segments):
+            (made[number] / f"{at:020}.log").write_bytes(data)
+    return made
+
+
+A, B, C = batch(0, 3), batch(3, 2), batch(5, 1)
+
+
+def test_replicas_are_alike_though_segments_starts_and_ends_are_not(tmp_path: Path) -> None:
+    found = folders(tmp_path, [A + B, C], [A, B + C], [B], [A + B + C[:20]])
+    assert problems_of_replicas("t-0", found) == []
+    assert problems_of_replicas("t-0", found, 5) == []
+    assert partitions_of({1: tmp_path / "broker-1"}) == {"t-0": {1: found[1]}}
+
+
+def test_replicas_that_differ_or_end_early_are_named(tmp_path: Path) -> None:
+    found = folders(tmp_path, [A, B, C], [A + batch(3, 2, b"y") + C], [A])
+    assert problems_of_replicas("t-0", {1: found[1], 2: found[2]}) == [
+        "t-0: brokers 1 and 2 differ at offset 3"
+    ]
+    assert problems_of_replicas("t-0", {1: found[1], 3: found[3]}, 6) == [
+        "t-0: broker 3 has records up to 3 of 6"
+    ]
+    # A batch that is missing between two others.
+    gap = folders(tmp_path / "gap", [A + B + C], [A + C])
+    assert problems_of_replicas("t-0", gap) == ["t-0: brokers 1 and 2 differ at offset 3"]
+
+
+# --- records and sights --------------------------------------------------------------------------
+def test_records_that_are_there_twice_or_not_in_order_are_named() -> None:
+    rows = [Input(0, offset, b"k", number) for offset, number in enumerate((1, 4, 7))]
+    assert problems_of_order(rows) == []
+    twice = [*rows, Input(0, 3, b"k", 7)]
+    assert problems_of_order(twice) == ["copies-in-0: 1 records are there twice"]
+    swapped = [*rows, Input(0, 3, b"k", 5)]
+    assert problems_of_order(swapped) == ["copies-in-0: records are not in their order"]
+
+
+def test_what_a_sight_lacks_is_named() -> None:
+    where = ("t", 0)
+    whole = Sight(2, {where: 1}, {where: ALL})
+    assert whole.lacks(ALL, ["t"]) is None
+    assert whole.lacks(ALL, ["t", "u"]) == "no topic u"
+    assert whole._replace(controller=-1).lacks(ALL, ["t"]) == "no controller"
+    assert whole._replace(leaders={where: -1}).lacks(ALL, ["t"]) == "t-0 has no leader"
+    shrunk = whole._replace(in_sync={where: frozenset((1, 2))})
+    assert shrunk.lacks(ALL, ["t"]) == "t-0 has in sync [1, 2]"
