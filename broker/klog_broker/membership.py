@@ -145,6 +145,7 @@ class Membership:
             self.to_controller,
             registration.broker_id,
             lambda: registration.broker_epoch,
+            lambda: self._member.store.image.brokers.keys() <= {registration.broker_id},
             tries=config["controlled.shutdown.max.retries"],
             pause_ms=config["controlled.shutdown.retry.backoff.ms"],
             timeout_ms=config["controller.socket.timeout.ms"],

@@ -1,15 +1,21 @@
 """Brokers and a ZooKeeper as child processes, on loopback, each broker on an address of its own."""
 
 import contextlib
+import os
+import signal
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from pyspark_klog.testing.broker import Broker
+from pyspark_klog.client.admin import Admin
+from pyspark_klog.client.metadata import ClusterView
+from pyspark_klog.testing.broker import Broker, BrokerFailed
 from pyspark_klog.testing.zookeeper import ZooKeeper
 
 _MOST_BROKERS = 250
+_PAUSE_S = 0.02
 
 
 class Cluster:
@@ -67,7 +73,7 @@ class Cluster:
         self.close()
 
     def start(self) -> None:
-        """Start ZooKeeper, then the brokers, and wait until each serves.
+        """Start ZooKeeper, then the brokers, and wait until each serves and sees all others.
 
         :raises ZooKeeperFailed: if ZooKeeper does not come up
         :raises BrokerFailed: if a broker does not
@@ -79,6 +85,7 @@ class Cluster:
                 made.append(self._make(number))
                 self.brokers = tuple(made)
                 made[-1].start()
+            self._wait_until_all_see_all()
         except BaseException:
             self.close()
             raise
@@ -89,6 +96,28 @@ class Cluster:
             stack.callback(self.zookeeper.close)
             for each in self.brokers:
                 stack.callback(each.close)
+            for each in self.brokers:
+                # All at once: otherwise each gives what it leads to the next one that ends.
+                if each.is_running:
+                    os.kill(each.pid, signal.SIGTERM)
+
+    def _wait_until_all_see_all(self) -> None:
+        """Before that a topic with as many replicas as there are brokers may be refused."""
+        deadline_s = time.monotonic() + self._start_timeout_s
+        numbers = set(range(1, self._count + 1))
+        for broker in self.brokers:
+            seen: ClusterView | None = None
+            while seen is None or seen.brokers.keys() != numbers or seen.controller_id < 0:
+                if time.monotonic() > deadline_s:
+                    raise BrokerFailed(
+                        f"the broker at {broker.bootstrap_servers} does not see {self._count}"
+                        f" brokers and a controller within {self._start_timeout_s:g} s: it sees"
+                        f" {seen}"
+                    )
+                if seen is not None:
+                    time.sleep(_PAUSE_S)
+                with Admin(broker.bootstrap_servers) as admin:
+                    seen = admin.describe_cluster()
 
     def _make(self, number: int) -> Broker:
         settings: dict[str, Any] = {

@@ -60,8 +60,8 @@ def _how_to_use(cluster: Cluster) -> str:
             *rows,
             f"bootstrap.servers={cluster.bootstrap_servers}",
             "One of them is the controller, as every broker tells in DescribeCluster and Metadata;",
-            "`kill -9` its pid, and another one is, in the next epoch. This release has no topics",
-            "in a cluster yet. Ctrl-C ends all of it.",
+            "`kill -9` its pid, and another one is, in the next epoch. Topics with more replicas",
+            "go on, too, once the session of who led them is over. Ctrl-C ends all of it.",
             "",
         )
     )

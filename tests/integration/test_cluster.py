@@ -65,6 +65,12 @@ def epoch(cluster: Cluster) -> int:
         return int(client.get("/controller_epoch"))
 
 
+def test_a_cluster_that_has_started_is_whole(cluster: Cluster) -> None:
+    told = [described(broker) for broker in cluster.brokers]
+    assert [brokers for brokers, _ in told] == [[1, 2, 3]] * 3
+    assert all(found in (1, 2, 3) for _, found in told)
+
+
 def test_a_killed_controller_is_followed_by_another_in_the_next_epoch(cluster: Cluster) -> None:
     first = controller(cluster)
     assert epoch(cluster) == 1

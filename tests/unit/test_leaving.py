@@ -32,11 +32,13 @@ class Asked:
         self.epoch = 50
         self.requests: list[Any] = []
         self.is_over = False
+        self.is_alone = False
         self.leaving = Leaving(
             self.loop,
             self,  # type: ignore[arg-type]
             BrokerId(1),
             lambda: self.epoch,
+            lambda: self.is_alone,
             tries=tries,
             pause_ms=5_000,
             timeout_ms=30_000,
@@ -98,3 +100,13 @@ def test_who_is_not_registered_or_may_not_ask_stops_at_once() -> None:
     asked.leaving.begin()
     assert asked.is_over
     assert asked.requests == []
+
+
+def test_the_last_broker_asks_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    asked = Asked(REMAINS)
+    asked.leaving.begin()
+    asked.turns()
+    asked.is_alone = True  # the other one has ended meanwhile
+    asked.turns(5_000)
+    assert (len(asked.requests), asked.is_over) == (1, True)
+    assert "stops while it may lead partitions: no other broker is there" in caplog.text

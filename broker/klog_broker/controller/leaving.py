@@ -25,16 +25,19 @@ class Leaving:
         to_controller: ToController,
         broker_id: BrokerId,
         broker_epoch: Callable[[], int],
+        is_alone: Callable[[], bool],
         *,
         tries: int,
         pause_ms: int,
         timeout_ms: int,
         then: Callable[[], None],
     ) -> None:
+        """`is_alone`: no other broker is known that could lead anything."""
         self._loop = loop
         self._to_controller = to_controller
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
+        self._is_alone = is_alone
         self._tries_left = tries
         self._pause_ms = pause_ms
         self._timeout_ms = timeout_ms
@@ -45,6 +48,10 @@ class Leaving:
         if self._tries_left <= 0 or self._broker_epoch() < 0:
             # Who is not registered leads nothing as far as the controller knows.
             self._give_up("it is not registered, or may not ask")
+            return
+        if self._is_alone():
+            # Kafka's last broker asks all its times, and pauses in between.
+            self._give_up("no other broker is there")
             return
         self._tries_left -= 1
         request = ControlledShutdownRequest(
