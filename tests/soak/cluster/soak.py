@@ -7,27 +7,26 @@ every replica is in sync and has the same bytes.
 """
 
 import argparse
-import contextlib
-import os
 import random
 import shutil
-import signal
 import tempfile
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from confluent_kafka import ElectionType, KafkaException
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from pyspark_klog.testing.broker import BrokerFailed
+from pyspark_klog.testing.zookeeper import ZooKeeperFailed
 from tests.soak.cluster import plan
+from tests.soak.cluster.befalling import CLIENT, befallen, whose
 from tests.soak.cluster.plan import Fault, Kind
 from tests.soak.cluster.replicas import partitions_of, problems_of_replicas
-from tests.soak.cluster.sight import lacks, seen_by, session_of
+from tests.soak.cluster.sight import lacks
 from tests.soak.cluster.split_cluster import SplitCluster
-from tests.soak.cluster.ways import ZOOKEEPER
 from tests.soak.records import lost_of
 from tests.soak.report import Report, Say
 from tests.soak.transactions.check import Input, problems_of
@@ -43,13 +42,13 @@ from tests.soak.transactions.feed import (
 from tests.soak.transactions.librdkafka_copy import FENCED
 from tests.soak.transactions.processes import Copy, command_of
 from tests.support.eventually import eventually
-from tests.support.zookeeper_server import expire
 
 RATE_A_S = 300
 _COPIES = 2
 _GROUP = "copies"
 _DEADLINE_S = 120.0
 _GAP_S = 1.0
+_HANGS_S = 30.0
 _TOPICS = (SOURCE, TARGET)
 _BROKER_SETTINGS: dict[str, str | int | bool] = {
     "zookeeper_session_timeout_ms": int(plan.SESSION_S * 1_000),
@@ -70,12 +69,7 @@ _BROKER_SETTINGS: dict[str, str | int | bool] = {
     # Replicas are compared byte by byte.
     "log_cleaner_enable": False,
 }
-_CLIENT: dict[str, str | int] = {
-    # A broker may stand still, and others lead what it led.
-    "socket.timeout.ms": 6_000,
-    "request.timeout.ms": 4_000,
-    "topic.metadata.refresh.interval.ms": 1_000,
-}
+_PRODUCER = CLIENT | {"request.timeout.ms": 4_000}
 # What no fault brings about.
 _BAD_WORDS = ("Traceback", "a bug", "unclean", "is offline")
 
@@ -98,7 +92,7 @@ class ClusterSoak:
         with SplitCluster(self._work, **_BROKER_SETTINGS) as cluster:
             self._cluster = cluster
             self._make_topics()
-            self._feed = Feed(cluster.bootstrap_servers, self._rate_a_s, _CLIENT)
+            self._feed = Feed(cluster.bootstrap_servers, self._rate_a_s, _PRODUCER)
             self._copies = [self._copy(number) for number in range(_COPIES)]
             try:
                 for copy in self._copies:
@@ -139,13 +133,18 @@ class ClusterSoak:
     def _take(self, number: int, fault: Fault) -> None:
         self._feed.longest_gap_s = 0.0
         before = len(self._feed.acknowledged)
-        who = self._whose(fault)
-        with self._befallen(fault, who):
-            self._wait(fault.seconds)
+        who = whose(fault, self._cluster)
+        try:
+            with befallen(fault, who, self._cluster, self._rest):
+                self._wait(fault.seconds)
+        except (BrokerFailed, ZooKeeperFailed) as error:
+            self.report.problem(f"{fault}: {error}")
+        self._start_who_ended()
         self.report.counts[fault.kind.value] += 1
         began_s = time.monotonic()
         if fault.rests:
             self._rest()
+            self._until_copies_go_on()
         else:
             self._wait(_GAP_S)
         self.longest_gap_s = max(self.longest_gap_s, self._feed.longest_gap_s)
@@ -156,84 +155,11 @@ class ClusterSoak:
             f"longest gap {self._feed.longest_gap_s:.1f} s"
         )
 
-    def _whose(self, fault: Fault) -> int:
-        """The broker that a fault is about: whoever leads, or is the controller, if it says so."""
-        sights = [sight for sight in map(seen_by, self._cluster.brokers) if sight is not None]
-        sight = sights[0] if sights else None
-        if sight is not None and fault.kind in (Kind.KILL_CONTROLLER, Kind.PAUSE_CONTROLLER):
-            return sight.controller if sight.controller > 0 else fault.broker
-        if sight is not None and fault.kind is Kind.KILL_LEADER:
-            leader = sight.leaders.get((SOURCE, fault.broker), -1)
-            return leader if leader > 0 else fault.broker
-        return fault.broker
-
-    @contextlib.contextmanager
-    def _befallen(self, fault: Fault, who: int) -> Iterator[None]:
-        """While the with statement lasts it is so, if the fault is one that lasts."""
-        cluster, ways = self._cluster, self._cluster.ways
-        other = fault.other if fault.other != who else fault.broker
-        third = 6 - who - other
-        match fault.kind:
-            case Kind.KILL_LEADER | Kind.KILL_CONTROLLER | Kind.STOP:
-                hit = [who]
-            case Kind.KILL_TWO:
-                hit = [who, other]
-            case Kind.KILL_ALL:
-                hit = [who, other, third]
-            case _:
-                hit = []
-        for number in hit:
-            broker = cluster.broker(number)
-            broker.stop() if fault.kind is Kind.STOP else broker.kill()
-        match fault.kind:
-            case Kind.ROLLING:
-                for number in (who, other, third):
-                    cluster.broker(number).stop()
-                    cluster.broker(number).start()
-                    self._rest()
-            case Kind.PAUSE | Kind.PAUSE_PAST_SESSION | Kind.PAUSE_CONTROLLER:
-                os.kill(cluster.broker(who).pid, signal.SIGSTOP)
-            case Kind.SPLIT:
-                ways.split(who, other)
-            case Kind.ONE_WAY:
-                ways.cut(who, other)
-            case Kind.ALONE:
-                for each in (other, third, ZOOKEEPER):
-                    ways.split(who, each)
-            case Kind.NO_ZOOKEEPER:
-                ways.split(who, ZOOKEEPER)
-            case Kind.BREAK:
-                ways.break_all()
-            case Kind.EXPIRE:
-                session = session_of(cluster, who)
-                if session is not None:
-                    expire(cluster.zookeeper, session)
-            case Kind.ZOOKEEPER_RESTART:
-                cluster.zookeeper.kill()
-            case Kind.ZOOKEEPER_PAUSE:
-                cluster.zookeeper.pause()
-            case Kind.MOVE:
-                self._elect_preferred()
-            case _:
-                pass
-        try:
-            yield
-        finally:
-            if fault.kind in (Kind.PAUSE, Kind.PAUSE_PAST_SESSION, Kind.PAUSE_CONTROLLER):
-                os.kill(cluster.broker(who).pid, signal.SIGCONT)
-            elif fault.kind is Kind.ZOOKEEPER_RESTART:
-                cluster.zookeeper.start()
-            elif fault.kind is Kind.ZOOKEEPER_PAUSE:
-                cluster.zookeeper.resume()
-            ways.heal()
-            for number in hit:
-                cluster.broker(number).start()
-
-    def _elect_preferred(self) -> None:
-        admin = AdminClient({"bootstrap.servers": self._cluster.bootstrap_servers, **_CLIENT})
-        # It may fail: a fault before it may not be over.
-        with contextlib.suppress(KafkaException):
-            admin.elect_leaders(ElectionType.PREFERRED, None).result(10)
+    def _start_who_ended(self) -> None:
+        for number, broker in enumerate(self._cluster.brokers, 1):
+            if not broker.is_running:
+                self.report.problem(f"broker {number} had ended: {broker.output()[-500:]}")
+                broker.start()
 
     # --- waiting ---------------------------------------------------------------------------------
     def _wait(self, seconds: float) -> None:
@@ -258,6 +184,33 @@ class ClusterSoak:
             eventually(is_whole, _DEADLINE_S, "a whole cluster")
         except AssertionError:
             self.report.problem(f"the cluster is not whole after {_DEADLINE_S:g} s: {problem}")
+
+    def _until_copies_go_on(self) -> None:
+        """Once the cluster is whole, transactions are committed, too. Who hangs is started
+        again; if that does not help, it is the brokers' fault."""
+        for attempt in range(2):
+            before = [copy.counts["committed"] for copy in self._copies]
+            if self._do_all_commit(before):
+                return
+            for copy, count in zip(self._copies, before, strict=True):
+                if copy.counts["committed"] == count:
+                    if attempt == 0:
+                        self.report.counts["copies that hung"] += 1
+                        self.report.say(f"{copy.name} hangs, and is started again")
+                        copy.kill()
+                        copy.start()
+                    else:
+                        self.report.problem(f"{copy.name} does not commit though all is well")
+
+    def _do_all_commit(self, before: Sequence[int]) -> bool:
+        end_s = time.monotonic() + _HANGS_S
+        while time.monotonic() < end_s:
+            self._look_after()
+            now = [copy.counts["committed"] for copy in self._copies]
+            if all(count > old for count, old in zip(now, before, strict=True)):
+                return True
+            self._tick.wait(0.1)
+        return False
 
     def _until(self, condition: Callable[[], bool], what: str) -> None:
         def looked_after() -> bool:
@@ -291,16 +244,18 @@ class ClusterSoak:
         for failure, count in Counter(self._feed.failures).items():
             self.report.problem(f"{count} records failed: {failure}")
         source = inputs(servers)
-        self._until(lambda: _copied(servers) >= len(source), "the copy of all records")
+        numbers = _by_partition(source)
+        ends = {partition: len(each) for partition, each in numbers.items()}
+        self._until(lambda: _positions(servers) == ends, "the copy of all records")
         for copy in self._copies:
             copy.kill()
         for problem in (
-            *lost_of(self._feed.acknowledged, _by_partition(source)),
+            *lost_of(self._feed.acknowledged, numbers),
             *problems_of_order(source),
             *problems_of(source, outputs(servers)),
         ):
             self.report.problem(problem)
-        self._least_ends = {f"{SOURCE}-{p}": len(n) for p, n in _by_partition(source).items()}
+        self._least_ends = {f"{SOURCE}-{partition}": end for partition, end in ends.items()}
         self._rest()
 
     def _read_output(self, number: int, output: str) -> None:
@@ -320,8 +275,17 @@ class ClusterSoak:
                 self.report.problem(problem)
 
 
-def _copied(servers: str) -> int:
-    return sum(map(len, outputs(servers).values()))
+def _positions(servers: str) -> dict[int, int]:
+    """What the copies' group has committed."""
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": _GROUP, **CLIENT})
+    try:
+        places = [TopicPartition(SOURCE, partition) for partition in range(SOURCE_PARTITIONS)]
+        found = consumer.committed(places, 10)
+    except KafkaException:
+        return {}
+    finally:
+        consumer.close()
+    return {place.partition: place.offset for place in found}
 
 
 def _by_partition(source: Iterable[Input]) -> dict[int, list[int]]:

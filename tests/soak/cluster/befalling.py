@@ -1,0 +1,106 @@
+"""What a fault of the plan does to a cluster, and how it ends."""
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Iterator
+
+from confluent_kafka import ElectionType, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from pyspark_klog.testing import Cluster
+from tests.soak.cluster.plan import Fault, Kind
+from tests.soak.cluster.sight import seen_by, session_of
+from tests.soak.cluster.split_cluster import SplitCluster
+from tests.soak.cluster.ways import ZOOKEEPER
+from tests.soak.transactions.feed import SOURCE
+from tests.support.zookeeper_server import expire
+
+CLIENT: dict[str, str | int] = {
+    # A broker may stand still, and others lead what it led.
+    "socket.timeout.ms": 6_000,
+    "topic.metadata.refresh.interval.ms": 1_000,
+}
+"""Settings of librdkafka."""
+_PAUSES = (Kind.PAUSE, Kind.PAUSE_PAST_SESSION, Kind.PAUSE_CONTROLLER)
+
+
+def whose(fault: Fault, cluster: Cluster) -> int:
+    """The broker that a fault is about: whoever leads, or is the controller, if it says so."""
+    sights = [sight for sight in map(seen_by, cluster.brokers) if sight is not None]
+    sight = sights[0] if sights else None
+    if sight is not None and fault.kind in (Kind.KILL_CONTROLLER, Kind.PAUSE_CONTROLLER):
+        return sight.controller if sight.controller > 0 else fault.broker
+    if sight is not None and fault.kind is Kind.KILL_LEADER:
+        leader = sight.leaders.get((SOURCE, fault.broker), -1)
+        return leader if leader > 0 else fault.broker
+    return fault.broker
+
+
+@contextlib.contextmanager
+def befallen(
+    fault: Fault, who: int, cluster: SplitCluster, rest: Callable[[], None]
+) -> Iterator[None]:
+    """While the with statement lasts it is so, if the fault is one that lasts. ``rest`` waits
+    until the cluster is whole."""
+    ways = cluster.ways
+    other = fault.other if fault.other != who else fault.broker
+    third = 6 - who - other
+    hit = {
+        Kind.KILL_LEADER: [who],
+        Kind.KILL_CONTROLLER: [who],
+        Kind.STOP: [who],
+        Kind.KILL_TWO: [who, other],
+        Kind.KILL_ALL: [who, other, third],
+    }.get(fault.kind, [])
+    for number in hit:
+        broker = cluster.broker(number)
+        broker.stop() if fault.kind is Kind.STOP else broker.kill()
+    match fault.kind:
+        case Kind.ROLLING:
+            for number in (who, other, third):
+                cluster.broker(number).stop()
+                cluster.broker(number).start()
+                rest()
+        case kind if kind in _PAUSES:
+            os.kill(cluster.broker(who).pid, signal.SIGSTOP)
+        case Kind.SPLIT:
+            ways.split(who, other)
+        case Kind.ONE_WAY:
+            ways.cut(who, other)
+        case Kind.ALONE:
+            for each in (other, third, ZOOKEEPER):
+                ways.split(who, each)
+        case Kind.NO_ZOOKEEPER:
+            ways.split(who, ZOOKEEPER)
+        case Kind.BREAK:
+            ways.break_all()
+        case Kind.EXPIRE:
+            session = session_of(cluster, who)
+            if session is not None:
+                expire(cluster.zookeeper, session)
+        case Kind.ZOOKEEPER_RESTART:
+            cluster.zookeeper.kill()
+        case Kind.ZOOKEEPER_PAUSE:
+            cluster.zookeeper.pause()
+        case Kind.MOVE:
+            _elect_preferred(cluster)
+    try:
+        yield
+    finally:
+        if fault.kind in _PAUSES:
+            os.kill(cluster.broker(who).pid, signal.SIGCONT)
+        elif fault.kind is Kind.ZOOKEEPER_RESTART:
+            cluster.zookeeper.start()
+        elif fault.kind is Kind.ZOOKEEPER_PAUSE:
+            cluster.zookeeper.resume()
+        ways.heal()
+        for number in hit:
+            cluster.broker(number).start()
+
+
+def _elect_preferred(cluster: Cluster) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, **CLIENT})
+    # It may fail: a fault before it may not be over.
+    with contextlib.suppress(KafkaException):
+        admin.elect_leaders(ElectionType.PREFERRED, None).result(10)
