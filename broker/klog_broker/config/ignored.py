@@ -77,28 +77,40 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
     ),
     "The log cleaner reads and writes in pieces of a fixed size.": ("log.cleaner.io.buffer.size",),
     "A follower has one connection to each leader.": ("num.replica.fetchers",),
-    "Replication comes with the cluster.": (
+    "Quotas of replication come with a later release.": (
         "alter.log.dirs.replication.quota.window.num",
         "alter.log.dirs.replication.quota.window.size.seconds",
-        "auto.leader.rebalance.enable",
-        "cordoned.log.dirs",
-        "eligible.leader.replicas.enable",
         "follower.replication.throttled.rate",
-        "leader.imbalance.check.interval.seconds",
-        "leader.imbalance.per.broker.percentage",
         "leader.replication.throttled.rate",
-        "log.dir.failure.timeout.ms",
-        "num.replica.alter.log.dirs.threads",
-        "offsets.commit.required.acks",
-        "replica.alter.log.dirs.io.max.bytes.per.second",
-        "replica.selector.class",
-        "replica.socket.receive.buffer.bytes",
         "replication.quota.window.num",
         "replication.quota.window.size.seconds",
+    ),
+    "Preferred leaders are elected where somebody asks for it (ElectLeaders), not by themselves.": (
+        "auto.leader.rebalance.enable",
+        "leader.imbalance.check.interval.seconds",
+        "leader.imbalance.per.broker.percentage",
+    ),
+    "Replicas do not move between data directories, and none is kept from new ones.": (
+        "cordoned.log.dirs",
+        "num.replica.alter.log.dirs.threads",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    ),
+    "A broker in a cluster ends with its first data directory that fails.": (
+        "log.dir.failure.timeout.ms",
+    ),
+    "A leader is in the in-sync set, or comes from an unclean election, when others go.": (
+        "eligible.leader.replicas.enable",
+        "unclean.leader.election.interval.ms",
+    ),
+    "A commit of offsets waits for all replicas in sync.": ("offsets.commit.required.acks",),
+    "Consumers read from leaders alone.": ("replica.selector.class",),
+    "Between brokers replica.socket.timeout.ms and controller.socket.timeout.ms count.": (
         "request.timeout.ms",
         "socket.connection.setup.timeout.max.ms",
         "socket.connection.setup.timeout.ms",
-        "unclean.leader.election.interval.ms",
+    ),
+    "The system sizes the buffers of connections between brokers.": (
+        "replica.socket.receive.buffer.bytes",
     ),
     "Quotas come with a later release.": (
         "client.quota.callback.class",

@@ -183,7 +183,8 @@ _IDENTITY = (
         "broker.rack",
         _STRING,
         None,
-        "The broker's rack, told to clients in Metadata replies.",
+        "The broker's rack: told to clients in Metadata replies; a cluster in which each broker has"
+        " one spreads the replicas of new partitions over them.",
     ),
     Setting(
         "log.dir",
@@ -577,7 +578,8 @@ _GROUPS = (
         "offsets.topic.replication.factor",
         _SHORT,
         3,
-        "Replicas of __consumer_offsets; klog makes fewer where there are fewer brokers.",
+        "Replicas of __consumer_offsets. A cluster makes it once it has so many brokers; a"
+        " broker that runs alone makes one.",
         AtLeast(1),
     ),
     Setting(

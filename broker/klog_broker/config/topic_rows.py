@@ -32,7 +32,7 @@ _DOUBLE = SettingType.DOUBLE
 _LIST = SettingType.LIST
 
 _TIERED = "klog has no tiered storage."
-_QUOTA = "Replication quotas come with the cluster."
+_QUOTA = "Quotas of replication come with a later release."
 _FORMAT = "New data is always stored in format 2, as in Kafka since 3.0."
 
 

@@ -46,7 +46,8 @@ TRANSACTIONS = (
         "transaction.state.log.replication.factor",
         _SHORT,
         3,
-        "Replicas of __transaction_state; klog makes fewer where there are fewer brokers.",
+        "Replicas of __transaction_state. A cluster makes it once it has so many brokers; a"
+        " broker that runs alone makes one.",
         AtLeast(1),
     ),
     Setting(

@@ -8,7 +8,7 @@ _NEW_GROUPS = (
     "groups of the new protocol (KIP-848) are not coordinated yet; consumers use the classic"
 )
 _TELEMETRY = "client metrics (KIP-714) are not collected; clients work without"
-_ONE_BROKER = "with one broker there is nothing to unregister"
+_NO_KRAFT = "of KRaft; a broker's registration in ZooKeeper ends with its session"
 _LATER = "not written yet"
 
 REASONS: dict[ApiKey, str] = {
@@ -20,7 +20,7 @@ REASONS: dict[ApiKey, str] = {
     ApiKey.RENEW_DELEGATION_TOKEN: _TOKENS,
     ApiKey.EXPIRE_DELEGATION_TOKEN: _TOKENS,
     ApiKey.DESCRIBE_DELEGATION_TOKEN: _TOKENS,
-    ApiKey.UNREGISTER_BROKER: _ONE_BROKER,
+    ApiKey.UNREGISTER_BROKER: _NO_KRAFT,
     ApiKey.CONSUMER_GROUP_HEARTBEAT: _NEW_GROUPS,
     ApiKey.CONSUMER_GROUP_DESCRIBE: _NEW_GROUPS,
     ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: _TELEMETRY,
