@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from klog_broker.produce.loading import load_produce_kernel
 from pyspark_klog.client.admin import Admin, NewTopic
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.api_versions import ApiVersionsRequest
+from pyspark_klog.testing.zookeeper import ZooKeeper
 from tests.support.broker_thread import BrokerThread
 from tests.support.eventually import eventually
 from tests.support.raw_client import RawClient
@@ -233,6 +235,24 @@ def test_the_text_of_a_busy_broker_says_each_thing_once(broker: BrokerThread) ->
     assert value(found, "kafka_server_replicamanager_leadercount") == 30
     assert value(found, "kafka_controller_kafkacontroller_globaltopiccount") == 1
     assert value(found, "kafka_controller_kafkacontroller_globalpartitioncount") == 30
+
+
+def test_one_broker_of_a_cluster_tells_that_it_is_the_controller(tmp_path: Path) -> None:
+    def told(brokers: Sequence[BrokerThread]) -> list[float]:
+        name = "kafka_controller_kafkacontroller_activecontrollercount"
+        return sorted(value(scrape(each), name) or 0 for each in brokers)
+
+    with ZooKeeper() as zookeeper, ExitStack() as running:
+        brokers = [
+            running.enter_context(
+                BrokerThread(
+                    tmp_path / str(number),
+                    LISTENS | {"zookeeper.connect": zookeeper.address, "broker.id": str(number)},
+                )
+            )
+            for number in (1, 2)
+        ]
+        eventually(lambda: told(brokers) == [0, 1], deadline_s=60, what="one controller")
 
 
 def test_health_tells_of_a_directory_that_is_offline(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ METRICS = (
         "kafka_controller_kafkacontroller_activecontrollercount",
         "gauge",
         (),
-        "1: a broker that runs alone is its own controller.",
+        "Whether the broker is the controller; one of a cluster is, and one that runs alone.",
     ),
     Metric("kafka_controller_kafkacontroller_globaltopiccount", "gauge", (), "Topics."),
     Metric("kafka_controller_kafkacontroller_globalpartitioncount", "gauge", (), "Partitions."),

@@ -189,7 +189,8 @@ def _replicas(sources: Sources, text: MetricsText) -> Iterator[int]:
     text.family(f"{_REPLICAS}_offlinereplicacount", {"": offline})
     text.family(f"{_REPLICAS}_underreplicatedpartitions", {"": under_replicated})
     text.family(f"{_REPLICAS}_underminisrpartitioncount", {"": under_min})
-    text.family(f"{_CONTROLLER}_activecontrollercount", {"": 1})
+    is_controller = sources.services.metadata.image.controller_id == sources.services.broker_id
+    text.family(f"{_CONTROLLER}_activecontrollercount", {"": int(is_controller)})
     topics = tuple(sources.services.metadata.image.topics.values())
     count = 0
     for start in range(0, len(topics), _LOOKED_AT_ONCE):
