@@ -59,9 +59,11 @@ def _how_to_use(cluster: Cluster) -> str:
             f"ready: {len(cluster.brokers)} brokers, and ZooKeeper at {cluster.zookeeper.address}",
             *rows,
             f"bootstrap.servers={cluster.bootstrap_servers}",
-            "One of them is the controller, as every broker tells in DescribeCluster and Metadata;",
-            "`kill -9` its pid, and another one is, in the next epoch. Topics with more replicas",
-            "go on, too, once the session of who led them is over. Ctrl-C ends all of it.",
+            "klog topics create events --partitions 3 --replication-factor 3"
+            " --config min.insync.replicas=2",
+            "makes a topic, and `klog topics describe events` shows who leads and who is in sync.",
+            "`kill -9` a pid, and others lead in its place after the session's time, 18 seconds.",
+            "docs/clusters-of-brokers.md tells more. Ctrl-C ends all of it.",
             "",
         )
     )
