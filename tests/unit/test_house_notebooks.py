@@ -64,7 +64,7 @@ def test_a_notebook_and_its_pictures_are_in_the_documents(notebook: Path) -> Non
 
 def test_every_picture_is_of_a_notebook_that_is_there_or_made_elsewhere() -> None:
     names = [path.stem for path in notebooks()]
-    assert len(names) == 5
+    assert len(names) == 6
     elsewhere = {"flights.png", "klog-commands.svg", "latency.png"}
     pictures = [path.name for path in IMAGES.iterdir() if path.name not in elsewhere]
     assert pictures
