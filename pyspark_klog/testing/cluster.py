@@ -16,6 +16,8 @@ from pyspark_klog.testing.zookeeper import ZooKeeper
 
 _MOST_BROKERS = 250
 _PAUSE_S = 0.02
+# Kafka's default: with fewer brokers it would never make the topics of groups and transactions.
+_INTERNAL_REPLICAS = 3
 
 
 class Cluster:
@@ -120,7 +122,10 @@ class Cluster:
                     seen = admin.describe_cluster()
 
     def _make(self, number: int) -> Broker:
+        internal_replicas = min(_INTERNAL_REPLICAS, self._count)
         settings: dict[str, Any] = {
+            "offsets_topic_replication_factor": internal_replicas,
+            "transaction_state_log_replication_factor": internal_replicas,
             "broker_id": number,
             "listeners": f"PLAINTEXT://127.0.0.{number}:0",
             "zookeeper_connect": self.zookeeper.address,

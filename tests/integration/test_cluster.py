@@ -11,8 +11,12 @@ from typing import Any
 import pytest
 
 from klog_broker.exit_codes import ExitCode
+from pyspark_klog.client.admin import Admin, NewTopic
 from pyspark_klog.client.blocking import BlockingClient
-from pyspark_klog.ids import BrokerId
+from pyspark_klog.client.group_offsets import CommittedOffset
+from pyspark_klog.client.groups import commit_offsets, committed_offsets
+from pyspark_klog.client.transactions.producer import TransactionalProducer
+from pyspark_klog.ids import BrokerId, TopicPartition
 from pyspark_klog.protocol.apis.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
@@ -20,6 +24,7 @@ from pyspark_klog.protocol.apis.describe_cluster import (
 from pyspark_klog.testing import Broker, Cluster
 from pyspark_klog.testing.zookeeper import ZooKeeper
 from pyspark_klog.znodes.brokers import BrokerRegistration, Endpoint, encode_broker
+from tests.support.client_cases import batch, client_of
 from tests.support.eventually import eventually
 from tests.support.zookeeper_client import ZooKeeperClient
 
@@ -124,6 +129,20 @@ def test_a_broker_that_ends_is_gone_at_once(cluster: Cluster) -> None:
         assert client.children("/brokers/ids") == []
         assert not client.exists("/controller")
     assert first
+
+
+def test_groups_and_transactions_need_no_third_broker_in_a_test() -> None:
+    partition = TopicPartition("t", 0)
+    with Cluster(2) as cluster, client_of(cluster.bootstrap_servers) as client:
+        with Admin(cluster.bootstrap_servers) as admin:
+            admin.create_topics([NewTopic("t")])
+        commit_offsets(client, "g", {partition: CommittedOffset(1)})
+        assert committed_offsets(client, "g")[partition].offset == 1
+        producer = TransactionalProducer(client, "x")
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.add(partition, *batch([b"k"]))
+        producer.commit_transaction()
 
 
 def test_the_command_starts_a_cluster_and_ends_all_of_it() -> None:
