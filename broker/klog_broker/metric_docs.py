@@ -57,6 +57,18 @@ Counters begin at 0 with the broker, and a topic's with the topic.
 _ALERTS = (
     ('up{job="klog"} == 0', "the broker does not answer"),
     (
+        "kafka_server_replicamanager_underminisrpartitioncount > 0",
+        "partitions that take no records with acks=all: [too few replicas](clusters-of-brokers.md)",
+    ),
+    (
+        "kafka_server_replicamanager_underreplicatedpartitions > 0",
+        "for minutes: a broker is away or lags; the next loss may stop a partition",
+    ),
+    (
+        "sum(kafka_controller_kafkacontroller_activecontrollercount) != 1",
+        "in a cluster, for minutes: nobody elects leaders",
+    ),
+    (
         "kafka_log_logmanager_offlinelogdirectorycount > 0",
         "a disk failed: [its partitions are gone until a start](operations.md#when-the-disk-fails)",
     ),

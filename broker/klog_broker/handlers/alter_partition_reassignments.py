@@ -1,7 +1,7 @@
 """AlterPartitionReassignments (key 45): replicas stay where they are.
 
-A move to the replicas that a partition has already is done at once; there is no other move that one
-broker could make.
+A move to the replicas that a partition has already is done at once. There is no other move that a
+broker that runs alone could make, and a cluster makes none yet.
 """
 
 from collections.abc import Sequence
