@@ -66,6 +66,7 @@ class ModelBroker:
         self.live: tuple[BrokerId, ...] = ()
         self.epochs = (-1, -1)
         self.waiting: list[tuple[int, int]] = []  # acks=all: required offset, value
+        self.asked_change: IsrChange | None = None  # the one that was sent last
         self.asked_ms: int | None = None  # when the fetch or change that is on its way was sent
         self.sending = 0
 
@@ -201,7 +202,9 @@ class ModelBroker:
             self.log.raise_start(min(offset, self.log.high_watermark))
 
     def ask_controller(self, role: LeaderReplicas, change: IsrChange) -> None:
-        self.asked_ms = self.world.now_ms
+        if self.asked_ms is not None and self.asked_change is not None:
+            role.unanswered(self.asked_change)
+        self.asked_ms, self.asked_change = self.world.now_ms, change
         self.sending += 1
         sending, epoch, life = self.sending, self.broker_epoch, self.life
 
@@ -217,7 +220,8 @@ class ModelBroker:
 
         world = self.world
         # The controller may be busy.
-        world.later(world.chance.choice((0, 0, 40)), lambda: world.send(arrived))
+        busy_ms = (0, 0, 200) if world.reads_late else (0, 0, 40)
+        world.later(world.chance.choice(busy_ms), lambda: world.send(arrived))
 
     def answer_fetch(
         self, follower: ModelBroker, position: Position, fetch: FollowerFetch
@@ -343,11 +347,25 @@ class ModelController:
     def live(self) -> tuple[BrokerId, ...]:
         return tuple(self.registered)
 
-    def register(self, broker: BrokerId) -> int:
-        """A new session of the broker; returns the broker's epoch."""
-        has_bounced = broker in self.registered
+    def register(self, broker: BrokerId, read_in_ms: int = 0) -> int:
+        """A new session of the broker, which the controller reads of so much later; returns the
+        broker's epoch."""
         self._last_epoch += 1
-        self.registered[broker] = self._last_epoch
+        epoch = self._last_epoch
+        if read_in_ms:
+            self.world.later(read_in_ms, lambda: self._read_later(broker, epoch))
+        else:
+            self._read(broker, epoch)
+        return epoch
+
+    def _read_later(self, broker: BrokerId, epoch: int) -> None:
+        registered = self.world.brokers[broker]
+        if registered.is_alive and registered.broker_epoch == epoch:
+            self._read(broker, epoch)
+
+    def _read(self, broker: BrokerId, epoch: int) -> None:
+        has_bounced = broker in self.registered
+        self.registered[broker] = epoch
         state: LeaderAndIsr | None = None
         if has_bounced:
             state = self.bounced(broker)
@@ -356,7 +374,6 @@ class ModelController:
         self._write(state)
         if state is None:
             self.world.order(self.world.brokers[broker], self.present_order())
-        return self._last_epoch
 
     def move(self, broker: BrokerId) -> None:
         """That broker is to lead, if it may, though nobody has failed."""
@@ -406,6 +423,8 @@ class ModelController:
         if change.partition_epoch != self.partition_epoch:
             if members != self.state.in_sync:
                 return ErrorCode.INVALID_UPDATE_VERSION
+        elif members == self.state.in_sync:
+            self.partition_epoch += 1
         elif any(
             self.registered.get(each.broker_id) != each.broker_epoch for each in change.members
         ):

@@ -26,6 +26,7 @@ class ReplicatedWorld:
     """`flushes`: flush.messages=1. `cuts_power`: some kills lose what was not flushed. Without the
     one the other may lose records, and only the logs' matching is promised, unless a broker fails
     only while both others are in sync (`one_at_a_time`). `loses_one`: one broker never comes back.
+    `reads_late`: a new session is known to other brokers before the controller reads of it.
     """
 
     def __init__(self, seed: int) -> None:
@@ -34,6 +35,7 @@ class ReplicatedWorld:
         self.cuts_power = chance.random() < 0.6
         self.loses_one = chance.random() < 0.5
         self.one_at_a_time = chance.random() < 0.3
+        self.reads_late = seed % 4 == 2
         self.keeps_all = self.flushes or self.one_at_a_time or not self.cuts_power
         self.loss = chance.choice((0.0, 0.02, 0.1))
         self.answer_loss = chance.choice((self.loss, 0.3, 0.9))
@@ -191,7 +193,8 @@ class ReplicatedWorld:
 
             def register() -> None:
                 if broker.is_alive and broker.life == life:
-                    broker.broker_epoch = self.controller.register(broker.broker_id)
+                    late_ms = self.chance.choice((0, 60, 150)) if self.reads_late else 0
+                    broker.broker_epoch = self.controller.register(broker.broker_id, late_ms)
 
             self.later(self.chance.choice((5, 50, 120)), register)
 

@@ -99,6 +99,14 @@ def test_what_is_so_already_is_answered_whatever_version_the_leader_knows() -> N
     assert (partition.error_code, partition.isr, partition.partition_epoch) == (0, [1, 2], 9)
 
 
+def test_who_asks_for_what_is_so_in_the_present_version_gets_another_version() -> None:
+    """However its followers are registered: who gave a request up needs an end of it."""
+    made, request = context(), asked({1: -1, 2: -1})
+    decision = decide(made, request)
+    assert decision.changes == {PARTITION: made.leadership(PARTITION).state}  # type: ignore[union-attr]
+    assert not decision.errors
+
+
 def test_a_leader_says_that_it_has_recovered() -> None:
     made = context(is_recovering=True)
     (state,) = decide(made, asked(epochs(1))).changes.values()

@@ -341,6 +341,20 @@ def test_a_change_that_nobody_knows_of_is_sent_again(leader: LeaderOfMany) -> No
     assert leader.leader().replicas.in_sync.members == (ME, OTHER)
 
 
+def test_a_refusal_is_not_the_end_while_an_earlier_request_may_come(leader: LeaderOfMany) -> None:
+    leader.lead(in_sync=(ME,))
+    FakeFollower(leader, OTHER).fetch(0)
+    leader.answer(None)
+    leader.pass_time(60)
+    leader.grant(ErrorCode.INELIGIBLE_REPLICA)
+    assert leader.leader().replicas.in_sync.maximal == (ME, OTHER)
+    leader.pass_time(60)
+    assert leader.wanted() == [[ME]]
+    leader.grant()
+    assert leader.leader().replicas.in_sync.maximal == (ME,)
+    assert len(leader.controller.asked) == 3
+
+
 def test_one_request_at_a_time_takes_all_that_is_wanted(leader: LeaderOfMany) -> None:
     for topic in ("plain", "dense-index", "short-lived"):
         leader.lead(topic, in_sync=(ME,))

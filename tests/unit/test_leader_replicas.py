@@ -165,6 +165,47 @@ def test_after_an_error_both_sets_count_unless_the_change_was_surely_not_made(
     assert leader.asked == (change if is_pending else None)
 
 
+def given_up() -> tuple[LeaderReplicas, IsrChange]:
+    """The change was refused, after a request was given up. What is asked for now."""
+    leader, change = expanding()
+    leader.unanswered(change)
+    assert leader.answered(change, ErrorCode.INELIGIBLE_REPLICA) is Afterwards.AGAIN
+    asked = leader.asked
+    assert asked == IsrChange(leader.leader_epoch, 9, (InSyncMember(ME, 70),))
+    assert leader.in_sync.maximal == (ME, OTHER)
+    return leader, asked
+
+
+def test_a_change_that_may_come_late_is_taken_back_by_another_epoch() -> None:
+    leader, asked = given_up()
+    assert leader.answered(asked, ErrorCode.OPERATION_NOT_ATTEMPTED) is Afterwards.AGAIN
+    again = leader.asked
+    assert again == asked
+    committed = CommittedIsr(leader.leader_epoch, 10, (ME,))
+    assert leader.answered(again, committed) is Afterwards.COMMITTED
+    assert (leader.in_sync, leader.partition_epoch) == (Committed((ME,)), 10)
+    later = leader.grow(OTHER, 10)
+    assert later is not None
+    assert leader.answered(later, ErrorCode.INELIGIBLE_REPLICA) is Afterwards.TAKEN_BACK
+
+
+def test_a_change_that_came_late_is_learnt_of_by_asking_once_more() -> None:
+    leader, asked = given_up()
+    assert leader.answered(asked, ErrorCode.INVALID_UPDATE_VERSION) is Afterwards.AGAIN
+    change = leader.asked
+    assert change is not None
+    assert [each.broker_id for each in change.members] == [ME, OTHER]
+    committed = CommittedIsr(leader.leader_epoch, 10, (ME, OTHER))
+    assert leader.answered(change, committed) is Afterwards.COMMITTED
+    assert leader.in_sync == Committed((ME, OTHER))
+
+
+def test_an_answer_that_is_missing_to_another_change_means_nothing() -> None:
+    leader, change = expanding()
+    leader.unanswered(change._replace(partition_epoch=8))
+    assert leader.answered(change, ErrorCode.INELIGIBLE_REPLICA) is Afterwards.TAKEN_BACK
+
+
 @pytest.mark.parametrize(("leader_epoch", "partition_epoch"), [(5, 10), (3, 10), (4, 8)])
 def test_a_state_of_other_epochs_is_not_taken(leader_epoch: int, partition_epoch: int) -> None:
     leader, change = expanding()

@@ -1,9 +1,10 @@
 """AlterPartition: a leader asks for another in-sync set, the controller decides (KIP-497). Pure.
 
-The answers are those of Kafka 3.9.1's controller, with three rules more. A replica is eligible only
+The answers are those of Kafka 3.9.1's controller, with four rules more. A replica is eligible only
 in the broker's epoch that the leader has met it in, and -1, which Kafka's own brokers send with
 ZooKeeper, is none (KIP-903). Only the leader may ask. The set is some of the replicas, each once,
-the leader among them: Kafka writes what its brokers say.
+the leader among them: Kafka writes what its brokers say. And who asks for the set that there is, in
+the present partition epoch, gets a new epoch: no request that was sent before that counts any more.
 """
 
 from typing import NamedTuple
@@ -59,7 +60,7 @@ def decide(context: ControllerContext, request: AlterPartitionRequest) -> Decisi
             wanted = _wanted(known, asked)
             if fault is not ErrorCode.NONE:
                 errors[key] = fault
-            elif wanted != known.state:
+            elif wanted != known.state or asked.partition_epoch == known.partition_epoch:
                 changes[partition] = wanted
     return Decision(changes, errors)
 

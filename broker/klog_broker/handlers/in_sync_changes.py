@@ -120,6 +120,8 @@ class InSyncChanges:
             if leader.ended is not None:
                 continue
             after = Afterwards.AGAIN
+            if response is None:
+                leader.replicas.unanswered(change)
             if key in answers:
                 after = leader.in_sync_answered(change, answers[key])
             if after is Afterwards.AGAIN:

@@ -2,6 +2,10 @@
 
 One change of a partition is asked for at a time. It names the epochs that it starts from, so the
 controller makes it at most once, however often it is sent.
+
+A request that nobody has answered may be carried out much later, after the same was refused. So
+once one was given up, a refusal is not the end: the leader asks for the set that there is, by which
+the controller raises the partition epoch, and no earlier request counts any more.
 """
 
 from enum import Enum
@@ -45,13 +49,13 @@ class Afterwards(Enum):
     COMMITTED = "the set is what the controller says"
     TAKEN_BACK = "the change was not made, and never will be: the set is what it was"
     AWAITS_ORDER = "the change may have been made: an order will tell; until then both sets count"
-    AGAIN = "the change may have been made: it is to be sent again"
+    AGAIN = "the change may have been made, or may yet be: what is asked for now is to be sent"
     TOO_LATE = "the answer is about a change that is no longer asked for"
 
 
 _NOT_MADE = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
 """By these the controller says that it knows the partition epoch and has not made the change. No
-other controller can have made it, either."""
+other controller can have made it, either. It may yet be made if an earlier sending is late."""
 
 _ORDER_COMES = frozenset(
     {

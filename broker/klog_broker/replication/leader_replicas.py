@@ -23,6 +23,7 @@ from klog_broker.replication.isr_changes import (
     after_error,
 )
 from klog_broker.replication.replica_progress import NEVER_MS, FollowerFetch, FollowerProgress
+from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId, LeaderEpoch, Offset
 
 
@@ -42,6 +43,7 @@ class LeaderReplicas:
         "_asked",
         "_broker_epoch",
         "_max_lag_ms",
+        "_may_be_late",
         "_min_in_sync",
         "broker_id",
         "epoch_start_offset",
@@ -84,6 +86,8 @@ class LeaderReplicas:
         self._min_in_sync = min_in_sync
         self._max_lag_ms = max_lag_ms
         self._asked: IsrChange | None = None
+        self._may_be_late = False
+        """A request from this partition epoch was given up; a controller may get it yet."""
 
     # --- what comes in ---------------------------------------------------------------------------
     def take_over(self, order: PartitionOrder) -> None:
@@ -198,16 +202,41 @@ class LeaderReplicas:
         if change is not self._asked:
             return Afterwards.TOO_LATE
         if not isinstance(answer, CommittedIsr):
-            after = after_error(answer)
-            if after is Afterwards.TAKEN_BACK:
-                self._commit(self.partition_epoch, self.in_sync.members)
-            return after
+            return self._refused(answer)
         if answer.leader_epoch != self.leader_epoch or (
             answer.partition_epoch < self.partition_epoch
         ):
             return Afterwards.AWAITS_ORDER
         self._commit(answer.partition_epoch, answer.members)
         return Afterwards.COMMITTED
+
+    def unanswered(self, change: IsrChange) -> None:
+        """No answer will come to what was sent last, and it may be carried out at any time: also by
+        a controller that has refused the same meanwhile, or has become it again."""
+        if change is self._asked:
+            self._may_be_late = True
+
+    def _refused(self, error: ErrorCode) -> Afterwards:
+        after = after_error(error)
+        if after is Afterwards.TAKEN_BACK:
+            if self._may_be_late:
+                # Not before the partition has another epoch, which ends what was sent from this.
+                self._ask_for(self.in_sync.members)
+                return Afterwards.AGAIN
+            self._commit(self.partition_epoch, self.in_sync.members)
+        elif error is ErrorCode.INVALID_UPDATE_VERSION and self._asks_for_an_epoch:
+            # An earlier sending came first. If it was that, asking once more tells.
+            assert not isinstance(self.in_sync, Committed)
+            self._ask_for(self.in_sync.wanted)
+            return Afterwards.AGAIN
+        return after
+
+    @property
+    def _asks_for_an_epoch(self) -> bool:
+        asked = self._asked
+        return asked is not None and (
+            tuple(each.broker_id for each in asked.members) == self.in_sync.members
+        )
 
     def _may_ask_for(self, follower: BrokerId) -> bool:
         return (
@@ -230,6 +259,7 @@ class LeaderReplicas:
         self.in_sync = Committed(members)
         self.partition_epoch = partition_epoch
         self._asked = None
+        self._may_be_late = False
 
     # --- what is replicated ----------------------------------------------------------------------
     @property
