@@ -8,7 +8,7 @@ from klog_broker.config import topic_config
 from klog_broker.handlers.context import BrokerServices
 from klog_broker.handlers.fetch_convert import SetToConvert
 from klog_broker.handlers.fetch_replicas import follower_of, replica_of
-from klog_broker.handlers.partitions import check_leader_epoch, led_partition, topic_by_id
+from klog_broker.handlers.partitions import check_leader_epoch, led_partition, topic_name
 from klog_broker.handlers.read_partition import ReadPartition, Reads
 from klog_broker.log.answers import ReadInfo
 from klog_broker.log.bare_batches import bare_batches
@@ -197,7 +197,7 @@ class FetchReader:
     def _find_leader(self, each: ReadPartition) -> Leader:
         if self._version >= FIRST_VERSION_WITH_TOPIC_IDS:
             # A session is older than this fetch: the topic may be there only since its last one.
-            each.name = topic_by_id(self._broker, each.topic_id).name
+            each.name = topic_name(self._broker, each.topic_id, each.request.partition)
         return led_partition(self._broker, each.name, each.request.partition)
 
     def _has_diverged(self, each: ReadPartition, log: PartitionLog) -> bool:
@@ -244,8 +244,8 @@ class FetchReader:
         many headers were looked at to find out, of ``headers`` that may be."""
         looked_at = 0
         if self.converts_to is not None:
-            topic = self._broker.metadata.image.topics[each.name]
-            config = topic_config(self._broker.config, topic.configs)
+            configs = self._broker.metadata.topic_configs(each.name)
+            config = topic_config(self._broker.config, configs)
             if not config["message.downconversion.enable"]:
                 raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
             each.to_convert = SetToConvert(

@@ -1,7 +1,6 @@
 """Finds the leadership of a request's partition, or the error if there is none; for data APIs."""
 
 from klog_broker.handlers.context import BrokerServices
-from klog_broker.metadata.image import Topic
 from klog_broker.replication.errors import Ended
 from klog_broker.replication.leader import Leader
 from klog_broker.replication.partition import Offline
@@ -9,12 +8,19 @@ from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import UUID
 
 
-def topic_by_id(broker: BrokerServices, topic_id: UUID) -> Topic:
-    """The topic with this id; BrokerError UNKNOWN_TOPIC_ID if it does not exist (any more)."""
+def topic_name(broker: BrokerServices, topic_id: UUID, partition: int) -> str:
+    """The name of the topic with this id, for a request to the partition's leader; BrokerError
+    UNKNOWN_TOPIC_ID if it does not exist (any more).
+
+    In a cluster a broker is told to lead before the image shows the topic.
+    """
     topic = broker.metadata.image.topic_by_id(topic_id)
-    if topic is None:
+    if topic is not None:
+        return topic.name
+    leader = broker.replicas.led_by_id.get((topic_id, partition))
+    if leader is None:
         raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID)
-    return topic
+    return leader.topic_partition.topic
 
 
 def led_partition(broker: BrokerServices, topic: str, partition: int) -> Leader:

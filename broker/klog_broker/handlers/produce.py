@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from klog_broker.handlers.context import RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
-from klog_broker.handlers.partitions import led_partition, topic_by_id
+from klog_broker.handlers.partitions import led_partition, topic_name
 from klog_broker.handlers.pending_produce import Append, PendingProduce, set_error
 from klog_broker.handlers.produce_verification import (
     Unverified,
@@ -54,7 +54,7 @@ def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse 
             try:
                 name = topic.name
                 if context.api_version >= 13:
-                    name = topic_by_id(context.broker, topic.topic_id).name
+                    name = topic_name(context.broker, topic.topic_id, partition.index)
                 leader = _leader(context, name, partition.index)
                 records = _checked_records(partition.records, context.api_version)
             except BrokerError as error:

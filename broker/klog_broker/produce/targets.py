@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from klog_broker.handlers.context import BrokerServices
-from klog_broker.handlers.partitions import topic_by_id
+from klog_broker.handlers.partitions import topic_name
 from klog_broker.handlers.produce_verification import begins_now
 from klog_broker.log.planned import (
     ACKS_ALL_AT_ONCE,
@@ -45,7 +45,7 @@ class ProduceTargets:
         handler."""
         broker = self._broker
         try:
-            name = topic_by_id(broker, UUID(bytes=topic)).name if by_id else topic.decode()
+            name = topic_name(broker, UUID(bytes=topic), partition) if by_id else topic.decode()
         except (BrokerError, UnicodeDecodeError):
             return None
         leader = broker.replicas.led.get((name, partition))

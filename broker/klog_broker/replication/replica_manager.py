@@ -27,7 +27,7 @@ from klog_broker.replication.errors import ReplicationError, StaleOrder
 from klog_broker.replication.leader import Leader, Surroundings
 from klog_broker.replication.partition import Epochs, Offline, Partition
 from pyspark_klog.errors import InvariantViolation, KlogError
-from pyspark_klog.ids import NO_TOPIC_ID, BrokerId, TopicId, TopicPartition
+from pyspark_klog.ids import NO_TOPIC_ID, UUID, BrokerId, TopicId, TopicPartition
 from pyspark_klog.storage.text_files import encode_topic_id
 
 ALONE = Surroundings()
@@ -105,6 +105,8 @@ class ReplicaManager:
         """Rises whenever a role, an in-sync set or a setting changes."""
         self.led: dict[tuple[str, int], Leader] = {}
         """All leaderships that have not ended. A TopicPartition equals its key here."""
+        self.led_by_id: dict[tuple[UUID, int], Leader] = {}
+        """The same by the topic's id and the partition."""
         self.on_lead: list[Callable[[Leader], None]] = []
         """Called with each new leadership."""
         self.on_resign: list[Callable[[TopicPartition], None]] = []
@@ -237,6 +239,7 @@ class ReplicaManager:
                 return StaleOrder(str(error))
             if leader is not None:
                 self.led[order.topic_partition] = leader
+                self.led_by_id[leader.log.topic_id, order.topic_partition.partition] = leader
                 self._tell([partial(tell, leader) for tell in self.on_lead])
         self.version += 1
         return None
@@ -306,6 +309,9 @@ class ReplicaManager:
 
     def _ended(self, leader: Leader) -> None:
         del self.led[leader.topic_partition]
+        by_id = leader.log.topic_id, leader.topic_partition.partition
+        if self.led_by_id.get(by_id) is leader:  # else a controller gave two topics the same id
+            del self.led_by_id[by_id]
         self.version += 1
         self._untold.extend(partial(tell, leader.topic_partition) for tell in self.on_resign)
         self._call_soon(lambda: self._tell(()))
