@@ -156,6 +156,7 @@ class World:
         self.checked: list[TopicPartition] = []
         self.deleted: list[str] = []
         self.broker: Any = SimpleNamespace(
+            cluster=None,
             config=config,
             broker_id=self.broker_id,
             helpers=self.helpers,

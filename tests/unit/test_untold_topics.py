@@ -5,35 +5,202 @@ from typing import Any
 
 import pytest
 
-from klog_broker.metadata.image import ImageDraft
+from klog_broker.handlers.order_queue import OrderQueue
+from klog_broker.handlers.told_topics import PATIENCE_MS
+from klog_broker.metadata.image import CONSUMER_OFFSETS, ImageDraft
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
+from pyspark_klog.protocol.apis.find_coordinator import FindCoordinatorRequest
+from pyspark_klog.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
+from pyspark_klog.protocol.apis.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from pyspark_klog.protocol.apis.produce import (
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
 )
+from pyspark_klog.protocol.apis.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from pyspark_klog.protocol.headers import decode_response
+from pyspark_klog.protocol.keys import ApiKey
+from tests.support.fake_network import FakeStream
 from tests.support.leader_of_many import OTHER, THIRD, FakeFollower, LeaderOfMany
 from tests.support.log_harness import batch
-from tests.support.produce_paths import answer_of
+from tests.support.produce_paths import MemoryBroker, answer_of, new_broker, topic_ids
+from tests.support.raw_requests import produce_request
 from tests.support.replica_world import ME
+from tests.support.transaction_client import broker_with_coordinators
+
+LIFE = 70
 
 
-def untold(**options: Any) -> LeaderOfMany:
+class Untold:
+    """A broker whose controller tells of the topics when the test says so."""
+
+    def __init__(self, broker: MemoryBroker) -> None:
+        self.broker = broker
+        self.services = broker.broker.services
+        self.orders = OrderQueue(lambda: LIFE)
+        cluster: Any = SimpleNamespace(orders=self.orders)
+        self.services.cluster = cluster
+        self._whole = self.services.metadata
+        draft = ImageDraft(self._whole.image)
+        for topic in list(self._whole.image.topics.values()):
+            draft.forget(topic)
+        shown: Any = SimpleNamespace(
+            image=draft.image(), topic_configs=self._whole.topic_configs, close=self._whole.close
+        )
+        self.services.metadata = shown
+
+    def tell(self) -> None:
+        self.services.metadata = self._whole
+        self.broker.broker.loop.post(lambda: self.orders.told_all(0, LIFE))
+        self.broker.turns()
+
+    def pass_time(self, by_ms: int) -> None:
+        self.broker.clock.advance(by_ms)
+        self.broker.broker.loop.run_turn(0)
+        self.broker.turns()
+
+    def ask(self, *names: str | None, version: int = 12) -> FakeStream:
+        """None: for all topics."""
+        topics = [MetadataRequestTopic(name=each) for each in names]
+        request = MetadataRequest(topics=None if None in names else topics)
+        return self.broker.send(request, version)
+
+
+@pytest.fixture
+def untold() -> Untold:
+    return Untold(new_broker(with_kernel=False))
+
+
+def codes(stream: FakeStream, version: int = 12) -> dict[str, ErrorCode] | None:
+    """Of the topics; None while there is no answer."""
+    if not stream.sent:
+        return None
+    answer: Any = decode_response(bytes(stream.sent[4:]), ApiKey.METADATA, version)
+    return {each.name: ErrorCode(each.error_code) for each in answer.topics}
+
+
+# --- clients that ask which topics there are ----------------------------------------------------
+def test_who_asks_for_a_topic_is_answered_once_the_controller_has_told(untold: Untold) -> None:
+    stream = untold.ask("plain")
+    untold.pass_time(PATIENCE_MS // 2)
+    assert codes(stream) is None
+    untold.tell()
+    assert codes(stream) == {"plain": ErrorCode.NONE}
+    untold.pass_time(PATIENCE_MS)
+    assert codes(untold.ask("plain")) == {"plain": ErrorCode.NONE}
+    assert codes(untold.ask("none")) == {"none": ErrorCode.NONE}, "it was made"
+    assert untold.orders.on_told_all == []
+
+
+def test_what_nobody_tells_of_may_exist_and_is_not_made(untold: Untold) -> None:
+    stream = untold.ask("plain", "none")
+    by_id = untold.broker.send(
+        MetadataRequest(topics=[MetadataRequestTopic(name=None, topic_id=topic_ids()["plain"])]), 12
+    )
+    untold.pass_time(PATIENCE_MS)
+    unknown = ErrorCode.LEADER_NOT_AVAILABLE
+    assert codes(stream) == {"plain": unknown, "none": unknown}
+    assert list((codes(by_id) or {}).values()) == [unknown]
+    untold.tell()
+    assert "none" not in untold.services.metadata.image.topics
+    assert untold.orders.on_told_all == []
+
+
+def test_known_topics_are_not_waited_for(untold: Untold) -> None:
+    untold.tell()
+    newer = OrderQueue(lambda: LIFE + 1)
+    newer.told_all(0, LIFE)
+    untold.services.cluster.orders = newer  # type: ignore[union-attr, misc]
+    assert codes(untold.ask("plain")) == {"plain": ErrorCode.NONE}
+    assert codes(untold.ask()) == {}
+    assert "plain" in (codes(untold.ask(None)) or {})  # all that there was a moment ago
+    assert codes(untold.ask("plain", "none")) is None
+
+
+@pytest.mark.parametrize("version", [0, 12])
+def test_who_asks_for_all_topics_is_never_told_of_some(untold: Untold, version: int) -> None:
+    asks: list[Any] = [[] if version == 0 else [None]] * 2
+    stream = untold.ask(*asks[0], version=version)
+    untold.pass_time(PATIENCE_MS)
+    assert (codes(stream, version), stream.is_closed) == (None, True)
+    stream = untold.ask(*asks[1], version=version)
+    untold.tell()
+    assert "plain" in (codes(stream, version) or {})
+
+
+# --- coordinators --------------------------------------------------------------------------------
+def test_topics_of_coordinators_are_not_made_before_all_is_told(untold: Untold) -> None:
+    request = FindCoordinatorRequest(key="g", key_type=0)
+    answer = untold.broker.call(request, 3)
+    assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert "not told yet" in answer.error_message
+    untold.tell()
+    assert CONSUMER_OFFSETS not in untold.services.metadata.image.topics
+
+
+def test_offsets_of_unknown_partitions_are_to_be_sent_again() -> None:
+    broker = broker_with_coordinators()
+    commit = OffsetCommitRequest(
+        group_id="g",
+        topics=[
+            OffsetCommitRequestTopic(
+                name="none", partitions=[OffsetCommitRequestPartition(partition_index=0)]
+            )
+        ],
+    )
+    in_transaction = TxnOffsetCommitRequest(
+        transactional_id="t",
+        group_id="g",
+        topics=[
+            TxnOffsetCommitRequestTopic(
+                name="none", partitions=[TxnOffsetCommitRequestPartition(partition_index=0)]
+            )
+        ],
+    )
+
+    def answers() -> list[ErrorCode]:
+        found = [broker.call(commit, 8), broker.call(in_transaction, 3)]
+        return [ErrorCode(each.topics[0].partitions[0].error_code) for each in found]
+
+    assert answers() == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2
+    untold = Untold(broker)
+    assert answers() == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 2
+    untold.tell()
+    assert answers() == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2
+
+
+def test_partitions_that_it_was_not_told_of_may_be_led_elsewhere(untold: Untold) -> None:
+    request = produce_request("none", batch(), acks=1)
+
+    def answer() -> ErrorCode:
+        answer = untold.broker.call(request, 9)
+        return ErrorCode(answer.responses[0].partition_responses[0].error_code)
+
+    assert answer() == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    untold.tell()
+    assert answer() == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+# --- leaders -------------------------------------------------------------------------------------
+def leading(**options: Any) -> LeaderOfMany:
     """Orders came, and the image shows no topic yet."""
     leader = LeaderOfMany(**options)
     leader.lead(in_sync=(ME, OTHER, THIRD))
-    metadata = leader.services.metadata
-    draft = ImageDraft(metadata.image)
-    for topic in list(metadata.image.topics.values()):
-        draft.forget(topic)
-    shown: Any = SimpleNamespace(image=draft.image(), topic_configs=metadata.topic_configs)
-    leader.services.metadata = shown
+    Untold(leader.memory)
     return leader
 
 
 def test_followers_are_answered_by_the_ids_of_the_orders() -> None:
-    leader = untold()
+    leader = leading()
     leader.send(acks=1)
     follower = FakeFollower(leader, OTHER)
     assert follower.fetch(0).error_code == ErrorCode.NONE
@@ -43,7 +210,7 @@ def test_followers_are_answered_by_the_ids_of_the_orders() -> None:
 
 
 def test_a_leadership_that_is_over_is_known_by_no_id() -> None:
-    leader = untold()
+    leader = leading()
     leader.resign()
     answer = FakeFollower(leader, OTHER).fetch(0, leader_epoch=9)
     assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_ID
@@ -51,7 +218,7 @@ def test_a_leadership_that_is_over_is_known_by_no_id() -> None:
 
 @pytest.mark.parametrize("with_kernel", [False, True])
 def test_records_are_taken_by_the_ids_of_the_orders(with_kernel: bool) -> None:
-    leader = untold(with_kernel=with_kernel)
+    leader = leading(with_kernel=with_kernel)
     data = PartitionProduceData(index=0, records=bytearray(batch()))
     topic = TopicProduceData(topic_id=leader.ids["plain"], partition_data=[data])
     request = ProduceRequest(acks=1, timeout_ms=1_000, topic_data=[topic])
@@ -62,7 +229,7 @@ def test_records_are_taken_by_the_ids_of_the_orders(with_kernel: bool) -> None:
 
 def test_old_consumers_read_before_the_image_shows_the_topic() -> None:
     """Their answers are converted, if the topic's settings allow that."""
-    leader = untold()
+    leader = leading()
     leader.send(acks=1)
     for number in (OTHER, THIRD):
         FakeFollower(leader, number).fetch(1)

@@ -12,7 +12,8 @@ from klog_broker.coordinator.transaction.metadata import VERSION_PLAIN, Producer
 from klog_broker.coordinator.transaction.transaction import TransactionReply
 from klog_broker.handlers.context import AnswerSteps, BrokerServices, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
-from klog_broker.handlers.transactions import absent_partitions, as_known_by, knows_all_partitions
+from klog_broker.handlers.told_topics import knows_all_partitions
+from klog_broker.handlers.transactions import absent_partitions, as_known_by
 from klog_broker.metadata.image import INTERNAL_TOPICS
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition

@@ -14,6 +14,7 @@ from klog_broker.handlers.context import AnswerSteps, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
 from klog_broker.handlers.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from klog_broker.handlers.seen_partitions import SeenPartitions
+from klog_broker.handlers.told_topics import knows_all_partitions, was_told_all, when_told_all
 from klog_broker.metadata.errors import InvalidTopicName
 from klog_broker.metadata.image import (
     INTERNAL_TOPICS,
@@ -38,10 +39,46 @@ from pyspark_klog.protocol.keys import ApiKey
 _PLANNED = 10
 
 _PARTITIONS_A_STEP = 50
+_UNTOLD = ErrorCode.LEADER_NOT_AVAILABLE
 _FIRST_VERSION_WITH_LISTENERS = 6
 
 
-def handle(request: MetadataRequest, context: RequestContext) -> AnswerSteps:
+def handle(request: MetadataRequest, context: RequestContext) -> AnswerSteps | None:
+    """What a broker in a cluster was not told of yet it waits for. Then a topic that it does not
+    know has LEADER_NOT_AVAILABLE, so that clients ask again; who asks for all is sent away."""
+    if _is_told(request, context):
+        return _answer(request, context)
+
+    def told() -> None:
+        if _names_all(request, context) and not was_told_all(context.broker):
+            context.reply.close("this broker was not told of the cluster's topics yet")
+        else:
+            context.reply.send_in_slices(_answer(request, context))
+
+    when_told_all(context.broker, told)
+    return None
+
+
+def _names_all(request: MetadataRequest, context: RequestContext) -> bool:
+    return request.topics is None or (context.api_version == 0 and not request.topics)
+
+
+def _is_told(request: MetadataRequest, context: RequestContext) -> bool:
+    broker = context.broker
+    if knows_all_partitions(broker):
+        return True
+    if request.topics is None or _names_all(request, context):
+        return was_told_all(broker)
+    image = broker.metadata.image
+    return all(
+        each.name in image.topics
+        if each.name is not None
+        else image.topic_by_id(each.topic_id) is not None
+        for each in request.topics
+    )
+
+
+def _answer(request: MetadataRequest, context: RequestContext) -> AnswerSteps:
     missing = _topics_to_create(request, context)
     if not missing:
         return _describe(request, context, {})
@@ -106,6 +143,8 @@ def _topics_to_create(request: MetadataRequest, context: RequestContext) -> list
     allowed = request.allow_auto_topic_creation or context.api_version < 4
     if request.topics is None or not allowed or not broker.config["auto.create.topics.enable"]:
         return []
+    if not knows_all_partitions(broker):
+        return []
     names = dict.fromkeys(topic.name for topic in request.topics if topic.name is not None)
     known = broker.metadata.image.topics
     # Internal topics are created by the coordinators that use them, with settings of their own.
@@ -127,7 +166,7 @@ def _describe(
         brokers=_brokers(context), cluster_id=image.cluster_id, controller_id=image.controller_id
     )
     wanted: Iterable[Topic | MetadataRequestTopic]
-    if request.topics is None or (context.api_version == 0 and not request.topics):
+    if request.topics is None or _names_all(request, context):
         wanted = image.topics.values()
     else:
         # Each topic once, as in Kafka: a topic's answer can be much longer than its name.
@@ -179,17 +218,21 @@ def _one(
     no_name = None if context.api_version >= 12 else ""
     if asked.name is None and asked.topic_id == NO_TOPIC_ID:
         return None, MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=no_name)
+    is_known = knows_all_partitions(context.broker)
     if asked.name is None:
         topic = image.topic_by_id(asked.topic_id)
         if topic is None:
             unknown = MetadataResponseTopic(
-                error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=no_name, topic_id=asked.topic_id
+                error_code=ErrorCode.UNKNOWN_TOPIC_ID if is_known else _UNTOLD,
+                name=no_name,
+                topic_id=asked.topic_id,
             )
             return None, unknown
         return topic, _topic(topic, with_operations)
     topic = image.topic(asked.name)
     if topic is None:
-        code = refused.get(asked.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        absent = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_known else _UNTOLD
+        code = refused.get(asked.name, absent)
         try:
             check_topic_name(asked.name)
         except InvalidTopicName:

@@ -7,6 +7,7 @@ from klog_broker.handlers.context import AnswerSteps, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
 from klog_broker.handlers.offset_commit_again import prepare
 from klog_broker.handlers.offset_commit_versions import TOPIC_IDS_SINCE, missing_group_error
+from klog_broker.handlers.told_topics import knows_all_partitions
 from klog_broker.metadata.image import MetadataImage
 from klog_broker.runtime.slices import Steps
 from pyspark_klog.errors import ErrorCode
@@ -68,6 +69,8 @@ def handle(request: OffsetCommitRequest, context: RequestContext) -> AnswerSteps
             if known is None or image.partition(*partition) is None:
                 is_id = by_id and not topic.name
                 results[partition] = _UNKNOWN_ID if is_id else _UNKNOWN_PARTITION
+                if not knows_all_partitions(context.broker):
+                    results[partition] = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
                 continue
             commits.append(
                 Commit(

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 from pyspark_klog.errors import ErrorCode
 
+_NEVER = (-1, -1)
+
 
 class OrderRequest(NamedTuple):
     """What a controller has sent. Exactly one of the three is called, once."""
@@ -32,8 +34,10 @@ class OrderQueue:
     def __init__(self, broker_epoch: Callable[[], int]) -> None:
         self.controller_epoch = 0
         """That of the newest controller that has given an order."""
+        self.on_told_all: list[Callable[[], None]] = []
+        """Each is called once, when all was told again, and forgotten."""
         self._broker_epoch = broker_epoch
-        self._told_all_in = (-1, -1)
+        self._told_all_in = _NEVER
         self._connection_number = -1
         self._waiting: deque[OrderRequest] = deque()
         self._is_busy = False
@@ -47,6 +51,14 @@ class OrderQueue:
     def told_all(self, controller_epoch: int, broker_epoch: int) -> None:
         """An order of these epochs has told of all partitions there are."""
         self._told_all_in = (controller_epoch, broker_epoch)
+        waiting, self.on_told_all = self.on_told_all, []
+        for each in waiting:
+            each()
+
+    @property
+    def was_told_all(self) -> bool:
+        """Whether this broker was ever told of all partitions."""
+        return self._told_all_in != _NEVER
 
     @property
     def knows_all(self) -> bool:

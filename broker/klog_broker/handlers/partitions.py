@@ -1,6 +1,7 @@
 """Finds the leadership of a request's partition, or the error if there is none; for data APIs."""
 
 from klog_broker.handlers.context import BrokerServices
+from klog_broker.handlers.told_topics import knows_all_partitions
 from klog_broker.replication.errors import Ended
 from klog_broker.replication.leader import Leader
 from klog_broker.replication.partition import Offline
@@ -45,6 +46,9 @@ def ended_code(broker: BrokerServices, leader: Leader) -> ErrorCode:
 
 def _why_not_led(broker: BrokerServices, topic: str, partition: int) -> ErrorCode:
     if broker.metadata.image.partition(topic, partition) is None:
+        if not knows_all_partitions(broker):
+            # It may be another broker's, or become this one's.
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     hosted = broker.replicas.partition(topic, partition)
     if hosted is not None and isinstance(hosted.role, Offline):

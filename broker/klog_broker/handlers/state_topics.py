@@ -5,6 +5,7 @@ from collections.abc import Callable
 from klog_broker.coordinator.hashing import partition_for_key
 from klog_broker.handlers.at_controller import Refused, have_created, is_controller
 from klog_broker.handlers.context import BrokerServices, CoordinatorAnswer, RequestContext
+from klog_broker.handlers.told_topics import knows_all_partitions
 from klog_broker.metadata.image import NO_BROKER, MetadataImage, Topic
 from klog_broker.topics.changing import create_topics
 from klog_broker.topics.planning import plan_new_topic
@@ -51,6 +52,9 @@ class CoordinatorFinder:
         if not key:
             return _none(*self._empty)
         count = self.num_partitions()
+        if count is None and not knows_all_partitions(self._broker):
+            text = f"this broker was not told yet whether there is {self._topic}"
+            return _none(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
         if count is None:
             return self._create_topic()
         image = self._broker.metadata.image

@@ -24,11 +24,6 @@ def client_version(api_version: int, raising_since: int) -> int:
     return VERSION_RAISING if api_version >= raising_since else VERSION_PLAIN
 
 
-def knows_all_partitions(broker: BrokerServices) -> bool:
-    """Whether a partition that the image does not show is deleted; else it may not be told yet."""
-    return broker.cluster is None or broker.cluster.orders.knows_all
-
-
 def absent_partitions(
     broker: BrokerServices, partitions: Iterable[TopicPartition]
 ) -> list[TopicPartition]:

@@ -11,6 +11,7 @@ from klog_broker.coordinator.shard import Producer
 from klog_broker.handlers.context import AnswerSteps, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
 from klog_broker.handlers.partitions import led_partition
+from klog_broker.handlers.told_topics import knows_all_partitions
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.verification import VerificationGuard
 from pyspark_klog.errors import BrokerError, ErrorCode
@@ -45,7 +46,11 @@ def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> AnswerSt
             yield _COMMIT
             partition = TopicPartition(topic.name, each.partition_index)
             if known is None or image.partition(*partition) is None:
-                results[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                results[partition] = (
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    if knows_all_partitions(broker)
+                    else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+                )
                 continue
             commits[partition] = Commit(
                 partition=partition,
