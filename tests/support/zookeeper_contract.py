@@ -127,6 +127,17 @@ class ZooKeeperContract(RequestsContract):
         assert answers[7][0].names == ("a", "b")
         assert answers[9] == [None]
 
+    def test_after_a_sync_a_session_sees_what_others_wrote(
+        self, one: Opened, other: Opened
+    ) -> None:
+        one.ask("create", "/a", b"0")
+        for number in range(10):
+            one.ask("set", "/a", b"%d" % number, number)
+            other.begin("sync")
+            seen = other.begin("get", "/a")
+            other.world.until(lambda answer=seen: answer, "what was written")
+            assert seen[0].data == b"%d" % number
+
     def test_no_more_than_64_are_at_the_server(self, world: ContractWorld, one: Opened) -> None:
         one.session.carrier = counting = Counting(one.session.carrier)
         world.pause()

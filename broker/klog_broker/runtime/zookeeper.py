@@ -224,6 +224,10 @@ class Session(Protocol):
         """All of these, each seeing what those before it did, or none. Answered by their results in
         their order, or by `MultiFailed`."""
 
+    def sync(self, done: Done[None]) -> None:
+        """The server catches up with all that was done so far, by whoever: a server may lag behind
+        what another broker has written and told of."""
+
     def close(self, done: Callable[[], None] | None = None) -> None:
         """Ends the session; its ephemeral nodes go as soon as a server hears of it.
 

@@ -155,6 +155,9 @@ class CarriedSession:
         absolute = tuple(each._replace(path=self._absolute(each.path)) for each in operations)
         self._ask(Multi(absolute), answered)
 
+    def sync(self, done: Done[None]) -> None:
+        self._ask(Sync("/"), done)
+
     def close(self, done: Callable[[], None] | None = None) -> None:
         before, self._state = self._state, _State.CLOSED
         self._connections += 1

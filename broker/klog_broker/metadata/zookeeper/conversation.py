@@ -148,3 +148,10 @@ def together(asks: list[Ask]) -> Steps[list[Any]]:
 
     answer: list[Any] = yield ask_all
     return answer
+
+
+def sync(session: Session) -> Steps[ZooKeeperError | None]:
+    """What is read from now on shows all that was written so far."""
+    answer: ZooKeeperError | None
+    answer = yield lambda done: session.sync(done)
+    return answer

@@ -13,7 +13,14 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from klog_broker.metadata.errors import NoAnswer, UnknownTopic
-from klog_broker.metadata.zookeeper.conversation import Conversation, Steps, exists, get, multi
+from klog_broker.metadata.zookeeper.conversation import (
+    Conversation,
+    Steps,
+    exists,
+    get,
+    multi,
+    sync,
+)
 from klog_broker.metadata.zookeeper.settings_reading import CannotRead, Settings, SettingsReader
 from klog_broker.runtime.loop import Loop
 from klog_broker.runtime.wheel import Timer
@@ -220,6 +227,10 @@ class _Learning(_Job):
         self._done = done
 
     def run(self, session: Session, reader: SettingsReader) -> Steps[None]:
+        # Who told of the topics may have read, or written, at a server that is ahead of ours.
+        lost = yield from sync(session)
+        if lost is not None:
+            raise CannotRead(str(lost))
         self._taken((yield from reader.of(session, self._entities)))
         self._done()
 
