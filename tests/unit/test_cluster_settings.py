@@ -8,6 +8,7 @@ import pytest
 
 from klog_broker.metadata.errors import NoAnswer, UnknownTopic
 from klog_broker.metadata.image import ALL_BROKERS, MetadataImage, Topic
+from klog_broker.metadata.zookeeper import settings
 from klog_broker.metadata.zookeeper.settings import (
     CHANGE_TIMEOUT_MS,
     KEPT_MS,
@@ -320,6 +321,27 @@ def test_without_zookeeper_a_change_is_given_up(cluster: ClusterWorld) -> None:
     assert isinstance(outcome, NoAnswer)
     broker.client.mend()
     cluster.advance(10_000)
+    assert len(outcomes) == 1
+
+
+@pytest.mark.parametrize("timeout_ms", range(1, 16))
+def test_a_change_that_is_given_up_under_way_is_answered_once(
+    cluster: ClusterWorld, monkeypatch: pytest.MonkeyPatch, timeout_ms: int
+) -> None:
+    broker = Follower(cluster)
+    cluster.advance(1_000)
+    monkeypatch.setattr(settings, "CHANGE_TIMEOUT_MS", timeout_ms)
+    outcomes: list[Any] = []
+    broker.changes.update_topic_configs("orders", setting(retention_ms="5"), outcomes.append)
+    cluster.advance(timeout_ms)
+    was_given_up = bool(outcomes) and isinstance(outcomes[0], NoAnswer)
+    cluster.advance(1_000)
+    assert len(outcomes) == 1
+    if was_given_up and cluster.stat(config_path(ORDERS)) is not None:
+        assert broker.configs == {"retention.ms": "5"}, "it came in force still"
+    monkeypatch.setattr(settings, "CHANGE_TIMEOUT_MS", CHANGE_TIMEOUT_MS)
+    broker.change("update_topic_configs", "orders", setting(retention_ms="6"))
+    assert broker.configs == {"retention.ms": "6"}
     assert len(outcomes) == 1
 
 
