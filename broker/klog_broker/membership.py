@@ -63,6 +63,7 @@ class Membership:
             config["zookeeper.session.timeout.ms"],
             on_in_use=self._in_use,
         )
+        self._in_force: Callable[[], BrokerConfig] = lambda: config
         self._refusal: str | None = None
         self._is_started = False
         self._has_begun = False
@@ -96,7 +97,7 @@ class Membership:
             self.peers.connect,
             chance,
             config["controller.socket.timeout.ms"],
-            is_unclean=lambda configs: _is_unclean(config, configs),
+            is_unclean=lambda configs: _is_unclean(self._in_force(), configs),
         )
         self.to_controller = ToController(
             lambda: store.image, listener, self.peers.connect, self._loop.call_soon
@@ -114,6 +115,7 @@ class Membership:
 
     def join_services(self, services: BrokerServices) -> None:
         """Give handlers what only a broker in a cluster has."""
+        self._in_force = lambda: services.config
         registration = self._member.registration
         services.broker_epoch = lambda: registration.broker_epoch
         services.peers = self.peers

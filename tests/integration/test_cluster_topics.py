@@ -28,6 +28,12 @@ from pyspark_klog.protocol.apis.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from pyspark_klog.protocol.apis.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from pyspark_klog.protocol.apis.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -238,6 +244,29 @@ def test_preferred_leaders_lead_again_when_they_are_elected(cluster: Cluster) ->
     eventually(elected, deadline_s=60, what="the election")
     assert told(cluster, controller(cluster, 1), "elected")[0][0] == 2
     write(cluster, "elected", 0)
+
+
+def test_replicas_out_of_sync_lead_once_all_brokers_allow_it(cluster: Cluster) -> None:
+    chosen = controller(cluster, 1)
+    first, second = (number for number in NUMBERS if number != chosen)
+    admin = librdkafkas(cluster, chosen)
+    done(admin.create_topics([NewTopic("unclean", 1, replica_assignment=[[first, second]])]))
+
+    def is_led_by(number: int) -> bool:
+        return told(cluster, chosen, "unclean")[0][0] == number
+
+    eventually(lambda: is_led_by(first), deadline_s=60, what="a leader")
+    cluster.broker(second).stop()
+    cluster.broker(first).kill()
+    cluster.broker(second).start()
+    eventually(lambda: is_led_by(-1), deadline_s=60, what="nobody who may lead")
+    entry = AlterableConfig(name="unclean.leader.election.enable", config_operation=0, value="true")
+    everybody = AlterConfigsResource(resource_type=4, resource_name="", configs=[entry])
+    request = IncrementalAlterConfigsRequest(resources=[everybody])
+    answer = ask(cluster, second, IncrementalAlterConfigsResponse, request)
+    assert [each.error_code for each in answer.responses] == [ErrorCode.NONE]
+    eventually(lambda: is_led_by(second), deadline_s=60, what="the other replica leads")
+    cluster.broker(first).start()
 
 
 def write(cluster: Cluster, topic: str, partition: int) -> None:

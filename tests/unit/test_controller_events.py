@@ -68,6 +68,7 @@ class Cluster(ClusterWorld):
         super().__init__()
         self.orders: list[tuple[BrokerId, Order]] = []
         self.fails_to_delete = 0
+        self.unclean: set[str] = set()
         for path in PERSISTENT:
             self.ask("create", path, b"", makes_parents=True)
         self.ask("create", CONTROLLER_EPOCH, b"3")
@@ -76,7 +77,7 @@ class Cluster(ClusterWorld):
             ONE,
             "PLAINTEXT",
             send=self._send,
-            is_unclean=lambda _: False,
+            is_unclean=lambda name: name in self.unclean,
             new_topic_id=lambda: GIVEN_ID,
         )
         self.session: Session | None = None
@@ -224,6 +225,28 @@ def test_another_leads_when_the_leader_dies_and_who_is_back_is_told(cluster: Clu
     told = [order for number, order in cluster.take(LeaderAndIsrRequest) if number == 2]
     assert [each.topic_states[0].partition_states[0].leader for each in told] == [3]
     assert told[0].broker_epoch == cluster.epoch(2)
+
+
+def test_who_lacks_records_leads_once_that_is_allowed(cluster: Cluster) -> None:
+    cluster.create(2, 3)
+    cluster.end(3)
+    cluster.end(2)
+    cluster.register(3)
+    offline = PartitionState(BrokerId(-1), LeaderEpoch(2), (TWO,), 3)
+    assert cluster.state() == offline
+    cluster.controller.elect_again()
+    cluster.advance(500)
+    assert cluster.state() == offline
+    cluster.unclean.add("t")
+    cluster.advance(500)
+    assert cluster.state() == offline
+    cluster.controller.elect_again()
+    cluster.advance(500)
+    elected = cluster.state()
+    assert elected is not None
+    assert elected.leader == THREE
+    cluster.controller.resigned()
+    cluster.controller.elect_again()
 
 
 def test_a_deletion_waits_for_brokers_and_is_tried_again(cluster: Cluster) -> None:

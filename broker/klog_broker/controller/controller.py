@@ -25,6 +25,7 @@ from klog_broker.controller.errors import BrokersChanged, ControllerMoved, Pictu
 from klog_broker.controller.fenced_writes import FencedWrites
 from klog_broker.controller.order_batch import BrokerOrder
 from klog_broker.controller.order_sender import Answer, OrderSender, Send
+from klog_broker.controller.partition_states import PartitionState
 from klog_broker.controller.picture import Picture
 from klog_broker.controller.reading import Change, Reader, Subject
 from klog_broker.controller.writing import Work, Writer
@@ -126,6 +127,18 @@ class Controller:
         for event in events:
             if event.refuse is not None:
                 event.refuse()
+
+    def elect_again(self) -> None:
+        """`is_unclean` may have another answer: partitions that nobody could lead are looked at."""
+
+        def run(work: Work) -> Steps[None]:
+            context = work.picture.context
+            work.picture.unsettle(list(context.in_state(PartitionState.OFFLINE)))
+            yield from work.writer.settle(work.picture)
+
+        if self._writes is not None:
+            self._events.append(_Event(run))
+            self._go_on()
 
     # --- what brokers ask for ------------------------------------------------------------------
 

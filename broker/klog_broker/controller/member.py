@@ -11,6 +11,7 @@ from klog_broker.metadata.zookeeper.joining import Joined, Joining, NotJoined
 from klog_broker.metadata.zookeeper.live_brokers import LiveBrokers
 from klog_broker.metadata.zookeeper.registration import Registration
 from klog_broker.metadata.zookeeper.sessions import Sessions
+from klog_broker.metadata.zookeeper.settings_reading import Settings
 from klog_broker.metadata.zookeeper.store import ClusterStore
 from klog_broker.runtime.chance import Chance
 from klog_broker.runtime.clock import Clock
@@ -24,6 +25,7 @@ from pyspark_klog.znodes.brokers import Endpoint
 # ZooKeeper ends sessions at the ticks of a clock of its own (tickTime, mostly 2 s): what is to be
 # gone after the session's time is gone after two more of them.
 _GRACE_MS = 5_000
+_UNCLEAN = "unclean.leader.election.enable"
 
 
 class Member:
@@ -119,6 +121,7 @@ class Member:
             self._loop, self.controller, lambda: self.store.image, new_topic_id
         )
         self.store.changes = self.changes
+        self.store.on_settings = self._settings_are
         self.election.on_elected.append(self.controller.elected)
         self.election.on_resigned += [self.controller.resigned, links.close]
         self._follows = True
@@ -133,6 +136,10 @@ class Member:
         if self._follows:
             self.registration.expired()
         self._sessions.close(done)
+
+    def _settings_are(self, found: Settings) -> None:
+        if any(_UNCLEAN in settings for settings in found.values()):
+            self.controller.elect_again()
 
     def _register(self, broker: BrokerRegistration) -> None:
         endpoints = tuple(

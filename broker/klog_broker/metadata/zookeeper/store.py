@@ -85,6 +85,8 @@ class ClusterStore:
         """Who asks the controller for changes of topics; set at once."""
         self.allocate: Callable[[Done[ProducerIdBlock]], None]
         """Who asks it for producer ids; set before any is wanted."""
+        self.on_settings: Callable[[Settings], None] | None = None
+        """Called with settings that were read, once they are in force."""
         self._on_image: OnImage | None = None
         self._seen = self.view.image
         self._learnt: set[str] = set()
@@ -121,6 +123,8 @@ class ClusterStore:
         image, names = with_settings(self.image, found, is_all=is_all)
         if image is not self.image:
             self.view.take(image, names)
+        if self.on_settings is not None:
+            self.on_settings(found)
 
     def _image_is(self, image: MetadataImage, names: Sequence[str]) -> None:
         before, self._seen = self._seen, image
