@@ -34,7 +34,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--rows",
         default="",
         metavar="ROW,...",
-        help="only these rows of spark, exactly_once, compaction or start (their docstrings)",
+        help="only these rows of a benchmark that has names for them (its docstring)",
     )
     parser.add_argument("--plot", metavar="FILE", help="draw the picture of latency there")
     args = parser.parse_args(arguments)

@@ -68,7 +68,7 @@ def pipelined_produce(job: PipelinedProduce) -> Measured:
     )
     buffer = np.frombuffer(made.frames, np.uint8)
     with connect(job.target) as sock:
-        clock = Clock(job.target.broker_pid)
+        clock = Clock(job.target)
         status = produce_pipelined(sock.fileno(), buffer, plan, inbox, state, scratch())
         batch_bytes = made.batch_end_at - made.batch_start_at
         records = job.requests * job.messages.per_request
@@ -112,7 +112,7 @@ def concurrent_produce(job: ConcurrentProduce) -> Measured:
         index_of[numbers] = np.arange(job.connections)
         for sock in sockets:
             epoll.register(sock, select.EPOLLIN)
-        clock = Clock(job.target.broker_pid)
+        clock = Clock(job.target)
         status = produce_one_outstanding(
             epoll.fileno(),
             numbers,
@@ -154,7 +154,7 @@ def fetch_all(job: FetchAll) -> Measured:
         job.timeout_s,
     )
     with connect(job.target) as sock:
-        clock = Clock(job.target.broker_pid)
+        clock = Clock(job.target)
         status = fetch_to_end(
             sock.fileno(),
             np.frombuffer(frame, np.uint8),
@@ -206,7 +206,7 @@ def ask_again(job: AskAgain) -> Measured:
             },
             job.timeout_s,
         )
-        clock = Clock(job.target.broker_pid)
+        clock = Clock(job.target)
         status = ask_one_outstanding(
             epoll.fileno(),
             numbers,
@@ -254,7 +254,7 @@ def librdkafka_produce(job: LibrdkafkaProduce) -> Measured:
         # Connected, with metadata and a producer id: what is measured is the producing.
         _hand_over(producer, produce_messages, job.target.partition, payload, 1)
         producer.flush(timeout_ms)
-        clock = Clock(job.target.broker_pid)
+        clock = Clock(job.target)
         _hand_over(producer, produce_messages, job.target.partition, payload, job.count - 1)
         producer.flush(timeout_ms)
         return clock.stop(job.count - 1, job.count - 1, (job.count - 1) * job.value_bytes)

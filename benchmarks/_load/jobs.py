@@ -8,7 +8,10 @@ from uuid import UUID
 
 @dataclass(frozen=True)
 class Target:
-    """A partition to send to or read from, and the process that serves it."""
+    """A partition to send to or read from, and the process that serves it.
+
+    ``other_pids`` are those of further processes whose CPU counts as the broker's: its followers.
+    """
 
     host: str
     port: int
@@ -16,6 +19,11 @@ class Target:
     topic: str
     topic_id: str
     partition: int = 0
+    other_pids: tuple[int, ...] = ()
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        return (self.broker_pid, *self.other_pids)
 
     @property
     def uuid(self) -> UUID:
@@ -158,7 +166,8 @@ def read_job(line: str) -> Job:
     """What write_job wrote."""
     fields = json.loads(line)
     kind = _KINDS[fields.pop("kind")]
-    fields["target"] = Target(**fields["target"])
+    target = fields["target"]
+    fields["target"] = Target(**{**target, "other_pids": tuple(target["other_pids"])})
     if "messages" in fields:
         fields["messages"] = Messages(**fields["messages"])
     if "producers" in fields:
@@ -190,7 +199,7 @@ class Measured:
 
     @property
     def broker_cores(self) -> float:
-        """How many cores the broker used."""
+        """How many cores the broker used; all brokers, if the target told of several."""
         return self.broker_cpu_s / self.seconds
 
 

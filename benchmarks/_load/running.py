@@ -25,19 +25,22 @@ Array = Any
 
 
 class Clock:
-    """Time and CPU of a stretch of code: of this process, and of the broker's."""
+    """Time and CPU of a stretch of code: of this process, and of the broker's (or brokers')."""
 
-    def __init__(self, broker_pid: int) -> None:
-        self._pid = broker_pid
-        self._broker_s = cpu_seconds(broker_pid)
+    def __init__(self, target: Target) -> None:
+        self._pids = target.pids
+        self._broker_s = self._brokers_s()
         self._own_s = time.process_time()
         self._start_s = time.perf_counter()
 
     def stop(self, requests: int, records: int, log_bytes: int) -> Measured:
         seconds = time.perf_counter() - self._start_s
         own_s = time.process_time() - self._own_s
-        broker_s = cpu_seconds(self._pid) - self._broker_s
+        broker_s = self._brokers_s() - self._broker_s
         return Measured(seconds, own_s, broker_s, requests, records, log_bytes)
+
+    def _brokers_s(self) -> float:
+        return sum(cpu_seconds(pid) for pid in self._pids)
 
 
 def scratch() -> Array:

@@ -44,7 +44,7 @@ def run_transactions(job: Transactions) -> Measured:
         index_of[numbers] = np.arange(connections)
         for sock in sockets:
             epoll.register(sock, select.EPOLLIN)
-        clock = Clock(job.target.broker_pid)
+        clock = Clock(job.target)
         status = transact(
             epoll.fileno(),
             index_of,
