@@ -170,9 +170,9 @@ class ClusterSide:
         (found,) = eventually(ask, _DEADLINE_S, f"{self.name} telling where {partition} ends")
         return found
 
-    def expect_records(self, topic: str, expected: int) -> None:
+    def expect_records(self, topic: str, expected: int, number: int = 0) -> None:
         """Raises LoadFailed unless so many records were appended to a new topic."""
-        found = self.end_offset(topic)
+        found = self.end_offset(topic, number)
         if found != expected:
             raise LoadFailed(f"{self.name}: {topic} holds {found} records, expected {expected}")
 
@@ -194,6 +194,13 @@ class ClusterSide:
         pid = self.nodes[leader].pid()
         uuid = str(topic_info.topic_id)
         return Target(address.host, address.port, pid, topic, uuid, number, others)
+
+    def first_led(self, topic: str) -> int:
+        """A partition that the first broker leads: one that is always the same has warm kernels,
+        or compiled code, in every turn but the first."""
+        first = min(self.nodes)
+        infos = self.partitions(topic)
+        return next(number for number, info in infos.items() if info.leader == first)
 
     def newest_version(self, api_key: ApiKey) -> int:
         """The newest version of an API that these brokers and klog's own protocol speak."""

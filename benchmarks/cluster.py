@@ -92,14 +92,15 @@ def _produce(pair: ClusterPair) -> Iterator[Row]:
             progress(case.work)
 
             def produce(side: ClusterSide, case: _Case = case) -> Measured:
-                with side.topic("produce") as topic:
-                    target = side.target(topic)
+                with side.topic("produce", BROKERS) as topic:
+                    number = side.first_led(topic)
+                    target = side.target(topic, number)
                     job = PipelinedProduce(target, version, _ACKS_ALL, 1, case.messages)
                     # Followers of a new topic may pause before they fetch: not what is measured.
                     first = generator.run(job)
                     job = replace(job, requests=sized(case.requests), first_offset=first.records)
                     measured = generator.run(job)
-                    side.expect_records(topic, first.records + measured.records)
+                    side.expect_records(topic, first.records + measured.records, number)
                 return measured
 
             klog, kafka = in_turns(*(partial(produce, side) for side in pair.sides))
@@ -133,9 +134,10 @@ def _outstanding(pair: ClusterPair) -> Iterator[Row]:
     with Generator() as generator:
 
         def produce(side: ClusterSide, connections: int, requests: int) -> Measured:
-            with side.topic("outstanding") as topic:
+            with side.topic("outstanding", BROKERS) as topic:
+                number = side.first_led(topic)
                 job = ConcurrentProduce(
-                    side.target(topic),
+                    side.target(topic, number),
                     version,
                     _ACKS_ALL,
                     requests=1,
@@ -147,7 +149,7 @@ def _outstanding(pair: ClusterPair) -> Iterator[Row]:
                     job, requests=sized(requests), connections=connections, first_offset=1
                 )
                 measured = generator.run(job)
-                side.expect_records(topic, 1 + measured.records)
+                side.expect_records(topic, 1 + measured.records, number)
             return measured
 
         progress("one outstanding request")
