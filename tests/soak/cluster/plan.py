@@ -20,7 +20,7 @@ class Kind(Enum):
     PAUSE_CONTROLLER = "the controller stands still past its session"
     SPLIT = "a split between two brokers"
     ONE_WAY = "nothing passes from one broker to another"
-    ALONE = "a broker is split from all but clients"
+    ALONE = "a broker is split from all but clients past its session"
     NO_ZOOKEEPER = "a broker is split from ZooKeeper past its session"
     BREAK = "all connections between brokers, and to ZooKeeper, break"
     EXPIRE = "ZooKeeper ends a broker's session"
@@ -31,7 +31,10 @@ class Kind(Enum):
 
 SESSION_S = 4.0
 _PAST_SESSION = frozenset(
-    {Kind.PAUSE_PAST_SESSION, Kind.PAUSE_CONTROLLER, Kind.NO_ZOOKEEPER, Kind.ZOOKEEPER_PAUSE}
+    {
+        *(Kind.PAUSE_PAST_SESSION, Kind.PAUSE_CONTROLLER),
+        *(Kind.ALONE, Kind.NO_ZOOKEEPER, Kind.ZOOKEEPER_PAUSE),
+    }
 )
 _LASTS = frozenset(Kind) - {Kind.ROLLING, Kind.BREAK, Kind.EXPIRE, Kind.MOVE}
 _REST_SHARE = 0.67
@@ -88,6 +91,7 @@ def short_plan() -> list[Fault]:
         Fault(Kind.BREAK, 2, 3, rests=False),
         Fault(Kind.KILL_CONTROLLER, 2, 3, SESSION_S + 1),
         Fault(Kind.SPLIT, 1, 3, 2.0, rests=False),
+        Fault(Kind.ALONE, 2, 3, past_s),
         Fault(Kind.NO_ZOOKEEPER, 3, 1, past_s),
         Fault(Kind.PAUSE_CONTROLLER, 2, 1, past_s, rests=False),
         Fault(Kind.ZOOKEEPER_RESTART, 1, 2, 0.5),
