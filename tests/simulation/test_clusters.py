@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.simulation.clusters.mutants import KEPT_SEEDS, MUTANTS
 from tests.simulation.clusters.run import run_seed
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,3 +37,10 @@ def test_a_seed_does_the_same_in_any_process() -> None:
     first, second = replay("1"), replay("2")
     assert first.count("\n") > 1_000
     assert first == second
+
+
+@pytest.mark.parametrize("name", KEPT_SEEDS)
+def test_a_bug_is_caught(name: str) -> None:
+    (mutant,) = [each for each in MUTANTS if each.name == name]
+    with mutant.applied():
+        assert any(run_seed(seed).failure for seed in (KEPT_SEEDS[name], *range(100)))

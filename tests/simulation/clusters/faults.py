@@ -33,6 +33,7 @@ class ClusterFaults(Faults):
         self._longest_ms = 2 * int(plan.settings["zookeeper.session.timeout.ms"])
         self.is_controller: Callable[[ClusterMachine], bool] = lambda _: False
         super().__init__(world, machines[0], plan)
+        self._promises = ("acknowledged",)
 
     def _all_kinds(self, plan: Plan) -> list[tuple[int, Callable[[], None]]]:
         return [
@@ -41,6 +42,7 @@ class ClusterFaults(Faults):
             (3, self._kill),
             (2, self._cut_power),
             (2, self._crash_inside),
+            (4, self._die_after_promise),
             (1, self._stop),
             (1, self._slow_disk),
             (1, self._jump),
