@@ -9,7 +9,9 @@ from typing import Any, Protocol
 from zlib import crc32
 
 from klog_broker.runtime.socket_calls import SocketCalls
+from tests.simulation.outbound import Outbound
 from tests.simulation.poller import SimPoller
+from tests.simulation.roads import OpenRoads, Roads
 from tests.simulation.world import World
 from tests.support.fake_network import FakeSocketCalls, MemoryStream
 
@@ -25,26 +27,6 @@ class Peer(Protocol):
     def received(self, data: bytes) -> None: ...
 
     def closed(self, why: str) -> None: ...
-
-
-class Roads(Protocol):
-    """What lies between two places."""
-
-    def holds(self, sender: str, receiver: str, action: Callable[[], None]) -> bool:
-        """Whether nothing passes that way now; the action is called when it does again."""
-
-    def network_at(self, host: str, port: int) -> "SimNetwork | None":
-        """Of the machine that has this address."""
-
-
-class OpenRoads:
-    """Everything passes, and nobody has an address."""
-
-    def holds(self, _sender: str, _receiver: str, _action: Callable[[], None]) -> bool:
-        return False
-
-    def network_at(self, _host: str, _port: int) -> "SimNetwork | None":
-        return None
 
 
 class _Pipe:
@@ -252,58 +234,6 @@ class _Nobody:
 
     def closed(self, why: str) -> None:
         pass
-
-
-class Outbound(MemoryStream):
-    """A connection to another broker, as the one holds it that has made it."""
-
-    def __init__(self, network: "SimNetwork", fd: int, address: tuple[str, int]) -> None:
-        super().__init__(fd, address)
-        self.link: Link
-        self._network = network
-        self._is_connected = False
-
-    # --- what the link says ----------------------------------------------------------------------
-    def connected(self) -> None:
-        self._is_connected = True
-        self._network.wake()
-
-    def received(self, data: bytes) -> None:
-        self.inbox += data
-        self._network.wake()
-
-    def closed(self, why: str) -> None:
-        if self._is_connected and why != "reset":
-            self.is_at_end = True
-        else:
-            self.failed_connect = ConnectionRefusedError(why)
-            self.is_broken = True
-        self._network.wake()
-
-    # --- the stream ------------------------------------------------------------------------------
-    @property
-    def room_bytes(self) -> int:
-        if not self._is_connected:
-            return 0
-        return max(self.link.window_bytes - self.link.to_broker.bytes_under_way, 0)
-
-    def recv_into(self, buffer: memoryview) -> int:
-        self._network.moves += 1
-        return super().recv_into(buffer)
-
-    def _take(self, data: bytes) -> int:
-        if self.is_at_end and not self.link.is_open:
-            raise BrokenPipeError("closed by the other side")
-        count = self._room_for(data, self.room_bytes)
-        self._network.moves += 1
-        self.link.send(data[:count])
-        return count
-
-    def close(self) -> None:
-        if not self.is_closed:
-            self.is_closed = True
-            self._network.streams.pop(self._fd, None)
-            self.link.close()
 
 
 class Listener:

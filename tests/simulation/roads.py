@@ -1,0 +1,29 @@
+"""What lies between the places of a simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from tests.simulation.network import SimNetwork
+
+
+class Roads(Protocol):
+    """What lies between two places."""
+
+    def holds(self, sender: str, receiver: str, action: Callable[[], None]) -> bool:
+        """Whether nothing passes that way now; the action is called when it does again."""
+
+    def network_at(self, host: str, port: int) -> SimNetwork | None:
+        """Of the machine that has this address."""
+
+
+class OpenRoads:
+    """Everything passes, and nobody has an address."""
+
+    def holds(self, _sender: str, _receiver: str, _action: Callable[[], None]) -> bool:
+        return False
+
+    def network_at(self, _host: str, _port: int) -> SimNetwork | None:
+        return None
