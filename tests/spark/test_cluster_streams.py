@@ -84,7 +84,7 @@ class Streams:
             pairs = zip(self.queries, begun, strict=True)
             return all(_batch_of(query) > before + 1 for query, before in pairs)
 
-        eventually(have, 120, f"two micro-batches of both queries {what}")
+        eventually(have, 300, f"two micro-batches of both queries {what}")
 
     def stop(self) -> None:
         """Both."""
@@ -101,6 +101,7 @@ def _rest(cluster: Cluster) -> None:
     eventually(lambda: lacks(cluster, (SOURCE, PLAIN, ONCE)) is None, 60, "a whole cluster")
 
 
+@pytest.mark.timeout(1_200)
 def test_copies_go_on_through_a_kill_moved_leaders_and_a_rolling_restart(
     spark: Any, cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -119,12 +120,11 @@ def test_copies_go_on_through_a_kill_moved_leaders_and_a_rolling_restart(
         _rest(cluster)
         admin = AdminClient({"bootstrap.servers": servers})
         admin.elect_leaders(ElectionType.PREFERRED, None).result(30)
-        streams.go_on("after leaders moved")
         for broker in cluster.brokers:
             broker.stop()
             broker.start()
             _rest(cluster)
-        streams.go_on("after a rolling restart")
+        streams.go_on("after leaders moved and a rolling restart")
         feed.end()
         eventually(lambda: not feed.left(), 60, "the acknowledgement of all records")
         assert feed.failures == []
