@@ -124,5 +124,5 @@ def test_who_listens_nowhere_is_not_reached(ways: Ways) -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         port = ways.to(OTHER, nobody.getsockname())
-        with connected(port) as connection, pytest.raises(ConnectionResetError):
+        with pytest.raises(ConnectionResetError), connected(port) as connection:
             connection.recv(4096)
