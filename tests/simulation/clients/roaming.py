@@ -6,7 +6,7 @@ until it is told that others lead.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 from pyspark_klog.errors import ErrorCode
@@ -16,6 +16,7 @@ from pyspark_klog.protocol.apis.metadata import (
     MetadataRequestTopic,
     MetadataResponse,
 )
+from tests.simulation.checks.records import value_of
 from tests.simulation.clients.admin import Admin
 from tests.simulation.clients.base import Client, Script
 from tests.simulation.clients.consumer import Consumer
@@ -121,6 +122,13 @@ class RoamingProducer(Roaming, Producer):
         ErrorCode.UNKNOWN_SERVER_ERROR,
     )
 
+    def __init__(
+        self, *given: Any, leader_of: Callable[[TopicPartition], int], **named: Any
+    ) -> None:
+        """`leader_of` knows who was elected last."""
+        super().__init__(*given, **named)
+        self._leader_of = leader_of
+
     def script(self) -> Script:
         self._take_back()
         while not (self.must_end and self._core.is_idle):
@@ -149,7 +157,24 @@ class RoamingProducer(Roaming, Producer):
         codes = {row.error_code for topic in reply.responses for row in topic.partition_responses}
         if not codes.isdisjoint(_MOVED):
             self.move()
+        self._forgive_who_leads_no_more(reply, batches)
         super()._take_reply(reply, batches, sent_ms)
+
+    def _forgive_who_leads_no_more(self, reply: Any, batches: Any) -> None:
+        """A Produce names no leader epoch: a leader that does not know yet that it is none lacks
+        what the next one took, and calls what follows out of order, as Kafka's. The producer sends
+        again what is under way, as another one, and some of it may be there twice."""
+        codes = {
+            TopicPartition(topic.name, row.index): row.error_code
+            for topic in reply.responses
+            for row in topic.partition_responses
+        }
+        for batch in batches:
+            if codes[batch.partition] == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+                here = self.machines.index(self.machine)
+                if self._leader_of(batch.partition) != here:
+                    number = self._numbers[id(batch)][0]
+                    self.history.records.excuse(value_of(self.name, number))
 
     def _acknowledged(self, partition: TopicPartition, offset: int, numbers: list[int]) -> None:
         """Of one replica alone nothing is promised."""

@@ -152,10 +152,22 @@ class Cluster:
         partitions = self._partitions()
         for number in range(plan.idempotent_producers + plan.plain_producers):
             is_idempotent = number < plan.idempotent_producers
-            self._new(RoamingProducer, partitions=partitions, idempotent=is_idempotent, large=[])
+            self._new(
+                RoamingProducer,
+                partitions=partitions,
+                idempotent=is_idempotent,
+                large=[],
+                leader_of=self._leader_of,
+            )
         for _ in range(plan.consumers):
             self._new(RoamingConsumer, partitions=partitions)
         return self.clients[before:]
+
+    def _leader_of(self, partition: TopicPartition) -> int:
+        self.states.follow()
+        state = self.states.state(partition)
+        assert state is not None
+        return state[0].leader
 
     def _partitions(self) -> list[TopicPartition]:
         return [
