@@ -67,7 +67,9 @@ class States(ControllerChecks):
     """Of partitions, by what is committed. Who has caught up is the leaders' business here."""
 
     def _life_met(self, _key: Key, _leader_epoch: int, follower: BrokerId) -> int | None:
-        return self._life(follower)
+        # Its session may end while the controller adds it: it had caught up, and its next life is
+        # another one.
+        return self._life(follower) or 0
 
 
 class Leaders(Watcher):
