@@ -169,6 +169,16 @@ def test_the_same_fetch_once_more_counts_once_more(leader: LeaderOfMany) -> None
         leader.send(acks=1)
 
 
+def test_in_a_new_epoch_a_follower_is_told_the_watermark_again(leader: LeaderOfMany) -> None:
+    """The answer before may have come after the order that began the epoch, and was dropped."""
+    follower = FakeFollower(leader, OTHER)
+    assert follower.fetch(0).high_watermark == 0
+    assert follower.fetch(0) is None
+    leader.lead()
+    assert follower.fetch(0).high_watermark == 0
+    assert follower.fetch(0) is None
+
+
 def test_no_consumer_takes_the_place_of_a_follower_that_is_at_work() -> None:
     leader = LeaderOfMany(max_incremental_fetch_session_cache_slots=1)
     leader.lead()

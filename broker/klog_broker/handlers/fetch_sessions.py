@@ -95,6 +95,10 @@ class SessionPartition(ReadPartition):
         self.sent_high_watermark = self.high_watermark
         self.sent_log_start_offset = self.log_start_offset
 
+    def forget_sent(self) -> None:
+        """The client may not have taken what it was told last."""
+        self.sent_high_watermark = self.sent_log_start_offset = -1
+
     @property
     def is_done(self) -> bool:
         """Whether only an event can bring anything that would have to be told."""
@@ -170,6 +174,9 @@ class FetchSession:
             self.partitions[key] = found
             self._kept.count += 1
         wanted = found.request
+        if self.is_of_follower and wanted.current_leader_epoch != request.current_leader_epoch:
+            # It drops an answer that comes when its leader has begun another epoch.
+            found.forget_sent()
         wanted.fetch_offset = request.fetch_offset
         wanted.log_start_offset = request.log_start_offset
         wanted.partition_max_bytes = request.partition_max_bytes
