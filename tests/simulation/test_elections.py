@@ -6,7 +6,7 @@ from tests.simulation.elections.mutants import MUTANTS
 from tests.simulation.elections.run import run_seed
 from tests.simulation.mutants.mutant import Mutant
 
-_SEEDS_A_MUTANT = 100
+_SEEDS_A_MUTANT = 200
 
 
 @pytest.mark.parametrize("seed", range(100))
