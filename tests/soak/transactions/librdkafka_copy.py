@@ -180,8 +180,16 @@ class CopyLoop:
                     raise
 
 
-# What calls of the consumer fail with while the broker is down.
-_MAY_PASS = ("_TRANSPORT", "_TIMED_OUT", "_WAIT_COORD", "_ALL_BROKERS_DOWN")
+# What calls of the consumer fail with while a broker is down, or the group moves to another one.
+_MAY_PASS = (
+    "_TRANSPORT",
+    "_TIMED_OUT",
+    "_WAIT_COORD",
+    "_ALL_BROKERS_DOWN",
+    "NOT_COORDINATOR",
+    "COORDINATOR_NOT_AVAILABLE",
+    "COORDINATOR_LOAD_IN_PROGRESS",
+)
 
 
 def _end_if_fatal(error: KafkaException) -> None:
