@@ -6,6 +6,7 @@ until it is told that others lead.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
@@ -56,9 +57,9 @@ class Roaming(Client):
         target, self._target = self._target, None
         return target or self.world.random.choice(self.machines)
 
+    @abstractmethod
     def wants(self) -> list[TopicPartition]:
         """What there is still something to do for."""
-        raise NotImplementedError
 
     @property
     def wants_to_move(self) -> bool:
