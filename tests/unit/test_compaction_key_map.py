@@ -143,6 +143,15 @@ def test_a_map_that_is_to_stay_empty_for_the_most_part_need_not_grow_to_be_full(
     assert found.size_bytes < 10_000 * SLOT_BYTES
 
 
+@pytest.mark.parametrize("load_factor", [0.9, 0.75, 0.3, 0.01])
+def test_a_map_takes_no_more_than_the_keys_that_may_come_need(load_factor: float) -> None:
+    found = KeyMap(1 << 24, load_factor, (1, 2), most_keys=5_000)
+    assert add(found, batch(numbered(0, 5_000)))
+    assert found.size == 5_000
+    slots = 5_000 / min(load_factor, 0.75) + 2
+    assert found.size_bytes <= min(slots * SLOT_BYTES, 1 << 24)
+
+
 def test_negative_offsets_are_passed_over() -> None:
     found = key_map(100)
     assert add(found, batch([b"a", b"b", b"c"], -2), from_offset=-10)

@@ -187,6 +187,7 @@ class Cleaner:
                 map_bytes,
                 self._settings.load_factor,
                 hash_key,
+                most_keys=extent.first_uncleanable_offset - extent.first_dirty_offset,
                 max_decompressed_bytes=log.config.max_decompressed_bytes,
             )
             running.round = CleaningRound(work(), key_map)

@@ -31,6 +31,8 @@ _GROWTH = 4
 _MOST_SLOTS = 2**31 - 1
 # The fill at which a map that can still grow does so: searches are short until it no longer can.
 _FILL_OF_SMALL = 0.5
+_FILL_OF_KNOWN = 0.75
+"""How full a map is at most of which it is known how many keys may come."""
 
 
 class KeyMap:
@@ -39,6 +41,7 @@ class KeyMap:
     The map takes at most ``max_bytes``, and a quarter more for the moment in which it grows for the
     last time; it begins small. At its largest it is full when ``load_factor`` of its slots are
     taken. ``hash_key`` is two random numbers of 64 bits, secret, and others for each map.
+    No more than ``most_keys`` will come, so that it need not grow beyond what they take.
     ``max_decompressed_bytes`` bounds what one batch may inflate to.
     """
 
@@ -48,9 +51,13 @@ class KeyMap:
         load_factor: float,
         hash_key: tuple[int, int],
         *,
+        most_keys: int | None = None,
         max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
     ) -> None:
         self._most_slots = min(max_bytes // SLOT_BYTES, _MOST_SLOTS)
+        if most_keys is not None:
+            fill = min(load_factor, _FILL_OF_KNOWN)
+            self._most_slots = min(self._most_slots, int(most_keys / fill) + 2)
         # One slot stays empty: there searches end.
         self._most_keys = min(int(self._most_slots * load_factor), self._most_slots - 1)
         if self._most_keys < 1:
