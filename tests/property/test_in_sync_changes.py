@@ -64,9 +64,24 @@ class Asking:
         self.under_way: list[Sending] = []
         self.last: Sending | None = None
         """What was sent last, while there is no answer."""
+        self.states = [self.known]
+        """What was told to everybody (UpdateMetadata), and may arrive late."""
+        self.is_told = seed % 4 == 0
+        self.is_tampered_with = False
 
     def _put(self, state: LeaderAndIsr, partition_epoch: int) -> None:
         self.context.put_leadership(PARTITION, Leadership(state, 1, partition_epoch, 0))
+
+    def somebody_writes(self) -> None:
+        """Into the partition's znode, by hand: a follower is out, the leader epoch is as it was."""
+        some = tuple(each for each in self.known.state.in_sync if each in (ME, OTHER))
+        self._put(LeaderAndIsr(ME, LeaderEpoch(4), some), self.known.partition_epoch + 1)
+        self.states.append(self.known)
+        self.is_tampered_with = True
+
+    def tell(self, known: Leadership) -> None:
+        state = known.state
+        self.leader.told(CommittedIsr(state.leader_epoch, known.partition_epoch, state.in_sync))
 
     def registers(self, broker: BrokerId, epoch: int) -> None:
         """The controller reads of another life. Followers fetch in the first one."""
@@ -74,7 +89,7 @@ class Asking:
 
     def step(self) -> None:
         follower = self.chance.choice((OTHER, THIRD))
-        match self.chance.randrange(7):
+        match self.chance.randrange(9 if self.is_told else 7):
             case 0:
                 self.now_ms += 60
                 self.leader.shrink(10, self.now_ms)
@@ -86,6 +101,10 @@ class Asking:
                 self.arrive(self.chance.randrange(len(self.under_way)))
             case 6:
                 self.registers(follower, self.chance.randint(1, 2))
+            case 7 if not self.is_tampered_with:
+                self.somebody_writes()
+            case 8:
+                self.tell(self.chance.choice(self.states))
 
     def fetch(self, follower: BrokerId) -> None:
         self.leader.fetched(follower, FollowerFetch(10, 0, 1), 10, self.now_ms)
@@ -123,6 +142,7 @@ class Asking:
         decision = alter_partition.decide(self.context, request)
         for state in decision.changes.values():
             self._put(state, self.known.partition_epoch + 1)
+            self.states.append(self.known)
         response = alter_partition.answer(self.context, request, decision)
         result = response.topics[0].partitions[0]
         if result.error_code:
@@ -155,8 +175,11 @@ def first_fault(seed: int) -> str:
         world.send()
         while world.under_way:
             world.arrive(len(world.under_way) - 1)
+        if world.leader.awaits_order:
+            world.tell(world.known)
     leader = world.leader
-    if leader.in_sync != Committed(world.known.state.in_sync):
+    is_told = not world.is_tampered_with or leader.partition_epoch == world.known.partition_epoch
+    if leader.asked or (is_told and leader.in_sync != Committed(world.known.state.in_sync)):
         return f"never over: {leader.in_sync}, {world.known}"
     return world.fault()
 
@@ -184,11 +207,21 @@ def _raises_no_epoch(original: Any) -> Any:
     return decide
 
 
+def _takes_all(_original: Any) -> Any:
+    def told(replicas: LeaderReplicas, state: CommittedIsr) -> bool:
+        replicas._commit(state.partition_epoch, state.members)
+        return True
+
+    return told
+
+
 @pytest.mark.parametrize(
     "mutant",
     [
         Mutant("a refusal is final", LeaderReplicas, "unanswered", _forgets),
         Mutant("the epoch is not raised", alter_partition, "decide", _raises_no_epoch),
+        Mutant("an order is waited for, though none comes", LeaderReplicas, "told", _forgets),
+        Mutant("what is told late is taken", LeaderReplicas, "told", _takes_all),
     ],
     ids=lambda mutant: mutant.name,
 )

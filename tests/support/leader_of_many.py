@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from klog_broker.config import Listener
 from klog_broker.handlers.in_sync_changes import InSyncChanges
-from klog_broker.metadata.image import BrokerRegistration
+from klog_broker.metadata.image import BrokerRegistration, ImageDraft
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId
 from pyspark_klog.protocol.apis.alter_partition import (
@@ -70,6 +71,15 @@ class LeaderOfMany:
     def order(self, topic: str, in_sync: tuple[BrokerId, ...] = ALL, **fields: Any) -> None:
         fields = {"replicas": ALL, "in_sync": in_sync, **fields}
         give(self.memory, order_for(self.memory, topic, **fields))
+
+    def tell(self, topic: str, **fields: Any) -> None:
+        """The controller has told everybody of another state of partition 0 (UpdateMetadata)."""
+        metadata: Any = self.services.metadata
+        known = metadata.image.topic(topic)
+        told = replace(known.partitions[0], leader_epoch=self.leader(topic).leader_epoch, **fields)
+        draft = ImageDraft(metadata.image)
+        draft.put(replace(known, partitions=(told, *known.partitions[1:])))
+        metadata._state = replace(metadata._state, image=draft.image())
 
     def resign(self, topic: str = "plain") -> None:
         epoch = self.leader(topic).leader_epoch + 1

@@ -351,6 +351,41 @@ def test_a_change_that_nobody_knows_of_is_sent_again(leader: LeaderOfMany) -> No
     assert leader.leader().replicas.in_sync.members == (ME, OTHER)
 
 
+@pytest.mark.parametrize("error", [ErrorCode.INVALID_UPDATE_VERSION, ErrorCode.FENCED_LEADER_EPOCH])
+def test_what_is_refused_for_another_state_is_asked_for_again(
+    leader: LeaderOfMany, error: ErrorCode
+) -> None:
+    leader.lead(in_sync=(ME,))
+    FakeFollower(leader, OTHER).fetch(0)
+    leader.grant(error)
+    assert len(leader.controller.asked) == 1
+    leader.pass_time(LAG_MS)
+    assert leader.leader().replicas.in_sync.maximal == (ME, OTHER), "it may have been made"
+    assert leader.wanted() == [[ME, OTHER]]
+    assert len(leader.controller.asked) == 2
+    leader.grant()
+    assert leader.leader().replicas.in_sync.members == (ME, OTHER)
+    leader.pass_time(LAG_MS)
+    assert len(leader.controller.asked) == 2
+
+
+def test_the_state_that_everybody_was_told_ends_a_change_from_an_older_one(
+    leader: LeaderOfMany,
+) -> None:
+    leader.lead(in_sync=(ME, OTHER, THIRD))
+    FakeFollower(leader, OTHER).fetch(0)
+    stream = leader.send()
+    leader.pass_time(2 * LAG_MS)
+    asked = leader.leader().replicas.asked
+    assert asked is not None
+    leader.grant(ErrorCode.INVALID_UPDATE_VERSION)
+    assert leader.outcome(stream) is None
+    leader.tell("plain", in_sync=(ME,), partition_epoch=asked.partition_epoch + 1)
+    leader.pass_time(LAG_MS)
+    assert leader.leader().replicas.in_sync.maximal == (ME,)
+    assert leader.outcome(stream) == "NONE"
+
+
 def test_a_refusal_is_not_the_end_while_an_earlier_request_may_come(leader: LeaderOfMany) -> None:
     leader.lead(in_sync=(ME,))
     FakeFollower(leader, OTHER).fetch(0)

@@ -2,8 +2,9 @@
 
 What is asked for, and what follows from an answer, each leadership decides (leader_replicas.py).
 Here it is sent: the changes of many partitions together, one request at a time, again after a pause
-if nobody knows what became of them. A request is sent only once the answer to the last one has come
-or cannot come any more.
+if nobody knows what became of them. What the controller refused because it knows another state is
+asked for again as often as followers are looked after. A request is sent only once the answer to
+the last one has come or cannot come any more.
 """
 
 from klog_broker.controller.to_controller import ToController
@@ -63,11 +64,21 @@ class InSyncChanges:
             yield _LOOKED_AT_ONCE
             for leader in leaders[start : start + _LOOKED_AT_ONCE]:
                 if leader.ended is None and not leader.is_alone:
+                    if leader.replicas.awaits_order:
+                        self._reread(leader)
                     leader.look_after_followers()
                     if purgatory.watched_under(leader.topic_partition):
                         # A broker may be gone that DeleteRecords waits for.
                         purgatory.check(leader.topic_partition)
         self._look_later()
+
+    def _reread(self, leader: Leader) -> None:
+        """No order came since the controller has refused what is asked for."""
+        topic = self._broker.metadata.image.topic_by_id(leader.log.topic_id)
+        number = leader.topic_partition.partition
+        if topic is not None and number < len(topic.partitions):
+            leader.told(topic.partitions[number])
+        self._changed(leader)
 
     # --- asking ----------------------------------------------------------------------------------
     def _changed(self, leader: Leader) -> None:

@@ -6,6 +6,11 @@ controller makes it at most once, however often it is sent.
 A request that nobody has answered may be carried out much later, after the same was refused. So
 once one was given up, a refusal is not the end: the leader asks for the set that there is, by which
 the controller raises the partition epoch, and no earlier request counts any more.
+
+Kafka's leader waits for an order where the controller starts from another state than its own
+(AWAITS_ORDER), and none comes unless the leader epoch is another one: what somebody else has
+written into the partition's znode holds its watermark up until then. klog's leader looks at what is
+told beside the orders (UpdateMetadata), and asks again.
 """
 
 from enum import Enum
@@ -48,7 +53,7 @@ class Afterwards(Enum):
 
     COMMITTED = "the set is what the controller says"
     TAKEN_BACK = "the change was not made, and never will be: the set is what it was"
-    AWAITS_ORDER = "the change may have been made: an order will tell; until then both sets count"
+    AWAITS_ORDER = "the controller's state is another one: until it is known both sets count"
     AGAIN = "the change may have been made, or may yet be: what is asked for now is to be sent"
     TOO_LATE = "the answer is about a change that is no longer asked for"
 

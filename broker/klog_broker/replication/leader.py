@@ -13,9 +13,10 @@ from klog_broker.log.loop_share import LoopShare
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.validation import Validated
 from klog_broker.log.verification import VerificationGuard
+from klog_broker.metadata.image import PartitionState
 from klog_broker.metadata.orders import PartitionOrder
 from klog_broker.replication.errors import Ended, LeadershipEnded, NotEnoughReplicas, TooLittleRoom
-from klog_broker.replication.isr_changes import Afterwards, IsrAnswer, IsrChange
+from klog_broker.replication.isr_changes import Afterwards, CommittedIsr, IsrAnswer, IsrChange
 from klog_broker.replication.leader_replicas import AcksAll, LeaderReplicas
 from klog_broker.replication.replica_progress import FollowerFetch
 from pyspark_klog.ids import BrokerId, Offset, TopicPartition
@@ -245,6 +246,13 @@ class Leader:
             self._around.in_sync_changed(self)
             self.advance_watermark()
         return after
+
+    def told(self, state: PartitionState) -> None:
+        """See LeaderReplicas.told. Not for a leadership that has ended."""
+        committed = CommittedIsr(state.leader_epoch, state.partition_epoch, state.in_sync)
+        if self.replicas.told(committed):
+            self._around.in_sync_changed(self)
+            self.advance_watermark()
 
     def has_too_few_of(self, required_offset: int) -> bool:
         """Whether records before that offset, which the watermark has passed, are on fewer replicas

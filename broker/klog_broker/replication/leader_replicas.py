@@ -41,6 +41,7 @@ class LeaderReplicas:
 
     __slots__ = (
         "_asked",
+        "_awaits_order",
         "_broker_epoch",
         "_max_lag_ms",
         "_may_be_late",
@@ -88,6 +89,8 @@ class LeaderReplicas:
         self._asked: IsrChange | None = None
         self._may_be_late = False
         """A request from this partition epoch was given up; a controller may get it yet."""
+        self._awaits_order = False
+        """The controller knows another state than the one that is asked from."""
 
     # --- what comes in ---------------------------------------------------------------------------
     def take_over(self, order: PartitionOrder) -> None:
@@ -201,20 +204,43 @@ class LeaderReplicas:
         may go on."""
         if change is not self._asked:
             return Afterwards.TOO_LATE
-        if not isinstance(answer, CommittedIsr):
-            return self._refused(answer)
-        if answer.leader_epoch != self.leader_epoch or (
-            answer.partition_epoch < self.partition_epoch
+        after = self._taken(answer) if isinstance(answer, CommittedIsr) else self._refused(answer)
+        self._awaits_order = after is Afterwards.AWAITS_ORDER
+        return after
+
+    @property
+    def awaits_order(self) -> bool:
+        """Whether the answer to what is asked for was AWAITS_ORDER. No order comes if the state was
+        changed in this leader epoch. So the driver looks at what it is told beside the orders
+        (`told`), and asks again, from time to time."""
+        return self._awaits_order
+
+    def told(self, state: CommittedIsr) -> bool:
+        """What the controller has told everybody of the partition; whether that is a newer state of
+        this leader epoch, which is taken: the watermark may go on. What was asked for from an
+        earlier state is not made any more."""
+        if (
+            state.leader_epoch != self.leader_epoch
+            or state.partition_epoch <= self.partition_epoch
+            or not {self.broker_id} <= set(state.members) <= set(self.replicas)
         ):
-            return Afterwards.AWAITS_ORDER
-        self._commit(answer.partition_epoch, answer.members)
-        return Afterwards.COMMITTED
+            return False
+        self._commit(state.partition_epoch, state.members)
+        return True
 
     def unanswered(self, change: IsrChange) -> None:
         """No answer will come to what was sent last, and it may be carried out at any time: also by
         a controller that has refused the same meanwhile, or has become it again."""
         if change is self._asked:
             self._may_be_late = True
+
+    def _taken(self, answer: CommittedIsr) -> Afterwards:
+        if answer.leader_epoch != self.leader_epoch or (
+            answer.partition_epoch < self.partition_epoch
+        ):
+            return Afterwards.AWAITS_ORDER
+        self._commit(answer.partition_epoch, answer.members)
+        return Afterwards.COMMITTED
 
     def _refused(self, error: ErrorCode) -> Afterwards:
         after = after_error(error)
@@ -259,7 +285,7 @@ class LeaderReplicas:
         self.in_sync = Committed(members)
         self.partition_epoch = partition_epoch
         self._asked = None
-        self._may_be_late = False
+        self._may_be_late = self._awaits_order = False
 
     # --- what is replicated ----------------------------------------------------------------------
     @property
