@@ -126,6 +126,8 @@ class Membership:
             OrderQueue(services.broker_epoch),
             self._member.changes,
         )
+        # Later there may be no controller, or no ZooKeeper, when the first producer comes.
+        services.cluster.orders.on_told_all.append(services.producer_ids.fetch_first)
 
     def wait_until_registered(self) -> None:
         """CannotStart if the number, or an address, is another broker's."""

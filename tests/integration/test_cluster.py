@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,14 @@ from pyspark_klog.protocol.apis.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
+from pyspark_klog.protocol.apis.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
 from pyspark_klog.testing import Broker, Cluster
 from pyspark_klog.testing.zookeeper import ZooKeeper
 from pyspark_klog.znodes.brokers import BrokerRegistration, Endpoint, encode_broker
+from pyspark_klog.znodes.paths import PRODUCER_ID_BLOCK
 from tests.support.client_cases import batch, client_of
 from tests.support.eventually import eventually
 from tests.support.zookeeper_client import ZooKeeperClient
@@ -63,6 +69,14 @@ def controller(cluster: Cluster, numbers: tuple[int, ...] = (1, 2, 3)) -> int:
     found = eventually(agreed, deadline_s=60, what=f"brokers {numbers} with one controller")
     assert found is not None
     return found
+
+
+def producer_id(broker: Broker) -> int:
+    """One that the broker gives at once; -1 if it has none."""
+    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1)
+    with BlockingClient({"bootstrap.servers": broker.bootstrap_servers}) as client:
+        link = client.link_to_any(client.deadline())
+        return client.ask(link, InitProducerIdResponse, lambda _: request).producer_id
 
 
 def epoch(cluster: Cluster) -> int:
@@ -112,8 +126,13 @@ def test_a_controller_that_stood_still_resigns_and_registers_anew(cluster: Clust
 
 def test_brokers_outlive_a_zookeeper_that_comes_back(cluster: Cluster) -> None:
     first = controller(cluster)
+    with ZooKeeperClient(cluster.zookeeper.address) as client:
+        block = partial(client.get, PRODUCER_ID_BLOCK)
+        eventually(lambda: b'"2999"' in block(), deadline_s=30, what="a block for each broker")
     cluster.zookeeper.stop()
     described(cluster.broker(first))  # it serves meanwhile
+    # Nobody has asked for producer ids before.
+    assert all(producer_id(each) >= 0 for each in cluster.brokers)
     cluster.zookeeper.start()
     assert controller(cluster) == first
     assert epoch(cluster) == 1

@@ -384,6 +384,30 @@ def test_the_next_block_is_asked_for_before_this_one_is_used_up() -> None:
     assert blocks.asked == []
 
 
+def test_the_first_block_is_there_before_anybody_needs_it() -> None:
+    blocks: Any = Blocks()
+    ids = ProducerIds(blocks, prefetches=True)
+    ids.fetch_first()
+    blocks.give()
+    found: list[Any] = []
+    ids.next_id(found.append)
+    ids.fetch_first()
+    assert (found, blocks.asked) == ([0], [])
+
+
+def test_a_first_block_that_nobody_gave_is_asked_for_by_who_needs_it() -> None:
+    blocks: Any = Blocks()
+    ids = ProducerIds(blocks, prefetches=True)
+    ids.fetch_first()
+    found: list[Any] = []
+    ids.next_id(found.append)
+    assert len(blocks.asked) == 1
+    blocks.asked.pop()(RuntimeError("no controller"))
+    ids.next_id(found.append)
+    blocks.give()
+    assert found == [None, 0]
+
+
 def test_one_block_is_kept_for_later() -> None:
     blocks: Any = Blocks(100)
     ids = ProducerIds(blocks, prefetches=True)

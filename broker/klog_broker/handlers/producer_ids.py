@@ -37,6 +37,12 @@ class ProducerIds:
         self._waiting.append(got)
         self._allocate()
 
+    def fetch_first(self) -> None:
+        """Ask for the first block before anybody needs one. If there is none yet, whoever needs an
+        id asks again."""
+        if self._next == self._end:
+            self._allocate()
+
     def _take(self) -> ProducerId:
         taken = ProducerId(self._next)
         self._next += 1
