@@ -266,6 +266,8 @@ class BrokerServer:
             InSyncChanges(self.services, self.services.to_controller).begin()
         if self._membership is not None:
             self._membership.wait_until_registered()
+            assert self.services.cluster is not None
+            self._membership.wait_until_told(self.services.cluster.orders)
         self._life.serving(self.services, self.ports)
         self._is_serving = True
         if not self._is_wanted:

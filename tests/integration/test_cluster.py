@@ -29,6 +29,7 @@ from pyspark_klog.protocol.apis.init_producer_id import (
 from pyspark_klog.testing import Broker, Cluster
 from pyspark_klog.testing.zookeeper import ZooKeeper
 from pyspark_klog.znodes.brokers import BrokerRegistration, Endpoint, encode_broker
+from pyspark_klog.znodes.cluster import ControllerRegistration, encode_controller
 from pyspark_klog.znodes.paths import PRODUCER_ID_BLOCK
 from tests.support.client_cases import batch, client_of
 from tests.support.eventually import eventually
@@ -228,6 +229,18 @@ def test_no_zookeeper(tmp_path: Path) -> None:
         "klog: no ZooKeeper server of zookeeper.connect=127.0.0.1:1 could be reached within 500 ms"
         " (zookeeper.connection.timeout.ms); check that they run and can be reached from here"
     )
+
+
+def test_a_broker_that_no_controller_tells_of_the_partitions_is_ready_in_the_end(
+    zookeeper: ZooKeeper,
+) -> None:
+    """The controller is somebody who does nothing."""
+    with ZooKeeperClient(f"{zookeeper.address}/untold") as client:
+        nobody = ControllerRegistration(BrokerId(9), 0)
+        client.create("/controller", encode_controller(nobody))
+        client.create("/controller_epoch", b"1")
+    with in_cluster(zookeeper, "/untold") as broker:
+        assert "no controller has told this broker of the cluster's partitions" in broker.output()
 
 
 def test_a_number_that_another_broker_has(zookeeper: ZooKeeper, tmp_path: Path) -> None:

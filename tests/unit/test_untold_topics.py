@@ -5,10 +5,26 @@ from typing import Any
 
 import pytest
 
+from klog_broker.handlers.alterable_topics import alterable_topic
 from klog_broker.handlers.order_queue import OrderQueue
 from klog_broker.handlers.told_topics import PATIENCE_MS
 from klog_broker.metadata.image import CONSUMER_OFFSETS, ImageDraft
-from pyspark_klog.errors import ErrorCode
+from klog_broker.topics.entries import ResourceType
+from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.protocol.apis.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from pyspark_klog.protocol.apis.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from pyspark_klog.protocol.apis.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    TopicRequest,
+)
 from pyspark_klog.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 from pyspark_klog.protocol.apis.find_coordinator import FindCoordinatorRequest
 from pyspark_klog.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
@@ -80,11 +96,13 @@ def untold() -> Untold:
     return Untold(new_broker(with_kernel=False))
 
 
-def codes(stream: FakeStream, version: int = 12) -> dict[str, ErrorCode] | None:
+def codes(
+    stream: FakeStream, version: int = 12, api_key: ApiKey = ApiKey.METADATA
+) -> dict[str, ErrorCode] | None:
     """Of the topics; None while there is no answer."""
     if not stream.sent:
         return None
-    answer: Any = decode_response(bytes(stream.sent[4:]), ApiKey.METADATA, version)
+    answer: Any = decode_response(bytes(stream.sent[4:]), api_key, version)
     return {each.name: ErrorCode(each.error_code) for each in answer.topics}
 
 
@@ -135,6 +153,64 @@ def test_who_asks_for_all_topics_is_never_told_of_some(untold: Untold, version: 
     stream = untold.ask(*asks[1], version=version)
     untold.tell()
     assert "plain" in (codes(stream, version) or {})
+
+
+def test_a_described_topic_is_waited_for_and_never_denied(untold: Untold) -> None:
+    request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name="plain")])
+    stream = untold.broker.send(request, 0)
+    untold.pass_time(PATIENCE_MS // 2)
+    assert codes(stream, 0, ApiKey.DESCRIBE_TOPIC_PARTITIONS) is None
+    untold.pass_time(PATIENCE_MS)
+    answer = codes(stream, 0, ApiKey.DESCRIBE_TOPIC_PARTITIONS)
+    assert answer == {"plain": ErrorCode.LEADER_NOT_AVAILABLE}
+    of_all = untold.broker.send(DescribeTopicPartitionsRequest(topics=[]), 0)
+    wrong = untold.broker.send(
+        DescribeTopicPartitionsRequest(
+            topics=[TopicRequest(name="plain")], cursor=Cursor(topic_name="z", partition_index=0)
+        ),
+        0,
+    )
+    untold.pass_time(PATIENCE_MS)
+    assert of_all.is_closed
+    answer = codes(wrong, 0, ApiKey.DESCRIBE_TOPIC_PARTITIONS)
+    assert answer == {"plain": ErrorCode.INVALID_REQUEST}
+    stream = untold.broker.send(request, 0)
+    untold.tell()
+    answer = codes(stream, 0, ApiKey.DESCRIBE_TOPIC_PARTITIONS)
+    assert answer == {"plain": ErrorCode.NONE}
+
+
+def test_settings_of_topics_are_waited_for_and_those_of_brokers_not(untold: Untold) -> None:
+    def ask(resource_type: ResourceType, name: str) -> FakeStream:
+        asked = DescribeConfigsResource(resource_type=resource_type, resource_name=name)
+        return untold.broker.send(DescribeConfigsRequest(resources=[asked]), 4)
+
+    def code(stream: FakeStream) -> ErrorCode | None:
+        if not stream.sent:
+            return None
+        answer: Any = decode_response(bytes(stream.sent[4:]), ApiKey.DESCRIBE_CONFIGS, 4)
+        return ErrorCode(answer.results[0].error_code)
+
+    assert code(ask(ResourceType.BROKER, "0")) is ErrorCode.NONE
+    stream = ask(ResourceType.TOPIC, "plain")
+    assert code(stream) is None
+    untold.pass_time(PATIENCE_MS)
+    assert code(stream) is ErrorCode.LEADER_NOT_AVAILABLE
+    stream = ask(ResourceType.TOPIC, "plain")
+    untold.tell()
+    assert code(stream) is ErrorCode.NONE
+
+
+def test_topics_that_may_exist_are_not_denied_to_who_alters_them(untold: Untold) -> None:
+    with pytest.raises(BrokerError) as refused:
+        alterable_topic(untold.services, ResourceType.TOPIC, "plain", [])
+    assert refused.value.code is ErrorCode.LEADER_NOT_AVAILABLE
+    partition = DeleteRecordsPartition(partition_index=0, offset=0)
+    topic = DeleteRecordsTopic(name="plain", partitions=[partition])
+    stream = untold.broker.send(DeleteRecordsRequest(topics=[topic], timeout_ms=1_000), 2)
+    answer: Any = decode_response(bytes(stream.sent[4:]), ApiKey.DELETE_RECORDS, 2)
+    told = answer.topics[0].partitions[0].error_code
+    assert told == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 # --- coordinators --------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from klog_broker.handlers.context import BrokerServices
+from klog_broker.handlers.told_topics import unknown_topic
 from klog_broker.metadata.errors import InvalidTopicName
 from klog_broker.metadata.image import Topic, check_topic_name
 from klog_broker.topics.entries import ResourceType
@@ -33,7 +34,7 @@ def alterable_topic(
     topic = broker.metadata.image.topic(name)
     if topic is None:
         text = f"there is no topic {name}"
-        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+        raise BrokerError(unknown_topic(broker), text)
     return topic
 
 

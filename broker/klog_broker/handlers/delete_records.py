@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from klog_broker.handlers.context import AnswerSteps, BrokerServices, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
-from klog_broker.handlers.partitions import ended_code, led_partition
+from klog_broker.handlers.partitions import ended_code, led_partition, why_not_led
 from klog_broker.log.errors import LogStorageError, OffsetOutOfRange
 from klog_broker.metadata.image import INTERNAL_TOPICS
 from klog_broker.replication.leader import Leader
@@ -119,7 +119,7 @@ class _DelayedDeletion(DelayedOperation):
 def _leader(broker: BrokerServices, topic: str, index: int) -> Leader:
     """Who leads a partition whose records may be deleted."""
     if broker.metadata.image.partition(topic, index) is None:
-        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        raise BrokerError(why_not_led(broker, topic, index))
     if topic in INTERNAL_TOPICS:
         raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION)
     leader = led_partition(broker, topic, index)

@@ -9,6 +9,7 @@ from klog_broker.handlers.alterable_topics import without_settings
 from klog_broker.handlers.context import AnswerSteps, BrokerServices, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
 from klog_broker.handlers.told import told
+from klog_broker.handlers.told_topics import once_told, unknown_topic
 from klog_broker.metadata.errors import InvalidTopicName
 from klog_broker.metadata.image import ALL_BROKERS, check_topic_name
 from klog_broker.topics.entries import (
@@ -36,7 +37,13 @@ _SETTINGS = {ResourceType.TOPIC: 60, ResourceType.BROKER: 500}
 _Told = dict[tuple[Any, ...], list[DescribeConfigsResourceResult]]
 
 
-def handle(request: DescribeConfigsRequest, context: RequestContext) -> AnswerSteps:
+def handle(request: DescribeConfigsRequest, context: RequestContext) -> AnswerSteps | None:
+    if all(each.resource_type != ResourceType.TOPIC for each in request.resources):
+        return _answer(request, context)
+    return once_told(lambda: _answer(request, context), request, context, error_response)
+
+
+def _answer(request: DescribeConfigsRequest, context: RequestContext) -> AnswerSteps:
     """Every resource succeeds or fails by itself. A null list of names asks for all settings.
 
     A resource that is named twice is answered once, since an answer is much longer than a name.
@@ -108,7 +115,7 @@ def _given(
             topic = broker.metadata.image.topic(name)
             if topic is None:
                 text = f"there is no topic {name}"
-                raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+                raise BrokerError(unknown_topic(broker), text)
             return tuple(sorted(topic.configs.items()))
         case ResourceType.BROKER:
             if stored_name(broker, name) == ALL_BROKERS:

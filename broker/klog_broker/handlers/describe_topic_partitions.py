@@ -7,10 +7,11 @@ from collections.abc import Generator, Iterator
 from heapq import merge
 from itertools import islice
 
-from klog_broker.handlers.context import AnswerSteps, RequestContext
+from klog_broker.handlers.context import AnswerSteps, BrokerServices, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
 from klog_broker.handlers.operations import TOPIC_OPERATIONS
 from klog_broker.handlers.seen_partitions import SeenPartitions
+from klog_broker.handlers.told_topics import once_told, unknown_topic, was_told_all
 from klog_broker.metadata.errors import InvalidTopicName
 from klog_broker.metadata.image import INTERNAL_TOPICS, MetadataImage, check_topic_name
 from pyspark_klog.errors import BrokerError, ErrorCode
@@ -32,8 +33,15 @@ _NAMES_A_STEP = 1000
 _NAMES = 100
 
 
-def handle(request: DescribeTopicPartitionsRequest, context: RequestContext) -> AnswerSteps:
+def handle(request: DescribeTopicPartitionsRequest, context: RequestContext) -> AnswerSteps | None:
     """No topics ask for all of them. BrokerError INVALID_REQUEST for a wrong cursor."""
+    return once_told(lambda: _answer(request, context), request, context, error_response)
+
+
+def _answer(request: DescribeTopicPartitionsRequest, context: RequestContext) -> AnswerSteps:
+    if not request.topics and not was_told_all(context.broker):
+        context.reply.close("this broker was not told of the cluster's topics yet")
+        return None
     image = context.broker.metadata.image
     cursor = request.cursor
     names = yield from _names(request, image)
@@ -56,7 +64,7 @@ def handle(request: DescribeTopicPartitionsRequest, context: RequestContext) -> 
         response.topics.append(answer)
         topic = image.topic(name)
         if topic is None:
-            answer.error_code = _why_not(name)
+            answer.error_code = _why_not(context.broker, name)
             continue
         answer.topic_id = topic.topic_id
         is_first = cursor is not None and cursor.topic_name == name
@@ -103,12 +111,12 @@ def _names(
     return iter(merge(*parts))
 
 
-def _why_not(name: str) -> ErrorCode:
+def _why_not(broker: BrokerServices, name: str) -> ErrorCode:
     try:
         check_topic_name(name)
     except InvalidTopicName:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
-    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return unknown_topic(broker)
 
 
 def error_response(

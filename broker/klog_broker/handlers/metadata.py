@@ -14,7 +14,12 @@ from klog_broker.handlers.context import AnswerSteps, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
 from klog_broker.handlers.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from klog_broker.handlers.seen_partitions import SeenPartitions
-from klog_broker.handlers.told_topics import knows_all_partitions, was_told_all, when_told_all
+from klog_broker.handlers.told_topics import (
+    knows_all_partitions,
+    unknown_topic,
+    was_told_all,
+    when_told_all,
+)
 from klog_broker.metadata.errors import InvalidTopicName
 from klog_broker.metadata.image import (
     INTERNAL_TOPICS,
@@ -218,10 +223,10 @@ def _one(
     no_name = None if context.api_version >= 12 else ""
     if asked.name is None and asked.topic_id == NO_TOPIC_ID:
         return None, MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=no_name)
-    is_known = knows_all_partitions(context.broker)
     if asked.name is None:
         topic = image.topic_by_id(asked.topic_id)
         if topic is None:
+            is_known = knows_all_partitions(context.broker)
             unknown = MetadataResponseTopic(
                 error_code=ErrorCode.UNKNOWN_TOPIC_ID if is_known else _UNTOLD,
                 name=no_name,
@@ -231,8 +236,7 @@ def _one(
         return topic, _topic(topic, with_operations)
     topic = image.topic(asked.name)
     if topic is None:
-        absent = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_known else _UNTOLD
-        code = refused.get(asked.name, absent)
+        code = refused.get(asked.name, unknown_topic(context.broker))
         try:
             check_topic_name(asked.name)
         except InvalidTopicName:

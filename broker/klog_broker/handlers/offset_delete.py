@@ -3,6 +3,7 @@
 from klog_broker.coordinator.group.deletions import OffsetCodes
 from klog_broker.handlers.context import AnswerSteps, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler, top_level_error
+from klog_broker.handlers.told_topics import knows_all_partitions
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.offset_delete import (
@@ -17,6 +18,11 @@ from pyspark_klog.protocol.keys import ApiKey
 def handle(request: OffsetDeleteRequest, context: RequestContext) -> AnswerSteps:
     """Each partition has its own result, unless there is an error for all."""
     image = context.broker.metadata.image
+    absent = (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if knows_all_partitions(context.broker)
+        else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    )
     known: dict[TopicPartition, None] = {}
     for topic in request.topics:
         for each in topic.partitions:
@@ -27,7 +33,7 @@ def handle(request: OffsetDeleteRequest, context: RequestContext) -> AnswerSteps
 
     def answer(error: ErrorCode, codes: OffsetCodes) -> None:
         if error is ErrorCode.NONE:
-            context.reply.send_in_slices(_response(request, codes))
+            context.reply.send_in_slices(_response(request, codes, absent))
         else:
             context.reply.send(OffsetDeleteResponse(error_code=error))
 
@@ -37,7 +43,7 @@ def handle(request: OffsetDeleteRequest, context: RequestContext) -> AnswerSteps
     return None
 
 
-def _response(request: OffsetDeleteRequest, codes: OffsetCodes) -> AnswerSteps:
+def _response(request: OffsetDeleteRequest, codes: OffsetCodes, absent: ErrorCode) -> AnswerSteps:
     response = OffsetDeleteResponse()
     for topic in request.topics:
         told = OffsetDeleteResponseTopic(name=topic.name)
@@ -48,7 +54,7 @@ def _response(request: OffsetDeleteRequest, codes: OffsetCodes) -> AnswerSteps:
             told.partitions.append(
                 OffsetDeleteResponsePartition(
                     partition_index=each.partition_index,
-                    error_code=codes.get(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+                    error_code=codes.get(partition, absent),
                 )
             )
     return response

@@ -31,7 +31,7 @@ def led_partition(broker: BrokerServices, topic: str, partition: int) -> Leader:
     """
     leader = broker.replicas.led.get((topic, partition))
     if leader is None:
-        raise BrokerError(_why_not_led(broker, topic, partition))
+        raise BrokerError(why_not_led(broker, topic, partition))
     return leader
 
 
@@ -40,11 +40,13 @@ def ended_code(broker: BrokerServices, leader: Leader) -> ErrorCode:
     if leader.ended is Ended.OFFLINE:
         return ErrorCode.KAFKA_STORAGE_ERROR
     if leader.ended is Ended.DELETED:
-        return _why_not_led(broker, *leader.topic_partition)
+        return why_not_led(broker, *leader.topic_partition)
     return ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def _why_not_led(broker: BrokerServices, topic: str, partition: int) -> ErrorCode:
+def why_not_led(broker: BrokerServices, topic: str, partition: int) -> ErrorCode:
+    """The error for a request to the leader of a partition, which this broker does not lead, or
+    which its image does not show."""
     if broker.metadata.image.partition(topic, partition) is None:
         if not knows_all_partitions(broker):
             # It may be another broker's, or become this one's.

@@ -3,7 +3,14 @@ the broker has come; and who waits for that: what it does not know may still exi
 
 from collections.abc import Callable
 
-from klog_broker.handlers.context import BrokerServices
+from klog_broker.handlers.context import (
+    AnswerSteps,
+    BrokerServices,
+    ErrorResponse,
+    RequestContext,
+)
+from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.protocol.message import Request
 
 PATIENCE_MS = 2_000
 """How long a request waits for the controller; then it is answered by what is known."""
@@ -18,6 +25,35 @@ def was_told_all(broker: BrokerServices) -> bool:
     """Whether the image shows all that there was at some time since the broker began, and what the
     controllers have told since then."""
     return broker.cluster is None or broker.cluster.orders.was_told_all
+
+
+def unknown_topic(broker: BrokerServices) -> ErrorCode:
+    """The error of a topic that the image does not show. That of one which may exist has clients
+    ask again."""
+    if knows_all_partitions(broker):
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def once_told(
+    answer: Callable[[], AnswerSteps],
+    request: Request,
+    context: RequestContext,
+    error_response: ErrorResponse,
+) -> AnswerSteps | None:
+    """What a handler returns whose `answer` needs all topics, or says of topics that there are
+    none; BrokerError of the steps is answered through `error_response`."""
+    if knows_all_partitions(context.broker):
+        return answer()
+
+    def steps() -> AnswerSteps:
+        try:
+            return (yield from answer())
+        except BrokerError as error:
+            return error_response(request, error.code)
+
+    when_told_all(context.broker, lambda: context.reply.send_in_slices(steps()))
+    return None
 
 
 def when_told_all(broker: BrokerServices, then: Callable[[], None]) -> None:
