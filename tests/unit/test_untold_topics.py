@@ -1,7 +1,9 @@
 """What a broker in a cluster says before the controller has told it of the topics."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -11,6 +13,7 @@ from klog_broker.handlers.told_topics import PATIENCE_MS
 from klog_broker.metadata.image import CONSUMER_OFFSETS, ImageDraft
 from klog_broker.topics.entries import ResourceType
 from pyspark_klog.errors import BrokerError, ErrorCode
+from pyspark_klog.ids import TopicId
 from pyspark_klog.protocol.apis.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -50,7 +53,7 @@ from tests.support.leader_of_many import OTHER, THIRD, FakeFollower, LeaderOfMan
 from tests.support.log_harness import batch
 from tests.support.produce_paths import MemoryBroker, answer_of, new_broker, topic_ids
 from tests.support.raw_requests import produce_request
-from tests.support.replica_world import ME
+from tests.support.role_orders import ME, give, order_for, stop_order_for
 from tests.support.transaction_client import broker_with_coordinators
 
 LIFE = 70
@@ -290,6 +293,26 @@ def test_a_leadership_that_is_over_is_known_by_no_id() -> None:
     leader.resign()
     answer = FakeFollower(leader, OTHER).fetch(0, leader_epoch=9)
     assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+@pytest.mark.parametrize("with_kernel", [False, True])
+def test_a_topic_made_anew_is_not_taken_for_the_one_before(with_kernel: bool) -> None:
+    """The roles are given; the image shows the old topic with its id."""
+    leader = LeaderOfMany(with_kernel=with_kernel)
+    before, epoch = leader.ids["plain"], leader.leader().leader_epoch
+    newer = order_for(leader.memory, "plain", leader_epoch=epoch, replicas=(ME, OTHER, THIRD))
+    newer = replace(newer, topic_id=TopicId(UUID(int=7)), partition_epoch=0, is_new=True)
+    give(leader.memory, stop_order_for(leader.memory, "plain"), newer)
+    leader.send(acks=1)
+    answer = FakeFollower(leader, OTHER).fetch(0, leader_epoch=epoch)
+    assert (answer.error_code, answer.records) == (ErrorCode.UNKNOWN_TOPIC_ID, b"")
+    data = PartitionProduceData(index=0, records=bytearray(batch()))
+    topic = TopicProduceData(topic_id=before, partition_data=[data])
+    request = ProduceRequest(acks=1, timeout_ms=1_000, topic_data=[topic])
+    answer = answer_of(leader.memory.send(request, 13), request, 13)
+    (partition,) = answer.responses[0].partition_responses
+    assert partition.error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    assert leader.log().log_end_offset == 1
 
 
 @pytest.mark.parametrize("with_kernel", [False, True])

@@ -11,17 +11,20 @@ from pyspark_klog.ids import UUID
 
 def topic_name(broker: BrokerServices, topic_id: UUID, partition: int) -> str:
     """The name of the topic with this id, for a request to the partition's leader; BrokerError
-    UNKNOWN_TOPIC_ID if it does not exist (any more).
+    UNKNOWN_TOPIC_ID if it does not exist (any more), or if the partition of that name that this
+    broker leads is another topic's.
 
-    In a cluster a broker is told to lead before the image shows the topic.
+    Roles go first: in a cluster a broker is told to lead before the image shows the topic, and the
+    image may still show one that was deleted and made anew. Both begin with the same leader epoch,
+    so that nothing else would tell their records apart.
     """
-    topic = broker.metadata.image.topic_by_id(topic_id)
-    if topic is not None:
-        return topic.name
     leader = broker.replicas.led_by_id.get((topic_id, partition))
-    if leader is None:
+    if leader is not None:
+        return leader.topic_partition.topic
+    topic = broker.metadata.image.topic_by_id(topic_id)
+    if topic is None or (topic.name, partition) in broker.replicas.led:
         raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID)
-    return leader.topic_partition.topic
+    return topic.name
 
 
 def led_partition(broker: BrokerServices, topic: str, partition: int) -> Leader:
