@@ -280,3 +280,11 @@ def test_who_had_all_until_the_log_grew_has_the_whole_limit_from_then_on() -> No
     change = leader.shrink(6, now_ms=1000 + MAX_LAG_MS)
     assert change is not None
     assert [each.broker_id for each in change.members] == [ME, OTHER]
+
+
+def test_who_is_in_sync_and_no_replica_is_left_to_the_controller() -> None:
+    """Nothing keeps such a state out of ZooKeeper."""
+    leader = replicas((ME, OTHER, BrokerId(9)))
+    change = leader.shrink(10, MAX_LAG_MS + 1)
+    assert change is not None
+    assert change.members == (InSyncMember(ME, 70), InSyncMember(BrokerId(9), -1))

@@ -22,7 +22,12 @@ from klog_broker.replication.isr_changes import (
     IsrChange,
     after_error,
 )
-from klog_broker.replication.replica_progress import NEVER_MS, FollowerFetch, FollowerProgress
+from klog_broker.replication.replica_progress import (
+    NEVER_MS,
+    UNKNOWN,
+    FollowerFetch,
+    FollowerProgress,
+)
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId, LeaderEpoch, Offset
 
@@ -279,7 +284,9 @@ class LeaderReplicas:
     def _epoch_of(self, broker_id: BrokerId) -> int:
         if broker_id == self.broker_id:
             return self._broker_epoch
-        return self.followers[broker_id].broker_epoch
+        progress = self.followers.get(broker_id)
+        # A state in ZooKeeper may have who is no replica in sync: the controller judges that.
+        return UNKNOWN if progress is None else progress.broker_epoch
 
     def _commit(self, partition_epoch: int, members: tuple[BrokerId, ...]) -> None:
         self.in_sync = Committed(members)
