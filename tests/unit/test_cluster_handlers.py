@@ -218,6 +218,7 @@ def test_a_missing_topic_is_made_by_the_controller() -> None:
         (ErrorCode.NOT_CONTROLLER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (ErrorCode.INVALID_REPLICATION_FACTOR, ErrorCode.INVALID_REPLICATION_FACTOR),
         (None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (12_345, ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )
 def test_what_is_told_of_a_topic_that_is_not_seen(outcome: Any, code: ErrorCode) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from klog_broker.handlers.context import BrokerServices
 from klog_broker.topics.internal import internal_topic
 from klog_broker.topics.planning import MAX_PARTITIONS_PER_REQUEST
+from pyspark_klog.client.errors import error_code
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.create_topics import (
     CreatableTopic,
@@ -56,7 +57,7 @@ def have_created(
         if reply is None:
             done(unknown)
             return
-        codes = {each.name: ErrorCode(each.error_code) for each in reply.topics}
+        codes = {each.name: error_code(each.error_code) for each in reply.topics}
         done(unknown | not_made(codes))
 
     broker.creating.update(asked)
