@@ -337,6 +337,18 @@ def test_offsets_do_not_open_a_transaction_that_ended_while_the_other_broker_was
     assert offsets.log.last_stable_offset == behind
 
 
+def test_offsets_sent_again_meanwhile_are_part_of_the_transaction_too() -> None:
+    """By a client that lost its connection while the other broker was asked."""
+    cluster = Cluster()
+    offsets = Offsets(cluster)
+    streams = [offsets.commit(), offsets.commit()]
+    cluster.answer()
+    assert offsets.codes_of(streams[0]) == [NONE]
+    if not streams[1].sent:
+        cluster.answer()
+    assert offsets.codes_of(streams[1]) == [NONE]
+
+
 def test_offsets_are_to_be_tried_again_when_the_other_broker_does_not_answer() -> None:
     cluster = Cluster()
     offsets = Offsets(cluster)

@@ -110,7 +110,7 @@ class _Guarded:
         broker = context.broker
         self.is_verified = False
         """The transaction is open in the partition already."""
-        self._producer_id = request.producer_id
+        self._producer = (request.producer_id, request.producer_epoch)
         self._log: PartitionLog | None = None
         self._guard: VerificationGuard | None = None
         if broker.transactions.find(request.transactional_id) is not ErrorCode.NOT_COORDINATOR:
@@ -129,7 +129,7 @@ class _Guarded:
         """Whether the coordinator's word is still good."""
         if self._log is None or self._guard is None:
             return True
-        return self._log.is_verifying(self._producer_id, self._guard)
+        return self._log.is_verified(*self._producer, self._guard)
 
 
 def _kept_in(request: TxnOffsetCommitRequest, context: RequestContext) -> TopicPartition:

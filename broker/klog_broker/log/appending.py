@@ -210,10 +210,14 @@ class Appender:
             supports_epoch_bump=supports_epoch_bump,
         )
 
-    def is_verifying(self, producer_id: int, guard: VerificationGuard) -> bool:
-        """Whether the guard still stands: no marker of the producer has come since, nor has its
-        transaction begun."""
-        return self._state.producers.verifications.has(producer_id, guard)
+    def is_verified(self, producer_id: int, producer_epoch: int, guard: VerificationGuard) -> bool:
+        """Whether the coordinator's word, for which the guard was made, is still good: the
+        transaction is open here by now, or no marker of the producer has come since."""
+        producers = self._state.producers
+        entry = producers.get(producer_id)
+        if entry is not None and entry.has_ongoing_transaction(producer_epoch):
+            return True
+        return producers.verifications.has(producer_id, guard)
 
     def may_begin(self, head: ProducerHead, guard: VerificationGuard) -> bool:
         """Whether an append of this batch now would begin the producer's transaction."""

@@ -106,7 +106,7 @@ class PartitionLog:
         self.append_plain = plain.append_plain
         self.append_marker = plain.append_marker
         self.begin_verification = appender.begin_verification
-        self.is_verifying = appender.is_verifying
+        self.is_verified = appender.is_verified
         self.may_begin = appender.may_begin
         self.plan_facts = appender.plan_facts
         self.write_planned = appender.write_planned
