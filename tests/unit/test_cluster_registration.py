@@ -6,11 +6,11 @@ import pytest
 
 from klog_broker.metadata.zookeeper.registration import Registration
 from klog_broker.metadata.zookeeper.sessions import Sessions
-from klog_broker.runtime.zookeeper import ANY_VERSION
+from klog_broker.runtime.zookeeper import ANY_VERSION, Create, Delete
 from pyspark_klog.ids import BrokerId
 from pyspark_klog.znodes.brokers import BrokerRegistration, Endpoint, decode_broker, encode_broker
 from pyspark_klog.znodes.paths import broker_path
-from tests.support.cluster_world import ClusterWorld, NotedUser
+from tests.support.cluster_world import SESSION_MS, ClusterWorld, NotedUser
 
 PATH = broker_path(BrokerId(7))
 PATIENCE_MS = 8_000
@@ -140,6 +140,20 @@ def test_another_brokers_number_is_refused_in_a_sentence(cluster: ClusterWorld) 
     cluster.advance(2_000)
     assert broker.epoch == -1, "whoever was refused has ended"
     assert len(broker.refusals) == 1
+
+
+def test_whoever_has_the_number_next_is_waited_for_as_long(cluster: ClusterWorld) -> None:
+    cluster.ask("create", PATH, encode_broker(OTHERS), ephemeral=True)
+    broker = Registered(cluster)
+    cluster.advance(PATIENCE_MS - 500)
+    other = cluster.zookeeper.client("other").opener(SESSION_MS)(cluster.loop, lambda _: None)
+    took: list[Any] = []
+    other.multi([Delete(PATH), Create(PATH, encode_broker(OTHERS), ephemeral=True)], took.append)
+    cluster.advance(PATIENCE_MS - 500)
+    assert len(took[0]) == 2
+    assert not broker.refusals
+    cluster.until(lambda: broker.refusals, within_ms=PATIENCE_MS)
+    assert f"0x{other.session_id:x}" in broker.refusals[0]
 
 
 def test_time_without_zookeeper_does_not_count(cluster: ClusterWorld) -> None:

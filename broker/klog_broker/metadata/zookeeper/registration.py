@@ -112,7 +112,7 @@ class Registration:
                 self._registered(session, stat.czxid)
                 return
             # The watch begins again when the node goes.
-            yield from self._wait(session, stat.ephemeral_owner)
+            yield from self._wait(session, says, stat.ephemeral_owner)
             return
 
     def _registered(self, session: Session, broker_epoch: int) -> None:
@@ -122,12 +122,14 @@ class Registration:
             _log.info("broker_id=%d registered broker_epoch=%d", self.broker_id, broker_epoch)
         self._then.connected(session)
 
-    def _wait(self, session: Session, owner: int) -> Steps[None]:
+    def _wait(
+        self, session: Session, says: Callable[[], BrokerRegistration], owner: int
+    ) -> Steps[None]:
         if self._deadline is not None:
             return
 
         def over() -> None:
-            self._conversation.begin(self._look_again(session, owner))
+            self._conversation.begin(self._look_again(session, says, owner))
 
         self._deadline = self._loop.call_later(self._patience_ms, over)
         holder = yield from self._holder(session, owner)
@@ -139,13 +141,15 @@ class Registration:
             self._patience_ms,
         )
 
-    def _look_again(self, session: Session, owner: int) -> Steps[None]:
+    def _look_again(
+        self, session: Session, says: Callable[[], BrokerRegistration], owner: int
+    ) -> Steps[None]:
         """The time is over, by this broker's clock. Without a ZooKeeper the answer to this is that
         the connection is lost, and the next one begins anew."""
+        self._deadline = None
         stat = yield from exists(session, self._path)
         if not isinstance(stat, Stat) or stat.ephemeral_owner != owner:
-            self._deadline = None
-            self._begin()
+            yield from self._steps(session, says)
             return
         holder = yield from self._holder(session, owner)
         self._is_refused = True
