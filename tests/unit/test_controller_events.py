@@ -3,39 +3,26 @@
 Which promises it keeps when all goes wrong is the simulation's (tests/simulation/controllers).
 """
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
 from klog_broker.controller.asking import NewTopic
-from klog_broker.controller.controller import Controller
-from klog_broker.controller.fenced_writes import ControllerEpoch, FencedWrites
-from klog_broker.controller.order_batch import FULL, Order
-from klog_broker.controller.order_sender import Answer
+from klog_broker.controller.order_batch import FULL
 from klog_broker.controller.writing import PARTITIONS_A_TURN
-from klog_broker.metadata.image import BrokerRegistration
-from klog_broker.runtime.zookeeper import ANY_VERSION, Session
+from klog_broker.runtime.zookeeper import ANY_VERSION
 from pyspark_klog.errors import ErrorCode
-from pyspark_klog.ids import UUID, BrokerId, LeaderEpoch, TopicId, TopicPartition
+from pyspark_klog.ids import BrokerId, LeaderEpoch, TopicPartition
 from pyspark_klog.protocol.apis.allocate_producer_ids import AllocateProducerIdsRequest
 from pyspark_klog.protocol.apis.alter_partition import AlterPartitionRequest
 from pyspark_klog.protocol.apis.controlled_shutdown import ControlledShutdownRequest
-from pyspark_klog.protocol.apis.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from pyspark_klog.protocol.apis.leader_and_isr import LeaderAndIsrRequest
 from pyspark_klog.protocol.apis.stop_replica import (
-    StopReplicaPartitionError,
     StopReplicaRequest,
-    StopReplicaResponse,
 )
 from pyspark_klog.protocol.apis.update_metadata import (
     UpdateMetadataRequest,
-    UpdateMetadataResponse,
 )
-from pyspark_klog.znodes.brokers import BrokerRegistration as Znode
-from pyspark_klog.znodes.brokers import Endpoint, encode_broker
 from pyspark_klog.znodes.paths import (
     CONTROLLER_EPOCH,
-    PERSISTENT,
     PRODUCER_ID_BLOCK,
     broker_path,
     delete_topic_path,
@@ -44,122 +31,29 @@ from pyspark_klog.znodes.paths import (
 )
 from pyspark_klog.znodes.topics import (
     PartitionState,
-    decode_partition_state,
     decode_topic,
     encode_partition_state,
 )
-from tests.support.cluster_world import ClusterWorld
-
-TOPIC_ID = TopicId(UUID(int=7))
-GIVEN_ID = TopicId(UUID(int=8))
-PARTITION = TopicPartition("t", 0)
-ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
-_ANSWERS: dict[type[Any], type[Any]] = {
-    LeaderAndIsrRequest: LeaderAndIsrResponse,
-    UpdateMetadataRequest: UpdateMetadataResponse,
-    StopReplicaRequest: StopReplicaResponse,
-}
-
-
-class Cluster(ClusterWorld):
-    """A controller of epoch 3, number 1, and brokers that answer whatever it orders."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.orders: list[tuple[BrokerId, Order]] = []
-        self.fails_to_delete = 0
-        self.unclean: set[str] = set()
-        for path in PERSISTENT:
-            self.ask("create", path, b"", makes_parents=True)
-        self.ask("create", CONTROLLER_EPOCH, b"3")
-        self.controller = Controller(
-            self.loop,
-            ONE,
-            "PLAINTEXT",
-            send=self._send,
-            is_unclean=lambda name: name in self.unclean,
-            new_topic_id=lambda: GIVEN_ID,
-        )
-        self.session: Session | None = None
-        self.process, self.client = self.sessions(self)
-
-    def connected(self, session: Session) -> None:
-        self.session = session
-        self.controller.connected(session)
-
-    def expired(self) -> None:
-        self.controller.resigned()
-        self.controller.expired()
-
-    def begin(self) -> None:
-        self.until(lambda: self.session)
-        assert self.session is not None
-        epoch = ControllerEpoch(3, self.stat(CONTROLLER_EPOCH).version)
-        self.controller.elected(FencedWrites(self.session, epoch, self.controller.resigned))
-        self.advance(500)
-
-    def register(self, *numbers: int) -> None:
-        for number in numbers:
-            self.ask("set", "/brokers/ids", b"", ANY_VERSION)
-            endpoint = Endpoint("PLAINTEXT", f"host{number}", 9092, "PLAINTEXT")
-            data = encode_broker(Znode((endpoint,), 0))
-            self.ask("create", broker_path(BrokerId(number)), data, ephemeral=True)
-        self.advance(500)
-
-    def end(self, number: int) -> None:
-        self.ask("delete", broker_path(BrokerId(number)), ANY_VERSION)
-        self.advance(500)
-
-    def epoch(self, number: int) -> int:
-        return int(self.stat(broker_path(BrokerId(number))).czxid)
-
-    def create(self, *replicas: int, name: str = "t", configs: dict[str, str] | None = None) -> Any:
-        topic = NewTopic(name, TOPIC_ID, (tuple(map(BrokerId, replicas)),), configs or {})
-        answers: list[Any] = []
-        self.controller.create_topic(topic, answers.append)
-        self.until(lambda: answers)
-        self.advance(500)
-        return answers[0]
-
-    def call(self, method: Callable[..., None], *arguments: Any, **options: Any) -> Any:
-        answers: list[Any] = []
-        method(*arguments, answers.append, **options)
-        found = self.until(lambda: answers)
-        self.advance(500)
-        return found[0]
-
-    def state(self, partition: TopicPartition = PARTITION) -> PartitionState | None:
-        data = self.data(partition_state_path(partition))
-        return None if data is None else decode_partition_state(partition, data)
-
-    def take(self, kind: type[Any]) -> list[tuple[BrokerId, Any]]:
-        """The orders of a kind since they were taken last."""
-        found = [each for each in self.orders if isinstance(each[1], kind)]
-        self.orders.clear()
-        return found
-
-    def _send(
-        self, to: BrokerRegistration, order: Order, done: Callable[[Answer | None], None]
-    ) -> None:
-        self.orders.append((to.broker_id, order))
-        answer = _ANSWERS[type(order)]()
-        if isinstance(order, StopReplicaRequest) and self.fails_to_delete:
-            self.fails_to_delete -= 1
-            code = ErrorCode.KAFKA_STORAGE_ERROR
-            error = StopReplicaPartitionError(topic_name="t", partition_index=0, error_code=code)
-            answer.partition_errors = [error]
-        self.loop.call_later(1, lambda: done(answer))
+from tests.support.controlled_cluster import (
+    GIVEN_ID,
+    ONE,
+    PARTITION,
+    THREE,
+    TOPIC_ID,
+    TWO,
+    Controlled,
+)
 
 
 @pytest.fixture
-def cluster() -> Cluster:
-    made = Cluster()
+def cluster() -> Controlled:
+    made = Controlled()
     made.register(1, 2, 3)
     made.begin()
     return made
 
 
-def test_a_new_controller_tells_all_brokers_of_everything(cluster: Cluster) -> None:
+def test_a_new_controller_tells_all_brokers_of_everything(cluster: Controlled) -> None:
     told = cluster.take(UpdateMetadataRequest)
     assert {number for number, _ in told} == {1, 2, 3}
     for number, order in told:
@@ -169,7 +63,9 @@ def test_a_new_controller_tells_all_brokers_of_everything(cluster: Cluster) -> N
     assert FULL in [order.type for _, order in told]
 
 
-def test_a_topic_is_led_and_its_replicas_and_all_brokers_are_told(cluster: Cluster) -> None:
+def test_a_topic_is_led_and_its_replicas_and_all_brokers_are_told(
+    cluster: Controlled,
+) -> None:
     cluster.orders.clear()
     assert cluster.create(2, 3, configs={"retention.ms": "5"}) is ErrorCode.NONE
     assert cluster.state() == PartitionState(TWO, LeaderEpoch(0), (TWO, THREE), 3)
@@ -187,7 +83,7 @@ def test_a_topic_is_led_and_its_replicas_and_all_brokers_are_told(cluster: Clust
     assert error is ErrorCode.TOPIC_ALREADY_EXISTS
 
 
-def test_many_partitions_are_told_of_a_part_at_a_time(cluster: Cluster) -> None:
+def test_many_partitions_are_told_of_a_part_at_a_time(cluster: Controlled) -> None:
     count = 2 * PARTITIONS_A_TURN + 100
     topic = NewTopic("t", TOPIC_ID, ((TWO, THREE),) * count, {})
     assert cluster.call(cluster.controller.create_topic, topic) is ErrorCode.NONE
@@ -203,7 +99,7 @@ def test_many_partitions_are_told_of_a_part_at_a_time(cluster: Cluster) -> None:
     assert [each and each.leader for each in states] == [THREE, THREE]
 
 
-def test_partitions_are_added(cluster: Cluster) -> None:
+def test_partitions_are_added(cluster: Controlled) -> None:
     cluster.create(2, 3)
     add = cluster.controller.add_partitions
     assert cluster.call(add, "t", {1: (ONE, TWO)}) is ErrorCode.NONE
@@ -215,7 +111,9 @@ def test_partitions_are_added(cluster: Cluster) -> None:
     assert cluster.call(add, "u", {1: (ONE,)}) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_another_leads_when_the_leader_dies_and_who_is_back_is_told(cluster: Cluster) -> None:
+def test_another_leads_when_the_leader_dies_and_who_is_back_is_told(
+    cluster: Controlled,
+) -> None:
     cluster.create(2, 3)
     cluster.end(2)
     assert cluster.state() == PartitionState(THREE, LeaderEpoch(1), (THREE,), 3)
@@ -227,7 +125,7 @@ def test_another_leads_when_the_leader_dies_and_who_is_back_is_told(cluster: Clu
     assert told[0].broker_epoch == cluster.epoch(2)
 
 
-def test_who_lacks_records_leads_once_that_is_allowed(cluster: Cluster) -> None:
+def test_who_lacks_records_leads_once_that_is_allowed(cluster: Controlled) -> None:
     cluster.create(2, 3)
     cluster.end(3)
     cluster.end(2)
@@ -249,7 +147,7 @@ def test_who_lacks_records_leads_once_that_is_allowed(cluster: Cluster) -> None:
     cluster.controller.elect_again()
 
 
-def test_a_deletion_waits_for_brokers_and_is_tried_again(cluster: Cluster) -> None:
+def test_a_deletion_waits_for_brokers_and_is_tried_again(cluster: Controlled) -> None:
     cluster.create(2, 3)
     cluster.end(3)
     cluster.fails_to_delete = 1
@@ -269,13 +167,13 @@ def test_a_deletion_waits_for_brokers_and_is_tried_again(cluster: Cluster) -> No
     assert error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_an_order_to_delete_what_is_not_there_is_forgotten(cluster: Cluster) -> None:
+def test_an_order_to_delete_what_is_not_there_is_forgotten(cluster: Controlled) -> None:
     cluster.ask("create", delete_topic_path("u"), b"")
     cluster.advance(500)
     assert cluster.data(delete_topic_path("u")) is None
 
 
-def test_a_broker_about_to_stop_leads_only_what_nobody_else_can(cluster: Cluster) -> None:
+def test_a_broker_about_to_stop_leads_only_what_nobody_else_can(cluster: Controlled) -> None:
     cluster.create(2, 3)
     stop = cluster.controller.shut_down
     old = ControlledShutdownRequest(broker_id=2, broker_epoch=cluster.epoch(2) - 1)
@@ -297,7 +195,7 @@ def test_a_broker_about_to_stop_leads_only_what_nobody_else_can(cluster: Cluster
     assert cluster.state() == PartitionState(BrokerId(-1), LeaderEpoch(2), (THREE,), 3)
 
 
-def test_leaders_are_elected_on_demand(cluster: Cluster) -> None:
+def test_leaders_are_elected_on_demand(cluster: Controlled) -> None:
     cluster.create(2, 3)
     elect = cluster.controller.elect_leaders
     unknown = TopicPartition("u", 0)
@@ -320,7 +218,7 @@ def test_leaders_are_elected_on_demand(cluster: Cluster) -> None:
     assert (state.leader, state.isr, int(state.leader_recovery_state)) == (TWO, (TWO,), 1)
 
 
-def test_producer_ids_come_in_blocks(cluster: Cluster) -> None:
+def test_producer_ids_come_in_blocks(cluster: Controlled) -> None:
     allocate = cluster.controller.allocate_producer_ids
     request = AllocateProducerIdsRequest(broker_id=2, broker_epoch=cluster.epoch(2))
     assert [cluster.call(allocate, request).producer_id_start for _ in range(2)] == [0, 1_000]
@@ -331,7 +229,7 @@ def test_producer_ids_come_in_blocks(cluster: Cluster) -> None:
     assert cluster.call(allocate, unknown).error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
 
 
-def test_a_zombies_in_sync_set_is_refused(cluster: Cluster) -> None:
+def test_a_zombies_in_sync_set_is_refused(cluster: Controlled) -> None:
     request = AlterPartitionRequest(broker_id=2, broker_epoch=cluster.epoch(2))
     alter = cluster.controller.alter_partition
     assert cluster.call(alter, request).error_code == ErrorCode.NONE
@@ -341,7 +239,7 @@ def test_a_zombies_in_sync_set_is_refused(cluster: Cluster) -> None:
     assert cluster.call(alter, request).error_code == ErrorCode.STALE_BROKER_EPOCH
 
 
-def test_who_is_not_the_controller_says_so(cluster: Cluster) -> None:
+def test_who_is_not_the_controller_says_so(cluster: Controlled) -> None:
     controller = cluster.controller
     # Somebody else is elected, and this one is asked before it can know.
     cluster.ask("set", CONTROLLER_EPOCH, b"4", ANY_VERSION)
@@ -358,7 +256,7 @@ def test_who_is_not_the_controller_says_so(cluster: Cluster) -> None:
     assert elected is ErrorCode.NOT_CONTROLLER
 
 
-def test_a_topic_of_long_ago_gets_an_id(cluster: Cluster) -> None:
+def test_a_topic_of_long_ago_gets_an_id(cluster: Controlled) -> None:
     data = b'{"version":1,"partitions":{"0":[2]}}'
     cluster.ask("create", topic_path("old"), data)
     cluster.advance(500)
@@ -367,7 +265,7 @@ def test_a_topic_of_long_ago_gets_an_id(cluster: Cluster) -> None:
 
 
 def test_bad_znodes_are_named_once_and_left(
-    cluster: Cluster, caplog: pytest.LogCaptureFixture
+    cluster: Controlled, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster.create(2, 3)
     cluster.ask("set", partition_state_path(PARTITION), b"rubbish", ANY_VERSION)
@@ -393,7 +291,7 @@ def test_bad_znodes_are_named_once_and_left(
     assert cluster.data(topic_path("t")) is None
 
 
-def test_a_picture_that_is_outdated_is_read_anew(cluster: Cluster) -> None:
+def test_a_picture_that_is_outdated_is_read_anew(cluster: Controlled) -> None:
     cluster.create(2, 3)
     state = PartitionState(TWO, LeaderEpoch(7), (TWO, THREE), 3)
     cluster.ask("set", partition_state_path(PARTITION), encode_partition_state(state), ANY_VERSION)

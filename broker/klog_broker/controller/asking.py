@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from klog_broker.controller.alter_partition import broker_fault
 from klog_broker.controller.context import ControllerContext
-from klog_broker.controller.errors import PictureOutdated
+from klog_broker.controller.errors import PictureOutdated, WriteRefused
 from klog_broker.controller.leader_election import LeaderAndIsr, elect_leader, elect_preferred
 from klog_broker.controller.writing import Work
 from klog_broker.metadata.zookeeper.conversation import Steps, exists, get
@@ -54,6 +54,9 @@ from pyspark_klog.znodes.topics import (
 PRODUCER_IDS_A_BLOCK = 1_000
 _MAX_ID = (1 << 63) - 1
 _UNKNOWN_EPOCH = -1
+
+TOO_LARGE = ErrorCode.INVALID_REQUEST
+"""A topic's assignment, or its settings, would not fit into a znode."""
 
 Elected = dict[TopicPartition, ErrorCode]
 
@@ -151,7 +154,8 @@ def allocate_producer_ids(
     try:
         first = decode_producer_id_block(node.data).last + 1 if node.data else 0
     except ZnodeError as error:
-        raise PictureOutdated(str(error)) from error
+        work.reader.name_bad(PRODUCER_ID_BLOCK, node.data, str(error))
+        return AllocateProducerIdsResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
     last = first + PRODUCER_IDS_A_BLOCK - 1
     if last > _MAX_ID:
         return AllocateProducerIdsResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -189,7 +193,10 @@ def create_topic(work: Work, topic: NewTopic) -> Steps[ErrorCode]:
     operations.append(
         Set(settings, config) if isinstance(there, Stat) else Create(settings, config)
     )
-    answer = yield from work.writer.try_write(operations)
+    try:
+        answer = yield from work.writer.try_write(operations)
+    except WriteRefused:
+        return TOO_LARGE
     if not isinstance(answer, MultiFailed):
         return ErrorCode.NONE
     if answer.index > 0 or not isinstance(answer.error, NodeExists):
@@ -226,7 +233,10 @@ def add_partitions(
     if sorted(added) != list(range(len(known.partitions), len(known.partitions) + len(added))):
         return ErrorCode.INVALID_PARTITIONS
     data = encode_topic(replace(known, partitions={**known.partitions, **added}))
-    yield from work.writer.write([Set(topic_path(name), data, node.stat.version)])
+    try:
+        yield from work.writer.write([Set(topic_path(name), data, node.stat.version)])
+    except WriteRefused:
+        return TOO_LARGE
     return ErrorCode.NONE
 
 

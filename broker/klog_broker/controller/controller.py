@@ -12,16 +12,16 @@ told and answered. Whatever goes wrong ends in one of three ways:
 """
 
 import logging
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from klog_broker.controller import alter_partition as alterations
 from klog_broker.controller import asking, deletions, topic_events
 from klog_broker.controller.asking import Elected, NewTopic
 from klog_broker.controller.context import RegisteredBroker
 from klog_broker.controller.errors import BrokersChanged, ControllerMoved, PictureOutdated
+from klog_broker.controller.event_queue import Event, EventQueue
 from klog_broker.controller.fenced_writes import FencedWrites
 from klog_broker.controller.order_batch import BrokerOrder
 from klog_broker.controller.order_sender import Answer, OrderSender, Send
@@ -57,13 +57,6 @@ DELETION_RETRY_MS = 10_000
 _BROKERS = Change(Subject.BROKERS)
 
 
-class _Event(NamedTuple):
-    """`run` may be begun again. `refuse` answers a request when this is not the controller."""
-
-    run: Callable[[Work], Steps[None]]
-    refuse: Callable[[], None] | None = None
-
-
 class Controller:
     """For the loop's thread. It works between `elected` and `resigned`; `connected` is called at
     each connection, also before and after, and before the `elected` of that connection."""
@@ -92,8 +85,7 @@ class Controller:
         self._work: Work | None = None
         self._conversation = Conversation()
         self._changes: dict[Change, None] = {}
-        self._events: deque[_Event] = deque()
-        self._current: _Event | None = None
+        self._events = EventQueue()
         self._leaving: Mapping[BrokerId, RegisteredBroker] = {}
         self._retry: Timer | None = None
         self._deletion_retry: Timer | None = None
@@ -122,11 +114,7 @@ class Controller:
         self._conversation.drop()
         self._sender.clear()
         self._cancel_timers()
-        self._put_back()
-        events, self._events = self._events, deque()
-        for event in events:
-            if event.refuse is not None:
-                event.refuse()
+        self._events.refuse_all(ErrorCode.NOT_CONTROLLER)
 
     def elect_again(self) -> None:
         """`is_unclean` may have another answer: partitions that nobody could lead are looked at."""
@@ -137,7 +125,7 @@ class Controller:
             yield from work.writer.settle(work.picture)
 
         if self._writes is not None:
-            self._events.append(_Event(run))
+            self._events.put(Event(run))
             self._go_on()
 
     # --- what brokers ask for ------------------------------------------------------------------
@@ -160,7 +148,7 @@ class Controller:
             yield from work.writer.put_states(work.picture, decision.changes, tells=False)
             done(alterations.answer(context, request, decision))
 
-        self._ask(run, lambda: done(AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER)))
+        self._ask(run, lambda code: done(AlterPartitionResponse(error_code=code)))
 
     def shut_down(
         self,
@@ -168,8 +156,11 @@ class Controller:
         done: Callable[[ControlledShutdownResponse], None],
     ) -> None:
         """A broker is about to stop."""
-        refusal = ControlledShutdownResponse(error_code=ErrorCode.NOT_CONTROLLER)
-        self._carry_out(lambda work: asking.shut_down(work, request), done, refusal)
+        self._carry_out(
+            lambda work: asking.shut_down(work, request),
+            done,
+            lambda code: ControlledShutdownResponse(error_code=code),
+        )
 
     def allocate_producer_ids(
         self,
@@ -177,8 +168,11 @@ class Controller:
         done: Callable[[AllocateProducerIdsResponse], None],
     ) -> None:
         """A broker needs producer ids."""
-        refusal = AllocateProducerIdsResponse(error_code=ErrorCode.NOT_CONTROLLER)
-        self._carry_out(lambda work: asking.allocate_producer_ids(work, request), done, refusal)
+        self._carry_out(
+            lambda work: asking.allocate_producer_ids(work, request),
+            done,
+            lambda code: AllocateProducerIdsResponse(error_code=code),
+        )
 
     def elect_leaders(
         self,
@@ -190,12 +184,12 @@ class Controller:
         """Elect the preferred leaders of these, or of all partitions; or, `unclean`, any leader
         where there is none."""
         run = partial(asking.elect_leaders, partitions=partitions, unclean=unclean)
-        self._carry_out(run, done, ErrorCode.NOT_CONTROLLER)
+        self._carry_out(run, done, _as_it_is)
 
     def create_topic(self, topic: NewTopic, done: Callable[[ErrorCode], None]) -> None:
         """Make a topic."""
         run = partial(asking.create_topic, topic=topic)
-        self._carry_out(run, done, ErrorCode.NOT_CONTROLLER)
+        self._carry_out(run, done, _as_it_is)
 
     def add_partitions(
         self,
@@ -205,27 +199,30 @@ class Controller:
     ) -> None:
         """Add partitions to a topic, by number."""
         run = partial(asking.add_partitions, name=name, replicas=replicas)
-        self._carry_out(run, done, ErrorCode.NOT_CONTROLLER)
+        self._carry_out(run, done, _as_it_is)
 
     def delete_topic(self, name: str, done: Callable[[ErrorCode], None]) -> None:
         """Delete a topic."""
         run = partial(asking.delete_topic, name=name)
-        self._carry_out(run, done, ErrorCode.NOT_CONTROLLER)
+        self._carry_out(run, done, _as_it_is)
 
     def _carry_out(
-        self, steps: Callable[[Work], Steps[Any]], done: Callable[[Any], None], refusal: Any
+        self,
+        steps: Callable[[Work], Steps[Any]],
+        done: Callable[[Any], None],
+        refusal: Callable[[ErrorCode], Any],
     ) -> None:
         def run(work: Work) -> Steps[None]:
             answer = yield from steps(work)
             done(answer)
 
-        self._ask(run, lambda: done(refusal))
+        self._ask(run, lambda code: done(refusal(code)))
 
-    def _ask(self, run: Callable[[Work], Steps[None]], refuse: Callable[[], None]) -> None:
+    def _ask(self, run: Callable[[Work], Steps[None]], refuse: Callable[[ErrorCode], None]) -> None:
         if self._writes is None:
-            refuse()
+            refuse(ErrorCode.NOT_CONTROLLER)
             return
-        self._events.append(_Event(run, refuse))
+        self._events.put(Event(run, refuse))
         self._go_on()
 
     # --- what ZooKeeper and brokers say --------------------------------------------------------
@@ -240,7 +237,7 @@ class Controller:
         if not isinstance(request, StopReplicaRequest) or work is None:
             return
         if work.picture.take_stop(request):
-            self._events.append(_Event(lambda work: self._stopped(work, order, answer)))
+            self._events.put(Event(lambda work: self._stopped(work, order, answer)))
             self._go_on()
 
     def _stopped(self, work: Work, order: BrokerOrder, answer: Answer) -> Steps[None]:
@@ -270,7 +267,7 @@ class Controller:
     def _begin(self) -> None:
         """Read everything."""
         session, writes = self._session, self._writes
-        self._put_back()
+        self._events.put_back()
         self._conversation.drop()
         self._cancel_timers()
         if session is None or writes is None:
@@ -308,7 +305,7 @@ class Controller:
                 try:
                     yield from self._next(work)
                 except BrokersChanged:
-                    self._put_back()
+                    self._events.put_back()
                     self._changes[_BROKERS] = None
                     work.picture.send()
                     continue
@@ -322,7 +319,8 @@ class Controller:
         except ControllerMoved:
             return  # `resigned` follows
         except PictureOutdated as error:
-            self._put_back()
+            self._events.fail(error)
+            self._events.put_back()
             self._forget(work)
             _log.error("all is read anew in %d ms: %s", RETRY_MS, error)
             self._retry = self._loop.call_later(RETRY_MS, self._begin)
@@ -338,15 +336,7 @@ class Controller:
             del self._changes[change]
             yield from self._change(work, change)
         elif self._events:
-            self._current = self._events.popleft()
-            yield from self._current.run(work)
-            self._current = None
-
-    def _put_back(self) -> None:
-        """The event that was interrupted is still to be carried out."""
-        event, self._current = self._current, None
-        if event is not None:
-            self._events.appendleft(event)
+            yield from self._events.carry_out_next(work)
 
     def _read_all(self, work: Work) -> Steps[None]:
         picture = work.picture
@@ -359,7 +349,7 @@ class Controller:
         yield from topic_events.take_topics(work, self._new_topic_id)
         # What is to be deleted needs no leader.
         yield from deletions.take_deletions(work, self._new_topic_id)
-        self._events = deque(each for each in self._events if each.refuse is not None)
+        self._events.keep_requests()
         self._work = work
         _log.info(
             "broker_id=%d has read %d brokers and %d topics controller_epoch=%d",
@@ -385,3 +375,7 @@ class Controller:
             if timer is not None:
                 timer.cancel()
         self._retry = self._deletion_retry = None
+
+
+def _as_it_is(code: ErrorCode) -> ErrorCode:
+    return code

@@ -15,3 +15,8 @@ class BrokersChanged(KlogError):
 class PictureOutdated(KlogError):
     """ZooKeeper has something else than the controller knows, or does not do what it must: all is
     to be read anew."""
+
+
+class WriteRefused(PictureOutdated):
+    """ZooKeeper would never take this write, most likely for its size, and nothing was written.
+    Whoever can tell who asked for it answers so."""

@@ -103,13 +103,13 @@ class Reader:
             if name.isascii() and name.isdigit() and int(name) <= _MAX_ID:
                 known[broker_path(BrokerId(int(name)))] = BrokerId(int(name))
             else:
-                self._name_bad(f"{BROKER_IDS}/{name}", b"", "a name that is no broker's id")
+                self.name_bad(f"{BROKER_IDS}/{name}", b"", "a name that is no broker's id")
         nodes = yield from self._get_all(dict.fromkeys(known, Change(Subject.BROKERS)))
         for path, node in nodes.items():
             try:
                 registration = decode_registration(known[path], node.data)
             except ZnodeError as error:
-                self._name_bad(path, node.data, str(error))
+                self.name_bad(path, node.data, str(error))
             else:
                 found[known[path]] = RegisteredBroker(registration, node.stat.czxid)
         return ReadBrokers(ids.stat.version, found)
@@ -135,7 +135,7 @@ class Reader:
             try:
                 found[name] = ReadTopic(decode_topic(name, node.data), node.stat.version)
             except ZnodeError as error:
-                self._name_bad(path, node.data, str(error))
+                self.name_bad(path, node.data, str(error))
         return found
 
     def states(self, partitions: Iterable[TopicPartition]) -> Steps[ReadStates]:
@@ -152,7 +152,7 @@ class Reader:
                     found[partition] = _leadership(partition, node)
                 except ZnodeError as error:
                     unusable.add(partition)
-                    self._name_bad(path, node.data, str(error))
+                    self.name_bad(path, node.data, str(error))
         return ReadStates(found, frozenset(unusable))
 
     # --- requests ------------------------------------------------------------------------------
@@ -203,7 +203,8 @@ class Reader:
 
         return changed
 
-    def _name_bad(self, path: str, data: bytes, why: str) -> None:
+    def name_bad(self, path: str, data: bytes, why: str) -> None:
+        """Name a znode that cannot be used; once, as long as it is as it is."""
         if self._named.get(path) != data:
             self._named[path] = data
             _log.error("znode=%s is left out, and left as it is: %s", path, why)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
+from klog_broker.controller import asking
 from klog_broker.controller.asking import Elected
 from klog_broker.controller.asking import NewTopic as ControllersTopic
 from klog_broker.metadata.changes import tell
@@ -248,6 +249,12 @@ def _refused(name: str, code: ErrorCode) -> Exception:
             return UnknownTopic(f"there is no topic {name}")
         case ErrorCode.INVALID_PARTITIONS:
             return PartitionsChanged(f"somebody else has added partitions to topic {name}")
+        case asking.TOO_LARGE:
+            return BrokerError(
+                code,
+                f"topic {name} does not fit into ZooKeeper, which keeps all its partitions with"
+                " their replicas in one znode, and its settings in another: ask for less",
+            )
         case ErrorCode.NOT_CONTROLLER:
             return BrokerError(code, "this broker is not the controller: ask that one")
     return BrokerError(code)

@@ -12,7 +12,12 @@ from itertools import islice
 from typing import NamedTuple
 
 from klog_broker.controller.context import Leadership
-from klog_broker.controller.errors import BrokersChanged, ControllerMoved, PictureOutdated
+from klog_broker.controller.errors import (
+    BrokersChanged,
+    ControllerMoved,
+    PictureOutdated,
+    WriteRefused,
+)
 from klog_broker.controller.fenced_writes import FencedWrites
 from klog_broker.controller.leader_election import LeaderAndIsr
 from klog_broker.controller.partition_states import PartitionState
@@ -28,6 +33,7 @@ from klog_broker.runtime.zookeeper import (
     Create,
     MultiFailed,
     Operation,
+    RequestRefused,
     Result,
     Session,
     Set,
@@ -91,6 +97,8 @@ class Writer:
             return answer
         if isinstance(answer, ControllerMoved):
             raise answer
+        if isinstance(answer, RequestRefused):
+            raise WriteRefused(str(answer))
         raise PictureOutdated(f"a write was not done: {answer}")
 
     def write(self, operations: list[Operation]) -> Steps[tuple[Result, ...]]:

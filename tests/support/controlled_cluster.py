@@ -1,0 +1,143 @@
+"""One controller at work on a simulated ZooKeeper, and brokers that answer whatever it orders."""
+
+from collections.abc import Callable
+from typing import Any
+
+from klog_broker.controller.asking import NewTopic
+from klog_broker.controller.controller import Controller
+from klog_broker.controller.fenced_writes import ControllerEpoch, FencedWrites
+from klog_broker.controller.order_batch import Order
+from klog_broker.controller.order_sender import Answer
+from klog_broker.metadata.image import BrokerRegistration
+from klog_broker.runtime.zookeeper import ANY_VERSION, Session
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import UUID, BrokerId, TopicId, TopicPartition
+from pyspark_klog.protocol.apis.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from pyspark_klog.protocol.apis.stop_replica import (
+    StopReplicaPartitionError,
+    StopReplicaRequest,
+    StopReplicaResponse,
+)
+from pyspark_klog.protocol.apis.update_metadata import (
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
+from pyspark_klog.protocol.headers import RequestHeader, encode_request
+from pyspark_klog.protocol.keys import ApiKey
+from pyspark_klog.znodes.brokers import BrokerRegistration as Znode
+from pyspark_klog.znodes.brokers import Endpoint, encode_broker
+from pyspark_klog.znodes.paths import (
+    CONTROLLER_EPOCH,
+    PERSISTENT,
+    broker_path,
+    partition_state_path,
+)
+from pyspark_klog.znodes.topics import (
+    PartitionState,
+    decode_partition_state,
+)
+from tests.support.cluster_world import ClusterWorld
+
+TOPIC_ID = TopicId(UUID(int=7))
+GIVEN_ID = TopicId(UUID(int=8))
+PARTITION = TopicPartition("t", 0)
+ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
+_ANSWERS: dict[type[Any], type[Any]] = {
+    LeaderAndIsrRequest: LeaderAndIsrResponse,
+    UpdateMetadataRequest: UpdateMetadataResponse,
+    StopReplicaRequest: StopReplicaResponse,
+}
+_VERSIONS = {LeaderAndIsrRequest: 7, UpdateMetadataRequest: 8, StopReplicaRequest: 4}
+
+
+class Controlled(ClusterWorld):
+    """A controller of epoch 3, number 1, and brokers that answer whatever it orders."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.orders: list[tuple[BrokerId, Order]] = []
+        self.fails_to_delete = 0
+        self.unclean: set[str] = set()
+        for path in PERSISTENT:
+            self.ask("create", path, b"", makes_parents=True)
+        self.ask("create", CONTROLLER_EPOCH, b"3")
+        self.controller = Controller(
+            self.loop,
+            ONE,
+            "PLAINTEXT",
+            send=self._send,
+            is_unclean=lambda name: name in self.unclean,
+            new_topic_id=lambda: GIVEN_ID,
+        )
+        self.session: Session | None = None
+        self.process, self.client = self.sessions(self)
+
+    def connected(self, session: Session) -> None:
+        self.session = session
+        self.controller.connected(session)
+
+    def expired(self) -> None:
+        self.controller.resigned()
+        self.controller.expired()
+
+    def begin(self) -> None:
+        self.until(lambda: self.session)
+        assert self.session is not None
+        epoch = ControllerEpoch(3, self.stat(CONTROLLER_EPOCH).version)
+        self.controller.elected(FencedWrites(self.session, epoch, self.controller.resigned))
+        self.advance(500)
+
+    def register(self, *numbers: int) -> None:
+        for number in numbers:
+            self.ask("set", "/brokers/ids", b"", ANY_VERSION)
+            endpoint = Endpoint("PLAINTEXT", f"host{number}", 9092, "PLAINTEXT")
+            data = encode_broker(Znode((endpoint,), 0))
+            self.ask("create", broker_path(BrokerId(number)), data, ephemeral=True)
+        self.advance(500)
+
+    def end(self, number: int) -> None:
+        self.ask("delete", broker_path(BrokerId(number)), ANY_VERSION)
+        self.advance(500)
+
+    def epoch(self, number: int) -> int:
+        return int(self.stat(broker_path(BrokerId(number))).czxid)
+
+    def create(self, *replicas: int, name: str = "t", configs: dict[str, str] | None = None) -> Any:
+        topic = NewTopic(name, TOPIC_ID, (tuple(map(BrokerId, replicas)),), configs or {})
+        answers: list[Any] = []
+        self.controller.create_topic(topic, answers.append)
+        self.until(lambda: answers)
+        self.advance(500)
+        return answers[0]
+
+    def call(self, method: Callable[..., None], *arguments: Any, **options: Any) -> Any:
+        answers: list[Any] = []
+        method(*arguments, answers.append, **options)
+        found = self.until(lambda: answers)
+        self.advance(500)
+        return found[0]
+
+    def state(self, partition: TopicPartition = PARTITION) -> PartitionState | None:
+        data = self.data(partition_state_path(partition))
+        return None if data is None else decode_partition_state(partition, data)
+
+    def take(self, kind: type[Any]) -> list[tuple[BrokerId, Any]]:
+        """The orders of a kind since they were taken last."""
+        found = [each for each in self.orders if isinstance(each[1], kind)]
+        self.orders.clear()
+        return found
+
+    def _send(
+        self, to: BrokerRegistration, order: Order, done: Callable[[Answer | None], None]
+    ) -> None:
+        self.orders.append((to.broker_id, order))
+        # What cannot be sent would be tried for ever.
+        api_key = ApiKey(type(order).api_key)
+        encode_request(RequestHeader(api_key, _VERSIONS[type(order)], 0, "controller"), order)
+        answer = _ANSWERS[type(order)]()
+        if isinstance(order, StopReplicaRequest) and self.fails_to_delete:
+            self.fails_to_delete -= 1
+            code = ErrorCode.KAFKA_STORAGE_ERROR
+            error = StopReplicaPartitionError(topic_name="t", partition_index=0, error_code=code)
+            answer.partition_errors = [error]
+        self.loop.call_later(1, lambda: done(answer))
