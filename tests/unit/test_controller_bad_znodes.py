@@ -8,8 +8,13 @@ from klog_broker.runtime.zookeeper import ANY_VERSION
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.allocate_producer_ids import AllocateProducerIdsRequest
-from pyspark_klog.znodes.paths import PRODUCER_ID_BLOCK, topic_path
-from tests.support.controlled_cluster import GIVEN_ID, ONE, THREE, TWO, Controlled
+from pyspark_klog.znodes.paths import (
+    PRODUCER_ID_BLOCK,
+    delete_topic_path,
+    partition_state_path,
+    topic_path,
+)
+from tests.support.controlled_cluster import GIVEN_ID, ONE, PARTITION, THREE, TWO, Controlled
 
 
 @pytest.fixture
@@ -59,3 +64,25 @@ def test_a_topic_that_no_znode_holds_is_refused(cluster: Controlled) -> None:
     assert answer is ErrorCode.INVALID_REQUEST
     assert cluster.data(topic_path("large")) is None
     works(cluster, "too")
+
+
+def test_an_order_to_delete_goes_with_all_below_it(cluster: Controlled) -> None:
+    cluster.ask("create", f"{delete_topic_path('gone')}/by/whom", b"", makes_parents=True)
+    works(cluster)
+    assert cluster.data(delete_topic_path("gone")) is None
+
+
+def test_a_topics_znodes_go_with_what_nobody_knows_below_them(cluster: Controlled) -> None:
+    works(cluster, "t")
+    strange = (
+        f"{topic_path('t')}/note",
+        f"{partition_state_path(PARTITION)}/a/b",
+        "/config/topics/t/c",
+    )
+    for path in strange:
+        cluster.ask("create", path, b"", makes_parents=True)
+    cluster.call(cluster.controller.delete_topic, "t")
+    cluster.advance(500)
+    for path in (topic_path("t"), delete_topic_path("t"), "/config/topics/t"):
+        assert cluster.data(path) is None, path
+    works(cluster, "t")

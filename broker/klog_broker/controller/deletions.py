@@ -6,7 +6,7 @@ the controller next finds either the whole order or nothing of the topic.
 """
 
 import logging
-from typing import Any
+from functools import partial
 
 from klog_broker.controller.errors import PictureOutdated
 from klog_broker.controller.order_batch import BrokerOrder
@@ -16,18 +16,18 @@ from klog_broker.controller.picture import Picture
 from klog_broker.controller.replica_states import ReplicaState
 from klog_broker.controller.topic_events import NewId, take_topics
 from klog_broker.controller.writing import Work
-from klog_broker.metadata.zookeeper.conversation import Steps, together
-from klog_broker.runtime.zookeeper import Children, Delete, NoNode, Operation, ZooKeeperError
+from klog_broker.metadata.zookeeper.conversation import Steps, exists, together
+from klog_broker.runtime.zookeeper import Children, Delete, NoNode
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.stop_replica import StopReplicaRequest, StopReplicaResponse
 from pyspark_klog.znodes.configs import TOPICS, config_path, entity
-from pyspark_klog.znodes.paths import delete_topic_path, partitions_path, topic_path
+from pyspark_klog.znodes.paths import delete_topic_path, topic_path
 
 _log = logging.getLogger("klog.controller")
 
-_DELETED_AT_ONCE = 200
-"""Znodes in one multi."""
+_AT_ONCE = 200
+"""Znodes in one multi, or asked for their children together."""
 
 
 def take_deletions(work: Work, new_id: NewId) -> Steps[None]:
@@ -120,39 +120,44 @@ def _queue(picture: Picture, topic: str) -> None:
 
 def _forget_order(work: Work, topic: str) -> Steps[None]:
     """An order for a topic that is not there. (One that is there but cannot be read waits.)"""
-    (stat,) = yield from together([lambda done: work.session.exists(topic_path(topic), done)])
+    stat = yield from exists(work.session, topic_path(topic))
     if stat is None:
-        yield from work.writer.write([Delete(delete_topic_path(topic))])
+        yield from _delete(work, [delete_topic_path(topic)])
 
 
 def _erase(work: Work, topic: str) -> Steps[None]:
-    inner: list[Operation] = []
-    root = partitions_path(topic)
-    numbers = yield from _children(work, root)
-    if numbers is not None:
-        paths = [f"{root}/{number}" for number in numbers]
-        for path in paths:
-            below = yield from _children(work, path)
-            inner += [Delete(f"{path}/{name}") for name in below or ()]
-            inner.append(Delete(path))
-        inner.append(Delete(root))
-    for first in range(0, len(inner), _DELETED_AT_ONCE):
-        yield from work.writer.write(inner[first : first + _DELETED_AT_ONCE])
-    last: list[Operation] = [Delete(topic_path(topic)), Delete(delete_topic_path(topic))]
+    last = [topic_path(topic), delete_topic_path(topic)]
     settings = config_path(entity(TOPICS, topic))
-    (stat,) = yield from together([lambda done: work.session.exists(settings, done)])
+    stat = yield from exists(work.session, settings)
     if stat is not None:
-        last.append(Delete(settings))
-    yield from work.writer.write(last)
+        last.append(settings)
+    yield from _delete(work, last)
 
 
-def _children(work: Work, path: str) -> Steps[tuple[str, ...] | None]:
-    """None if the node is not there."""
-    answer: Any
-    (answer,) = yield from together([lambda done: work.session.children(path, done)])
-    if isinstance(answer, Children):
-        return answer.names
-    if isinstance(answer, NoNode):
-        return None
-    assert isinstance(answer, ZooKeeperError)
-    raise PictureOutdated(f"the children of {path} cannot be read: {answer}")
+def _delete(work: Work, paths: list[str]) -> Steps[None]:
+    """Delete these together, after whatever is below them, also what nobody knows."""
+    below: list[str] = []
+    parents = paths
+    while parents:
+        found = []
+        for first in range(0, len(parents), _AT_ONCE):
+            found += yield from _children(work, parents[first : first + _AT_ONCE])
+        below += found
+        parents = found
+    below.reverse()
+    for first in range(0, len(below), _AT_ONCE):
+        some = below[first : first + _AT_ONCE]
+        yield from work.writer.write([Delete(each) for each in some])
+    yield from work.writer.write([Delete(each) for each in paths])
+
+
+def _children(work: Work, parents: list[str]) -> Steps[list[str]]:
+    """The paths of those that these have; of a node that is not there, none."""
+    answers = yield from together([partial(work.session.children, each) for each in parents])
+    found: list[str] = []
+    for parent, answer in zip(parents, answers, strict=True):
+        if isinstance(answer, Children):
+            found += [f"{parent}/{name}" for name in answer.names]
+        elif not isinstance(answer, NoNode):
+            raise PictureOutdated(f"the children of {parent} cannot be read: {answer}")
+    return found
