@@ -103,6 +103,7 @@ class Membership:
             chance,
             config["controller.socket.timeout.ms"],
             is_unclean=lambda configs: _is_unclean(self._in_force(), configs),
+            deletes_topics=config["delete.topic.enable"],
         )
         self.to_controller = ToController(
             lambda: store.image, listener, self.peers.connect, self._loop.call_soon

@@ -53,7 +53,7 @@ _VERSIONS = {LeaderAndIsrRequest: 7, UpdateMetadataRequest: 8, StopReplicaReques
 class Controlled(ClusterWorld):
     """A controller of epoch 3, number 1, and brokers that answer whatever it orders."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, deletes_topics: bool = True) -> None:
         super().__init__()
         self.orders: list[tuple[BrokerId, Order]] = []
         self.fails_to_delete = 0
@@ -68,6 +68,7 @@ class Controlled(ClusterWorld):
             send=self._send,
             is_unclean=lambda name: name in self.unclean,
             new_topic_id=lambda: GIVEN_ID,
+            deletes_topics=deletes_topics,
         )
         self.session: Session | None = None
         self.process, self.client = self.sessions(self)

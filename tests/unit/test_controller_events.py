@@ -173,6 +173,19 @@ def test_an_order_to_delete_what_is_not_there_is_forgotten(cluster: Controlled) 
     assert cluster.data(delete_topic_path("u")) is None
 
 
+def test_nothing_is_deleted_where_that_is_switched_off() -> None:
+    cluster = Controlled(deletes_topics=False)
+    cluster.register(1, 2, 3)
+    cluster.begin()
+    cluster.create(2, 3)
+    # As tools did that went past the brokers.
+    cluster.ask("create", delete_topic_path("t"), b"")
+    cluster.advance(500)
+    assert cluster.data(delete_topic_path("t")) is None
+    assert cluster.take(StopReplicaRequest) == []
+    assert cluster.state() is not None
+
+
 def test_a_broker_about_to_stop_leads_only_what_nobody_else_can(cluster: Controlled) -> None:
     cluster.create(2, 3)
     stop = cluster.controller.shut_down

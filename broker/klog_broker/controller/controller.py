@@ -70,14 +70,17 @@ class Controller:
         send: Send,
         is_unclean: Callable[[str], bool],
         new_topic_id: Callable[[], TopicId],
+        deletes_topics: bool,
     ) -> None:
         """`listener` is that of the brokers among themselves. `is_unclean`: whether replicas of the
-        topic may lead that are not in sync (unclean.leader.election.enable)."""
+        topic may lead that are not in sync (unclean.leader.election.enable). `deletes_topics`: else
+        nobody's order to delete one counts (delete.topic.enable)."""
         self._loop = loop
         self._broker_id = broker_id
         self._listener = listener
         self._is_unclean = is_unclean
         self._new_topic_id = new_topic_id
+        self._deletes_topics = deletes_topics
         self._sender = OrderSender(loop, send, self._answered)
         self._session: Session | None = None
         self._reader: Reader
@@ -281,6 +284,7 @@ class Controller:
             controller_epoch=writes.epoch.number,
             listener=self._listener,
             is_unclean=self._is_unclean,
+            deletes_topics=self._deletes_topics,
         )
         writer = Writer(session, writes, self._loop.call_soon)
         work = Work(picture, self._reader, writer, session)

@@ -34,6 +34,11 @@ def take_deletions(work: Work, new_id: NewId) -> Steps[None]:
     """Learn which topics are to be deleted, and begin; those that could not be are tried again."""
     context = work.picture.context
     names = yield from work.reader.deletions()
+    if not work.picture.deletes_topics:
+        for name in names:
+            _log.warning("topic=%s is not deleted: delete.topic.enable=false", name)
+            yield from _delete(work, [delete_topic_path(name)])
+        return
     if any(context.topic_id(name) is None for name in names):
         # It was made before, and that is not known yet.
         yield from take_topics(work, new_id)

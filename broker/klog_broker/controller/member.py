@@ -87,11 +87,12 @@ class Member:
         order_timeout_ms: int,
         *,
         is_unclean: Callable[[Mapping[str, str]], bool],
+        deletes_topics: bool,
     ) -> ClusterStore:
         """Make the metadata store, which from now on follows ZooKeeper, and the controller that
         this broker may become. `listener` is that of the brokers among themselves, `connect` is
         `Peers.connect`. `is_unclean`: whether with these settings of a topic replicas may lead that
-        are not in sync."""
+        are not in sync. `deletes_topics`: whether the controller may."""
         assert isinstance(self.outcome, Joined)
         cluster_id, broker_id = self.outcome.cluster_id, self.outcome.broker_id
         self.store = ClusterStore(self._loop, cluster_id, register=self._register)
@@ -116,6 +117,7 @@ class Member:
             send=links.send,
             is_unclean=lambda name: is_unclean(self.store.topic_configs(name)),
             new_topic_id=new_topic_id,
+            deletes_topics=deletes_topics,
         )
         self.changes = TopicChanges(
             self._loop, self.controller, lambda: self.store.image, new_topic_id

@@ -26,13 +26,15 @@ class Picture:
         controller_epoch: int,
         listener: str,
         is_unclean: Callable[[str], bool],
+        deletes_topics: bool,
     ) -> None:
         """`listener` is that of the brokers among themselves. `is_unclean` tells by a topic's name
-        whether replicas may lead that are not in sync."""
+        whether replicas may lead that are not in sync. `deletes_topics`: whether that is done."""
         self.context = ControllerContext()
         self.sender = sender
         self.controller_epoch = controller_epoch
         self.is_unclean = is_unclean
+        self.deletes_topics = deletes_topics
         self.registrations_version = -1
         """That of /brokers/ids when the registrations were read."""
         self.unsettled: dict[TopicPartition, dict[BrokerId, None]] = {}

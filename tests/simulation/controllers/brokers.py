@@ -111,6 +111,7 @@ class BrokerLife:
             LISTENER,
             send=lambda to, order, done: route(self, to.broker_id, order, done),
             is_unclean=is_unclean,
+            deletes_topics=True,
             new_topic_id=lambda: TopicId(UUID(int=world.random.getrandbits(128))),
         )
         self.election = Election(self.loop, self.number, world.clock.now_ms)

@@ -77,6 +77,7 @@ class BrokerLife:
                 Chance(self.number),
                 30_000,
                 is_unclean=lambda _: False,
+                deletes_topics=True,
             )
             election = self.member.election
             election.on_elected.append(self._elected)
