@@ -1,4 +1,4 @@
-"""Two processes of `./dev test` beside each other: nothing is lost, and nothing is left running."""
+"""Processes of `./dev test` beside each other: nothing is lost, and nothing is left running."""
 
 import os
 import signal
@@ -19,11 +19,13 @@ PASSED = '<testsuites><testsuite tests="2"/></testsuites>'
 FAILED = '<testsuites><testsuite tests="2" failures="1"/></testsuites>'
 
 
-def job(folder: Path, name: str, script: str, report: str | None = PASSED) -> Job:
+def job(
+    folder: Path, name: str, script: str, report: str | None = PASSED, *, is_heavy: bool = False
+) -> Job:
     """A shell script that writes this report before it does anything else."""
     path = folder / f"{name}.xml"
     written = f"printf '%s' '{report}' >'{path}'\n" if report is not None else ""
-    return Job(name, ("sh", "-ec", written + script), path)
+    return Job(name, ("sh", "-ec", written + script), path, is_heavy=is_heavy)
 
 
 def lines_of(shown: str) -> list[str]:
@@ -55,6 +57,23 @@ def test_two_run_at_once_and_each_ones_output_is_whole(
         "[2/3] b: begins",
         "[3/3] c: begins",
     ]
+
+
+def test_a_heavy_one_waits_for_another_and_lets_those_behind_it_begin(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("first-goes-on", "last-goes-on"):
+        os.mkfifo(tmp_path / name)
+    jobs = [
+        job(tmp_path, "first", f"read x <{tmp_path}/first-goes-on", is_heavy=True),
+        job(tmp_path, "second", f"echo >{tmp_path}/last-goes-on", is_heavy=True),
+        # Were this one behind the heavy ones, nobody would go on.
+        job(tmp_path, "last", f"echo >{tmp_path}/first-goes-on; read x <{tmp_path}/last-goes-on"),
+    ]
+    assert Lanes(2, tmp_path, most_heavy=1).run(jobs) == [Counts(2)] * 3
+    said = lines_of(capfd.readouterr().out)
+    ended = next(at for at, line in enumerate(said) if line.startswith("[1/3] first: 2 passed"))
+    assert said.index("[2/3] second: begins") > ended
 
 
 def test_what_dies_counts_as_failed_and_the_others_go_on(tmp_path: Path) -> None:

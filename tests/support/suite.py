@@ -2,7 +2,8 @@
 
 Spark keeps one JVM, one session and one registry of data sources for the life of a process, so the
 files of tests/spark run in the processes of `SPARK_GROUPS`, and each file of tests/peers in one of
-its own; all other folders share one. Two processes run at a time (`tests/support/suite_lanes.py`).
+its own; the other folders run in those of `FOLDER_GROUPS`. Three processes run at a time, two with
+a Spark at most (`tests/support/suite_lanes.py`).
 `./dev peers parity` is one process for each release of Apache Kafka: its files share a server.
 `./dev test --spark 4.0` is one process, too; a whole `./dev test` runs and counts it.
 The last line, alone, is the count of the whole run: ``N passed, N failed``.
@@ -27,15 +28,20 @@ from tests.support.suite_reports import Counts, budgets, over_budget, slowest, t
 
 ROOT = Path(__file__).resolve().parents[2]
 
+FOLDER_GROUPS = (("integration",), ("property",), ("simulation",), ("faults", "clients"))
+"""Folders that share a process without Spark, in the order of their begin, the longest first; those
+that are named nowhere share another one."""
+
 SPARK_GROUPS = (
     ("most files", ("test_*.py",)),
     (
         "jobs in processes of their own",
         (
-            *("test_notebooks.py", "test_spark_conf.py", "test_spark_connect.py"),
             *("test_spark_soak.py", "test_exactly_once_kills.py"),
+            *("test_spark_conf.py", "test_spark_connect.py"),
         ),
     ),
+    ("notebooks", ("test_notebooks.py",)),
     ("parity", ("test_parity_*.py",)),
     ("parity of the source", ("test_parity_source_*.py",)),
     ("executors of their own", ("test_spark_local_cluster.py",)),
@@ -48,7 +54,8 @@ _OLDEST_MARK = "mark.oldest"
 _PARITY = "test_parity_"
 # Options of pytest whose next word is their value, also when it looks like a path.
 _WITH_VALUE = frozenset({"-k", "-m", "-p", "-c", "-o", "-W", "--deselect", "--ignore", "--rootdir"})
-_LANES = 2
+_LANES = 3
+_MOST_SPARKS = 2
 _SHORT_LIVED_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """For JVMs of a minute or two: measured, notebooks took 36 % less processor time."""
 _PAGE = "docs/testing.md"
@@ -64,6 +71,7 @@ class Run:
     name: str
     arguments: tuple[str, ...]
     environment: tuple[tuple[str, str], ...] = ()
+    has_spark: bool = False
 
 
 def plan_oldest(arguments: Sequence[str], root: Path = ROOT) -> list[Run]:
@@ -92,7 +100,6 @@ def plan(arguments: Sequence[str], root: Path = ROOT, *, peers: bool = False) ->
     a file.
     """
     options, words = _split(arguments)
-    tests = root / "tests"
     if peers:
         files = _peer_files(words, root)
         alone = [file for file in files if not file.name.startswith(_PARITY)]
@@ -104,16 +111,34 @@ def plan(arguments: Sequence[str], root: Path = ROOT, *, peers: bool = False) ->
         return runs
     if words:
         return [Run("the tests named", (*words, *options))]
-    shared = sorted(
-        str(folder.relative_to(root))
-        for folder in tests.iterdir()
-        if folder.name not in _ALONE and any(folder.glob("test_*.py"))
-    )
-    runs = [Run("everything but Spark", (*shared, *options))] if shared else []
+    # Those with a Spark first: the free lane is for the others anyway.
+    return [*_spark_runs(options, root), *_other_runs(options, root)]
+
+
+def _spark_runs(options: Sequence[str], root: Path) -> list[Run]:
     groups: dict[str, list[str]] = {name: [] for name, _ in SPARK_GROUPS}
-    for file in sorted((tests / "spark").glob("test_*.py")):
+    for file in sorted((root / "tests" / "spark").glob("test_*.py")):
         groups[_group_of(file.name)].append(str(file.relative_to(root)))
-    runs += [Run(f"Spark: {name}", (*files, *options)) for name, files in groups.items() if files]
+    return [
+        Run(f"Spark: {name}", (*files, *options), has_spark=True)
+        for name, files in groups.items()
+        if files
+    ]
+
+
+def _other_runs(options: Sequence[str], root: Path) -> list[Run]:
+    there = {
+        folder.name
+        for folder in (root / "tests").iterdir()
+        if folder.name not in _ALONE and any(folder.glob("test_*.py"))
+    }
+    rest = there.difference(*FOLDER_GROUPS)
+    runs = []
+    for group in (*FOLDER_GROUPS, tuple(sorted(rest))):
+        names = [name for name in group if name in there]
+        if names:
+            folders = (str(Path("tests", name)) for name in names)
+            runs.append(Run(" and ".join(names), (*folders, *options)))
     return runs
 
 
@@ -168,6 +193,7 @@ def _jobs(
             (sys.executable, "-m", "pytest", f"--junitxml={report}", *run.arguments),
             report,
             (*environment, *run.environment),
+            run.has_spark,
         )
         for number, run in enumerate(runs, 1)
         for report in (reports / f"{number}.xml",)
@@ -185,7 +211,8 @@ def _java_options(root: Path, *, make: bool) -> tuple[tuple[str, str], ...]:
 def _oldest_job(options: Sequence[str], root: Path) -> Job:
     """`./dev test --spark 4.0`, whose Python is another."""
     command = (str(root / "dev"), "test", "--spark", "4.0", *options)
-    return Job("the oldest Spark", command, _emptied(root / _OLDEST_REPORTS) / "1.xml")
+    report = _emptied(root / _OLDEST_REPORTS) / "1.xml"
+    return Job("the oldest Spark", command, report, is_heavy=True)
 
 
 @contextmanager
@@ -237,7 +264,13 @@ def main(arguments: Sequence[str], root: Path = ROOT) -> int:
             jobs.insert(1, _oldest_job(rest, root))  # early: its set-up may take minutes
         stop_at_failure = not {"-x", "--exitfirst"}.isdisjoint(rest)
         # Two of Apache Kafka with two Sparks would be too much for two cores.
-        lanes = Lanes(1 if peers else _LANES, reports, cwd=root, stop_at_failure=stop_at_failure)
+        lanes = Lanes(
+            1 if peers else _LANES,
+            reports,
+            cwd=root,
+            stop_at_failure=stop_at_failure,
+            most_heavy=_MOST_SPARKS,
+        )
         try:
             return _run(jobs, lanes, root, whole=is_whole and not oldest)
         except Interrupted as interrupted:

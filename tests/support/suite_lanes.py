@@ -1,4 +1,4 @@
-"""Runs the processes of a whole run of tests, two at a time, and loses none of their failures."""
+"""Runs the processes of a whole run of tests, some at a time, and loses none of their failures."""
 
 import os
 import signal
@@ -30,6 +30,8 @@ class Job:
     command: tuple[str, ...]
     report: Path
     environment: tuple[tuple[str, str], ...] = ()
+    is_heavy: bool = False
+    """It takes a core and gigabytes: not every lane may have one at once."""
 
 
 class Interrupted(Exception):
@@ -41,7 +43,8 @@ class Interrupted(Exception):
 
 
 class Lanes:
-    """Runs jobs, at most ``lanes`` at once and begun in their order.
+    """Runs jobs, at most ``lanes`` at once, of which ``most_heavy`` are heavy, and begun in their
+    order; a heavy one that has to wait lets those behind it begin.
 
     A job that is alone has the terminal for itself, so that a debugger works. Otherwise the output
     of each is kept in ``folder`` until it ends, and then printed whole; each leads a process group,
@@ -49,9 +52,17 @@ class Lanes:
     """
 
     def __init__(
-        self, lanes: int, folder: Path, *, cwd: Path | None = None, stop_at_failure: bool = False
+        self,
+        lanes: int,
+        folder: Path,
+        *,
+        cwd: Path | None = None,
+        stop_at_failure: bool = False,
+        most_heavy: int | None = None,
     ) -> None:
         self._lanes = lanes
+        self._heavy_left = lanes if most_heavy is None else most_heavy
+        self._heavy_ended = threading.Condition()
         self._folder = folder
         self._cwd = cwd
         self._stop_at_failure = stop_at_failure
@@ -70,19 +81,43 @@ class Lanes:
         """
         self._shown = 1 in (self._lanes, len(jobs))
         self._grouped = not (self._shown and sys.stdin.isatty())
-        with self._signals(), ThreadPoolExecutor(self._lanes) as threads:
-            results = [
-                threads.submit(self._run_one, job, f"[{number}/{len(jobs)}] {job.name}", number)
-                for number, job in enumerate(jobs, 1)
-            ]
+        waiting = list(enumerate(jobs, 1))
+        counts: dict[int, Counts | None] = {}
+
+        def run_next() -> None:
+            number, job = self._choose(waiting)
             try:
-                counts = [each.result() for each in results]
+                counts[number] = self._run_one(job, f"[{number}/{len(jobs)}] {job.name}", number)
+            finally:
+                self._give_back(job)
+
+        with self._signals(), ThreadPoolExecutor(self._lanes) as threads:
+            results = [threads.submit(run_next) for _ in jobs]
+            try:
+                for each in results:
+                    each.result()
             except BaseException:  # a full disk, a closed pipe
                 self._stop()
                 raise
         if self._signal:
             raise Interrupted(self._signal)
-        return counts
+        return [counts[number] for number in range(1, len(jobs) + 1)]
+
+    def _choose(self, waiting: list[tuple[int, Job]]) -> tuple[int, Job]:
+        """The first that may begin, taken from those that wait; waits until there is one."""
+        with self._heavy_ended:
+            while True:
+                for each in waiting:
+                    if self._heavy_left or not each[1].is_heavy:
+                        waiting.remove(each)
+                        self._heavy_left -= each[1].is_heavy
+                        return each
+                self._heavy_ended.wait()
+
+    def _give_back(self, job: Job) -> None:
+        with self._heavy_ended:
+            self._heavy_left += job.is_heavy
+            self._heavy_ended.notify_all()
 
     def _run_one(self, job: Job, title: str, number: int) -> Counts | None:
         log = self._folder / f"{number}.log"

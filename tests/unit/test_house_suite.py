@@ -7,7 +7,7 @@ import pytest
 
 from tests.support import java_classes
 from tests.support.documents import ROOT
-from tests.support.suite import SPARK_GROUPS, plan, plan_oldest
+from tests.support.suite import FOLDER_GROUPS, SPARK_GROUPS, plan, plan_oldest
 from tests.support.suite_reports import (
     Counts,
     Timed,
@@ -23,6 +23,7 @@ from tests.support.suite_reports import (
 def checkout(tmp_path: Path) -> Path:
     for name in (
         "unit/test_a.py",
+        "golden/test_g.py",
         "integration/test_b.py",
         "spark/test_c.py",
         "spark/test_d.py",
@@ -39,10 +40,12 @@ def checkout(tmp_path: Path) -> Path:
 
 def test_spark_files_share_processes_and_peers_are_left_out(checkout: Path) -> None:
     assert [(run.name, run.arguments) for run in plan(["-q"], checkout)] == [
-        ("everything but Spark", ("tests/integration", "tests/unit", "-q")),
         ("Spark: most files", ("tests/spark/test_c.py", "tests/spark/test_d.py", "-q")),
         ("Spark: parity", ("tests/spark/test_parity_x.py", "-q")),
+        ("integration", ("tests/integration", "-q")),
+        ("golden and unit", ("tests/golden", "tests/unit", "-q")),
     ]
+    assert [run.has_spark for run in plan([], checkout)] == [True, True, False, False]
 
 
 def test_every_spark_file_of_the_project_runs_once_in_few_processes() -> None:
@@ -53,12 +56,20 @@ def test_every_spark_file_of_the_project_runs_once_in_few_processes() -> None:
     assert files == [str(file) for file in there]
 
 
+def test_every_other_folder_of_the_project_runs_once() -> None:
+    there = {f"tests/{file.parent.name}" for file in (ROOT / "tests").glob("*/test_*.py")}
+    folders = [each for run in plan([]) if not run.has_spark for each in run.arguments]
+    assert len(folders) == len(set(folders))
+    assert set(folders) == there - {"tests/spark", "tests/spark_oldest", "tests/peers"}
+    assert {f"tests/{name}" for group in FOLDER_GROUPS for name in group} <= there
+
+
 @pytest.mark.parametrize(
     "options", [["-x"], ["-k", "tests"], ["--deselect", "tests/unit/test_a.py::t"], ["-o", "a=b"]]
 )
 def test_options_and_their_values_go_to_every_process(checkout: Path, options: list[str]) -> None:
     runs = plan(options, checkout)
-    assert len(runs) == 3
+    assert len(runs) == 4
     assert all(run.arguments[-len(options) :] == tuple(options) for run in runs)
 
 
