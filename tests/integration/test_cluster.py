@@ -18,10 +18,6 @@ from pyspark_klog.client.group_offsets import CommittedOffset
 from pyspark_klog.client.groups import commit_offsets, committed_offsets
 from pyspark_klog.client.transactions.producer import TransactionalProducer
 from pyspark_klog.ids import BrokerId, TopicPartition
-from pyspark_klog.protocol.apis.describe_cluster import (
-    DescribeClusterRequest,
-    DescribeClusterResponse,
-)
 from pyspark_klog.protocol.apis.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -29,47 +25,35 @@ from pyspark_klog.protocol.apis.init_producer_id import (
 from pyspark_klog.testing import Broker, Cluster
 from pyspark_klog.testing.zookeeper import ZooKeeper
 from pyspark_klog.znodes.brokers import BrokerRegistration, Endpoint, encode_broker
-from pyspark_klog.znodes.cluster import ControllerRegistration, encode_controller
+from pyspark_klog.znodes.cluster import (
+    ControllerRegistration,
+    decode_producer_id_block,
+    encode_controller,
+)
 from pyspark_klog.znodes.paths import PRODUCER_ID_BLOCK
 from tests.support.client_cases import batch, client_of
 from tests.support.eventually import eventually
+from tests.support.whole_cluster import controller_told_by_all, made_whole, told_by
 from tests.support.zookeeper_client import ZooKeeperClient
 
 SESSION_MS = 3_000
 
 
-@pytest.fixture
-def cluster() -> Iterator[Cluster]:
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Cluster]:
     with Cluster(zookeeper_session_timeout_ms=SESSION_MS) as started:
         yield started
+
+
+@pytest.fixture
+def cluster(shared: Cluster) -> Cluster:
+    return made_whole(shared)
 
 
 @pytest.fixture(scope="module")
 def zookeeper() -> Iterator[ZooKeeper]:
     with ZooKeeper() as started:
         yield started
-
-
-def described(broker: Broker) -> tuple[list[int], int]:
-    """The brokers that a broker tells of, and the controller."""
-    with BlockingClient({"bootstrap.servers": broker.bootstrap_servers}) as client:
-        link = client.link_to_any(client.deadline())
-        reply = client.ask(link, DescribeClusterResponse, lambda _: DescribeClusterRequest())
-    return sorted(each.broker_id for each in reply.brokers), reply.controller_id
-
-
-def controller(cluster: Cluster, numbers: tuple[int, ...] = (1, 2, 3)) -> int:
-    """The controller, once all of these brokers tell of each other and of the same one."""
-
-    def agreed() -> int | None:
-        told = [described(cluster.broker(number)) for number in numbers]
-        found = told[0][1]
-        is_so = found in numbers and all(each == (list(numbers), found) for each in told)
-        return found if is_so else None
-
-    found = eventually(agreed, deadline_s=60, what=f"brokers {numbers} with one controller")
-    assert found is not None
-    return found
 
 
 def producer_id(broker: Broker) -> int:
@@ -85,70 +69,80 @@ def epoch(cluster: Cluster) -> int:
         return int(client.get("/controller_epoch"))
 
 
-def test_a_cluster_that_has_started_is_whole(cluster: Cluster) -> None:
-    told = [described(broker) for broker in cluster.brokers]
+def test_a_cluster_that_has_started_is_whole(shared: Cluster) -> None:
+    told = [told_by(broker) for broker in shared.brokers]
     assert [brokers for brokers, _ in told] == [[1, 2, 3]] * 3
     assert all(found in (1, 2, 3) for _, found in told)
+    assert epoch(shared) == 1
 
 
 def test_a_killed_controller_is_followed_by_another_in_the_next_epoch(cluster: Cluster) -> None:
-    first = controller(cluster)
-    assert epoch(cluster) == 1
+    first = controller_told_by_all(cluster)
+    before = epoch(cluster)
     cluster.broker(first).kill()
     left = tuple(number for number in (1, 2, 3) if number != first)
-    second = controller(cluster, left)
+    second = controller_told_by_all(cluster, left)
     assert second != first
-    assert epoch(cluster) == 2
+    assert epoch(cluster) == before + 1
     # It comes back while ZooKeeper may still have its last life: that is waited for.
     cluster.broker(second).kill()
     cluster.broker(second).start()
     cluster.broker(first).start()
-    controller(cluster)
-    assert epoch(cluster) == 3
+    controller_told_by_all(cluster)
+    assert epoch(cluster) == before + 2
 
 
 def test_a_controller_that_stood_still_resigns_and_registers_anew(cluster: Cluster) -> None:
-    first = controller(cluster)
+    first = controller_told_by_all(cluster)
+    before = epoch(cluster)
     broker = cluster.broker(first)
+    broker_said = len(broker.output())
     os.kill(broker.pid, signal.SIGSTOP)
     try:
         left = tuple(number for number in (1, 2, 3) if number != first)
-        controller(cluster, left)
+        controller_told_by_all(cluster, left)
     finally:
         os.kill(broker.pid, signal.SIGCONT)
-    assert controller(cluster) != first
-    output = broker.output()
-    assert output.count(f"broker_id={first} registered broker_epoch=") == 2
-    assert output.count(f"broker_id={first} is the controller no more epoch=1") == 1
+    assert controller_told_by_all(cluster) != first
+    output = broker.output()[broker_said:]
+    assert output.count(f"broker_id={first} registered broker_epoch=") == 1
+    assert output.count(f"broker_id={first} is the controller no more epoch={before}") == 1
     resigned = output.index("is the controller no more")
-    assert resigned < output.rindex(f"broker_id={first} registered broker_epoch=")
-    assert epoch(cluster) == 2
-
-
-def test_brokers_outlive_a_zookeeper_that_comes_back(cluster: Cluster) -> None:
-    first = controller(cluster)
-    with ZooKeeperClient(cluster.zookeeper.address) as client:
-        block = partial(client.get, PRODUCER_ID_BLOCK)
-        eventually(lambda: b'"2999"' in block(), deadline_s=30, what="a block for each broker")
-    cluster.zookeeper.stop()
-    described(cluster.broker(first))  # it serves meanwhile
-    # Nobody has asked for producer ids before.
-    assert all(producer_id(each) >= 0 for each in cluster.brokers)
-    cluster.zookeeper.start()
-    assert controller(cluster) == first
-    assert epoch(cluster) == 1
-    for broker in cluster.brokers:
-        assert broker.output().count("registered broker_epoch=") == 1
+    assert resigned < output.index(f"broker_id={first} registered broker_epoch=")
+    assert epoch(cluster) == before + 1
 
 
 def test_a_broker_that_ends_is_gone_at_once(cluster: Cluster) -> None:
-    first = controller(cluster)
+    first = controller_told_by_all(cluster)
     for broker in cluster.brokers:
         broker.stop()
     with ZooKeeperClient(cluster.zookeeper.address) as client:
         assert client.children("/brokers/ids") == []
         assert not client.exists("/controller")
     assert first
+
+
+def test_brokers_outlive_a_zookeeper_that_comes_back(cluster: Cluster) -> None:
+    """The last one on this cluster: nobody sees when each broker is connected again."""
+    first = controller_told_by_all(cluster)
+    before = epoch(cluster)
+    registered = "registered broker_epoch="
+    registrations = [broker.output().count(registered) for broker in cluster.brokers]
+    cluster.zookeeper.stop()
+    told_by(cluster.broker(first))  # it serves meanwhile
+    cluster.zookeeper.start()
+    assert controller_told_by_all(cluster) == first
+    assert epoch(cluster) == before
+    assert [broker.output().count(registered) for broker in cluster.brokers] == registrations
+
+
+def test_a_broker_has_producer_ids_before_anybody_asks() -> None:
+    with Cluster(brokers=1) as cluster:
+        with ZooKeeperClient(cluster.zookeeper.address) as client:
+            block = partial(client.get, PRODUCER_ID_BLOCK)
+            eventually(lambda: decode_producer_id_block(block()).last == 999, deadline_s=30)
+        cluster.zookeeper.stop()
+        assert producer_id(cluster.broker(1)) == 0
 
 
 def test_groups_and_transactions_need_no_third_broker_in_a_test() -> None:

@@ -1,0 +1,43 @@
+"""A cluster that the tests of a module share: each finds it whole, whatever the last one did.
+
+Three brokers and a ZooKeeper take some nine seconds of a core to start and to end.
+"""
+
+from pyspark_klog.client.blocking import BlockingClient
+from pyspark_klog.protocol.apis.describe_cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from pyspark_klog.testing import Broker, Cluster
+from tests.support.eventually import eventually
+
+
+def made_whole(cluster: Cluster) -> Cluster:
+    """The same, with whoever has ended started again, once all know each other."""
+    for broker in cluster.brokers:
+        if not broker.is_running:
+            broker.start()
+    controller_told_by_all(cluster)
+    return cluster
+
+
+def told_by(broker: Broker) -> tuple[list[int], int]:
+    """The brokers that a broker tells of, and the controller."""
+    with BlockingClient({"bootstrap.servers": broker.bootstrap_servers}) as client:
+        link = client.link_to_any(client.deadline())
+        reply = client.ask(link, DescribeClusterResponse, lambda _: DescribeClusterRequest())
+    return sorted(each.broker_id for each in reply.brokers), reply.controller_id
+
+
+def controller_told_by_all(cluster: Cluster, numbers: tuple[int, ...] = (1, 2, 3)) -> int:
+    """The controller, once all of these brokers tell of each other and of the same one."""
+
+    def agreed() -> int | None:
+        told = [told_by(cluster.broker(number)) for number in numbers]
+        found = told[0][1]
+        is_so = found in numbers and all(each == (list(numbers), found) for each in told)
+        return found if is_so else None
+
+    found = eventually(agreed, deadline_s=60, what=f"brokers {numbers} with one controller")
+    assert found is not None
+    return found
