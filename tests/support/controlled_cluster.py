@@ -12,7 +12,12 @@ from klog_broker.metadata.image import BrokerRegistration
 from klog_broker.runtime.zookeeper import ANY_VERSION, Session
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import UUID, BrokerId, TopicId, TopicPartition
-from pyspark_klog.protocol.apis.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from pyspark_klog.protocol.apis.leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+)
 from pyspark_klog.protocol.apis.stop_replica import (
     StopReplicaPartitionError,
     StopReplicaRequest,
@@ -57,6 +62,8 @@ class Controlled(ClusterWorld):
         super().__init__()
         self.orders: list[tuple[BrokerId, Order]] = []
         self.fails_to_delete = 0
+        self.broken: set[int] = set()
+        """The brokers that cannot use their logs."""
         self.unclean: set[str] = set()
         for path in PERSISTENT:
             self.ask("create", path, b"", makes_parents=True)
@@ -141,4 +148,18 @@ class Controlled(ClusterWorld):
             code = ErrorCode.KAFKA_STORAGE_ERROR
             error = StopReplicaPartitionError(topic_name="t", partition_index=0, error_code=code)
             answer.partition_errors = [error]
+        if isinstance(order, LeaderAndIsrRequest):
+            code = ErrorCode.KAFKA_STORAGE_ERROR if to.broker_id in self.broken else ErrorCode.NONE
+            answer.topics = [
+                LeaderAndIsrTopicError(
+                    topic_id=topic.topic_id,
+                    partition_errors=[
+                        LeaderAndIsrPartitionError(
+                            partition_index=each.partition_index, error_code=code
+                        )
+                        for each in topic.partition_states
+                    ],
+                )
+                for topic in order.topic_states
+            ]
         self.loop.call_later(1, lambda: done(answer))

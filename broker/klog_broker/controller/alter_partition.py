@@ -140,8 +140,9 @@ def _fault(
         return ErrorCode.INVALID_REQUEST
     if asked.leader_recovery_state == 1 and (not state.is_recovering or len(in_sync) > 1):
         return ErrorCode.INVALID_REQUEST
+    online = context.online_for(partition)
     for each in asked.new_isr_with_epochs:
         member = BrokerId(each.broker_id)
-        if member not in context.online or context.brokers[member].epoch != each.broker_epoch:
+        if member not in online or context.brokers[member].epoch != each.broker_epoch:
             return ErrorCode.INELIGIBLE_REPLICA
     return ErrorCode.NONE

@@ -131,12 +131,12 @@ def _elected(
     )
     if known is None:
         return unable
-    leader = known.state.leader
-    if leader in context.online if unclean else leader == replicas[0]:
+    leader, online = known.state.leader, context.online_for(partition)
+    if leader in online if unclean else leader == replicas[0]:
         return ErrorCode.ELECTION_NOT_NEEDED
     if unclean:
-        return elect_leader(replicas, known.state, context.online, unclean=True) or unable
-    return elect_preferred(replicas, known.state, context.online) or unable
+        return elect_leader(replicas, known.state, online, unclean=True) or unable
+    return elect_preferred(replicas, known.state, online) or unable
 
 
 def allocate_producer_ids(

@@ -18,6 +18,8 @@ from klog_broker.metadata.image import NO_BROKER, BrokerRegistration
 from pyspark_klog.errors import InvariantViolation
 from pyspark_klog.ids import BrokerId, TopicId, TopicPartition
 
+_NONE: frozenset[BrokerId] = frozenset()
+
 
 @dataclass(frozen=True, slots=True)
 class RegisteredBroker:
@@ -56,6 +58,7 @@ class ControllerContext:
         self._shutting_down: dict[BrokerId, None] = {}
         self._online: frozenset[BrokerId] = frozenset()
         self._newest_registration = -1
+        self._failed: dict[TopicPartition, frozenset[BrokerId]] = {}
         self._topics: dict[str, _Topic] = {}
         self._names: dict[TopicId, str] = {}
         self._to_be_deleted: dict[str, None] = {}
@@ -98,6 +101,7 @@ class ControllerContext:
         before = self._brokers.get(broker_id)
         if before is None or before.epoch != broker.epoch:
             self._shutting_down.pop(broker_id, None)
+            self._forget_failed(broker_id)
         self._brokers[broker_id] = broker
         self._newest_registration = max(self._newest_registration, broker.epoch)
         self._brokers_changed()
@@ -106,6 +110,7 @@ class ControllerContext:
         """A broker's registration is gone."""
         del self._brokers[broker_id]
         self._shutting_down.pop(broker_id, None)
+        self._forget_failed(broker_id)
         self._brokers_changed()
 
     def begin_shutdown(self, broker_id: BrokerId) -> None:
@@ -117,6 +122,41 @@ class ControllerContext:
 
     def _brokers_changed(self) -> None:
         self._online = frozenset(self._brokers.keys() - self._shutting_down.keys())
+
+    # --- replicas that failed ------------------------------------------------------------------
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether any replica has failed."""
+        return bool(self._failed)
+
+    def failed(self, partition: TopicPartition) -> frozenset[BrokerId]:
+        """The brokers that are registered, and cannot use the partition's log in this life."""
+        return self._failed.get(partition, _NONE)
+
+    def online_for(self, partition: TopicPartition) -> frozenset[BrokerId]:
+        """The brokers whose replicas of this partition may lead, or be in sync."""
+        failed = self._failed.get(partition)
+        return self._online if failed is None else self._online - failed
+
+    def replica_fails(self, partition: TopicPartition, broker_id: BrokerId) -> None:
+        """A registered broker cannot use its log of a partition."""
+        self._failed[partition] = self.failed(partition) | {broker_id}
+
+    def replica_works(self, partition: TopicPartition, broker_id: BrokerId) -> None:
+        """A broker has given its replica of a partition a role."""
+        if partition in self._failed:
+            self._put_failed(partition, self._failed[partition] - {broker_id})
+
+    def _forget_failed(self, broker_id: BrokerId) -> None:
+        for partition, brokers in list(self._failed.items()):
+            self._put_failed(partition, brokers - {broker_id})
+
+    def _put_failed(self, partition: TopicPartition, brokers: frozenset[BrokerId]) -> None:
+        if brokers:
+            self._failed[partition] = brokers
+        else:
+            del self._failed[partition]
 
     # --- topics and assignments ----------------------------------------------------------------
 
@@ -173,6 +213,7 @@ class ControllerContext:
         for broker_id in self.assignment(partition):
             del self._partitions_on[broker_id][partition]
             self._replica_states.pop((partition, broker_id), None)
+        self._failed.pop(partition, None)
         known = self._leaderships.pop(partition, None)
         if known is not None and known.state.leader != NO_BROKER:
             del self._led_by[known.state.leader][partition]

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from klog_broker.controller import alter_partition as alterations
-from klog_broker.controller import asking, deletions, topic_events
+from klog_broker.controller import asking, deletions, failed_replicas, topic_events
 from klog_broker.controller.asking import Elected, NewTopic
 from klog_broker.controller.context import RegisteredBroker
 from klog_broker.controller.errors import BrokersChanged, ControllerMoved, PictureOutdated
@@ -47,6 +47,7 @@ from pyspark_klog.protocol.apis.controlled_shutdown import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
 )
+from pyspark_klog.protocol.apis.leader_and_isr import LeaderAndIsrResponse
 from pyspark_klog.protocol.apis.stop_replica import StopReplicaRequest
 
 _log = logging.getLogger("klog.controller")
@@ -237,9 +238,13 @@ class Controller:
     def _answered(self, order: BrokerOrder, answer: Answer) -> None:
         work = self._work
         request = order.request
-        if not isinstance(request, StopReplicaRequest) or work is None:
+        if work is None:
             return
-        if work.picture.take_stop(request):
+        if isinstance(answer, LeaderAndIsrResponse):
+            if failed_replicas.is_news(work, answer):
+                self._events.put(Event(lambda work: failed_replicas.take(work, order, answer)))
+                self._go_on()
+        elif isinstance(request, StopReplicaRequest) and work.picture.take_stop(request):
             self._events.put(Event(lambda work: self._stopped(work, order, answer)))
             self._go_on()
 

@@ -245,7 +245,7 @@ class OrderBatch:
             state = LeaderAndIsr(LEADER_DURING_DELETE, FIRST_LEADER_EPOCH, state.in_sync)
             partition_epoch = 0
         replicas = self._context.assignment(partition)
-        online = self._context.online
+        online = self._context.online_for(partition)
         return UpdateMetadataPartitionState(
             partition_index=partition.partition,
             controller_epoch=known.controller_epoch,

@@ -21,7 +21,9 @@ class PartitionState(Enum):
     OFFLINE = "Offline"
 
 
-_LEADER_DIED = "its leader's broker has died or bounced, and a leader is to be elected"
+_LEADER_DIED = (
+    "its leader's broker has died or bounced, or cannot use its log, and a leader is to be elected"
+)
 _TOPIC_DELETED = "its topic is being deleted"
 
 STEPS: dict[PartitionState, dict[PartitionState, str]] = {

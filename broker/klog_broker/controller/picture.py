@@ -133,8 +133,8 @@ class Picture:
 
     def registered_replicas(self, partition: TopicPartition) -> tuple[BrokerId, ...]:
         """The brokers that can be told of a partition."""
-        brokers = self.context.brokers
-        return tuple(each for each in self.context.assignment(partition) if each in brokers)
+        usable = self.context.brokers.keys() - self.context.failed(partition)
+        return tuple(each for each in self.context.assignment(partition) if each in usable)
 
     def remove_topic(self, name: str) -> None:
         """A topic is gone from ZooKeeper."""

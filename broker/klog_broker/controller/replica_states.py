@@ -24,7 +24,10 @@ class ReplicaState(Enum):
     DELETION_INELIGIBLE = "ReplicaDeletionIneligible"
 
 
-_DIED = "its broker has died, or shuts down and no longer needs it; or its topic is to be deleted"
+_DIED = (
+    "its broker has died, cannot use its log, or shuts down and no longer needs it; or its topic "
+    "is to be deleted"
+)
 _NO_DELETION = "its topic is to be deleted, and its broker is not alive"
 
 STEPS: dict[ReplicaState, dict[ReplicaState, str]] = {

@@ -1,4 +1,5 @@
-"""What becomes of a partition by itself, once brokers came, went or bounced. Pure.
+"""What becomes of a partition by itself, once brokers came, went or bounced, or their logs failed.
+Pure.
 
 One function for all such events, and for a new controller: it compares what was written last with
 the brokers that are registered, so that whoever is interrupted begins anew and ends alike.
@@ -17,7 +18,7 @@ from klog_broker.controller.leader_election import (
     without_replica,
 )
 from klog_broker.metadata.image import NO_BROKER
-from pyspark_klog.ids import LeaderEpoch, TopicPartition
+from pyspark_klog.ids import BrokerId, LeaderEpoch, TopicPartition
 
 
 def next_state(
@@ -31,24 +32,28 @@ def next_state(
     assignment = context.assignment(partition)
     known = context.leadership(partition)
     if known is None:
-        return first_leader(assignment, context.online)
+        return first_leader(assignment, context.online_for(partition))
     before = known.state
     # A leader that shuts down leads until somebody else can.
-    may_stay = context.online | ({before.leader} & context.brokers.keys())
+    alive = context.brokers.keys() - context.failed(partition)
+    online = context.online_for(partition)
+    may_stay = online | ({before.leader} & alive)
     bounced = context.bounced(partition)
     state = after_bounce(assignment, before, bounced, may_stay, unclean=unclean) or before
-    state = _without_absent(context, assignment, state)
-    state = _led(context, assignment, state, unclean=unclean)
+    state = _without_absent(online, assignment, state)
+    if state.leader in alive and state.leader not in online:
+        state = elect_for_shutdown(assignment, state, alive, context.shutting_down) or state
+    else:
+        state = _led(online, assignment, state, unclean=unclean)
     if state == before:
         return None
     return replace(state, leader_epoch=LeaderEpoch(before.leader_epoch + 1))
 
 
 def _without_absent(
-    context: ControllerContext, assignment: Assignment, state: LeaderAndIsr
+    online: frozenset[BrokerId], assignment: Assignment, state: LeaderAndIsr
 ) -> LeaderAndIsr:
     """The last one stays; of several that went together the first of the assignment."""
-    online = context.online
     in_sync = tuple(each for each in state.in_sync if each in online or each == state.leader)
     if not in_sync:
         in_sync = tuple(each for each in assignment if each in state.in_sync)[:1] or state.in_sync
@@ -56,14 +61,11 @@ def _without_absent(
 
 
 def _led(
-    context: ControllerContext, assignment: Assignment, state: LeaderAndIsr, *, unclean: bool
+    online: frozenset[BrokerId], assignment: Assignment, state: LeaderAndIsr, *, unclean: bool
 ) -> LeaderAndIsr:
-    if state.leader in context.online:
+    if state.leader in online:
         return state
-    if state.leader in context.brokers:
-        live, leaving = context.brokers.keys(), context.shutting_down
-        return elect_for_shutdown(assignment, state, live, leaving) or state
-    elected = elect_leader(assignment, state, context.online, unclean=unclean)
+    elected = elect_leader(assignment, state, online, unclean=unclean)
     if elected is None and state.leader != NO_BROKER:
         elected = without_replica(state, state.leader)
     return elected or state

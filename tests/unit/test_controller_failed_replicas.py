@@ -1,0 +1,107 @@
+"""Replicas that a live broker cannot use: KAFKA_STORAGE_ERROR in answers to LeaderAndIsr."""
+
+import pytest
+
+from klog_broker.metadata.image import NO_BROKER
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import BrokerId, LeaderEpoch
+from pyspark_klog.protocol.apis.alter_partition import (
+    AlterPartitionRequest,
+    BrokerState,
+    PartitionData,
+    TopicData,
+)
+from pyspark_klog.protocol.apis.stop_replica import (
+    StopReplicaRequest,
+)
+from pyspark_klog.protocol.apis.update_metadata import (
+    UpdateMetadataRequest,
+)
+from pyspark_klog.znodes.paths import (
+    partition_state_path,
+)
+from pyspark_klog.znodes.topics import (
+    PartitionState,
+)
+from tests.support.controlled_cluster import PARTITION, THREE, TOPIC_ID, TWO, Controlled
+
+
+@pytest.fixture
+def cluster() -> Controlled:
+    made = Controlled()
+    made.register(1, 2, 3)
+    made.begin()
+    return made
+
+
+def test_a_leader_that_cannot_use_its_log_is_offline_for_the_rest_of_its_life(
+    cluster: Controlled,
+) -> None:
+    cluster.broken = {2}
+    cluster.create(2, 3)
+    assert cluster.state() == PartitionState(THREE, LeaderEpoch(1), (THREE,), 3)
+    told = [order for number, order in cluster.orders if isinstance(order, UpdateMetadataRequest)]
+    states = [each.topic_states[0].partition_states[0] for each in told if each.topic_states]
+    assert (states[-1].leader, states[-1].offline_replicas) == (3, [2])
+    stops = [number for number, order in cluster.orders if isinstance(order, StopReplicaRequest)]
+    assert stops == [TWO]
+    asked = AlterPartitionRequest(
+        broker_id=3, broker_epoch=cluster.epoch(3), topics=[_wanted(THREE, TWO, cluster=cluster)]
+    )
+    answer = cluster.call(cluster.controller.alter_partition, asked)
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.INELIGIBLE_REPLICA
+    elect = cluster.controller.elect_leaders
+    unable = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    assert cluster.call(elect, [PARTITION], unclean=False) == {PARTITION: unable}
+    # Nobody is left: the one that cannot use its log does not lead, though it is alive.
+    cluster.end(3)
+    assert cluster.state() == PartitionState(NO_BROKER, LeaderEpoch(2), (THREE,), 3)
+    cluster.unclean.add("t")
+    cluster.controller.elect_again()
+    cluster.advance(500)
+    assert cluster.state() == PartitionState(NO_BROKER, LeaderEpoch(2), (THREE,), 3)
+    cluster.broken = set()
+    cluster.end(2)
+    cluster.register(2)
+    found = cluster.state()
+    assert found is not None and found.leader == TWO
+
+
+def test_a_follower_that_cannot_use_its_log_is_not_in_sync(cluster: Controlled) -> None:
+    cluster.broken = {3}
+    cluster.create(2, 3)
+    assert cluster.state() == PartitionState(TWO, LeaderEpoch(1), (TWO,), 3)
+    cluster.orders.clear()
+    cluster.register(4)
+    cluster.controller.elect_again()
+    cluster.advance(500)
+    assert cluster.state() == PartitionState(TWO, LeaderEpoch(1), (TWO,), 3)
+    cluster.broken = set()
+    cluster.end(3)
+    cluster.register(3)
+    asked = AlterPartitionRequest(
+        broker_id=2, broker_epoch=cluster.epoch(2), topics=[_wanted(TWO, THREE, cluster=cluster)]
+    )
+    answer = cluster.call(cluster.controller.alter_partition, asked)
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
+
+
+def test_the_last_replica_in_sync_stays_it_though_its_log_failed(cluster: Controlled) -> None:
+    cluster.broken = {2}
+    cluster.create(2)
+    assert cluster.state() == PartitionState(NO_BROKER, LeaderEpoch(1), (TWO,), 3)
+
+
+def _wanted(*members: BrokerId, cluster: Controlled) -> TopicData:
+    """That these are in sync in partition 0, from the state of now."""
+    known = cluster.state()
+    assert known is not None
+    data = PartitionData(
+        partition_index=0,
+        leader_epoch=known.leader_epoch,
+        partition_epoch=cluster.stat(partition_state_path(PARTITION)).version,
+        new_isr_with_epochs=[
+            BrokerState(broker_id=each, broker_epoch=cluster.epoch(each)) for each in members
+        ],
+    )
+    return TopicData(topic_id=TOPIC_ID, partitions=[data])
