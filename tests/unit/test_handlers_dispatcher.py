@@ -1,13 +1,19 @@
 """The dispatcher against handlers that are wrong: everybody gets an answer, nothing breaks."""
 
 import logging
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from klog_broker.handlers.bugs import BugReports
 from klog_broker.handlers.context import AnswerSteps, RequestContext
-from klog_broker.handlers.dispatcher import ApiHandler, Dispatcher, top_level_error
+from klog_broker.handlers.dispatcher import (
+    MAX_REQUEST_ELEMENTS,
+    ApiHandler,
+    Dispatcher,
+    top_level_error,
+)
 from klog_broker.handlers.prepared import PREPARED_BYTES
 from klog_broker.runtime.clock import ManualClock
 from klog_broker.runtime.loop import Loop
@@ -15,6 +21,11 @@ from klog_broker.runtime.slices import Slices
 from klog_broker.security.principal import KafkaPrincipal
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.protocol.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
+from pyspark_klog.protocol.apis.stop_replica import (
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaTopicState,
+)
 from pyspark_klog.protocol.headers import RequestHeader, decode_response, encode_request
 from pyspark_klog.protocol.keys import ApiKey
 from tests.support.fake_network import ScriptedPoller
@@ -81,6 +92,7 @@ class Services:
         self.bugs = BugReports()
         self.counters: dict[str, int] = {}
         self.errors: dict[tuple[int, int], int] = {}
+        self.config = SimpleNamespace(inter_broker_listener="INSIDE")
 
     def count_error(self, api_key: int, code: int) -> None:
         self.errors[api_key, code] = self.errors.get((api_key, code), 0) + 1
@@ -325,3 +337,29 @@ def test_a_bug_behind_the_answer_of_what_was_prepared_does_not_answer_twice() ->
     assert handled == ["g"]
     assert services.bugs.total == 1
     assert send(dispatcher, connection, "g").error_code == 0, "what failed is not asked again"
+
+
+@pytest.mark.parametrize(("listener", "is_taken"), [("INSIDE", True), ("OUTSIDE", False)])
+def test_only_brokers_send_requests_of_more_elements_than_others_may(
+    listener: str, is_taken: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handled: list[object] = []
+    services = Services()
+    row = ApiHandler(
+        ApiKey.STOP_REPLICA,
+        lambda request, _: handled.append(request),
+        top_level_error(ApiKey.STOP_REPLICA),
+        max_elements=2 * MAX_REQUEST_ELEMENTS,
+    )
+    dispatcher = Dispatcher(services, [row])  # type: ignore[arg-type]
+    states = [StopReplicaPartitionState()] * (MAX_REQUEST_ELEMENTS + 1)
+    request = StopReplicaRequest(
+        topic_states=[StopReplicaTopicState(topic_name="t", partition_states=states)]
+    )
+    frame = memoryview(encode_request(RequestHeader(5, 4, 1, "me"), request))[4:]
+    slot = Slot()
+    monkeypatch.setattr(Connection, "listener", listener)
+    dispatcher.handle_frame(frame, slot, Connection())
+    for _ in range(3):
+        services.loop.run_turn(0)
+    assert (len(handled) == 1, "elements" in slot.closed) == (is_taken, not is_taken)

@@ -80,7 +80,8 @@ class ApiHandler:
     prepare: Prepare | None = None
     """Makes an object that serves the connection's next request, if that is like this one."""
     max_elements: int = MAX_REQUEST_ELEMENTS
-    """A request of more elements is malformed."""
+    """A request of more elements is malformed. Only other brokers, on the listener that is for
+    them, send more than MAX_REQUEST_ELEMENTS: decoding them takes a good part of a second."""
     prepared_bytes: int = PREPARED_BYTES
     """Longer frames are not prepared for: this bounds the memory of a connection."""
 
@@ -193,9 +194,10 @@ class Dispatcher:
             ):
                 request, _ = decode_message(message_class, version, frame, position)
             else:
-                request, _ = decode_message(
-                    message_class, version, frame, position, handler.max_elements
-                )
+                most = handler.max_elements
+                if most > MAX_REQUEST_ELEMENTS and not self._is_of_brokers(connection):
+                    most = MAX_REQUEST_ELEMENTS
+                request, _ = decode_message(message_class, version, frame, position, most)
                 if header.api_key not in _DATA_APIS:
                     context = self._context(header, slot, connection)
                     steps = self._handle_later(handler, request, context)
@@ -212,6 +214,9 @@ class Dispatcher:
             found = handler.prepare(bytes(frame), request, context)
             if found is not None:
                 connection.prepared[header.api_key] = found
+
+    def _is_of_brokers(self, connection: ConnectionInfo) -> bool:
+        return connection.listener == self._broker.config.inter_broker_listener
 
     def _all_ranges(self) -> Response:
         """Error 35 with what is served, so that the client can ask again in a version it finds."""
