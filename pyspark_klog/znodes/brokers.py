@@ -19,6 +19,10 @@ _ENDPOINT = re.compile(
     re.ASCII,
 )
 _MAX_PORT = (1 << 16) - 1
+# Brokers tell each other and their clients of all this, in texts of at most 32,767 bytes, and each
+# time that one of them comes or goes.
+_MOST_CHARACTERS = 1_000
+_MOST_ENDPOINTS = 100
 
 
 class Endpoint(NamedTuple):
@@ -84,16 +88,23 @@ def decode_broker(broker_id: BrokerId, data: bytes | None) -> BrokerRegistration
     """
     fields = read_object(broker_path(broker_id), data)
     if fields.version() == 1:
-        endpoints = [Endpoint(PLAINTEXT, fields.text("host"), fields.int32("port"), PLAINTEXT)]
+        endpoints = [_only_endpoint(fields)]
     else:
         endpoints = _endpoints(fields)
     return BrokerRegistration(
         endpoints=tuple(endpoints),
         timestamp_ms=fields.int64_text("timestamp") if "timestamp" in fields else -1,
-        rack=fields.text("rack") if "rack" in fields else None,
+        rack=fields.text("rack", _MOST_CHARACTERS) if "rack" in fields else None,
         jmx_port=fields.int32("jmx_port"),
         features=_features(fields.inner("features")) if "features" in fields else {},
     )
+
+
+def _only_endpoint(fields: JsonObject) -> Endpoint:
+    port = fields.int32("port", minimum=0)
+    if port > _MAX_PORT:
+        fields.refuse("port", f"to be at most {_MAX_PORT}")
+    return Endpoint(PLAINTEXT, fields.text("host", _MOST_CHARACTERS), port, PLAINTEXT)
 
 
 def _endpoints(fields: JsonObject) -> list[Endpoint]:
@@ -101,8 +112,11 @@ def _endpoints(fields: JsonObject) -> list[Endpoint]:
     if "listener_security_protocol_map" in fields:
         protocols = fields.text_map("listener_security_protocol_map")
     endpoints: dict[str, Endpoint] = {}
-    for text in fields.texts("endpoints"):
-        found = _ENDPOINT.fullmatch(text)
+    texts = fields.texts("endpoints")
+    if len(texts) > _MOST_ENDPOINTS:
+        fields.refuse("endpoints", f"to be at most {_MOST_ENDPOINTS}")
+    for text in texts:
+        found = _ENDPOINT.fullmatch(text) if len(text) <= _MOST_CHARACTERS else None
         if found is None or int(found["port"]) > _MAX_PORT:
             raise ZnodeError(fields.path, "`endpoints` like PLAINTEXT://host:9092", shown(text))
         listener = found["listener"].upper()

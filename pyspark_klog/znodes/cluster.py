@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyspark_klog.ids import BrokerId, ProducerId
-from pyspark_klog.znodes.data import read_number, read_object, write_json
+from pyspark_klog.znodes.data import read_epoch, read_object, write_json
 from pyspark_klog.znodes.paths import (
     CLUSTER_ID,
     CONTROLLER,
@@ -90,7 +90,7 @@ def encode_controller_epoch(epoch: int) -> bytes:
 
 def decode_controller_epoch(data: bytes | None) -> int:
     """:raises ZnodeError: if it is no number"""
-    return read_number(CONTROLLER_EPOCH, data, minimum=0, bits=32)
+    return read_epoch(CONTROLLER_EPOCH, data)
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:

@@ -17,6 +17,9 @@ from pyspark_klog.ids import UUID, BrokerId
 MAX_ZNODE_BYTES = 1 << 20
 """ZooKeeper itself takes no more unless its `jute.maxbuffer` was raised."""
 
+MAX_EPOCH = (1 << 31) - (1 << 20)
+"""Of controllers and leaders. One above it was not counted, and there is no room for later ones."""
+
 _INT16 = (1 << 15) - 1
 _INT32 = (1 << 31) - 1
 _INT64 = (1 << 63) - 1
@@ -69,15 +72,21 @@ class JsonObject:
         """A number of 32 bits that is not below ``minimum``."""
         return self._integer(name, minimum, _INT32, f"to be {_a_number(minimum)}")
 
+    def epoch(self, name: str) -> int:
+        """The epoch of a controller or leader."""
+        return self._integer(name, 0, MAX_EPOCH, f"to be a number from 0 to {MAX_EPOCH}")
+
     def int16(self, name: str, minimum: int) -> int:
         """A number of 16 bits that is not below ``minimum``."""
         return self._integer(name, minimum, _INT16, f"to be a number from {minimum} to {_INT16}")
 
-    def text(self, name: str) -> str:
-        """A string."""
+    def text(self, name: str, most: int = MAX_ZNODE_BYTES) -> str:
+        """A string of at most so many characters."""
         found = self.values.get(name)
         if not isinstance(found, str):
             self.refuse(name, "to be a string")
+        if len(found) > most:
+            self.refuse(name, f"to be a string of at most {most} characters")
         return found
 
     def int64_text(self, name: str) -> int:
@@ -168,6 +177,17 @@ def read_object(path: str, data: bytes | None) -> JsonObject:
     if not isinstance(value, dict):
         raise ZnodeError(path, expected, shown(value))
     return JsonObject(path, value)
+
+
+def read_epoch(path: str, data: bytes | None) -> int:
+    """The epoch that is all of a znode's text.
+
+    :raises ZnodeError: for anything else
+    """
+    epoch = read_number(path, data, minimum=0, bits=32)
+    if epoch > MAX_EPOCH:
+        raise ZnodeError(path, f"an epoch of at most {MAX_EPOCH}", str(epoch))
+    return epoch
 
 
 def read_number(path: str, data: bytes | None, minimum: int, bits: int) -> int:

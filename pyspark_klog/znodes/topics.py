@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
-from pyspark_klog.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
+from pyspark_klog.ids import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId, TopicPartition
 from pyspark_klog.znodes.data import (
     JsonObject,
     ZnodeError,
@@ -99,8 +99,8 @@ def decode_topic(topic: str, data: bytes | None) -> TopicAssignment:
     topic_id = None
     if "topic_id" in fields.values:
         found = decode_uuid(fields.text("topic_id"))
-        if found is None:
-            fields.refuse("topic_id", "to be an id of 22 characters of base64")
+        if found in (None, NO_TOPIC_ID):
+            fields.refuse("topic_id", "to be an id of 22 characters of base64, not all of them A")
         topic_id = TopicId(found)
     return TopicAssignment(topic_id, partitions)
 
@@ -132,9 +132,9 @@ def decode_partition_state(partition: TopicPartition, data: bytes | None) -> Par
         recovery = LeaderRecoveryState(number)
     return PartitionState(
         leader=BrokerId(fields.int32("leader", minimum=NO_LEADER)),
-        leader_epoch=LeaderEpoch(fields.int32("leader_epoch", minimum=0)),
+        leader_epoch=LeaderEpoch(fields.epoch("leader_epoch")),
         isr=fields.broker_ids("isr"),
-        controller_epoch=fields.int32("controller_epoch", minimum=0),
+        controller_epoch=fields.epoch("controller_epoch"),
         leader_recovery_state=recovery,
     )
 

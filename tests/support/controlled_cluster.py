@@ -111,7 +111,8 @@ class Controlled(ClusterWorld):
         return int(self.stat(broker_path(BrokerId(number))).czxid)
 
     def create(self, *replicas: int, name: str = "t", configs: dict[str, str] | None = None) -> Any:
-        topic = NewTopic(name, TOPIC_ID, (tuple(map(BrokerId, replicas)),), configs or {})
+        topic_id = TOPIC_ID if name == "t" else TopicId(UUID(bytes=name.encode().rjust(16)))
+        topic = NewTopic(name, topic_id, (tuple(map(BrokerId, replicas)),), configs or {})
         answers: list[Any] = []
         self.controller.create_topic(topic, answers.append)
         self.until(lambda: answers)

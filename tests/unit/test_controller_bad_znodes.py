@@ -1,19 +1,24 @@
 """Znodes that somebody has damaged, and requests that ZooKeeper cannot take: the controller names
 or refuses them, and goes on with all else."""
 
+import json
+
 import pytest
 
 from klog_broker.controller.asking import NewTopic
 from klog_broker.runtime.zookeeper import ANY_VERSION
 from pyspark_klog.errors import ErrorCode
-from pyspark_klog.ids import TopicPartition
+from pyspark_klog.ids import BrokerId, LeaderEpoch, TopicPartition
 from pyspark_klog.protocol.apis.allocate_producer_ids import AllocateProducerIdsRequest
+from pyspark_klog.protocol.apis.update_metadata import UpdateMetadataRequest
 from pyspark_klog.znodes.paths import (
     PRODUCER_ID_BLOCK,
+    broker_path,
     delete_topic_path,
     partition_state_path,
     topic_path,
 )
+from pyspark_klog.znodes.topics import PartitionState, encode_partition_state
 from tests.support.controlled_cluster import GIVEN_ID, ONE, PARTITION, THREE, TWO, Controlled
 
 
@@ -86,3 +91,59 @@ def test_a_topics_znodes_go_with_what_nobody_knows_below_them(cluster: Controlle
     for path in (topic_path("t"), delete_topic_path("t"), "/config/topics/t"):
         assert cluster.data(path) is None, path
     works(cluster, "t")
+
+
+def _registration(**fields: object) -> bytes:
+    listeners = {"listener_security_protocol_map": {"A": "PLAINTEXT"}, "endpoints": ["A://h:1"]}
+    return json.dumps({"version": 5, "jmx_port": -1, **listeners, **fields}).encode()
+
+
+@pytest.mark.parametrize(
+    ("path", "data"),
+    [
+        (broker_path(BrokerId(8)), _registration(rack="r" * 50_000)),
+        (broker_path(BrokerId(8)), _registration(endpoints=[f"A://{'h' * 50_000}:1"])),
+        (broker_path(BrokerId(8)), _registration(version=1, host="h" * 50_000, port=1)),
+        (broker_path(BrokerId(8)), _registration(version=1, host="h", port=65_536)),
+        (broker_path(BrokerId(8)), _registration(version=1, host="h", port=-1)),
+        (broker_path(BrokerId(8)), _registration(endpoints=["A://h:1"] * 101)),
+        (topic_path("n" * 40_000), b'{"version":1,"partitions":{"0":[2]}}'),
+        (topic_path("idless"), b'{"partitions":{"0":[2]},"topic_id":"AAAAAAAAAAAAAAAAAAAAAA"}'),
+        (topic_path("two words"), b'{"version":1,"partitions":{"0":[2]}}'),
+    ],
+)
+def test_what_brokers_could_not_be_told_is_left_out(
+    cluster: Controlled, caplog: pytest.LogCaptureFixture, path: str, data: bytes
+) -> None:
+    cluster.ask("create", path, data)
+    works(cluster)
+    assert f"znode={path[:300]}" in caplog.text
+    assert 8 not in [each.id for each in cluster.take(UpdateMetadataRequest)[-1][1].live_brokers]
+
+
+def test_an_epoch_with_none_above_it_is_left_alone(
+    cluster: Controlled, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.create(2, 3)
+    state = PartitionState(TWO, LeaderEpoch((1 << 31) - 1), (TWO, THREE), 3)
+    data = encode_partition_state(state)
+    cluster.ask("set", partition_state_path(PARTITION), data, ANY_VERSION)
+    cluster.client.reset()
+    cluster.advance(3_000)
+    cluster.end(2)
+    assert f"znode={partition_state_path(PARTITION)} is left out" in caplog.text
+    assert cluster.data(partition_state_path(PARTITION)) == data
+    works(cluster)
+
+
+def test_of_two_topics_with_one_id_the_second_is_left_out(
+    cluster: Controlled, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.create(2, 3)
+    cluster.ask("create", topic_path("copy"), cluster.data(topic_path("t")))
+    works(cluster, "between")
+    assert "its id is that of topic t" in caplog.text
+    assert cluster.data(topic_path("copy")) is not None
+    cluster.call(cluster.controller.delete_topic, "t")
+    assert cluster.data(topic_path("t")) is None
+    works(cluster)

@@ -13,6 +13,8 @@ from typing import NamedTuple
 from klog_broker.controller.context import Leadership, RegisteredBroker
 from klog_broker.controller.errors import PictureOutdated
 from klog_broker.controller.leader_election import LeaderAndIsr
+from klog_broker.metadata.errors import InvalidTopicName
+from klog_broker.metadata.image import check_topic_name
 from klog_broker.metadata.zookeeper.conversation import Ask, Steps, children, get, together
 from klog_broker.metadata.zookeeper.live_brokers import decode_registration
 from klog_broker.runtime.zookeeper import (
@@ -44,6 +46,8 @@ _log = logging.getLogger("klog.controller")
 _READ_AT_ONCE = 256
 """Answers of so many requests may come in one turn of the loop."""
 _MAX_ID = (1 << 31) - 1
+_SHOWN = 300
+"""Characters of a name that is too long."""
 
 
 class Subject(Enum):
@@ -126,7 +130,7 @@ class Reader:
 
     def topics(self, names: Iterable[str]) -> Steps[dict[str, ReadTopic]]:
         """Those of the topics that are there."""
-        paths = {topic_path(name): name for name in names}
+        paths = {topic_path(name): name for name in names if self._is_legal(name)}
         changes = {path: Change(Subject.TOPICS, name) for path, name in paths.items()}
         nodes = yield from self._get_all(changes)
         found = {}
@@ -154,6 +158,15 @@ class Reader:
                     unusable.add(partition)
                     self.name_bad(path, node.data, str(error))
         return ReadStates(found, frozenset(unusable))
+
+    def _is_legal(self, name: str) -> bool:
+        """Others no broker could keep, or tell of."""
+        try:
+            check_topic_name(name)
+        except InvalidTopicName as error:
+            self.name_bad(topic_path(name[:_SHOWN]), b"", str(error))
+            return False
+        return True
 
     # --- requests ------------------------------------------------------------------------------
 

@@ -45,6 +45,11 @@ def _take(work: Work, read: Mapping[str, ReadTopic], new_id: NewId) -> Steps[Non
         topic_id = topic.assignment.topic_id
         if topic_id is None:
             topic_id = yield from _give_id(work, name, topic, new_id())
+        other = context.topic_name(topic_id)
+        if other not in (None, name):
+            why = f"its id is that of topic {other}: a topic is told by its id"
+            work.reader.name_bad(topic_path(name), topic_id.bytes, why)
+            continue
         if context.topic_id(name) not in (None, topic_id):
             picture.remove_topic(name)
         if context.topic_id(name) is None:
