@@ -7,15 +7,16 @@ controller goes on as if it were not there. It is read again when it changes, or
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
+from functools import partial
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from klog_broker.controller.context import Leadership, RegisteredBroker
 from klog_broker.controller.errors import PictureOutdated
 from klog_broker.controller.leader_election import LeaderAndIsr
 from klog_broker.metadata.errors import InvalidTopicName
 from klog_broker.metadata.image import check_topic_name
-from klog_broker.metadata.zookeeper.conversation import Ask, Steps, children, get, together
+from klog_broker.metadata.zookeeper.conversation import Ask, Steps, together
 from klog_broker.metadata.zookeeper.live_brokers import decode_registration
 from klog_broker.runtime.zookeeper import (
     Children,
@@ -171,17 +172,15 @@ class Reader:
     # --- requests ------------------------------------------------------------------------------
 
     def _get(self, path: str, change: Change) -> Steps[Node | ZooKeeperError]:
-        node = yield from get(self._session, path, self._watch(path, change))
-        if not isinstance(node, Node):
-            self._watched.discard(path)
+        node: Node | ZooKeeperError
+        node = yield self._ask_get(path, change)
         return node
 
     def _children(self, path: str, change: Change) -> Steps[tuple[str, ...]]:
-        key = f"{path}/*"
-        listed = yield from children(self._session, path, self._watch(key, change))
+        listed: Children | ZooKeeperError
+        listed = yield self._watching(f"{path}/*", change, partial(self._session.children, path))
         if isinstance(listed, Children):
             return listed.names
-        self._watched.discard(key)
         raise PictureOutdated(f"the children of {path} cannot be read: {listed}")
 
     def _get_all(self, changes: Mapping[str, Change | None]) -> Steps[dict[str, Node]]:
@@ -190,31 +189,40 @@ class Reader:
         paths = list(changes)
         for first in range(0, len(paths), _READ_AT_ONCE):
             some = paths[first : first + _READ_AT_ONCE]
-            asks = [self._ask_get(path, changes[path]) for path in some]
-            answers = yield from together(asks)
+            answers = yield from together([self._ask_get(path, changes[path]) for path in some])
             for path, answer in zip(some, answers, strict=True):
                 if isinstance(answer, Node):
                     found[path] = answer
-                    continue
-                self._watched.discard(path)
-                if not isinstance(answer, NoNode):
+                elif not isinstance(answer, NoNode):
                     raise PictureOutdated(f"{path} cannot be read: {answer}")
         return found
 
     def _ask_get(self, path: str, change: Change | None) -> Ask:
-        watch = None if change is None else self._watch(path, change)
-        return lambda done: self._session.get(path, done, watch=watch)
+        ask = partial(self._session.get, path)
+        return ask if change is None else self._watching(path, change, ask)
 
-    def _watch(self, key: str, change: Change) -> Callable[[], None] | None:
-        if key in self._watched:
-            return None
-        self._watched.add(key)
+    def _watching(self, key: str, change: Change, ask: Callable[..., None]) -> Ask:
+        """The request with a watch, unless there is one. A request that fails leaves none: also if
+        whoever made it no longer hears of that."""
 
         def changed() -> None:
             self._watched.discard(key)
             self._on_change(change)
 
-        return changed
+        def asking(done: Callable[[Any], None]) -> None:
+            if key in self._watched:
+                ask(done)
+                return
+            self._watched.add(key)
+
+            def answered(answer: Any) -> None:
+                if isinstance(answer, ZooKeeperError):
+                    self._watched.discard(key)
+                done(answer)
+
+            ask(answered, watch=changed)
+
+        return asking
 
     def name_bad(self, path: str, data: bytes, why: str) -> None:
         """Name a znode that cannot be used; once, as long as it is as it is."""

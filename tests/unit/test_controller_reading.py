@@ -1,0 +1,50 @@
+"""What a controller reads and watches, where reading is interrupted."""
+
+from collections.abc import Callable
+from typing import Any
+
+from klog_broker.controller.reading import Change, Reader, Subject
+from klog_broker.metadata.zookeeper.conversation import Conversation
+from klog_broker.runtime.zookeeper import Node, NoNode, Stat
+
+DATA = b'{"version":1,"partitions":{"0":[2]}}'
+
+
+class Answers:
+    """A session that answers when the test does."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Callable[[Any], None], Callable[[], None] | None]] = []
+
+    def get(self, _path: str, done: Any, *, watch: Callable[[], None] | None = None) -> None:
+        self.asked.append((done, watch))
+
+    def answer(self, answer: Any) -> Callable[[], None] | None:
+        done, watch = self.asked.pop(0)
+        done(answer)
+        return watch
+
+
+def test_what_was_not_there_is_watched_later_though_nobody_heard_of_it() -> None:
+    session: Any = Answers()
+    changes: list[Change] = []
+    reader = Reader(session, changes.append)
+    found: list[Any] = []
+
+    def read() -> Any:
+        found.append((yield from reader.topics(["t"])))
+
+    # Deposed while it was on its way, and elected again in the same connection.
+    deposed = Conversation()
+    deposed.begin(read())
+    deposed.drop()
+    assert session.answer(NoNode("t")) is not None
+    assert found == []
+    Conversation().begin(read())
+    watch = session.answer(Node(DATA, Stat(1, 1, 0, 0, 0)))
+    assert list(found[0]) == ["t"]
+    assert watch is not None
+    Conversation().begin(read())
+    assert session.answer(Node(DATA, Stat(1, 1, 0, 0, 0))) is None, "it is watched already"
+    watch()
+    assert changes == [Change(Subject.TOPICS, "t")]
