@@ -19,7 +19,7 @@ from pyspark_klog.records.batch import BatchView, split_batches
 from tests.support.log_harness import append_in, batch
 from tests.support.log_lives import Life, LogLives
 
-SEEDS = 400
+SEEDS = 150
 SEEDS_PER_TEST = 50
 LIVES = 10
 

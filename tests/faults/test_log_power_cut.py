@@ -1,4 +1,4 @@
-"""Power cuts at any step, 500 seeds: with flush.messages=1 nothing acknowledged is lost or doubled.
+"""Power cuts at any step, 200 seeds: with flush.messages=1 nothing acknowledged is lost or doubled.
 
 The disk keeps what was synced and, of the rest, whatever its dice say. The producer is idempotent
 and sends again what it got no answer for, so that every record must be there exactly once.
@@ -15,7 +15,7 @@ from klog_broker.log.partition_log import PartitionLog
 from tests.support.log_harness import append, batch, read_all
 from tests.support.log_lives import Life, LogLives
 
-SEEDS = 500
+SEEDS = 200
 SEEDS_PER_TEST = 25
 CUTS = 8
 IN_FLIGHT = 5

@@ -9,7 +9,7 @@ from tests.support.offsets_logs import LogOfBatches, logs
 
 
 @given(log=logs())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_runs_leave_what_records_leave(log: LogOfBatches) -> None:
     with logged() as said_of_records:
         by_record = loaded(log, BY_RECORD)
