@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks._spark_conf import settings_in
 from tests.support.documents import ROOT
+from tests.support.spark_home import compiled_home
 from tests.support.spark_topics import Topics
 
 CONF = ROOT / "spark-conf"
@@ -19,7 +20,8 @@ import json, sys
 from pyspark.sql import SparkSession
 
 servers, topic, target, checkpoint, names = sys.argv[1:]
-spark = SparkSession.builder.master("local[2]").appName("conf").getOrCreate()
+builder = SparkSession.builder.master("local[2]").appName("conf")
+spark = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
 options = {"kafka.bootstrap.servers": servers}
 rows = spark.readStream.format("klog").options(**options).option("subscribe", topic)
 counts = rows.option("startingOffsets", "earliest").load().groupBy("value").count()
@@ -56,6 +58,7 @@ def test_spark_takes_every_line_and_logs_no_noise(topics: Topics, tmp_path: Path
             "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),
             "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "broker")]),
             "SPARK_CONF_DIR": str(conf),
+            "SPARK_HOME": str(compiled_home()),  # only quicker
             "SPARK_LOCAL_IP": "127.0.0.1",
         },
         capture_output=True,
