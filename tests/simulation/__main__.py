@@ -2,7 +2,8 @@
 
 ``--clusters``: clusters of brokers instead of a single one.
 
-``--mutants [NAME ...]``: exit code 0 if each of these brokers with a bug was caught.
+``--mutants [NAME ...]``: exit code 0 if each of these brokers with a bug was caught, by the seed
+that is kept for it or another one.
 """
 
 from __future__ import annotations
@@ -16,13 +17,17 @@ from typing import NamedTuple
 
 from tests.simulation.clusters import run as clusters
 from tests.simulation.clusters.mutants import MUTANTS as CLUSTER_MUTANTS
+from tests.simulation.controllers import run as controllers
+from tests.simulation.controllers.mutants import MUTANTS as CONTROLLER_MUTANTS
+from tests.simulation.elections import run as elections
+from tests.simulation.elections.mutants import MUTANTS as ELECTION_MUTANTS
 from tests.simulation.mutants import MUTANTS
-from tests.simulation.mutants.mutant import Mutant
+from tests.simulation.mutants.mutant import Mutant, Outcome, catch
 from tests.simulation.run import Result, run_seed
 
 _TAIL = 60
 _SEEDS = 50
-_SEEDS_A_MUTANT = 500
+_SEEDS_A_MUTANT = 2_000
 
 
 class _Play(NamedTuple):
@@ -30,18 +35,32 @@ class _Play(NamedTuple):
 
     option: str
     run_seed: Callable[[int], Result]
+
+
+class _Bugs(NamedTuple):
+    """Brokers with a bug, the simulation that catches them, and where it has their kept seeds."""
+
+    run_seed: Callable[[int], Outcome]
     mutants: Sequence[Mutant]
+    where: str
 
 
-_ONE_BROKER = _Play("", run_seed, MUTANTS)
-_CLUSTERS = _Play(" --clusters", clusters.run_seed, CLUSTER_MUTANTS)
+_ONE_BROKER = _Play("", run_seed)
+_CLUSTERS = _Play(" --clusters", clusters.run_seed)
+_BUGS_OF_CLUSTERS = _Bugs(clusters.run_seed, CLUSTER_MUTANTS, "tests/simulation/clusters/mutants")
+_BUGS = (
+    _Bugs(run_seed, MUTANTS, "tests/simulation/mutants"),
+    _Bugs(elections.run_seed, ELECTION_MUTANTS, "tests/simulation/elections/mutants"),
+    _Bugs(controllers.run_seed, CONTROLLER_MUTANTS, "tests/simulation/controllers/mutants"),
+    _BUGS_OF_CLUSTERS,
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the seeds, one after the other."""
     parser = argparse.ArgumentParser(prog="./dev simulate")
     parser.add_argument(
-        "--seeds", type=int, help=f"how many, from 0 on: {_SEEDS}, {_SEEDS_A_MUTANT} a mutant"
+        "--seeds", type=int, help=f"how many, from 0 on: {_SEEDS}, {_SEEDS_A_MUTANT} for a mutant"
     )
     parser.add_argument("--seed", type=int, help="only this one")
     parser.add_argument(
@@ -54,10 +73,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     for name in ("klog", "klog_broker"):  # what its log says of faults that are meant
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-    play = _CLUSTERS if given.clusters else _ONE_BROKER
     if given.mutants is not None:
-        chosen = [each for each in play.mutants if not given.mutants or each.name in given.mutants]
-        return _catch(play, chosen, _chosen(given, _SEEDS_A_MUTANT), verbose=given.verbose)
+        bugs = (_BUGS_OF_CLUSTERS,) if given.clusters else _BUGS
+        return _catch(bugs, given.mutants, _chosen(given, _SEEDS_A_MUTANT), verbose=given.verbose)
+    play = _CLUSTERS if given.clusters else _ONE_BROKER
     return _run(play, _chosen(given, _SEEDS), verbose=given.verbose)
 
 
@@ -79,18 +98,29 @@ def _run(play: _Play, seeds: range, *, verbose: bool) -> int:
     return 1 if failed else 0
 
 
-def _catch(play: _Play, mutants: Sequence[Mutant], seeds: range, *, verbose: bool) -> int:
-    """A row for each: the first seed that catches it, and the check that does."""
-    missed = 0
-    for mutant in mutants:
-        with mutant.applied():
-            caught = next((r for r in map(play.run_seed, seeds) if r.failure), None)
-        if caught is not None and verbose:
-            _say(play, caught, verbose=False)
-        missed += caught is None
-        seed, check = ("-", "NOT CAUGHT") if caught is None else (caught.seed, caught.check)
-        print(f"{mutant.name:<32} {seed:>5}  {check}", flush=True)
-    print(f"{len(mutants)} mutants, {missed} not caught in {len(seeds)} seeds")
+def _catch(bugs: Sequence[_Bugs], names: Sequence[str], seeds: range, *, verbose: bool) -> int:
+    """A row for each: the seed that catches it, and the check that does. The kept one is tried
+    first."""
+    began = time.monotonic()
+    count = missed = 0
+    for each in bugs:
+        for mutant in each.mutants:
+            if names and mutant.name not in names:
+                continue
+            count += 1
+            caught = catch(mutant, each.run_seed, seeds)
+            if caught is None:
+                missed += 1
+                print(f"{mutant.name:<40} {'-':>5}  NOT CAUGHT in {len(seeds)} seeds", flush=True)
+                continue
+            if verbose:
+                print("\n".join([*caught.lines[-_TAIL:], caught.failure]))
+            print(f"{mutant.name:<40} {caught.seed:>5}  {caught.check}", flush=True)
+            if caught.seed != mutant.kept_seed:
+                kept = f"kept_seed={mutant.kept_seed} no more: keep {caught.seed}"
+                print(f"    not caught by {kept}, in {each.where}", flush=True)
+    took_s = time.monotonic() - began
+    print(f"{count} mutants, {missed} not caught, {took_s:.0f} s")
     return 1 if missed else 0
 
 

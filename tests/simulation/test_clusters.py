@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.clusters.mutants import KEPT_SEEDS, MUTANTS
+from tests.simulation.clusters.mutants import MUTANTS
 from tests.simulation.clusters.run import run_seed
+from tests.simulation.mutants.mutant import Mutant, catch
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -39,8 +40,6 @@ def test_a_seed_does_the_same_in_any_process() -> None:
     assert first == second
 
 
-@pytest.mark.parametrize("name", KEPT_SEEDS)
-def test_a_bug_is_caught(name: str) -> None:
-    (mutant,) = [each for each in MUTANTS if each.name == name]
-    with mutant.applied():
-        assert any(run_seed(seed).failure for seed in (KEPT_SEEDS[name], *range(100)))
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_bug_is_caught(mutant: Mutant) -> None:
+    assert catch(mutant, run_seed, range(100)) is not None

@@ -1,20 +1,22 @@
-"""What a mutant is, and how it takes the place of what it replaces."""
+"""What a mutant is, how it takes the place of what it replaces, and how it is caught."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 
 @dataclass(frozen=True)
 class Mutant:
     """``make`` is given what ``owner`` (a class or module) has under ``attribute``, and returns
-    what takes its place."""
+    what takes its place. ``kept_seed`` has caught it; when other code makes another play of that
+    seed, another one does."""
 
     name: str
     owner: Any
     attribute: str
     make: Callable[[Any], Any]
+    kept_seed: int = 0
 
     @contextmanager
     def applied(self) -> Iterator[None]:
@@ -25,3 +27,26 @@ class Mutant:
             yield
         finally:
             setattr(self.owner, self.attribute, original)
+
+
+class Outcome(Protocol):
+    """What came of a seed."""
+
+    @property
+    def seed(self) -> int: ...
+    @property
+    def check(self) -> str: ...
+    @property
+    def failure(self) -> str: ...
+    @property
+    def lines(self) -> list[str]: ...
+
+
+O = TypeVar("O", bound=Outcome)  # noqa: E741
+
+
+def catch(mutant: Mutant, run_seed: Callable[[int], O], seeds: Iterable[int]) -> O | None:
+    """What has caught it: the seed that is kept, or else the first of these."""
+    with mutant.applied():
+        outcomes = map(run_seed, (mutant.kept_seed, *seeds))
+        return next((each for each in outcomes if each.failure), None)

@@ -6,6 +6,7 @@ from klog_broker.handlers import fetch
 from klog_broker.handlers.fetch_read import FetchReader
 from klog_broker.handlers.fetch_sessions import FetchSession, SessionPartition
 from klog_broker.handlers.produce_pipeline import ProducePipeline
+from klog_broker.handlers.read_partition import Reads
 from klog_broker.log import producer_state
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.log.producer_state import ProducerStates
@@ -45,7 +46,7 @@ def _shows_too_much(original: Any) -> Any:
     def begin(reader: Any, *arguments: Any) -> None:
         """Every reader is taken for Kafka's debugging consumer, which reads to the log's end."""
         original(reader, *arguments)
-        reader._replica_id = -2
+        reader._reads = Reads.ALL
 
     return begin
 
@@ -145,14 +146,24 @@ MUTANTS = (
     Mutant("watermark falls", PartitionLog, "_flushed", _watermark_falls),
     Mutant("fetch passes the watermark", FetchReader, "__init__", _shows_too_much),
     Mutant("watermark ahead of flush", PartitionLog, "_count_appended", _ahead_of_flush),
-    Mutant("ack before append", ProducePipeline, "_append", _ack_before_append),
-    Mutant("sequence window off by one", producer_state, "WINDOW_BATCHES", _window_of_one_less),
+    Mutant("ack before append", ProducePipeline, "_append", _ack_before_append, kept_seed=14),
+    Mutant(
+        "sequence window off by one",
+        producer_state,
+        "WINDOW_BATCHES",
+        _window_of_one_less,
+        kept_seed=17,
+    ),
     Mutant("duplicate appended again", ProducerStates, "check", _any_sequence),
     Mutant("wake-up lost", Purgatory, "check", _loses_wake_ups),
-    Mutant("session's dirty mark lost", SessionPartition, "on_checked", _dirty_mark_lost),
+    Mutant(
+        "session's dirty mark lost", SessionPartition, "on_checked", _dirty_mark_lost, kept_seed=1
+    ),
     Mutant("session's epoch not checked", fetch, "scope_of", _any_epoch),
     Mutant("session forgets nothing", FetchSession, "forget", _forgets_nothing),
-    Mutant("producer ids not written down", AllocateProducerIds, "plan", _ids_twice),
-    Mutant("broker's settings forgotten", SettingsInForce, "begin", _forgets_settings),
-    Mutant("logs keep their settings", SettingsInForce, "_follow", _follows_nothing),
+    Mutant("producer ids not written down", AllocateProducerIds, "plan", _ids_twice, kept_seed=6),
+    Mutant(
+        "broker's settings forgotten", SettingsInForce, "begin", _forgets_settings, kept_seed=35
+    ),
+    Mutant("logs keep their settings", SettingsInForce, "_follow", _follows_nothing, kept_seed=16),
 )
