@@ -29,6 +29,8 @@ from tests.support.memory_files import Crashed, MemoryFiles
 CONFIG = LogConfig(
     segment_bytes=600, segment_index_bytes=64, index_interval_bytes=100, retention_bytes=900
 )
+# A start takes each hole in the log for a cleaner's work.
+GAPS = replace(CONFIG, may_have_gaps=True)
 STARTS = 8
 
 
@@ -95,8 +97,42 @@ def check_anew(files: MemoryFiles, promised: int, config: LogConfig = CONFIG) ->
     assert log.latest_epoch == begun or not (offsets or log.latest_epoch >= 0)
 
 
-# A start takes each hole in the log for a cleaner's work.
-GAPS = replace(CONFIG, may_have_gaps=True)
+def damage(files: MemoryFiles) -> int:
+    """Five segments, the second of which has a byte that is not as it was written. The offset of
+    the last record before that byte, plus 1."""
+    log = open_manager(files, config=GAPS).create(PARTITION, TOPIC_ID, GAPS)
+    while len(log.segments) < 5:
+        append(log, batch(2))
+    second = log.segments[1]
+    places = list(second.places(0, second.size_bytes))
+    broken = places[1]
+    byte = second.log_file.pread(1, broken.position + 40)
+    second.log_file.pwrite(bytes([byte[0] ^ 1]), broken.position + 40)
+    second.log_file.sync()
+    log.flush()
+    return places[0].last_offset + 1
+
+
+@pytest.mark.parametrize("is_power_cut", [False, True])
+def test_a_start_that_dies_while_it_drops_what_lies_behind_damage_leaves_no_hole(
+    is_power_cut: bool,
+) -> None:
+    whole = MemoryFiles()
+    end = damage(whole)
+    before = whole.killed()
+    open_manager(before, config=GAPS)
+    assert before.steps > 20
+    for step in range(1, before.steps + 1):
+        files, random = whole.killed(), Random(step)
+        files.crash_at_step = step
+        with pytest.raises(Crashed):
+            open_manager(files, config=GAPS)
+        found = files.crash(random) if is_power_cut else files.killed()
+        log = open_manager(found, config=GAPS).get(PARTITION)
+        assert log is not None
+        assert [record.offset for record in read_all(log)] == list(range(end)), f"step {step}"
+
+
 Live = Callable[[MemoryFiles, list[int]], None]
 Check = Callable[[MemoryFiles, int], None]
 LIVES: dict[str, tuple[Live, Check]] = {

@@ -254,6 +254,16 @@ class _Loader:
                 segment.close()
                 continue
             segment.activate(self.config)
+
+            def drop_after(
+                end_offset: Offset, number: int = number, next_base: int = next_base
+            ) -> None:
+                # Once it is cut nobody can tell the hole behind it from a cleaner's work: a start
+                # that dies here must find the damage, or nothing behind it.
+                if end_offset < next_base < INT64_MAX:
+                    self._drop_after(number)
+                    self.files.sync_dir(self.directory)
+
             recovered = recover_segment(
                 segment,
                 recovery_point=recovery_point,
@@ -261,6 +271,7 @@ class _Loader:
                 checks=self.checks,
                 latest_epoch=self.epochs.latest,
                 is_suspect=self.notes.is_suspect(self.directory.name),
+                before_cut=drop_after,
                 on_chunk=self._looked_through,
             )
             end_offset = recovered.end_offset
@@ -297,7 +308,8 @@ class _Loader:
             self.unindexed[segment.base_offset] = trusted_offset
 
     def _drop_after(self, number: int) -> None:
-        for segment in self.segments[number + 1 :]:
+        """From the last one on, so that a start that dies meanwhile leaves no hole."""
+        for segment in reversed(self.segments[number + 1 :]):
             _log.warning("log=%s removed=after_damage", segment.log_file.path)
             self.cut_bytes += segment.size_bytes
             for path in mark_deleted(segment):

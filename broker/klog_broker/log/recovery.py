@@ -116,11 +116,13 @@ def recover_segment(
     checks: RecordChecks,
     latest_epoch: int,
     is_suspect: bool,
+    before_cut: Callable[[Offset], None],
     on_chunk: OnChunk = nobody,
 ) -> Recovered:
     """Check all batches from ``recovery_point`` on, cut at the first byte that is no good batch,
-    and make the index entries for them anew. If it ``is_suspect`` that they were read from the
-    cache alone, they are written once more, so that the next sync takes them to the disk.
+    and make the index entries for them anew. ``before_cut`` is told where the segment's offsets
+    will end: until it returns the damage can be seen. If it ``is_suspect`` that they were read from
+    the cache alone, they are written once more, so that the next sync takes them to the disk.
 
     The segment must be activated. Its offsets lie before ``end_limit``: where the next one begins.
     """
@@ -153,6 +155,7 @@ def recover_segment(
             cut_bytes,
             end_offset,
         )
+        before_cut(end_offset)
         segment.log_file.truncate(end_position)
         segment.size_bytes = end_position
     if is_suspect:
