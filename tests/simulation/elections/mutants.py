@@ -87,7 +87,7 @@ def _registered_once(_original: Any) -> Any:
 
 
 def _waits_for_nobody(_original: Any) -> Any:
-    def begin(registration: Any, session: Any, owner: int) -> Any:
+    def begin(registration: Any, _session: Any, _says: Any, _owner: int) -> Any:
         """The last life's node is another broker's."""
         registration._is_refused = True
         registration._on_in_use("in use")
