@@ -84,6 +84,47 @@ def test_who_waits_for_a_flush_of_what_is_cut_off_does_not_hold_up_others() -> N
     assert told[1:] == [(1, None)]
 
 
+def test_a_flush_from_before_a_cut_says_nothing_of_what_came_after_it() -> None:
+    """Its helper is slow to tell of it."""
+    files = MemoryFiles()
+    helpers = ManualHelpers()
+    log = open_log(files, helpers=helpers)
+    helpers.run_all()
+    append_in(log, 0, batch(5))
+    log.start_flush()
+    log.truncate_beside(0, lambda error: None)
+    flush = helpers.waiting.popleft()
+    helpers.run_all()
+    append_in(log, 1, batch(2))
+    told: list[object] = []
+    log.when_flushed(2, told.append)
+    helpers.waiting.append(flush)
+    helpers.run_one()
+    assert (told, log.flushed_offset) == ([], 0)
+    helpers.run_all()
+    assert (told, log.flushed_offset) == ([None], 2)
+
+
+def test_a_flush_that_finds_no_descriptor_does_not_end_a_cut() -> None:
+    files = MemoryFiles()
+    helpers = ManualHelpers()
+    log = open_log(files, helpers=helpers)
+    helpers.run_all()
+    append_in(log, 0, batch(5))
+    log.start_flush()
+    told: list[object] = []
+    log.truncate_beside(0, told.append)
+    files.has_descriptors = False
+    helpers.run_one()
+    files.has_descriptors = True
+    helpers.run_all()
+    assert (told, log.is_offline, log.log_end_offset) == ([None], False, 0)
+    append_in(log, 1, batch(2))
+    log.start_flush()
+    helpers.run_all()
+    assert log.flushed_offset == 2
+
+
 def test_a_disk_that_fails_takes_the_log_offline_and_all_are_told() -> None:
     files = MemoryFiles()
     helpers = ManualHelpers()

@@ -228,7 +228,7 @@ class LogFlushing:
             state.active, state.log_end_offset, epochs, with_indexes=with_indexes
         )
 
-    def _flushed(self, plan: FlushPlan) -> None:
+    def _flushed(self, plan: FlushPlan) -> Offset:
         directory = self._state.log_directory
         directory.flushes.add(directory.monotonic_ns() - self._planned_ns)
         before = self._durability.flushed_offset
@@ -236,6 +236,7 @@ class LogFlushing:
             self._state.epochs.saved(plan.epochs)
         if self._durability.flushed_offset > before:
             self._on_flushed()
+        return self._durability.flushed_offset
 
     def _failed(self, error: BaseException) -> LogStorageError:
         state = self._state

@@ -82,7 +82,7 @@ class _Run:
 
 class Flusher:
     """Runs one log's flushes, each within ``noted()``. ``plan`` returns None if nothing is to be
-    synced."""
+    synced; ``on_flushed`` up to where all is synced now."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Flusher:
         *,
         noted: Noted,
         plan: Callable[[bool], FlushPlan | None],
-        on_flushed: Callable[[FlushPlan], None],
+        on_flushed: Callable[[FlushPlan], Offset],
         on_postponed: Callable[[FlushPlan], None],
         on_failed: Callable[[BaseException], LogStorageError],
         on_refused: Callable[[OSError], LogStorageError],
@@ -170,8 +170,19 @@ class Flusher:
         return take
 
     def wait_for_run(self) -> Callable[[], None]:
-        """What waits, in a helper thread, for the sync that is under way. Blocks; OSError."""
-        return self._running.perform if self._running is not None else lambda: None
+        """What waits, in a helper thread, for the sync that is under way. Blocks; OSError, unless
+        the sync only wants for a descriptor: then nobody is at the files either."""
+        run = self._running
+
+        def wait() -> None:
+            try:
+                if run is not None:
+                    run.perform()
+            except OSError as error:
+                if not is_exhausted(error):
+                    raise
+
+        return wait
 
     def _take(self, run: _Run) -> LogStorageError | None:
         """The records are synced: let that count. Returns why the epochs are not written."""
@@ -179,8 +190,8 @@ class Flusher:
         if run.epochs_error is not None:
             refusal = self._on_refused(run.epochs_error)
             plan = plan.without_epochs()
-        self._on_flushed(plan)
-        self.release(plan.flushed_offset)
+        # A cut may have come since it was planned, and other records lie there now.
+        self.release(self._on_flushed(plan))
         return refusal
 
     def _done(self, run: _Run, error: BaseException | None) -> None:
