@@ -8,7 +8,7 @@ from klog_broker.replication.isr_changes import Afterwards, CommittedIsr, InSync
 from klog_broker.replication.leader_replicas import AcksAll, LeaderReplicas
 from klog_broker.replication.replica_progress import FollowerFetch
 from pyspark_klog.errors import ErrorCode
-from pyspark_klog.ids import BrokerId
+from pyspark_klog.ids import BrokerId, LeaderEpoch
 from tests.support.replica_world import ME, OTHER, THIRD, order
 
 ALL = (ME, OTHER, THIRD)
@@ -282,9 +282,15 @@ def test_who_had_all_until_the_log_grew_has_the_whole_limit_from_then_on() -> No
     assert [each.broker_id for each in change.members] == [ME, OTHER]
 
 
-def test_who_is_in_sync_and_no_replica_is_left_to_the_controller() -> None:
+def test_who_is_no_replica_does_not_count_as_in_sync() -> None:
     """Nothing keeps such a state out of ZooKeeper."""
-    leader = replicas((ME, OTHER, BrokerId(9)))
+    leader = replicas((ME, OTHER, BrokerId(9)), min_in_sync=3)
+    assert not leader.is_enough_in_sync
     change = leader.shrink(10, MAX_LAG_MS + 1)
     assert change is not None
-    assert change.members == (InSyncMember(ME, 70), InSyncMember(BrokerId(9), -1))
+    assert change.members == (InSyncMember(ME, 70),)
+    answer = CommittedIsr(LeaderEpoch(4), 10, (ME, BrokerId(9)))
+    assert leader.answered(change, answer) is Afterwards.COMMITTED
+    assert leader.in_sync == Committed((ME,))
+    leader.take_over(order(4, 11, replicas=ALL, in_sync=(ME, OTHER, BrokerId(9))))
+    assert leader.in_sync == Committed((ME, OTHER))

@@ -22,12 +22,7 @@ from klog_broker.replication.isr_changes import (
     IsrChange,
     after_error,
 )
-from klog_broker.replication.replica_progress import (
-    NEVER_MS,
-    UNKNOWN,
-    FollowerFetch,
-    FollowerProgress,
-)
+from klog_broker.replication.replica_progress import NEVER_MS, FollowerFetch, FollowerProgress
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId, LeaderEpoch, Offset
 
@@ -77,7 +72,7 @@ class LeaderReplicas:
         self.epoch_start_offset = epoch_start_offset
         self.replicas = order.replicas
         self.partition_epoch = order.partition_epoch
-        self.in_sync: InSyncSet = Committed(order.in_sync)
+        self.in_sync: InSyncSet = self._committed(order.in_sync)
         self.live: Collection[BrokerId] = order.replicas
         """The brokers that are alive, by what the controller last told; the driver keeps it. Only
         these are asked to join, and waited for by DeleteRecords."""
@@ -106,9 +101,9 @@ class LeaderReplicas:
         """
         if order.partition_epoch < self.partition_epoch:
             return
+        self.replicas = order.replicas
         if order.partition_epoch > self.partition_epoch:
             self._commit(order.partition_epoch, order.in_sync)
-        self.replicas = order.replicas
         self.followers = {
             each: self.followers.get(each, FollowerProgress())
             for each in order.replicas
@@ -284,15 +279,18 @@ class LeaderReplicas:
     def _epoch_of(self, broker_id: BrokerId) -> int:
         if broker_id == self.broker_id:
             return self._broker_epoch
-        progress = self.followers.get(broker_id)
-        # A state in ZooKeeper may have who is no replica in sync: the controller judges that.
-        return UNKNOWN if progress is None else progress.broker_epoch
+        return self.followers[broker_id].broker_epoch
 
     def _commit(self, partition_epoch: int, members: tuple[BrokerId, ...]) -> None:
-        self.in_sync = Committed(members)
+        self.in_sync = self._committed(members)
         self.partition_epoch = partition_epoch
         self._asked = None
         self._may_be_late = self._awaits_order = False
+
+    def _committed(self, members: tuple[BrokerId, ...]) -> Committed:
+        """Nothing keeps who is no replica out of a state in ZooKeeper. It has no records, and the
+        controller refuses every set with it."""
+        return Committed(tuple(each for each in members if each in self.replicas))
 
     # --- what is replicated ----------------------------------------------------------------------
     @property
