@@ -58,7 +58,7 @@ from pyspark_klog.znodes.topics import (
 _STATES_AT_ONCE = 50
 """Partition states in one multi."""
 
-PARTITIONS_A_TURN = 500
+PARTITIONS_A_TURN = 100
 """So many are settled, and told, in one turn of the loop."""
 
 Changes = Mapping[TopicPartition, LeaderAndIsr]

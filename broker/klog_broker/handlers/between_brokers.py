@@ -23,7 +23,7 @@ MAX_ELEMENTS = 500_000
 MAX_PARTITIONS = 100_000
 """Numbers of a topic's partitions end here: a greater one cannot be meant."""
 
-ORDERS_A_TURN = 100
+ORDERS_A_TURN = 50
 """So many replicas get their roles in one turn of the loop."""
 
 Order = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
