@@ -186,8 +186,8 @@ def test_a_folder_over_its_budget_is_named() -> None:
     ]
 
 
-def test_every_folder_has_a_budget_and_all_of_them_fit_two_cores() -> None:
+def test_every_folder_has_a_budget_and_all_of_them_fit_three_processes() -> None:
     allowed = budgets((ROOT / "docs" / "testing.md").read_text(encoding="utf-8"))
     there = {f"tests/{file.parent.name}" for file in (ROOT / "tests").glob("*/test_*.py")}
     assert set(allowed) == there - {"tests/peers"}
-    assert sum(allowed.values()) <= 2 * 15 * 60
+    assert sum(allowed.values()) <= 3 * 15 * 60
