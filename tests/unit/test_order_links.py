@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from klog_broker.config import Listener
 from klog_broker.controller.order_links import OrderLinks
 from klog_broker.metadata.image import BrokerRegistration
@@ -36,7 +38,10 @@ class Links:
         self.made: list[tuple[str, int, Connection]] = []
         self.soon: list[Any] = []
         self.answers: list[Any] = []
-        self.links = OrderLinks("INSIDE", self.connect, self.soon.append, 30_000)
+        self.now_ms = 0
+        self.links = OrderLinks(
+            "INSIDE", self.connect, self.soon.append, 30_000, lambda: self.now_ms
+        )
 
     def connect(self, host: str, port: int, /, *, max_in_flight: int) -> Any:
         assert max_in_flight == 1
@@ -92,3 +97,34 @@ def test_who_resigns_gives_no_orders_any_more() -> None:
     assert world.answers == [None]
     world.send(50)
     assert len(world.made) == 2
+
+
+def test_a_broker_that_takes_no_orders_for_long_is_named_now_and_then(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = Links()
+
+    def fail(listener: str = "INSIDE") -> list[str]:
+        caplog.clear()
+        world.send(50, listener=listener)
+        if listener == "INSIDE":
+            _, done = world.made[-1][2].waiting.pop()
+            done(None, KlogError("could not connect to one:9093"))
+        world.now_ms += 1_000
+        return caplog.messages
+
+    assert [fail(), fail()] == [[], []], "it may just have come, or gone"
+    assert fail() == [
+        "broker_id=1 gets no orders of the controller since 2000 ms: it does not take"
+        " UpdateMetadataRequest: could not connect to one:9093"
+    ]
+    assert fail() == []
+    world.now_ms += 10_000
+    assert "it has no listener INSIDE (1 similar ones since" in fail("OTHER")[0]
+    world.send(50)
+    world.made[-1][2].waiting.pop()[1](UpdateMetadataResponse(), None)
+    world.now_ms += 10_000
+    assert fail() == []
+    world.send(50)
+    world.links.close()
+    assert caplog.messages == []

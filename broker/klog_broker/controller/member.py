@@ -109,7 +109,9 @@ class Member:
         def new_topic_id() -> TopicId:
             return TopicId(new_id(chance))
 
-        links = OrderLinks(listener, connect, self._loop.call_soon, order_timeout_ms)
+        links = OrderLinks(
+            listener, connect, self._loop.call_soon, order_timeout_ms, self._loop.now_ms
+        )
         self.controller = Controller(
             self._loop,
             broker_id,

@@ -1,15 +1,21 @@
 """The connections by which a controller's orders reach brokers: one for each life of a broker."""
 
+import logging
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from klog_broker.controller.order_batch import Order
 from klog_broker.controller.order_sender import Answer
 from klog_broker.metadata.image import BrokerRegistration
+from klog_broker.runtime.rate_limit import RateLimit
 from pyspark_klog.client.evented import EventedConnection
 from pyspark_klog.errors import KlogError
 from pyspark_klog.ids import BrokerId
 from pyspark_klog.protocol import registry
+
+_log = logging.getLogger("klog.controller")
+
+_PATIENCE_MS = 2_000
 
 
 class Connect(Protocol):
@@ -27,6 +33,7 @@ class OrderLinks:
         connect: Connect,
         call_soon: Callable[[Callable[[], None]], None],
         timeout_ms: int,
+        now_ms: Callable[[], int],
     ) -> None:
         """`listener` is that of the brokers among themselves. Whoever does not answer in
         `timeout_ms` is asked again, by another connection."""
@@ -35,6 +42,7 @@ class OrderLinks:
         self._call_soon = call_soon
         self._timeout_ms = timeout_ms
         self._links: dict[BrokerId, _Link] = {}
+        self._unreached = _Unreached(now_ms)
 
     def send(
         self, registration: BrokerRegistration, order: Order, done: Callable[[Answer | None], None]
@@ -42,9 +50,20 @@ class OrderLinks:
         """See Send. What failed has ended its connection, unless it never left."""
         link = self._link(registration, order.broker_epoch)
         if link is None:
+            self._unreached.failed(registration.broker_id, f"has no listener {self._listener}")
             self._call_soon(lambda: done(None))
             return
-        link.send(order, done, self._timeout_ms)
+
+        def answered(reply: Any, error: KlogError | None) -> None:
+            if error is None:
+                self._unreached.answered(registration.broker_id)
+            elif not link.connection.is_closed:
+                text = f"does not take {type(order).__name__}: {error}"
+                self._unreached.failed(registration.broker_id, text)
+            done(reply)
+
+        reply_class = registry.response_class(order.api_key)
+        link.connection.send(reply_class, lambda _: order, answered, self._timeout_ms)
 
     def close(self) -> None:
         """End all connections: this broker gives no orders any more."""
@@ -68,14 +87,33 @@ class OrderLinks:
         return link
 
 
-class _Link:
-    def __init__(self, key: tuple[str, int, int], connection: EventedConnection) -> None:
-        self.key = key
-        self.connection = connection
+class _Link(NamedTuple):
+    key: tuple[str, int, int]
+    connection: EventedConnection
 
-    def send(self, order: Order, done: Callable[[Answer | None], None], timeout_ms: int) -> None:
-        def answered(reply: Any, _error: KlogError | None) -> None:
-            done(reply)
 
-        reply_class = registry.response_class(order.api_key)
-        self.connection.send(reply_class, lambda _: order, answered, timeout_ms)
+class _Unreached:
+    """Names brokers that have taken no order for a while: one that has just come, or has just gone,
+    does not know yet that it is one, or nobody knows yet that it is none."""
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
+        self._since_ms: dict[BrokerId, int] = {}
+        self._limit = RateLimit()
+
+    def answered(self, broker_id: BrokerId) -> None:
+        if self._since_ms:
+            self._since_ms.pop(broker_id, None)
+
+    def failed(self, broker_id: BrokerId, how: str) -> None:
+        now_ms = self._now_ms()
+        lasts_ms = now_ms - self._since_ms.setdefault(broker_id, now_ms)
+        if lasts_ms >= _PATIENCE_MS and self._limit.allows(now_ms):
+            note = self._limit.take_note()
+            _log.warning(
+                "broker_id=%d gets no orders of the controller since %d ms: it %s%s",
+                broker_id,
+                lasts_ms,
+                how,
+                note,
+            )
