@@ -6,7 +6,9 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
+from typing import TypeVar
 
 from klog_broker.app import BrokerServer
 from klog_broker.compaction.loading import load_cleaner_kernels
@@ -14,8 +16,12 @@ from klog_broker.config import BrokerConfig
 from klog_broker.exit_codes import CannotStart, ExitCode
 from klog_broker.produce.loading import compile_produce_kernel, load_produce_kernel
 from klog_broker.runtime import descriptors
+from klog_broker.runtime.garbage import LongLived
 
 _log = logging.getLogger("klog.process")
+
+T = TypeVar("T")
+Load = Callable[[Callable[[], bool]], T]
 
 
 def _stop_when_stdin_ends(broker: BrokerServer) -> None:
@@ -51,6 +57,17 @@ def _has_descriptors() -> bool:
     return True
 
 
+def _kept(load: Load[T]) -> Load[T]:
+    """Kernels live as long as the process, and numba with them: 120,000 objects."""
+
+    def loading(is_stopping: Callable[[], bool]) -> T:
+        loaded = load(is_stopping)
+        gc.freeze()
+        return loaded
+
+    return loading
+
+
 def run(config: BrokerConfig, *, until_stdin_ends: bool = False, adopt: bool = False) -> int:
     """Runs a broker in this process until SIGTERM or SIGINT; returns the exit code.
 
@@ -63,9 +80,9 @@ def run(config: BrokerConfig, *, until_stdin_ends: bool = False, adopt: bool = F
     compile_kernel = None if until_stdin_ends else compile_produce_kernel
     broker = BrokerServer(
         config,
-        load_kernel=load_produce_kernel,
+        load_kernel=_kept(load_produce_kernel),
         compile_kernel=compile_kernel,
-        load_cleaner=load_cleaner_kernels,
+        load_cleaner=_kept(load_cleaner_kernels),
         adopt=adopt,
     )
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -83,6 +100,8 @@ def run(config: BrokerConfig, *, until_stdin_ends: bool = False, adopt: bool = F
     gc.collect()
     gc.freeze()
     gc.enable()
+    replicas = broker.services.replicas
+    LongLived(broker.loop, lambda: sum(1 for _ in replicas.partitions())).begin()
     host, port = broker.address
     sys.stdout.write(f"klog ready on {host}:{port}\n")
     sys.stdout.flush()
