@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from pyspark_klog.protocol.apis.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
+from pyspark_klog.protocol.apis.produce import ProduceRequest
 from tests.support.leader_of_many import (
     ALL,
     LONG_MS,
@@ -278,6 +280,31 @@ def test_acks_all_waits_no_longer_than_it_asks(with_kernel: bool) -> None:
     leader.pass_time(2)
     assert leader.outcome(stream) == "REQUEST_TIMED_OUT"
     assert leader.log().log_end_offset == 1
+
+
+@pytest.mark.parametrize("with_kernel", [False, True])
+def test_nothing_waits_for_a_client_that_is_gone(with_kernel: bool) -> None:
+    leader = LeaderOfMany(with_kernel=with_kernel)
+    leader.lead()
+    stream = leader.send()
+    assert leader.services.purgatory.waiting_by_kind["Produce"] == 1
+    stream.is_broken = True
+    stream.inbox += b"\0"
+    leader.memory.turns()
+    assert stream.is_closed
+    assert leader.services.purgatory.waiting_by_kind["Produce"] == 0
+
+
+def test_records_are_let_go_once_they_are_appended(leader: LeaderOfMany) -> None:
+    """A request may have megabytes of them, and followers may take long."""
+
+    def requests() -> int:
+        gc.collect()
+        return sum(isinstance(each, ProduceRequest) for each in gc.get_objects())
+
+    before = requests()
+    assert leader.outcome(leader.send()) is None
+    assert requests() == before
 
 
 @pytest.mark.parametrize("with_kernel", [False, True])

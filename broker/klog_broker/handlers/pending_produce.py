@@ -43,11 +43,13 @@ class _Waiting(NamedTuple):
 class PendingProduce(DelayedOperation):
     """A Produce request until it is answered."""
 
-    __slots__ = ("_waiting", "acks", "context", "open_appends", "request", "response")
+    __slots__ = ("_timeout_ms", "_waiting", "acks", "context", "open_appends", "response")
     kind = "Produce"
 
     def __init__(self, request: ProduceRequest, context: RequestContext) -> None:
-        self.request = request
+        # Not the request: its records may be megabytes, and nobody needs them once they are
+        # appended, however long followers take.
+        self._timeout_ms = request.timeout_ms
         self.context = context
         self.acks = request.acks
         self.response = ProduceResponse()
@@ -79,7 +81,9 @@ class PendingProduce(DelayedOperation):
             self._answer()
             return
         keys = [each.leader.topic_partition for each in self._waiting]
-        self.context.broker.purgatory.watch(self, keys, self.request.timeout_ms)
+        purgatory = self.context.broker.purgatory
+        if not purgatory.watch(self, keys, self._timeout_ms):
+            self.context.reply.when_closed(lambda: purgatory.cancel(self))
 
     def try_complete(self, _now_ms: int) -> bool:
         still_waiting: list[_Waiting] = []
