@@ -1,8 +1,12 @@
 """A follower's log that drops everything and starts elsewhere."""
 
+from collections.abc import Callable
+from contextlib import suppress
+
 import pytest
 
 from klog_broker.log.errors import LogStorageError
+from klog_broker.log.partition_log import PartitionLog
 from pyspark_klog.ids import LeaderEpoch
 from tests.support.log_harness import (
     PARTITION,
@@ -15,8 +19,9 @@ from tests.support.log_harness import (
     open_log,
     open_manager,
     read_all,
+    truncate,
 )
-from tests.support.memory_files import MemoryFiles
+from tests.support.memory_files import Crashed, MemoryFiles
 
 
 @pytest.mark.parametrize("offset", [0, 3, 5, 20, 4_000])
@@ -41,6 +46,39 @@ def test_all_is_dropped_and_the_log_goes_on_from_the_offset(offset: int) -> None
     assert again is not None
     assert [each.offset for each in read_all(again)] == [offset, offset + 1]
     assert (again.log_start_offset, again.latest_epoch) == (offset, 4)
+
+
+def four_segments() -> tuple[MemoryFiles, PartitionLog]:
+    """Of five records each, all flushed."""
+    files = MemoryFiles()
+    log = open_manager(files).create(PARTITION, TOPIC_ID, SMALL)
+    for number in range(4):
+        log.roll(1)
+        append_in(log, 3, batch(5))
+        assert log.log_end_offset == 5 * (number + 1)
+    log.flush()
+    return files, log
+
+
+@pytest.mark.parametrize("shorten", [truncate, begin_anew])
+def test_a_kill_at_any_moment_leaves_a_log_without_a_hole(
+    shorten: Callable[[PartitionLog, int], None],
+) -> None:
+    files, log = four_segments()
+    before = files.steps
+    shorten(log, 3)
+    ends = set()
+    for step in range(before + 1, files.steps + 1):
+        files_then, log = four_segments()
+        files_then.crash_at_step = step
+        with suppress(Crashed):
+            shorten(log, 3)
+        again = open_manager(files_then.killed()).get(PARTITION)
+        assert again is not None
+        end = int(again.log_end_offset)
+        assert [each.offset for each in read_all(again)] == list(range(end if end != 3 else 0))
+        ends.add(end)
+    assert {20, 15, 10, 5} <= ends
 
 
 def test_nobody_uses_the_log_before_it_is_there() -> None:

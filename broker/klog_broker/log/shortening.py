@@ -183,7 +183,8 @@ class Shortener:
         segments = state.segments.segments
         index = state.segments.index_for(offset)
         kept, gone = segments[: index + 1], segments[index + 1 :]
-        for segment in gone:
+        # From the end, so that at each moment the rest is a log: a start takes whatever it finds.
+        for segment in reversed(gone):
             for path in mark_deleted(segment):
                 state.files.remove(path)
         last = kept[-1]
@@ -259,7 +260,7 @@ class Shortener:
         state = self._state
         # They only save reading the log; without it they would be of another log.
         state.snapshots.remove_all()
-        # From the end, so that at each moment the rest is a log.
+        # From the end, as above.
         for segment in reversed(state.segments.segments):
             for path in mark_deleted(segment):
                 state.files.remove(path)
