@@ -65,6 +65,10 @@ _ALERTS = (
         "for minutes: a broker is away or lags; the next loss may stop a partition",
     ),
     (
+        "kafka_controller_kafkacontroller_offlinepartitionscount > 0",
+        "partitions that nobody leads: their replicas in sync are away",
+    ),
+    (
         "sum(kafka_controller_kafkacontroller_activecontrollercount) != 1",
         "in a cluster, for minutes: nobody elects leaders",
     ),

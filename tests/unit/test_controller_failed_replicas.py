@@ -53,9 +53,11 @@ def test_a_leader_that_cannot_use_its_log_is_offline_for_the_rest_of_its_life(
     elect = cluster.controller.elect_leaders
     unable = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
     assert cluster.call(elect, [PARTITION], unclean=False) == {PARTITION: unable}
+    assert cluster.controller.offline_partitions == 0
     # Nobody is left: the one that cannot use its log does not lead, though it is alive.
     cluster.end(3)
     assert cluster.state() == PartitionState(NO_BROKER, LeaderEpoch(2), (THREE,), 3)
+    assert cluster.controller.offline_partitions == 1
     cluster.unclean.add("t")
     cluster.controller.elect_again()
     cluster.advance(500)

@@ -6,7 +6,12 @@ import pytest
 
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
-from pyspark_klog.protocol.apis.fetch import FetchRequest, FetchResponse, PartitionData
+from pyspark_klog.protocol.apis.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
 from pyspark_klog.protocol.apis.list_offsets import ListOffsetsRequest
 from tests.support.fetcher_world import (
     BACKOFF_MS,
@@ -72,6 +77,24 @@ def test_a_request_names_only_what_is_new() -> None:
     world.leader.append(0, 2, number=0)
     world.answer()
     assert sorted(named(world.asks[0].request)) == [(0, 2), (2, 1)]
+
+
+def test_what_lacks_of_what_the_leader_shows_is_the_lag() -> None:
+    world = following(5)
+    ((leader, followed),) = world.fetchers.followed()
+    assert (leader, followed.lag) == (OTHER, 0)
+    world.asks.popleft().answer(_only(PartitionData(high_watermark=12, records=b"")))
+    world.turns()
+    assert followed.lag == 7
+    world.asks.popleft().answer(_only(PartitionData(error_code=6, high_watermark=-1)))
+    world.turns()
+    assert followed.lag == 7
+
+
+def _only(part: PartitionData) -> FetchResponse:
+    """Of partition 0, outside of a session."""
+    topic = FetchableTopicResponse(topic_id=topic_id(), partitions=[part])
+    return FetchResponse(session_id=77, responses=[topic])
 
 
 def test_a_partition_that_is_stopped_is_forgotten() -> None:

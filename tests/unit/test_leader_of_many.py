@@ -93,6 +93,26 @@ def test_followers_read_to_the_end_whatever_isolation_they_ask_for(leader: Leade
     assert len(FakeFollower(leader, OTHER).fetch(0).records_view()) > 0
 
 
+def test_changes_of_the_set_are_counted(leader: LeaderOfMany) -> None:
+    counts = leader.services.in_sync_counts
+    leader.lead(in_sync=(ME,))
+    FakeFollower(leader, OTHER).fetch(0)
+    leader.grant(ErrorCode.INELIGIBLE_REPLICA)
+    FakeFollower(leader, OTHER).fetch(0)
+    leader.grant()
+    assert (counts.expanded, counts.shrunk, counts.refused) == (1, 0, 1)
+    leader.send(acks=1)
+    leader.pass_time(2 * LAG_MS)
+    leader.grant()
+    assert (counts.expanded, counts.shrunk, counts.refused) == (1, 1, 1)
+    # What was answered, and is asked for again because nobody knew that, is no change.
+    FakeFollower(leader, OTHER).fetch(1)
+    leader.answer(None)
+    leader.pass_time(60)
+    leader.grant()
+    assert (counts.expanded, counts.shrunk, counts.refused) == (2, 1, 1)
+
+
 @pytest.mark.parametrize(
     ("number", "fields", "code"),
     [

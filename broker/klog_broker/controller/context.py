@@ -297,6 +297,10 @@ class ControllerContext:
         """All partitions in a state; not for NON_EXISTENT."""
         return tuple(self._in_state[state])
 
+    def count(self, state: PartitionState) -> int:
+        """How many partitions are in a state; not for NON_EXISTENT."""
+        return len(self._in_state[state])
+
     def _put_state(self, partition: TopicPartition, after: PartitionState) -> None:
         before = self._states.pop(partition, None)
         if before is not None:

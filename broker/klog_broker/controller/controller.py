@@ -94,6 +94,12 @@ class Controller:
         self._retry: Timer | None = None
         self._deletion_retry: Timer | None = None
 
+    @property
+    def offline_partitions(self) -> int:
+        """How many partitions have had a leader, and have none now; 0 if this is not the
+        controller."""
+        return 0 if self._work is None else self._work.picture.context.count(PartitionState.OFFLINE)
+
     # --- sessions and terms --------------------------------------------------------------------
 
     def connected(self, session: Session) -> None:

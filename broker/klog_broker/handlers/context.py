@@ -29,6 +29,8 @@ from klog_broker.handlers.producer_ids import ProducerIds
 from klog_broker.log.log_manager import LogManager
 from klog_broker.metadata.interface import MetadataStore
 from klog_broker.metadata.zookeeper.store import ClusterStore
+from klog_broker.metrics.in_sync import InSyncCounts
+from klog_broker.replication.fetchers import Fetchers
 from klog_broker.replication.leader import Leader
 from klog_broker.replication.replica_manager import ReplicaManager
 from klog_broker.runtime.chance import Chance
@@ -228,6 +230,9 @@ class BrokerServices:
     """Asks the cluster's controller; None without a cluster."""
     cluster: ClusterServices | None = None
     """This broker's part in its cluster; None without a cluster."""
+    fetchers: Fetchers | None = None
+    """Copies what leaders have; None without a cluster."""
+    in_sync_counts: InSyncCounts = field(default_factory=InSyncCounts)
     creating: set[str] = field(default_factory=set)
     """Topics that the controller, another broker, was asked to make and has not answered for."""
     slices: Slices = field(init=False)

@@ -27,6 +27,7 @@ def follow_leaders(broker: BrokerServices) -> None:
         clock=broker.clock,
         slices=broker.slices,
     )
+    broker.fetchers = fetchers
     broker.on_image.append(fetchers.brokers_changed)
     broker.on_close.append(fetchers.close)
 

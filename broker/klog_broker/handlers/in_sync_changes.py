@@ -134,7 +134,7 @@ class InSyncChanges:
             if response is None:
                 leader.replicas.unanswered(change)
             if key in answers:
-                after = leader.in_sync_answered(change, answers[key])
+                after = self._taken(leader, change, answers[key])
             if after is Afterwards.AGAIN:
                 is_again = True
                 self._wanted[leader] = None
@@ -142,6 +142,15 @@ class InSyncChanges:
             self._broker.loop.call_later(_BACKOFF_MS, self._send)
         else:
             self._send()
+
+    def _taken(self, leader: Leader, change: IsrChange, answer: IsrAnswer) -> Afterwards:
+        counts, before = self._broker.in_sync_counts, len(leader.replicas.in_sync.members)
+        after = leader.in_sync_answered(change, answer)
+        if after is Afterwards.COMMITTED:
+            counts.committed(before, len(leader.replicas.in_sync.members))
+        elif after is not Afterwards.TOO_LATE:
+            counts.refused += 1
+        return after
 
 
 def _request(broker_id: BrokerId, broker_epoch: int, asked: _Asked) -> AlterPartitionRequest:

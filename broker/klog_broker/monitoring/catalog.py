@@ -108,6 +108,44 @@ METRICS = (
         "Partitions led with fewer replicas in sync than min.insync.replicas: acks=all fails.",
     ),
     Metric(
+        "kafka_server_replicamanager_isrexpands_total",
+        "counter",
+        (),
+        "How often a replica of a partition that this broker leads came in sync again.",
+    ),
+    Metric(
+        "kafka_server_replicamanager_isrshrinks_total",
+        "counter",
+        (),
+        "How often replicas that had fallen behind left the in-sync set of such a partition.",
+    ),
+    Metric(
+        "kafka_server_replicamanager_failedisrupdates_total",
+        "counter",
+        (),
+        "How often the controller refused another in-sync set; most are asked for again.",
+    ),
+    Metric(
+        "kafka_server_replicafetchermanager_maxlag",
+        "gauge",
+        ("clientid",),
+        "The most records that one replica here lacks of those that its leader shows to clients"
+        " (`Replica`); only in a cluster.",
+    ),
+    Metric(
+        "klog_replica_fetcher_lag",
+        "gauge",
+        ("leader",),
+        "Such records of all replicas here together, by the number of the broker that leads them.",
+    ),
+    Metric(
+        "kafka_controller_kafkacontroller_offlinepartitionscount",
+        "gauge",
+        (),
+        "On the controller: partitions without a leader. Others tell 0; one that runs alone those"
+        " whose log is offline.",
+    ),
+    Metric(
         "kafka_controller_kafkacontroller_activecontrollercount",
         "gauge",
         (),

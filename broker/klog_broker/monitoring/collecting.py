@@ -81,6 +81,7 @@ def collect(sources: Sources) -> _Steps[list[bytes]]:
         _topics,
         _partitions,
         _replicas,
+        _replication,
         _logs,
         _waiting,
         _groups,
@@ -189,6 +190,9 @@ def _replicas(sources: Sources, text: MetricsText) -> Iterator[int]:
     text.family(f"{_REPLICAS}_offlinereplicacount", {"": offline})
     text.family(f"{_REPLICAS}_underreplicatedpartitions", {"": under_replicated})
     text.family(f"{_REPLICAS}_underminisrpartitioncount", {"": under_min})
+    cluster = sources.services.cluster
+    without_leader = offline if cluster is None else cluster.controller.offline_partitions
+    text.family(f"{_CONTROLLER}_offlinepartitionscount", {"": without_leader})
     is_controller = sources.services.metadata.image.controller_id == sources.services.broker_id
     text.family(f"{_CONTROLLER}_activecontrollercount", {"": int(is_controller)})
     topics = tuple(sources.services.metadata.image.topics.values())
@@ -198,6 +202,29 @@ def _replicas(sources: Sources, text: MetricsText) -> Iterator[int]:
         yield _LOOKED_AT_ONCE // _LOOKED_AT_AN_ELEMENT
     text.family(f"{_CONTROLLER}_globaltopiccount", {"": len(topics)})
     text.family(f"{_CONTROLLER}_globalpartitioncount", {"": count})
+    yield 1
+
+
+def _replication(sources: Sources, text: MetricsText) -> Iterator[int]:
+    """What the broker asks of its cluster, as a leader and as a follower."""
+    services = sources.services
+    counts = services.in_sync_counts
+    text.family(f"{_REPLICAS}_isrexpands_total", {"": counts.expanded})
+    text.family(f"{_REPLICAS}_isrshrinks_total", {"": counts.shrunk})
+    text.family(f"{_REPLICAS}_failedisrupdates_total", {"": counts.refused})
+    most, by_leader = 0, dict[int, int]()
+    followed_of = [] if services.fetchers is None else services.fetchers.followed()
+    for number, (leader, followed) in enumerate(followed_of, 1):
+        lag = followed.lag
+        most = max(most, lag)
+        by_leader[leader] = by_leader.get(leader, 0) + lag
+        if number % _LOOKED_AT_ONCE == 0:
+            yield _LOOKED_AT_ONCE // _LOOKED_AT_AN_ELEMENT
+    text.family("kafka_server_replicafetchermanager_maxlag", {labels(clientid="Replica"): most})
+    text.family(
+        "klog_replica_fetcher_lag",
+        {labels(leader=leader): by_leader[leader] for leader in sorted(by_leader)},
+    )
     yield 1
 
 

@@ -52,6 +52,10 @@ class Fetchers:
         for leader, fetcher in self._fetchers.items():
             fetcher.reach(self._address_of(leader))
 
+    def followed(self) -> list[tuple[BrokerId, FollowedPartition]]:
+        """All that is followed, with its leader."""
+        return [(followed.role.leader, followed) for followed, _ in self._followed.values()]
+
     def close(self) -> None:
         """The broker stops: nothing is fetched any more."""
         self._is_closed = True

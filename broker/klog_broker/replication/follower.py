@@ -60,6 +60,7 @@ class FollowedPartition:
         self._warnings = warnings
         self._on_news = on_news
         self._timer: Timer | None = None
+        self._told_watermark = 0
         self.is_flushing = False
         """Nothing is asked for until the log is flushed."""
 
@@ -75,6 +76,11 @@ class FollowedPartition:
     def asks_for_ends(self) -> bool:
         """Whether the leader is to be asked by ListOffsets."""
         return self.is_current and isinstance(self._state.phase, AskingEnds)
+
+    @property
+    def lag(self) -> int:
+        """How many records before the watermark that the leader told last are not here."""
+        return max(self._told_watermark - self._log.log_end_offset, 0)
 
     def end(self) -> None:
         """Nobody fetches for it any more."""
@@ -100,6 +106,8 @@ class FollowedPartition:
         """The leader's answer to a Fetch from ``asked``. Its records are looked at until this
         returns, or until the log has been changed for them."""
         if self.is_current and not self._log.is_offline:
+            if part.error is ErrorCode.NONE:
+                self._told_watermark = part.high_watermark
             step = self._state.take(asked, part, self._loop.now_ms())
             if step is None and part.error is not ErrorCode.NONE:
                 self._warn(f"the leader answers {part.error.name}: {part.error.message}")
