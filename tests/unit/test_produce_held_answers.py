@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
+from klog_broker.metrics.histogram import SUM
+from klog_broker.metrics.requests import head_of
 from klog_broker.replication.replica_progress import FollowerFetch
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.protocol.apis.produce import ProduceRequest
 from pyspark_klog.protocol.headers import RequestHeader, decode_response, encode_request
+from pyspark_klog.protocol.keys import ApiKey
 from tests.support.leader_of_many import ALL, LONG_MS, OTHER, THIRD, FakeFollower, LeaderOfMany
 from tests.support.raw_requests import batch, produce_request
 from tests.support.role_orders import ME
@@ -114,6 +117,47 @@ def test_requests_behind_a_held_one_are_planned_and_answered_in_order() -> None:
     assert pipeline.answered()[-1] == 7
     replicate(leader, 8)
     assert (pipeline.answered()[-1], leader.memory.planned) == (8, 8)
+
+
+def counted(leader: LeaderOfMany) -> dict[int, tuple[int, int]]:
+    """By version of Produce: how many requests count as answered, and the milliseconds of all."""
+    rows = leader.memory.broker.server.requests.rows
+    return {
+        version: (sum(rows[head][:-1]), round(rows[head][SUM] / 1e6))
+        for version in VERSIONS
+        if (head := head_of(ApiKey.PRODUCE, version)) in rows
+    }
+
+
+def test_a_request_counts_when_it_is_answered_and_not_in_its_turn() -> None:
+    leader = LeaderOfMany(with_kernel=True)
+    leader.lead()
+    pipeline = Pipeline(leader)
+    pipeline.send(-1, -1)
+    request = produce_request("plain", batch(b"x"), acks=-1, timeout_ms=LONG_MS)
+    leader.memory.send(request, 7)
+    pipeline.send(1)  # in the line behind them, at once
+    leader.memory.turns()
+    assert leader.memory.planned == 4
+    assert counted(leader) == {9: (1, 0)}
+    leader.pass_time(40)
+    replicate(leader, 4)
+    assert counted(leader) == {7: (1, 40), 9: (3, 80)}
+
+
+def test_requests_of_several_versions_in_one_plan_are_counted_apart() -> None:
+    leader = LeaderOfMany(with_kernel=True)
+    leader.lead()
+    streams = [leader.memory.connect() for _ in range(3)]
+    for stream, version, acks in zip(streams, (7, 9, 9), (-1, -1, 1), strict=True):
+        request = produce_request("plain", batch(b"x"), acks=acks, timeout_ms=LONG_MS)
+        stream.inbox += encode_request(RequestHeader(0, version, 1, "me"), request)
+    leader.memory.turns()
+    assert leader.memory.planned == 3
+    assert counted(leader) == {9: (1, 0)}
+    leader.pass_time(10)
+    replicate(leader, 3)
+    assert counted(leader) == {7: (1, 10), 9: (2, 10)}
 
 
 def test_who_produces_to_many_waits_for_all_of_them() -> None:

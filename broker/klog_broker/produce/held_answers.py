@@ -34,6 +34,10 @@ class HeldAppend(NamedTuple):
 class Place(Protocol):
     """The answer's place in its connection's order."""
 
+    @property
+    def began_ns(self) -> int:
+        """The time of the turn in which it was taken."""
+
     def complete(self, parts: list[Any]) -> None: ...
 
     def when_closed(self, callback: Callable[[], None]) -> None: ...
@@ -42,7 +46,7 @@ class Place(Protocol):
 class HeldAnswer(DelayedOperation):
     """What one connection is answered, once its batches are as safe as acks=all asks."""
 
-    __slots__ = ("_answer", "_broker", "_place", "_timeout_ms", "_waiting")
+    __slots__ = ("_answer", "_answered", "_broker", "_place", "_timeout_ms", "_waiting")
     kind = "Produce"
 
     def __init__(
@@ -51,8 +55,12 @@ class HeldAnswer(DelayedOperation):
         waiting: Sequence[tuple[Leader, HeldAppend]],
         timeout_ms: int,
         broker: BrokerServices,
+        answered: Callable[[int], None],
     ) -> None:
+        """``answered`` is called with the time (ns) of the turn in which the place was taken, when
+        the requests are answered."""
         self._answer = answer
+        self._answered = answered
         self._waiting = waiting
         self._timeout_ms = timeout_ms
         self._broker = broker
@@ -104,4 +112,5 @@ class HeldAnswer(DelayedOperation):
 
     def _send(self) -> None:
         assert self._place is not None
+        self._answered(self._place.began_ns)
         self._place.complete([self._answer])

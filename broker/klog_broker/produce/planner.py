@@ -10,7 +10,8 @@ generically, with the requests that the kernel left.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from operator import sub
 from typing import Any, NamedTuple, Protocol
@@ -81,13 +82,21 @@ class PlanTargets(Protocol):
         generic handler."""
 
     def hold(
-        self, answer: bytearray, held: Sequence[HeldAppend], timeout_ms: int
+        self,
+        answer: bytearray,
+        held: Sequence[HeldAppend],
+        timeout_ms: int,
+        answered: Callable[[int], None],
     ) -> HeldAnswer | None:
-        """What is to be sent, and when; None if it can be sent at once, as it is now."""
+        """What is to be sent, and when (see HeldAnswer); None if it can be sent at once, as it is
+        now."""
 
     def begins_now(self, log: PlannedLog, first: FirstBatch) -> bool:
         """Whether the batch is to begin its producer's transaction in this partition: the
         coordinator says so, and the log. False leaves the request to the generic handler."""
+
+
+_NONE_LATER: Mapping[int, int] = {}
 
 
 class _CommitFailed(Exception):
@@ -211,12 +220,10 @@ class ProducePlanner:
                 if not done:
                     return
                 self.requests += requests
-                for version, count in tables.versions():
-                    head = head_of(self._kernel.PRODUCE, version)
-                    self._times.others.append((head, count, IN_THIS_TURN))
                 if not first and self._answer_all(turn):
+                    self._count(_NONE_LATER)
                     return
-                self._collect(turn, first)
+                self._count(self._collect(turn, first))
             if status == self._kernel.DONE:
                 return
             # A table is full: another plan goes on behind this one.
@@ -361,18 +368,35 @@ class ProducePlanner:
                     turn.add_reply(number, bytes(tables.replies[rest : ends[number]]))
         return True
 
-    def _collect(self, turn: _Turn, first: int) -> None:
-        """Note how far each connection has come; send its answers or leave them to the turn."""
+    def _count(self, later: Mapping[int, int]) -> None:
+        """The plan's requests are answered in this turn, but for those that are answered `later`,
+        by head."""
+        for version, count in self._tables.versions():
+            head = head_of(self._kernel.PRODUCE, version)
+            now = count - later.get(head, 0)
+            if now > 0:
+                self._times.others.append((head, now, IN_THIS_TURN))
+
+    def _collect(self, turn: _Turn, first: int) -> Mapping[int, int]:
+        """Note how far each connection has come; send its answers or leave them to the turn. How
+        many requests are answered later, by head."""
         tables = self._tables
+        later: dict[int, int] = {}
         direct: list[tuple[int, int, int]] = []
         held = tables.held()
         for number, (taken_to, end, start, stop, requests) in enumerate(
             tables.connections(len(turn.waiting) - first), first
         ):
             if requests:
-                turn.places[number] = (taken_to, end)
+                begun, turn.places[number] = turn.places[number][0], (taken_to, end)
                 if number - first in held:
-                    turn.add_reply(number, self._hold(held[number - first], start, stop))
+                    # A connection's requests are all of one version.
+                    head = tables.head_at(begun)
+                    count = partial(self._count_later, head, requests)
+                    reply = self._hold(held[number - first], start, stop, count)
+                    if isinstance(reply, HeldAnswer):
+                        later[head] = later.get(head, 0) + requests
+                    turn.add_reply(number, reply)
                 elif stop > start:
                     # After an answer that was not sent whole, later answers have to wait for it.
                     if number >= turn.first_received and number not in turn.replies:
@@ -381,8 +405,18 @@ class ProducePlanner:
                         turn.add_reply(number, bytes(tables.replies[start:stop]))
         if direct:
             self._answer(turn, direct)
+        return later
 
-    def _hold(self, held: Sequence[HeldBatch], start: int, stop: int) -> bytes | HeldAnswer:
+    def _count_later(self, head: int, count: int, since_ns: int) -> None:
+        self._times.others.append((head, count, since_ns))
+
+    def _hold(
+        self,
+        held: Sequence[HeldBatch],
+        start: int,
+        stop: int,
+        answered: Callable[[int], None],
+    ) -> bytes | HeldAnswer:
         """A connection's answers, with batches among them that are answered later."""
         answer = bytearray(self._tables.replies[start:stop])
         appends = [
@@ -390,7 +424,7 @@ class ProducePlanner:
             for each in held
         ]
         timeout_ms = min(each.timeout_ms for each in held)
-        return self._targets.hold(answer, appends, timeout_ms) or bytes(answer)
+        return self._targets.hold(answer, appends, timeout_ms, answered) or bytes(answer)
 
     def _answer(self, turn: _Turn, direct: Sequence[tuple[int, int, int]]) -> None:
         """Sends answers at once. Bytes that a socket does not take are left to its connection."""

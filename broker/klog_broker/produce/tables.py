@@ -125,6 +125,10 @@ class PlanTables:
         number: int = self._words[self._kernel.HEAD_REQUESTS]
         return number
 
+    def head_at(self, position: int) -> int:
+        """The head (metrics/requests.py) of the request at that position in the arena."""
+        return int.from_bytes(self._arena[position + 4 : position + 8], "big")
+
     def versions(self) -> list[tuple[int, int]]:
         """How many requests of which version the plan takes, if it takes any."""
         requests, at = self.requests, self._kernel.HEAD_VERSIONS

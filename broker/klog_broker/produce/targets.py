@@ -1,6 +1,6 @@
 """Which clients' Produce may be planned, and for which partitions."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from klog_broker.handlers.context import BrokerServices
 from klog_broker.handlers.partitions import topic_name
@@ -57,12 +57,16 @@ class ProduceTargets:
         return PlanTarget(leader.log, acks_all)
 
     def hold(
-        self, answer: bytearray, held: Sequence[HeldAppend], timeout_ms: int
+        self,
+        answer: bytearray,
+        held: Sequence[HeldAppend],
+        timeout_ms: int,
+        answered: Callable[[int], None],
     ) -> HeldAnswer | None:
         """See PlanTargets."""
         led = self._broker.replicas.led
         waiting = [(led[each.log.topic_partition], each) for each in held]
-        made = HeldAnswer(answer, waiting, timeout_ms, self._broker)
+        made = HeldAnswer(answer, waiting, timeout_ms, self._broker, answered)
         return None if made.is_due else made
 
     def begins_now(self, log: PlannedLog, first: FirstBatch) -> bool:
