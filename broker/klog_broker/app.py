@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from klog_broker.cluster_part import ClusterPart, InCluster, NoCluster
 from klog_broker.compaction.cleaner import Cleaner
 from klog_broker.config import BrokerConfig
 from klog_broker.exit_codes import ExitCode
@@ -15,17 +16,14 @@ from klog_broker.handlers.context import BrokerServices, Endpoint
 from klog_broker.handlers.dispatcher import ApiHandler, Dispatcher
 from klog_broker.handlers.fetch_convert import DownConversions
 from klog_broker.handlers.fetch_sessions import FetchSessions
-from klog_broker.handlers.following_leaders import follow_leaders
 from klog_broker.handlers.group_service import start_groups
-from klog_broker.handlers.in_sync_changes import InSyncChanges
 from klog_broker.handlers.produce_pipeline import ProducePipeline
 from klog_broker.handlers.producer_ids import ProducerIds
-from klog_broker.handlers.served import BETWEEN_BROKERS, SERVED
+from klog_broker.handlers.served import SERVED
 from klog_broker.handlers.transaction_service import start_transactions
 from klog_broker.life import Life
 from klog_broker.log.errors import LoadingGivenUp, LogDirectoryError, OutOfDescriptors
 from klog_broker.log.log_manager import LogManager
-from klog_broker.membership import Membership
 from klog_broker.metadata.election import FoundLog
 from klog_broker.metadata.errors import StoreRefused
 from klog_broker.metadata.image import BrokerRegistration, MetadataImage
@@ -55,7 +53,6 @@ from klog_broker.room_settings import (
     cleaner_settings,
     network_limits,
     real_network,
-    real_sessions,
 )
 from klog_broker.runtime import descriptors
 from klog_broker.runtime.chance import Chance
@@ -63,7 +60,6 @@ from klog_broker.runtime.clock import Clock, SystemClock
 from klog_broker.runtime.files import Files, RealFiles
 from klog_broker.runtime.helpers import Helpers, HelpersOfAStart
 from klog_broker.runtime.loop import Loop
-from klog_broker.runtime.peers import Peers
 from klog_broker.runtime.poller import Poller, default_poller
 from klog_broker.runtime.process_facts import process_facts
 from klog_broker.runtime.purgatory import Purgatory
@@ -125,14 +121,14 @@ class BrokerServer:
         self._clock = clock or SystemClock()
         self._chance = chance or Chance()
         self._files = files or RealFiles()
-        self._open_store = open_store
-        self._open_session = open_session
-        self._membership: Membership | None = None
         self._network = network or real_network(config)
         self.loop = Loop(self._clock, poller or default_poller())
         self._workers = workers_of(self.loop, make_helpers, side_by_side)
         self._helpers = self._workers.helpers
         self._is_wanted = True
+        self.cluster_part: ClusterPart = NoCluster(config, open_store)
+        """The broker's part in its cluster, once it starts."""
+        self._open_session = open_session
         self._is_serving = False
         self._is_stopping = False
         self._handlers = tuple(handlers)
@@ -179,7 +175,10 @@ class BrokerServer:
     def _start(self) -> None:
         self._life.starting(self.config)
         try:
-            broker_id = self._number()
+            if self.config.joins_cluster:
+                self.cluster_part = self._part_in_cluster()
+            broker_id = self.cluster_part.join(self._files, self._chance)
+            self._settings.number_is(broker_id)
             metadata, logs = self._load(broker_id)
         except (LogDirectoryError, StoreRefused) as error:
             self._release()
@@ -216,11 +215,8 @@ class BrokerServer:
                 config["max.incremental.fetch.session.cache.slots"],
             ),
         )
-        if self._membership is not None:
-            self._membership.join_services(self.services)
-            follow_leaders(self.services)
-        between = BETWEEN_BROKERS if self._membership is not None else ()
-        dispatcher = Dispatcher(self.services, (*self._handlers, *between))
+        self.cluster_part.add_services(self.services)
+        dispatcher = Dispatcher(self.services, (*self._handlers, *self.cluster_part.handlers))
         self.services.logs.free_space.on_change = self.services.replicas.room_changed
         self.services.replicas.on_resign.append(lambda _: self.services.leader_holders.let_go_all())
         self.server = Server(
@@ -262,42 +258,23 @@ class BrokerServer:
         self._listen_for_scrapes(self._cleaner)
         if self.plans is not None and self._compile_kernel is not None:
             IdleKernels(self.server, self.plans, self._compile_kernel).begin()
-        if self.services.to_controller is not None:
-            InSyncChanges(self.services, self.services.to_controller).begin()
-        if self._membership is not None:
-            self._membership.wait_until_registered()
-            assert self.services.cluster is not None
-            self._membership.wait_until_told(self.services.cluster.orders)
+        self.cluster_part.serve(self.services)
         self._life.serving(self.services, self.ports)
         self._is_serving = True
         if not self._is_wanted:
             self.loop.post(self._begin_to_stop)
 
-    def _number(self) -> BrokerId:
-        """The broker's, which in a cluster ZooKeeper may have to give. Blocks."""
-        if self.config.joins_cluster:
-            self._membership = Membership(
-                self.config,
-                self.loop,
-                self._clock,
-                self._open_session or real_sessions(self.config),
-                self._make_peers,
-                is_wanted=lambda: self._is_wanted,
-                on_lost=self._on_membership_lost,
-            )
-            number = self._membership.join(self._files, self.config.log_dirs, self._chance)
-            self._settings.number_is(number)
-            self._open_store = self._membership.open_store
-        return BrokerId(self.config["broker.id"])
-
-    def _make_peers(self, broker_id: BrokerId, from_address: str | None) -> Peers:
-        return Peers(
+    def _part_in_cluster(self) -> InCluster:
+        return InCluster(
+            self.config,
             self.loop,
-            self._helpers,
-            self._network,
+            self._clock,
             self._chance,
-            client_id=f"broker-{broker_id}",
-            from_address=from_address,
+            self._network,
+            self._helpers,
+            self._open_session,
+            is_wanted=lambda: self._is_wanted,
+            on_lost=self._on_membership_lost,
         )
 
     def _lead(self, metadata: AdoptingStore) -> None:
@@ -369,7 +346,7 @@ class BrokerServer:
 
     def _load(self, broker_id: BrokerId) -> tuple[AdoptingStore, LogManager]:
         return open_logs(
-            self._open_store,
+            self.cluster_part.open_store,
             self._settings,
             broker_id,
             files=self._files,
@@ -465,9 +442,9 @@ class BrokerServer:
             if self._cleaner is not None:
                 self._cleaner.stop()
             stopping = Stopping(self.server, self.services, self._end_loop)
-            if self._membership is not None and self._exit_code is ExitCode.OK:
+            if self._exit_code is ExitCode.OK:
                 # Meanwhile it serves: others may fetch what they lack before they lead.
-                self._membership.leave(stopping.begin)
+                self.cluster_part.leave(stopping.begin)
             else:
                 stopping.begin()
 
@@ -487,8 +464,7 @@ class BrokerServer:
         self.server.close()
         for each in self.services.on_close:
             each()
-        if self._membership is not None:
-            self._membership.close(cleanly=cleanly)
+        self.cluster_part.close(cleanly=cleanly)
         if self._metrics is not None:
             self._metrics.close()
         if self.plans is not None:
@@ -509,8 +485,7 @@ class BrokerServer:
         if self._is_closed:
             return
         self._is_closed = True
-        if self._membership is not None:
-            self._membership.close(cleanly=True)
+        self.cluster_part.close(cleanly=True)
         self._workers.close()
         self.loop.close()
 

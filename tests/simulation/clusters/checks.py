@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from klog_broker.cluster_part import InCluster
 from klog_broker.controller.member import Member
 from klog_broker.replication.leader import Leader
 from pyspark_klog.ids import BrokerId, TopicPartition
@@ -19,8 +20,8 @@ from tests.support.log_harness import read_batches
 def member_of(machine: Machine) -> Member | None:
     """The running broker's part in the cluster."""
     broker = machine.broker
-    membership = None if broker is None else broker._membership
-    return None if membership is None else membership._member
+    part = None if broker is None else broker.cluster_part
+    return part.membership._member if isinstance(part, InCluster) else None
 
 
 def is_controller(machine: Machine) -> bool:
