@@ -4,26 +4,24 @@ As in Kafka, an order in a leader epoch that the replica has a role in already d
 does the request's type: with ZooKeeper a log that no order names stays on the disk, without a role.
 """
 
-from collections.abc import Callable, Iterator
-from itertools import islice
+from collections.abc import Iterator
 
 from klog_broker.handlers.between_brokers import (
     MAX_ELEMENTS,
     MAX_PARTITIONS,
-    ORDERS_A_TURN,
     cluster_of,
     order_error,
     take_order,
 )
 from klog_broker.handlers.context import BrokerServices, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler, top_level_error
-from klog_broker.log.errors import OutOfDescriptors
+from klog_broker.handlers.orders_in_slices import OrdersInSlices
 from klog_broker.metadata.errors import InvalidTopicName
 from klog_broker.metadata.image import check_topic_name
-from klog_broker.metadata.orders import OrderResults, PartitionOrder
+from klog_broker.metadata.orders import PartitionOrder
 from klog_broker.replication.leader import Leader
 from klog_broker.replication.partition import Follower
-from pyspark_klog.errors import ErrorCode
+from pyspark_klog.errors import ErrorCode, KlogError
 from pyspark_klog.ids import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId, TopicPartition
 from pyspark_klog.protocol.apis.leader_and_isr import (
     LeaderAndIsrPartitionError,
@@ -47,46 +45,22 @@ def handle(request: LeaderAndIsrRequest, context: RequestContext) -> None:
     ]
 
     def learned() -> None:
-        take_order(request, context, lambda done: _Application(request, context, done).go_on())
+        roles = _Roles(request, context.broker)
+        take_order(request, context, lambda done: OrdersInSlices(roles, context, done).go_on())
 
     store.learn_topics(names, learned)
 
 
-class _Application:
-    """A request that is carried out, a part a turn."""
+class _Roles:
+    """See OrderRequest."""
 
-    def __init__(
-        self, request: LeaderAndIsrRequest, context: RequestContext, done: Callable[[], None]
-    ) -> None:
+    def __init__(self, request: LeaderAndIsrRequest, broker: BrokerServices) -> None:
         self._request = request
-        self._context = context
-        self._broker: BrokerServices = context.broker
-        self._done = done
-        self._left = self._orders()
+        self._broker = broker
         self._errors: dict[TopicPartition, ErrorCode] = {}
-        self._is_without_descriptors = False
 
-    def go_on(self) -> None:
-        orders = list(islice(self._left, ORDERS_A_TURN))
-        if orders:
-            self._broker.replicas.apply(orders, self._applied)
-            return
-        if self._is_without_descriptors:
-            # Nobody else would give these replicas their roles: the controller asks again.
-            self._context.reply.close("no file descriptor is left for the log of a replica")
-        else:
-            self._context.reply.send(self._response())
-        self._done()
-
-    def _applied(self, results: OrderResults) -> None:
-        for partition, error in results.items():
-            self._errors[partition] = order_error(error)
-            if isinstance(error, OutOfDescriptors):
-                self._is_without_descriptors = True
-        self._broker.loop.call_soon(self.go_on)
-
-    def _orders(self) -> Iterator[PartitionOrder]:
-        """Made as they are needed: each looks at the role that its replica has then."""
+    def orders(self) -> Iterator[PartitionOrder]:
+        """See OrderRequest."""
         for topic in self._request.topic_states:
             for state in topic.partition_states:
                 partition = TopicPartition(topic.topic_name, state.partition_index)
@@ -118,7 +92,12 @@ class _Application:
             return ErrorCode.STALE_CONTROLLER_EPOCH
         return ErrorCode.NONE
 
-    def _response(self) -> LeaderAndIsrResponse:
+    def failed(self, partition: TopicPartition, error: KlogError) -> None:
+        """See OrderRequest."""
+        self._errors[partition] = order_error(error)
+
+    def response(self) -> LeaderAndIsrResponse:
+        """See OrderRequest."""
         topics = [
             LeaderAndIsrTopicError(
                 topic_id=topic.topic_id,

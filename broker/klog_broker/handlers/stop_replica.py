@@ -1,21 +1,20 @@
 """StopReplica: the controller has this broker stop replicas, or also delete their logs."""
 
-from collections.abc import Callable, Iterator
-from itertools import islice
+from collections.abc import Iterator
 
 from klog_broker.handlers.between_brokers import (
     MAX_ELEMENTS,
-    ORDERS_A_TURN,
     cluster_of,
     order_error,
     take_order,
 )
 from klog_broker.handlers.context import BrokerServices, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler, top_level_error
-from klog_broker.metadata.orders import OrderResults, StopOrder
+from klog_broker.handlers.orders_in_slices import OrdersInSlices
+from klog_broker.metadata.orders import StopOrder
 from klog_broker.replication.errors import StaleOrder
 from klog_broker.replication.partition import Offline
-from pyspark_klog.errors import ErrorCode
+from pyspark_klog.errors import ErrorCode, KlogError
 from pyspark_klog.ids import NO_TOPIC_ID, LeaderEpoch, TopicPartition
 from pyspark_klog.protocol.apis.stop_replica import (
     StopReplicaPartitionError,
@@ -31,38 +30,20 @@ _ANY_EPOCH = LeaderEpoch((1 << 31) - 1)
 def handle(request: StopReplicaRequest, context: RequestContext) -> None:
     """Answered once the replicas are stopped and their logs set aside."""
     cluster_of(context)
-    take_order(request, context, lambda done: _Application(request, context, done).go_on())
+    stops = _Stops(request, context.broker)
+    take_order(request, context, lambda done: OrdersInSlices(stops, context, done).go_on())
 
 
-class _Application:
-    """A request that is carried out, a part a turn."""
+class _Stops:
+    """See OrderRequest."""
 
-    def __init__(
-        self, request: StopReplicaRequest, context: RequestContext, done: Callable[[], None]
-    ) -> None:
+    def __init__(self, request: StopReplicaRequest, broker: BrokerServices) -> None:
         self._request = request
-        self._context = context
-        self._broker: BrokerServices = context.broker
-        self._done = done
-        self._left = self._orders()
+        self._broker = broker
         self._errors: dict[TopicPartition, ErrorCode] = {}
 
-    def go_on(self) -> None:
-        orders = list(islice(self._left, ORDERS_A_TURN))
-        if orders:
-            self._broker.replicas.apply(orders, self._applied)
-            return
-        self._context.reply.send(self._response())
-        self._done()
-
-    def _applied(self, results: OrderResults) -> None:
-        for partition, error in results.items():
-            is_fenced = isinstance(error, StaleOrder)
-            code = ErrorCode.FENCED_LEADER_EPOCH if is_fenced else order_error(error)
-            self._errors[partition] = code
-        self._broker.loop.call_soon(self.go_on)
-
-    def _orders(self) -> Iterator[StopOrder]:
+    def orders(self) -> Iterator[StopOrder]:
+        """See OrderRequest."""
         for topic in self._request.topic_states:
             for state in topic.partition_states:
                 partition = TopicPartition(topic.topic_name, state.partition_index)
@@ -74,7 +55,13 @@ class _Application:
                 topic_id = NO_TOPIC_ID if hosted is None else hosted.topic_id
                 yield StopOrder(partition, topic_id, _epoch(state), state.delete_partition)
 
-    def _response(self) -> StopReplicaResponse:
+    def failed(self, partition: TopicPartition, error: KlogError) -> None:
+        """See OrderRequest."""
+        is_fenced = isinstance(error, StaleOrder)
+        self._errors[partition] = ErrorCode.FENCED_LEADER_EPOCH if is_fenced else order_error(error)
+
+    def response(self) -> StopReplicaResponse:
+        """See OrderRequest."""
         found = [
             StopReplicaPartitionError(
                 topic_name=topic.topic_name,
