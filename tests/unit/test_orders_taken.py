@@ -85,6 +85,18 @@ def test_without_descriptors_the_controller_asks_again(
     assert world.role() == "Leader"
 
 
+def test_without_descriptors_the_controller_asks_again_to_stop(
+    world: OrderWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.answer(lead())
+    full = OutOfDescriptors("too many open files")
+    with monkeypatch.context() as patch:
+        patch.setattr(world.logs, "delete_beside", lambda *args: args[2](full))
+        reply = world.give(stop(0))
+        world.turns()
+    assert "no file descriptor" in reply.closed
+
+
 def test_many_orders_take_many_turns(world: OrderWorld) -> None:
     world.answer(lead(*range(3 * ORDERS_A_TURN), leader=2))
     reply = world.give(lead(*range(3 * ORDERS_A_TURN), leader_epoch=1))
