@@ -166,14 +166,8 @@ class Cluster(RuleBasedStateMachine):
             assert context.topic_name(topic_id) == name
             of_topic = [each for each in self.assigned if each.topic == name]
             assert sorted(context.partitions_of(name)) == sorted(of_topic)
-            for state in ReplicaState:
-                if state is not ReplicaState.NON_EXISTENT:
-                    expected = {
-                        pair
-                        for pair, found in self.replicas.items()
-                        if pair[0].topic == name and found is state
-                    }
-                    assert set(context.replicas_in(name, state)) == expected
+        for (partition, broker_id), state in self.replicas.items():
+            assert context.replica_state(partition, broker_id) is state
 
     @invariant()
     def partitions_are_known(self) -> None:

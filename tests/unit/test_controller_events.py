@@ -97,6 +97,15 @@ def test_many_partitions_are_told_of_a_part_at_a_time(cluster: Controlled) -> No
     assert max(sizes) <= PARTITIONS_A_TURN
     states = [cluster.state(TopicPartition("t", number)) for number in (0, count - 1)]
     assert [each and each.leader for each in states] == [THREE, THREE]
+    cluster.call(cluster.controller.delete_topic, "t")
+    cluster.register(2)
+    cluster.advance(3_000)
+    stops = [
+        order.topic_states[0].partition_states for _, order in cluster.take(StopReplicaRequest)
+    ]
+    assert sum(map(len, stops)) == 2 * count
+    assert max(map(len, stops)) <= PARTITIONS_A_TURN
+    assert cluster.data(topic_path("t")) is None
 
 
 def test_partitions_are_added(cluster: Controlled) -> None:

@@ -330,12 +330,3 @@ class ControllerContext:
             del self._replica_states[partition, broker_id]
         else:
             self._replica_states[partition, broker_id] = after
-
-    def replicas_in(self, topic: str, state: ReplicaState) -> list[tuple[TopicPartition, BrokerId]]:
-        """The replicas of a topic that are in a state."""
-        return [
-            (partition, broker_id)
-            for partition in self.partitions_of(topic)
-            for broker_id in self.assignment(partition)
-            if self.replica_state(partition, broker_id) is state
-        ]

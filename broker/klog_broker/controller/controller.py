@@ -257,14 +257,14 @@ class Controller:
     def _stopped(self, work: Work, order: BrokerOrder, answer: Answer) -> Steps[None]:
         if not deletions.take_answer(work, order, answer):
             self._try_deletions_later()
-        yield from deletions.finish(work)
+        yield from deletions.finish(work, deletions.topics_of(order))
 
     def _change(self, work: Work, change: Change) -> Steps[None]:
         match change:
             case Change(Subject.BROKERS):
                 version, brokers = yield from work.reader.brokers()
                 work.picture.take_brokers(version, dict(brokers))
-                deletions.go_on(work.picture)
+                yield from deletions.go_on(work)
             case Change(Subject.TOPICS, ""):
                 yield from topic_events.take_topics(work, self._new_topic_id)
             case Change(Subject.TOPICS, name):

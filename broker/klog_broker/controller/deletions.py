@@ -6,6 +6,7 @@ the controller next finds either the whole order or nothing of the topic.
 """
 
 import logging
+from collections.abc import Iterable
 from functools import partial
 
 from klog_broker.controller.errors import PictureOutdated
@@ -15,11 +16,11 @@ from klog_broker.controller.partition_states import PartitionState
 from klog_broker.controller.picture import Picture
 from klog_broker.controller.replica_states import ReplicaState
 from klog_broker.controller.topic_events import NewId, take_topics
-from klog_broker.controller.writing import Work
+from klog_broker.controller.writing import PARTITIONS_A_TURN, Work
 from klog_broker.metadata.zookeeper.conversation import Steps, exists, together
 from klog_broker.runtime.zookeeper import Children, Delete, NoNode
 from pyspark_klog.errors import ErrorCode
-from pyspark_klog.ids import TopicPartition
+from pyspark_klog.ids import BrokerId, TopicPartition
 from pyspark_klog.protocol.apis.stop_replica import StopReplicaRequest, StopReplicaResponse
 from pyspark_klog.znodes.configs import TOPICS, config_path, entity
 from pyspark_klog.znodes.paths import delete_topic_path, topic_path
@@ -46,22 +47,32 @@ def take_deletions(work: Work, new_id: NewId) -> Steps[None]:
         if context.topic_id(name) is None:
             yield from _forget_order(work, name)
         elif not context.is_to_be_deleted(name):
-            _queue(work.picture, name)
-    go_on(work.picture)
-    yield from finish(work)
+            yield from _queue(work, name)
+    yield from go_on(work)
+    yield from finish(work, context.to_be_deleted)
 
 
-def go_on(picture: Picture) -> None:
+def go_on(work: Work) -> Steps[None]:
     """Tell whoever is there to delete what it has."""
-    context = picture.context
+    picture, context = work.picture, work.picture.context
     for topic in context.to_be_deleted:
-        for partition, broker_id in context.replicas_in(topic, ReplicaState.DELETION_INELIGIBLE):
-            if broker_id in context.brokers:
-                context.step_replica(partition, broker_id, ReplicaState.OFFLINE)
-        for partition, broker_id in context.replicas_in(topic, ReplicaState.OFFLINE):
-            if broker_id in context.brokers:
-                context.step_replica(partition, broker_id, ReplicaState.DELETION_STARTED)
-                picture.batch.stop(partition, (broker_id,), deletes=True)
+        for count, partition in enumerate(context.partitions_of(topic), 1):
+            for broker_id in context.assignment(partition):
+                if broker_id in context.brokers:
+                    _order_deletion(picture, partition, broker_id)
+            if count % PARTITIONS_A_TURN == 0:
+                yield from work.writer.next_turn(picture)
+
+
+def _order_deletion(picture: Picture, partition: TopicPartition, broker_id: BrokerId) -> None:
+    context = picture.context
+    state = context.replica_state(partition, broker_id)
+    if state is ReplicaState.DELETION_INELIGIBLE:
+        context.step_replica(partition, broker_id, ReplicaState.OFFLINE)
+    elif state is not ReplicaState.OFFLINE:
+        return
+    context.step_replica(partition, broker_id, ReplicaState.DELETION_STARTED)
+    picture.batch.stop(partition, (broker_id,), deletes=True)
 
 
 def take_answer(work: Work, order: BrokerOrder, answer: Answer) -> bool:
@@ -89,11 +100,17 @@ def take_answer(work: Work, order: BrokerOrder, answer: Answer) -> bool:
     return is_done
 
 
-def finish(work: Work) -> Steps[None]:
-    """Erase the topics of which no broker has a replica any more."""
+def topics_of(order: BrokerOrder) -> list[str]:
+    """The topics that an order to stop replicas is about."""
+    assert isinstance(order.request, StopReplicaRequest)
+    return [each.topic_name for each in order.request.topic_states]
+
+
+def finish(work: Work, topics: Iterable[str]) -> Steps[None]:
+    """Erase those of the topics to be deleted of which no broker has a replica any more."""
     context = work.picture.context
-    for topic in context.to_be_deleted:
-        is_over = all(
+    for topic in topics:
+        is_over = context.is_to_be_deleted(topic) and all(
             context.replica_state(partition, broker_id) is ReplicaState.DELETION_SUCCESSFUL
             for partition in context.partitions_of(topic)
             for broker_id in context.assignment(partition)
@@ -104,11 +121,10 @@ def finish(work: Work) -> Steps[None]:
             _log.info("topic=%s is deleted", topic)
 
 
-def _queue(picture: Picture, topic: str) -> None:
-    context = picture.context
+def _queue(work: Work, topic: str) -> Steps[None]:
+    picture, context = work.picture, work.picture.context
     context.queue_deletion(topic)
-    partitions = context.partitions_of(topic)
-    for partition in partitions:
+    for count, partition in enumerate(context.partitions_of(topic), 1):
         picture.unsettled.pop(partition, None)
         state = context.state(partition)
         if state in (PartitionState.ONLINE, PartitionState.NEW):
@@ -120,7 +136,9 @@ def _queue(picture: Picture, topic: str) -> None:
                 context.step_replica(partition, broker_id, ReplicaState.OFFLINE)
                 if broker_id not in context.brokers:
                     context.step_replica(partition, broker_id, ReplicaState.DELETION_INELIGIBLE)
-    picture.batch.tell(context.brokers, partitions)
+        picture.batch.tell(context.brokers, (partition,))
+        if count % PARTITIONS_A_TURN == 0:
+            yield from work.writer.next_turn(picture)
 
 
 def _forget_order(work: Work, topic: str) -> Steps[None]:

@@ -89,6 +89,11 @@ class Writer:
         """Go on in another turn of the loop."""
         yield lambda done: self._call_soon(lambda: done(None))
 
+    def next_turn(self, picture: Picture) -> Steps[None]:
+        """Send what was collected, and go on in another turn of the loop."""
+        picture.send()
+        yield from self.pause()
+
     def try_write(self, operations: list[Operation]) -> Steps[tuple[Result, ...] | MultiFailed]:
         """All of these or none."""
         answer: tuple[Result, ...] | ZooKeeperError | ControllerMoved
@@ -130,8 +135,7 @@ class Writer:
             settled += len(some)
             if settled >= PARTITIONS_A_TURN:
                 settled = 0
-                picture.send()
-                yield from self.pause()
+                yield from self.next_turn(picture)
         untold, picture.untold = picture.untold, {}
         if untold:
             # In a batch of their own: all that a batch tells of goes to everybody whom it tells.
