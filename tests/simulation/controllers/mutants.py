@@ -107,7 +107,7 @@ def _sent_once(_original: Any) -> Any:
 
 
 def _deletes_without(_original: Any) -> Any:
-    def finish(work: Any) -> Any:
+    def finish(work: Any, _topics: Any) -> Any:
         """Whoever is away has nothing."""
         context = work.picture.context
         for topic in context.to_be_deleted:
@@ -118,7 +118,7 @@ def _deletes_without(_original: Any) -> Any:
 
 
 def _changes_unread(_original: Any) -> Any:
-    return lambda _reader, _key, _change: None
+    return lambda _reader, _key, _change, ask: ask
 
 
 def _told_of_nothing(original: Any) -> Any:
@@ -162,6 +162,6 @@ MUTANTS = (
     Mutant("watch missed after a break", Controller, "connected", _watch_missed, kept_seed=6),
     Mutant("order sent once", OrderQueues, "lost", _sent_once, kept_seed=4),
     Mutant("deletion waits for nobody", deletions, "finish", _deletes_without),
-    Mutant("changes unread", Reader, "_watch", _changes_unread),
+    Mutant("changes unread", Reader, "_watching", _changes_unread),
     Mutant("who comes is told of nothing", Picture, "_came", _told_of_nothing),
 )
