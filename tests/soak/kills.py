@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
+from tests.soak.cycles import until_over
 from tests.soak.traps import FIRST_BATCH, IN_COMMIT, IN_TASK, Point
 
 
@@ -93,13 +94,8 @@ def faults(seed: int) -> Iterator[list[Fault]]:
 
 
 def long_plan(minutes: float, seed: int, now_s: Callable[[], float]) -> Iterator[Fault]:
-    """Faults until the time is over, one cycle at least; ``now_s`` is a clock in seconds."""
-    end_s = now_s() + minutes * 60
-    for number, cycle in enumerate(faults(seed)):
-        for fault in cycle:
-            if number and now_s() >= end_s:
-                return
-            yield fault
+    """Faults until the time is over: see `until_over`."""
+    return until_over(faults(seed), minutes, now_s)
 
 
 def short_plan() -> list[Fault]:
