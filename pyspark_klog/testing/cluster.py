@@ -44,7 +44,10 @@ class Cluster:
         if not 1 <= brokers <= _MOST_BROKERS:
             raise ValueError(f"a cluster has 1 to {_MOST_BROKERS} brokers, not {brokers}")
         folder = None if data is None else Path(data)
-        self.zookeeper = ZooKeeper(data=None if folder is None else folder / "zookeeper")
+        self.zookeeper = ZooKeeper(
+            data=None if folder is None else folder / "zookeeper",
+            start_timeout_s=start_timeout_s,
+        )
         self.brokers: tuple[Broker, ...] = ()
         self._count = brokers
         self._data = folder

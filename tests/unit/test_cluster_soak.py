@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.soak.cluster.java_clients import Run, ends_of, problems_of_reading
 from tests.soak.cluster.plan import SESSION_S, Fault, Kind, faults, long_plan, short_plan
 from tests.soak.cluster.replicas import partitions_of, problems_of_replicas
 from tests.soak.cluster.sight import Sight
@@ -113,3 +114,31 @@ def test_what_a_sight_lacks_is_named() -> None:
     assert whole._replace(leaders={where: -1}).lacks(ALL, ["t"]) == "t-0 has no leader"
     shrunk = whole._replace(in_sync={where: frozenset((1, 2))})
     assert shrunk.lacks(ALL, ["t"]) == "t-0 has in sync [1, 2]"
+
+
+# --- what Java's consumer read -------------------------------------------------------------------
+def test_a_reader_may_begin_an_assignment_anywhere_in_what_it_has_read() -> None:
+    assignments = [
+        {0: [Run(0, 4, 5), Run(5, 5, 1)], 1: [Run(0, 1, 2)]},
+        {},
+        {0: [Run(3, 7, 5)], 1: [Run(2, 2, 1)]},
+    ]
+    assert problems_of_reading(assignments, {0: 8, 1: 3, 2: 0}) == []
+    assert ends_of(assignments) == {0: 8, 1: 3}
+
+
+@pytest.mark.parametrize(
+    ("assignments", "problem"),
+    [
+        ([{0: [Run(1, 3, 3)]}], "was read behind 0"),
+        ([{0: [Run(0, 1, 2), Run(3, 3, 1)]}], "was read behind 2"),
+        ([{0: [Run(0, 2, 3), Run(2, 3, 2)]}], "was read behind 3"),
+        ([{0: [Run(0, 1, 2)]}, {0: [Run(3, 3, 1)]}], "was read behind 2"),
+        ([{0: [Run(0, 3, 3)]}], "was read behind 0"),
+        ([{0: [Run(0, 2, 3)]}], "read up to 3 of 4"),
+    ],
+    ids=["start skipped", "skipped", "twice", "skipped between", "a hole", "end skipped"],
+)
+def test_what_a_reader_may_not_do(assignments: list[dict[int, list[Run]]], problem: str) -> None:
+    [found] = problems_of_reading(assignments, {0: 4})
+    assert found.startswith("java-0: ") and found.endswith(problem)

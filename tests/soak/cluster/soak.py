@@ -1,9 +1,10 @@
 """The soak of a cluster: three brokers, a ZooKeeper, and clients at work while faults come.
 
 A `Feed` writes numbered records (acks=all, idempotent), two processes copy them as a consumer group
-in transactions (`tests/soak/transactions`). In the end, and while nothing is wrong: what was
-acknowledged is there, where it was said to be, once and in order; each record is in the copy once;
-every replica is in sync and has the same bytes.
+in transactions (`tests/soak/transactions`). With ``--java`` one of them is Java's, and Kafka's own
+clients write and read another topic (`java_clients`). In the end, and while nothing is wrong: what
+was acknowledged is there, where it was said to be, once and in order; each record is in the copy
+once; every replica is in sync and has the same bytes.
 """
 
 import argparse
@@ -23,6 +24,9 @@ from pyspark_klog.testing.broker import BrokerFailed
 from pyspark_klog.testing.zookeeper import ZooKeeperFailed
 from tests.soak.cluster import plan
 from tests.soak.cluster.befalling import CLIENT, befallen, whose
+from tests.soak.cluster.java_clients import PARTITIONS as JAVA_PARTITIONS
+from tests.soak.cluster.java_clients import TOPIC as JAVA_TOPIC
+from tests.soak.cluster.java_clients import JavaClients
 from tests.soak.cluster.plan import Fault, Kind
 from tests.soak.cluster.replicas import partitions_of, problems_of_replicas
 from tests.soak.cluster.sight import lacks
@@ -36,6 +40,7 @@ from tests.soak.transactions.feed import (
     TARGET,
     TARGET_PARTITIONS,
     Feed,
+    committed_records,
     inputs,
     outputs,
 )
@@ -44,14 +49,15 @@ from tests.soak.transactions.processes import Copy, command_of
 from tests.support.eventually import eventually
 
 RATE_A_S = 300
-_COPIES = 2
+_COPIES = ("librdkafka", "librdkafka")
+_COPIES_WITH_JAVA = ("librdkafka", "java")
 _GROUP = "copies"
 _DEADLINE_S = 120.0
 _GAP_S = 1.0
 # librdkafka 2.16 hangs in send_offsets_to_transaction when brokers leave the metadata for a while:
 # the tables of its coordinators keep one that it has removed (its issues 5456 and 5511).
 _HANGS_S = 12.0
-_TOPICS = (SOURCE, TARGET)
+_TOPICS = {SOURCE: SOURCE_PARTITIONS, TARGET: TARGET_PARTITIONS, JAVA_TOPIC: JAVA_PARTITIONS}
 _BROKER_SETTINGS: dict[str, str | int | bool] = {
     "zookeeper_session_timeout_ms": int(plan.SESSION_S * 1_000),
     # Machines of tests are busy at times.
@@ -79,7 +85,10 @@ _BAD_WORDS = ("Traceback", "a bug", "unclean", "is offline")
 class ClusterSoak:
     """One run; `report` has what went wrong."""
 
-    def __init__(self, work: Path, say: Say, rate_a_s: int = RATE_A_S) -> None:
+    def __init__(
+        self, work: Path, say: Say, rate_a_s: int = RATE_A_S, *, with_java: bool = False
+    ) -> None:
+        """``with_java`` needs the jars of the peers."""
         self.report = Report(say)
         self.acknowledged = 0
         self.longest_gap_s = 0.0
@@ -87,7 +96,10 @@ class ClusterSoak:
         self._rate_a_s = rate_a_s
         self._tick = threading.Event()
         self._feed: Feed
+        self._clients_of_copies = _COPIES_WITH_JAVA if with_java else _COPIES
         self._copies: list[Copy] = []
+        self._with_java = with_java
+        self._java: JavaClients | None = None
 
     def run(self, faults: Iterable[Fault]) -> list[str]:
         """All faults; gives the problems."""
@@ -95,21 +107,25 @@ class ClusterSoak:
             self._cluster = cluster
             self._make_topics()
             self._feed = Feed(cluster.bootstrap_servers, self._rate_a_s, _PRODUCER)
-            self._copies = [self._copy(number) for number in range(_COPIES)]
+            self._copies = [self._copy(number) for number in range(len(self._clients_of_copies))]
             try:
                 for copy in self._copies:
                     copy.start()
+                if self._with_java:
+                    self._java = JavaClients(cluster.bootstrap_servers, self._work)
                 self._until(self._all_copy, "a transaction of each copy")
                 for number, fault in enumerate(faults, 1):
                     self._take(number, fault)
                 self._rest()
-                self._until_copies_go_on()
+                self._until_clients_go_on()
                 self._feed.end()
                 self._finish()
             finally:
                 self._feed.end()
                 for copy in self._copies:
                     copy.kill()
+                if self._java is not None:
+                    self._java.end()
                 for number, broker in enumerate(cluster.brokers, 1):
                     self._read_output(number, broker.output())
             self._compare_files()
@@ -119,15 +135,15 @@ class ClusterSoak:
     def _make_topics(self) -> None:
         admin = AdminClient({"bootstrap.servers": self._cluster.bootstrap_servers})
         settings = {"min.insync.replicas": "2"}
-        counts = {SOURCE: SOURCE_PARTITIONS, TARGET: TARGET_PARTITIONS}
-        topics = [NewTopic(name, count, 3, config=settings) for name, count in counts.items()]
+        topics = [NewTopic(name, count, 3, config=settings) for name, count in _TOPICS.items()]
         for made in admin.create_topics(topics).values():
             made.result(_DEADLINE_S)
         self._rest()
 
     def _copy(self, number: int) -> Copy:
         words = [self._cluster.bootstrap_servers, _GROUP, SOURCE, TARGET, f"copy-{number}"]
-        return Copy([*command_of("librdkafka"), *words], f"copy-{number}", self._work)
+        command = command_of(self._clients_of_copies[number])
+        return Copy([*command, *words], f"copy-{number}", self._work)
 
     def _all_copy(self) -> bool:
         return all(copy.counts["committed"] for copy in self._copies)
@@ -149,7 +165,7 @@ class ClusterSoak:
         if fault.rests:
             self._rest()
             whole = f"whole after {time.monotonic() - began_s:.1f} s"
-            self._until_copies_go_on()
+            self._until_clients_go_on()
         else:
             self._wait(_GAP_S)
         self.longest_gap_s = max(self.longest_gap_s, self._feed.longest_gap_s)
@@ -189,22 +205,35 @@ class ClusterSoak:
         except AssertionError:
             self.report.problem(f"the cluster is not whole after {_DEADLINE_S:g} s: {problem}")
 
+    def _until_clients_go_on(self) -> None:
+        """Once the cluster is whole, all clients get on with their work."""
+        java = self._java
+        before = None if java is None else java.counts
+        self._until_copies_go_on()
+        if java is not None and before is not None:
+            self._until(
+                lambda: all(now > old for now, old in zip(java.counts, before, strict=True)),
+                "Java's producer and consumer to go on though all is well",
+            )
+
     def _until_copies_go_on(self) -> None:
-        """Once the cluster is whole, transactions are committed, too. Who hangs is started
-        again; if that does not help, it is the brokers' fault."""
+        """librdkafka's that hang are started again; if that does not help, it is the brokers'
+        fault."""
         for attempt, patience_s in enumerate((_HANGS_S, _DEADLINE_S)):
             before = [copy.counts["committed"] for copy in self._copies]
             if self._do_all_commit(before, patience_s):
                 return
-            for copy, count in zip(self._copies, before, strict=True):
-                if copy.counts["committed"] == count:
-                    if attempt == 0:
-                        self.report.counts["copies that hung"] += 1
-                        self.report.say(f"{copy.name} hangs, and is started again")
-                        copy.kill()
-                        copy.start()
-                    else:
-                        self.report.problem(f"{copy.name} does not commit though all is well")
+            rows = zip(self._copies, self._clients_of_copies, before, strict=True)
+            for copy, client, count in rows:
+                if copy.counts["committed"] != count:
+                    continue
+                if attempt:
+                    self.report.problem(f"{copy.name} does not commit though all is well")
+                elif client == "librdkafka":
+                    self.report.counts["copies that hung"] += 1
+                    self.report.say(f"{copy.name} hangs, and is started again")
+                    copy.kill()
+                    copy.start()
 
     def _do_all_commit(self, before: Sequence[int], patience_s: float) -> bool:
         end_s = time.monotonic() + patience_s
@@ -253,6 +282,8 @@ class ClusterSoak:
         self._until(lambda: _positions(servers) == ends, "the copy of all records")
         for copy in self._copies:
             copy.kill()
+        if self._java is not None:
+            self._finish_java(self._java)
         for problem in (
             *lost_of(self._feed.acknowledged, numbers),
             *problems_of_order(source),
@@ -261,6 +292,21 @@ class ClusterSoak:
             self.report.problem(problem)
         self._least_ends = {f"{SOURCE}-{partition}": end for partition, end in ends.items()}
         self._rest()
+
+    def _finish_java(self, java: JavaClients) -> None:
+        java.end_writing()
+        servers = self._cluster.bootstrap_servers
+        there = {
+            partition: [
+                int(each.value()) for each in committed_records(servers, JAVA_TOPIC, partition)
+            ]
+            for partition in range(JAVA_PARTITIONS)
+        }
+        self._until(lambda: java.have_read(there), "Java's consumer to read all records")
+        java.end()
+        self.report.counts["records of Java's producer"] = java.counts[0]
+        for problem in java.problems(there):
+            self.report.problem(problem)
 
     def _read_output(self, number: int, output: str) -> None:
         for line in output.splitlines():
@@ -312,10 +358,12 @@ def problems_of_order(source: Sequence[Input]) -> list[str]:
     return problems
 
 
-def soak(faults: Iterable[Fault], say: Say, *, work: Path | None = None) -> ClusterSoak:
+def soak(
+    faults: Iterable[Fault], say: Say, *, work: Path | None = None, with_java: bool = False
+) -> ClusterSoak:
     """A run. A temporary folder is removed if nothing went wrong."""
     folder = work or Path(tempfile.mkdtemp(prefix="klog-cluster-"))
-    run = ClusterSoak(folder, say)
+    run = ClusterSoak(folder, say, with_java=with_java)
     if run.run(faults):
         say(f"         what it left is in {folder}")
     elif work is None:
@@ -329,11 +377,12 @@ def main(arguments: Sequence[str], say: Say) -> int:
     parser.add_argument("--minutes", type=float, default=20.0)
     parser.add_argument("--seed", type=int, default=random.randrange(10_000))
     parser.add_argument("--work", type=Path, help="an empty folder that keeps data and logs")
+    parser.add_argument("--java", action="store_true", help="Kafka's Java clients are at work, too")
     given = parser.parse_args(arguments)
     say(f"soak cluster: seed {given.seed}, {given.minutes:g} minutes, {RATE_A_S} records/s")
     # What it has started and stopped is ended in `finally` blocks.
     faults = plan.long_plan(given.minutes, given.seed, time.monotonic)
-    run = soak(faults, say, work=given.work)
+    run = soak(faults, say, work=given.work, with_java=given.java)
     count = sum(run.report.counts[kind.value] for kind in Kind)
     for name, times in sorted(run.report.counts.items()):
         say(f"         {times:4} {name}")

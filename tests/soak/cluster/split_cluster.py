@@ -6,6 +6,9 @@ from pathlib import Path
 from pyspark_klog.testing import Broker, Cluster
 from tests.soak.cluster.ways import ZOOKEEPER, Ways
 
+_PATIENCE_S = 180.0
+"""Machines of tests are busy at times, and a process that did not start or end is a problem."""
+
 
 class SplitCluster(Cluster):
     """Clients reach broker N at 127.0.0.N itself; the other brokers, and N ZooKeeper, by `ways`."""
@@ -14,7 +17,7 @@ class SplitCluster(Cluster):
         """The brokers' folders are below ``data``, and stay."""
         self.ways = Ways()
         self._folder = data
-        super().__init__(brokers, **settings)
+        super().__init__(brokers, start_timeout_s=_PATIENCE_S, **settings)
 
     def __enter__(self) -> "SplitCluster":
         self.start()
@@ -46,7 +49,13 @@ class SplitCluster(Cluster):
             "zookeeper_connect": f"127.0.0.1:{zookeeper}",
             "controlled_shutdown_retry_backoff_ms": 200,
         }
-        return Broker(data=self.data_of(number), port=port, **(settings | self._settings))
+        return Broker(
+            data=self.data_of(number),
+            port=port,
+            start_timeout_s=_PATIENCE_S,
+            stop_timeout_s=_PATIENCE_S,
+            **(settings | self._settings),
+        )
 
 
 def _free_ports(host: str) -> tuple[int, int]:

@@ -73,6 +73,9 @@ public class CopyLoop {
         Properties properties = new Properties();
         properties.put("bootstrap.servers", servers);
         properties.put("reconnect.backoff.max.ms", "500");
+        // In a cluster a broker may stand still, and others lead what it led.
+        properties.put("request.timeout.ms", "6000");
+        properties.put("metadata.max.age.ms", "1000");
         return properties;
     }
 

@@ -88,7 +88,7 @@ def inputs(servers: str) -> list[Input]:
     return [
         Input(each.partition(), each.offset(), each.key(), int(each.value()))
         for partition in range(SOURCE_PARTITIONS)
-        for each in _records(servers, SOURCE, partition)
+        for each in committed_records(servers, SOURCE, partition)
     ]
 
 
@@ -97,13 +97,13 @@ def outputs(servers: str) -> dict[int, list[Output]]:
     return {
         partition: [
             output_of(partition, each.offset(), each.key(), each.value())
-            for each in _records(servers, TARGET, partition)
+            for each in committed_records(servers, TARGET, partition)
         ]
         for partition in range(TARGET_PARTITIONS)
     }
 
 
-def _records(servers: str, topic: str, partition: int) -> Iterator[Message]:
+def committed_records(servers: str, topic: str, partition: int) -> Iterator[Message]:
     """What is committed in a partition now."""
     consumer = Consumer(
         {

@@ -60,6 +60,8 @@ class CopyLoop:
                 "transactional.id": names.transactional_id,
                 "transaction.timeout.ms": _TRANSACTION_MS,
                 "linger.ms": 2,
+                # A key has one partition, whoever copies it: Java's clients share the work.
+                "partitioner": "murmur2_random",
             }
         )
         static = {} if names.instance is None else {"group.instance.id": names.instance}
