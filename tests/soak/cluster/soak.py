@@ -52,7 +52,7 @@ RATE_A_S = 300
 _COPIES = ("librdkafka", "librdkafka")
 _COPIES_WITH_JAVA = ("librdkafka", "java")
 _GROUP = "copies"
-_DEADLINE_S = 120.0
+_DEADLINE_S = 240.0
 _GAP_S = 1.0
 # librdkafka 2.16 hangs in send_offsets_to_transaction when brokers leave the metadata for a while:
 # the tables of its coordinators keep one that it has removed (its issues 5456 and 5511).
