@@ -39,6 +39,7 @@ class Groups(Watcher):
         self._joined = (-1, 0)
         self._assigned = (-1, 0)
         self._commits: dict[TopicPartition, list[Commit]] = {}
+        self._coordinator: object = None
         self._heard_ms = -_NEVER_MS
         self._is_unsure = False
         """Whether the group may have been forgotten with all its offsets: then nothing is promised
@@ -61,6 +62,12 @@ class Groups(Watcher):
             for each in commits:
                 each.answered_ms = _NEVER_MS
             commits.append(Commit(-1, -1, 0))
+
+    def is_coordinated_by(self, elected: object) -> None:
+        """Whom another one has let in is known to this one only if it was written down."""
+        if elected != self._coordinator:
+            self._coordinator = elected
+            self._joined = (-1, 0)
 
     # --- members and time ------------------------------------------------------------------------
     def is_heard(self, now_ms: int) -> None:

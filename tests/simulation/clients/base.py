@@ -156,6 +156,10 @@ class Client(ABC):
         """Where the next connection goes to."""
         return self.machine
 
+    def go_to(self, _broker_id: int) -> Script:
+        """What comes is for this broker; where there is one only, it is this one."""
+        yield from ()
+
     def hang_up(self) -> None:
         """Closes the connection."""
         if self._link is not None:

@@ -46,8 +46,9 @@ from pyspark_klog.protocol.apis.sync_group import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
+from pyspark_klog.protocol.fields import NO_UUID
 from tests.simulation.checks.groups import FENCED
-from tests.simulation.clients.base import Client, Script, check_code
+from tests.simulation.clients.base import Client, Lost, Script, check_code
 from tests.simulation.world import Violation
 
 GROUP = "group"
@@ -72,6 +73,8 @@ _FENCED = (
 class Member(Client):
     """Its "work" is to move its partitions' offsets on and to commit them."""
 
+    _unknown: tuple[ErrorCode, ...] = ()
+    """What a coordinator can say of topics that there are, for a while."""
     reads_stable = False
     """Whether it waits for open transactions that have committed offsets of its partitions."""
 
@@ -105,6 +108,7 @@ class Member(Client):
             request = FindCoordinatorRequest(key=GROUP)
             reply = yield from self.ask(request, FindCoordinatorResponse, high=3)
             if check_code(self, reply.error_code, *_RETRIED) is ErrorCode.NONE:
+                yield from self.go_to(reply.node_id)
                 return
             yield from self.sleep(self.world.between(10, 200))
 
@@ -116,6 +120,9 @@ class Member(Client):
         )
         reply = yield from self.ask(request, MetadataResponse, low=10)
         self._ids = {row.name: row.topic_id for row in reply.topics}
+        if NO_UUID in self._ids.values():
+            self.hang_up()  # this broker has not been told yet
+            raise Lost
 
     def _join(self) -> Generator[Any, Any, bool]:
         request = JoinGroupRequest(
@@ -146,13 +153,14 @@ class Member(Client):
         self.note(
             f"joined generation={reply.generation_id} leads={reply.leader == reply.member_id}"
         )
-        self.history.groups.was_joined(
-            reply.member_id,
-            reply.generation_id,
-            asked_ms,
-            self.world.now_ms,
-            leads=reply.leader == reply.member_id and self._instance_id is None,
-        )
+        if self._is_current():
+            self.history.groups.was_joined(
+                reply.member_id,
+                reply.generation_id,
+                asked_ms,
+                self.world.now_ms,
+                leads=reply.leader == reply.member_id and self._instance_id is None,
+            )
         return (yield from self._sync(reply))
 
     def _sync(self, joined: JoinGroupResponse) -> Generator[Any, Any, bool]:
@@ -190,6 +198,11 @@ class Member(Client):
         self.machine.has_told("assigned")
         return True
 
+    def _is_current(self) -> bool:
+        """Whether the last answer came from who coordinates the group now, and not from a broker
+        that does not know yet that it does so no more."""
+        return True
+
     def _step_back(self, code: ErrorCode) -> Script:
         """After an error: who is not known joins as somebody new."""
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
@@ -215,13 +228,15 @@ class Member(Client):
         names = {topic_id: name for name, topic_id in self._ids.items()}
         for topic in reply.topics:
             for row in topic.partitions:
-                code = check_code(self, row.error_code, *_RETRIED, *_UNSTABLE[: self.reads_stable])
+                later = *_RETRIED, *_UNSTABLE[: self.reads_stable], *self._unknown
+                code = check_code(self, row.error_code, *later)
                 if code is not ErrorCode.NONE:
                     yield from self.sleep(self.world.between(10, 200))
                     return False
                 name = names[topic.topic_id] if names else topic.name
                 partition = TopicPartition(name, row.partition_index)
-                self.history.groups.was_fetched(partition, row.committed_offset, asked_ms)
+                if self._is_current():
+                    self.history.groups.was_fetched(partition, row.committed_offset, asked_ms)
                 self._positions[partition] = max(row.committed_offset, 0)
         return True
 
@@ -269,6 +284,7 @@ class Member(Client):
                 return
             if self._former_id:
                 yield from self._commit_as_former()
+            yield from self._move_on()
             code = yield from self._commit()
             if code in _RETRIED:
                 yield from self._step_back(code)
@@ -280,6 +296,12 @@ class Member(Client):
             if code is not ErrorCode.NONE:
                 yield from self._step_back(code)
                 return
+
+    def _move_on(self) -> Script:
+        """The work itself."""
+        for partition in self._positions:
+            self._positions[partition] += self.world.between(1, 9)
+        yield from ()
 
     def _heartbeat(self) -> Generator[Any, Any, ErrorCode]:
         request = HeartbeatRequest(
@@ -301,9 +323,7 @@ class Member(Client):
         world, groups = self.world, self.history.groups
         commits = {}
         rows: dict[str, OffsetCommitRequestTopic] = {}
-        for partition in self._positions:
-            self._positions[partition] += world.between(1, 9)
-            offset = self._positions[partition]
+        for partition, offset in self._positions.items():
             commits[partition] = groups.is_committing(
                 partition, offset, self._generation, world.now_ms
             )
@@ -328,13 +348,13 @@ class Member(Client):
             for each in topic.partitions
         ]
         for partition, number in answers:
-            code = check_code(self, number, *_RETRIED, *_FENCED)
+            code = check_code(self, number, *_RETRIED, *_FENCED, *self._unknown)
             commit = commits[partition]
             self.note(f"commit {partition} {commit.offset} {code.name}")
             if code is ErrorCode.NONE:
                 groups.was_committed(commit, world.now_ms)
                 self.machine.has_told("committed")
-            elif code in _FENCED:
+            elif code in (*_FENCED, *self._unknown):
                 groups.was_refused(partition, commit)
             worst = worst if code is ErrorCode.NONE else code
         return worst
@@ -366,7 +386,8 @@ class Member(Client):
         )
         request.topics[0].partitions.append(offset)
         reply = yield from self._ask_commit(request)
-        code = check_code(self, reply.topics[0].partitions[0].error_code, *_RETRIED, *_FENCED)
+        number = reply.topics[0].partitions[0].error_code
+        code = check_code(self, number, *_RETRIED, *_FENCED, *self._unknown)
         self.note(f"former {former_id} commits {code.name}")
         if code is ErrorCode.NONE:
             raise Violation(FENCED, f"{former_id} committed as {self._instance_id}")

@@ -25,7 +25,7 @@ from tests.simulation.clients.producer import EXPECTED, Producer
 from tests.simulation.machine import Machine
 
 _STAY_MS = (200, 3_000)
-_MOVED = (
+MOVED = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.LEADER_NOT_AVAILABLE,
     ErrorCode.FENCED_LEADER_EPOCH,
@@ -43,9 +43,6 @@ class Roaming(Client):
     def __init__(self, *given: Any, machines: Sequence[Machine], **named: Any) -> None:
         super().__init__(*given, **named)
         self.machines = machines
-        self._led: list[TopicPartition] = []
-        """What the broker of this connection leads, as it said itself."""
-        self._moves_at_ms = 0
         self._target: Machine | None = None
 
     @property
@@ -56,6 +53,46 @@ class Roaming(Client):
     def choose_machine(self) -> Machine:
         target, self._target = self._target, None
         return target or self.world.random.choice(self.machines)
+
+    @property
+    def here(self) -> int:
+        """The id of this connection's broker."""
+        return self.machines.index(self.machine)
+
+    def go_to(self, broker_id: int) -> Script:
+        """If it is not there, to any other, which says so."""
+        if self.is_connected and self.here == broker_id:
+            return
+        self.hang_up()
+        self._target = self.machines[broker_id]
+        yield from self.connect()
+
+    def ask_leaders(
+        self, wanted: Sequence[TopicPartition]
+    ) -> Generator[Any, Any, dict[TopicPartition, int]]:
+        """As this broker knows them; those that have none, as it says, are left out."""
+        names = {partition.topic: None for partition in wanted}
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(name=name) for name in names],
+            allow_auto_topic_creation=False,
+        )
+        reply = yield from self.ask(request, MetadataResponse)
+        leaders = {
+            TopicPartition(topic.name, row.partition_index): row.leader_id
+            for topic in reply.topics
+            for row in topic.partitions
+        }
+        return {each: at for each in wanted if (at := leaders.get(each, -1)) >= 0}
+
+
+class Following(Roaming):
+    """Goes from leader to leader of what it wants, and does there what is to be done."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._led: list[TopicPartition] = []
+        """What the broker of this connection leads, as it said itself."""
+        self._moves_at_ms = 0
 
     @abstractmethod
     def wants(self) -> list[TopicPartition]:
@@ -72,22 +109,11 @@ class Roaming(Client):
     def look(self) -> Script:
         """Ask who leads; if it is another broker, go there the next time."""
         yield from self.connect()
-        wanted = self.wants()
-        names = {partition.topic: None for partition in wanted}
-        request = MetadataRequest(
-            topics=[MetadataRequestTopic(name=name) for name in names],
-            allow_auto_topic_creation=False,
-        )
-        reply = yield from self.ask(request, MetadataResponse)
-        leaders = {
-            TopicPartition(topic.name, row.partition_index): row.leader_id
-            for topic in reply.topics
-            for row in topic.partitions
-        }
-        here = self.machines.index(self.machine)
-        self._led = [each for each in wanted if leaders.get(each) == here]
+        leaders = yield from self.ask_leaders(self.wants())
+        here = self.here
+        self._led = [each for each, at in leaders.items() if at == here]
         self._moves_at_ms = self.world.now_ms + self.world.between(*_STAY_MS)
-        elsewhere = [at for each in wanted if 0 <= (at := leaders.get(each, -1)) != here]
+        elsewhere = [at for at in leaders.values() if at != here]
         if elsewhere:
             self._target = self.machines[self.world.random.choice(elsewhere)]
         if not self._led:
@@ -101,20 +127,17 @@ class RoamingAdmin(Roaming, Admin):
 
     _expected = (ErrorCode.NOT_CONTROLLER, ErrorCode.INVALID_REPLICATION_FACTOR)
 
-    def wants(self) -> list[TopicPartition]:
-        return []
-
     def _was_refused(self, code: ErrorCode) -> None:
         if code is ErrorCode.NOT_CONTROLLER:
             self.hang_up()
 
 
-class RoamingProducer(Roaming, Producer):
+class RoamingProducer(Following, Producer):
     """Sends to the leaders, one after the other."""
 
     most_records = 300
     pauses_ms = (100, 400)
-    _expected = (*EXPECTED, *_MOVED, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+    _expected = (*EXPECTED, *MOVED, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
     _no_identity = (
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -156,7 +179,7 @@ class RoamingProducer(Roaming, Producer):
 
     def _take_reply(self, reply: Any, batches: Any, sent_ms: int) -> None:
         codes = {row.error_code for topic in reply.responses for row in topic.partition_responses}
-        if not codes.isdisjoint(_MOVED):
+        if not codes.isdisjoint(MOVED):
             self.move()
         self._forgive_who_leads_no_more(reply, batches)
         super()._take_reply(reply, batches, sent_ms)
@@ -171,11 +194,10 @@ class RoamingProducer(Roaming, Producer):
             for row in topic.partition_responses
         }
         for batch in batches:
-            if codes[batch.partition] == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-                here = self.machines.index(self.machine)
-                if self._leader_of(batch.partition) != here:
-                    number = self._numbers[id(batch)][0]
-                    self.history.records.excuse(value_of(self.name, number))
+            is_out_of_order = codes[batch.partition] == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+            if is_out_of_order and self._leader_of(batch.partition) != self.here:
+                number = self._numbers[id(batch)][0]
+                self.history.records.excuse(value_of(self.name, number))
 
     def _acknowledged(self, partition: TopicPartition, offset: int, numbers: list[int]) -> None:
         """Of one replica alone nothing is promised."""
@@ -183,10 +205,10 @@ class RoamingProducer(Roaming, Producer):
             super()._acknowledged(partition, offset, numbers)
 
 
-class RoamingConsumer(Roaming, Consumer):
+class RoamingConsumer(Following, Consumer):
     """Reads from the leaders, one after the other."""
 
-    _expected = _MOVED
+    _expected = MOVED
 
     def script(self) -> Script:
         while not self._is_done():

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from typing import Any
+from zlib import crc32
 
 from klog_broker.cluster_part import InCluster
 from klog_broker.controller.member import Member
 from klog_broker.replication.leader import Leader
 from pyspark_klog.ids import BrokerId, TopicPartition
+from pyspark_klog.records.record import Record
 from tests.simulation.checks.marks import Marks
 from tests.simulation.clusters.machines import ClusterMachine
 from tests.simulation.controllers.checks import Checks as ControllerChecks
@@ -101,12 +103,38 @@ def leads(machine: Machine, partition: TopicPartition) -> bool:
     return bool(found and isinstance(found.role, Leader))
 
 
-def batches_of(machine: Machine, partition: TopicPartition) -> dict[int, tuple[int, int]] | None:
-    """The leader epoch and the checksum of each batch of its replica, by the first offset."""
+Batches = dict[int, tuple[int, int]]
+
+
+def batches_of(machine: Machine, partition: TopicPartition) -> Batches | None:
+    """The leader epoch and the checksum of each batch of its replica, by the first offset; of each
+    record where logs are cleaned."""
     for log in machine.logs():
         if log.topic_partition == partition:
+            batches = read_batches(log, log.log_end_offset)
+            if not is_cleaned(partition):
+                return {
+                    each.base_offset: (each.partition_leader_epoch, each.crc) for each in batches
+                }
             return {
-                each.base_offset: (each.partition_leader_epoch, each.crc)
-                for each in read_batches(log, log.log_end_offset)
+                record.offset: (batch.partition_leader_epoch, _checksum(record))
+                for batch in batches
+                for record in batch.records()
             }
     return None
+
+
+def is_cleaned(partition: TopicPartition) -> bool:
+    """Whether each broker drops what is superseded when it likes."""
+    return partition.topic.startswith("__")
+
+
+def are_alike(partition: TopicPartition, one: Batches | None, other: Batches | None) -> bool:
+    """Whether two replicas have the same, as far as both have kept it."""
+    if one is None or other is None or not is_cleaned(partition):
+        return one == other
+    return all(other.get(at, batch) == batch for at, batch in one.items())
+
+
+def _checksum(record: Record) -> int:
+    return crc32(record.value or b"", crc32(record.key or b""))

@@ -13,6 +13,7 @@ from tests.simulation.world import World
 from tests.simulation.zookeeper.faults import ZooKeeperFaults
 
 _CLIENTS = "clients"
+_OF_GROUPS = ("assigned", "committed", "committed")
 
 
 class ClusterFaults(Faults):
@@ -33,7 +34,7 @@ class ClusterFaults(Faults):
         self._longest_ms = 2 * int(plan.settings["zookeeper.session.timeout.ms"])
         self.is_controller: Callable[[ClusterMachine], bool] = lambda _: False
         super().__init__(world, machines[0], plan)
-        self._promises = ("acknowledged",)
+        self._promises = ("acknowledged", *_OF_GROUPS * bool(plan.members))
 
     def _all_kinds(self, plan: Plan) -> list[tuple[int, Callable[[], None]]]:
         return [

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from klog_broker.log.errors import LogStorageError
 from pyspark_klog.ids import TopicPartition
-from tests.simulation.clusters.checks import States, batches_of, leads
+from tests.simulation.clusters.checks import States, are_alike, batches_of, leads
 from tests.simulation.clusters.machines import ClusterMachine
 from tests.simulation.world import Violation
 
@@ -51,7 +51,7 @@ def check_alike(states: States, machines: Sequence[ClusterMachine]) -> None:
         expected = batches_of(machines[first], partition)
         for each in others:
             found = batches_of(machines[each], partition)
-            if found != expected:
+            if not are_alike(partition, expected, found):
                 raise Violation(ALIKE, f"{partition}: {expected} on {first}, {found} on {each}")
 
 
@@ -76,6 +76,6 @@ def check_matching(states: States, machines: Sequence[ClusterMachine]) -> None:
             except LogStorageError:
                 continue  # It is being cut.
             kept.append({at: batch for at, batch in batches.items() if at < below})
-        if any(each != kept[0] for each in kept[1:]):
+        if any(not are_alike(partition, kept[0], each) for each in kept[1:]):
             names = ", ".join(machine.name for _, machine in found)
             raise Violation(ALIKE, f"{partition} below {below} on {names}: {kept}")

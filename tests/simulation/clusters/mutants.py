@@ -6,6 +6,7 @@ from typing import Any
 from klog_broker.handlers.pending_produce import PendingProduce
 from klog_broker.replication.leader_replicas import LeaderReplicas
 from pyspark_klog.ids import Offset
+from tests.simulation.clusters.coordination_mutants import MUTANTS as OF_COORDINATION
 from tests.simulation.elections.mutants import MUTANTS as OF_ELECTIONS
 from tests.simulation.mutants.mutant import Mutant
 
@@ -56,4 +57,5 @@ MUTANTS = (
         for each in OF_ELECTIONS
         if each.name in _ALSO_OF_CLUSTERS
     ),
+    *OF_COORDINATION,
 )

@@ -8,6 +8,7 @@ from pyspark_klog.ids import TopicPartition
 from tests.simulation.checks.records import content
 from tests.simulation.checks.rest import Rest
 from tests.simulation.clients.base import WAITS, Client
+from tests.simulation.clients.coordinated import OffsetsReader, RoamingMember
 from tests.simulation.clients.roaming import (
     Roaming,
     RoamingAdmin,
@@ -22,6 +23,7 @@ from tests.simulation.clusters.checks import (
     is_controller,
     member_of,
 )
+from tests.simulation.clusters.coordination import Coordinators, with_coordination
 from tests.simulation.clusters.faults import ClusterFaults
 from tests.simulation.clusters.healed import check_alike, check_matching, unled
 from tests.simulation.clusters.machines import ClusterMachine
@@ -30,6 +32,7 @@ from tests.simulation.clusters.router import Router
 from tests.simulation.elections.checks import Checks as ElectionChecks
 from tests.simulation.elections.healed import unhealed
 from tests.simulation.history import History
+from tests.simulation.machine import Watcher
 from tests.simulation.run import END_WITHIN_MS, Result, killed_in_peace
 from tests.simulation.world import Violation, World
 from tests.simulation.zookeeper import SimulatedZooKeeper
@@ -65,12 +68,13 @@ class Cluster:
 
     def __init__(self, seed: int) -> None:
         world = self.world = World(seed)
-        plan = self.plan = make_cluster_plan(world)
+        plan = self.plan = with_coordination(make_cluster_plan(world), seed)
         world.note(f"seed {seed}: {plan.brokers} brokers, {plan.line()}")
         self.zookeeper = SimulatedZooKeeper(world)
         self.router = Router()
         self.elections = ElectionChecks(self.zookeeper)
         self.states = States(self.zookeeper)
+        self.coordinators = Coordinators(self.states)
         self.history = History(world, plan)
         self.machines = [self._machine(number) for number in range(plan.brokers)]
         self.faults = ClusterFaults(
@@ -82,7 +86,10 @@ class Cluster:
 
     def _machine(self, number: int) -> ClusterMachine:
         plan, world = self.plan, self.world
-        watchers = [ReplicaMarks(), Rest(), Elections(self.elections), Leaders(self.states)]
+        watchers: list[Watcher] = [ReplicaMarks(), Rest()]
+        watchers += [Elections(self.elections), Leaders(self.states)]
+        if plan.members:
+            watchers.append(self.history.groups)
         machine = ClusterMachine(
             world,
             self.zookeeper,
@@ -161,7 +168,12 @@ class Cluster:
             )
         for _ in range(plan.consumers):
             self._new(RoamingConsumer, partitions=partitions)
+        for _ in range(plan.members):
+            self._new_member(RoamingMember)
         return self.clients[before:]
+
+    def _new_member(self, kind: type[RoamingMember]) -> RoamingMember:
+        return self._new(kind, partitions=self._partitions(), elected=self.coordinators.of_group)
 
     def _leader_of(self, partition: TopicPartition) -> int:
         self.states.follow()
@@ -220,9 +232,12 @@ class Cluster:
             records.lies_in_the_end(partition, content(log))
             ends[partition] = int(log.high_watermark)
         records.count()
-        auditor = self._new(RoamingConsumer, partitions=list(ends), reads_to=ends)
-        self.world.after(0, auditor.begin)
-        self._run_until_over([auditor])
+        auditors: list[Client] = [self._new(RoamingConsumer, partitions=list(ends), reads_to=ends)]
+        if self.plan.members:
+            auditors.append(self._new_member(OffsetsReader))
+        for auditor in auditors:
+            self.world.after(0, auditor.begin)
+        self._run_until_over(auditors)
 
     def vanish(self) -> None:
         """What still waits somewhere ends."""
@@ -232,10 +247,11 @@ class Cluster:
     def summary(self) -> str:
         """One line."""
         lives = sum(machine.lives for machine in self.machines)
-        records = self.history.records
+        records, groups = self.history.records, self.history.groups
         return (
             f"{self.world.now_ms / 1000:.0f} s, {lives} lives,"
             f" {len(self.elections.elections)} controllers, {self.states.elections} elections,"
             f" {records.acknowledged} acknowledged, {records.delivered} delivered,"
+            f" {groups.generations} generations, {groups.commits} commits,"
             f" {len(self.world.lines)} lines"
         )

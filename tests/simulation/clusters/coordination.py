@@ -1,0 +1,59 @@
+"""What coordinators are asked for in a cluster: which runs have it, and who asks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+from klog_broker.coordinator.hashing import partition_for_key
+from pyspark_klog.ids import TopicPartition
+from tests.simulation.clients.coordinated import Elected
+from tests.simulation.clusters.checks import States
+from tests.simulation.clusters.plan import ClusterPlan
+
+_OFFSETS = "__consumer_offsets"
+
+
+def with_coordination(plan: ClusterPlan, seed: int) -> ClusterPlan:
+    """A part of the runs has a group instead of most others. Drawn by itself: the runs without
+    stay what they are."""
+    random = Random(f"coordination of {seed}")
+    if random.random() < 0.6:
+        return plan
+    settings = {
+        **plan.settings,
+        "offsets.topic.num.partitions": str(random.choice((1, 1, 2))),
+        "offsets.topic.replication.factor": str(random.choice((1, 3, 3, 3))),
+        "offsets.topic.segment.bytes": str(random.randint(2_000, 20_000)),
+        "group.initial.rebalance.delay.ms": str(random.randint(0, 300)),
+        "group.min.session.timeout.ms": "500",
+    }
+    if plan.flushes_all:
+        settings["log.flush.interval.messages"] = "1"
+    return replace(
+        plan,
+        idempotent_producers=1,
+        plain_producers=0,
+        consumers=random.choice((0, 0, 1)),
+        members=random.choice((1, 2, 2, 3)),
+        settings=settings,
+    )
+
+
+class Coordinators:
+    """Who has been elected to coordinate what, by what ZooKeeper has committed."""
+
+    def __init__(self, states: States) -> None:
+        self._states = states
+
+    def of_group(self, group_id: str) -> Elected:
+        return self._of(_OFFSETS, group_id)
+
+    def _of(self, topic: str, key: str) -> Elected:
+        self._states.follow()
+        assignment = self._states.assignment(topic)
+        if assignment is None:
+            return None
+        number = partition_for_key(key, len(assignment.partitions))
+        found = self._states.state(TopicPartition(topic, number))
+        return None if found is None else (found[0].leader, found[0].leader_epoch)
