@@ -13,7 +13,7 @@ _TROUBLE_MS = 2_000
 _JUMP_MS = 20 * 60_000
 _YEAR_MS = 365 * 86_400_000
 _PROMISES = ("acknowledged", "assigned", "assigned", "committed")
-_OF_TRANSACTIONS = ("decided", "shown", "shown", "shown")
+OF_TRANSACTIONS = ("decided", "shown", "shown", "shown")
 """That one has ended: told to its producer, or to a reader before anybody else."""
 
 
@@ -23,7 +23,7 @@ class Faults:
     def __init__(self, world: World, machine: Machine, plan: Plan) -> None:
         self._world = world
         self._ends = (Death.KILL, Death.POWER if plan.has_power_cuts else Death.KILL)
-        self._promises = _PROMISES + _OF_TRANSACTIONS * bool(plan.transactional)
+        self._promises = _PROMISES + OF_TRANSACTIONS * bool(plan.transactional)
         self._machine = machine
         self._is_over = False
         self._mean_ms = world.random.choice((600, 1_500, 4_000))

@@ -63,6 +63,8 @@ class Watcher:
 class Machine:
     """Broker after broker on one disk. ``broker`` is None between two of them."""
 
+    host = "127.0.0.1"
+
     def __init__(
         self,
         world: World,

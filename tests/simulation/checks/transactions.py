@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +19,7 @@ from tests.simulation.checks.marks import BACK
 from tests.simulation.checks.records import content, is_marker, marker_name
 from tests.simulation.machine import Machine, Watcher
 from tests.simulation.plan import LONGEST_SWEEP_MS, LONGEST_TIMEOUT_MS
-from tests.simulation.world import Violation, World
+from tests.simulation.world import Violation, WallClock, World
 
 ATOMIC = "a transaction is there as a whole or not at all"
 UNASKED = "nothing is committed that nobody has committed"
@@ -30,6 +30,10 @@ POSITIONS = "positions of a group are those of its committed transactions"
 _UNDER_WAY_MS = 15_000
 _MARKERS_WITHIN_MS = 6_000
 """After the decision: on a disk that is slow, and after a retry."""
+
+
+_Place = tuple[str, TopicPartition]
+"""A log on a machine."""
 
 
 @dataclass(eq=False)
@@ -62,9 +66,13 @@ class Transactions(Watcher):
         self._given: set[Identity] = set()
         self._newest: dict[str, int] = {}
         self._owners: dict[int, str] = {}
-        self._stable: dict[TopicPartition, list[tuple[int, int]]] = {}
+        self.clocks: Sequence[WallClock] = (world.clock,)
+        """By which coordinators measure."""
+        self.may_hang = False
+        """Whether coordinators and leaders may be away for longer than any time-out."""
+        self._stable: dict[_Place, list[tuple[int, int]]] = {}
         """The last stable offset and since when, in this life of the broker."""
-        self._open_since: dict[TopicPartition, tuple[int, int]] = {}
+        self._open_since: dict[_Place, tuple[int, int]] = {}
         """The last stable offset of a log that has more than that, and since when."""
         self._taking: Counter[str] = Counter()
         self._taken: Counter[str] = Counter()
@@ -94,7 +102,7 @@ class Transactions(Watcher):
         is_doubtful = self._world.now_ms < self._doubtful_until_ms.get(transactional_id, 0)
         if self._taking[transactional_id] or is_doubtful:
             return None
-        return self._taken[transactional_id], self._world.clock.jumps
+        return self._taken[transactional_id], sum(each.jumps for each in self.clocks)
 
     # --- what producers tell ---------------------------------------------------------------------
     def newest_epoch(self, transactional_id: str) -> int:
@@ -168,10 +176,12 @@ class Transactions(Watcher):
         return is_news and is_shown
 
     def look(self, machine: Machine) -> None:
-        """At what the markers in the logs say."""
+        """At what the markers in the logs say, as far as they stay."""
         for log in machine.logs():
             if not log.topic_partition.topic.startswith("_") and not log.is_offline:
-                self._judge(log.topic_partition, content(log))
+                found = content(log)
+                stays = {at: name for at, name in found.items() if at < log.high_watermark}
+                self._judge(log.topic_partition, stays)
 
     def _judge(self, partition: TopicPartition, found: dict[int, bytes]) -> None:
         open_ones: dict[int, dict[Transaction, bytes]] = {}
@@ -221,18 +231,24 @@ class Transactions(Watcher):
     # --- how far logs are stable -----------------------------------------------------------------
     def stable_end(self, partition: TopicPartition) -> int:
         """So far who reads committed records must come."""
-        stable = self._stable.get(partition)
-        return stable[-1][0] if stable else 0
+        return max((stable[-1][0] for stable in self._stable_in(partition)), default=0)
 
     def stable_since(self, partition: TopicPartition, offset: int) -> int:
         """When the last stable offset has passed this one, in this life of the broker."""
-        stable = self._stable.get(partition, [])
-        place = bisect_right(stable, (offset, self._world.now_ms))
-        return stable[place][1] if place < len(stable) else self._world.now_ms
+        since_ms = self._world.now_ms
+        for stable in self._stable_in(partition):
+            place = bisect_right(stable, (offset, self._world.now_ms))
+            if place < len(stable):
+                since_ms = min(since_ms, stable[place][1])
+        return since_ms
+
+    def _stable_in(self, partition: TopicPartition) -> Iterator[list[tuple[int, int]]]:
+        return (stable for (_, of), stable in self._stable.items() if of == partition)
 
     def on_start(self, machine: Machine) -> None:
-        self._stable.clear()
-        self._open_since.clear()
+        for place in [each for each in self._stable if each[0] == machine.name]:
+            del self._stable[place]
+            self._open_since.pop(place, None)
         if machine.deaths_before_start:
             self.look(machine)
 
@@ -248,19 +264,19 @@ class Transactions(Watcher):
         partition, now_ms = log.topic_partition, self._world.now_ms
         if partition.topic.startswith("own-"):
             return  # made and deleted all the time, under other ids
-        offset = int(log.last_stable_offset)
-        stable = self._stable.setdefault(partition, [])
+        offset, place = int(log.last_stable_offset), (machine.name, partition)
+        stable = self._stable.setdefault(place, [])
         if not stable or stable[-1][0] != offset:
             if stable and offset < stable[-1][0]:
                 raise Violation(BACK, f"{partition} was stable to {stable[-1][0]}, now {offset}")
             stable.append((offset, now_ms))
-        if offset == log.high_watermark or self._world.clock.is_behind:
+        if offset == log.high_watermark or self._world.clock.is_behind or self.may_hang:
             # A time-out counts from a time that was stored: it is over when that comes again.
-            self._open_since.pop(partition, None)
+            self._open_since.pop(place, None)
             return
-        of, since_ms = self._open_since.get(partition, (-1, 0))
+        of, since_ms = self._open_since.get(place, (-1, 0))
         if of != offset:
-            self._open_since[partition] = (offset, now_ms)
+            self._open_since[place] = (offset, now_ms)
             return
         since_ms = max(since_ms, machine.last_trouble_ms)
         if now_ms - since_ms > LONGEST_TIMEOUT_MS + LONGEST_SWEEP_MS + _MARKERS_WITHIN_MS:

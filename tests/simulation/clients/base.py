@@ -160,6 +160,11 @@ class Client(ABC):
         """What comes is for this broker; where there is one only, it is this one."""
         yield from ()
 
+    def is_current(self) -> bool:
+        """Whether the last answer came from the coordinator that was elected last, and not from a
+        broker that does not know yet that it is none any more."""
+        return True
+
     def hang_up(self) -> None:
         """Closes the connection."""
         if self._link is not None:

@@ -10,15 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any
 
+from pyspark_klog.client.producer.batches import Batch
+from pyspark_klog.client.transactions.steps import PendingStep
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.fetch import FetchResponse
 from tests.simulation.clients.asking import Asking
-from tests.simulation.clients.base import Script, check_code
+from tests.simulation.clients.base import Lost, Script, check_code
 from tests.simulation.clients.member import GROUP, Member
 from tests.simulation.clients.reader import Reader
-from tests.simulation.clients.roaming import MOVED, Roaming
+from tests.simulation.clients.roaming import MOVED, FollowingProducer, Roaming
+from tests.simulation.clients.transactional import TransactionalProducer
 
+LONGEST_TIMEOUT_MS = 8_000
+"""Of transactions: a coordinator may be away for as long as a session lasts."""
 _MOST_BYTES = 2_000
 _NAMED = 12  # from version 13 on topics go by id
 
@@ -44,9 +49,7 @@ class Coordinated(Roaming):
         """Whose coordinator counts."""
         return GROUP
 
-    def is_told_by_elected(self) -> bool:
-        """Whether the last answer came from the one who coordinates the group since before it was
-        asked."""
+    def is_current(self) -> bool:
         elected = self._elected(self.group)
         return elected is not None and elected == self._elected_then and elected[0] == self.here
 
@@ -61,13 +64,13 @@ class RoamingMember(Coordinated, Member, Reader):
     _expected = MOVED
     _unknown = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
-    def _is_current(self) -> bool:
+    def is_current(self) -> bool:
         self.history.groups.is_coordinated_by(self._elected(GROUP))
-        return self.is_told_by_elected()
+        return super().is_current()
 
     def _ask_commit(self, request: Any) -> Generator[Any, Any, Any]:
         answer = yield from super()._ask_commit(request)
-        self._is_current()
+        self.is_current()
         return answer
 
     def _move_on(self) -> Script:
@@ -112,3 +115,57 @@ class OffsetsReader(RoamingMember):
         self._owned = self._all
         while not (yield from self._fetch_offsets()):
             pass
+
+
+class RoamingTransactional(Coordinated, FollowingProducer, TransactionalProducer):
+    """Each request of a transaction goes to its coordinator, each batch to its leader."""
+
+    timeouts_ms = (2_000, LONGEST_TIMEOUT_MS)
+    transaction_versions = (0,)
+    """/feature finalizes nothing in a cluster."""
+    _expected = (
+        *TransactionalProducer._expected,
+        *MOVED,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    )
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._writing: list[TopicPartition] = []
+
+    @property
+    def group(self) -> str:
+        return self._group
+
+    def wants(self) -> list[TopicPartition]:
+        return self._writing
+
+    def _reach(self, step: PendingStep) -> Script:
+        if step.coordinator is None:
+            yield from self.connect()
+            return
+        host = self._manager.address_of(step.coordinator).host
+        hosts = [each.host for each in self.machines]
+        yield from self.go_to(hosts.index(host))
+
+    def _deliver(self, partitions: list[TopicPartition]) -> Script:
+        self._writing = partitions
+        while not self._core.is_idle:
+            try:
+                yield from self.look()
+                while self._calls or self._ready(self.world.now_ms):
+                    self._send()
+                    yield self.world.between(1, 20)
+                    self._take_answers()
+                    self._check_manager()
+                if self.is_connected and not self._core.is_idle:
+                    self.hang_up()
+                    yield from self.sleep(self.world.between(1, 50))
+            except Lost:
+                self._take_back()
+            self._check_manager()
+
+    def _fail(self, batch: Batch, code: ErrorCode) -> None:
+        if not self._is_elected(batch.partition):
+            self._late_ms = self.world.now_ms
+        super()._fail(batch, code)

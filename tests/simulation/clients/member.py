@@ -153,7 +153,7 @@ class Member(Client):
         self.note(
             f"joined generation={reply.generation_id} leads={reply.leader == reply.member_id}"
         )
-        if self._is_current():
+        if self.is_current():
             self.history.groups.was_joined(
                 reply.member_id,
                 reply.generation_id,
@@ -198,11 +198,6 @@ class Member(Client):
         self.machine.has_told("assigned")
         return True
 
-    def _is_current(self) -> bool:
-        """Whether the last answer came from who coordinates the group now, and not from a broker
-        that does not know yet that it does so no more."""
-        return True
-
     def _step_back(self, code: ErrorCode) -> Script:
         """After an error: who is not known joins as somebody new."""
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
@@ -235,7 +230,7 @@ class Member(Client):
                     return False
                 name = names[topic.topic_id] if names else topic.name
                 partition = TopicPartition(name, row.partition_index)
-                if self._is_current():
+                if self.is_current():
                     self.history.groups.was_fetched(partition, row.committed_offset, asked_ms)
                 self._positions[partition] = max(row.committed_offset, 0)
         return True

@@ -132,19 +132,10 @@ class RoamingAdmin(Roaming, Admin):
             self.hang_up()
 
 
-class RoamingProducer(Following, Producer):
-    """Sends to the leaders, one after the other."""
+class FollowingProducer(Following, Producer):
+    """Its batches go to the leaders."""
 
-    most_records = 300
     pauses_ms = (100, 400)
-    _expected = (*EXPECTED, *MOVED, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
-    _no_identity = (
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.REQUEST_TIMED_OUT,
-        ErrorCode.UNKNOWN_SERVER_ERROR,
-    )
 
     def __init__(
         self, *given: Any, leader_of: Callable[[TopicPartition], int], **named: Any
@@ -153,21 +144,8 @@ class RoamingProducer(Following, Producer):
         super().__init__(*given, **named)
         self._leader_of = leader_of
 
-    def script(self) -> Script:
-        self._take_back()
-        while not (self.must_end and self._core.is_idle):
-            yield from self.look()
-            if self._led:
-                yield from super().script()
-                if self.is_connected:
-                    self.hang_up()
-                self._take_back()
-
     def wants(self) -> list[TopicPartition]:
         return self._partitions
-
-    def _is_through(self) -> bool:
-        return super()._is_through() or (self.wants_to_move and not self._calls)
 
     def _ready(self, now_ms: int) -> list[TopicPartition]:
         if self.wants_to_move:
@@ -181,6 +159,40 @@ class RoamingProducer(Following, Producer):
         codes = {row.error_code for topic in reply.responses for row in topic.partition_responses}
         if not codes.isdisjoint(MOVED):
             self.move()
+        super()._take_reply(reply, batches, sent_ms)
+
+    def _is_elected(self, partition: TopicPartition) -> bool:
+        """Whether this broker leads it, whatever it thinks."""
+        return self._leader_of(partition) == self.here
+
+
+class RoamingProducer(FollowingProducer):
+    """Sends to the leaders, one after the other."""
+
+    most_records = 300
+    _expected = (*EXPECTED, *MOVED, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+    _no_identity = (
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    )
+
+    def script(self) -> Script:
+        self._take_back()
+        while not (self.must_end and self._core.is_idle):
+            yield from self.look()
+            if self._led:
+                yield from super().script()
+                if self.is_connected:
+                    self.hang_up()
+                self._take_back()
+
+    def _is_through(self) -> bool:
+        return super()._is_through() or (self.wants_to_move and not self._calls)
+
+    def _take_reply(self, reply: Any, batches: Any, sent_ms: int) -> None:
         self._forgive_who_leads_no_more(reply, batches)
         super()._take_reply(reply, batches, sent_ms)
 
@@ -195,7 +207,7 @@ class RoamingProducer(Following, Producer):
         }
         for batch in batches:
             is_out_of_order = codes[batch.partition] == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-            if is_out_of_order and self._leader_of(batch.partition) != self.here:
+            if is_out_of_order and not self._is_elected(batch.partition):
                 number = self._numbers[id(batch)][0]
                 self.history.records.excuse(value_of(self.name, number))
 

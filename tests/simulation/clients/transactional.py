@@ -59,6 +59,8 @@ class TransactionalProducer(Producer):
     """Process after process under one transactional id."""
 
     is_transactional = True
+    timeouts_ms = (1_000, LONGEST_TIMEOUT_MS)
+    transaction_versions: tuple[int, ...] = (0, ADDS_IMPLICITLY)
     _expected = (
         *EXPECTED,
         ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -107,7 +109,7 @@ class TransactionalProducer(Producer):
 
     # --- a process -------------------------------------------------------------------------------
     def _new_manager(self) -> TransactionManager:
-        self._timeout_ms = self.world.between(1_000, LONGEST_TIMEOUT_MS)
+        self._timeout_ms = self.world.between(*self.timeouts_ms)
         return TransactionManager(
             self._id, self._timeout_ms, lambda count: self.world.between(1, 20 * min(count, 10))
         )
@@ -115,7 +117,7 @@ class TransactionalProducer(Producer):
     def _process(self) -> Script:
         self._calls = []
         self._core, self._manager = self._new_core(), self._new_manager()
-        self._transaction_version = self.world.random.choice((0, ADDS_IMPLICITLY))
+        self._transaction_version = self.world.random.choice(self.transaction_versions)
         self._manager.initialize()
         self._circumstances = None
         with self.history.transactions.taking_over(self._id):
@@ -207,11 +209,15 @@ class TransactionalProducer(Producer):
                 numbers = self._make_batch(partition)
                 names = [value_of(self.name, number) for number in numbers]
                 self.history.transactions.holds(begun, names)
+        yield from self._deliver(partitions)
+
+    def _deliver(self, _partitions: list[TopicPartition]) -> Script:
+        """All that is waiting; it is for these partitions."""
         while not self._core.is_idle:
             try:
                 yield from self.connect()
                 self._send()
-                yield world.between(1, 20)
+                yield self.world.between(1, 20)
                 self._take_answers()
             except Lost:
                 self._take_back()
@@ -252,6 +258,7 @@ class TransactionalProducer(Producer):
             )
             if check_code(self, found.error_code, *_RETRIED) is not ErrorCode.NONE:
                 return False
+            yield from self.go_to(found.node_id)
             asked_ms = self.world.now_ms
             reply = yield from self.ask(request, OffsetFetchResponse, low=7, high=7)
         except Lost:
@@ -264,7 +271,8 @@ class TransactionalProducer(Producer):
             partition = TopicPartition(asked.name, row.partition_index)
             offset = row.committed_offset
             self.note(f"is at {offset} of {partition}")
-            self.history.transactions.was_fetched(self._id, partition, offset, asked_ms)
+            if self.is_current():
+                self.history.transactions.was_fetched(self._id, partition, offset, asked_ms)
             self._positions[partition] = max(offset, 0)
         return True
 
@@ -275,7 +283,7 @@ class TransactionalProducer(Producer):
         while (step := manager.next_step()) is not None:
             yield from self.sleep(max(step.not_before_ms - world.now_ms, 0))
             try:
-                yield from self.connect()
+                yield from self._reach(step)
                 reply = yield from self._ask_step(step, begun)
             except Lost:
                 if isinstance(step, Initialize):
@@ -288,6 +296,10 @@ class TransactionalProducer(Producer):
             self._check_manager()
         if manager.identity != self._core.identity:
             self._core.take_identity(manager.identity)
+
+    def _reach(self, _step: PendingStep) -> Script:
+        """Whoever is to be asked that."""
+        yield from self.connect()
 
     def _ask_step(
         self, step: PendingStep, begun: Transaction | None

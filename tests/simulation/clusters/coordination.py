@@ -10,15 +10,17 @@ from pyspark_klog.ids import TopicPartition
 from tests.simulation.clients.coordinated import Elected
 from tests.simulation.clusters.checks import States
 from tests.simulation.clusters.plan import ClusterPlan
+from tests.simulation.plan import LONGEST_SWEEP_MS
 
 _OFFSETS = "__consumer_offsets"
 
 
 def with_coordination(plan: ClusterPlan, seed: int) -> ClusterPlan:
-    """A part of the runs has a group instead of most others. Drawn by itself: the runs without
-    stay what they are."""
+    """A part of the runs has a group or transactions instead of most others. Drawn by itself: the
+    runs without stay what they are."""
     random = Random(f"coordination of {seed}")
-    if random.random() < 0.6:
+    what = random.random()
+    if what < 0.35:
         return plan
     settings = {
         **plan.settings,
@@ -30,6 +32,8 @@ def with_coordination(plan: ClusterPlan, seed: int) -> ClusterPlan:
     }
     if plan.flushes_all:
         settings["log.flush.interval.messages"] = "1"
+    if what < 0.6:
+        return _with_transactions(plan, settings, random)
     return replace(
         plan,
         idempotent_producers=1,
@@ -37,6 +41,26 @@ def with_coordination(plan: ClusterPlan, seed: int) -> ClusterPlan:
         consumers=random.choice((0, 0, 1)),
         members=random.choice((1, 2, 2, 3)),
         settings=settings,
+    )
+
+
+def _with_transactions(plan: ClusterPlan, settings: dict[str, str], random: Random) -> ClusterPlan:
+    replicas = random.choice((1, 3, 3, 3))
+    of_log = {
+        "transaction.state.log.num.partitions": str(random.choice((1, 1, 2))),
+        "transaction.state.log.replication.factor": str(replicas),
+        "transaction.state.log.min.isr": str(random.randint(1, min(replicas, 2))),
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": str(
+            random.randint(200, LONGEST_SWEEP_MS)
+        ),
+    }
+    return replace(
+        plan,
+        idempotent_producers=0,
+        plain_producers=0,
+        consumers=1,
+        transactional=random.choice(((1,), (2,), (1, 1))),
+        settings={**settings, **of_log},
     )
 
 

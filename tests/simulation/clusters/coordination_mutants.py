@@ -4,9 +4,11 @@ from typing import Any
 
 from klog_broker.coordinator.runtime import CoordinatorRuntime
 from klog_broker.coordinator.shard import ShardStatus
+from klog_broker.coordinator.transaction import marker_sending
 from pyspark_klog.errors import ErrorCode
 from tests.simulation.mutants.groups import MUTANTS as OF_GROUPS
 from tests.simulation.mutants.mutant import Mutant
+from tests.simulation.mutants.transactions import MUTANTS as OF_TRANSACTIONS
 
 
 def _serves_at_once(original: Any) -> Any:
@@ -37,15 +39,34 @@ def _kept_for_later(original: Any) -> Any:
     return lead
 
 
+def _taken_for_written(_original: Any) -> Any:
+    def undecided(_code: Any) -> Any:
+        """Whatever became of a marker, it is not sent again."""
+        return ErrorCode.NONE
+
+    return undecided
+
+
 _ALSO_OF_CLUSTERS = (
+    "assignment not waited for",
     "commit not waited for",
     "fenced member commits",
     "generation not raised",
     "loading leaves commits out",
+    "aborted ones not listed",
+    "stable at the watermark",
+    "marker before the decision",
+    "zombie's EndTxn taken",
+    "epoch of an id not raised",
+    "overdue for ever",
+    "decision read otherwise",
+    "partition forgotten",
+    "pending offsets shown",
 )
 
 MUTANTS = (
     Mutant("served while it is loaded", CoordinatorRuntime, "find", _serves_at_once, kept_seed=13),
     Mutant("state kept for later", CoordinatorRuntime, "lead", _kept_for_later),
-    *(each for each in OF_GROUPS if each.name in _ALSO_OF_CLUSTERS),
+    Mutant("marker sent once", marker_sending, "_undecided", _taken_for_written),
+    *(each for each in (*OF_GROUPS, *OF_TRANSACTIONS) if each.name in _ALSO_OF_CLUSTERS),
 )

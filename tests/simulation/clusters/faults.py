@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from tests.simulation.clusters.machines import ClusterMachine
 from tests.simulation.clusters.router import ZOOKEEPER, Router, Way
-from tests.simulation.faults import Faults
+from tests.simulation.faults import OF_TRANSACTIONS, Faults
 from tests.simulation.machine import Machine
 from tests.simulation.plan import Plan
 from tests.simulation.world import World
@@ -34,7 +34,8 @@ class ClusterFaults(Faults):
         self._longest_ms = 2 * int(plan.settings["zookeeper.session.timeout.ms"])
         self.is_controller: Callable[[ClusterMachine], bool] = lambda _: False
         super().__init__(world, machines[0], plan)
-        self._promises = ("acknowledged", *_OF_GROUPS * bool(plan.members))
+        of_transactions = OF_TRANSACTIONS * bool(plan.transactional)
+        self._promises = ("acknowledged", *_OF_GROUPS * bool(plan.members), *of_transactions)
 
     def _all_kinds(self, plan: Plan) -> list[tuple[int, Callable[[], None]]]:
         return [

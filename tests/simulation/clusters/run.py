@@ -7,8 +7,14 @@ from typing import Any, TypeVar
 from pyspark_klog.ids import TopicPartition
 from tests.simulation.checks.records import content
 from tests.simulation.checks.rest import Rest
+from tests.simulation.checks.transactions import HANGS, is_stable
 from tests.simulation.clients.base import WAITS, Client
-from tests.simulation.clients.coordinated import OffsetsReader, RoamingMember
+from tests.simulation.clients.coordinated import (
+    LONGEST_TIMEOUT_MS,
+    OffsetsReader,
+    RoamingMember,
+    RoamingTransactional,
+)
 from tests.simulation.clients.roaming import (
     Roaming,
     RoamingAdmin,
@@ -33,7 +39,8 @@ from tests.simulation.elections.checks import Checks as ElectionChecks
 from tests.simulation.elections.healed import unhealed
 from tests.simulation.history import History
 from tests.simulation.machine import Watcher
-from tests.simulation.run import END_WITHIN_MS, Result, killed_in_peace
+from tests.simulation.plan import LONGEST_SWEEP_MS
+from tests.simulation.run import END_WITHIN_MS, REST_MS, Result, killed_in_peace
 from tests.simulation.world import Violation, World
 from tests.simulation.zookeeper import SimulatedZooKeeper
 from tests.simulation.zookeeper.faults import ZooKeeperFaults
@@ -76,7 +83,9 @@ class Cluster:
         self.states = States(self.zookeeper)
         self.coordinators = Coordinators(self.states)
         self.history = History(world, plan)
+        self.history.transactions.may_hang = True
         self.machines = [self._machine(number) for number in range(plan.brokers)]
+        self.history.transactions.clocks = [each.clock for each in self.machines]
         self.faults = ClusterFaults(
             world, self.machines, self.router, ZooKeeperFaults(self.zookeeper), plan
         )
@@ -90,6 +99,8 @@ class Cluster:
         watchers += [Elections(self.elections), Leaders(self.states)]
         if plan.members:
             watchers.append(self.history.groups)
+        if plan.transactional:
+            watchers.append(self.history.transactions)
         machine = ClusterMachine(
             world,
             self.zookeeper,
@@ -123,6 +134,7 @@ class Cluster:
         for client in self.clients:
             client.must_end = True
         self._run_until_over(self.clients)
+        self._run_until_stable()
         self._run_until_healed()
         # Nothing more happens: what was reached stays.
         world.run(world.now_ms + 2 * int(self.plan.settings["zookeeper.session.timeout.ms"]))
@@ -167,7 +179,17 @@ class Cluster:
                 leader_of=self._leader_of,
             )
         for _ in range(plan.consumers):
-            self._new(RoamingConsumer, partitions=partitions)
+            reads_committed = bool(plan.transactional) and self.world.chance(0.8)
+            self._new(RoamingConsumer, partitions=partitions, reads_committed=reads_committed)
+        for number, processes in enumerate(plan.transactional):
+            for _ in range(processes):
+                self._new(
+                    RoamingTransactional,
+                    partitions=partitions,
+                    transactional_id=f"transactions-{number}",
+                    leader_of=self._leader_of,
+                    elected=self.coordinators.of_group,
+                )
         for _ in range(plan.members):
             self._new_member(RoamingMember)
         return self.clients[before:]
@@ -211,6 +233,19 @@ class Cluster:
         if text:
             raise Violation(HEALED, text)
 
+    def _run_until_stable(self) -> None:
+        """What nobody ends is ended."""
+        if not self.plan.transactional:
+            return
+
+        def are_stable() -> bool:
+            return all(each.broker is not None and is_stable(each) for each in self.machines)
+
+        within_ms = LONGEST_TIMEOUT_MS + LONGEST_SWEEP_MS + REST_MS
+        self.world.run(self.world.now_ms + within_ms, are_stable)
+        if not are_stable():
+            raise Violation(HANGS, "long after the last client has gone")
+
     def unhealed(self) -> str:
         """What is not as it must be in the end; empty if all is."""
         if any(each.broker is None or each.broker._is_stopping for each in self.machines):
@@ -235,6 +270,14 @@ class Cluster:
         auditors: list[Client] = [self._new(RoamingConsumer, partitions=list(ends), reads_to=ends)]
         if self.plan.members:
             auditors.append(self._new_member(OffsetsReader))
+        if self.plan.transactional:
+            for machine in self.machines:
+                self.history.transactions.look(machine)
+            auditors.append(
+                self._new(
+                    RoamingConsumer, partitions=list(ends), reads_to=ends, reads_committed=True
+                )
+            )
         for auditor in auditors:
             self.world.after(0, auditor.begin)
         self._run_until_over(auditors)
@@ -248,10 +291,12 @@ class Cluster:
         """One line."""
         lives = sum(machine.lives for machine in self.machines)
         records, groups = self.history.records, self.history.groups
+        transactions = self.history.transactions
         return (
             f"{self.world.now_ms / 1000:.0f} s, {lives} lives,"
             f" {len(self.elections.elections)} controllers, {self.states.elections} elections,"
             f" {records.acknowledged} acknowledged, {records.delivered} delivered,"
             f" {groups.generations} generations, {groups.commits} commits,"
+            f" {transactions.committed} transactions committed, {transactions.aborted} aborted,"
             f" {len(self.world.lines)} lines"
         )

@@ -167,7 +167,7 @@ MUTANTS = (
     Mutant(
         "marker before the decision", TransactionCoordinator, "end", _markers_first, kept_seed=1
     ),
-    Mutant("epoch not raised", coordinator, "initialize", _same_epoch, kept_seed=1),
+    Mutant("epoch of an id not raised", coordinator, "initialize", _same_epoch, kept_seed=1),
     Mutant(
         "stable at the watermark",
         LogTransactions,
