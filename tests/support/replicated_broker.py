@@ -144,9 +144,6 @@ class ModelBroker:
             self.lead(order)
         elif order.leader == NO_BROKER:
             self.role = None
-        elif isinstance(role, FollowerState):
-            role.follow(order.leader_epoch)
-            self.begin_to_follow()
         else:
             self.role = FollowerState(self.log, order.leader_epoch, backoff_ms=BACKOFF_MS)
             self.begin_to_follow()

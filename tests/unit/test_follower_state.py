@@ -185,8 +185,6 @@ def test_a_leader_of_a_later_epoch_is_not_asked_again() -> None:
     assert state.take(asked(state), part(ErrorCode.FENCED_LEADER_EPOCH), 0) is None
     assert state.phase == Superseded()
     assert state.position(1 << 40, flushes_first=False) is None
-    state.follow(LeaderEpoch(5))
-    assert asked(state) == (5, 1, 1)
 
 
 def test_records_that_the_log_refuses_are_asked_for_again_later() -> None:
@@ -206,7 +204,7 @@ def test_an_answer_to_an_earlier_fetch_changes_nothing() -> None:
         assert state.take(position, told, 0) is None
     assert state.phase == Fetching()
     position = asked(state)
-    state.follow(LeaderEpoch(5))
+    state = FollowerState(log, LeaderEpoch(5), backoff_ms=BACKOFF_MS)
     assert state.take(position, part(ErrorCode.FENCED_LEADER_EPOCH), 0) is None
     assert state.phase == Fetching()
 
@@ -242,9 +240,9 @@ def test_out_of_range_for_a_moment_only_it_asks_again() -> None:
 def test_the_ends_of_another_leader_are_not_taken() -> None:
     state = out_of_range(log_of((1, 1)))
     assert state.ends_told(3, 7, 9, 0) is None
-    state.follow(LeaderEpoch(5))
-    assert state.ends_told(5, 7, 9, 0) is None  # nobody has asked in this epoch
-    assert asked(state) == (5, 2, 1)
+    state = follower(log_of((1, 1)))
+    assert state.ends_told(4, 7, 9, 0) is None  # nobody has asked
+    assert asked(state) == (4, 2, 1)
 
 
 @pytest.mark.parametrize("ends", [(-1, 5), (3, 1), (-1, -1), (0, -1)])
@@ -270,15 +268,3 @@ def test_a_leader_that_starts_within_a_batch_is_followed_from_the_batchs_start()
     assert state.changed(0) == Append(told.records)
     log.append_as_follower(told.records, state.leader_epoch)
     assert state.appended(told) == FollowBounds(Offset(8), Offset(7))
-
-
-def test_a_new_order_waits_for_the_change_of_the_log_and_drops_what_was_fetched() -> None:
-    log = ModelLog(7)
-    state = follower(log)
-    told = part(records=log_of((1, 1, 1), start=5).read(5, 3))
-    state.take(asked(state), told, 0)
-    state.follow(LeaderEpoch(5))
-    assert state.position(0, flushes_first=False) is None
-    log.begin_anew(5)
-    assert state.changed(0) is None
-    assert asked(state) == (5, 5, -1)

@@ -124,7 +124,8 @@ Step = Append | Cut | BeginAnew | AskEnds | FollowBounds | None
 
 
 class FollowerState:
-    """A replica that follows the leader of `leader_epoch`."""
+    """A replica that follows the leader of `leader_epoch`. That of another epoch is followed by
+    another one, once no change of the log is under way."""
 
     __slots__ = ("_backoff_ms", "_log", "leader_epoch", "phase")
 
@@ -133,15 +134,6 @@ class FollowerState:
         self.phase: Phase = Fetching()
         self._log = log
         self._backoff_ms = backoff_ms
-
-    def follow(self, leader_epoch: LeaderEpoch) -> None:
-        """An order names the leader of a newer epoch. What was asked of the one before counts no
-        more; a change of the log goes on, but what was to be appended after it is dropped."""
-        self.leader_epoch = leader_epoch
-        if isinstance(self.phase, Changing):
-            self.phase = Changing(self.phase.asked)
-        else:
-            self.phase = Fetching()
 
     def position(self, now_ms: int, *, flushes_first: bool) -> Position | None:
         """What the next Fetch says; None while there must be none.
