@@ -132,13 +132,15 @@ def _told_of_nothing(original: Any) -> Any:
 
 MUTANTS = (
     Mutant("controller write unchecked", FencedWrites, "write", _unchecked, kept_seed=4),
-    Mutant("registration while writing unseen", writing, "Check", _registered_unseen, kept_seed=5),
+    Mutant(
+        "registration while writing unseen", writing, "Check", _registered_unseen, kept_seed=641
+    ),
     Mutant(
         "registers without raising the version",
         registration,
         "multi",
         _registers_quietly,
-        kept_seed=70,
+        kept_seed=184,
     ),
     Mutant("bounces ignored", ControllerContext, "bounced", _bounces_ignored),
     Mutant("new controller ignores bounces", reading, "_leadership", _written_without_knowing),
@@ -150,17 +152,17 @@ MUTANTS = (
         alter_partition,
         "_fault",
         _old_leader_taken,
-        kept_seed=4,
+        kept_seed=5,
     ),
     Mutant(
         "order of an old controller taken",
         BrokerLife,
         "is_stale",
         _old_controller_taken,
-        kept_seed=56,
+        kept_seed=10,
     ),
     Mutant("watch missed after a break", Controller, "connected", _watch_missed, kept_seed=6),
-    Mutant("order sent once", OrderQueues, "lost", _sent_once, kept_seed=4),
+    Mutant("order sent once", OrderQueues, "lost", _sent_once, kept_seed=5),
     Mutant("deletion waits for nobody", deletions, "finish", _deletes_without),
     Mutant("changes unread", Reader, "_watching", _changes_unread),
     Mutant("who comes is told of nothing", Picture, "_came", _told_of_nothing),
