@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -75,6 +75,8 @@ class Records(Watcher):
         self.delivered = 0
         self.lost_as_allowed = 0
         self.power_cuts = 0
+        self.on_acknowledged: Callable[[TopicPartition, int], None] = lambda _partition, _end: None
+        """Called with the end of what was acknowledged."""
 
     # --- what clients tell -----------------------------------------------------------------------
     def is_sending(
@@ -108,6 +110,7 @@ class Records(Watcher):
             del self._doubtful[partition, producer]
         known.promised_end = max(known.promised_end, offset + len(numbers))
         self.acknowledged += len(numbers)
+        self.on_acknowledged(partition, offset + len(numbers))
 
     def was_delivered(self, partition: TopicPartition, offset: int, value: bytes) -> int:
         """A consumer has read this record. Returns since when it was known to be there."""

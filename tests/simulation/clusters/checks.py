@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from zlib import crc32
 
@@ -10,10 +11,11 @@ from klog_broker.controller.member import Member
 from klog_broker.replication.leader import Leader
 from pyspark_klog.ids import BrokerId, TopicPartition
 from pyspark_klog.records.record import Record
+from pyspark_klog.znodes.topics import PartitionState
 from tests.simulation.checks.marks import Marks
 from tests.simulation.clusters.machines import ClusterMachine
 from tests.simulation.controllers.checks import Checks as ControllerChecks
-from tests.simulation.controllers.checks import Key
+from tests.simulation.controllers.checks import Key, Known
 from tests.simulation.elections.checks import Checks as ElectionChecks
 from tests.simulation.machine import Machine, Watcher
 from tests.support.log_harness import read_batches
@@ -68,6 +70,23 @@ class ReplicaMarks(Marks):
 
 class States(ControllerChecks):
     """Of partitions, by what is committed. Who has caught up is the leaders' business here."""
+
+    on_joined: Callable[[PartitionState, BrokerId], None] = staticmethod(lambda _after, _who: None)
+    """Called with the state that adds somebody to those in sync, before its leader can know it."""
+
+    def known(self, key: Key) -> PartitionState | None:
+        """Its last state, also of a topic that is gone."""
+        known = self._known.get(key)
+        return None if known is None else known.state
+
+    def _next(
+        self, key: Key, partition: TopicPartition, before: Known, after: PartitionState
+    ) -> Known:
+        known = super()._next(key, partition, before, after)
+        for each in after.isr:
+            if each not in before.state.isr:
+                self.on_joined(after, each)
+        return known
 
     def _life_met(self, _key: Key, _leader_epoch: int, follower: BrokerId) -> int | None:
         # Its session may end while the controller adds it: it had caught up, and its next life is

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from pyspark_klog.ids import BrokerId
+from pyspark_klog.znodes.topics import NO_LEADER, PartitionState
 from tests.simulation.clusters.machines import ClusterMachine
 from tests.simulation.clusters.router import ZOOKEEPER, Router, Way
 from tests.simulation.faults import OF_TRANSACTIONS, Faults
@@ -14,6 +16,8 @@ from tests.simulation.zookeeper.faults import ZooKeeperFaults
 
 _CLIENTS = "clients"
 _OF_GROUPS = ("assigned", "committed", "committed")
+_MEAN_MS = (200, 500, 1_500)
+"""Between two faults: there are three machines to be hit, and one alone changes little."""
 
 
 class ClusterFaults(Faults):
@@ -33,9 +37,11 @@ class ClusterFaults(Faults):
         self._mends: list[Callable[[], None]] = []
         self._longest_ms = 2 * int(plan.settings["zookeeper.session.timeout.ms"])
         self.is_controller: Callable[[ClusterMachine], bool] = lambda _: False
+        self._parts_from_next = False
         super().__init__(world, machines[0], plan)
         of_transactions = OF_TRANSACTIONS * bool(plan.transactional)
         self._promises = ("acknowledged", *_OF_GROUPS * bool(plan.members), *of_transactions)
+        self._mean_ms = world.random.choice(_MEAN_MS)
 
     def _all_kinds(self, plan: Plan) -> list[tuple[int, Callable[[], None]]]:
         return [
@@ -50,15 +56,18 @@ class ClusterFaults(Faults):
             (1, self._jump),
             (3, self._pause),
             (4, self._split),
+            (4, self._leave_alone),
             (2, self._lose_zookeeper),
             (1, self._expire),
             (1, self._reset_zookeeper),
             (1, self._stop_zookeeper),
             (1, self._delete_controller),
+            (3, self._part_from_joiner),
         ]
 
     def stop(self) -> None:
         super().stop()
+        self._parts_from_next = False
         self._zookeeper.start()
         for mend in self._mends:
             mend()
@@ -103,10 +112,40 @@ class ClusterFaults(Faults):
         back = [(receiver, sender) for sender, receiver in out]
         self._cut(random.choice((out, back, out + back)))
 
+    def _leave_alone(self) -> None:
+        """Only clients reach it, and perhaps ZooKeeper: it leads on in an epoch that may be over,
+        and appends what nobody else will ever have; or it is all that is in sync."""
+        name = self._hit.name
+        others = [each.name for each in self._all if each is not self._hit]
+        if self._world.chance(0.5):
+            others.append(ZOOKEEPER)
+        out = [(name, each) for each in others]
+        self._cut([*out, *((receiver, sender) for sender, receiver in out)])
+
     def _lose_zookeeper(self) -> None:
         name = self._hit.name
         to, back = (name, ZOOKEEPER), (ZOOKEEPER, name)
         self._cut(self._world.random.choice(([to], [back], [to, back])))
+
+    def _part_from_joiner(self) -> None:
+        """Who joins next loses its leader then, which is not told that it has joined."""
+        self._parts_from_next = True
+
+    def joined(self, state: PartitionState, joiner: BrokerId) -> None:
+        """As ZooKeeper has it by now; nobody knows it yet."""
+        if not self._parts_from_next or state.leader in (joiner, NO_LEADER):
+            return
+        self._parts_from_next = False
+        leader = self._all[state.leader]
+        others = [each for each in self._all if each.number == joiner or self.is_controller(each)]
+        out = [(leader.name, each.name) for each in others if each is not leader]
+        self._cut([*out, *((receiver, sender) for sender, receiver in out)])
+        if self._world.chance(0.5):
+            self._world.after(self._world.between(100, 1_500), lambda: self._end(leader))
+
+    def _end(self, machine: ClusterMachine) -> None:
+        if not self._is_over:
+            machine.kill()
 
     def _cut(self, ways: list[Way]) -> None:
         self._world.note(f"cut {' '.join(f'{sender}>{receiver}' for sender, receiver in ways)}")

@@ -6,7 +6,7 @@ from tests.simulation.plan import Plan, TopicPlan
 from tests.simulation.world import World
 
 _CHAOS_MS = (8_000, 16_000)
-_SESSIONS_MS = (2_000, 4_000, 6_000)
+_SESSIONS_MS = (2_000, 2_000, 4_000)
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,11 @@ class ClusterPlan(Plan):
     """One run of so many brokers."""
 
     brokers: int = 3
+
+    def min_in_sync(self, topic: str) -> int:
+        """min.insync.replicas of the topic."""
+        (found,) = [each for each in self.topics if each.name == topic]
+        return int(found.configs["min.insync.replicas"])
 
 
 def make_cluster_plan(world: World) -> ClusterPlan:

@@ -32,6 +32,7 @@ from tests.simulation.clusters.checks import (
 from tests.simulation.clusters.coordination import Coordinators, with_coordination
 from tests.simulation.clusters.faults import ClusterFaults
 from tests.simulation.clusters.healed import check_alike, check_matching, unled
+from tests.simulation.clusters.in_sync import InSync, InSyncReplicas
 from tests.simulation.clusters.machines import ClusterMachine
 from tests.simulation.clusters.plan import ReplicatedTopic, make_cluster_plan
 from tests.simulation.clusters.router import Router
@@ -82,14 +83,17 @@ class Cluster:
         self.elections = ElectionChecks(self.zookeeper)
         self.states = States(self.zookeeper)
         self.coordinators = Coordinators(self.states)
+        self.in_sync = InSync(self.states, plan.min_in_sync)
         self.history = History(world, plan)
         self.history.transactions.may_hang = True
+        self.history.records.on_acknowledged = self.in_sync.acknowledged
         self.machines = [self._machine(number) for number in range(plan.brokers)]
         self.history.transactions.clocks = [each.clock for each in self.machines]
         self.faults = ClusterFaults(
             world, self.machines, self.router, ZooKeeperFaults(self.zookeeper), plan
         )
         self.faults.is_controller = is_controller
+        self.states.on_joined = self.faults.joined
         self.clients: list[Client] = []
         self._is_over = False
 
@@ -97,6 +101,7 @@ class Cluster:
         plan, world = self.plan, self.world
         watchers: list[Watcher] = [ReplicaMarks(), Rest()]
         watchers += [Elections(self.elections), Leaders(self.states)]
+        watchers.append(InSyncReplicas(number, self.in_sync, self.states))
         if plan.members:
             watchers.append(self.history.groups)
         if plan.transactional:
