@@ -1,7 +1,7 @@
 """What a mutant is, how it takes the place of what it replaces, and how it is caught."""
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -9,14 +9,15 @@ from typing import Any, Protocol, TypeVar
 @dataclass(frozen=True)
 class Mutant:
     """``make`` is given what ``owner`` (a class or module) has under ``attribute``, and returns
-    what takes its place. ``kept_seed`` has caught it; when other code makes another play of that
-    seed, another one does."""
+    what takes its place. What two checks keep out needs another one ``also``. ``kept_seed`` has
+    caught it; when other code makes another play of that seed, another one does."""
 
     name: str
     owner: Any
     attribute: str
     make: Callable[[Any], Any]
     kept_seed: int = 0
+    also: "Mutant | None" = None
 
     @contextmanager
     def applied(self) -> Iterator[None]:
@@ -24,7 +25,8 @@ class Mutant:
         original = self.owner.__dict__[self.attribute]
         setattr(self.owner, self.attribute, self.make(original))
         try:
-            yield
+            with self.also.applied() if self.also is not None else nullcontext():
+                yield
         finally:
             setattr(self.owner, self.attribute, original)
 

@@ -1,0 +1,64 @@
+"""Bugs of followers: in where their logs are cut, and in what they append."""
+
+from copy import deepcopy
+from typing import Any
+
+from klog_broker.handlers import fetch_read
+from klog_broker.log.following import FollowerAppender
+from klog_broker.log.shortening import Shortener
+from klog_broker.replication.follower import FollowedPartition
+from tests.simulation.clusters.mutants.leaders import of_the_model
+from tests.simulation.mutants.mutant import Mutant
+
+
+def _to_watermark(original: Any) -> Any:
+    def begin(followed: Any, *arguments: Any, **named: Any) -> None:
+        """Whoever begins to follow cuts its log there (as before KIP-101)."""
+        original(followed, *arguments, **named)
+        state, log = followed._state, followed._log
+        if log.high_watermark < log.log_end_offset and not log.is_being_cut:
+            followed._perform(state._cut(state._position(), log.high_watermark), None)
+
+    return begin
+
+
+def _keeps_producers(original: Any) -> Any:
+    def cut_files(shortener: Any, offset: Any) -> None:
+        """They are as if nothing were cut."""
+        producers = shortener._state.producers
+        entries = deepcopy(producers._entries)
+        original(shortener, offset)
+        producers._entries = entries
+
+    return cut_files
+
+
+def _any_epoch(original: Any) -> Any:
+    def follow(appender: Any, records: Any, _leader_epoch: Any, *rest: Any, **named: Any) -> Any:
+        """However new."""
+        return original(appender, records, 1 << 30, *rest, **named)
+
+    return follow
+
+
+def _serves_anybody(_original: Any) -> Any:
+    def check_leader_epoch(_leader: Any, _current_leader_epoch: int) -> None:
+        """Who does not know of the epoch is served all the same: else nothing newer would come."""
+
+    return check_leader_epoch
+
+
+MUTANTS = (
+    Mutant(
+        "truncation to the watermark", FollowedPartition, "__init__", _to_watermark, kept_seed=8
+    ),
+    Mutant(
+        "newer epoch appended",
+        FollowerAppender,
+        "_follow",
+        _any_epoch,
+        also=Mutant("", fetch_read, "check_leader_epoch", _serves_anybody),
+    ),
+    Mutant("producers kept over truncation", Shortener, "_cut_files", _keeps_producers),
+    of_the_model("never cuts"),
+)

@@ -1,0 +1,78 @@
+"""Bugs of leaders: in the watermark, in what is acknowledged, in who is in sync."""
+
+from typing import Any
+
+from klog_broker.handlers.pending_produce import PendingProduce
+from klog_broker.replication.leader import Leader
+from klog_broker.replication.leader_replicas import LeaderReplicas
+from pyspark_klog.ids import Offset
+from tests.simulation.mutants.mutant import Mutant
+from tests.support.replication_mutants import MUTANTS as OF_THE_MODEL
+
+_OF_THE_MODEL = {each.name: each for each in OF_THE_MODEL}
+
+
+def _falls(original: Any) -> Any:
+    def replicated(leader: Any, own_end: Offset) -> Offset:
+        """To what those in sync have said in this epoch."""
+        reached: Offset = original(leader, own_end)
+        replicas, log = leader.replicas, leader.log
+        in_sync = [each for each in replicas.in_sync.members if each in replicas.followers]
+        ends = [replicas.followers[each].log_end_offset for each in in_sync]
+        low = Offset(max(log.log_start_offset, min((reached, *ends))))
+        log._state.high_watermark = min(log.high_watermark, low)
+        return low
+
+    return replicated
+
+
+def _starts_at_log_end(original: Any) -> Any:
+    def begin(leader: Any, *arguments: Any) -> None:
+        """Whatever it has is taken to be everywhere."""
+        original(leader, *arguments)
+        leader.log.set_high_watermark(leader.log.log_end_offset)
+
+    return begin
+
+
+def _at_log_end(_original: Any) -> Any:
+    def watermark(
+        _replicas: Any, _set_before: int, own_end: int, _leader_end: int, _now_ms: int
+    ) -> Offset:
+        """As if there were no followers."""
+        return Offset(own_end)
+
+    return watermark
+
+
+def _at_append(_original: Any) -> Any:
+    def safe_offset(_pending: Any, leader: Any) -> Any:
+        """Nobody else is waited for."""
+        return leader.log.log_end_offset
+
+    return safe_offset
+
+
+def _once_only(_original: Any) -> Any:
+    def grow_by_idle(_replicas: Any, _leader_end: int, _high_watermark: int) -> None:
+        """Who was refused once and has no news is not asked for again."""
+
+    return grow_by_idle
+
+
+def of_the_model(name: str, kept_seed: int = 0) -> Mutant:
+    """A bug of the model of replication (tests/property), in whole brokers."""
+    of_model = _OF_THE_MODEL[name]
+    return Mutant(name, of_model.owner, of_model.attribute, of_model.make, kept_seed)
+
+
+MUTANTS = (
+    Mutant("watermark falls", Leader, "_replicated", _falls),
+    Mutant("watermark starts at log end", Leader, "__init__", _starts_at_log_end, kept_seed=4),
+    Mutant("watermark at the log's end", LeaderReplicas, "watermark", _at_log_end),
+    of_the_model("watermark ignores joiners"),
+    Mutant("acks=all at append", PendingProduce, "_safe_offset", _at_append, kept_seed=1),
+    of_the_model("min ISR ignored"),
+    of_the_model("anybody joins"),
+    Mutant("idle followers asked for once", LeaderReplicas, "grow_by_idle", _once_only, 27),
+)
