@@ -51,7 +51,7 @@ class Admin(Client):
             yield from self._delete(topic.name, is_there)
             yield from self.sleep(self.world.between(0, 500))
 
-    def _create(self, topic: TopicPlan) -> Generator[Any, Any, bool]:
+    def _create(self, topic: TopicPlan, *, was_tried: bool = False) -> Generator[Any, Any, bool]:
         """Whether it is there; else it was only seen, perhaps while a failed try was taken back."""
         configs = [CreatableTopicConfig(name=name, value=v) for name, v in topic.configs.items()]
         wanted = CreatableTopic(
@@ -62,7 +62,11 @@ class Admin(Client):
         )
         request = CreateTopicsRequest(topics=[wanted], timeout_ms=3_000)
         code = yield from self._until_done(
-            request, CreateTopicsResponse, "topics", ErrorCode.TOPIC_ALREADY_EXISTS
+            request,
+            CreateTopicsResponse,
+            "topics",
+            ErrorCode.TOPIC_ALREADY_EXISTS,
+            was_tried=was_tried,
         )
         return code is ErrorCode.NONE
 

@@ -44,6 +44,20 @@ def unled(states: States, machines: Sequence[ClusterMachine]) -> str:
     return ""
 
 
+def strays(states: States, machines: Sequence[ClusterMachine]) -> str:
+    """A log of what is no topic, or not that one any more; empty if there is none."""
+    topics = states.topics()
+    for machine in machines:
+        for log in machine.logs():
+            name, number = log.topic_partition
+            topic = topics.get(name)
+            if topic is None or topic.topic_id != log.topic_id:
+                return f"{machine.name} has {log.topic_partition} of {log.topic_id}, not {topic}"
+            if machine.number not in topic.partitions[number].replicas:
+                return f"{machine.name} has {log.topic_partition}, {topic}"
+    return ""
+
+
 def check_alike(states: States, machines: Sequence[ClusterMachine]) -> None:
     """All replicas of a partition have the same batches, of the same leaders."""
     for partition, replicas in partitions_of(states).items():

@@ -68,7 +68,7 @@ def make_cluster_plan(world: World) -> ClusterPlan:
         plain_producers=between(0, 1),
         consumers=between(0, 2),
         members=0,
-        has_admin=False,
+        has_admin=chance(0.4),
         has_large_records=False,
         transactional=(),
         members_in_transactions=False,

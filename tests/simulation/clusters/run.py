@@ -21,6 +21,7 @@ from tests.simulation.clients.roaming import (
     RoamingConsumer,
     RoamingProducer,
 )
+from tests.simulation.clients.topic_keeper import TopicKeeper, check_kept
 from tests.simulation.clusters.checks import (
     Elections,
     Leaders,
@@ -31,7 +32,7 @@ from tests.simulation.clusters.checks import (
 )
 from tests.simulation.clusters.coordination import Coordinators, with_coordination
 from tests.simulation.clusters.faults import ClusterFaults
-from tests.simulation.clusters.healed import check_alike, check_matching, unled
+from tests.simulation.clusters.healed import check_alike, check_matching, strays, unled
 from tests.simulation.clusters.in_sync import InSync, InSyncReplicas
 from tests.simulation.clusters.machines import ClusterMachine
 from tests.simulation.clusters.plan import ReplicatedTopic, make_cluster_plan
@@ -197,6 +198,8 @@ class Cluster:
                 )
         for _ in range(plan.members):
             self._new_member(RoamingMember)
+        if plan.has_admin:
+            self._new(TopicKeeper)
         return self.clients[before:]
 
     def _new_member(self, kind: type[RoamingMember]) -> RoamingMember:
@@ -257,12 +260,14 @@ class Cluster:
             return "a broker is not up"
         members = [member for machine in self.machines if (member := member_of(machine))]
         text = unhealed(self.elections, members, len(self.machines))
-        return text or unled(self.states, self.machines)
+        text = text or unled(self.states, self.machines)
+        return text or strays(self.states, self.machines)
 
     def _audit(self) -> None:
         """What the logs hold, seen from inside and through Fetch."""
         self._is_over = True
         check_alike(self.states, self.machines)
+        check_kept(self.machines)
         records, ends = self.history.records, {}
         for partition in self._partitions():
             state = self.states.state(partition)
