@@ -48,7 +48,7 @@ _OF_ELECTIONS = {
 }
 _OF_CONTROLLERS = {
     "controller write unchecked": 0,
-    "bounces ignored": 8,
+    "bounces ignored": 3,
     "epoch kept over a bounce": 0,
     "unclean though off": 0,
     "in-sync set of an old leader taken": 0,

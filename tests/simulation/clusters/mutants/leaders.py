@@ -73,6 +73,6 @@ MUTANTS = (
     of_the_model("watermark ignores joiners"),
     Mutant("acks=all at append", PendingProduce, "_safe_offset", _at_append, kept_seed=1),
     of_the_model("min ISR ignored"),
-    of_the_model("anybody joins"),
+    of_the_model("anybody joins", 4),
     Mutant("idle followers asked for once", LeaderReplicas, "grow_by_idle", _once_only, 27),
 )
