@@ -3,8 +3,7 @@
 from typing import Any
 
 from klog_broker.coordinator.runtime import CoordinatorRuntime
-from klog_broker.coordinator.shard import ShardStatus
-from klog_broker.coordinator.transaction import marker_sending
+from klog_broker.coordinator.transaction.marker_sending import MarkersToLeaders
 from pyspark_klog.errors import ErrorCode
 from tests.simulation.mutants.groups import MUTANTS as OF_GROUPS
 from tests.simulation.mutants.mutant import Mutant
@@ -22,33 +21,15 @@ def _serves_at_once(original: Any) -> Any:
     return find
 
 
-def _kept_for_later(original: Any) -> Any:
-    def lead(runtime: Any, log: Any) -> None:
-        """Who is elected once more goes on with what it knew, whatever others have written."""
-        kept = runtime.__dict__.setdefault("kept", {})
-        partition = log.topic_partition.partition
-        shard = kept.get(partition)
-        if shard is None:
-            original(runtime, log)
-            kept[partition] = runtime.shard(partition)
-        else:
-            shard.log = log
-            shard.status = ShardStatus.SERVING
-            runtime._shards[partition] = shard
+def _sent_once(original: Any) -> Any:
+    def send(sender: Any, markers: Any, done: Any) -> None:
+        """Whatever became of a marker, it counts as written."""
+        original(sender, markers, lambda found: done(dict.fromkeys(found, ErrorCode.NONE)))
 
-    return lead
-
-
-def _taken_for_written(_original: Any) -> Any:
-    def undecided(_code: Any) -> Any:
-        """Whatever became of a marker, it is not sent again."""
-        return ErrorCode.NONE
-
-    return undecided
+    return send
 
 
 _ALSO_OF_CLUSTERS = (
-    "assignment not waited for",
     "commit not waited for",
     "fenced member commits",
     "generation not raised",
@@ -65,8 +46,7 @@ _ALSO_OF_CLUSTERS = (
 )
 
 MUTANTS = (
-    Mutant("served while it is loaded", CoordinatorRuntime, "find", _serves_at_once, kept_seed=13),
-    Mutant("state kept for later", CoordinatorRuntime, "lead", _kept_for_later),
-    Mutant("marker sent once", marker_sending, "_undecided", _taken_for_written),
+    Mutant("served while it is loaded", CoordinatorRuntime, "find", _serves_at_once),
+    Mutant("marker sent once", MarkersToLeaders, "send", _sent_once),
     *(each for each in (*OF_GROUPS, *OF_TRANSACTIONS) if each.name in _ALSO_OF_CLUSTERS),
 )
