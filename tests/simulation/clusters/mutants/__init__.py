@@ -3,13 +3,12 @@
 A mutant replaces one method of the live brokers. Where their code moves, mend it here.
 """
 
-from tests.simulation.clusters.coordination_mutants import MUTANTS as OF_COORDINATION
-from tests.simulation.clusters.mutants import controllers, followers, leaders
+from tests.simulation.clusters.mutants import controllers, coordination, followers, leaders
 from tests.simulation.mutants.mutant import Mutant
 
 MUTANTS: tuple[Mutant, ...] = (
     *leaders.MUTANTS,
     *followers.MUTANTS,
     *controllers.MUTANTS,
-    *OF_COORDINATION,
+    *coordination.MUTANTS,
 )
