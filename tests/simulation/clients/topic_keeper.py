@@ -129,7 +129,7 @@ class TopicKeeper(Following, RoamingAdmin):
     def _write(self, partition: TopicPartition, topic_id: UUID) -> Script:
         builder = BatchBuilder()
         for _ in range(self.world.between(1, 3)):
-            builder.append(None, topic_id.bytes, self.world.clock.now_ms())
+            builder.append(None, _name_of(topic_id), self.world.clock.now_ms())
         data = PartitionProduceData(index=partition.partition, records=builder.build())
         request = ProduceRequest(
             acks=-1,
@@ -154,6 +154,10 @@ class TopicKeeper(Following, RoamingAdmin):
                 check_own(partition, topic_id, batch)
 
 
+def _name_of(topic_id: UUID) -> bytes:
+    return b"%s;" % topic_id.hex.encode()
+
+
 def check_kept(machines: Sequence[Machine]) -> None:
     """No log has a record of another topic that had the same name."""
     for machine in machines:
@@ -166,5 +170,5 @@ def check_kept(machines: Sequence[Machine]) -> None:
 def check_own(partition: TopicPartition, topic_id: UUID, batch: Any) -> None:
     """All records of a batch are meant for the topic of that id."""
     for record in batch.records():
-        if record.value != topic_id.bytes:
+        if record.value != _name_of(topic_id):
             raise Violation(ANOTHERS, f"{partition} of {topic_id} has {record.value!r}")

@@ -50,7 +50,7 @@ _OF_CONTROLLERS = {
     "controller write unchecked": 0,
     "bounces ignored": 3,
     "epoch kept over a bounce": 0,
-    "unclean though off": 0,
+    "unclean though off": 4,
     "in-sync set of an old leader taken": 0,
 }
 """These are caught here, too, by the seeds that are kept."""

@@ -50,7 +50,7 @@ def _serves_anybody(_original: Any) -> Any:
 
 MUTANTS = (
     Mutant(
-        "truncation to the watermark", FollowedPartition, "__init__", _to_watermark, kept_seed=8
+        "truncation to the watermark", FollowedPartition, "__init__", _to_watermark, kept_seed=10
     ),
     Mutant(
         "newer epoch appended",
