@@ -42,7 +42,7 @@ from tests.simulation.world import Violation
 from tests.support.log_harness import read_batches
 
 ANOTHERS = "a topic made anew has records of its own"
-_NAMES = ("kept-0", "kept-1")
+_NAMES = ("own-0", "own-1")
 _BY_ID = 13
 """From this version on Produce and Fetch name topics by their ids."""
 _WAITS_MS = 3_000
