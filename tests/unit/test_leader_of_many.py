@@ -201,6 +201,23 @@ def test_in_a_new_epoch_a_follower_is_told_the_watermark_again(leader: LeaderOfM
     assert follower.fetch(0) is None
 
 
+@pytest.mark.parametrize("is_session_new", [True, False])
+def test_a_follower_that_had_to_cut_is_told_the_watermark_again(
+    leader: LeaderOfMany, is_session_new: bool
+) -> None:
+    """From an answer that has it cut its log a follower takes nothing else."""
+    leader.send(acks=1)
+    old = leader.leader().leader_epoch
+    leader.lead()
+    follower = FakeFollower(leader, OTHER)
+    if not is_session_new:
+        assert follower.fetch(1, last_epoch=old).high_watermark == 0
+        assert follower.fetch(1, last_epoch=old) is None
+    assert follower.fetch(2, last_epoch=old).diverging_epoch.end_offset == 1
+    assert follower.fetch(1, last_epoch=old).high_watermark == 0
+    assert follower.fetch(1, last_epoch=old) is None
+
+
 def test_no_consumer_takes_the_place_of_a_follower_that_is_at_work() -> None:
     leader = LeaderOfMany(max_incremental_fetch_session_cache_slots=1)
     leader.lead()

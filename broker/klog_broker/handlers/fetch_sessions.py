@@ -91,7 +91,11 @@ class SessionPartition(ReadPartition):
 
     def note_sent(self) -> None:
         """The client is told now what was read. It is told an error with each answer until the
-        error is over, and then the watermark."""
+        error is over, and then the watermark; so is a follower whose log has to be cut first, which
+        takes nothing else from that answer."""
+        if self.diverging_epoch is not None:
+            self.forget_sent()
+            return
         self.sent_high_watermark = self.high_watermark
         self.sent_log_start_offset = self.log_start_offset
 
@@ -292,8 +296,9 @@ class FetchSessions:
         )
         for each in told:
             partition = session.want(each.topic, each.topic_id, each.name, each.request)
-            partition.sent_high_watermark = each.high_watermark
-            partition.sent_log_start_offset = each.log_start_offset
+            if each.diverging_epoch is None:
+                partition.sent_high_watermark = each.high_watermark
+                partition.sent_log_start_offset = each.log_start_offset
         self._sessions[session_id] = session
         return session
 
