@@ -172,6 +172,16 @@ class BrokerServer:
                 raise
             raise refusal from error
 
+    def when_ready(self, then: Callable[[], None]) -> None:
+        """Call back once the broker, which has started, knows what clients may ask it for: at once
+        if it runs alone, else in a turn of the loop. Not if it is told to stop before that."""
+
+        def ready() -> None:
+            if self._is_wanted:
+                then()
+
+        self.cluster_part.when_told(self.services, ready)
+
     def _start(self) -> None:
         self._life.starting(self.config)
         try:

@@ -5,6 +5,7 @@ app.py calls the same in both cases.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Protocol
 
@@ -14,6 +15,7 @@ from klog_broker.handlers.dispatcher import ApiHandler
 from klog_broker.handlers.following_leaders import follow_leaders
 from klog_broker.handlers.in_sync_changes import InSyncChanges
 from klog_broker.handlers.served import BETWEEN_BROKERS
+from klog_broker.handlers.told_topics import was_told_all, when_told_all
 from klog_broker.membership import Membership
 from klog_broker.opening import OpenStore
 from klog_broker.room_settings import real_sessions
@@ -26,6 +28,11 @@ from klog_broker.runtime.peers import Peers
 from klog_broker.runtime.sockets import Network
 from klog_broker.runtime.zookeeper import OpenSession
 from pyspark_klog.ids import BrokerId
+
+_log = logging.getLogger("klog.cluster")
+
+_TOLD_PATIENCE_MS = 10_000
+"""How long a broker that is registered waits for the controller before it calls itself ready."""
 
 
 class ClusterPart(Protocol):
@@ -43,7 +50,11 @@ class ClusterPart(Protocol):
 
     def serve(self, services: BrokerServices) -> None:
         """Its listeners are open: begin to ask and to answer other brokers. Returns once the broker
-        is known to the cluster, and knows the cluster. CannotStart."""
+        is known to the cluster. CannotStart."""
+
+    def when_told(self, services: BrokerServices, then: Callable[[], None]) -> None:
+        """Call back once the broker knows what partitions there are: who is told that it is ready
+        may ask for any. Without a controller that takes some seconds."""
 
     def leave(self, then: Callable[[], None]) -> None:
         """Have others lead what this broker leads, then call back."""
@@ -70,6 +81,10 @@ class NoCluster:
 
     def serve(self, _services: BrokerServices) -> None:
         """See ClusterPart."""
+
+    def when_told(self, _services: BrokerServices, then: Callable[[], None]) -> None:
+        """See ClusterPart."""
+        then()
 
     def leave(self, then: Callable[[], None]) -> None:
         """See ClusterPart."""
@@ -135,7 +150,23 @@ class InCluster:
         assert services.to_controller is not None and services.cluster is not None
         InSyncChanges(services, services.to_controller).begin()
         self.membership.wait_until_registered()
-        self.membership.wait_until_told(services.cluster.orders)
+
+    def when_told(self, services: BrokerServices, then: Callable[[], None]) -> None:
+        """See ClusterPart."""
+
+        def over() -> None:
+            if not was_told_all(services):
+                _log.warning(
+                    "ready, but no controller has told this broker of the cluster's partitions in"
+                    " %d ms: what it does not know it answers so that clients ask again",
+                    _TOLD_PATIENCE_MS,
+                )
+            then()
+
+        if was_told_all(services):
+            then()
+        else:
+            when_told_all(services, over, _TOLD_PATIENCE_MS)
 
     def leave(self, then: Callable[[], None]) -> None:
         """See ClusterPart."""

@@ -1,6 +1,5 @@
 """What of a broker's start waits for ZooKeeper: the loop turns until the answer is there."""
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -28,16 +27,12 @@ from pyspark_klog.ids import BrokerId
 _LOOK_MS = 100
 # How long an end waits for ZooKeeper to hear of it; if it does not, the session's time has to pass.
 _CLOSING_MS = 2_000
-# How long a broker that is registered waits for the controller before it calls itself ready.
-_TOLD_PATIENCE_MS = 10_000
-
-_log = logging.getLogger("klog.cluster")
 
 
 class Membership:
     """For the loop's thread. Calls, in order: ``join``, ``open_store``, ``join_services``,
-    ``wait_until_registered``, ``wait_until_told``, ``leave``, ``close``. The first two, the waits
-    and the last one block."""
+    ``wait_until_registered``, ``leave``, ``close``. The first two, the wait and the last one
+    block."""
 
     def __init__(
         self,
@@ -142,16 +137,6 @@ class Membership:
         if refusal is not None:
             raise refused_by_cluster(refusal)
         self._is_started = True
-
-    def wait_until_told(self, orders: OrderQueue) -> None:
-        """Until the controller has told this broker of all partitions there are: who is told that
-        the broker is ready may ask it for any. Without a controller nobody waits for long."""
-        if not self._wait(lambda: orders.was_told_all or not self._is_wanted(), _TOLD_PATIENCE_MS):
-            _log.warning(
-                "ready, but no controller has told this broker of the cluster's partitions in"
-                " %d ms: what it does not know it answers so that clients ask again",
-                _TOLD_PATIENCE_MS,
-            )
 
     def leave(self, then: Callable[[], None]) -> None:
         """Have the controller give this broker's partitions to others; then `then` is called, also

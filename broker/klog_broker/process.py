@@ -96,6 +96,11 @@ def run(config: BrokerConfig, *, until_stdin_ends: bool = False, adopt: bool = F
     except CannotStart as error:
         sys.stderr.write(f"klog: {error}\n")
         return error.exit_code
+    broker.when_ready(lambda: _ready(broker))
+    return broker.serve_forever()
+
+
+def _ready(broker: BrokerServer) -> None:
     # Objects that exist now live as long as the process: keep the garbage collector off them.
     gc.collect()
     gc.freeze()
@@ -105,4 +110,3 @@ def run(config: BrokerConfig, *, until_stdin_ends: bool = False, adopt: bool = F
     host, port = broker.address
     sys.stdout.write(f"klog ready on {host}:{port}\n")
     sys.stdout.flush()
-    return broker.serve_forever()

@@ -56,7 +56,9 @@ def once_told(
     return None
 
 
-def when_told_all(broker: BrokerServices, then: Callable[[], None]) -> None:
+def when_told_all(
+    broker: BrokerServices, then: Callable[[], None], patience_ms: int = PATIENCE_MS
+) -> None:
     """Call back, once and later: as soon as the controller has told of all there is, or when the
     time is over."""
     assert broker.cluster is not None
@@ -70,5 +72,5 @@ def when_told_all(broker: BrokerServices, then: Callable[[], None]) -> None:
         timer.cancel()
         then()
 
-    timer = broker.loop.call_later(PATIENCE_MS, over)
+    timer = broker.loop.call_later(patience_ms, over)
     orders.on_told_all.append(told)
