@@ -10,6 +10,7 @@ import pytest
 from klog_broker.log.errors import LogStorageError, OutOfDescriptors
 from klog_broker.log.log_manager import LogManager
 from klog_broker.log.partition_log import PartitionLog
+from klog_broker.log.shortening import TRIES_WITHOUT_DESCRIPTORS
 from klog_broker.runtime.clock import ManualClock
 from pyspark_klog.ids import LeaderEpoch
 from tests.support.log_harness import (
@@ -252,3 +253,126 @@ def test_a_deletion_wants_for_no_descriptor() -> None:
     world.files.has_descriptors = True
     assert not world.files.exists(DATA / "topic-0")
     assert world.offline == []
+
+
+# --- cuts ----------------------------------------------------------------------------------------
+def cut(world: World, outcomes: list[BaseException | None]) -> None:
+    """Some segments go, and some batches of the one that is the last then."""
+    world.log.truncate_beside(6, outcomes.append)
+
+
+def cut_the_last(world: World, outcomes: list[BaseException | None]) -> None:
+    world.log.truncate_beside(len(world.acknowledged) - 1, outcomes.append)
+
+
+def begin_anew(world: World, outcomes: list[BaseException | None]) -> None:
+    base_offset = world.log.segments[2].base_offset  # a new file gets the name of an old one
+    world.log.begin_anew_beside(base_offset, 5_000, outcomes.append)
+
+
+CUTS = {"cut": cut, "cut the last": cut_the_last, "begin anew": begin_anew}
+
+
+@pytest.mark.parametrize("name", list(CUTS))
+@pytest.mark.parametrize("is_flushed", [True, False])
+def test_a_cut_that_wants_for_a_descriptor_is_tried_again(name: str, is_flushed: bool) -> None:
+    number = tried_again = 0
+    while True:
+        number += 1
+        world = World()
+        if is_flushed:
+            world.flush()
+        old = list(world.acknowledged)
+        outcomes: list[BaseException | None] = []
+        world.files.fail_open_at = world.files.opens + number
+        CUTS[name](world, outcomes)
+        over = world.files.opens < world.files.fail_open_at
+        for _ in range(3):
+            if outcomes:
+                break
+            tried_again += 1
+            assert world.log.is_being_cut
+            with pytest.raises(LogStorageError, match="is being cut"):
+                world.append()
+            check_prefix(open_log(world.files.killed(), CONFIG), old)
+            check_prefix(open_log(world.files.crash(Random(number)), CONFIG), old)
+            world.files.is_crashed = False
+            # The next try fails at another place.
+            world.files.fail_open_at = world.files.opens + number // 2
+            world.clock.advance(1_000)
+            world.manager.run_due()
+        world.files.fail_open_at = None
+        while not outcomes:
+            world.clock.advance(1_000)
+            world.manager.run_due()
+        assert (outcomes, world.offline, world.log.is_offline) == ([None], [], False)
+        first, end = world.log.log_start_offset, world.log.log_end_offset
+        assert (first, end) == {
+            "cut": (0, 6),
+            "cut the last": (0, len(old) - 1),
+            "begin anew": (world.log.segments[0].base_offset, first),
+        }[name]
+        values = [] if name == "begin anew" else old[:end]
+        for value in (b"new" * 100, b"newer" * 100):
+            append(world.log, batch(value=value))
+            values.append(value)
+        for log in (world.log, open_log(world.files.killed(), CONFIG)):
+            assert [record.value for record in read_all(log)] == values
+            assert (log.log_start_offset, log.log_end_offset) == (first, end + 2)
+        world.files.is_crashed = False
+        world.manager.close()
+        assert [each.value for each in read_all(open_log(world.files.killed(), CONFIG))] == values
+        if over:
+            break
+    assert tried_again > 10
+
+
+def check_prefix(log: PartitionLog, values: list[bytes]) -> None:
+    """A start finds the first of these, wherever the log was left."""
+    found = [record.value for record in read_all(log, log.log_end_offset)]
+    assert found == values[: len(found)]
+
+
+@pytest.mark.parametrize("name", list(CUTS))
+def test_a_cut_is_not_tried_for_ever(name: str) -> None:
+    world = World()
+    outcomes: list[BaseException | None] = []
+    world.files.has_descriptors = False
+    CUTS[name](world, outcomes)
+    rounds = 0
+    while not outcomes:
+        rounds += 1
+        assert rounds < 100
+        world.clock.advance(1_000)
+        world.manager.run_due()
+    assert isinstance(outcomes[0], LogStorageError)
+    assert (world.log.is_offline, world.log.is_being_cut, world.offline) == (True, False, [])
+    assert rounds == TRIES_WITHOUT_DESCRIPTORS - 1
+
+
+@pytest.mark.parametrize("name", list(CUTS))
+def test_a_cut_that_waits_is_given_up_when_its_directory_goes_offline(name: str) -> None:
+    world = World()
+    told: list[object] = []
+    outcomes: list[BaseException | None] = []
+    world.files.has_descriptors = False
+    CUTS[name](world, outcomes)
+    world.log.after_cut(lambda: told.append(len(outcomes)))
+    world.log.log_directory.go_offline(OSError(errno.EIO, "the disk is gone"))
+    world.files.has_descriptors = True
+    opens = world.files.opens
+    world.clock.advance(1_000)
+    world.manager.run_due()
+    assert (told, [type(each) for each in outcomes]) == ([1], [LogStorageError])
+    assert (world.log.is_being_cut, world.files.opens) == (False, opens)
+
+
+def test_a_broker_that_ends_while_a_cut_waits_has_not_ended_cleanly() -> None:
+    world = World()
+    world.flush()
+    world.files.has_descriptors = False
+    world.log.truncate_beside(6, lambda _: None)
+    world.files.has_descriptors = True
+    world.manager.close()
+    assert not world.files.exists(DATA / ".kafka_cleanshutdown")
+    check_prefix(open_log(world.files.killed(), CONFIG), world.acknowledged)

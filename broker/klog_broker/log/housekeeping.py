@@ -195,6 +195,8 @@ class Housekeeping:
         now_ms = self._clock.monotonic_ms()
         for log in self._logs():
             yield
+            if log.awaits_cut:
+                log.cut_again()
             if log.awaits_flush:
                 log.start_flush()
             if log.config.flush_ms == INT64_MAX or log.is_offline:

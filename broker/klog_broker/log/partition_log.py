@@ -386,6 +386,15 @@ class PartitionLog:
         offline then."""
         self._state.after_cut(callback)
 
+    @property
+    def awaits_cut(self) -> bool:
+        """Whether a cut was given up for want of a descriptor, and has to be tried again."""
+        return self._shortener.awaits_cut
+
+    def cut_again(self) -> None:
+        """Try again what :attr:`awaits_cut`. If the log is offline by now, who asked is told."""
+        self._shortener.cut_again()
+
     # --- housekeeping ----------------------------------------------------------------------------
     def expire_producers(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers that wrote nothing for ``expiration_ms``; returns how many."""

@@ -4,20 +4,27 @@ begin anew, without any of its records."""
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from klog_broker.log.batch_search import find_batch
 from klog_broker.log.durability import LogFlushing
-from klog_broker.log.errors import OffsetOutOfRange
+from klog_broker.log.errors import LogStorageError, OffsetOutOfRange
 from klog_broker.log.log_state import LogState
 from klog_broker.log.recovery import restart_indexes
 from klog_broker.log.retention import LogFacts, SegmentFacts, deletable_segments, why_deletable
 from klog_broker.log.segment import Segment
 from klog_broker.log.segment_renaming import mark_deleted
-from klog_broker.runtime.descriptors import is_exhausted
+from klog_broker.runtime.descriptors import is_exhausted, why
 from klog_broker.runtime.helpers import Helpers
 from pyspark_klog.ids import Offset
 
+T = TypeVar("T")
+
 _log = logging.getLogger("klog.log")
+
+TRIES_WITHOUT_DESCRIPTORS = 20
+"""How often a cut is tried, one a second, that finds no descriptor. Meanwhile nobody may use the
+log, and the orders of the controller wait."""
 
 
 class Shortener:
@@ -44,6 +51,8 @@ class Shortener:
         self._remove_later = remove_later
         self._renew_checkpoints = renew_checkpoints
         self._start_grew = start_grew
+        self._again: Callable[[], None] | None = None
+        self._cut_at: int | None = None
 
     # --- at the start ----------------------------------------------------------------------------
     def delete_records_before(self, offset: int) -> Offset:
@@ -143,6 +152,7 @@ class Shortener:
             state.cleaned_offset = min(state.cleaned_offset, end_offset)
         state.epochs.truncate_from_end(offset)
         is_synced, epochs = self._flushing.cut(end_offset), state.epochs.unsaved()
+        self._cut_at = None
 
         def work() -> None:
             is_synced()
@@ -154,7 +164,45 @@ class Shortener:
                 state.epochs.saved(epochs)
             self._finish(error, done)
 
-        state.when_in_place(lambda: self._helpers.submit(work, cut))
+        state.when_in_place(lambda: self._have_done(work, cut))
+
+    def _have_done(
+        self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]
+    ) -> None:
+        """Have a helper work on the files. What finds no descriptor has to go through all of it
+        again, later, from whatever it has left."""
+        state = self._state
+        left = TRIES_WITHOUT_DESCRIPTORS
+
+        def begin() -> None:
+            try:
+                state.check_usable()
+            except LogStorageError as error:
+                done(None, error)
+            else:
+                self._helpers.submit(work, tried)
+
+        def tried(result: T | None, error: BaseException | None) -> None:
+            nonlocal left
+            left -= 1
+            if isinstance(error, OSError) and is_exhausted(error) and left:
+                _log.warning("log=%s not_cut=%s tries_left=%d", state.path, why(error), left)
+                self._again = begin
+            else:
+                done(result, error)
+
+        begin()
+
+    @property
+    def awaits_cut(self) -> bool:
+        """PartitionLog.awaits_cut."""
+        return self._again is not None
+
+    def cut_again(self) -> None:
+        """PartitionLog.cut_again."""
+        again, self._again = self._again, None
+        if again is not None:
+            again()
 
     def _finish(
         self, error: BaseException | None, done: Callable[[BaseException | None], None]
@@ -178,7 +226,7 @@ class Shortener:
             end(state.go_offline(error))
 
     def _cut_files(self, offset: Offset) -> None:
-        """Cut the files, while nobody else uses the log."""
+        """Cut the files, while nobody else uses the log; again, if there was no descriptor."""
         state = self._state
         segments = state.segments.segments
         index = state.segments.index_for(offset)
@@ -188,9 +236,12 @@ class Shortener:
             for path in mark_deleted(segment):
                 state.files.remove(path)
         last = kept[-1]
-        place = find_batch(last, offset)
+        if self._cut_at is None:
+            # Once the file is cut its indexes, which are not yet, can lead past its end.
+            place = find_batch(last, offset)
+            self._cut_at = last.size_bytes if place is None else place.position
+        position = self._cut_at
         last.activate(state.config)
-        position = last.size_bytes if place is None else place.position
         last.log_file.truncate(position)
         last.size_bytes = position
         restart_indexes(last, position)
@@ -253,7 +304,7 @@ class Shortener:
                     self._start_grew()
             self._finish(error, done)
 
-        state.when_in_place(lambda: self._helpers.submit(work, begun))
+        state.when_in_place(lambda: self._have_done(work, begun))
 
     def _remove_files(self) -> None:
         """Remove all segments durably, while nobody else uses the log."""
