@@ -104,7 +104,7 @@ class BrokerLife:
         self._world = world
         self._checks = checks
         self._held: list[Callable[[], None]] = []
-        self._followers: dict[tuple[TopicPartition, int, int], int] = {}
+        self._followers: dict[tuple[Key, int, int], int] = {}
         self.controller = Controller(
             self.loop,
             self.number,
@@ -280,18 +280,21 @@ class BrokerLife:
             return None
         partition = self._world.random.choice(led)
         role = self.roles[partition]
+        key = role.key(partition)
         for number in role.replicas:
             follower = others.get(number)
             theirs = follower.roles.get(partition) if follower is not None else None
-            follows = theirs is not None and theirs.leader_epoch == role.leader_epoch
+            follows = theirs is not None and (
+                theirs.key(partition) == key and theirs.leader_epoch == role.leader_epoch
+            )
             if follower is not None and follows and follower.epoch >= 0 and self._world.chance(0.7):
                 epoch = role.leader_epoch
-                self._followers[partition, epoch, number] = follower.epoch
-                self._checks.met(role.key(partition), epoch, follower.number, follower.epoch)
+                self._followers[key, epoch, number] = follower.epoch
+                self._checks.met(key, epoch, follower.number, follower.epoch)
         met = {
-            each: self._followers[partition, role.leader_epoch, each]
+            each: self._followers[key, role.leader_epoch, each]
             for each in role.replicas
-            if (partition, role.leader_epoch, each) in self._followers
+            if (key, role.leader_epoch, each) in self._followers
         }
         members = list(met)
         if self._world.chance(0.4) and members:
