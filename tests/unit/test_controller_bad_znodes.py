@@ -19,7 +19,15 @@ from pyspark_klog.znodes.paths import (
     topic_path,
 )
 from pyspark_klog.znodes.topics import PartitionState, encode_partition_state
-from tests.support.controlled_cluster import GIVEN_ID, ONE, PARTITION, THREE, TWO, Controlled
+from tests.support.controlled_cluster import (
+    GIVEN_ID,
+    ONE,
+    PARTITION,
+    THREE,
+    TOPIC_ID,
+    TWO,
+    Controlled,
+)
 
 
 @pytest.fixture
@@ -86,7 +94,7 @@ def test_a_topics_znodes_go_with_what_nobody_knows_below_them(cluster: Controlle
     )
     for path in strange:
         cluster.ask("create", path, b"", makes_parents=True)
-    cluster.call(cluster.controller.delete_topic, "t")
+    cluster.call(cluster.controller.delete_topic, "t", TOPIC_ID)
     cluster.advance(500)
     for path in (topic_path("t"), delete_topic_path("t"), "/config/topics/t"):
         assert cluster.data(path) is None, path
@@ -144,6 +152,6 @@ def test_of_two_topics_with_one_id_the_second_is_left_out(
     works(cluster, "between")
     assert "its id is that of topic t" in caplog.text
     assert cluster.data(topic_path("copy")) is not None
-    cluster.call(cluster.controller.delete_topic, "t")
+    cluster.call(cluster.controller.delete_topic, "t", TOPIC_ID)
     assert cluster.data(topic_path("t")) is None
     works(cluster)

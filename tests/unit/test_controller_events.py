@@ -10,7 +10,7 @@ from klog_broker.controller.order_batch import FULL
 from klog_broker.controller.writing import PARTITIONS_A_TURN
 from klog_broker.runtime.zookeeper import ANY_VERSION
 from pyspark_klog.errors import ErrorCode
-from pyspark_klog.ids import BrokerId, LeaderEpoch, TopicPartition
+from pyspark_klog.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
 from pyspark_klog.protocol.apis.allocate_producer_ids import AllocateProducerIdsRequest
 from pyspark_klog.protocol.apis.alter_partition import AlterPartitionRequest
 from pyspark_klog.protocol.apis.controlled_shutdown import ControlledShutdownRequest
@@ -30,9 +30,12 @@ from pyspark_klog.znodes.paths import (
     topic_path,
 )
 from pyspark_klog.znodes.topics import (
+    PartitionAssignment,
     PartitionState,
+    TopicAssignment,
     decode_topic,
     encode_partition_state,
+    encode_topic,
 )
 from tests.support.controlled_cluster import (
     GIVEN_ID,
@@ -51,6 +54,10 @@ def cluster() -> Controlled:
     made.register(1, 2, 3)
     made.begin()
     return made
+
+
+def _topic_of(topic_id: TopicId) -> bytes:
+    return encode_topic(TopicAssignment(topic_id, {0: PartitionAssignment((TWO, THREE))}))
 
 
 def test_a_new_controller_tells_all_brokers_of_everything(cluster: Controlled) -> None:
@@ -97,7 +104,7 @@ def test_many_partitions_are_told_of_a_part_at_a_time(cluster: Controlled) -> No
     assert max(sizes) <= PARTITIONS_A_TURN
     states = [cluster.state(TopicPartition("t", number)) for number in (0, count - 1)]
     assert [each and each.leader for each in states] == [THREE, THREE]
-    cluster.call(cluster.controller.delete_topic, "t")
+    cluster.call(cluster.controller.delete_topic, "t", TOPIC_ID)
     cluster.register(2)
     cluster.advance(3_000)
     stops = [
@@ -118,6 +125,18 @@ def test_partitions_are_added(cluster: Controlled) -> None:
     assert cluster.call(add, "t", {1: (THREE,)}) is ErrorCode.INVALID_PARTITIONS
     assert cluster.call(add, "t", {3: (THREE,)}) is ErrorCode.INVALID_PARTITIONS
     assert cluster.call(add, "u", {1: (ONE,)}) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_topic_on_its_way_out_does_not_grow(cluster: Controlled) -> None:
+    cluster.create(2, 3)
+    cluster.end(3)
+    add, deleted = cluster.controller.add_partitions, []
+    cluster.controller.delete_topic("t", TOPIC_ID, deleted.append)
+    # Asked before the controller has heard of its own order.
+    assert cluster.call(add, "t", {1: (ONE, TWO)}) is ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert deleted == [ErrorCode.NONE]
+    assert cluster.call(add, "t", {1: (ONE, TWO)}) is ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert list(decode_topic("t", cluster.data(topic_path("t"))).partitions) == [0]
 
 
 def test_another_leads_when_the_leader_dies_and_who_is_back_is_told(
@@ -161,7 +180,7 @@ def test_a_deletion_waits_for_brokers_and_is_tried_again(cluster: Controlled) ->
     cluster.end(3)
     cluster.fails_to_delete = 1
     cluster.orders.clear()
-    assert cluster.call(cluster.controller.delete_topic, "t") is ErrorCode.NONE
+    assert cluster.call(cluster.controller.delete_topic, "t", TOPIC_ID) is ErrorCode.NONE
     stops = cluster.take(StopReplicaRequest)
     assert [number for number, _ in stops] == [2]
     assert stops[0][1].topic_states[0].partition_states[0].delete_partition
@@ -172,8 +191,26 @@ def test_a_deletion_waits_for_brokers_and_is_tried_again(cluster: Controlled) ->
     assert cluster.data(topic_path("t")) is None
     assert cluster.data(delete_topic_path("t")) is None
     assert cluster.data("/config/topics/t") is None
-    error = cluster.call(cluster.controller.delete_topic, "t")
+    error = cluster.call(cluster.controller.delete_topic, "t", TOPIC_ID)
     assert error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_an_order_to_delete_does_not_meet_a_topic_made_anew(cluster: Controlled) -> None:
+    cluster.create(2, 3)
+    delete = cluster.controller.delete_topic
+    assert cluster.call(delete, "t", TOPIC_ID) is ErrorCode.NONE
+    again = NewTopic("t", GIVEN_ID, ((TWO, THREE),), {})
+    assert cluster.call(cluster.controller.create_topic, again) is ErrorCode.NONE
+    assert cluster.call(delete, "t", TOPIC_ID) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert cluster.data(delete_topic_path("t")) is None
+    assert cluster.state() is not None
+    # By hand, and the controller has not heard of it when it is asked.
+    cluster.ask("set", topic_path("t"), _topic_of(TOPIC_ID), ANY_VERSION)
+    answers: list[ErrorCode] = []
+    delete("t", GIVEN_ID, answers.append)
+    cluster.advance(500)
+    assert answers == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert cluster.data(topic_path("t")) is not None
 
 
 def test_an_order_to_delete_what_is_not_there_is_forgotten(cluster: Controlled) -> None:
@@ -309,7 +346,7 @@ def test_bad_znodes_are_named_once_and_left(
     cluster.ask("set", topic_path("bad"), b'{"version":1,"partitions":{"0":[2]}}', ANY_VERSION)
     cluster.advance(500)
     assert cluster.data(topic_path("bad")) is None
-    cluster.call(cluster.controller.delete_topic, "t")
+    cluster.call(cluster.controller.delete_topic, "t", TOPIC_ID)
     assert cluster.data(topic_path("t")) is None
 
 

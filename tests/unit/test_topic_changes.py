@@ -50,8 +50,8 @@ class Changing:
         self.asked.append(("add", name, replicas))
         self.answers.append(done)
 
-    def delete_topic(self, name: str, done: Any) -> None:
-        self.asked.append(("delete", name))
+    def delete_topic(self, name: str, topic_id: TopicId, done: Any) -> None:
+        self.asked.append(("delete", name, topic_id))
         self.answers.append(done)
 
     def elect_leaders(self, partitions: Any, done: Any, *, unclean: bool) -> None:
@@ -190,7 +190,7 @@ def test_a_topic_is_deleted_once_it_is_not_seen(broker: Changing) -> None:
     topic = broker.shows(ONE)
     done: list[Any] = []
     broker.changes.delete_topic(TOPIC_ID, done.append, timeout_ms=TIMEOUT_MS)
-    assert broker.asked == [("delete", "orders")]
+    assert broker.asked == [("delete", "orders", TOPIC_ID)]
     broker.answer()
     assert done == []
     broker.image = MetadataImage("c")

@@ -230,6 +230,8 @@ def add_partitions(
     added = {number: PartitionAssignment(each) for number, each in replicas.items()}
     if added.items() <= known.partitions.items():
         return ErrorCode.NONE
+    if work.picture.context.is_to_be_deleted(name):
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
     if sorted(added) != list(range(len(known.partitions), len(known.partitions) + len(added))):
         return ErrorCode.INVALID_PARTITIONS
     data = encode_topic(replace(known, partitions={**known.partitions, **added}))
@@ -240,10 +242,11 @@ def add_partitions(
     return ErrorCode.NONE
 
 
-def delete_topic(work: Work, name: str) -> Steps[ErrorCode]:
+def delete_topic(work: Work, name: str, topic_id: TopicId) -> Steps[ErrorCode]:
     """Order a topic's deletion: it is gone for clients soon after, and from the disks when all of
-    its brokers have been there."""
-    if work.picture.context.topic_id(name) is None:
+    its brokers have been there. The order goes by name: it is given only while that name is the
+    topic's."""
+    if work.picture.context.topic_id(name) != topic_id:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     answer = yield from work.writer.try_write([Create(delete_topic_path(name), b"")])
     if isinstance(answer, MultiFailed) and not isinstance(answer.error, NodeExists):

@@ -211,9 +211,9 @@ class Controller:
         run = partial(asking.add_partitions, name=name, replicas=replicas)
         self._carry_out(run, done, _as_it_is)
 
-    def delete_topic(self, name: str, done: Callable[[ErrorCode], None]) -> None:
-        """Delete a topic."""
-        run = partial(asking.delete_topic, name=name)
+    def delete_topic(self, name: str, topic_id: TopicId, done: Callable[[ErrorCode], None]) -> None:
+        """Delete the topic of this name and id."""
+        run = partial(asking.delete_topic, name=name, topic_id=topic_id)
         self._carry_out(run, done, _as_it_is)
 
     def _carry_out(

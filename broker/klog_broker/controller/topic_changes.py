@@ -46,8 +46,10 @@ class TopicController(Protocol):
     ) -> None:
         """Add partitions to a topic, by number."""
 
-    def delete_topic(self, name: str, done: Callable[[ErrorCode], None], /) -> None:
-        """Delete a topic."""
+    def delete_topic(
+        self, name: str, topic_id: TopicId, done: Callable[[ErrorCode], None], /
+    ) -> None:
+        """Delete the topic of this name and id."""
 
     def elect_leaders(
         self,
@@ -157,7 +159,7 @@ class TopicChanges:
             return topic if image.topic_by_id(topic_id) is None else None
 
         answered = self._wait("deleted", topic.name, timeout_ms, shown, done)
-        self._controller.delete_topic(topic.name, answered)
+        self._controller.delete_topic(topic.name, topic_id, answered)
 
     def elect_leaders(
         self,
@@ -249,6 +251,8 @@ def _refused(name: str, code: ErrorCode) -> Exception:
             return UnknownTopic(f"there is no topic {name}")
         case ErrorCode.INVALID_PARTITIONS:
             return PartitionsChanged(f"somebody else has added partitions to topic {name}")
+        case ErrorCode.INVALID_TOPIC_EXCEPTION:
+            return BrokerError(code, f"topic {name} is being deleted: wait until it is gone")
         case asking.TOO_LARGE:
             return BrokerError(
                 code,

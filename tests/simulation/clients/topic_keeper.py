@@ -93,6 +93,7 @@ class TopicKeeper(Following, RoamingAdmin):
             reply.results[0].error_code,
             ErrorCode.INVALID_PARTITIONS,
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
             ErrorCode.REQUEST_TIMED_OUT,
             *self._expected,
         )

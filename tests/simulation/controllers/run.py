@@ -254,7 +254,12 @@ class Controllers:
             self.world.note(f"delete {name} {error.name}")
             self.deletions += error is ErrorCode.NONE
 
-        self._ask(lambda controller: controller.controller.delete_topic(name, answered))
+        self.checks.follow()
+        assignment = self.checks.assignment(name)
+        if assignment is None or assignment.topic_id is None:
+            return
+        topic_id = assignment.topic_id
+        self._ask(lambda controller: controller.controller.delete_topic(name, topic_id, answered))
 
     def _elect(self, _name: str) -> None:
         unclean = self.world.chance(0.2)
