@@ -3,6 +3,8 @@
 Which promises it keeps when all goes wrong is the simulation's (tests/simulation/controllers).
 """
 
+from typing import Any
+
 import pytest
 
 from klog_broker.controller.asking import NewTopic
@@ -24,6 +26,7 @@ from pyspark_klog.protocol.apis.update_metadata import (
 from pyspark_klog.znodes.paths import (
     CONTROLLER_EPOCH,
     PRODUCER_ID_BLOCK,
+    TOPICS,
     broker_path,
     delete_topic_path,
     partition_state_path,
@@ -211,6 +214,35 @@ def test_an_order_to_delete_does_not_meet_a_topic_made_anew(cluster: Controlled)
     cluster.advance(500)
     assert answers == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert cluster.data(topic_path("t")) is not None
+
+
+def test_a_topic_made_anew_by_hand_between_two_readings_is_seen(
+    cluster: Controlled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.create(2, 3)
+    session = cluster.session
+    assert session is not None
+    list_children, has_read = session.children, []
+
+    def children(path: str, done: Any, **options: Any) -> None:
+        # The controller has read that the topic is gone, and now asks which topics there are.
+        if path == TOPICS and not has_read:
+            has_read.append(path)
+            data = _topic_of(GIVEN_ID)
+            session.create(topic_path("t"), data, lambda _: list_children(path, done, **options))
+        else:
+            list_children(path, done, **options)
+
+    monkeypatch.setattr(session, "children", children)
+    cluster.orders.clear()
+    partitions = f"{topic_path('t')}/partitions"
+    for path in (partition_state_path(PARTITION), f"{partitions}/0", partitions, topic_path("t")):
+        cluster.ask("delete", path, ANY_VERSION)
+    cluster.advance(500)
+    assert has_read
+    ids = [order.topic_states[0].topic_id for _, order in cluster.take(LeaderAndIsrRequest)]
+    assert ids == [GIVEN_ID, GIVEN_ID]
+    assert cluster.state() == PartitionState(TWO, LeaderEpoch(0), (TWO, THREE), 3)
 
 
 def test_an_order_to_delete_what_is_not_there_is_forgotten(cluster: Controlled) -> None:

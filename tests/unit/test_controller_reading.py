@@ -42,7 +42,7 @@ def test_what_was_not_there_is_watched_later_though_nobody_heard_of_it() -> None
     assert found == []
     Conversation().begin(read())
     watch = session.answer(Node(DATA, Stat(1, 1, 0, 0, 0)))
-    assert list(found[0]) == ["t"]
+    assert list(found[0].found) == ["t"]
     assert watch is not None
     Conversation().begin(read())
     assert session.answer(Node(DATA, Stat(1, 1, 0, 0, 0))) is None, "it is watched already"

@@ -80,6 +80,13 @@ class ReadTopic(NamedTuple):
     version: int
 
 
+class ReadTopics(NamedTuple):
+    """Topics that can be used, and names of which there is none."""
+
+    found: Mapping[str, ReadTopic]
+    gone: tuple[str, ...]
+
+
 class ReadStates(NamedTuple):
     """States that were written, and partitions whose state cannot be used."""
 
@@ -129,8 +136,8 @@ class Reader:
         names = yield from self._children(DELETE_TOPICS, Change(Subject.DELETIONS))
         return names
 
-    def topics(self, names: Iterable[str]) -> Steps[dict[str, ReadTopic]]:
-        """Those of the topics that are there."""
+    def topics(self, names: Iterable[str]) -> Steps[ReadTopics]:
+        """The topics of these names."""
         paths = {topic_path(name): name for name in names if self._is_legal(name)}
         changes = {path: Change(Subject.TOPICS, name) for path, name in paths.items()}
         nodes = yield from self._get_all(changes)
@@ -141,7 +148,7 @@ class Reader:
                 found[name] = ReadTopic(decode_topic(name, node.data), node.stat.version)
             except ZnodeError as error:
                 self.name_bad(path, node.data, str(error))
-        return found
+        return ReadTopics(found, tuple(name for path, name in paths.items() if path not in nodes))
 
     def states(self, partitions: Iterable[TopicPartition]) -> Steps[ReadStates]:
         """What was written of these partitions. Only the controller writes it: nobody watches."""

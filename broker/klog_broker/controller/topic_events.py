@@ -25,17 +25,24 @@ def take_topics(work: Work, new_id: NewId) -> Steps[None]:
     there = set(names)
     for name in context.topics:
         if name not in there:
-            _log.warning("topic=%s is gone from ZooKeeper, and not by its deletion", name)
-            work.picture.remove_topic(name)
+            _remove(work, name)
     unknown = [name for name in names if context.topic_id(name) is None]
     read = yield from work.reader.topics(unknown)
-    yield from _take(work, read, new_id)
+    yield from _take(work, read.found, new_id)
 
 
 def take_topic(work: Work, name: str, new_id: NewId) -> Steps[None]:
     """Learn which partitions a topic has now."""
     read = yield from work.reader.topics([name])
-    yield from _take(work, read, new_id)
+    if read.gone and work.picture.context.topic_id(name) is not None:
+        # Another one of that name may be there when all are listed: it would be taken for this one.
+        _remove(work, name)
+    yield from _take(work, read.found, new_id)
+
+
+def _remove(work: Work, name: str) -> None:
+    _log.warning("topic=%s is gone from ZooKeeper, and not by its deletion", name)
+    work.picture.remove_topic(name)
 
 
 def _take(work: Work, read: Mapping[str, ReadTopic], new_id: NewId) -> Steps[None]:
