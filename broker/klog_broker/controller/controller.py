@@ -243,14 +243,13 @@ class Controller:
 
     def _answered(self, order: BrokerOrder, answer: Answer) -> None:
         work = self._work
-        request = order.request
         if work is None:
             return
         if isinstance(answer, LeaderAndIsrResponse):
             if failed_replicas.is_news(work, answer):
                 self._events.put(Event(lambda work: failed_replicas.take(work, order, answer)))
                 self._go_on()
-        elif isinstance(request, StopReplicaRequest) and work.picture.take_stop(request):
+        elif isinstance(order.request, StopReplicaRequest) and work.picture.take_stop(order):
             self._events.put(Event(lambda work: self._stopped(work, order, answer)))
             self._go_on()
 

@@ -7,7 +7,7 @@ All but the order sender begins anew with each reading. Nothing of it is needed 
 from collections.abc import Callable, Iterable
 
 from klog_broker.controller.context import ControllerContext, Leadership, RegisteredBroker
-from klog_broker.controller.order_batch import OrderBatch
+from klog_broker.controller.order_batch import BrokerOrder, OrderBatch
 from klog_broker.controller.order_sender import OrderSender
 from klog_broker.controller.partition_states import PartitionState
 from klog_broker.controller.replica_states import ReplicaState
@@ -51,7 +51,7 @@ class Picture:
             listener=listener,
         )
         self.batch = self._begin_batch()
-        self._stops: dict[int, StopReplicaRequest] = {}
+        self._stops: dict[BrokerId, dict[int, StopReplicaRequest]] = {}
 
     @property
     def is_settled(self) -> bool:
@@ -89,6 +89,7 @@ class Picture:
             self.replica_went(partition, broker_id)
             self.unsettle((partition,))
         context.remove_broker(broker_id)
+        self._stops.pop(broker_id, None)
         self.sender.end(broker_id)
         self.untold.pop(broker_id, None)
 
@@ -168,9 +169,10 @@ class Picture:
         orders = batch.requests()
         for order in orders:
             if isinstance(order.request, StopReplicaRequest):
-                self._stops[id(order.request)] = order.request
+                self._stops.setdefault(order.broker_id, {})[id(order.request)] = order.request
         self.sender.put(orders)
 
-    def take_stop(self, request: StopReplicaRequest) -> bool:
-        """Whether it is of this picture; it is answered now."""
-        return self._stops.pop(id(request), None) is not None
+    def take_stop(self, order: BrokerOrder) -> bool:
+        """Whether it is of this picture, and of a broker that has not gone since; it is answered
+        now."""
+        return self._stops.get(order.broker_id, {}).pop(id(order.request), None) is not None

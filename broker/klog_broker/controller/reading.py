@@ -16,6 +16,7 @@ from klog_broker.controller.errors import PictureOutdated
 from klog_broker.controller.leader_election import LeaderAndIsr
 from klog_broker.metadata.errors import InvalidTopicName
 from klog_broker.metadata.image import check_topic_name
+from klog_broker.metadata.zookeeper.bad_znodes import BadZnodes
 from klog_broker.metadata.zookeeper.conversation import Ask, Steps, together
 from klog_broker.metadata.zookeeper.live_brokers import decode_registration
 from klog_broker.runtime.zookeeper import (
@@ -101,7 +102,7 @@ class Reader:
         self._session = session
         self._on_change = on_change
         self._watched: set[str] = set()
-        self._named: dict[str, bytes] = {}
+        self._bad = BadZnodes(_log)
 
     def brokers(self) -> Steps[ReadBrokers]:
         """The version first: registrations that it counts are there when they are listed."""
@@ -233,9 +234,7 @@ class Reader:
 
     def name_bad(self, path: str, data: bytes, why: str) -> None:
         """Name a znode that cannot be used; once, as long as it is as it is."""
-        if self._named.get(path) != data:
-            self._named[path] = data
-            _log.error("znode=%s is left out, and left as it is: %s", path, why)
+        self._bad.name(path, data, why)
 
 
 def _leadership(partition: TopicPartition, node: Node) -> Leadership:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from klog_broker.metadata.errors import MetadataError
+from klog_broker.metadata.zookeeper.bad_znodes import BadZnodes
 from klog_broker.metadata.zookeeper.conversation import Ask, Steps, children, together
 from klog_broker.runtime.zookeeper import (
     Children,
@@ -48,7 +49,7 @@ class SettingsReader:
     """Reads in one session. What is no settings is named in the log, once, and left."""
 
     def __init__(self) -> None:
-        self._named: dict[str, bytes] = {}
+        self._bad = BadZnodes(_log)
 
     def all(self, session: Session) -> Steps[dict[Entity, Mapping[str, str]]]:
         """Everything that can be used."""
@@ -87,7 +88,7 @@ class SettingsReader:
                 try:
                     found[decode_config_change(paths[path], node.data)] = None
                 except ZnodeError as error:
-                    self._name_bad(path, node.data, str(error))
+                    self._bad.name(path, node.data, str(error))
         return list(found)
 
     def _read(
@@ -103,7 +104,7 @@ class SettingsReader:
                     found[paths[path]] = decode_config(path, node.data)
                 except ZnodeError as error:
                     found.pop(paths[path], None)
-                    self._name_bad(path, node.data, str(error))
+                    self._bad.name(path, node.data, str(error))
 
     def _list(self, session: Session, parents: list[str], paths: dict[str, Entity]) -> Steps[None]:
         """Adds the entities that have these parents."""
@@ -115,12 +116,7 @@ class SettingsReader:
                     try:
                         paths[path] = parse_entity_path(path, path.removeprefix(f"{CONFIG}/"))
                     except ZnodeError as error:
-                        self._name_bad(path, b"", str(error))
-
-    def _name_bad(self, path: str, data: bytes, why: str) -> None:
-        if self._named.get(path) != data:
-            self._named[path] = data
-            _log.error("znode=%s is left out, and left as it is: %s", path, why)
+                        self._bad.name(path, b"", str(error))
 
 
 def _parts(paths: list[str]) -> Iterable[list[str]]:

@@ -1,0 +1,52 @@
+"""What a controller keeps between two readings of everything."""
+
+from collections.abc import Callable
+from typing import Any
+
+from klog_broker.controller.context import RegisteredBroker
+from klog_broker.controller.order_batch import BrokerOrder
+from klog_broker.controller.order_sender import OrderSender
+from klog_broker.controller.picture import Picture
+from pyspark_klog.ids import BrokerId, TopicPartition
+from pyspark_klog.protocol.apis.update_metadata import (
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
+from tests.support.cluster_world import ClusterWorld, registration
+
+ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
+PARTITION = TopicPartition("t", 0)
+
+
+def test_an_order_to_stop_is_kept_no_longer_than_its_brokers_life() -> None:
+    sent: list[tuple[BrokerId, Any, Callable[[Any], None]]] = []
+    sender = OrderSender(
+        ClusterWorld().loop,
+        lambda to, order, done: sent.append((to.broker_id, order, done)),
+        lambda *_: None,
+    )
+    picture = Picture(
+        sender,
+        controller_id=ONE,
+        controller_epoch=1,
+        listener="PLAINTEXT",
+        is_unclean=lambda _: False,
+        deletes_topics=True,
+    )
+    brokers = {each: RegisteredBroker(registration(each), epoch=5) for each in (ONE, TWO, THREE)}
+    picture.take_brokers(0, brokers)
+    picture.send()
+    told, sent[:] = list(sent), []
+    for _, order, done in told:
+        assert isinstance(order, UpdateMetadataRequest)
+        done(UpdateMetadataResponse())
+    picture.batch.stop(PARTITION, brokers, deletes=True)
+    picture.send()
+    stops = {broker_id: BrokerOrder(broker_id, 5, order) for broker_id, order, _ in sent}
+    # One is gone, and one has come again; neither has answered.
+    again = RegisteredBroker(registration(THREE), epoch=6)
+    picture.take_brokers(1, {ONE: brokers[ONE], THREE: again})
+    assert not picture.take_stop(stops[TWO])
+    assert not picture.take_stop(stops[THREE])
+    assert picture.take_stop(stops[ONE])
+    assert not picture.take_stop(stops[ONE]), "answered once"
