@@ -136,6 +136,20 @@ def test_what_nobody_tells_of_may_exist_and_is_not_made(untold: Untold) -> None:
     assert untold.orders.on_told_all == []
 
 
+def test_a_late_answer_that_is_refused_says_so_as_one_in_time_does(
+    untold: Untold, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(*_: object, **__: object) -> None:
+        raise BrokerError(ErrorCode.POLICY_VIOLATION, "for the test")
+
+    monkeypatch.setattr("klog_broker.handlers.metadata.create_topics", refuses)
+    late = untold.ask("none")
+    untold.tell()
+    assert codes(late) == {"none": ErrorCode.POLICY_VIOLATION}
+    assert codes(untold.ask("none")) == {"none": ErrorCode.POLICY_VIOLATION}
+    assert not late.is_closed
+
+
 def test_known_topics_are_not_waited_for(untold: Untold) -> None:
     untold.tell()
     newer = OrderQueue(lambda: LIFE + 1)

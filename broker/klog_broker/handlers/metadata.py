@@ -16,9 +16,9 @@ from klog_broker.handlers.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from klog_broker.handlers.seen_partitions import SeenPartitions
 from klog_broker.handlers.told_topics import (
     knows_all_partitions,
+    once_told,
     unknown_topic,
     was_told_all,
-    when_told_all,
 )
 from klog_broker.metadata.errors import InvalidTopicName
 from klog_broker.metadata.image import (
@@ -53,15 +53,14 @@ def handle(request: MetadataRequest, context: RequestContext) -> AnswerSteps | N
     know has LEADER_NOT_AVAILABLE, so that clients ask again; who asks for all is sent away."""
     if _is_told(request, context):
         return _answer(request, context)
+    return once_told(lambda: _late_answer(request, context), request, context, error_response)
 
-    def told() -> None:
-        if _names_all(request, context) and not was_told_all(context.broker):
-            context.reply.close("this broker was not told of the cluster's topics yet")
-        else:
-            context.reply.send_in_slices(_answer(request, context))
 
-    when_told_all(context.broker, told)
-    return None
+def _late_answer(request: MetadataRequest, context: RequestContext) -> AnswerSteps:
+    if _names_all(request, context) and not was_told_all(context.broker):
+        context.reply.close("this broker was not told of the cluster's topics yet")
+        return None
+    return (yield from _answer(request, context))
 
 
 def _names_all(request: MetadataRequest, context: RequestContext) -> bool:
