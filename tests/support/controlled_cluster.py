@@ -36,10 +36,12 @@ from pyspark_klog.znodes.paths import (
     PERSISTENT,
     broker_path,
     partition_state_path,
+    topic_path,
 )
 from pyspark_klog.znodes.topics import (
     PartitionState,
     decode_partition_state,
+    decode_topic,
 )
 from tests.support.cluster_world import ClusterWorld
 
@@ -125,6 +127,11 @@ class Controlled(ClusterWorld):
         found = self.until(lambda: answers)
         self.advance(500)
         return found[0]
+
+    def topic_id(self, name: str) -> TopicId | None:
+        """As ZooKeeper has it."""
+        data = self.data(topic_path(name))
+        return None if data is None else decode_topic(name, data).topic_id
 
     def state(self, partition: TopicPartition = PARTITION) -> PartitionState | None:
         data = self.data(partition_state_path(partition))

@@ -92,6 +92,11 @@ def _result(
     if error is not None or known is None:
         code = error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return PartitionResult(partition_index=index, error_code=code)
+    wanted = decision.changes.get(TopicPartition(context.topic_name(topic_id) or "", index))
+    if wanted not in (None, known.state):
+        # It may not be written.
+        code = ErrorCode.UNKNOWN_SERVER_ERROR
+        return PartitionResult(partition_index=index, error_code=code)
     return PartitionResult(
         partition_index=index,
         leader_id=known.state.leader,

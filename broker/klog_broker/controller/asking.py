@@ -12,7 +12,7 @@ from klog_broker.controller.alter_partition import broker_fault
 from klog_broker.controller.context import ControllerContext
 from klog_broker.controller.errors import PictureOutdated, WriteRefused
 from klog_broker.controller.leader_election import LeaderAndIsr, elect_leader, elect_preferred
-from klog_broker.controller.writing import Work
+from klog_broker.controller.writing import Work, has_state
 from klog_broker.metadata.zookeeper.conversation import Steps, exists, get
 from klog_broker.runtime.zookeeper import (
     Create,
@@ -113,6 +113,9 @@ def elect_leaders(
         else:
             errors[partition] = elected
     yield from work.writer.put_states(work.picture, changes)
+    for partition, state in changes.items():
+        if not has_state(context, partition, state):
+            errors[partition] = ErrorCode.UNKNOWN_SERVER_ERROR
     return errors
 
 

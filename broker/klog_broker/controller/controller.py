@@ -296,7 +296,7 @@ class Controller:
             is_unclean=self._is_unclean,
             deletes_topics=self._deletes_topics,
         )
-        writer = Writer(session, writes, self._loop.call_soon)
+        writer = Writer(session, writes, self._loop.call_soon, self._reader.name_bad)
         work = Work(picture, self._reader, writer, session)
         self._conversation.begin(self._steps(work))
 

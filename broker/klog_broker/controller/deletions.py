@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterable
 from functools import partial
 
-from klog_broker.controller.errors import PictureOutdated
+from klog_broker.controller.errors import PictureOutdated, WriteDenied
 from klog_broker.controller.order_batch import BrokerOrder
 from klog_broker.controller.order_sender import Answer
 from klog_broker.controller.partition_states import PartitionState
@@ -18,7 +18,7 @@ from klog_broker.controller.replica_states import ReplicaState
 from klog_broker.controller.topic_events import NewId, take_topics
 from klog_broker.controller.writing import PARTITIONS_A_TURN, Work
 from klog_broker.metadata.zookeeper.conversation import Steps, exists, together
-from klog_broker.runtime.zookeeper import Children, Delete, NoNode
+from klog_broker.runtime.zookeeper import Children, Delete, NoAuth, NoNode
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId, TopicPartition
 from pyspark_klog.protocol.apis.stop_replica import StopReplicaRequest, StopReplicaResponse
@@ -116,7 +116,8 @@ def finish(work: Work, topics: Iterable[str]) -> Steps[None]:
             for broker_id in context.assignment(partition)
         )
         if is_over:
-            yield from _erase(work, topic)
+            if not (yield from _erase(work, topic)):
+                continue  # It is tried again with the next deletion.
             work.picture.remove_topic(topic)
             _log.info("topic=%s is deleted", topic)
 
@@ -148,17 +149,26 @@ def _forget_order(work: Work, topic: str) -> Steps[None]:
         yield from _delete(work, [delete_topic_path(topic)])
 
 
-def _erase(work: Work, topic: str) -> Steps[None]:
+def _erase(work: Work, topic: str) -> Steps[bool]:
     last = [topic_path(topic), delete_topic_path(topic)]
     settings = config_path(entity(TOPICS, topic))
     stat = yield from exists(work.session, settings)
     if stat is not None:
         last.append(settings)
-    yield from _delete(work, last)
+    return (yield from _delete(work, last))
 
 
-def _delete(work: Work, paths: list[str]) -> Steps[None]:
-    """Delete these together, after whatever is below them, also what nobody knows."""
+def _delete(work: Work, paths: list[str]) -> Steps[bool]:
+    """Delete these together, after whatever is below them, also what nobody knows. False: an access
+    list keeps some of it, which is named."""
+    try:
+        yield from _delete_all(work, paths)
+    except WriteDenied:
+        return False
+    return True
+
+
+def _delete_all(work: Work, paths: list[str]) -> Steps[None]:
     below: list[str] = []
     parents = paths
     while parents:
@@ -181,6 +191,9 @@ def _children(work: Work, parents: list[str]) -> Steps[list[str]]:
     for parent, answer in zip(parents, answers, strict=True):
         if isinstance(answer, Children):
             found += [f"{parent}/{name}" for name in answer.names]
+        elif isinstance(answer, NoAuth):
+            work.reader.name_bad(parent, b"", str(answer))
+            raise WriteDenied(f"the children of {parent} may not be read")
         elif not isinstance(answer, NoNode):
             raise PictureOutdated(f"the children of {parent} cannot be read: {answer}")
     return found

@@ -17,6 +17,11 @@ class PictureOutdated(KlogError):
     to be read anew."""
 
 
+class WriteDenied(PictureOutdated):
+    """An access list does not allow this, and nothing was written. The znode is named in the log.
+    Whoever can go on without it does."""
+
+
 class WriteRefused(PictureOutdated):
     """ZooKeeper would never take this write, most likely for its size, and nothing was written.
     Whoever can tell who asked for it answers so."""

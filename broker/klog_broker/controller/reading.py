@@ -1,7 +1,9 @@
 """What a controller reads in ZooKeeper, and watches: brokers, topics, states, deletions.
 
-A znode that is not what Kafka writes there is named in the log, once, and left as it is; the
-controller goes on as if it were not there. It is read again when it changes, or when everything is.
+A znode that is not what Kafka writes there, or that an access list keeps from the controller, is
+named in the log, once, and left as it is; the controller goes on as if it were not there. It is
+read again when it changes, or when everything is. Without the lists of brokers and of topics there
+is nothing to go on with: they are tried again.
 """
 
 import logging
@@ -21,6 +23,7 @@ from klog_broker.metadata.zookeeper.conversation import Ask, Steps, together
 from klog_broker.metadata.zookeeper.live_brokers import decode_registration
 from klog_broker.runtime.zookeeper import (
     Children,
+    NoAuth,
     Node,
     NoNode,
     Session,
@@ -119,6 +122,8 @@ class Reader:
                 self.name_bad(f"{BROKER_IDS}/{name}", b"", "a name that is no broker's id")
         nodes = yield from self._get_all(dict.fromkeys(known, Change(Subject.BROKERS)))
         for path, node in nodes.items():
+            if node is None:
+                continue
             try:
                 registration = decode_registration(known[path], node.data)
             except ZnodeError as error:
@@ -145,6 +150,8 @@ class Reader:
         found = {}
         for path, node in nodes.items():
             name = paths[path]
+            if node is None:
+                continue
             try:
                 found[name] = ReadTopic(decode_topic(name, node.data), node.stat.version)
             except ZnodeError as error:
@@ -161,6 +168,9 @@ class Reader:
             nodes = yield from self._get_all(dict.fromkeys(some))
             for path, node in nodes.items():
                 partition = paths[path]
+                if node is None:
+                    unusable.add(partition)
+                    continue
                 try:
                     found[partition] = _leadership(partition, node)
                 except ZnodeError as error:
@@ -189,11 +199,14 @@ class Reader:
         listed = yield self._watching(f"{path}/*", change, partial(self._session.children, path))
         if isinstance(listed, Children):
             return listed.names
+        if isinstance(listed, NoAuth) and path == DELETE_TOPICS:
+            self.name_bad(path, b"", str(listed))
+            return ()
         raise PictureOutdated(f"the children of {path} cannot be read: {listed}")
 
-    def _get_all(self, changes: Mapping[str, Change | None]) -> Steps[dict[str, Node]]:
-        """Data of these paths, without those that are not there."""
-        found: dict[str, Node] = {}
+    def _get_all(self, changes: Mapping[str, Change | None]) -> Steps[dict[str, Node | None]]:
+        """Data of these paths, without those that are not there; None: they may not be read."""
+        found: dict[str, Node | None] = {}
         paths = list(changes)
         for first in range(0, len(paths), _READ_AT_ONCE):
             some = paths[first : first + _READ_AT_ONCE]
@@ -201,6 +214,9 @@ class Reader:
             for path, answer in zip(some, answers, strict=True):
                 if isinstance(answer, Node):
                     found[path] = answer
+                elif isinstance(answer, NoAuth):
+                    found[path] = None
+                    self.name_bad(path, b"", str(answer))
                 elif not isinstance(answer, NoNode):
                     raise PictureOutdated(f"{path} cannot be read: {answer}")
         return found

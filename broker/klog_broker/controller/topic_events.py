@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from klog_broker.controller.errors import WriteDenied
 from klog_broker.controller.reading import ReadTopic
 from klog_broker.controller.writing import PARTITIONS_A_TURN, Work
 from klog_broker.metadata.zookeeper.conversation import Steps
@@ -51,7 +52,10 @@ def _take(work: Work, read: Mapping[str, ReadTopic], new_id: NewId) -> Steps[Non
     for name, topic in read.items():
         topic_id = topic.assignment.topic_id
         if topic_id is None:
-            topic_id = yield from _give_id(work, name, topic, new_id())
+            try:
+                topic_id = yield from _give_id(work, name, topic, new_id())
+            except WriteDenied:
+                continue
         other = context.topic_name(topic_id)
         if other not in (None, name):
             why = f"its id is that of topic {other}: a topic is told by its id"

@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import NamedTuple
 
-from klog_broker.controller.context import Leadership
+from klog_broker.controller.context import ControllerContext, Leadership
 from klog_broker.controller.errors import (
     BrokersChanged,
     ControllerMoved,
     PictureOutdated,
+    WriteDenied,
     WriteRefused,
 )
 from klog_broker.controller.fenced_writes import FencedWrites
@@ -32,6 +33,7 @@ from klog_broker.runtime.zookeeper import (
     Check,
     Create,
     MultiFailed,
+    NoAuth,
     Operation,
     RequestRefused,
     Result,
@@ -76,14 +78,19 @@ class Work(NamedTuple):
 
 class Writer:
     """Writes of one controller in one session. What is wrong is raised: BrokersChanged,
-    ControllerMoved, PictureOutdated."""
+    ControllerMoved, PictureOutdated. `name_bad` names a znode that may not be written, and why."""
 
     def __init__(
-        self, session: Session, writes: FencedWrites, call_soon: Callable[[Action], None]
+        self,
+        session: Session,
+        writes: FencedWrites,
+        call_soon: Callable[[Action], None],
+        name_bad: Callable[[str, bytes, str], None],
     ) -> None:
         self._session = session
         self._writes = writes
         self._call_soon = call_soon
+        self._name_bad = name_bad
 
     def pause(self) -> Steps[None]:
         """Go on in another turn of the loop."""
@@ -107,8 +114,10 @@ class Writer:
         raise PictureOutdated(f"a write was not done: {answer}")
 
     def write(self, operations: list[Operation]) -> Steps[tuple[Result, ...]]:
-        """All of these, which nobody else changes."""
+        """All of these, which nobody else changes; WriteDenied if one of them is not allowed."""
         answer = yield from self.try_write(operations)
+        if (path := self._denied(operations, answer)) is not None:
+            raise WriteDenied(f"{path} may not be written")
         if isinstance(answer, MultiFailed):
             raise PictureOutdated(f"a write was refused: {answer}")
         return answer
@@ -129,7 +138,10 @@ class Writer:
             yield from self.put_states(picture, changes)
             for partition in some:
                 tell = picture.unsettled.pop(partition)
-                if partition not in changes and context.leadership(partition) is not None:
+                is_written = partition in changes and has_state(
+                    context, partition, changes[partition]
+                )
+                if not is_written and context.leadership(partition) is not None:
                     registered = [each for each in tell if each in context.brokers]
                     picture.batch.lead(partition, registered)
             settled += len(some)
@@ -145,13 +157,18 @@ class Writer:
 
     def put_states(self, picture: Picture, changes: Changes, *, tells: bool = True) -> Steps[None]:
         """Write these, a batch after the other. Their replicas are told if it `tells`, and all
-        brokers in any case."""
+        brokers in any case. What may not be written is named, and stays as it was (`has_state`)."""
         partitions = list(changes)
         for first in range(0, len(partitions), _STATES_AT_ONCE):
             some = {each: changes[each] for each in partitions[first : first + _STATES_AT_ONCE]}
-            yield from self._put_some(picture, some, tells=tells)
+            while some:
+                denied = yield from self._put_some(picture, some, tells=tells)
+                if denied is None:
+                    break
+                some = {each: some[each] for each in some if not _is_at(denied, each)}
 
-    def _put_some(self, picture: Picture, changes: Changes, *, tells: bool) -> Steps[None]:
+    def _put_some(self, picture: Picture, changes: Changes, *, tells: bool) -> Steps[str | None]:
+        """The path that may not be written, for which nothing was; None if all was written."""
         operations: list[Operation] = [Check(BROKER_IDS, picture.registrations_version)]
         operations += yield from self._parents(picture, changes)
         places = {}
@@ -163,12 +180,22 @@ class Writer:
         if isinstance(answer, MultiFailed):
             if answer.index == 0 and isinstance(answer.error, BadVersion):
                 raise BrokersChanged("a broker has registered, and its epoch is to be read first")
+            if answer.index > 0 and (path := self._denied(operations, answer)) is not None:
+                return path
             raise PictureOutdated(f"partition states were not written: {answer}")
         for partition, state in changes.items():
             result = answer[places[partition]]
             version = result.version if isinstance(result, Stat) else 0
             written = Leadership(state, picture.controller_epoch, version, as_of_zxid)
             _written(picture, partition, written, tells=tells)
+        return None
+
+    def _denied(self, operations: list[Operation], answer: object) -> str | None:
+        if not isinstance(answer, MultiFailed) or not isinstance(answer.error, NoAuth):
+            return None
+        path = operations[answer.index].path
+        self._name_bad(path, b"", str(answer.error))
+        return path
 
     def _parents(self, picture: Picture, changes: Changes) -> Steps[list[Operation]]:
         """What is missing above the states of new partitions: others make it one by one, and may
@@ -187,6 +214,17 @@ class Writer:
 
     def _ask_exists(self, path: str) -> Ask:
         return lambda done: self._session.exists(path, done)
+
+
+def has_state(context: ControllerContext, partition: TopicPartition, state: LeaderAndIsr) -> bool:
+    """Whether this is what was written last of a partition."""
+    known = context.leadership(partition)
+    return known is not None and known.state == state
+
+
+def _is_at(path: str, partition: TopicPartition) -> bool:
+    """Whether it is the partition's state, or above it."""
+    return f"{partition_state_path(partition)}/".startswith(f"{path}/")
 
 
 def _operation(picture: Picture, partition: TopicPartition, state: LeaderAndIsr) -> Operation:
