@@ -67,8 +67,6 @@ def open_logs(
         cluster_id=metadata.image.cluster_id,
         settings=log_settings(config),
         default_config=LogConfig.from_topic_config(topic_config(config, {})),
-        # The controller would go on to have this broker lead what it can neither read nor write.
-        logs_fail_alone=not joins_cluster,
     )
     logs.on_directory_offline = on_directory_offline
 

@@ -3,21 +3,18 @@
 import errno
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from klog_broker.log.errors import LogStorageError
-from klog_broker.log.log_manager import LogManager
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.runtime.clock import ManualClock
-from pyspark_klog.ids import BrokerId, LeaderEpoch
+from pyspark_klog.ids import LeaderEpoch
 from tests.support.log_harness import (
     DATA,
     PARTITION,
     SMALL,
     TOPIC_ID,
-    InlineHelpers,
     append,
     batch,
     open_log,
@@ -238,39 +235,3 @@ def test_a_failed_invariant_takes_the_partition_offline_and_no_other() -> None:
             act()
     assert append(other).first_offset == 0
     assert not other.is_offline
-
-
-def test_where_logs_do_not_fail_alone_a_failed_invariant_takes_the_directory_offline() -> None:
-    """In a cluster: the broker ends, so that the controller has other brokers lead."""
-    first, second = DATA / "one", DATA / "two"
-    files = MemoryFiles()
-    offline: list[tuple[Path, str]] = []
-    manager = LogManager(
-        [first, second],
-        files=files,
-        clock=ManualClock(),
-        helpers=InlineHelpers(),
-        broker_id=BrokerId(0),
-        default_config=CONFIG,
-        logs_fail_alone=False,
-    )
-    manager.load()
-    manager.on_directory_offline = lambda path, error: offline.append((path, str(error)))
-    logs = [
-        manager.create(PARTITION._replace(partition=number), TOPIC_ID, CONFIG)
-        for number in range(4)
-    ]
-    for log in logs:
-        append(log)
-
-    def broken(*_: object) -> None:
-        raise ZeroDivisionError("a bug")
-
-    logs[0].segments[-1].commit = broken  # type: ignore[method-assign]
-    with pytest.raises(LogStorageError, match="topic-0 is offline after: a bug"):
-        append(logs[0])
-    assert offline == [(first, "a bug")]
-    assert [log.is_offline for log in logs] == [True, False, True, False]
-    manager.close()
-    assert not files.exists(first / ".kafka_cleanshutdown")
-    assert files.exists(second / ".kafka_cleanshutdown")

@@ -10,8 +10,7 @@ from typing import TypeVar
 import pytest
 
 from klog_broker.exit_codes import ExitCode
-from klog_broker.log.errors import LogStorageError
-from pyspark_klog.client.admin import Admin, NewTopic
+from pyspark_klog.client.admin import Admin
 from pyspark_klog.client.blocking import BlockingClient
 from pyspark_klog.client.errors import DeliveryFailed
 from pyspark_klog.client.producer.producer import Producer
@@ -52,7 +51,6 @@ from pyspark_klog.znodes.topics import (
 from tests.support.broker_thread import BrokerThread
 from tests.support.client_cases import batch, client_of, read
 from tests.support.eventually import eventually
-from tests.support.log_harness import append
 from tests.support.whole_cluster import made_whole
 from tests.support.zookeeper_client import ZooKeeperClient
 
@@ -323,38 +321,6 @@ def test_a_broker_in_a_cluster_ends_when_a_data_directory_fails(tmp_path: Path) 
         with BrokerThread(None, settings) as thread:
             failed = thread.in_loop(lambda: thread.broker.services.logs.directories[1])
             thread.in_loop(lambda: failed.go_offline(OSError(5, "the disk is gone")))
-            eventually(lambda: not thread.is_running, deadline_s=60, what="the broker's end")
-            assert thread.stop() == ExitCode.DISKS_LOST
-        with ZooKeeperClient(zookeeper.address) as client:
-            assert client.children("/brokers/ids") == []
-
-
-def test_a_broker_in_a_cluster_ends_when_one_of_its_logs_cannot_go_on(tmp_path: Path) -> None:
-    """It would lead a partition that nobody can write or read, and no other broker would."""
-
-    def broken(*_: object) -> None:
-        raise ZeroDivisionError("a bug")
-
-    with ZooKeeper() as zookeeper:
-        settings = {
-            "zookeeper.connect": zookeeper.address,
-            "zookeeper.session.timeout.ms": SESSION_MS,
-            "log.dirs": f"{tmp_path}/a,{tmp_path}/b",
-        }
-        with BrokerThread(None, settings) as thread:
-            with Admin(thread.bootstrap_servers) as admin:
-                admin.create_topics([NewTopic("failing", 1)])
-            logs = thread.broker.services.logs
-            failing = TopicPartition("failing", 0)
-            eventually(lambda: thread.in_loop(lambda: logs.get(failing)), what="the log is made")
-
-            def fail() -> None:
-                log = logs.get(failing)
-                log.segments[-1].commit = broken
-                append(log)
-
-            with pytest.raises(LogStorageError, match="offline after: a bug"):
-                thread.in_loop(fail)
             eventually(lambda: not thread.is_running, deadline_s=60, what="the broker's end")
             assert thread.stop() == ExitCode.DISKS_LOST
         with ZooKeeperClient(zookeeper.address) as client:

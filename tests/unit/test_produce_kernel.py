@@ -294,24 +294,20 @@ def test_what_was_taken_back_is_not_found_by_the_next_start(
     assert values(again) == [b"y"] * len(acknowledged)
 
 
-@pytest.mark.parametrize("alone", [True, False])
 def test_a_failed_commit_takes_the_partition_offline_and_acknowledges_nothing(
-    alone: bool, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+    broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broker.log("plain").log_directory.logs_fail_alone = alone  # in a cluster they do not
-    broker.broker.services.logs.on_directory_offline = None  # the broker would end
     stream = broker.connect()
 
     def fail(*_: object) -> None:
         raise InvariantViolation("for the test")
 
     monkeypatch.setattr(type(broker.log("plain").segments[-1]), "commit_planned", fail)
-    stream.inbox += frame(batch(b"a")) * 2 + frame(batch(b"a"), partition=1)
+    stream.inbox += frame(batch(b"a")) * 2
     broker.turns()
     assert stream.is_closed
     assert not stream.sent
     assert broker.log("plain").is_offline
-    assert broker.log("plain").log_directory.is_offline is not alone
     with pytest.raises(LogStorageError):
         broker.log("plain").read(0, 1)
     other = broker.connect()

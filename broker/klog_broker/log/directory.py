@@ -45,8 +45,6 @@ class LogDirectory:
         self.sync_notes = SyncNotes(files, path)
         self.space = FreeSpace(path)
         self.on_offline: Callable[[LogDirectory], None] | None = None
-        self.logs_fail_alone = True
-        """Else a log that cannot go on takes the directory offline."""
         self.flushes = Durations()
         """How long flushes took, from their plans to their outcomes."""
         self.monotonic_ns = clock.monotonic_ns

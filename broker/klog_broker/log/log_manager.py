@@ -58,7 +58,6 @@ class LogManager:
         settings: LogManagerSettings | None = None,
         default_config: LogConfig | None = None,
         chance: Chance | None = None,
-        logs_fail_alone: bool = True,
     ) -> None:
         # Called when a directory goes offline. If no directory is left the process has to end.
         self.on_directory_offline: Callable[[Path, BaseException], None] | None = None
@@ -94,7 +93,6 @@ class LogManager:
         )
         for directory in self._directories:
             directory.on_offline = self._directory_went_offline
-            directory.logs_fail_alone = logs_fail_alone
 
     # --- the logs --------------------------------------------------------------------------------
     @property

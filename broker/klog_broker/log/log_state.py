@@ -141,15 +141,13 @@ class LogState:
             raise LogStorageError(f"{self.topic_partition} is being cut")
 
     def go_offline(self, error: BaseException) -> LogStorageError:
-        """Take this log offline, alone or with its directory: its state cannot be trusted any more.
-        Returns the exception to raise."""
+        """Take this log alone offline: its state cannot be trusted any more. Returns the exception
+        to raise."""
         if self.error is None:
             self.error = error
             _log.error("log=%s offline=%r", self.path, error, exc_info=error)
         storage_error = LogStorageError(f"{self.topic_partition} is offline after: {error}")
         self._on_offline(storage_error)
-        if not self.log_directory.logs_fail_alone:
-            self.log_directory.go_offline(error)
         return storage_error
 
     def write_failed(self, error: OSError) -> LogStorageError:
