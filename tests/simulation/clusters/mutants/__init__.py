@@ -3,7 +3,13 @@
 A mutant replaces one method of the live brokers. Where their code moves, mend it here.
 """
 
-from tests.simulation.clusters.mutants import controllers, coordination, followers, leaders
+from tests.simulation.clusters.mutants import (
+    controllers,
+    coordination,
+    followers,
+    leaders,
+    topics,
+)
 from tests.simulation.mutants.mutant import Mutant
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -11,4 +17,5 @@ MUTANTS: tuple[Mutant, ...] = (
     *followers.MUTANTS,
     *controllers.MUTANTS,
     *coordination.MUTANTS,
+    *topics.MUTANTS,
 )

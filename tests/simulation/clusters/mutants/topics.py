@@ -1,0 +1,61 @@
+"""Bugs in the deletion of topics, and in telling apart two topics that had one name."""
+
+from typing import Any
+
+from klog_broker.controller import deletions
+from klog_broker.controller.replica_states import ReplicaState
+from klog_broker.handlers import stop_replica
+from klog_broker.replication.replica_manager import ReplicaManager
+from tests.simulation.mutants.mutant import Mutant
+
+
+def _keeps_all(original: Any) -> Any:
+    def orders(stops: Any) -> Any:
+        """What is to be deleted is answered for, and stays as it is."""
+        return (each for each in original(stops) if not each.deletes)
+
+    return orders
+
+
+def _waits_for_nobody(original: Any) -> Any:
+    def finish(work: Any, topics: Any) -> Any:
+        """A broker that is away counts as one that has deleted its replicas."""
+        context = work.picture.context
+        for topic in context.to_be_deleted:
+            for partition in context.partitions_of(topic):
+                for broker_id in context.assignment(partition):
+                    if broker_id not in context.brokers:
+                        state = ReplicaState.DELETION_SUCCESSFUL
+                        context._replica_states[partition, broker_id] = state
+        yield from original(work, topics)
+
+    return finish
+
+
+def _takes_any_id(original: Any) -> Any:
+    def assign(replicas: Any, order: Any, done: Any) -> None:
+        """The replica of that name is the one that is meant, whichever topic it is of."""
+        hosted = replicas.partition(*order.topic_partition)
+        if hosted is not None and hosted.log is not None:
+            hosted.topic_id = hosted.log.topic_id = order.topic_id
+        original(replicas, order, done)
+
+    return assign
+
+
+_NOT_WAITED_FOR = Mutant(
+    "deletion waits for nobody", deletions, "finish", _waits_for_nobody, kept_seed=5
+)
+
+MUTANTS = (
+    Mutant("deletion ignored", stop_replica._Stops, "orders", _keeps_all, kept_seed=5),
+    _NOT_WAITED_FOR,
+    Mutant(
+        "topic ids not compared",
+        ReplicaManager,
+        "_assign",
+        _takes_any_id,
+        kept_seed=5,
+        also=_NOT_WAITED_FOR,
+    ),
+)
