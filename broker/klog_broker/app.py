@@ -174,13 +174,9 @@ class BrokerServer:
 
     def when_ready(self, then: Callable[[], None]) -> None:
         """Call back once the broker, which has started, knows what clients may ask it for: at once
-        if it runs alone, else in a turn of the loop. Not if it is told to stop before that."""
-
-        def ready() -> None:
-            if self._is_wanted:
-                then()
-
-        self.cluster_part.when_told(self.services, ready)
+        if it runs alone, else in a turn of the loop. A cluster's broker that is told to stop before
+        that never is."""
+        self.cluster_part.when_told(self.services, then)
 
     def _start(self) -> None:
         self._life.starting(self.config)

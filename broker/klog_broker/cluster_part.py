@@ -54,7 +54,7 @@ class ClusterPart(Protocol):
 
     def when_told(self, services: BrokerServices, then: Callable[[], None]) -> None:
         """Call back once the broker knows what partitions there are: who is told that it is ready
-        may ask for any. Without a controller that takes some seconds."""
+        may ask for any. Without a controller that takes some seconds. Not if it is told to stop."""
 
     def leave(self, then: Callable[[], None]) -> None:
         """Have others lead what this broker leads, then call back."""
@@ -125,6 +125,7 @@ class InCluster:
             )
 
         self._log_dirs = config.log_dirs
+        self._is_wanted = is_wanted
         self.membership = Membership(
             config,
             loop,
@@ -155,6 +156,8 @@ class InCluster:
         """See ClusterPart."""
 
         def over() -> None:
+            if not self._is_wanted():
+                return
             if not was_told_all(services):
                 _log.warning(
                     "ready, but no controller has told this broker of the cluster's partitions in"
