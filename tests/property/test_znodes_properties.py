@@ -25,7 +25,7 @@ from pyspark_klog.znodes.configs import (
     sanitized,
 )
 from pyspark_klog.znodes.consumers import ConsumerRegistration, offset_path
-from pyspark_klog.znodes.data import MAX_ZNODE_BYTES, ZnodeError
+from pyspark_klog.znodes.data import MAX_EPOCH, MAX_ZNODE_BYTES, ZnodeError
 from pyspark_klog.znodes.topics import (
     LeaderRecoveryState,
     PartitionAssignment,
@@ -38,6 +38,7 @@ _INT32 = (1 << 31) - 1
 _INT64 = (1 << 63) - 1
 texts = st.text(st.characters(codec="utf-8"), max_size=20)
 numbers = st.integers(0, _INT32)
+epochs = st.integers(0, MAX_EPOCH)
 times = st.integers(-1, _INT64)
 broker_ids = st.lists(numbers, unique=True, max_size=4).map(tuple)
 names = st.from_regex("[a-zA-Z0-9._-]{1,20}", fullmatch=True)
@@ -79,13 +80,13 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "/brokers/topics/t/partitions/0/state": st.builds(
         PartitionState,
         st.integers(-1, _INT32),
-        numbers,
+        epochs,
         broker_ids,
-        numbers,
+        epochs,
         st.sampled_from(LeaderRecoveryState),
     ),
     "/controller": st.builds(ControllerRegistration, numbers, times, st.integers(-1, _INT32)),
-    "/controller_epoch": numbers,
+    "/controller_epoch": epochs,
     "/cluster/id": st.from_regex("[A-Za-z0-9_-]{22}", fullmatch=True),
     "/latest_producer_id_block": st.builds(
         lambda broker, first, size: ProducerIdBlock(broker, first, min(first + size, _INT64)),
