@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import threading
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -36,7 +37,7 @@ class Run(NamedTuple):
     count: int
 
 
-class Tool:
+class Tool(ABC):
     """A process that says events in JSON, a line each. It ends with `end`."""
 
     def __init__(
@@ -81,9 +82,9 @@ class Tool:
         assert self._process.stdout is not None
         self._process.stdout.close()
 
+    @abstractmethod
     def take(self, event: Mapping[str, Any]) -> None:
         """One that it said."""
-        raise NotImplementedError
 
     def _listen(self) -> None:
         assert self._process.stdout is not None
