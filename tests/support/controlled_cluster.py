@@ -82,6 +82,14 @@ class Controlled(ClusterWorld):
         self.session: Session | None = None
         self.process, self.client = self.sessions(self)
 
+    @classmethod
+    def of_three(cls) -> "Controlled":
+        """At work, with brokers 1, 2 and 3."""
+        made = cls()
+        made.register(1, 2, 3)
+        made.begin()
+        return made
+
     def connected(self, session: Session) -> None:
         self.session = session
         self.controller.connected(session)

@@ -32,10 +32,7 @@ from tests.support.controlled_cluster import (
 
 @pytest.fixture
 def cluster() -> Controlled:
-    made = Controlled()
-    made.register(1, 2, 3)
-    made.begin()
-    return made
+    return Controlled.of_three()
 
 
 def works(cluster: Controlled, name: str = "works") -> None:

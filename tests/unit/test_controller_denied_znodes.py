@@ -60,10 +60,7 @@ class Denying:
 
 @pytest.fixture
 def cluster() -> Controlled:
-    made = Controlled()
-    made.register(1, 2, 3)
-    made.begin()
-    return made
+    return Controlled.of_three()
 
 
 @pytest.fixture

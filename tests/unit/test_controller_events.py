@@ -53,10 +53,7 @@ from tests.support.controlled_cluster import (
 
 @pytest.fixture
 def cluster() -> Controlled:
-    made = Controlled()
-    made.register(1, 2, 3)
-    made.begin()
-    return made
+    return Controlled.of_three()
 
 
 def _topic_of(topic_id: TopicId) -> bytes:

@@ -28,10 +28,7 @@ from tests.support.controlled_cluster import PARTITION, THREE, TOPIC_ID, TWO, Co
 
 @pytest.fixture
 def cluster() -> Controlled:
-    made = Controlled()
-    made.register(1, 2, 3)
-    made.begin()
-    return made
+    return Controlled.of_three()
 
 
 def test_a_leader_that_cannot_use_its_log_is_offline_for_the_rest_of_its_life(
