@@ -3,7 +3,7 @@
 ``--clusters``: clusters of brokers instead of a single one.
 
 ``--mutants [NAME ...]``: exit code 0 if each of these brokers with a bug was caught, by the seed
-that is kept for it or another one.
+that is kept for it or another one. ``--keep`` keeps that other one.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from tests.simulation.controllers.mutants import MUTANTS as CONTROLLER_MUTANTS
 from tests.simulation.elections import run as elections
 from tests.simulation.elections.mutants import MUTANTS as ELECTION_MUTANTS
 from tests.simulation.mutants import MUTANTS
+from tests.simulation.mutants.kept_seeds import keep_seed, kept_seeds
 from tests.simulation.mutants.mutant import Mutant, Outcome, catch
 from tests.simulation.run import Result, run_seed
 
@@ -38,20 +39,20 @@ class _Play(NamedTuple):
 
 
 class _Bugs(NamedTuple):
-    """Brokers with a bug, the simulation that catches them, and where it has their kept seeds."""
+    """Brokers with a bug, and the simulation that catches them."""
 
+    simulation: str
     run_seed: Callable[[int], Outcome]
     mutants: Sequence[Mutant]
-    where: str
 
 
 _ONE_BROKER = _Play("", run_seed)
 _CLUSTERS = _Play(" --clusters", clusters.run_seed)
-_BUGS_OF_CLUSTERS = _Bugs(clusters.run_seed, CLUSTER_MUTANTS, "tests/simulation/clusters/mutants")
+_BUGS_OF_CLUSTERS = _Bugs("clusters", clusters.run_seed, CLUSTER_MUTANTS)
 _BUGS = (
-    _Bugs(run_seed, MUTANTS, "tests/simulation/mutants"),
-    _Bugs(elections.run_seed, ELECTION_MUTANTS, "tests/simulation/elections/mutants"),
-    _Bugs(controllers.run_seed, CONTROLLER_MUTANTS, "tests/simulation/controllers/mutants"),
+    _Bugs("one broker", run_seed, MUTANTS),
+    _Bugs("elections", elections.run_seed, ELECTION_MUTANTS),
+    _Bugs("controllers", controllers.run_seed, CONTROLLER_MUTANTS),
     _BUGS_OF_CLUSTERS,
 )
 
@@ -69,13 +70,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--clusters", action="store_true", help="clusters of brokers instead of a single one"
     )
+    parser.add_argument(
+        "--keep", action="store_true", help="with --mutants: keep the seeds that catch them"
+    )
     parser.add_argument("-v", "--verbose", action="store_true", help="print the trace")
     given = parser.parse_args(arguments)
     for name in ("klog", "klog_broker"):  # what its log says of faults that are meant
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     if given.mutants is not None:
         bugs = (_BUGS_OF_CLUSTERS,) if given.clusters else _BUGS
-        return _catch(bugs, given.mutants, _chosen(given, _SEEDS_A_MUTANT), verbose=given.verbose)
+        seeds = _chosen(given, _SEEDS_A_MUTANT)
+        return _catch(bugs, given.mutants, seeds, keep=given.keep, verbose=given.verbose)
     play = _CLUSTERS if given.clusters else _ONE_BROKER
     return _run(play, _chosen(given, _SEEDS), verbose=given.verbose)
 
@@ -98,7 +103,9 @@ def _run(play: _Play, seeds: range, *, verbose: bool) -> int:
     return 1 if failed else 0
 
 
-def _catch(bugs: Sequence[_Bugs], names: Sequence[str], seeds: range, *, verbose: bool) -> int:
+def _catch(
+    bugs: Sequence[_Bugs], names: Sequence[str], seeds: range, *, keep: bool, verbose: bool
+) -> int:
     """A row for each: the seed that catches it, and the check that does. The kept one is tried
     first."""
     began = time.monotonic()
@@ -108,7 +115,8 @@ def _catch(bugs: Sequence[_Bugs], names: Sequence[str], seeds: range, *, verbose
             if names and mutant.name not in names:
                 continue
             count += 1
-            caught = catch(mutant, each.run_seed, seeds)
+            kept = kept_seeds(each.simulation, mutant.name)
+            caught = catch(mutant, each.run_seed, (*kept, *seeds))
             if caught is None:
                 missed += 1
                 print(f"{mutant.name:<40} {'-':>5}  NOT CAUGHT in {len(seeds)} seeds", flush=True)
@@ -116,9 +124,12 @@ def _catch(bugs: Sequence[_Bugs], names: Sequence[str], seeds: range, *, verbose
             if verbose:
                 print("\n".join([*caught.lines[-_TAIL:], caught.failure]))
             print(f"{mutant.name:<40} {caught.seed:>5}  {caught.check}", flush=True)
-            if caught.seed != mutant.kept_seed:
-                kept = f"kept_seed={mutant.kept_seed} no more: keep {caught.seed}"
-                print(f"    not caught by {kept}, in {each.where}", flush=True)
+            if caught.seed in kept:
+                continue
+            if keep:
+                keep_seed(each.simulation, mutant.name, caught.seed)
+            else:
+                print(f"    the seed that is kept was {kept or 'none'}: see --keep", flush=True)
     took_s = time.monotonic() - began
     print(f"{count} mutants, {missed} not caught, {took_s:.0f} s")
     return 1 if missed else 0

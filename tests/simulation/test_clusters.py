@@ -9,6 +9,7 @@ import pytest
 
 from tests.simulation.clusters.mutants import MUTANTS
 from tests.simulation.clusters.run import run_seed
+from tests.simulation.mutants.kept_seeds import kept_seeds
 from tests.simulation.mutants.mutant import catch
 
 BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
@@ -54,7 +55,8 @@ def test_a_seed_does_the_same_in_any_process() -> None:
 )
 def test_a_bug_is_caught(name: str) -> None:
     """./dev simulate --clusters --mutants has all of them."""
-    assert catch(BY_NAME[name], run_seed, range(100)) is not None
+    seeds = (*kept_seeds("clusters", name), *range(100))
+    assert catch(BY_NAME[name], run_seed, seeds) is not None
 
 
 def test_mutants_have_names_of_their_own_and_what_they_replace_is_there() -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from tests.simulation.controllers.mutants import MUTANTS
 from tests.simulation.controllers.run import run_seed
+from tests.simulation.mutants.kept_seeds import kept_seeds
 from tests.simulation.mutants.mutant import Mutant, catch
 
 _SEEDS_A_MUTANT = 200
@@ -29,4 +30,5 @@ def test_seeds_do_something() -> None:
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_bug_is_caught(mutant: Mutant) -> None:
-    assert catch(mutant, run_seed, range(_SEEDS_A_MUTANT)) is not None
+    seeds = (*kept_seeds("controllers", mutant.name), *range(_SEEDS_A_MUTANT))
+    assert catch(mutant, run_seed, seeds) is not None

@@ -4,6 +4,7 @@ import pytest
 
 from tests.simulation.elections.mutants import MUTANTS
 from tests.simulation.elections.run import run_seed
+from tests.simulation.mutants.kept_seeds import kept_seeds
 from tests.simulation.mutants.mutant import Mutant, catch
 
 _SEEDS_A_MUTANT = 200
@@ -24,4 +25,5 @@ def test_a_seed_does_the_same_each_time() -> None:
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_bug_is_caught(mutant: Mutant) -> None:
-    assert catch(mutant, run_seed, range(_SEEDS_A_MUTANT)) is not None
+    seeds = (*kept_seeds("elections", mutant.name), *range(_SEEDS_A_MUTANT))
+    assert catch(mutant, run_seed, seeds) is not None

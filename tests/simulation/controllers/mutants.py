@@ -131,38 +131,18 @@ def _told_of_nothing(original: Any) -> Any:
 
 
 MUTANTS = (
-    Mutant("controller write unchecked", FencedWrites, "write", _unchecked, kept_seed=4),
-    Mutant(
-        "registration while writing unseen", writing, "Check", _registered_unseen, kept_seed=641
-    ),
-    Mutant(
-        "registers without raising the version",
-        registration,
-        "multi",
-        _registers_quietly,
-        kept_seed=184,
-    ),
+    Mutant("controller write unchecked", FencedWrites, "write", _unchecked),
+    Mutant("registration while writing unseen", writing, "Check", _registered_unseen),
+    Mutant("registers without raising the version", registration, "multi", _registers_quietly),
     Mutant("bounces ignored", ControllerContext, "bounced", _bounces_ignored),
     Mutant("new controller ignores bounces", reading, "_leadership", _written_without_knowing),
     Mutant("epoch kept over a bounce", writing, "next_state", _epoch_kept),
-    Mutant("unclean though off", writing, "next_state", _unclean, kept_seed=1),
-    Mutant("ineligible replica taken", alter_partition, "_fault", _anybody_eligible, kept_seed=5),
-    Mutant(
-        "in-sync set of an old leader taken",
-        alter_partition,
-        "_fault",
-        _old_leader_taken,
-        kept_seed=5,
-    ),
-    Mutant(
-        "order of an old controller taken",
-        BrokerLife,
-        "is_stale",
-        _old_controller_taken,
-        kept_seed=10,
-    ),
-    Mutant("watch missed after a break", Controller, "connected", _watch_missed, kept_seed=6),
-    Mutant("order sent once", OrderQueues, "lost", _sent_once, kept_seed=5),
+    Mutant("unclean though off", writing, "next_state", _unclean),
+    Mutant("ineligible replica taken", alter_partition, "_fault", _anybody_eligible),
+    Mutant("in-sync set of an old leader taken", alter_partition, "_fault", _old_leader_taken),
+    Mutant("order of an old controller taken", BrokerLife, "is_stale", _old_controller_taken),
+    Mutant("watch missed after a break", Controller, "connected", _watch_missed),
+    Mutant("order sent once", OrderQueues, "lost", _sent_once),
     Mutant("deletion waits for nobody", deletions, "finish", _deletes_without),
     Mutant("changes unread", Reader, "_watching", _changes_unread),
     Mutant("who comes is told of nothing", Picture, "_came", _told_of_nothing),

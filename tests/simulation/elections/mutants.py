@@ -119,15 +119,15 @@ def _session_before_users(original: Any) -> Any:
 
 
 MUTANTS = (
-    Mutant("write unchecked", FencedWrites, "write", _unchecked, kept_seed=3),
+    Mutant("write unchecked", FencedWrites, "write", _unchecked),
     Mutant("lost answer not read back", Election, "_is_held", _not_read_back),
     Mutant("node and epoch in two steps", election, "multi", _two_steps),
     Mutant("epoch not raised", election, "encode_controller_epoch", _epoch_not_raised),
-    Mutant("epoch of any version", election, "multi", _epoch_any_version, kept_seed=141),
-    Mutant("watch missed after a break", Election, "connected", _watch_missed, kept_seed=8),
-    Mutant("resigns late", Election, "expired", _resigns_late, kept_seed=3),
-    Mutant("registered once", Registration, "expired", _registered_once, kept_seed=3),
-    Mutant("last life not waited for", Registration, "_wait", _waits_for_nobody, kept_seed=2),
+    Mutant("epoch of any version", election, "multi", _epoch_any_version),
+    Mutant("watch missed after a break", Election, "connected", _watch_missed),
+    Mutant("resigns late", Election, "expired", _resigns_late),
+    Mutant("registered once", Registration, "expired", _registered_once),
+    Mutant("last life not waited for", Registration, "_wait", _waits_for_nobody),
     Mutant("change while reading lost", LiveBrokers, "_changed", _changes_while_reading),
-    Mutant("session before its users", Sessions, "_event", _session_before_users, kept_seed=3),
+    Mutant("session before its users", Sessions, "_event", _session_before_users),
 )

@@ -203,24 +203,24 @@ def _replaces_one(_original: Any) -> Any:
 
 
 MUTANTS = (
-    Mutant("tombstone dropped early", ChunkFilter, "__init__", _horizon_ignored, kept_seed=6),
-    Mutant("delete retention ignored", ChunkFilter, "__init__", _no_delete_retention, kept_seed=6),
+    Mutant("tombstone dropped early", ChunkFilter, "__init__", _horizon_ignored),
+    Mutant("delete retention ignored", ChunkFilter, "__init__", _no_delete_retention),
     Mutant("horizon never set", ChunkFilter, "filter_chunk", _no_horizon),
     Mutant("keys lost from the map", KeyMap, "add_chunk", _loses_keys),
-    Mutant("map counts too far", KeyMap, "add_chunk", _counts_too_far, kept_seed=6),
-    Mutant("aborted keys in the map", Verdicts, "void", _aborted_keys, kept_seed=7),
-    Mutant("aborted records stay", Verdicts, "_verdict", _aborted_stay, kept_seed=1),
-    Mutant("markers dropped too early", CleanedTransactions, "is_bare", _always_bare, kept_seed=82),
+    Mutant("map counts too far", KeyMap, "add_chunk", _counts_too_far),
+    Mutant("aborted keys in the map", Verdicts, "void", _aborted_keys),
+    Mutant("aborted records stay", Verdicts, "_verdict", _aborted_stay),
+    Mutant("markers dropped too early", CleanedTransactions, "is_bare", _always_bare),
     Mutant(
         "last batch of a producer dropped", LogCleaning, "last_of_producers", _forgets_producers
     ),
-    Mutant("cleaned segment ends early", CleaningRound, "_filter", _ends_anywhere, kept_seed=18),
-    Mutant("cleaned past the stable offset", cleaner, "extent_of", _past_the_stable, kept_seed=18),
+    Mutant("cleaned segment ends early", CleaningRound, "_filter", _ends_anywhere),
+    Mutant("cleaned past the stable offset", cleaner, "extent_of", _past_the_stable),
     Mutant("active segment taken for clean", LogCleaning, "end", _active_counts),
-    Mutant("compaction lag ignored", cleaner, "extent_of", _no_lag, kept_seed=56),
-    Mutant("cleaned files not synced", CleanedSegment, "finish", _files_not_synced, kept_seed=6),
-    Mutant("swapped names not synced", Swapper, "__init__", _names_not_synced, kept_seed=88),
-    Mutant("old segments beside the new", Swapper, "_delete", _old_names_stay, kept_seed=6),
-    Mutant("swap left behind dropped", loading, "clear_leftovers", _drops_swaps, kept_seed=1),
-    Mutant("swap replaces one segment", leftovers, "_end_of", _replaces_one, kept_seed=6),
+    Mutant("compaction lag ignored", cleaner, "extent_of", _no_lag),
+    Mutant("cleaned files not synced", CleanedSegment, "finish", _files_not_synced),
+    Mutant("swapped names not synced", Swapper, "__init__", _names_not_synced),
+    Mutant("old segments beside the new", Swapper, "_delete", _old_names_stay),
+    Mutant("swap left behind dropped", loading, "clear_leftovers", _drops_swaps),
+    Mutant("swap replaces one segment", leftovers, "_end_of", _replaces_one),
 )

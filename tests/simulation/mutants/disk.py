@@ -103,16 +103,14 @@ def _counts_failed_write(original: Any) -> Any:
 
 
 MUTANTS = (
-    Mutant("flush acknowledged before sync", _Run, "perform", _no_sync, kept_seed=5),
-    Mutant("epoch kept after unclean stop", PartitionLog, "begin_epoch", _old_epoch, kept_seed=1),
-    Mutant("torn tail kept", recovery, "_index_all", _keeps_torn_tail, kept_seed=27),
-    Mutant("clean marker kept", LogDirectory, "take_clean_marker", _always_clean, kept_seed=9),
-    Mutant("failed sync forgotten", SyncNotes, "is_suspect", _trusts_the_cache, kept_seed=48),
-    Mutant("sync noted when it has failed", SyncNotes, "noted", _notes_afterwards, kept_seed=137),
-    Mutant("retention a second early", retention, "DELETE_POLICIES", _takes_too_early, kept_seed=4),
-    Mutant(
-        "retention takes one more", shortening, "deletable_segments", _takes_one_more, kept_seed=4
-    ),
-    Mutant("retention above the watermark", retention, "_may_go", _may_always_go, kept_seed=52),
-    Mutant("failed write acknowledged", Appender, "_write", _counts_failed_write, kept_seed=2),
+    Mutant("flush acknowledged before sync", _Run, "perform", _no_sync),
+    Mutant("epoch kept after unclean stop", PartitionLog, "begin_epoch", _old_epoch),
+    Mutant("torn tail kept", recovery, "_index_all", _keeps_torn_tail),
+    Mutant("clean marker kept", LogDirectory, "take_clean_marker", _always_clean),
+    Mutant("failed sync forgotten", SyncNotes, "is_suspect", _trusts_the_cache),
+    Mutant("sync noted when it has failed", SyncNotes, "noted", _notes_afterwards),
+    Mutant("retention a second early", retention, "DELETE_POLICIES", _takes_too_early),
+    Mutant("retention takes one more", shortening, "deletable_segments", _takes_one_more),
+    Mutant("retention above the watermark", retention, "_may_go", _may_always_go),
+    Mutant("failed write acknowledged", Appender, "_write", _counts_failed_write),
 )

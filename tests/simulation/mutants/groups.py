@@ -104,24 +104,17 @@ def _group_stays(original: Any) -> Any:
 
 
 MUTANTS = (
-    Mutant("group said to be deleted", Deletions, "_delete_group", _group_stays, kept_seed=16),
+    Mutant("group said to be deleted", Deletions, "_delete_group", _group_stays),
     Mutant(
         "fenced member commits in transaction",
         transactional_commits,
         "check_sender",
         _sent_by_anybody,
-        kept_seed=39,
     ),
     Mutant("commit not waited for", TurnCommits, "add", _commit_at_once),
-    Mutant(
-        "assignment not waited for",
-        runtime,
-        "_answer_when_visible",
-        _assignment_at_once,
-        kept_seed=390,
-    ),
+    Mutant("assignment not waited for", runtime, "_answer_when_visible", _assignment_at_once),
     Mutant("fenced member commits", GroupMachine, "check_commit", _commit_of_anybody),
     Mutant("static member not fenced", GroupMachine, "check_commit", _static_not_fenced),
     Mutant("generation not raised", Rebalance, "_complete", _same_generation),
-    Mutant("loading leaves commits out", Shard, "replay", _forgets_commits, kept_seed=2),
+    Mutant("loading leaves commits out", Shard, "replay", _forgets_commits),
 )

@@ -9,14 +9,12 @@ from typing import Any, Protocol, TypeVar
 @dataclass(frozen=True)
 class Mutant:
     """``make`` is given what ``owner`` (a class or module) has under ``attribute``, and returns
-    what takes its place. What two checks keep out needs another one ``also``. ``kept_seed`` has
-    caught it; when other code makes another play of that seed, another one does."""
+    what takes its place. What two checks keep out needs another one ``also``."""
 
     name: str
     owner: Any
     attribute: str
     make: Callable[[Any], Any]
-    kept_seed: int = 0
     also: "Mutant | None" = None
 
     @contextmanager
@@ -48,7 +46,7 @@ O = TypeVar("O", bound=Outcome)  # noqa: E741
 
 
 def catch(mutant: Mutant, run_seed: Callable[[int], O], seeds: Iterable[int]) -> O | None:
-    """What has caught it: the seed that is kept, or else the first of these."""
+    """What came of the first of these seeds that catches it."""
     with mutant.applied():
-        outcomes = map(run_seed, (mutant.kept_seed, *seeds))
+        outcomes = map(run_seed, seeds)
         return next((each for each in outcomes if each.failure), None)

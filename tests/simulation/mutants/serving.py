@@ -146,24 +146,14 @@ MUTANTS = (
     Mutant("watermark falls", PartitionLog, "_flushed", _watermark_falls),
     Mutant("fetch passes the watermark", FetchReader, "__init__", _shows_too_much),
     Mutant("watermark ahead of flush", PartitionLog, "_count_appended", _ahead_of_flush),
-    Mutant("ack before append", ProducePipeline, "_append", _ack_before_append, kept_seed=14),
-    Mutant(
-        "sequence window off by one",
-        producer_state,
-        "WINDOW_BATCHES",
-        _window_of_one_less,
-        kept_seed=17,
-    ),
+    Mutant("ack before append", ProducePipeline, "_append", _ack_before_append),
+    Mutant("sequence window off by one", producer_state, "WINDOW_BATCHES", _window_of_one_less),
     Mutant("duplicate appended again", ProducerStates, "check", _any_sequence),
     Mutant("wake-up lost", Purgatory, "check", _loses_wake_ups),
-    Mutant(
-        "session's dirty mark lost", SessionPartition, "on_checked", _dirty_mark_lost, kept_seed=1
-    ),
+    Mutant("session's dirty mark lost", SessionPartition, "on_checked", _dirty_mark_lost),
     Mutant("session's epoch not checked", fetch, "scope_of", _any_epoch),
     Mutant("session forgets nothing", FetchSession, "forget", _forgets_nothing),
-    Mutant("producer ids not written down", AllocateProducerIds, "plan", _ids_twice, kept_seed=6),
-    Mutant(
-        "broker's settings forgotten", SettingsInForce, "begin", _forgets_settings, kept_seed=35
-    ),
-    Mutant("logs keep their settings", SettingsInForce, "_follow", _follows_nothing, kept_seed=16),
+    Mutant("producer ids not written down", AllocateProducerIds, "plan", _ids_twice),
+    Mutant("broker's settings forgotten", SettingsInForce, "begin", _forgets_settings),
+    Mutant("logs keep their settings", SettingsInForce, "_follow", _follows_nothing),
 )

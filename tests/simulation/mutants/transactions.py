@@ -163,28 +163,20 @@ def _never_again(_original: Any) -> Any:
 
 
 MUTANTS = (
-    Mutant("end not known again", ending, "_is_again", _never_again, kept_seed=7),
+    Mutant("end not known again", ending, "_is_again", _never_again),
+    Mutant("marker before the decision", TransactionCoordinator, "end", _markers_first),
+    Mutant("epoch of an id not raised", coordinator, "initialize", _same_epoch),
     Mutant(
-        "marker before the decision", TransactionCoordinator, "end", _markers_first, kept_seed=1
+        "stable at the watermark", LogTransactions, "last_stable_offset", _stable_at_the_watermark
     ),
-    Mutant("epoch of an id not raised", coordinator, "initialize", _same_epoch, kept_seed=1),
-    Mutant(
-        "stable at the watermark",
-        LogTransactions,
-        "last_stable_offset",
-        _stable_at_the_watermark,
-        kept_seed=3,
-    ),
-    Mutant("zombie's EndTxn taken", coordinator, "end", _anybody_ends, kept_seed=3),
-    Mutant("pending offsets shown", GroupShardState, "apply", _counts_at_once, kept_seed=1),
-    Mutant("pending offsets not told", VisibleOffsets, "is_stable", _always_stable, kept_seed=3),
-    Mutant(
-        "sequences kept over epochs", ProducerEntry, "begin_epoch", _keeps_sequences, kept_seed=1
-    ),
-    Mutant("overdue for ever", TransactionMetadata, "is_overdue", _never_overdue, kept_seed=49),
-    Mutant("overdue is committed", Sweeps, "_decide_overdue", _overdue_is_committed, kept_seed=4),
-    Mutant("decision read otherwise", TransactionMachine, "apply", _reads_otherwise, kept_seed=1),
-    Mutant("aborted ones not listed", LogTransactions, "aborted_in", _lists_none, kept_seed=3),
-    Mutant("batches not verified", TransactionCoordinator, "verify", _asks_nobody, kept_seed=1),
-    Mutant("partition forgotten", coordinator, "add_partitions", _forgets_a_partition, kept_seed=1),
+    Mutant("zombie's EndTxn taken", coordinator, "end", _anybody_ends),
+    Mutant("pending offsets shown", GroupShardState, "apply", _counts_at_once),
+    Mutant("pending offsets not told", VisibleOffsets, "is_stable", _always_stable),
+    Mutant("sequences kept over epochs", ProducerEntry, "begin_epoch", _keeps_sequences),
+    Mutant("overdue for ever", TransactionMetadata, "is_overdue", _never_overdue),
+    Mutant("overdue is committed", Sweeps, "_decide_overdue", _overdue_is_committed),
+    Mutant("decision read otherwise", TransactionMachine, "apply", _reads_otherwise),
+    Mutant("aborted ones not listed", LogTransactions, "aborted_in", _lists_none),
+    Mutant("batches not verified", TransactionCoordinator, "verify", _asks_nobody),
+    Mutant("partition forgotten", coordinator, "add_partitions", _forgets_a_partition),
 )

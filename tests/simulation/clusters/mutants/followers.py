@@ -49,9 +49,7 @@ def _serves_anybody(_original: Any) -> Any:
 
 
 MUTANTS = (
-    Mutant(
-        "truncation to the watermark", FollowedPartition, "__init__", _to_watermark, kept_seed=10
-    ),
+    Mutant("truncation to the watermark", FollowedPartition, "__init__", _to_watermark),
     Mutant(
         "newer epoch appended",
         FollowerAppender,

@@ -43,19 +43,16 @@ def _takes_any_id(original: Any) -> Any:
     return assign
 
 
-_NOT_WAITED_FOR = Mutant(
-    "deletion waits for nobody", deletions, "finish", _waits_for_nobody, kept_seed=5
-)
+_NOT_WAITED_FOR = Mutant("deletion waits for nobody", deletions, "finish", _waits_for_nobody)
 
 MUTANTS = (
-    Mutant("deletion ignored", stop_replica._Stops, "orders", _keeps_all, kept_seed=5),
+    Mutant("deletion ignored", stop_replica._Stops, "orders", _keeps_all),
     _NOT_WAITED_FOR,
     Mutant(
         "topic ids not compared",
         ReplicaManager,
         "_assign",
         _takes_any_id,
-        kept_seed=5,
         also=_NOT_WAITED_FOR,
     ),
 )
