@@ -32,6 +32,9 @@ class EventLoop(Protocol):
     def call_soon(self, action: Callable[[], None], /) -> None:
         """Runs ``action`` in the next turn, which does not wait for anything."""
 
+    def call_at_send(self, action: Callable[[], None], /) -> None:
+        """Runs ``action`` in this turn, when everything that was received has been looked at."""
+
     def register(self, fd: int, interest: int, callback: Callable[[int], None], /) -> None:
         """Calls ``callback(what is ready)`` in each turn in which ``fd`` is ready
         (level-triggered). ``interest`` has the bits READABLE and WRITABLE."""

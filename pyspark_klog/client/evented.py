@@ -124,6 +124,7 @@ class EventedConnection:
         self._waiting: deque[_Ask] = deque()
         self._is_answering = False
         self._is_called_soon = False
+        self._is_sent_soon = False
         self._timer: LoopTimer | None = None
         self._timer_ms = 0
 
@@ -162,7 +163,11 @@ class EventedConnection:
         else:
             self._waiting.append(ask)
             self._wake_by(deadline_ms)
-        if not self._is_answering:
+        if self._closed is None:
+            if not self._is_sent_soon:
+                self._is_sent_soon = True
+                self._loop.call_at_send(self._on_send)
+        elif not self._is_answering:
             self._call_soon()
 
     def close(self, reason: str = "the client closed it") -> None:
@@ -182,6 +187,14 @@ class EventedConnection:
     def _go_on(self) -> None:
         """Answer the requests that are done, then start those that wait. Every event ends here."""
         self._answer()
+        self._start()
+
+    def _on_send(self) -> None:
+        self._is_sent_soon = False
+        if self._closed is None:
+            self._start()
+
+    def _start(self) -> None:
         if self._link is None:
             self._connect_if_due()
         elif self._link[0].state is not State.CONNECTING:

@@ -18,7 +18,7 @@ from klog_broker.handlers.fetch_kept import KeptFetch
 from klog_broker.handlers.read_partition import ReadPartition
 from pyspark_klog.ids import BrokerId
 from pyspark_klog.protocol.apis.delete_topics import DeleteTopicsRequest
-from pyspark_klog.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
+from pyspark_klog.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from pyspark_klog.protocol.errors import MalformedRequest
 from pyspark_klog.protocol.headers import (
     RequestHeader,
@@ -33,6 +33,7 @@ from tests.support.role_orders import ME, give, order_for
 
 PARTITIONS = [("plain", 0), ("plain", 1), ("plain", 2), ("small-segments", 0), ("flushed", 0)]
 VERSIONS = range(4, 19)
+FIRST_VERSION_WITH_REPLICA_STATE = 15
 OTHER = BrokerId(7)
 
 SESSION_ID_AT = 15
@@ -237,7 +238,10 @@ def test_kept_fetches_are_answered_as_others(steps: list[Step]) -> None:
     assert with_kept == without
 
 
-def test_the_same_fetch_is_recognised(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_of_follower", [False, True])
+def test_the_same_fetch_is_recognised(
+    is_of_follower: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     taken = 0
     serve = KeptFetch.serve
 
@@ -253,7 +257,13 @@ def test_the_same_fetch_is_recognised(monkeypatch: pytest.MonkeyPatch) -> None:
         taken = 0
         stream = broker.connect()
         for number in range(5):
-            stream.inbox += fetch_frame(version, number, dict.fromkeys(PARTITIONS, number))
+            options: dict[str, Any] = {}
+            if is_of_follower and version >= FIRST_VERSION_WITH_REPLICA_STATE:
+                options["replica_state"] = ReplicaState(replica_id=OTHER, replica_epoch=1)
+            elif is_of_follower:
+                options["replica_id"] = OTHER
+            offsets = dict.fromkeys(PARTITIONS, number)
+            stream.inbox += fetch_frame(version, number, offsets, **options)
             broker.turns()
         assert taken == 4, version
 

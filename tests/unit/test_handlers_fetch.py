@@ -1,5 +1,6 @@
 """Fetch, as far as what it keeps in memory goes; what it answers is in the integration tests."""
 
+import random
 from typing import Any
 
 import pytest
@@ -11,7 +12,8 @@ from pyspark_klog.protocol.headers import RequestHeader, decode_response, encode
 from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
 from tests.support.fake_network import FakeStream
-from tests.support.produce_paths import NOW_MS, new_broker
+from tests.support.produce_paths import NOW_MS, new_broker, topic_ids
+from tests.support.raw_requests import batch
 
 
 @pytest.mark.parametrize("version", [4, 9, 10])
@@ -29,7 +31,7 @@ def test_what_is_not_converted_is_sent_from_the_file(
     monkeypatch.setattr(FakeStream, "send_file", counted)
     broker = new_broker(with_kernel=False)
     builder = BatchBuilder(codec=Codec.LZ4)
-    builder.append(b"key", b"value", NOW_MS)
+    builder.append(b"key", random.Random(1).randbytes(20_000), NOW_MS)
     data = builder.build()
     log: PartitionLog = broker.log("plain")
     log.append_as_leader(data, leader_epoch=LeaderEpoch(0), now_ms=NOW_MS)
@@ -46,3 +48,33 @@ def test_what_is_not_converted_is_sent_from_the_file(
     (answer,) = response.responses[0].partitions
     assert (answer.error_code, len(answer.records)) == (0, len(data))
     assert sizes == [len(data)]
+
+
+@pytest.mark.parametrize("version", [4, 11, 12, 13, 17])
+def test_a_few_records_are_sent_at_once_with_what_stands_around_them(
+    version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent_parts: list[int] = []
+    send = FakeStream.send
+
+    def counted(stream: FakeStream, parts: list[Any]) -> int:
+        sent_parts.append(len(parts))
+        return send(stream, parts)
+
+    monkeypatch.setattr(FakeStream, "send", counted)
+    broker = new_broker(with_kernel=False)
+    data = batch(b"value")
+    log: PartitionLog = broker.log("plain")
+    log.append_as_leader(data, leader_epoch=LeaderEpoch(0), now_ms=NOW_MS)
+    where: dict[str, Any] = {"topic": "plain"}
+    if version >= 13:
+        where = {"topic_id": topic_ids()["plain"]}
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    request = FetchRequest(max_bytes=1 << 20, topics=[FetchTopic(**where, partitions=[partition])])
+    stream = broker.connect()
+    stream.inbox += encode_request(RequestHeader(request.api_key, version, 1, "c"), request)
+    broker.turns()
+    response: Any = decode_response(bytes(stream.sent[4:]), request.api_key, version)
+    (answer,) = response.responses[0].partitions
+    assert (answer.error_code, len(answer.records)) == (0, len(data))
+    assert sent_parts == [1]

@@ -4,6 +4,7 @@ changed while the broker runs (see changing.py)."""
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -169,7 +170,7 @@ class BrokerConfig(Mapping[str, Any]):
         """These settings, with the number that the data directories have or ZooKeeper gave."""
         return BrokerConfig(self._layers[-1], self._layers[:-1], broker_id)
 
-    @property
+    @cached_property
     def inter_broker_listener(self) -> str:
         """The name of the listener on which the brokers of a cluster talk to each other."""
         return inter_broker_listener(self, self.advertised_listeners).name

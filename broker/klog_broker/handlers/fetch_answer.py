@@ -48,6 +48,9 @@ _ONES_END = b"\0\0\0"
 """No tags: of the partition, the topic and the answer."""
 
 # A consumer's answers are most often as large as it allows.
+_MOST_COPIED_BYTES = 16 * 1024
+"""Of an answer: a call for a region and one for what stands behind it take longer than to copy as
+much."""
 _uvarint_of_size = lru_cache(256)(uvarint)
 
 
@@ -71,6 +74,7 @@ def pack_answer(
     chunk = bytearray(_head(correlation_id, version, session_id, error_code, len(topics)))
     parts: list[Buffer | ReadRegion] = []
     sent_bytes = 0
+    may_copy_bytes = _MOST_COPIED_BYTES
     for partitions in topics:
         chunk += _topic_head(partitions[0], version)
         chunk += uvarint(len(partitions) + 1) if is_flexible else _COUNT(len(partitions))
@@ -79,7 +83,11 @@ def pack_answer(
                 return None
             region = each.region
             chunk += _partition(each, version, 0 if region is None else region.size)
-            if region is not None:
+            copy = b"" if region is None else _copied(region, may_copy_bytes)
+            if copy is not None:
+                chunk += copy
+                may_copy_bytes -= len(copy)
+            elif region is not None:
                 sent_bytes += len(chunk) + region.size
                 parts.append(chunk)
                 parts.append(region)
@@ -128,7 +136,22 @@ def _pack_one(
     )
     if region is None:
         return [head + length + _ONES_END]
+    copy = _copied(region, _MOST_COPIED_BYTES)
+    if copy is not None:
+        return [b"".join((head, length, copy, _ONES_END))]
     return [head + length, region, _ONES_END]
+
+
+def _copied(region: ReadRegion, most_bytes: int) -> bytes | None:
+    """The records of a small region, which cost less to copy than to send by calls of their own.
+    None for others, and if they cannot be had at once: whoever sends the region finds out why."""
+    if region.size > most_bytes:
+        return None
+    try:
+        records = region.file.pread_now(region.size, region.position)
+    except OSError:
+        return None
+    return records if records is not None and len(records) == region.size else None
 
 
 def _is_plain(each: ReadPartition) -> bool:

@@ -50,7 +50,7 @@ class Holes(NamedTuple):
 
 def find_holes(frame: bytes, version: int, position: int) -> Holes | None:
     """``position`` is where the message begins. None for what is not worth it: versions before 4,
-    tagged fields, forgotten topics, more than 126 of anything in flexible versions."""
+    tagged fields of topics, forgotten topics, more than 126 of anything in flexible versions."""
     if version < _FIRST_VERSION:
         return None
     try:
@@ -125,8 +125,9 @@ def _flexible(frame: bytes, version: int, position: int) -> tuple[Holes, int]:
         raise _Unusual
     position += 1
     position += 1 + _few(frame, position)
-    _no_tags(frame, position)
-    return Holes(epoch_at, tuple(offsets_at)), position + 1
+    # Behind it are the message's own tagged fields alone: a follower's have its number and epoch.
+    frame[position]
+    return Holes(epoch_at, tuple(offsets_at)), len(frame)
 
 
 def _few(frame: bytes, position: int) -> int:

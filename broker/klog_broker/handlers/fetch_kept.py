@@ -158,7 +158,7 @@ class KeptFetch:
         self._frame = None
         header, position = decode_request_header(frame)
         holes = find_holes(frame, header.api_version, position)
-        if holes is None or self._request.replica_id >= 0:
+        if holes is None:
             return
         self._has_epoch = holes.epoch_at > 0
         self._rows = [each for topic in self._request.topics for each in topic.partitions]
@@ -177,4 +177,6 @@ class KeptFetch:
         if self._partitions is None:
             self._partitions = requested_partitions(request, version, broker)
             broker.leader_holders.add(self)
+        for each in self._partitions:
+            each.is_noted = False
         return self._partitions

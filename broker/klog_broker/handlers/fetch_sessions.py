@@ -73,9 +73,14 @@ class SessionPartition(ReadPartition):
     def on_checked(self) -> None:
         """Something has happened to the partition (see Purgatory.listen)."""
         self.is_listening = False
-        if self.leader is not None and self.leader.ended is not None:
-            # Its log, and the files of that, may be gone.
-            self.leader = None
+        leader = self.leader
+        if leader is not None:
+            if leader.ended is not None:
+                # Its log, and the files of that, may be gone.
+                self.leader = None
+            elif self._session.is_of_follower and not (self.has_moved or leader.log.is_offline):
+                self._session.read_some_time(self)
+                return
         self._session.must_read(self)
 
     @property
@@ -154,6 +159,12 @@ class FetchSession:
         self._unread[each] = None
         self._tell_waiting()
 
+    def read_some_time(self, each: SessionPartition) -> None:
+        """The next answer tells more of the partition, and nobody waits for that: a follower asks
+        for records, and is told of watermarks beside them."""
+        self._unread[each] = None
+        self._listen(each)
+
     def _tell_waiting(self) -> None:
         self.events += 1
         if not self._is_checked_soon:
@@ -203,8 +214,7 @@ class FetchSession:
         Those that are done leave the list of the unread."""
         for each in read:
             if not each.is_listening:
-                each.is_listening = True
-                self._purgatory.listen(each, each.topic_partition)
+                self._listen(each)
             if each.is_done:
                 self._unread.pop(each, None)
 
@@ -236,6 +246,10 @@ class FetchSession:
         for each in self.partitions.values():
             self._unlisten(each)
         self._tell_waiting()
+
+    def _listen(self, each: SessionPartition) -> None:
+        each.is_listening = True
+        self._purgatory.listen(each, each.topic_partition)
 
     def _unlisten(self, each: SessionPartition) -> None:
         if each.is_listening:

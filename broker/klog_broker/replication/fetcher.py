@@ -154,6 +154,12 @@ class Fetcher:
             self._is_called_soon = True
             self._loop.call_soon(self._go_on)
 
+    def _look_at_append(self) -> None:
+        """As :meth:`_look`, but in this turn: producers may wait for the next request."""
+        if not self._is_called_soon:
+            self._is_called_soon = True
+            self._loop.call_at_append(self._go_on)
+
     def _go_on(self) -> None:
         self._is_called_soon = False
         connection = self._connection
@@ -281,7 +287,7 @@ class Fetcher:
                 self._session.lost()
             if self._session.begins:
                 self._begin_anew()
-            self._look()
+            self._look_at_append()
 
     def _begin_anew(self) -> None:
         """The next request begins a session."""

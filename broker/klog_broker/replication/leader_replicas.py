@@ -7,7 +7,6 @@ of them leads next has it.
 """
 
 from collections.abc import Collection
-from dataclasses import replace
 from enum import Enum
 
 from klog_broker.metadata.orders import PartitionOrder
@@ -143,7 +142,7 @@ class LeaderReplicas:
         its last fetch may be long ago."""
         for each, progress in self.followers.items():
             if progress.log_end_offset == before and progress.caught_up_ms < now_ms:
-                self.followers[each] = replace(progress, caught_up_ms=now_ms)
+                self.followers[each] = progress._replace(caught_up_ms=now_ms)
 
     # --- the in-sync set -------------------------------------------------------------------------
     def grow(self, follower: BrokerId, high_watermark: int) -> IsrChange | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 UNKNOWN = -1
@@ -21,8 +20,7 @@ class FollowerFetch(NamedTuple):
     """Since Fetch 15 (KIP-903): the life of the broker that sent it."""
 
 
-@dataclass(frozen=True, slots=True)
-class FollowerProgress:
+class FollowerProgress(NamedTuple):
     """How far a follower has come in this leader epoch. Times are monotonic."""
 
     log_end_offset: int = UNKNOWN
@@ -31,8 +29,9 @@ class FollowerProgress:
     broker_epoch: int = UNKNOWN
     caught_up_ms: int = NEVER_MS
     """When the follower last had all records of the leader, see `fetched`."""
-    _fetch_ms: int = NEVER_MS
-    _leader_end_at_fetch: int = UNKNOWN
+    fetch_ms: int = NEVER_MS
+    """When it fetched last."""
+    leader_end_at_fetch: int = UNKNOWN
 
     def fetched(self, fetch: FollowerFetch, leader_end: int, now_ms: int) -> FollowerProgress:
         """The follower sends `fetch`, while the leader's log ends at `leader_end`.
@@ -44,8 +43,8 @@ class FollowerProgress:
         caught_up_ms = self.caught_up_ms
         if fetch.offset >= leader_end:
             caught_up_ms = now_ms
-        elif self._leader_end_at_fetch >= 0 and fetch.offset >= self._leader_end_at_fetch:
-            caught_up_ms = max(caught_up_ms, self._fetch_ms)
+        elif self.leader_end_at_fetch >= 0 and fetch.offset >= self.leader_end_at_fetch:
+            caught_up_ms = max(caught_up_ms, self.fetch_ms)
         return FollowerProgress(
             fetch.offset,
             fetch.log_start_offset,
