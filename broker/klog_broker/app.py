@@ -12,6 +12,7 @@ from klog_broker.cluster_part import ClusterPart, InCluster, NoCluster
 from klog_broker.compaction.cleaner import Cleaner
 from klog_broker.config import BrokerConfig
 from klog_broker.exit_codes import ExitCode
+from klog_broker.handlers.awaited_followers import AwaitedFollowers
 from klog_broker.handlers.context import BrokerServices, Endpoint
 from klog_broker.handlers.dispatcher import ApiHandler, Dispatcher
 from klog_broker.handlers.fetch_convert import DownConversions
@@ -220,7 +221,9 @@ class BrokerServer:
                 self._chance,
                 config["max.incremental.fetch.session.cache.slots"],
             ),
+            awaited_followers=AwaitedFollowers(self.loop, purgatory),
         )
+        self.services.replicas.on_lead.append(self.services.awaited_followers.begin)
         self.cluster_part.add_services(self.services)
         dispatcher = Dispatcher(self.services, (*self._handlers, *self.cluster_part.handlers))
         self.services.logs.free_space.on_change = self.services.replicas.room_changed

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from klog_broker.handlers.context import BrokerServices
 from klog_broker.metadata.image import INTERNAL_TOPICS
 from klog_broker.network.server import Server
+from klog_broker.replication.leader import Leader
+from klog_broker.replication.partition import Partition
 
 _log = logging.getLogger("klog.app")
 
@@ -24,9 +26,10 @@ class Stopping:
     """Ends the connections of a broker whose loop still turns, then calls ``over``.
 
     At once listeners are closed, connections that have no request under way, too, and long polls
-    are answered with what there is. Then whoever joins a group or waits for a coordinator is told
-    that it has gone elsewhere, whoever waits for a sync that its time is up; nothing is written for
-    any of that. At last connections whose clients do not read are closed.
+    are answered with what there is. Followers get no more than that, so that producers which wait
+    for them are told that this broker leads no longer. Then whoever joins a group or waits for a
+    coordinator is told that it has gone elsewhere, whoever waits for a sync that its time is up;
+    nothing is written for any of that. At last connections whose clients do not read are closed.
     """
 
     def __init__(self, server: Server, services: BrokerServices, over: Callable[[], None]) -> None:
@@ -36,21 +39,31 @@ class Stopping:
         self._loop = services.loop
         self._since_ms = services.loop.now_ms()
         self._patient_until_ms: int | None = None
+        self._led_with_others: list[Partition] = []
 
     def begin(self) -> None:
         """Called once."""
         self._server.stop_accepting()
+        self._led_with_others = [
+            each
+            for each in self._services.replicas.partitions()
+            if isinstance(each.role, Leader) and not each.role.is_alone
+        ]
         self._go_on()
 
     def _go_on(self) -> None:
         # Long polls come up again as long as requests are begun that were received before.
         ending = self._server.end_some(_ENDED_A_TURN)
         polls = self._services.purgatory.expire_some(_ENDED_A_TURN, long_polls_alone=True)
+        resigned = self._led_with_others[-_ENDED_A_TURN:]
+        del self._led_with_others[-_ENDED_A_TURN:]
+        for each in resigned:
+            each.stop(deletes=False)
         if not self._server.connection_count:
             self._over()
             return
         now_ms = self._loop.now_ms()
-        if ending or polls:
+        if ending or polls or resigned:
             self._loop.call_soon(self._go_on)
             return
         if self._patient_until_ms is None:

@@ -81,6 +81,16 @@ class LeaderOfMany:
         draft.put(replace(known, partitions=(told, *known.partitions[1:])))
         metadata._state = replace(metadata._state, image=draft.image())
 
+    def is_gone(self, number: BrokerId) -> None:
+        """The controller tells that a broker is no longer there."""
+        metadata: Any = self.services.metadata
+        image = metadata.image
+        brokers = {each: known for each, known in image.brokers.items() if each != number}
+        metadata._state = replace(metadata._state, image=replace(image, brokers=brokers))
+        for tell in self.services.on_image:
+            self.memory.broker.loop.post(tell)
+        self.memory.turns()
+
     def resign(self, topic: str = "plain") -> None:
         epoch = self.leader(topic).leader_epoch + 1
         self.order(topic, leader=OTHER, leader_epoch=epoch)

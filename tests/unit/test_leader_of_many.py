@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from klog_broker.handlers.fetch_read import FetchReader
+from klog_broker.stopping import Stopping
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId
 from pyspark_klog.protocol.apis.delete_records import (
@@ -83,6 +84,40 @@ def test_a_fetch_that_waits_ends_with_records_and_not_with_the_watermark(
     told = one.answer()
     assert (told.high_watermark, len(told.records_view()) > 0) == (1, True)
     assert leader.leader().replicas.followers[OTHER] is progress, "it came once, and counts once"
+
+
+def test_a_follower_that_another_partition_waits_for_is_not_held(leader: LeaderOfMany) -> None:
+    one, two = FakeFollower(leader, OTHER), FakeFollower(leader, THIRD)
+    for each in (one, two):
+        each.fetch(0)
+        each.send(wait_ms=LONG_MS)
+        assert not each.has_answer()
+    leader.order("flushed", (ME, OTHER), leader_epoch=leader.leader("flushed").leader_epoch + 1)
+    leader.memory.turns()
+    assert one.answer() is None
+    assert not two.has_answer(), "it is not in sync there"
+    one.send(wait_ms=LONG_MS)
+    assert not one.has_answer(), "it has not heard of it yet, and asks again and again"
+    leader.pass_time(20)
+    assert one.answer() is None
+    one.fetch(leader.log("flushed").log_end_offset, "flushed")
+    one.send(wait_ms=LONG_MS)
+    leader.pass_time(1_000)
+    assert not one.has_answer(), "it follows"
+
+
+@pytest.mark.parametrize("why", ["it is late", "the leadership is over"])
+def test_a_follower_that_does_not_come_is_held_as_it_asks(leader: LeaderOfMany, why: str) -> None:
+    one = FakeFollower(leader, OTHER)
+    one.fetch(0)
+    leader.order("flushed", leader_epoch=leader.leader("flushed").leader_epoch + 1)
+    if why == "it is late":
+        leader.pass_time(2_001)
+    else:
+        leader.resign("flushed")
+    one.send(wait_ms=LONG_MS)
+    leader.pass_time(1_000)
+    assert not one.has_answer()
 
 
 def test_followers_read_to_the_end_whatever_isolation_they_ask_for(leader: LeaderOfMany) -> None:
@@ -319,6 +354,17 @@ def test_acks_all_waits_no_longer_than_it_asks(with_kernel: bool) -> None:
     assert leader.log().log_end_offset == 1
 
 
+def test_who_stops_tells_producers_that_wait_for_followers(leader: LeaderOfMany) -> None:
+    """At once: its followers fetch from others, and never again from it."""
+    leader.lead()
+    stream = leader.send()
+    assert leader.outcome(stream) is None
+    server = leader.memory.broker.server
+    leader.memory.broker.loop.post(Stopping(server, leader.services, lambda: None).begin)
+    leader.memory.turns()
+    assert leader.outcome(stream) == "NOT_LEADER_OR_FOLLOWER"
+
+
 @pytest.mark.parametrize("with_kernel", [False, True])
 def test_nothing_waits_for_a_client_that_is_gone(with_kernel: bool) -> None:
     leader = LeaderOfMany(with_kernel=with_kernel)
@@ -373,6 +419,19 @@ def test_who_has_caught_up_joins_once_the_controller_says_so(leader: LeaderOfMan
     assert leader.leader().replicas.in_sync.members == (ME, OTHER)
     assert leader.outcome(stream) is None
     follower.fetch(2)
+    assert leader.outcome(stream) == "NONE"
+
+
+def test_a_broker_that_is_gone_holds_nothing_up(leader: LeaderOfMany) -> None:
+    """It kept pace, as one that is told to stop does, and was not let in."""
+    leader.lead(in_sync=(ME, OTHER))
+    one, two = FakeFollower(leader, OTHER), FakeFollower(leader, THIRD)
+    two.fetch(0)
+    leader.grant(ErrorCode.INELIGIBLE_REPLICA)
+    stream = leader.send()
+    one.fetch(1)
+    assert leader.outcome(stream) is None
+    leader.is_gone(THIRD)
     assert leader.outcome(stream) == "NONE"
 
 

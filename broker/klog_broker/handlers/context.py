@@ -20,6 +20,7 @@ from klog_broker.controller.to_controller import ToController
 from klog_broker.controller.topic_changes import TopicChanges
 from klog_broker.coordinator.group.coordinator import GroupCoordinator
 from klog_broker.coordinator.transaction.coordinator import TransactionCoordinator
+from klog_broker.handlers.awaited_followers import AwaitedFollowers
 from klog_broker.handlers.bugs import BugReports
 from klog_broker.handlers.fetch_convert import DownConversions
 from klog_broker.handlers.fetch_sessions import FetchSessions
@@ -192,6 +193,7 @@ class BrokerServices:
     producer_ids: ProducerIds
     conversions: DownConversions
     fetch_sessions: FetchSessions
+    awaited_followers: AwaitedFollowers
     groups: GroupCoordinator = field(init=False)
     """Set by app.py once the logs are loaded (group_service.start_groups)."""
     transactions: TransactionCoordinator = field(init=False)

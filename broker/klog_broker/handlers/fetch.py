@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from klog_broker.handlers.awaited_followers import FollowerKey
 from klog_broker.handlers.context import RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
 from klog_broker.handlers.fetch_answer import make_answer, pack_answer
@@ -80,8 +81,12 @@ class _DelayedFetch(DelayedOperation):
         for each in self._scope.partitions:
             each.may_block = False
         self._scope.stay()
-        purgatory = context.broker.purgatory
-        if not purgatory.watch(self, self._scope.keys(), self._request.max_wait_ms):
+        purgatory, keys, wait_ms = context.broker.purgatory, self._scope.keys(), request.max_wait_ms
+        follower = self._reader.follower
+        if follower is not None:
+            keys.append(FollowerKey(follower))
+            wait_ms = context.broker.awaited_followers.holds_ms(follower, wait_ms)
+        if not purgatory.watch(self, keys, wait_ms):
             context.reply.when_closed(lambda: purgatory.cancel(self))
 
     def try_complete(self, _now_ms: int) -> bool:

@@ -19,7 +19,7 @@ from klog_broker.log.zstd_free import zstd_free_bytes
 from klog_broker.replication.leader import Leader
 from klog_broker.runtime.files import ReadRegion
 from pyspark_klog.errors import BrokerError, ErrorCode
-from pyspark_klog.ids import UUID
+from pyspark_klog.ids import UUID, BrokerId
 from pyspark_klog.protocol.apis.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -87,6 +87,11 @@ class FetchReader:
             self._reads = Reads.ALL
         self._max_bytes = min(request.max_bytes, broker.config["fetch.max.bytes"])
         self._headers_left = 0
+
+    @property
+    def follower(self) -> BrokerId | None:
+        """The follower that reads; None for a consumer."""
+        return None if self._follower is None else self._follower.broker_id
 
     @property
     def converts_to(self) -> int | None:

@@ -44,7 +44,7 @@ class Follower:
     """Who sends one Fetch."""
 
     def __init__(self, broker_id: BrokerId, broker_epoch: int, refusal: ErrorCode | None) -> None:
-        self._broker_id = broker_id
+        self.broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._refusal = refusal
 
@@ -56,7 +56,7 @@ class Follower:
         if request.current_leader_epoch < 0:
             raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         try:
-            leader.replicas.check_fetch(self._broker_id, self._broker_epoch)
+            leader.replicas.check_fetch(self.broker_id, self._broker_epoch)
         except EarlierLife as error:
             raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, str(error)) from None
         except NotAReplica as error:
@@ -73,6 +73,6 @@ class Follower:
             return
         each.is_noted = True
         fetch = FollowerFetch(request.fetch_offset, request.log_start_offset, self._broker_epoch)
-        leader.fetched(self._broker_id, fetch)
+        leader.fetched(self.broker_id, fetch)
         each.high_watermark = log.high_watermark
         each.last_stable_offset = log.last_stable_offset

@@ -42,20 +42,34 @@ class InSyncChanges:
         self._wanted: dict[Leader, None] = {}
         self._is_busy = False
         """A request is on its way, is about to be sent, or waits out a pause."""
+        self._live: frozenset[BrokerId] = frozenset()
 
     def begin(self) -> None:
         """From now on changes are sent, and followers looked after."""
         self._broker.replicas.on_in_sync_changed.append(self._changed)
         for leader in self._broker.replicas.led.values():
             self._changed(leader)
+        self._live = frozenset(self._broker.metadata.image.brokers)
+        self._broker.on_image.append(self._image_changed)
         self._look_later()
 
     # --- who falls behind ------------------------------------------------------------------------
     def _look_later(self) -> None:
         pause_ms = max(self._broker.config["replica.lag.time.max.ms"] // 2, 1)
         self._broker.loop.call_later(
-            pause_ms, lambda: self._broker.slices.run(self._look(), lambda: True)
+            pause_ms, lambda: self._broker.slices.run(self._look_again(), lambda: True)
         )
+
+    def _look_again(self) -> Steps:
+        yield from self._look()
+        self._look_later()
+
+    def _image_changed(self) -> None:
+        """A broker that is gone is waited for no longer, whether it was in sync or about to be."""
+        live, before = frozenset(self._broker.metadata.image.brokers), self._live
+        self._live = live
+        if before - live:
+            self._broker.slices.run(self._look(), lambda: True)
 
     def _look(self) -> Steps:
         purgatory = self._broker.purgatory
@@ -70,7 +84,6 @@ class InSyncChanges:
                     if purgatory.watched_under(leader.topic_partition):
                         # A broker may be gone that DeleteRecords waits for.
                         purgatory.check(leader.topic_partition)
-        self._look_later()
 
     def _reread(self, leader: Leader) -> None:
         """No order came since the controller has refused what is asked for."""

@@ -134,6 +134,11 @@ class Purgatory:
             self._expire(operation)
         return len(found)
 
+    def expire_all(self, key: Hashable) -> None:
+        """End the waits under ``key`` as if their deadlines had passed."""
+        for operation in list(self._watched.get(key, ())):
+            self._expire(operation)
+
     @property
     def waiting(self) -> int:
         """How many operations wait."""
