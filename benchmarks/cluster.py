@@ -198,18 +198,18 @@ def _catch_up(pair: ClusterPair) -> Iterator[Row]:
     version = pair.common_version(ApiKey.PRODUCE)
     progress("catching up")
     with Generator() as generator:
-        klog, kafka = (_follower_back(side, generator, version) for side in pair.sides)
+        both = in_turns(*(partial(_follower_back, side, generator, version) for side in pair.sides))
     note = "; ".join(
-        f"{name} in sync {each.whole_s:.1f} s after the start of its process, {each.cpu_s:.1f} s "
-        "of CPU"
-        for name, each in (("klog", klog), ("Kafka", kafka))
+        f"{name} in sync {median([each.whole_s for each in runs]):.1f} s after the start of its "
+        f"process, {median([each.cpu_s for each in runs]):.1f} s of CPU"
+        for name, runs in zip(("klog", "Kafka"), both, strict=True)
     )
-    rates = (
-        klog.log_bytes / klog.copying_s / _MB,
-        kafka.log_bytes / kafka.copying_s / _MB,
-    )
-    work = f"catching up {klog.log_bytes / _GB:.1f} GB"
-    yield found(Row(work, "MB/s", *rates, 1.5, note=f"first byte to last; {note}"))
+    rates = [[each.log_bytes / each.copying_s / _MB for each in runs] for runs in both]
+    each = " / ".join(", ".join(f"{rate:,.0f}" for rate in runs) for runs in rates)
+    work = f"catching up {both[0][0].log_bytes / _GB:.1f} GB"
+    klog, kafka = map(median, rates)
+    note = f"first byte to last; each {each} MB/s; {note}"
+    yield found(Row(work, "MB/s", klog, kafka, 1.5, note=note))
 
 
 def _follower_back(side: ClusterSide, generator: Generator, version: int) -> _CaughtUp:
