@@ -5,6 +5,7 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaError
 
 from tests.soak.cluster.java_clients import Run, ends_of, problems_of_reading
 from tests.soak.cluster.plan import SESSION_S, Fault, Kind, faults, long_plan, short_plan
@@ -12,6 +13,7 @@ from tests.soak.cluster.replicas import partitions_of, problems_of_replicas
 from tests.soak.cluster.sight import Sight
 from tests.soak.cluster.soak import problems_of_order
 from tests.soak.transactions.check import Input
+from tests.soak.transactions.librdkafka_copy import may_call_again
 
 ALL = frozenset((1, 2, 3))
 
@@ -142,3 +144,21 @@ def test_a_reader_may_begin_an_assignment_anywhere_in_what_it_has_read() -> None
 def test_what_a_reader_may_not_do(assignments: list[dict[int, list[Run]]], problem: str) -> None:
     [found] = problems_of_reading(assignments, {0: 4})
     assert found.startswith("java-0: ") and found.endswith(problem)
+
+
+# --- the copies ----------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("code", "how", "may"),
+    [
+        (KafkaError._TIMED_OUT, {}, True),
+        (KafkaError.NOT_COORDINATOR, {}, True),
+        (KafkaError._TRANSPORT, {"retriable": True}, True),
+        # The records of the transaction have timed out: every further call says so again.
+        (KafkaError._TIMED_OUT, {"txn_requires_abort": True}, False),
+        (KafkaError.UNKNOWN_MEMBER_ID, {}, False),
+    ],
+)
+def test_a_copy_calls_again_what_may_work_but_not_in_a_transaction_to_be_aborted(
+    code: int, how: dict[str, bool], may: bool
+) -> None:
+    assert may_call_again(KafkaError(code, "why", **how)) is may

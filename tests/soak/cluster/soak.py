@@ -54,9 +54,6 @@ _COPIES_WITH_JAVA = ("librdkafka", "java")
 _GROUP = "copies"
 _DEADLINE_S = 240.0
 _GAP_S = 1.0
-# librdkafka 2.16 hangs in send_offsets_to_transaction when brokers leave the metadata for a while:
-# the tables of its coordinators keep one that it has removed (its issues 5456 and 5511).
-_HANGS_S = 12.0
 _TOPICS = {SOURCE: SOURCE_PARTITIONS, TARGET: TARGET_PARTITIONS, JAVA_TOPIC: JAVA_PARTITIONS}
 _BROKER_SETTINGS: dict[str, str | int | bool] = {
     "zookeeper_session_timeout_ms": int(plan.SESSION_S * 1_000),
@@ -217,33 +214,17 @@ class ClusterSoak:
             )
 
     def _until_copies_go_on(self) -> None:
-        """librdkafka's that hang are started again; if that does not help, it is the brokers'
-        fault."""
-        for attempt, patience_s in enumerate((_HANGS_S, _DEADLINE_S)):
-            before = [copy.counts["committed"] for copy in self._copies]
-            if self._do_all_commit(before, patience_s):
-                return
-            rows = zip(self._copies, self._clients_of_copies, before, strict=True)
-            for copy, client, count in rows:
-                if copy.counts["committed"] != count:
-                    continue
-                if attempt:
-                    self.report.problem(f"{copy.name} does not commit though all is well")
-                elif client == "librdkafka":
-                    self.report.counts["copies that hung"] += 1
-                    self.report.say(f"{copy.name} hangs, and is started again")
-                    copy.kill()
-                    copy.start()
-
-    def _do_all_commit(self, before: Sequence[int], patience_s: float) -> bool:
-        end_s = time.monotonic() + patience_s
+        before = [copy.counts["committed"] for copy in self._copies]
+        end_s = time.monotonic() + _DEADLINE_S
         while time.monotonic() < end_s:
             self._look_after()
             now = [copy.counts["committed"] for copy in self._copies]
             if all(count > old for count, old in zip(now, before, strict=True)):
-                return True
+                return
             self._tick.wait(0.1)
-        return False
+        for copy, count in zip(self._copies, before, strict=True):
+            if copy.counts["committed"] == count:
+                self.report.problem(f"{copy.name} does not commit though all is well")
 
     def _until(self, condition: Callable[[], bool], what: str) -> None:
         def looked_after() -> bool:

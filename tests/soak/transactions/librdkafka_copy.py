@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
-from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from tests.soak.transactions.check import Input, value_of
 
@@ -34,6 +34,10 @@ _CLIENT = {
     # A producer that starts over from its bootstrap servers, while the broker is down, hangs in
     # send_offsets_to_transaction for ever: librdkafka's issues 5511 and 5456.
     "metadata.recovery.strategy": "none",
+    # Nor may a connection stand idle. A broker that leaves the metadata for a moment is given up,
+    # but stays in the producer's table of coordinators, and send_offsets_to_transaction looks for
+    # another one only when some broker's connection comes or goes.
+    "connections.max.idle.ms": 3_000,
 }
 
 
@@ -178,7 +182,7 @@ class CopyLoop:
             try:
                 return call()
             except KafkaException as error:
-                if not error.args[0].retriable() and error.args[0].name() not in _MAY_PASS:
+                if not may_call_again(error.args[0]):
                     raise
 
 
@@ -192,6 +196,14 @@ _MAY_PASS = (
     "COORDINATOR_NOT_AVAILABLE",
     "COORDINATOR_LOAD_IN_PROGRESS",
 )
+
+
+def may_call_again(error: KafkaError) -> bool:
+    """Whether what failed may work the next time. In a transaction that has to be aborted nothing
+    does, whatever the error is called: _TIMED_OUT is also what its records may have done."""
+    if error.txn_requires_abort():
+        return False
+    return error.retriable() or error.name() in _MAY_PASS
 
 
 def _end_if_fatal(error: KafkaException) -> None:
