@@ -19,8 +19,9 @@ _HEAD = """\
 Each replica on this broker has a role. Only orders give a role; images, which tell clients of the
 cluster, change none. When a leadership ends, for whatever reason, every request that waits for it
 is answered: with KAFKA_STORAGE_ERROR if the log went offline, with UNKNOWN_TOPIC_OR_PARTITION if
-the partition was deleted, otherwise with NOT_LEADER_OR_FOLLOWER. A replica is Unassigned from the
-loading of its log to its first order.
+the partition was deleted, otherwise with NOT_LEADER_OR_FOLLOWER. But a Produce goes on waiting when
+the same broker leads on in a newer epoch, as whenever a broker of the in-sync set dies. A replica
+is Unassigned from the loading of its log to its first order.
 
 ```mermaid
 stateDiagram-v2

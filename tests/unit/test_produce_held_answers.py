@@ -70,6 +70,44 @@ def test_each_ending_is_answered_byte_for_byte_alike(ending: str, version: int) 
     assert answers[0] == answers[1]
 
 
+def lead_anew(leader: LeaderOfMany) -> None:
+    """In a newer epoch: a follower has died."""
+    leader.lead("two-in-sync", (ME, OTHER))
+
+
+def replicate_to_the_other(leader: LeaderOfMany) -> None:
+    FakeFollower(leader, OTHER).fetch(leader.log("two-in-sync").log_end_offset, "two-in-sync")
+
+
+@pytest.mark.parametrize("with_kernel", [False, True])
+@pytest.mark.parametrize(
+    ("ending", "then"),
+    [
+        ("NONE", replicate_to_the_other),
+        ("NOT_LEADER_OR_FOLLOWER", lambda leader: leader.resign("two-in-sync")),
+        ("REQUEST_TIMED_OUT", lambda leader: leader.pass_time(LONG_MS + 1)),
+        ("NOT_ENOUGH_REPLICAS_AFTER_APPEND", go_below_the_least),
+    ],
+)
+def test_a_newer_epoch_of_the_same_leader_ends_no_wait(
+    ending: str, then: Callable[[LeaderOfMany], None], with_kernel: bool
+) -> None:
+    leader = LeaderOfMany(with_kernel=with_kernel)
+    leader.lead("two-in-sync")
+    request = produce_request("two-in-sync", batch(b"x"), acks=-1, timeout_ms=LONG_MS)
+    stream = leader.memory.send(request, 9)
+    assert leader.memory.planned == with_kernel
+    lead_anew(leader)
+    lead_anew(leader)
+    leader.memory.turns()
+    assert not stream.sent
+    then(leader)
+    answer: Any = decode_response(bytes(stream.sent[4:]), ProduceRequest.api_key, 9)
+    row = answer.responses[0].partition_responses[0]
+    assert ErrorCode(row.error_code).name == ending
+    assert row.base_offset == (0 if ending == "NONE" else -1)
+
+
 class Pipeline:
     """One connection with requests one behind the other."""
 

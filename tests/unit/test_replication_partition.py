@@ -98,6 +98,7 @@ def test_a_newer_epoch_is_another_leadership() -> None:
     new = world.lead(2)
     assert new is not old
     assert old.ended is Ended.RESIGNED
+    assert old.present is new
     with pytest.raises(LeadershipEnded):
         append(old)
     assert new.replicas.epoch_start_offset == 1
@@ -114,6 +115,9 @@ def test_a_follower_appends_for_nobody() -> None:
     assert old.ended is Ended.RESIGNED
     assert len(world.woken) == woken + 1
     assert PARTITION not in world.replicas.led
+    again = world.lead(3, replicas=BOTH)
+    assert again.present is again
+    assert old.present is old, "what it had appended may have been cut"
 
 
 @pytest.mark.parametrize(("deletes", "ended"), [(True, Ended.DELETED), (False, Ended.RESIGNED)])

@@ -142,7 +142,7 @@ class _WaitUntilSeen(DelayedOperation):
         self._told = told
 
     def try_complete(self, _now_ms: int) -> bool:
-        leader = self._leader
+        leader = self._leader.present
         if leader.ended is not None:
             self._told(ended_code(self._broker, leader))
         elif leader.log.high_watermark >= self._end_offset:

@@ -1,8 +1,10 @@
 """A Produce request until it is answered: the outcome of its appends, and which of them are safe.
 
 With acks=-1 the answer waits in the purgatory until the high watermark has passed the records.
-With acks=1 it waits only where flush.messages=1, until the records are flushed. If the leadership
-that appended the records ends first, the answer is an error.
+With acks=1 it waits only where flush.messages=1, until the records are flushed. If this broker's
+leadership ends first, the answer is an error. A newer epoch of the same leader is no end, as in
+Kafka: the records are still there; librdkafka takes NOT_LEADER_OR_FOLLOWER for "not written", and
+may give other records the same sequences.
 """
 
 from __future__ import annotations
@@ -88,7 +90,7 @@ class PendingProduce(DelayedOperation):
     def try_complete(self, _now_ms: int) -> bool:
         still_waiting: list[_Waiting] = []
         for each in self._waiting:
-            leader = each.leader
+            leader = each.leader.present
             if leader.ended is not None:
                 set_error(each.answer, ended_code(self.context.broker, leader))
             elif self._safe_offset(leader) < each.required_offset:

@@ -95,7 +95,7 @@ class HeldAnswer(DelayedOperation):
     def _settle(self) -> None:
         still_waiting = []
         for each in self._waiting:
-            leader, append = each
+            leader, append = each[0].present, each[1]
             if leader.ended is not None:
                 self._fail(append, ended_code(self._broker, leader))
             elif leader.log.high_watermark < append.end_offset:

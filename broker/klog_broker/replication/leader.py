@@ -60,6 +60,7 @@ class Leader:
         "leader_epoch",
         "log",
         "replicas",
+        "successor",
     )
 
     def __init__(
@@ -76,6 +77,9 @@ class Leader:
         self.ended: Ended | None = None
         """Why the leadership is over; None while it is not. Afterwards nothing is appended, and all
         requests that wait for this leadership are answered."""
+        self.successor: Leader | None = None
+        """The broker's next leadership, in a newer epoch, if it followed at once: nobody else led
+        the log in between, and nothing of it was cut."""
         self._around = around
         self._seen_end = log.log_end_offset
         self.replicas = LeaderReplicas(
@@ -96,6 +100,16 @@ class Leader:
     @property
     def topic_partition(self) -> TopicPartition:
         return self.log.topic_partition
+
+    @property
+    def present(self) -> "Leader":
+        """This leadership or, of those that followed it at once, the last. For whoever waits until
+        records that were appended in this one are replicated: they are where they were. The
+        controller begins an epoch whenever somebody leaves the in-sync set by dying."""
+        leader = self
+        while leader.successor is not None:
+            leader = leader.successor
+        return leader
 
     @property
     def is_enough_in_sync(self) -> bool:

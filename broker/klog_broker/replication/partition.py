@@ -118,9 +118,11 @@ class Partition:
             self._wake(self.topic_partition)
             return None
         log.begin_epoch(order.leader_epoch)
+        leader = Leader(order.leader, log, order, min_in_sync, around)
+        if isinstance(role, Leader):
+            role.successor = leader
         self._end(Ended.RESIGNED)
         self.epochs = epochs
-        leader = Leader(order.leader, log, order, min_in_sync, around)
         self.role = leader
         leader.advance_watermark()
         return leader
