@@ -6,10 +6,12 @@ import pytest
 
 from pyspark_klog import testing
 from tests.support.parity_fixtures import kafka_server, parity, spark, spark_broker
-from tests.support.spark_session import restore_session
+from tests.support.spark_session import quicken_streams, restore_session
 from tests.support.spark_topics import Topics
 
 __all__ = ["kafka_server", "parity", "spark", "spark_broker", "topics"]
+
+quicken_streams()
 
 
 @pytest.fixture(scope="session")

@@ -6,9 +6,11 @@ import os
 import shutil
 import sys
 import tempfile
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.support import ready_python
 from tests.support.peers import kafka_release, spark_connector_jars
 from tests.support.spark_home import compiled_home
 
@@ -21,6 +23,23 @@ ROOT = Path(__file__).resolve().parents[2]
 OVERRIDES: dict[str, str] = {}
 """Settings that a file of tests puts in before anybody asks for its session."""
 _first_settings: dict[str, str] = {}
+_quick: list[bool] = []
+# Spark's default starts some thirty `readlink` and `chmod` for a micro-batch where Hadoop has no
+# native library. Releases have the other one in different packages.
+_CHECKPOINTS = "spark.sql.streaming.checkpointFileManagerClass"
+_QUICK_CHECKPOINTS = tuple(
+    f"org.apache.spark.sql.execution.streaming.{package}FileSystemBasedCheckpointFileManager"
+    for package in ("checkpointing.", "")
+)
+
+
+def quicken_streams() -> None:
+    """Let streams of the session that is made later start and commit with half of the work.
+
+    For tests of what a stream does. A session with `OVERRIDES`, and those of jobs whose processes
+    are killed, stay as Spark has them.
+    """
+    _quick.append(True)
 
 
 @functools.cache
@@ -57,7 +76,12 @@ def spark_session() -> "SparkSession":
     )
     for name, value in OVERRIDES.items():
         builder = builder.config(name, value)
-    session = builder.getOrCreate()
+    is_quick = bool(_quick) and not OVERRIDES
+    with ready_python.asked_by_spark() if is_quick else nullcontext():
+        session = builder.getOrCreate()
+    if is_quick:
+        loadable = session._jvm.org.apache.spark.util.Utils.classIsLoadable
+        session.conf.set(_CHECKPOINTS, next(filter(loadable, _QUICK_CHECKPOINTS)))
     session.sparkContext.setLogLevel("OFF")
     _first_settings.update(session.conf.getAll)
 

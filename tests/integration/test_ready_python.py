@@ -1,0 +1,76 @@
+"""The Python that tests give to Spark: to Spark it is any other."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.support import ready_python
+from tests.support.spark_session import ROOT
+
+_DEADLINE_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def python() -> Iterator[str]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+            patch.setenv(name, sys.executable)
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(ROOT / "broker")]))
+        with ready_python.asked_by_spark():
+            script = os.environ["PYSPARK_DRIVER_PYTHON"]
+        assert os.environ["PYSPARK_DRIVER_PYTHON"] == sys.executable
+        yield script
+
+
+@contextmanager
+def source(python: str) -> Iterator[tuple["subprocess.Popen[str]", socket.socket]]:
+    """A stream's source, as Spark starts it, and its connection to Spark.
+
+    It finds that one only by the variable that it is given, in the folder in which it is started.
+    """
+    with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as spark:
+        spark.bind(f"{folder}/spark")
+        spark.listen()
+        spark.settimeout(_DEADLINE_S)
+        process = subprocess.Popen(
+            [python, "-m", ready_python.MODULE],
+            env=os.environ | {"PYTHON_WORKER_FACTORY_SOCK_PATH": "spark"},
+            cwd=folder,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        connection, _ = spark.accept()
+        with connection:
+            connection.settimeout(_DEADLINE_S)
+            yield process, connection
+
+
+def test_what_is_no_source_of_a_stream_is_started(python: str) -> None:
+    program = "import sys; print(sys.executable, sys.argv); sys.exit(7)"
+    command = [python, "-c", program, "a b"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    assert done.stdout == f"{sys.executable} ['-c', 'a b']\n"
+    assert done.returncode == 7
+
+
+def test_a_source_writes_to_the_files_of_who_started_it_and_both_end_together(python: str) -> None:
+    with source(python) as (process, connection):
+        assert int.from_bytes(connection.recv(4), "big") not in (0, process.pid)
+        connection.close()  # it was to be told its Python's release
+        _, written = process.communicate(timeout=_DEADLINE_S)
+    assert "EOFError" in written
+
+
+def test_a_source_ends_when_who_started_it_is_told_to_end(python: str) -> None:
+    with source(python) as (process, connection):
+        assert len(connection.recv(4)) == 4
+        process.send_signal(signal.SIGTERM)
+        assert connection.recv(1) == b""
+        process.communicate(timeout=_DEADLINE_S)
