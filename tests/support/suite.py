@@ -2,8 +2,8 @@
 
 Spark keeps one JVM, one session and one registry of data sources for the life of a process, so the
 files of tests/spark run in the processes of `SPARK_GROUPS`, and each file of tests/peers in one of
-its own; the other folders run in those of `FOLDER_GROUPS`. Three processes run at a time, two with
-a Spark at most (`tests/support/suite_lanes.py`).
+its own; the other folders run in those of `FOLDER_GROUPS`. Four processes run at a time, two with a
+Spark at most (`tests/support/suite_lanes.py`).
 `./dev peers parity` is one process for each release of Apache Kafka: its files share a server.
 `./dev test --spark 4.0` is one process, too; a whole `./dev test` runs and counts it.
 The last line, alone, is the count of the whole run: ``N passed, N failed``.
@@ -28,9 +28,13 @@ from tests.support.suite_reports import Counts, budgets, over_budget, slowest, t
 
 ROOT = Path(__file__).resolve().parents[2]
 
-FOLDER_GROUPS = (("integration",), ("property",), ("simulation",), ("faults", "clients"))
-"""Folders that share a process without Spark, in the order of their begin, the longest first; those
-that are named nowhere share another one."""
+FOLDER_GROUPS = (("integration",), ("property",), ("faults",), ("simulation",), ("clients",))
+"""Folders that share a process without Spark, in the order of their begin; those that are named
+nowhere share another one."""
+
+CLUSTER_FILES = ("integration", "test_cluster*.py")
+"""A folder, and those of its files that have a process of their own, which begins before it. Both
+wait most of the time, and the one for other things than the other."""
 
 SPARK_GROUPS = (
     ("most files", ("test_*.py",)),
@@ -54,7 +58,7 @@ _OLDEST_MARK = "mark.oldest"
 _PARITY = "test_parity_"
 # Options of pytest whose next word is their value, also when it looks like a path.
 _WITH_VALUE = frozenset({"-k", "-m", "-p", "-c", "-o", "-W", "--deselect", "--ignore", "--rootdir"})
-_LANES = 3
+_LANES = 4
 _MOST_SPARKS = 2
 _SHORT_LIVED_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """For JVMs of a minute or two: measured, notebooks took 36 % less processor time."""
@@ -133,7 +137,16 @@ def _other_runs(options: Sequence[str], root: Path) -> list[Run]:
         if folder.name not in _ALONE and any(folder.glob("test_*.py"))
     }
     rest = there.difference(*FOLDER_GROUPS)
+    folder, pattern = CLUSTER_FILES
+    files = sorted((root / "tests" / folder).glob("test_*.py"))
+    clusters = [file for file in files if file.match(pattern)]
     runs = []
+    if clusters:
+        there.remove(folder)
+        others = [file for file in files if file not in clusters]
+        for name, some in (("clusters", clusters), (folder, others)):
+            paths = tuple(str(file.relative_to(root)) for file in some)
+            runs += [Run(name, (*paths, *options))] if paths else []
     for group in (*FOLDER_GROUPS, tuple(sorted(rest))):
         names = [name for name in group if name in there]
         if names:

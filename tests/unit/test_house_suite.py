@@ -56,11 +56,30 @@ def test_every_spark_file_of_the_project_runs_once_in_few_processes() -> None:
     assert files == [str(file) for file in there]
 
 
+def test_files_of_clusters_have_a_process_of_their_own(checkout: Path) -> None:
+    (checkout / "tests" / "integration" / "test_cluster_x.py").touch()
+    runs = [(run.name, run.arguments) for run in plan(["-q"], checkout) if not run.has_spark]
+    assert runs[:2] == [
+        ("clusters", ("tests/integration/test_cluster_x.py", "-q")),
+        ("integration", ("tests/integration/test_b.py", "-q")),
+    ]
+    (checkout / "tests" / "integration" / "test_b.py").unlink()
+    names = [run.name for run in plan([], checkout) if not run.has_spark]
+    assert names == ["clusters", "golden and unit"]
+
+
 def test_every_other_folder_of_the_project_runs_once() -> None:
     there = {f"tests/{file.parent.name}" for file in (ROOT / "tests").glob("*/test_*.py")}
-    folders = [each for run in plan([]) if not run.has_spark for each in run.arguments]
-    assert len(folders) == len(set(folders))
-    assert set(folders) == there - {"tests/spark", "tests/spark_oldest", "tests/peers"}
+    words = [each for run in plan([]) if not run.has_spark for each in run.arguments]
+    assert len(words) == len(set(words))
+    files = [word for word in words if word.endswith(".py")]
+    split = {str(Path(file).parent) for file in files}
+    assert sorted(files) == sorted(
+        str(file.relative_to(ROOT)) for each in split for file in (ROOT / each).glob("test_*.py")
+    )
+    folders = set(words) - set(files)
+    assert not folders & split
+    assert folders | split == there - {"tests/spark", "tests/spark_oldest", "tests/peers"}
     assert {f"tests/{name}" for group in FOLDER_GROUPS for name in group} <= there
 
 
@@ -186,8 +205,8 @@ def test_a_folder_over_its_budget_is_named() -> None:
     ]
 
 
-def test_every_folder_has_a_budget_and_all_of_them_fit_three_processes() -> None:
+def test_every_folder_has_a_budget_and_all_of_them_fit_four_processes() -> None:
     allowed = budgets((ROOT / "docs" / "testing.md").read_text(encoding="utf-8"))
     there = {f"tests/{file.parent.name}" for file in (ROOT / "tests").glob("*/test_*.py")}
     assert set(allowed) == there - {"tests/peers"}
-    assert sum(allowed.values()) <= 3 * 15 * 60
+    assert sum(allowed.values()) <= 4 * 15 * 60
