@@ -1,5 +1,6 @@
 """What holds for every test: hypothesis without clocks, the mark of tests that need peers."""
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -32,3 +33,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.peers)
     check_markers(items)
     only_with_parity(config, items)
+
+
+def pytest_collection_finish() -> None:
+    """Python's collector need not look at all that was imported, again and again: it stays."""
+    gc.collect()
+    gc.freeze()
