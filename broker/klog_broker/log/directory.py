@@ -151,8 +151,8 @@ class LogDirectory:
             made = made / self.path.relative_to(made).parts[0]
 
     def sync_names(self) -> None:
-        """Make the names of the partitions' directories durable. Needs no new descriptor, so that a
-        deletion never fails for want of one. Blocks."""
+        """Make the names in this directory durable: of partitions, of checkpoints. Needs no new
+        descriptor, so that a deletion never fails for want of one. Blocks."""
         if self._names is None:
             raise LogStorageError(f"the data directory {self.path} is not in use")
         self._names.sync()
@@ -221,14 +221,14 @@ class LogDirectory:
         self._write(name, encode_offset_checkpoint(offsets))
 
     def replace_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """As :meth:`write_checkpoint`, but if the new one cannot be written the old one is removed:
-        it would be wrong now, and without a checkpoint recovery only reads more."""
+        """As :meth:`write_checkpoint`, but if the new one cannot be written the old one is removed,
+        durably, which needs no descriptor: it would be wrong now, and without a checkpoint recovery
+        only reads more. Should that fail, too, its OSError comes out."""
         try:
             self.write_checkpoint(name, offsets)
         except OSError:
-            with suppress(OSError):
-                self.files.remove(self.path / name)
-                self.files.sync_dir(self.path)
+            self.files.remove(self.path / name)
+            self.sync_names()
             raise
 
     def _write(self, name: str, data: bytes) -> None:

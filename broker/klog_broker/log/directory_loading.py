@@ -19,7 +19,7 @@ from klog_broker.log.record_checks import RecordChecks
 from klog_broker.runtime.descriptors import is_exhausted
 from klog_broker.runtime.files import Files
 from klog_broker.runtime.side_by_side import SideBySide
-from pyspark_klog.ids import TopicId, TopicPartition
+from pyspark_klog.ids import Offset, TopicId, TopicPartition
 from pyspark_klog.storage import names
 
 
@@ -43,6 +43,8 @@ class DirectoryLoading:
     directory: LogDirectory
     tally: LoadingTally
     is_clean: bool
+    recovery_points: dict[TopicPartition, Offset]
+    """As the last broker has written them."""
     logs: list[LogToLoad] = field(default_factory=list)
     has_failed: bool = False
 
@@ -68,7 +70,7 @@ class DirectoryLoading:
         if not is_clean:
             # The last broker may have made names here, and been killed before it synced them.
             files.sync_dir(directory.path)
-        loading = cls(directory, tally, is_clean)
+        loading = cls(directory, tally, is_clean, recovery_points)
         for topic_partition, topic_id, path in folders.partitions:
             config = config_of(topic_partition.topic, topic_id)
             load = partial(
@@ -108,6 +110,16 @@ class DirectoryLoading:
             self.directory.go_offline(loaded)
         else:
             self.logs[number].loaded = loaded
+
+    @property
+    def has_outdated_checkpoints(self) -> bool:
+        """Whether they name a log that is gone, or a recovery point behind a log's end."""
+        ends = {
+            each.topic_partition: each.loaded.recovery_point
+            for each in self.logs
+            if each.loaded is not None
+        }
+        return any(ends.get(each, -1) < point for each, point in self.recovery_points.items())
 
 
 def load_side_by_side(loadings: Sequence[DirectoryLoading], run: SideBySide, threads: int) -> None:

@@ -229,9 +229,23 @@ class LogManager:
                     log.loaded,
                     log.config,
                 )
-        if not loading.has_failed:
+        if loading.has_failed:
+            return
+        if loading.has_outdated_checkpoints:
+            self._write_checkpoints_anew(loading.directory)
+        if not loading.directory.is_offline:
             loading.directory.sync_notes.forget_found()
             loading.tally.tell()
+
+    def _write_checkpoints_anew(self, directory: LogDirectory) -> None:
+        """The last broker has written them before it cut or deleted a log, and not since. What this
+        one appends must not lie before a recovery point, or a log start, of other records."""
+        for name in ALL_CHECKPOINTS:
+            rows = checkpoint(name, directory, self._logs.values())
+            try:
+                directory.replace_checkpoint(name, rows)
+            except OSError as error:
+                directory.refuse(error, name)
 
     def _add(
         self,

@@ -1,0 +1,117 @@
+"""Checkpoints that a cut or a deletion has outdated, and a power cut before the next ones: what is
+appended meanwhile is checked by the start behind it, as if they had never been written."""
+
+from collections.abc import Mapping
+from random import Random
+
+import pytest
+
+from klog_broker.log.log_config import LogConfig
+from klog_broker.log.log_manager import LogManager
+from klog_broker.log.partition_log import PartitionLog
+from klog_broker.runtime.clock import ManualClock
+from pyspark_klog.ids import TopicPartition
+from tests.support.log_harness import (
+    PARTITION,
+    TOPIC_ID,
+    append,
+    batch,
+    open_log,
+    open_manager,
+    read_all,
+)
+from tests.support.memory_files import MemoryFiles
+
+CONFIG = LogConfig(segment_bytes=1_000_000, index_interval_bytes=0, retention_ms=-1)
+HOUR_MS = 3_600_000
+SEEDS = 60
+SEEDS_PER_TEST = 20
+OLD = [b"old-%d" % number + b"v" * 300 for number in range(12)]
+NEW = [b"new-%d" % number + b"w" * 300 for number in range(12)]
+
+
+def fill(log: PartitionLog, values: list[bytes]) -> None:
+    for value in values:
+        append(log, batch(value=value))
+
+
+def with_checkpoints(files: MemoryFiles) -> LogManager:
+    """A log of 12 records, all of it flushed and before its recovery point."""
+    clock = ManualClock()
+    manager = open_manager(files, config=CONFIG, clock=clock)
+    log = manager.create(PARTITION, TOPIC_ID, CONFIG)
+    fill(log, OLD)
+    log.flush()
+    clock.advance(HOUR_MS)
+    manager.run_due()
+    assert log.recovery_point == len(OLD)
+    return manager
+
+
+def without_descriptors(files: MemoryFiles, log: PartitionLog) -> None:
+    """As long as checkpoints are written anew."""
+    replace = log.log_directory.replace_checkpoint
+
+    def exhausted(name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        files.has_descriptors = False
+        try:
+            replace(name, offsets)
+        finally:
+            files.has_descriptors = True
+
+    log.log_directory.replace_checkpoint = exhausted  # type: ignore[method-assign]
+
+
+def check(log: PartitionLog, values: list[bytes]) -> None:
+    """It has the first of these, each whole."""
+    found = [record.value for record in read_all(log, log.log_end_offset)]
+    assert found == values[: len(found)]
+    assert log.log_end_offset == len(found)
+
+
+@pytest.mark.parametrize("first_seed", range(0, SEEDS, SEEDS_PER_TEST))
+def test_after_a_cut_that_had_no_descriptor_for_its_checkpoints(first_seed: int) -> None:
+    for seed in range(first_seed, first_seed + SEEDS_PER_TEST):
+        files = MemoryFiles()
+        manager = with_checkpoints(files)
+        log = manager.get(PARTITION)
+        assert log is not None
+        without_descriptors(files, log)
+        outcomes: list[BaseException | None] = []
+        log.truncate_beside(6, outcomes.append)
+        assert (outcomes, log.is_offline) == ([None], False)
+        fill(log, NEW)
+        check(open_log(files.crash(Random(seed)), CONFIG), OLD[:6] + NEW)
+
+
+@pytest.mark.parametrize("first_seed", range(0, SEEDS, SEEDS_PER_TEST))
+def test_after_a_start_that_found_a_log_cut_before_its_checkpoints(first_seed: int) -> None:
+    for seed in range(first_seed, first_seed + SEEDS_PER_TEST):
+        files = MemoryFiles()
+        manager = with_checkpoints(files)
+        log = manager.get(PARTITION)
+        assert log is not None
+        # The broker is killed when the log is cut, and its checkpoints are not written yet.
+        log.log_directory.replace_checkpoint = lambda *_: None  # type: ignore[method-assign]
+        log.truncate_beside(6, lambda _: None)
+        files = files.killed()
+        log = open_log(files, CONFIG)
+        assert log.log_end_offset == 6
+        fill(log, NEW)
+        check(open_log(files.crash(Random(seed)), CONFIG), OLD[:6] + NEW)
+
+
+@pytest.mark.parametrize("first_seed", range(0, SEEDS, SEEDS_PER_TEST))
+def test_after_a_start_that_found_checkpoints_of_a_deleted_log(first_seed: int) -> None:
+    for seed in range(first_seed, first_seed + SEEDS_PER_TEST):
+        files = MemoryFiles()
+        manager = with_checkpoints(files)
+        log = manager.get(PARTITION)
+        assert log is not None
+        manager.delete(PARTITION)
+        files = files.killed()
+        manager = open_manager(files, config=CONFIG)
+        log = manager.create(PARTITION, TOPIC_ID, CONFIG)
+        fill(log, NEW)
+        found = open_log(files.crash(Random(seed)), CONFIG)
+        check(found, NEW)
