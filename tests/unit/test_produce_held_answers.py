@@ -211,6 +211,44 @@ def test_who_produces_to_many_waits_for_all_of_them() -> None:
     assert pipeline.answered() == [1, 2]
 
 
+@pytest.mark.parametrize("with_kernel", [False, True])
+@pytest.mark.parametrize("times", [(1_000, 30_000), (30_000, 1_000, 30_000)])
+def test_each_request_is_waited_for_as_long_as_it_asks(
+    times: tuple[int, ...], *, with_kernel: bool
+) -> None:
+    leader = LeaderOfMany(with_kernel=with_kernel)
+    leader.lead()
+    leader.lead("dense-index")
+    stream = leader.memory.connect()
+    for number, timeout_ms in enumerate(times):
+        for topic, acks in (("dense-index", 1), ("plain", -1), ("dense-index", 0)):
+            request = produce_request(topic, batch(b"x"), acks=acks, timeout_ms=timeout_ms)
+            stream.inbox += encode_request(RequestHeader(0, 9, number, "me"), request)
+    leader.memory.turns()
+    assert leader.memory.planned == (3 * len(times) if with_kernel else 0)
+    leader.pass_time(1_001)
+    replicate(leader, len(times))
+    wanted = []
+    for number, timeout_ms in enumerate(times):
+        late = ErrorCode.REQUEST_TIMED_OUT if timeout_ms == 1_000 else ErrorCode.NONE
+        wanted += [(number, ErrorCode.NONE), (number, late)]
+    assert codes_of(bytes(stream.sent)) == wanted
+    if with_kernel:
+        assert counted(leader)[9][0] == 3 * len(times)
+
+
+def codes_of(data: bytes) -> list[tuple[int, int]]:
+    """Of each answer its correlation id and the error of its only partition."""
+    found = []
+    while data:
+        size = int.from_bytes(data[:4], "big")
+        answer: Any = decode_response(data[4 : 4 + size], 0, 9)
+        code = answer.responses[0].partition_responses[0].error_code
+        found.append((int.from_bytes(data[4:8], "big"), code))
+        data = data[4 + size :]
+    return found
+
+
 def test_other_requests_wait_behind_a_held_one() -> None:
     leader = LeaderOfMany(with_kernel=True)
     leader.lead()

@@ -1,7 +1,8 @@
 """Answers of a plan that wait for the high watermark: acks=all where there are other replicas.
 
-The kernel has made them as if all went well. All answers of a connection in one plan wait together:
-they leave in order anyway. Where a batch fails, its part of the answer is written over.
+The kernel has made them as if all went well. All answers of a connection in one plan wait together,
+if they may wait for the same time: they leave in order anyway. Where a batch fails, its part of the
+answer is written over.
 """
 
 from __future__ import annotations

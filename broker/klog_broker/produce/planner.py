@@ -20,8 +20,9 @@ from klog_broker.log.errors import LogStorageError
 from klog_broker.log.planned import FirstBatch, PlannedLog, PlanTarget
 from klog_broker.metrics.requests import IN_THIS_TURN, RequestTimes, head_of
 from klog_broker.network.buffers import ReceiveArena
+from klog_broker.produce.answer_parts import AnswerPart, answer_parts
 from klog_broker.produce.held_answers import HeldAnswer, HeldAppend
-from klog_broker.produce.tables import HeldBatch, PlanTables
+from klog_broker.produce.tables import PlanTables
 from klog_broker.runtime.clock import Clock
 from klog_broker.runtime.socket_calls import SocketCalls
 
@@ -392,11 +393,12 @@ class ProducePlanner:
                 if number - first in held:
                     # A connection's requests are all of one version.
                     head = tables.head_at(begun)
-                    count = partial(self._count_later, head, requests)
-                    reply = self._hold(held[number - first], start, stop, count)
-                    if isinstance(reply, HeldAnswer):
-                        later[head] = later.get(head, 0) + requests
-                    turn.add_reply(number, reply)
+                    waiting = held[number - first]
+                    for part in answer_parts(tables.replies, waiting, start, stop, requests):
+                        reply = self._hold(part, partial(self._count_later, head, part.requests))
+                        if isinstance(reply, HeldAnswer):
+                            later[head] = later.get(head, 0) + part.requests
+                        turn.add_reply(number, reply)
                 elif stop > start:
                     # After an answer that was not sent whole, later answers have to wait for it.
                     if number >= turn.first_received and number not in turn.replies:
@@ -410,20 +412,16 @@ class ProducePlanner:
     def _count_later(self, head: int, count: int, since_ns: int) -> None:
         self._times.others.append((head, count, since_ns))
 
-    def _hold(
-        self,
-        held: Sequence[HeldBatch],
-        start: int,
-        stop: int,
-        answered: Callable[[int], None],
-    ) -> bytes | HeldAnswer:
-        """A connection's answers, with batches among them that are answered later."""
-        answer = bytearray(self._tables.replies[start:stop])
+    def _hold(self, part: AnswerPart, answered: Callable[[int], None]) -> bytes | HeldAnswer:
+        """Answers of a connection, with batches among them that are answered later."""
+        answer = bytearray(self._tables.replies[part.start : part.stop])
         appends = [
-            HeldAppend(self._log_of(each.slot), each.end_offset, each.answer_at - start, each.ones)
-            for each in held
+            HeldAppend(
+                self._log_of(each.slot), each.end_offset, each.answer_at - part.start, each.ones
+            )
+            for each in part.held
         ]
-        timeout_ms = min(each.timeout_ms for each in held)
+        timeout_ms = part.held[0].timeout_ms
         return self._targets.hold(answer, appends, timeout_ms, answered) or bytes(answer)
 
     def _answer(self, turn: _Turn, direct: Sequence[tuple[int, int, int]]) -> None:
