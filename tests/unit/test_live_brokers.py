@@ -1,5 +1,6 @@
 """/brokers/ids as a broker reads it: who lives, who cannot be read, who changes while it reads."""
 
+import sys
 from collections.abc import Mapping
 
 import pytest
@@ -82,6 +83,16 @@ def test_what_cannot_be_read_is_named_once_and_left(
     assert cluster.data(f"{BROKER_IDS}/2") == b"{"
     cluster.ask("set", f"{BROKER_IDS}/2", znode(2), ANY_VERSION)
     cluster.until(lambda: reader.sees(1, 2, 3))
+
+
+def test_of_what_cannot_be_read_nothing_is_kept(cluster: ClusterWorld) -> None:
+    data = bytes(100_000)
+    cluster.ask("create", f"{BROKER_IDS}/2", data)
+    assert cluster.data(f"{BROKER_IDS}/2") is data
+    before = sys.getrefcount(data)
+    reader = Reader(cluster)
+    cluster.until(lambda: reader.sees())
+    assert sys.getrefcount(data) == before
 
 
 def test_without_the_parent_it_is_tried_again(

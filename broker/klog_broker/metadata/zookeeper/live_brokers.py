@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 
 from klog_broker.config import Listener
 from klog_broker.metadata.image import BrokerRegistration
+from klog_broker.metadata.zookeeper.bad_znodes import BadZnodes
 from klog_broker.metadata.zookeeper.conversation import Conversation, Steps, children, get
 from klog_broker.runtime.loop import Loop
 from klog_broker.runtime.wheel import Timer
@@ -36,8 +37,7 @@ class LiveBrokers:
         self._watched: set[str] = set()
         self._changed_again = False
         self._retry: Timer | None = None
-        self._named: dict[str, bytes] = {}
-        self._bad: dict[str, bytes] = {}
+        self._bad = BadZnodes(_log)
 
     def connected(self, session: Session) -> None:
         """See SessionUser."""
@@ -74,10 +74,9 @@ class LiveBrokers:
                 self._failed(listed)
                 return
             found: dict[BrokerId, BrokerRegistration] = {}
-            self._named, self._bad = self._bad, {}
             for name in listed.names:
                 if not (name.isascii() and name.isdigit() and int(name) <= _MAX_ID):
-                    self._name_bad(f"{BROKER_IDS}/{name}", b"", "a name that is no broker's id")
+                    self._bad.name(f"{BROKER_IDS}/{name}", b"", "a name that is no broker's id")
                     continue
                 broker_id = BrokerId(int(name))
                 path = broker_path(broker_id)
@@ -92,7 +91,7 @@ class LiveBrokers:
                 try:
                     found[broker_id] = decode_registration(broker_id, node.data)
                 except ZnodeError as error:
-                    self._name_bad(path, node.data, str(error))
+                    self._bad.name(path, node.data, str(error))
             if not self._changed_again:
                 self._on_read(found)
                 return
@@ -118,11 +117,6 @@ class LiveBrokers:
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
-
-    def _name_bad(self, path: str, data: bytes, why: str) -> None:
-        self._bad[path] = data
-        if self._named.get(path) != data:
-            _log.error("znode=%s is left out, and left as it is: %s", path, why)
 
 
 def decode_registration(broker_id: BrokerId, data: bytes) -> BrokerRegistration:
