@@ -7,14 +7,17 @@ import pytest
 from klog_broker.runtime.zookeeper import ANY_VERSION, Check, MultiFailed, NoAuth
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId, LeaderEpoch, TopicPartition
+from pyspark_klog.protocol.apis.allocate_producer_ids import AllocateProducerIdsRequest
 from pyspark_klog.protocol.apis.alter_partition import (
     AlterPartitionRequest,
     BrokerState,
     PartitionData,
     TopicData,
 )
+from pyspark_klog.znodes.configs import TOPICS, config_path, entity
 from pyspark_klog.znodes.paths import (
     DELETE_TOPICS,
+    PRODUCER_ID_BLOCK,
     broker_path,
     delete_topic_path,
     partition_state_path,
@@ -206,3 +209,46 @@ def test_a_topic_of_long_ago_that_may_not_get_an_id_is_left(
     assert leads(cluster, PARTITION) == 2
     assert "all is read anew" not in caplog.text
     assert named(caplog, topic_path("old")) == 1
+
+
+def ask(cluster: Controlled, what: str) -> Any:
+    controller = cluster.controller
+    topic_id = cluster.topic_id("t")
+    match what:
+        case "create":
+            return cluster.create(2, 3, name="u")
+        case "grow":
+            return cluster.call(controller.add_partitions, "t", {1: (TWO, THREE)})
+        case "delete":
+            return cluster.call(controller.delete_topic, "t", topic_id)
+    request = AllocateProducerIdsRequest(broker_id=2, broker_epoch=cluster.epoch(2))
+    return ErrorCode(cluster.call(controller.allocate_producer_ids, request).error_code)
+
+
+@pytest.mark.parametrize(
+    ("what", "reads", "writes"),
+    [
+        ("create", "", topic_path("u")),
+        ("create", "", config_path(entity(TOPICS, "u"))),
+        ("grow", topic_path("t"), ""),
+        ("grow", "", topic_path("t")),
+        ("delete", "", delete_topic_path("t")),
+        ("producer ids", PRODUCER_ID_BLOCK, ""),
+        ("producer ids", "", PRODUCER_ID_BLOCK),
+    ],
+)
+def test_who_asks_for_what_an_access_list_forbids_is_refused_at_once(
+    cluster: Controlled,
+    denying: Denying,
+    caplog: pytest.LogCaptureFixture,
+    what: str,
+    reads: str,
+    writes: str,
+) -> None:
+    cluster.create(2, 3)
+    denying.reads, denying.writes = {reads}, {writes}
+    assert ask(cluster, what) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert "all is read anew" not in caplog.text
+    assert named(caplog, reads or writes) == 1
+    denying.reads, denying.writes = set(), set()
+    assert ask(cluster, what) is ErrorCode.NONE

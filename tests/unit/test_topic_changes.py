@@ -127,6 +127,7 @@ def test_no_time_at_all_makes_the_topic_and_says_nothing_of_it(broker: Changing)
         (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UnknownTopic),
         (ErrorCode.INVALID_PARTITIONS, PartitionsChanged),
         (ErrorCode.INVALID_REQUEST, BrokerError),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, BrokerError),
     ],
 )
 def test_refusals_are_the_stores_errors(

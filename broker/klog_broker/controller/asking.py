@@ -2,7 +2,8 @@
 ids, new topics and partitions, deletions.
 
 Each may be carried out again after an answer of ZooKeeper was lost, and then answers alike: what it
-finds done already counts as done by it. (A block of producer ids may be left unused.)
+finds done already counts as done by it. (A block of producer ids may be left unused.) What an
+access list forbids is WriteDenied, of which nothing was written.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,13 +11,14 @@ from dataclasses import dataclass, replace
 
 from klog_broker.controller.alter_partition import broker_fault
 from klog_broker.controller.context import ControllerContext
-from klog_broker.controller.errors import PictureOutdated, WriteRefused
+from klog_broker.controller.errors import PictureOutdated, WriteDenied, WriteRefused
 from klog_broker.controller.leader_election import LeaderAndIsr, elect_leader, elect_preferred
 from klog_broker.controller.writing import Work, has_state
 from klog_broker.metadata.zookeeper.conversation import Steps, exists, get
 from klog_broker.runtime.zookeeper import (
     Create,
     MultiFailed,
+    NoAuth,
     Node,
     NodeExists,
     NoNode,
@@ -153,7 +155,7 @@ def allocate_producer_ids(
         return AllocateProducerIdsResponse(error_code=fault)
     node = yield from get(work.session, PRODUCER_ID_BLOCK)
     if not isinstance(node, Node):
-        raise PictureOutdated(f"{PRODUCER_ID_BLOCK} cannot be read: {node}")
+        raise _unread(work, PRODUCER_ID_BLOCK, node)
     try:
         first = decode_producer_id_block(node.data).last + 1 if node.data else 0
     except ZnodeError as error:
@@ -168,6 +170,13 @@ def allocate_producer_ids(
     return AllocateProducerIdsResponse(
         producer_id_start=first, producer_id_len=PRODUCER_IDS_A_BLOCK
     )
+
+
+def _unread(work: Work, path: str, error: ZooKeeperError) -> PictureOutdated:
+    if isinstance(error, NoAuth):
+        work.reader.name_bad(path, b"", str(error))
+        return WriteDenied(f"{path} may not be read")
+    return PictureOutdated(f"{path} cannot be read: {error}")
 
 
 # --- topics: what is written here comes back as an event ----------------------------------------
@@ -202,6 +211,7 @@ def create_topic(work: Work, topic: NewTopic) -> Steps[ErrorCode]:
         return TOO_LARGE
     if not isinstance(answer, MultiFailed):
         return ErrorCode.NONE
+    work.writer.check_allowed(operations, answer)
     if answer.index > 0 or not isinstance(answer.error, NodeExists):
         raise PictureOutdated(f"topic {topic.name} was not made: {answer}")
     found = yield from get(work.session, topic_path(topic.name))
@@ -225,7 +235,7 @@ def add_partitions(
     if isinstance(node, NoNode):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if not isinstance(node, Node):
-        raise PictureOutdated(f"topic {name} cannot be read: {node}")
+        raise _unread(work, topic_path(name), node)
     try:
         known = decode_topic(name, node.data)
     except ZnodeError:
@@ -251,7 +261,9 @@ def delete_topic(work: Work, name: str, topic_id: TopicId) -> Steps[ErrorCode]:
     topic's."""
     if work.picture.context.topic_id(name) != topic_id:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    answer = yield from work.writer.try_write([Create(delete_topic_path(name), b"")])
+    operations: list[Operation] = [Create(delete_topic_path(name), b"")]
+    answer = yield from work.writer.try_write(operations)
+    work.writer.check_allowed(operations, answer)
     if isinstance(answer, MultiFailed) and not isinstance(answer.error, NodeExists):
         raise PictureOutdated(f"the deletion of topic {name} was not ordered: {answer}")
     return ErrorCode.NONE

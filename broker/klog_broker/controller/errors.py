@@ -19,7 +19,7 @@ class PictureOutdated(KlogError):
 
 class WriteDenied(PictureOutdated):
     """An access list does not allow this, and nothing was written. The znode is named in the log.
-    Whoever can go on without it does."""
+    Whoever can go on without it does; who asked for it is refused, with UNKNOWN_SERVER_ERROR."""
 
 
 class WriteRefused(PictureOutdated):

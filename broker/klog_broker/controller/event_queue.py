@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from klog_broker.controller.errors import WriteDenied
 from klog_broker.controller.writing import Work
 from klog_broker.metadata.zookeeper.conversation import Steps
 from pyspark_klog.errors import ErrorCode
@@ -44,10 +45,18 @@ class EventQueue:
         self._waiting.append(event)
 
     def carry_out_next(self, work: Work) -> Steps[None]:
-        """Carry out the first that waits."""
-        self._current = self._waiting.popleft()
-        yield from self._current.run(work)
-        self._current = None
+        """Carry out the first that waits. A request that an access list forbids is refused: to read
+        everything anew would not help."""
+        event = self._current = self._waiting.popleft()
+        try:
+            yield from event.run(work)
+        except WriteDenied:
+            if event.refuse is None:
+                raise
+            self._current = None
+            event.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
+        else:
+            self._current = None
 
     def put_back(self) -> None:
         """The event that was interrupted is still to be carried out."""

@@ -259,6 +259,12 @@ def _refused(name: str, code: ErrorCode) -> Exception:
                 f"topic {name} does not fit into ZooKeeper, which keeps all its partitions with"
                 " their replicas in one znode, and its settings in another: ask for less",
             )
+        case ErrorCode.UNKNOWN_SERVER_ERROR:
+            return BrokerError(
+                code,
+                f"the controller cannot change topic {name} in ZooKeeper: its log names the znode"
+                " and says why",
+            )
         case ErrorCode.NOT_CONTROLLER:
             return BrokerError(code, "this broker is not the controller: ask that one")
     return BrokerError(code)

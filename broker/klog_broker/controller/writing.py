@@ -116,11 +116,15 @@ class Writer:
     def write(self, operations: list[Operation]) -> Steps[tuple[Result, ...]]:
         """All of these, which nobody else changes; WriteDenied if one of them is not allowed."""
         answer = yield from self.try_write(operations)
-        if (path := self._denied(operations, answer)) is not None:
-            raise WriteDenied(f"{path} may not be written")
+        self.check_allowed(operations, answer)
         if isinstance(answer, MultiFailed):
             raise PictureOutdated(f"a write was refused: {answer}")
         return answer
+
+    def check_allowed(self, operations: list[Operation], answer: object) -> None:
+        """WriteDenied if `try_write` gave this answer since one of them is not allowed."""
+        if (path := self._denied(operations, answer)) is not None:
+            raise WriteDenied(f"{path} may not be written")
 
     def settle(self, picture: Picture) -> Steps[None]:
         """Look at all that is to be settled, and write what follows; then nobody is left whom
