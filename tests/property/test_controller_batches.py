@@ -44,7 +44,7 @@ def test_a_broker_has_its_orders_in_order_with_none_left_out(course: list[str]) 
     for event in course:
         if event == "put":
             put.append(BrokerOrder(broker_id, epoch, StopReplicaRequest()))
-            ready = queues.put(put[-1:])
+            ready = queues.put(put[-1:], 1_000)
             assert (ready == [broker_id]) == (on_its_way is None)
         elif event == "send":
             sent = queues.send(broker_id)

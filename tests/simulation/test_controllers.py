@@ -2,6 +2,9 @@
 
 import pytest
 
+from klog_broker.controller import picture
+from klog_broker.controller.order_queues import OrderQueues
+from pyspark_klog.ids import BrokerId
 from tests.simulation.controllers.mutants import MUTANTS
 from tests.simulation.controllers.run import run_seed
 from tests.simulation.mutants.kept_seeds import kept_seeds
@@ -14,6 +17,23 @@ _SEEDS_A_MUTANT = 200
 def test_the_promises_hold(seed: int) -> None:
     result = run_seed(seed)
     assert not result.failure, "\n".join([*result.lines[-60:], result.failure])
+
+
+def test_the_promises_hold_for_brokers_that_fall_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So little may wait that brokers fall behind by a lost answer, and are told everything."""
+    caught_up = []
+    original = OrderQueues.catch_up
+
+    def catch_up(queues: OrderQueues, broker_id: BrokerId) -> None:
+        caught_up.append(broker_id)
+        original(queues, broker_id)
+
+    monkeypatch.setattr(OrderQueues, "catch_up", catch_up)
+    monkeypatch.setattr(picture, "WAITING_AT_LEAST", 10)
+    for seed in range(50):
+        result = run_seed(seed)
+        assert not result.failure, f"{seed}: {result.failure}"
+    assert len(caught_up) > 50
 
 
 def test_a_seed_does_the_same_each_time() -> None:

@@ -66,6 +66,9 @@ class Controlled(ClusterWorld):
         self.fails_to_delete = 0
         self.broken: set[int] = set()
         """The brokers that cannot use their logs."""
+        self.silent: set[int] = set()
+        """The brokers that take orders and do not answer, until `speak`."""
+        self._held: list[Callable[[], None]] = []
         self.unclean: set[str] = set()
         for path in PERSISTENT:
             self.ask("create", path, b"", makes_parents=True)
@@ -145,6 +148,14 @@ class Controlled(ClusterWorld):
         data = self.data(partition_state_path(partition))
         return None if data is None else decode_partition_state(partition, data)
 
+    def speak(self) -> None:
+        """Nobody is silent any more."""
+        self.silent.clear()
+        held, self._held = self._held, []
+        for each in held:
+            self.loop.post(each)
+        self.advance(500)
+
     def take(self, kind: type[Any]) -> list[tuple[BrokerId, Any]]:
         """The orders of a kind since they were taken last."""
         found = [each for each in self.orders if isinstance(each[1], kind)]
@@ -178,4 +189,7 @@ class Controlled(ClusterWorld):
                 )
                 for topic in order.topic_states
             ]
-        self.loop.call_later(1, lambda: done(answer))
+        if to.broker_id in self.silent:
+            self._held.append(lambda: done(answer))
+        else:
+            self.loop.call_later(1, lambda: done(answer))

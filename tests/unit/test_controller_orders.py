@@ -166,6 +166,9 @@ def test_a_partition_without_a_leader_cannot_be_led_and_is_not_told_of() -> None
         batch.requests()
 
 
+MANY = 1_000
+
+
 def order(broker_id: BrokerId, broker_epoch: int, number: int) -> BrokerOrder:
     return BrokerOrder(broker_id, broker_epoch, StopReplicaRequest(controller_epoch=number))
 
@@ -174,10 +177,10 @@ def test_a_broker_gets_one_order_after_the_other() -> None:
     queues = OrderQueues()
     queues.begin(ONE, 10)
     first, second = order(ONE, 10, 1), order(ONE, 10, 2)
-    assert queues.put((first, second)) == [ONE]
+    assert queues.put((first, second), MANY) == [ONE]
     assert queues.send(ONE) is first
     assert queues.send(ONE) is None
-    assert queues.put((order(ONE, 10, 3),)) == []
+    assert queues.put((order(ONE, 10, 3),), MANY) == []
     queues.lost(first)
     assert queues.send(ONE) is first
     queues.answered(first)
@@ -186,10 +189,10 @@ def test_a_broker_gets_one_order_after_the_other() -> None:
 
 def test_orders_for_another_life_are_dropped() -> None:
     queues = OrderQueues()
-    assert queues.put((order(ONE, 10, 1),)) == []
+    assert queues.put((order(ONE, 10, 1),), MANY) == []
     queues.begin(ONE, 10)
     sent = order(ONE, 10, 1)
-    queues.put((sent, order(TWO, 20, 1), order(ONE, 9, 1)))
+    queues.put((sent, order(TWO, 20, 1), order(ONE, 9, 1)), MANY)
     assert queues.send(ONE) is sent
     queues.begin(ONE, 11)
     assert queues.send(ONE) is None
@@ -197,7 +200,7 @@ def test_orders_for_another_life_are_dropped() -> None:
     queues.answered(sent)
     queues.lost(sent)
     later = order(ONE, 11, 2)
-    assert queues.put((later,)) == [ONE]
+    assert queues.put((later,), MANY) == [ONE]
     assert queues.send(ONE) is later
 
 
@@ -205,13 +208,13 @@ def test_the_same_life_keeps_what_waits_until_it_ends() -> None:
     queues = OrderQueues()
     queues.begin(ONE, 10)
     waiting = order(ONE, 10, 1)
-    queues.put((waiting,))
+    queues.put((waiting,), MANY)
     queues.begin(ONE, 10)
     assert queues.send(ONE) is waiting
     queues.end(ONE)
     assert queues.send(ONE) is None
     queues.begin(TWO, 20)
-    queues.put((order(TWO, 20, 1),))
+    queues.put((order(TWO, 20, 1),), MANY)
     queues.clear()
     assert queues.send(TWO) is None
 
@@ -220,6 +223,61 @@ def test_an_answer_to_nothing_is_a_bug() -> None:
     queues = OrderQueues()
     queues.begin(ONE, 10)
     waiting = order(ONE, 10, 1)
-    queues.put((waiting,))
+    queues.put((waiting,), MANY)
     with pytest.raises(InvariantViolation, match="order for broker 1 is answered, but was not on"):
         queues.answered(waiting)
+
+
+def test_what_waits_for_a_broker_that_does_not_answer_is_bounded() -> None:
+    queues = OrderQueues()
+    queues.begin(ONE, 10)
+    orders = [order(ONE, 10, number)._replace(size=3) for number in range(10)]
+    queues.put(orders[:1], 8)
+    assert queues.send(ONE) is orders[0]
+    queues.put(orders[1:2], 8)
+    assert queues.takes(ONE)
+    queues.put(orders[2:3], 8)
+    queues.put(orders[3:4], 8)
+    assert (queues.takes(ONE), queues.behind) == (False, ())
+    queues.lost(orders[0])
+    assert queues.send(ONE) is orders[0], "nobody knows whether it has arrived"
+    queues.answered(orders[0])
+    assert (queues.send(ONE), queues.behind) == (None, (ONE,))
+    queues.put(orders[4:5], 8)
+    assert queues.send(ONE) is None, "all that it says is told with everything"
+    queues.catch_up(ONE)
+    assert (queues.takes(ONE), queues.behind) == (True, ())
+    queues.put(orders[5:7], 8)
+    assert queues.send(ONE) is orders[5]
+    queues.answered(orders[5])
+    assert queues.send(ONE) is orders[6]
+
+
+def test_one_order_alone_is_never_too_large() -> None:
+    queues = OrderQueues()
+    queues.begin(ONE, 10)
+    large = order(ONE, 10, 1)._replace(size=100)
+    queues.put((large,), 8)
+    assert queues.send(ONE) is large
+    queues.answered(large)
+    assert (queues.takes(ONE), queues.behind) == (True, ())
+
+
+@pytest.mark.parametrize("how", ["another life", "gone", "no controller"])
+def test_whose_life_is_over_has_nothing_to_catch_up_with(how: str) -> None:
+    queues = OrderQueues()
+    queues.begin(ONE, 10)
+    first = order(ONE, 10, 1)
+    queues.put((first, *(order(ONE, 10, 2) for _ in range(10))), 8)
+    queues.send(ONE)
+    queues.answered(first)
+    assert queues.behind == (ONE,)
+    match how:
+        case "another life":
+            queues.begin(ONE, 11)
+            assert queues.takes(ONE)
+        case "gone":
+            queues.end(ONE)
+        case _:
+            queues.clear()
+    assert queues.behind == ()

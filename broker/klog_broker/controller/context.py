@@ -253,6 +253,11 @@ class ControllerContext:
         if leadership.state.leader != NO_BROKER:
             self._led_by.setdefault(leadership.state.leader, {})[partition] = None
 
+    @property
+    def led(self) -> int:
+        """Of how many partitions a leader was ever read or written."""
+        return len(self._leaderships)
+
     def led_by(self, broker_id: BrokerId) -> tuple[TopicPartition, ...]:
         """The partitions whose leader a broker is, or was when it was last seen."""
         return tuple(self._led_by.get(broker_id, ()))

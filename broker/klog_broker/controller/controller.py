@@ -19,6 +19,7 @@ from typing import Any
 from klog_broker.controller import alter_partition as alterations
 from klog_broker.controller import asking, deletions, failed_replicas, topic_events
 from klog_broker.controller.asking import Elected, NewTopic
+from klog_broker.controller.catching_up import catch_up
 from klog_broker.controller.context import RegisteredBroker
 from klog_broker.controller.errors import BrokersChanged, ControllerMoved, PictureOutdated
 from klog_broker.controller.event_queue import Event, EventQueue
@@ -252,6 +253,8 @@ class Controller:
         elif isinstance(order.request, StopReplicaRequest) and work.picture.take_stop(order):
             self._events.put(Event(lambda work: self._stopped(work, order, answer)))
             self._go_on()
+        if self._sender.behind:
+            self._go_on()
 
     def _stopped(self, work: Work, order: BrokerOrder, answer: Answer) -> Steps[None]:
         if not deletions.take_answer(work, order, answer):
@@ -324,7 +327,8 @@ class Controller:
                     work.picture.send()
                     continue
                 work.picture.send()
-                if work.picture.is_settled and not self._changes and not self._events:
+                is_wanted = self._changes or self._events or self._sender.behind
+                if work.picture.is_settled and not is_wanted:
                     return
         except GeneratorExit:
             # Until all is read anew nothing goes on from here.
@@ -340,7 +344,8 @@ class Controller:
             self._retry = self._loop.call_later(RETRY_MS, self._begin)
 
     def _next(self, work: Work) -> Steps[None]:
-        """Brokers come first, then what is not settled, a change, a request."""
+        """Brokers come first, then what is not settled, a change, a request; and who is behind once
+        all that was answered is taken."""
         if _BROKERS in self._changes:
             del self._changes[_BROKERS]
             yield from self._change(work, _BROKERS)
@@ -351,6 +356,8 @@ class Controller:
             yield from self._change(work, change)
         elif self._events:
             yield from self._events.carry_out_next(work)
+        elif self._sender.behind:
+            yield from catch_up(work, self._sender.behind[0])
 
     def _read_all(self, work: Work) -> Steps[None]:
         picture = work.picture

@@ -57,6 +57,8 @@ class BrokerOrder(NamedTuple):
     broker_id: BrokerId
     broker_epoch: int
     request: Order
+    size: int = 1
+    """How many partitions and brokers it names, and one for itself."""
 
 
 class OrderBatch:
@@ -87,9 +89,15 @@ class OrderBatch:
         """Tell brokers who leads a partition that they have a replica of; every broker is told of
         the partition. `is_new`: there was no replica before."""
         for broker_id in brokers:
-            states = self._led.setdefault(broker_id, {})
-            states[partition] = is_new or states.get(partition, False)
+            self.lead_again(partition, broker_id, is_new=is_new)
         self.tell(self._context.brokers, (partition,))
+
+    def lead_again(
+        self, partition: TopicPartition, broker_id: BrokerId, *, is_new: bool = False
+    ) -> None:
+        """As `lead`, for one broker: the others know of the partition."""
+        states = self._led.setdefault(broker_id, {})
+        states[partition] = is_new or states.get(partition, False)
 
     def stop(
         self, partition: TopicPartition, brokers: Iterable[BrokerId], *, deletes: bool
@@ -119,20 +127,22 @@ class OrderBatch:
     def requests(self) -> list[BrokerOrder]:
         """The requests in the order in which each broker is to get them. The batch is over."""
         brokers = self._context.brokers
-        orders: list[tuple[BrokerId, Order]] = [
-            (broker_id, self._leader_and_isr(states)) for broker_id, states in self._led.items()
+        orders: list[tuple[BrokerId, Order, int]] = [
+            (broker_id, self._leader_and_isr(states), len(states))
+            for broker_id, states in self._led.items()
         ]
         orders += self._update_metadata()
         orders += [
-            (broker_id, self._stop_replica(states)) for broker_id, states in self._stopped.items()
+            (broker_id, self._stop_replica(states), len(states))
+            for broker_id, states in self._stopped.items()
         ]
         made = []
-        for broker_id, request in orders:
+        for broker_id, request, size in orders:
             broker = brokers.get(broker_id)
             # Who is not there is told when it registers.
             if broker is not None:
                 request.broker_epoch = broker.epoch
-                made.append(BrokerOrder(broker_id, broker.epoch, request))
+                made.append(BrokerOrder(broker_id, broker.epoch, request, 1 + size))
         return made
 
     # --- LeaderAndIsr --------------------------------------------------------------------------
@@ -188,9 +198,10 @@ class OrderBatch:
 
     # --- UpdateMetadata ------------------------------------------------------------------------
 
-    def _update_metadata(self) -> list[tuple[BrokerId, Order]]:
+    def _update_metadata(self) -> list[tuple[BrokerId, Order, int]]:
         """One request a broker; they share what they tell."""
         topics = self._told_topics()
+        size = sum(len(each.partition_states) for each in topics) + len(self._context.brokers)
         live = [_told_broker(each.registration) for each in self._context.brokers.values()]
         return [
             (
@@ -202,6 +213,7 @@ class OrderBatch:
                     topic_states=topics,
                     live_brokers=live,
                 ),
+                size,
             )
             for broker_id in self._told
         ]

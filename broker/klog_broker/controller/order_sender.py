@@ -71,10 +71,33 @@ class OrderSender:
         self._lives.clear()
         self._queues.clear()
 
-    def put(self, orders: Iterable[BrokerOrder]) -> None:
-        """Send these after those that wait."""
-        for broker_id in self._queues.put(orders):
+    @property
+    def behind(self) -> tuple[BrokerId, ...]:
+        """The brokers that answer again, and are to be told everything anew (OrderQueues)."""
+        return self._queues.behind
+
+    def catch_up(self, broker_id: BrokerId) -> None:
+        """From now on a broker that is behind is told everything."""
+        self._queues.catch_up(broker_id)
+
+    def takes(self, broker_id: BrokerId) -> bool:
+        """See OrderQueues."""
+        return self._queues.takes(broker_id)
+
+    def put(self, orders: Iterable[BrokerOrder], at_most: int) -> None:
+        """Send these after those that wait. If that is more than `at_most` for a broker all is
+        dropped: it will be behind (OrderQueues)."""
+        were = [each for each in self._lives if self._queues.takes(each)]
+        for broker_id in self._queues.put(orders, at_most):
             self._send_next(broker_id)
+        for broker_id in were:
+            if not self._queues.takes(broker_id):
+                _log.warning(
+                    "broker_id=%d does not answer, and more orders wait for it than %d partitions"
+                    " take: they are dropped, and it is told everything when it answers",
+                    broker_id,
+                    at_most,
+                )
 
     def _send_next(self, broker_id: BrokerId) -> None:
         order = self._queues.send(broker_id)

@@ -14,6 +14,14 @@ from klog_broker.controller.replica_states import ReplicaState
 from pyspark_klog.ids import BrokerId, TopicPartition
 from pyspark_klog.protocol.apis.stop_replica import StopReplicaRequest
 
+WAITING_AT_LEAST = 20_000
+"""So many partitions and brokers, in orders that a broker has not answered, are always kept: some
+20 MB."""
+
+EVERYTHING = 4
+"""And so often all partitions: to be told everything takes LeaderAndIsr, UpdateMetadata and
+StopReplica of each at most, in slices."""
+
 
 class Picture:
     """See the module."""
@@ -168,9 +176,15 @@ class Picture:
         batch, self.batch = self.batch, self._begin_batch()
         orders = batch.requests()
         for order in orders:
-            if isinstance(order.request, StopReplicaRequest):
+            if isinstance(order.request, StopReplicaRequest) and self.sender.takes(order.broker_id):
                 self._stops.setdefault(order.broker_id, {})[id(order.request)] = order.request
-        self.sender.put(orders)
+        self.sender.put(orders, WAITING_AT_LEAST + EVERYTHING * self.context.led)
+
+    def catch_up(self, broker_id: BrokerId) -> None:
+        """A broker that is behind is to be told everything: what was dropped is not answered."""
+        self._stops.pop(broker_id, None)
+        self.sender.catch_up(broker_id)
+        self.untold[broker_id] = None
 
     def take_stop(self, order: BrokerOrder) -> bool:
         """Whether it is of this picture, and of a broker that has not gone since; it is answered

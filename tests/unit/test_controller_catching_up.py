@@ -1,0 +1,124 @@
+"""A broker that is registered and does not answer: what waits for it, and what it is told then."""
+
+import pytest
+
+from klog_broker.controller import picture
+from klog_broker.controller.order_batch import FULL, Order
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import BrokerId
+from pyspark_klog.protocol.apis.leader_and_isr import LeaderAndIsrRequest
+from pyspark_klog.protocol.apis.stop_replica import StopReplicaRequest
+from pyspark_klog.protocol.apis.update_metadata import UpdateMetadataRequest
+from pyspark_klog.znodes.paths import delete_topic_path, topic_path
+from tests.support.controlled_cluster import THREE, TWO, Controlled
+
+AT_LEAST = 40
+ROUNDS = 60
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Controlled:
+    monkeypatch.setattr(picture, "WAITING_AT_LEAST", AT_LEAST)
+    made = Controlled.of_three()
+    made.create(2, 3)
+    made.create(2, 3, name="kept")
+    return made
+
+
+def delete(cluster: Controlled, name: str) -> None:
+    topic_id = cluster.topic_id(name)
+    assert cluster.call(cluster.controller.delete_topic, name, topic_id) is ErrorCode.NONE
+
+
+def come_and_go(cluster: Controlled) -> None:
+    """Topics that broker 2 only hears of."""
+    for number in range(ROUNDS):
+        name = f"u{number}"
+        cluster.create(3, name=name)
+        delete(cluster, name)
+
+
+def of(cluster: Controlled, broker_id: BrokerId) -> list[Order]:
+    return [order for to, order in cluster.orders if to == broker_id]
+
+
+def named(order: Order) -> set[str]:
+    return {each.topic_name for each in order.topic_states}
+
+
+def test_what_waits_for_it_is_dropped_and_it_is_told_everything(
+    cluster: Controlled, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.silent = {2}
+    come_and_go(cluster)
+    cluster.create(2, 3, name="new")
+    cluster.orders.clear()
+    cluster.speak()
+    told = of(cluster, TWO)
+    led, full = told[-2:]
+    assert isinstance(led, LeaderAndIsrRequest)
+    assert named(led) == {"t", "kept", "new"}
+    assert isinstance(full, UpdateMetadataRequest)
+    assert (full.type, named(full)) == (FULL, {"t", "kept", "new"})
+    assert len(told) == 2, "nothing else had waited"
+    assert of(cluster, THREE) == [], "the others knew all that"
+    assert len([each for each in caplog.messages if "broker_id=2 does not answer" in each]) == 1
+    # It is like all others again.
+    cluster.orders.clear()
+    cluster.create(2, name="v")
+    assert [named(each) for each in of(cluster, TWO)][:2] == [{"v"}, {"v"}]
+
+
+def test_it_deletes_what_was_to_be_deleted_meanwhile(cluster: Controlled) -> None:
+    cluster.silent = {2}
+    cluster.create(3, name="x")
+    delete(cluster, "kept")
+    come_and_go(cluster)
+    delete(cluster, "t")
+    assert cluster.data(delete_topic_path("t")) is not None
+    cluster.orders.clear()
+    cluster.speak()
+    stopped = [each for each in of(cluster, TWO) if isinstance(each, StopReplicaRequest)]
+    assert set().union(*map(named, stopped)) == {"t", "kept"}
+    for name in ("t", "kept"):
+        assert cluster.data(topic_path(name)) is None
+        assert cluster.data(delete_topic_path(name)) is None
+    assert cluster.create(2, 3) is ErrorCode.NONE, "the name is free"
+
+
+def test_the_others_have_their_orders_meanwhile(cluster: Controlled) -> None:
+    cluster.silent = {2}
+    cluster.orders.clear()
+    come_and_go(cluster)
+    assert {f"u{number}" for number in range(ROUNDS)} <= set().union(
+        *(named(each) for each in of(cluster, THREE))
+    )
+    assert len(of(cluster, TWO)) <= 1
+
+
+def test_in_another_life_it_is_told_as_any_that_registers(cluster: Controlled) -> None:
+    cluster.silent = {2}
+    come_and_go(cluster)
+    cluster.end(2)
+    cluster.silent = set()
+    cluster.orders.clear()
+    cluster.register(2)
+    told = of(cluster, TWO)
+    assert any(isinstance(each, UpdateMetadataRequest) and each.type == FULL for each in told)
+    cluster.orders.clear()
+    cluster.speak()
+    assert of(cluster, TWO) == [], "the answer of its last life says nothing"
+
+
+def test_all_that_is_read_anew_meanwhile_is_told_when_it_answers(cluster: Controlled) -> None:
+    cluster.silent = {2}
+    come_and_go(cluster)
+    cluster.client.reset()
+    cluster.advance(5_000)
+    cluster.orders.clear()
+    cluster.speak()
+    told = of(cluster, TWO)
+    assert isinstance(told[0], LeaderAndIsrRequest)
+    assert named(told[0]) == {"t", "kept"}
+    assert isinstance(told[-1], UpdateMetadataRequest)
+    assert (told[-1].type, named(told[-1])) == (FULL, {"t", "kept"})
