@@ -4,7 +4,13 @@ from typing import Any
 
 import pytest
 
-from klog_broker.controller.alter_partition import answer, broker_fault, decide
+from klog_broker.controller.alter_partition import (
+    add_answer,
+    answer,
+    broker_fault,
+    decide,
+    parts,
+)
 from klog_broker.controller.context import ControllerContext, Leadership, RegisteredBroker
 from klog_broker.controller.leader_election import LeaderAndIsr
 from klog_broker.metadata.image import BrokerRegistration
@@ -12,6 +18,7 @@ from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import UUID, BrokerId, LeaderEpoch, TopicId, TopicPartition
 from pyspark_klog.protocol.apis.alter_partition import (
     AlterPartitionRequest,
+    AlterPartitionResponse,
     BrokerState,
     PartitionData,
     TopicData,
@@ -128,3 +135,31 @@ def test_only_the_registered_life_of_a_broker_is_heard() -> None:
     assert broker_fault(made, 1, 10, unknown) is ErrorCode.STALE_BROKER_EPOCH
     assert broker_fault(made, 1, -1, unknown) is ErrorCode.STALE_BROKER_EPOCH
     assert broker_fault(made, 6, 10, unknown) is unknown
+
+
+@pytest.mark.parametrize("counts", [(), (0, 0), (1, 2), (500,), (499, 1, 1), (10, 1_200, 3, 800)])
+def test_a_long_request_is_decided_in_parts_and_answered_as_one(counts: tuple[int, ...]) -> None:
+    topics = [
+        TopicData(
+            topic_id=UUID(int=number),
+            partitions=[PartitionData(partition_index=each) for each in range(count)],
+        )
+        for number, count in enumerate(counts, 100)
+    ]
+    request = AlterPartitionRequest(broker_id=1, broker_epoch=11, topics=topics)
+    answered = AlterPartitionResponse()
+    sizes = []
+    for part in parts(request):
+        assert (part.broker_id, part.broker_epoch) == (1, 11)
+        sizes.append(sum(len(topic.partitions) for topic in part.topics))
+        add_answer(answered, answer(context(), part, decide(context(), part)))
+    assert sum(sizes) == sum(counts)
+    assert all(size == 500 for size in sizes[:-1])
+    assert [
+        (topic.topic_id, [each.partition_index for each in topic.partitions])
+        for topic in answered.topics
+    ] == [
+        (topic.topic_id, [each.partition_index for each in topic.partitions])
+        for topic in topics
+        if topic.partitions
+    ]

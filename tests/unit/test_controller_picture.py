@@ -34,7 +34,7 @@ def test_an_order_to_stop_is_kept_no_longer_than_its_brokers_life() -> None:
         deletes_topics=True,
     )
     brokers = {each: RegisteredBroker(registration(each), epoch=5) for each in (ONE, TWO, THREE)}
-    picture.take_brokers(0, brokers)
+    list(picture.take_brokers(0, brokers))
     picture.send()
     told, sent[:] = list(sent), []
     for _, order, done in told:
@@ -45,7 +45,7 @@ def test_an_order_to_stop_is_kept_no_longer_than_its_brokers_life() -> None:
     stops = {broker_id: BrokerOrder(broker_id, 5, order) for broker_id, order, _ in sent}
     # One is gone, and one has come again; neither has answered.
     again = RegisteredBroker(registration(THREE), epoch=6)
-    picture.take_brokers(1, {ONE: brokers[ONE], THREE: again})
+    list(picture.take_brokers(1, {ONE: brokers[ONE], THREE: again}))
     assert not picture.take_stop(stops[TWO])
     assert not picture.take_stop(stops[THREE])
     assert picture.take_stop(stops[ONE])

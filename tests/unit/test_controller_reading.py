@@ -28,7 +28,7 @@ class Answers:
 def test_what_was_not_there_is_watched_later_though_nobody_heard_of_it() -> None:
     session: Any = Answers()
     changes: list[Change] = []
-    reader = Reader(session, changes.append)
+    reader = Reader(session, changes.append, lambda action: action())
     found: list[Any] = []
 
     def read() -> Any:

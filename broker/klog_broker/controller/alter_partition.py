@@ -7,6 +7,7 @@ the leader among them: Kafka writes what its brokers say. And who asks for the s
 the present partition epoch, gets a new epoch: no request that was sent before that counts any more.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from klog_broker.controller.context import ControllerContext, Leadership
@@ -18,8 +19,11 @@ from pyspark_klog.protocol.apis.alter_partition import (
     AlterPartitionResponse,
     PartitionData,
     PartitionResult,
+    TopicData,
     TopicResult,
 )
+
+_PARTITIONS_A_PART = 500
 
 
 class Decision(NamedTuple):
@@ -37,6 +41,31 @@ def broker_fault(
     if broker is None:
         return unknown
     return ErrorCode.NONE if broker.epoch == broker_epoch else ErrorCode.STALE_BROKER_EPOCH
+
+
+def parts(request: AlterPartitionRequest) -> Iterator[AlterPartitionRequest]:
+    """The request as several of a few partitions each: those of a broker may be thousands, and each
+    partition is decided on alone."""
+
+    def part(topics: list[TopicData]) -> AlterPartitionRequest:
+        return AlterPartitionRequest(
+            broker_id=request.broker_id, broker_epoch=request.broker_epoch, topics=topics
+        )
+
+    topics: list[TopicData] = []
+    left = _PARTITIONS_A_PART
+    for topic in request.topics:
+        first, count = 0, len(topic.partitions)
+        while first < count:
+            some = topic.partitions[first : first + left]
+            topics.append(TopicData(topic_id=topic.topic_id, partitions=some))
+            first += len(some)
+            left -= len(some)
+            if not left:
+                yield part(topics)
+                topics, left = [], _PARTITIONS_A_PART
+    if topics:
+        yield part(topics)
 
 
 def decide(context: ControllerContext, request: AlterPartitionRequest) -> Decision:
@@ -81,6 +110,15 @@ def answer(
             for topic in request.topics
         ]
     )
+
+
+def add_answer(to: AlterPartitionResponse, part: AlterPartitionResponse) -> None:
+    """The answer to the next part."""
+    for topic in part.topics:
+        if to.topics and to.topics[-1].topic_id == topic.topic_id:
+            to.topics[-1].partitions += topic.partitions
+        else:
+            to.topics.append(topic)
 
 
 def _result(

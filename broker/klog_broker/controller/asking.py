@@ -6,14 +6,19 @@ finds done already counts as done by it. (A block of producer ids may be left un
 access list forbids is WriteDenied, of which nothing was written.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from klog_broker.controller.alter_partition import broker_fault
 from klog_broker.controller.context import ControllerContext
 from klog_broker.controller.errors import PictureOutdated, WriteDenied, WriteRefused
 from klog_broker.controller.leader_election import LeaderAndIsr, elect_leader, elect_preferred
-from klog_broker.controller.writing import Work, has_state
+from klog_broker.controller.writing import (
+    LOOKED_AT_A_TURN,
+    PARTITIONS_A_TURN,
+    Work,
+    has_state,
+)
 from klog_broker.metadata.zookeeper.conversation import Steps, exists, get
 from klog_broker.runtime.zookeeper import (
     Create,
@@ -75,15 +80,18 @@ def shut_down(work: Work, request: ControlledShutdownRequest) -> Steps[Controlle
     if request.broker_epoch not in (_UNKNOWN_EPOCH, broker.epoch):
         return ControlledShutdownResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
     context.begin_shutdown(broker_id)
-    replicated = [
-        each
-        for each in context.partitions_on(broker_id)
-        if len(context.assignment(each)) > 1 and not context.is_to_be_deleted(each.topic)
-    ]
-    picture.unsettle(replicated)
+    replicated = []
+    for count, partition in enumerate(context.partitions_on(broker_id), 1):
+        if len(context.assignment(partition)) > 1 and not context.is_to_be_deleted(partition.topic):
+            replicated.append(partition)
+            picture.unsettle((partition,))
+        if count % LOOKED_AT_A_TURN == 0:
+            yield from work.writer.pause()
     yield from work.writer.settle(picture)
     remaining = []
-    for partition in replicated:
+    for count, partition in enumerate(replicated, 1):
+        if count % PARTITIONS_A_TURN == 0:
+            yield from work.writer.next_turn(picture)
         known = context.leadership(partition)
         if known is None:
             continue
@@ -103,11 +111,14 @@ def elect_leaders(
     """ElectLeaders for these partitions, or for all: the preferred replica, or, where the leader is
     gone, `unclean`, any that is alive."""
     context = work.picture.context
+    asked: Iterable[TopicPartition] = partitions or ()
     if partitions is None:
-        partitions = [each for topic in context.topics for each in context.partitions_of(topic)]
+        asked = (each for topic in context.topics for each in context.partitions_of(topic))
     errors: Elected = {}
     changes: dict[TopicPartition, LeaderAndIsr] = {}
-    for partition in partitions:
+    for count, partition in enumerate(asked, 1):
+        if count % LOOKED_AT_A_TURN == 0:
+            yield from work.writer.pause()
         elected = _elected(context, partition, unclean=unclean)
         if isinstance(elected, LeaderAndIsr):
             changes[partition] = elected
@@ -115,7 +126,9 @@ def elect_leaders(
         else:
             errors[partition] = elected
     yield from work.writer.put_states(work.picture, changes)
-    for partition, state in changes.items():
+    for count, (partition, state) in enumerate(changes.items(), 1):
+        if count % LOOKED_AT_A_TURN == 0:
+            yield from work.writer.pause()
         if not has_state(context, partition, state):
             errors[partition] = ErrorCode.UNKNOWN_SERVER_ERROR
     return errors

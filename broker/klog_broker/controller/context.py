@@ -48,6 +48,9 @@ class Leadership:
 class _Topic:
     topic_id: TopicId
     assignments: dict[int, tuple[BrokerId, ...]] = field(default_factory=dict)
+    replicas: int = 0
+    deleted: int = 0
+    """How many of the replicas are deleted (DELETION_SUCCESSFUL)."""
 
 
 class ControllerContext:
@@ -175,7 +178,7 @@ class ControllerContext:
     def remove_topic(self, name: str) -> None:
         """Forget a topic with all that is known of its partitions."""
         for partition in self.partitions_of(name):
-            self._forget(partition)
+            self.forget(partition)
         del self._names[self._topics.pop(name).topic_id]
         self._to_be_deleted.pop(name, None)
 
@@ -190,9 +193,11 @@ class ControllerContext:
 
     def assign(self, partition: TopicPartition, replicas: tuple[BrokerId, ...]) -> None:
         """The brokers that are to have the replicas of a partition, the preferred leader first."""
-        for broker_id in self.assignment(partition):
+        before, topic = self.assignment(partition), self._topics[partition.topic]
+        for broker_id in before:
             self._partitions_on[broker_id].pop(partition, None)
-        self._topics[partition.topic].assignments[partition.partition] = replicas
+        topic.assignments[partition.partition] = replicas
+        topic.replicas += len(replicas) - len(before)
         for broker_id in replicas:
             self._partitions_on.setdefault(broker_id, {})[partition] = None
 
@@ -209,10 +214,14 @@ class ControllerContext:
         """The partitions that a broker is to have a replica of."""
         return tuple(self._partitions_on.get(broker_id, ()))
 
-    def _forget(self, partition: TopicPartition) -> None:
-        for broker_id in self.assignment(partition):
+    def forget(self, partition: TopicPartition) -> None:
+        """Forget a partition with all that is known of it: its topic is about to be removed."""
+        topic = self._topics[partition.topic]
+        for broker_id in topic.assignments.pop(partition.partition):
+            topic.replicas -= 1
             del self._partitions_on[broker_id][partition]
-            self._replica_states.pop((partition, broker_id), None)
+            replica = self._replica_states.pop((partition, broker_id), None)
+            topic.deleted -= replica is ReplicaState.DELETION_SUCCESSFUL
         self._failed.pop(partition, None)
         known = self._leaderships.pop(partition, None)
         if known is not None and known.state.leader != NO_BROKER:
@@ -231,6 +240,11 @@ class ControllerContext:
     def is_to_be_deleted(self, topic: str) -> bool:
         """Whether a topic's deletion was asked for and is not finished."""
         return topic in self._to_be_deleted
+
+    def is_deleted(self, topic: str) -> bool:
+        """Whether all replicas of a topic to be deleted are deleted."""
+        known = self._topics[topic]
+        return topic in self._to_be_deleted and known.deleted == known.replicas
 
     def queue_deletion(self, topic: str) -> None:
         """A topic is to be deleted."""
@@ -331,6 +345,8 @@ class ControllerContext:
         """Change a replica's state, or InvariantViolation."""
         before = self.replica_state(partition, broker_id)
         check_replica_step(partition, broker_id, before, after)
+        deleted = ReplicaState.DELETION_SUCCESSFUL
+        self._topics[partition.topic].deleted += (after is deleted) - (before is deleted)
         if after is ReplicaState.NON_EXISTENT:
             del self._replica_states[partition, broker_id]
         else:

@@ -106,7 +106,7 @@ class Controller:
     def connected(self, session: Session) -> None:
         """See SessionUser."""
         self._session = session
-        self._reader = Reader(session, self._changed)
+        self._reader = Reader(session, self._changed, self._loop.call_soon)
         self._begin()
 
     def expired(self) -> None:
@@ -155,9 +155,14 @@ class Controller:
             if fault is not ErrorCode.NONE:
                 done(AlterPartitionResponse(error_code=fault))
                 return
-            decision = alterations.decide(context, request)
-            yield from work.writer.put_states(work.picture, decision.changes, tells=False)
-            done(alterations.answer(context, request, decision))
+            answer = AlterPartitionResponse()
+            for count, part in enumerate(alterations.parts(request)):
+                if count:
+                    yield from work.writer.next_turn(work.picture)
+                decision = alterations.decide(context, part)
+                yield from work.writer.put_states(work.picture, decision.changes, tells=False)
+                alterations.add_answer(answer, alterations.answer(context, part, decision))
+            done(answer)
 
         self._ask(run, lambda code: done(AlterPartitionResponse(error_code=code)))
 
@@ -265,7 +270,7 @@ class Controller:
         match change:
             case Change(Subject.BROKERS):
                 version, brokers = yield from work.reader.brokers()
-                work.picture.take_brokers(version, dict(brokers))
+                yield from work.writer.in_turns(work.picture.take_brokers(version, dict(brokers)))
                 yield from deletions.go_on(work)
             case Change(Subject.TOPICS, ""):
                 yield from topic_events.take_topics(work, self._new_topic_id)
@@ -362,7 +367,7 @@ class Controller:
     def _read_all(self, work: Work) -> Steps[None]:
         picture = work.picture
         version, brokers = yield from work.reader.brokers()
-        picture.take_brokers(version, dict(brokers))
+        yield from work.writer.in_turns(picture.take_brokers(version, dict(brokers)))
         for broker_id, broker in self._leaving.items():
             known = picture.context.brokers.get(broker_id)
             if known is not None and known.epoch == broker.epoch:

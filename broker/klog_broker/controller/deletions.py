@@ -110,15 +110,10 @@ def finish(work: Work, topics: Iterable[str]) -> Steps[None]:
     """Erase those of the topics to be deleted of which no broker has a replica any more."""
     context = work.picture.context
     for topic in topics:
-        is_over = context.is_to_be_deleted(topic) and all(
-            context.replica_state(partition, broker_id) is ReplicaState.DELETION_SUCCESSFUL
-            for partition in context.partitions_of(topic)
-            for broker_id in context.assignment(partition)
-        )
-        if is_over:
+        if context.is_to_be_deleted(topic) and context.is_deleted(topic):
             if not (yield from _erase(work, topic)):
                 continue  # It is tried again with the next deletion.
-            work.picture.remove_topic(topic)
+            yield from work.writer.in_turns(work.picture.remove_topic(topic))
             _log.info("topic=%s is deleted", topic)
 
 

@@ -6,7 +6,8 @@ They are made from the context as it is when the batch ends. A request carries t
 controller and of the broker's life that it is meant for.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from klog_broker.config.listeners import PROTOCOLS
@@ -61,6 +62,13 @@ class BrokerOrder(NamedTuple):
     """How many partitions and brokers it names, and one for itself."""
 
 
+@dataclass(slots=True)
+class Everything:
+    """What is told of all partitions."""
+
+    topics: dict[str, UpdateMetadataTopicState] = field(default_factory=dict)
+
+
 class OrderBatch:
     """See the module. `listener` is that of the brokers among themselves."""
 
@@ -81,7 +89,7 @@ class OrderBatch:
         self._stopped: dict[BrokerId, dict[TopicPartition, bool]] = {}
         self._told: dict[BrokerId, None] = {}
         self._changed: dict[TopicPartition, None] = {}
-        self._is_full = False
+        self._everything: Everything | None = None
 
     def lead(
         self, partition: TopicPartition, brokers: Iterable[BrokerId], *, is_new: bool = False
@@ -113,16 +121,24 @@ class OrderBatch:
         self._told.update(dict.fromkeys(brokers))
         self._changed.update(dict.fromkeys(partitions))
 
-    def tell_all(self, brokers: Iterable[BrokerId]) -> None:
-        """Tell brokers of the cluster's brokers and of all partitions: what else they know is gone.
+    def collect(self, everything: Everything) -> Iterator[None]:
+        """What is told of all partitions. A step for each of them; meanwhile nothing may change."""
+        for topic in self._context.topics:
+            partitions = self._context.partitions_of(topic)
+            ends = self._ends_of_internal_topics(partitions[:1])
+            for partition in partitions:
+                self._put_told(everything.topics, partition, ends)
+                yield
+
+    def tell_all(self, broker_id: BrokerId, everything: Everything) -> None:
+        """Tell a broker of the cluster's brokers and of all partitions, as they were collected in
+        this state of the context, and nobody anything else: what else it knows is gone.
 
         Kafka's brokers take that for no more than news, since they look at the type of a request
         only if a controller of KRaft sends it.
         """
-        self._is_full = True
-        for topic in self._context.topics:
-            self._changed.update(dict.fromkeys(self._context.partitions_of(topic)))
-        self._told.update(dict.fromkeys(brokers))
+        self._everything = everything
+        self._told[broker_id] = None
 
     def requests(self) -> list[BrokerOrder]:
         """The requests in the order in which each broker is to get them. The batch is over."""
@@ -207,7 +223,7 @@ class OrderBatch:
             (
                 broker_id,
                 UpdateMetadataRequest(
-                    type=FULL if self._is_full else 0,
+                    type=0 if self._everything is None else FULL,
                     controller_id=self._controller_id,
                     controller_epoch=self._controller_epoch,
                     topic_states=topics,
@@ -219,29 +235,41 @@ class OrderBatch:
         ]
 
     def _told_topics(self) -> list[UpdateMetadataTopicState]:
+        if self._everything is not None:
+            return list(self._everything.topics.values())
         topics: dict[str, UpdateMetadataTopicState] = {}
-        ends = self._ends_of_internal_topics()
+        ends = self._ends_of_internal_topics(self._changed)
         for partition in dict.fromkeys((*self._changed, *ends)):
-            state = self._told_state(partition)
-            if state is None and partition in ends:
-                state = self._told_before_it_is_led(partition)
-            if state is None:
-                continue
-            topic = topics.get(partition.topic)
-            if topic is None:
-                topic = topics[partition.topic] = UpdateMetadataTopicState(
-                    topic_name=partition.topic,
-                    topic_id=self._context.topic_id(partition.topic) or NO_TOPIC_ID,
-                )
-            topic.partition_states.append(state)
+            self._put_told(topics, partition, ends)
         return list(topics.values())
 
-    def _ends_of_internal_topics(self) -> list[TopicPartition]:
-        """The last partition of each that is told of. Which partition has a group is reckoned from
-        how many there are: a broker that hears of some of them must not take these for all, be it
-        for a moment, or as long as a partition's first replicas are away."""
+    def _put_told(
+        self,
+        topics: dict[str, UpdateMetadataTopicState],
+        partition: TopicPartition,
+        ends: Sequence[TopicPartition],
+    ) -> None:
+        state = self._told_state(partition)
+        if state is None and partition in ends:
+            state = self._told_before_it_is_led(partition)
+        if state is None:
+            return
+        topic = topics.get(partition.topic)
+        if topic is None:
+            topic = topics[partition.topic] = UpdateMetadataTopicState(
+                topic_name=partition.topic,
+                topic_id=self._context.topic_id(partition.topic) or NO_TOPIC_ID,
+            )
+        topic.partition_states.append(state)
+
+    def _ends_of_internal_topics(
+        self, partitions: Iterable[TopicPartition]
+    ) -> list[TopicPartition]:
+        """The last partition of each topic that is told of. Which partition has a group is reckoned
+        from how many there are: a broker that hears of some of them must not take these for all, be
+        it for a moment, or as long as a partition's first replicas are away."""
         context = self._context
-        named = dict.fromkeys(each.topic for each in self._changed if each.topic in INTERNAL_TOPICS)
+        named = dict.fromkeys(each.topic for each in partitions if each.topic in INTERNAL_TOPICS)
         return [
             max(context.partitions_of(topic))
             for topic in named

@@ -4,7 +4,7 @@ be settled, and what brokers are still to be told.
 All but the order sender begins anew with each reading. Nothing of it is needed by the next one.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from klog_broker.controller.context import ControllerContext, Leadership, RegisteredBroker
 from klog_broker.controller.order_batch import BrokerOrder, OrderBatch
@@ -68,32 +68,37 @@ class Picture:
 
     # --- brokers -------------------------------------------------------------------------------
 
-    def take_brokers(self, version: int, read: dict[BrokerId, RegisteredBroker]) -> None:
-        """The registrations as they are now: whatever has changed is to be settled, and told."""
+    def take_brokers(self, version: int, read: dict[BrokerId, RegisteredBroker]) -> Iterator[None]:
+        """The registrations as they are now: whatever has changed is to be settled, and told. A
+        step for each partition that is looked at."""
         context = self.context
         self.registrations_version = version
         self.sender.retain(read)
         before = dict(context.brokers)
         for broker_id, broker in before.items():
             if broker_id not in read or read[broker_id].epoch != broker.epoch:
-                self._went(broker_id)
+                yield from self._went(broker_id)
         for broker_id, broker in read.items():
             known = before.get(broker_id)
             context.put_broker(broker)
             self.sender.begin(broker.registration, broker.epoch)
             if known is None or known.epoch != broker.epoch:
-                self._came(broker_id)
+                yield from self._came(broker_id)
         if read != before:
             self.batch.tell(context.brokers, ())
         for state in (PartitionState.NEW, PartitionState.OFFLINE):
-            self.unsettle(context.in_state(state))
+            for partition in context.in_state(state):
+                self.unsettle((partition,))
+                yield
 
-    def _went(self, broker_id: BrokerId) -> None:
+    def _went(self, broker_id: BrokerId) -> Iterator[None]:
         context = self.context
         for partition in context.led_by(broker_id):
+            yield
             if context.state(partition) is PartitionState.ONLINE:
                 context.step(partition, PartitionState.OFFLINE)
         for partition in context.partitions_on(broker_id):
+            yield
             self.replica_went(partition, broker_id)
             self.unsettle((partition,))
         context.remove_broker(broker_id)
@@ -101,9 +106,10 @@ class Picture:
         self.sender.end(broker_id)
         self.untold.pop(broker_id, None)
 
-    def _came(self, broker_id: BrokerId) -> None:
+    def _came(self, broker_id: BrokerId) -> Iterator[None]:
         self.untold[broker_id] = None
         for partition in self.context.partitions_on(broker_id):
+            yield
             self._replica_came(partition, broker_id)
             self.unsettle((partition,), tell=(broker_id,))
 
@@ -145,11 +151,13 @@ class Picture:
         usable = self.context.brokers.keys() - self.context.failed(partition)
         return tuple(each for each in self.context.assignment(partition) if each in usable)
 
-    def remove_topic(self, name: str) -> None:
-        """A topic is gone from ZooKeeper."""
+    def remove_topic(self, name: str) -> Iterator[None]:
+        """A topic is gone from ZooKeeper. A step for each of its partitions."""
         for partition in self.context.partitions_of(name):
             self.unsettled.pop(partition, None)
             self.unusable.discard(partition)
+            self.context.forget(partition)
+            yield
         self.context.remove_topic(name)
 
     # --- replicas ------------------------------------------------------------------------------

@@ -50,6 +50,8 @@ _log = logging.getLogger("klog.controller")
 
 _READ_AT_ONCE = 256
 """Answers of so many requests may come in one turn of the loop."""
+_DECODED_A_TURN_BYTES = 32_768
+"""Of topics: some 1,500 partitions."""
 _MAX_ID = (1 << 31) - 1
 _SHOWN = 300
 """Characters of a name that is too long."""
@@ -101,9 +103,15 @@ class ReadStates(NamedTuple):
 class Reader:
     """Reads in one connection. Each watch is asked for once, until it is called."""
 
-    def __init__(self, session: Session, on_change: Callable[[Change], None]) -> None:
+    def __init__(
+        self,
+        session: Session,
+        on_change: Callable[[Change], None],
+        call_soon: Callable[[Callable[[], None]], None],
+    ) -> None:
         self._session = session
         self._on_change = on_change
+        self._call_soon = call_soon
         self._watched: set[str] = set()
         self._bad = BadZnodes(_log)
 
@@ -148,10 +156,15 @@ class Reader:
         changes = {path: Change(Subject.TOPICS, name) for path, name in paths.items()}
         nodes = yield from self._get_all(changes)
         found = {}
+        decoded_bytes = 0
         for path, node in nodes.items():
             name = paths[path]
             if node is None:
                 continue
+            decoded_bytes += len(node.data)
+            if decoded_bytes >= _DECODED_A_TURN_BYTES:
+                decoded_bytes = 0
+                yield lambda done: self._call_soon(lambda: done(None))
             try:
                 found[name] = ReadTopic(decode_topic(name, node.data), node.stat.version)
             except ZnodeError as error:
@@ -160,12 +173,12 @@ class Reader:
 
     def states(self, partitions: Iterable[TopicPartition]) -> Steps[ReadStates]:
         """What was written of these partitions. Only the controller writes it: nobody watches."""
-        paths = {partition_state_path(partition): partition for partition in partitions}
         found = {}
         unusable = set()
-        rest = iter(paths)
+        rest = iter(partitions)
         while some := list(islice(rest, _READ_AT_ONCE)):
-            nodes = yield from self._get_all(dict.fromkeys(some))
+            paths = {partition_state_path(partition): partition for partition in some}
+            nodes = yield from self._get_all(dict.fromkeys(paths))
             for path, node in nodes.items():
                 partition = paths[path]
                 if node is None:

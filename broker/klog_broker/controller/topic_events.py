@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from klog_broker.controller.errors import WriteDenied
 from klog_broker.controller.reading import ReadTopic
-from klog_broker.controller.writing import PARTITIONS_A_TURN, Work
+from klog_broker.controller.writing import LOOKED_AT_A_TURN, PARTITIONS_A_TURN, Work
 from klog_broker.metadata.zookeeper.conversation import Steps
 from klog_broker.runtime.zookeeper import Set, Stat
 from pyspark_klog.ids import TopicId, TopicPartition
@@ -26,7 +26,7 @@ def take_topics(work: Work, new_id: NewId) -> Steps[None]:
     there = set(names)
     for name in context.topics:
         if name not in there:
-            _remove(work, name)
+            yield from _remove(work, name)
     unknown = [name for name in names if context.topic_id(name) is None]
     read = yield from work.reader.topics(unknown)
     yield from _take(work, read.found, new_id)
@@ -37,13 +37,13 @@ def take_topic(work: Work, name: str, new_id: NewId) -> Steps[None]:
     read = yield from work.reader.topics([name])
     if read.gone and work.picture.context.topic_id(name) is not None:
         # Another one of that name may be there when all are listed: it would be taken for this one.
-        _remove(work, name)
+        yield from _remove(work, name)
     yield from _take(work, read.found, new_id)
 
 
-def _remove(work: Work, name: str) -> None:
+def _remove(work: Work, name: str) -> Steps[None]:
     _log.warning("topic=%s is gone from ZooKeeper, and not by its deletion", name)
-    work.picture.remove_topic(name)
+    yield from work.writer.in_turns(work.picture.remove_topic(name))
 
 
 def _take(work: Work, read: Mapping[str, ReadTopic], new_id: NewId) -> Steps[None]:
@@ -62,7 +62,7 @@ def _take(work: Work, read: Mapping[str, ReadTopic], new_id: NewId) -> Steps[Non
             work.reader.name_bad(topic_path(name), topic_id.bytes, why)
             continue
         if context.topic_id(name) not in (None, topic_id):
-            picture.remove_topic(name)
+            yield from work.writer.in_turns(picture.remove_topic(name))
         if context.topic_id(name) is None:
             context.put_topic(name, topic_id)
         elif context.is_to_be_deleted(name):
@@ -71,6 +71,8 @@ def _take(work: Work, read: Mapping[str, ReadTopic], new_id: NewId) -> Steps[Non
             partition = TopicPartition(name, number)
             if not context.assignment(partition):
                 assigned[partition] = assignment.replicas
+                if len(assigned) % LOOKED_AT_A_TURN == 0:
+                    yield from work.writer.pause()
     states = yield from work.reader.states(assigned)
     picture.unusable |= states.unusable
     for count, (partition, replicas) in enumerate(assigned.items(), 1):

@@ -7,7 +7,7 @@ that registered after the state was written (czxid above its mzxid) has bounced,
 controller to come. docs/decisions/0041 says more.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from klog_broker.controller.errors import (
 )
 from klog_broker.controller.fenced_writes import FencedWrites
 from klog_broker.controller.leader_election import LeaderAndIsr
+from klog_broker.controller.order_batch import Everything
 from klog_broker.controller.partition_states import PartitionState
 from klog_broker.controller.picture import Picture
 from klog_broker.controller.reading import Reader
@@ -63,6 +64,9 @@ _STATES_AT_ONCE = 50
 PARTITIONS_A_TURN = 100
 """So many are settled, and told, in one turn of the loop."""
 
+LOOKED_AT_A_TURN = 1_000
+"""So many are no more than looked at in one turn."""
+
 Changes = Mapping[TopicPartition, LeaderAndIsr]
 Action = Callable[[], None]
 
@@ -95,6 +99,12 @@ class Writer:
     def pause(self) -> Steps[None]:
         """Go on in another turn of the loop."""
         yield lambda done: self._call_soon(lambda: done(None))
+
+    def in_turns(self, steps: Iterable[object]) -> Steps[None]:
+        """Take these steps, of which each looks at a partition."""
+        for count, _ in enumerate(steps, 1):
+            if count % LOOKED_AT_A_TURN == 0:
+                yield from self.pause()
 
     def next_turn(self, picture: Picture) -> Steps[None]:
         """Send what was collected, and go on in another turn of the loop."""
@@ -154,16 +164,21 @@ class Writer:
                 yield from self.next_turn(picture)
         untold, picture.untold = picture.untold, {}
         if untold:
-            # In a batch of their own: all that a batch tells of goes to everybody whom it tells.
-            picture.send()
-            picture.batch.tell_all(untold)
-            picture.send()
+            # In batches of their own: all that a batch tells of goes to everybody whom it tells.
+            yield from self.next_turn(picture)
+            everything = Everything()
+            yield from self.in_turns(picture.batch.collect(everything))
+            for broker_id in untold:
+                picture.batch.tell_all(broker_id, everything)
+                yield from self.next_turn(picture)
 
     def put_states(self, picture: Picture, changes: Changes, *, tells: bool = True) -> Steps[None]:
         """Write these, a batch after the other. Their replicas are told if it `tells`, and all
         brokers in any case. What may not be written is named, and stays as it was (`has_state`)."""
         partitions = list(changes)
         for first in range(0, len(partitions), _STATES_AT_ONCE):
+            if first and first % PARTITIONS_A_TURN == 0:
+                yield from self.next_turn(picture)
             some = {each: changes[each] for each in partitions[first : first + _STATES_AT_ONCE]}
             while some:
                 denied = yield from self._put_some(picture, some, tells=tells)

@@ -112,7 +112,7 @@ def _deletes_without(_original: Any) -> Any:
         context = work.picture.context
         for topic in context.to_be_deleted:
             yield from deletions._erase(work, topic)
-            work.picture.remove_topic(topic)
+            yield from work.writer.in_turns(work.picture.remove_topic(topic))
 
     return finish
 
@@ -124,7 +124,7 @@ def _changes_unread(_original: Any) -> Any:
 def _told_of_nothing(original: Any) -> Any:
     def came(picture: Any, broker_id: Any) -> None:
         """Who comes back is told of what changes, and no more."""
-        original(picture, broker_id)
+        yield from original(picture, broker_id)
         picture.untold.clear()
 
     return came

@@ -1,0 +1,216 @@
+"""A controller of many partitions does a part of its work in each turn of the loop."""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from klog_broker.controller import asking, writing
+from klog_broker.controller.context import ControllerContext
+from klog_broker.controller.order_batch import FULL, OrderBatch
+from klog_broker.controller.picture import Picture
+from klog_broker.runtime.zookeeper import Create
+from pyspark_klog.errors import ErrorCode
+from pyspark_klog.ids import LeaderEpoch, TopicPartition
+from pyspark_klog.protocol.apis.alter_partition import (
+    AlterPartitionRequest,
+    BrokerState,
+    PartitionData,
+    TopicData,
+)
+from pyspark_klog.protocol.apis.controlled_shutdown import ControlledShutdownRequest
+from pyspark_klog.protocol.apis.leader_and_isr import LeaderAndIsrRequest
+from pyspark_klog.protocol.apis.stop_replica import StopReplicaRequest
+from pyspark_klog.protocol.apis.update_metadata import UpdateMetadataRequest
+from pyspark_klog.znodes.paths import (
+    partition_path,
+    partition_state_path,
+    partitions_path,
+    topic_path,
+)
+from pyspark_klog.znodes.topics import (
+    PartitionAssignment,
+    PartitionState,
+    TopicAssignment,
+    encode_partition_state,
+    encode_topic,
+)
+from tests.simulation.zookeeper.servers import Entry
+from tests.support.controlled_cluster import THREE, TOPIC_ID, TWO, Controlled
+
+COUNT = 350
+LOOKED_AT = 40
+# What comes from outside begins one slice, and that the next one in the same turn.
+LOOKED_AT_MOST = 2 * LOOKED_AT
+SETTLED = 100
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Controlled:
+    """With one topic, which brokers 2 and 3 have."""
+    for module in (writing, asking):
+        monkeypatch.setattr(module, "LOOKED_AT_A_TURN", LOOKED_AT)
+    made = Controlled.of_three()
+    state = encode_partition_state(PartitionState(TWO, LeaderEpoch(0), (TWO, THREE), 1))
+    partitions = {number: PartitionAssignment((TWO, THREE)) for number in range(COUNT)}
+
+    def commit(path: str, data: bytes) -> None:
+        made.zookeeper.commit(Entry(0, Create(path, data)))
+
+    commit(topic_path("t"), encode_topic(TopicAssignment(TOPIC_ID, partitions)))
+    commit(partitions_path("t"), b"")
+    for number in range(COUNT):
+        commit(partition_path(TopicPartition("t", number)), b"")
+        commit(partition_state_path(TopicPartition("t", number)), state)
+    made.client.reset()
+    made.advance(5_000)
+    made.orders.clear()
+    return made
+
+
+@pytest.fixture
+def most_a_turn(
+    cluster: Controlled, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[type[Any], str], Callable[[], int]]:
+    """How often a method is called in one turn, at most."""
+
+    def count(owner: type[Any], name: str) -> Callable[[], int]:
+        calls: Counter[int] = Counter()
+        original = getattr(owner, name)
+
+        def counted(*arguments: Any, **options: Any) -> Any:
+            calls[cluster.loop.turn] += 1
+            return original(*arguments, **options)
+
+        monkeypatch.setattr(owner, name, counted)
+        return lambda: max(calls.values(), default=0)
+
+    return count
+
+
+MostATurn = Callable[[type[Any], str], Callable[[], int]]
+
+
+def told(cluster: Controlled, kind: type[Any]) -> list[int]:
+    """Of how many partitions each order of a kind to brokers 2 and 3 is."""
+    return [
+        sum(len(topic.partition_states) for topic in order.topic_states)
+        for to, order in cluster.orders
+        if isinstance(order, kind) and to in (TWO, THREE)
+    ]
+
+
+def test_all_that_a_broker_is_told_is_collected_by_and_by(
+    cluster: Controlled, most_a_turn: MostATurn
+) -> None:
+    cluster.end(3)
+    cluster.orders.clear()
+    collected = most_a_turn(OrderBatch, "_told_state")
+    came = most_a_turn(Picture, "_replica_came")
+    cluster.register(3)
+    full = [
+        each
+        for to, each in cluster.orders
+        if to == THREE and isinstance(each, UpdateMetadataRequest) and each.type == FULL
+    ]
+    assert [len(each.topic_states[0].partition_states) for each in full] == [COUNT]
+    assert 0 < came() <= LOOKED_AT_MOST
+    assert 0 < collected() <= SETTLED + LOOKED_AT_MOST
+
+
+def test_a_broker_that_goes_is_looked_at_by_and_by(
+    cluster: Controlled, most_a_turn: MostATurn
+) -> None:
+    went = most_a_turn(Picture, "replica_went")
+    cluster.end(2)
+    assert 0 < went() <= LOOKED_AT_MOST
+    for number in (0, COUNT - 1):
+        state = cluster.state(TopicPartition("t", number))
+        assert state is not None
+        assert state.leader == THREE
+
+
+def test_a_broker_that_stops_is_let_go_by_and_by(
+    cluster: Controlled, most_a_turn: MostATurn
+) -> None:
+    went = most_a_turn(Picture, "replica_went")
+    request = ControlledShutdownRequest(broker_id=2, broker_epoch=cluster.epoch(2))
+    answer = cluster.call(cluster.controller.shut_down, request)
+    assert (answer.error_code, answer.remaining_partitions) == (0, [])
+    assert 0 < went() <= 2 * SETTLED
+    stopped = told(cluster, StopReplicaRequest)
+    assert sum(stopped) == COUNT
+    assert max(stopped) <= SETTLED
+
+
+def test_all_leaders_are_elected_by_and_by(cluster: Controlled, most_a_turn: MostATurn) -> None:
+    cluster.end(2)
+    cluster.register(2)
+    for number in range(0, COUNT, 70):  # back in sync
+        ask_for(cluster, [number], (3, 2))
+    cluster.orders.clear()
+    looked_at = most_a_turn(ControllerContext, "leadership")
+    elected = cluster.call(cluster.controller.elect_leaders, None, unclean=False)
+    codes = Counter(elected.values())
+    assert codes == {
+        ErrorCode.NONE: 5,
+        ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: COUNT - 5,
+    }
+    assert 0 < looked_at() <= LOOKED_AT_MOST
+    assert sum(told(cluster, LeaderAndIsrRequest)) == 2 * 5
+
+
+def test_leaders_that_are_elected_are_told_by_and_by(cluster: Controlled) -> None:
+    cluster.end(2)
+    cluster.register(2)
+    ask_for(cluster, list(range(COUNT)), (3, 2))
+    cluster.orders.clear()
+    elected = cluster.call(cluster.controller.elect_leaders, None, unclean=False)
+    assert set(elected.values()) == {ErrorCode.NONE}
+    led = told(cluster, LeaderAndIsrRequest)
+    assert sum(led) == 2 * COUNT
+    assert max(led) <= SETTLED
+
+
+def ask_for(cluster: Controlled, numbers: list[int], in_sync: tuple[int, ...]) -> Any:
+    state = cluster.state(TopicPartition("t", numbers[0]))
+    assert state is not None
+    version = cluster.stat(partition_state_path(TopicPartition("t", numbers[0]))).version
+    partitions = [
+        PartitionData(
+            partition_index=number,
+            leader_epoch=state.leader_epoch,
+            new_isr_with_epochs=[
+                BrokerState(broker_id=each, broker_epoch=cluster.epoch(each)) for each in in_sync
+            ],
+            partition_epoch=version,
+        )
+        for number in numbers
+    ]
+    leader = int(state.leader)
+    request = AlterPartitionRequest(
+        broker_id=leader,
+        broker_epoch=cluster.epoch(leader),
+        topics=[TopicData(topic_id=TOPIC_ID, partitions=partitions)],
+    )
+    answer = cluster.call(cluster.controller.alter_partition, request)
+    (topic,) = answer.topics
+    assert [each.partition_index for each in topic.partitions] == numbers
+    assert {each.error_code for each in topic.partitions} == {0}
+    return answer
+
+
+def test_a_deleted_topic_is_forgotten_by_and_by(
+    cluster: Controlled, most_a_turn: MostATurn
+) -> None:
+    forgotten = most_a_turn(ControllerContext, "forget")
+    listed = most_a_turn(ControllerContext, "partitions_of")
+    topic_id = cluster.topic_id("t")
+    code = cluster.call(cluster.controller.delete_topic, "t", topic_id)
+    assert code is ErrorCode.NONE
+    cluster.until(lambda: cluster.data(topic_path("t")) is None)
+    cluster.advance(500)
+    assert 0 < forgotten() <= LOOKED_AT_MOST
+    assert listed() <= 3, "an answer is not looked for among all partitions"
+    assert cluster.create(2, 3) is ErrorCode.NONE
