@@ -1,9 +1,11 @@
 """What followers ask of a leader, and what becomes of the answers."""
 
+from collections import Counter
 from typing import Any
 
 import pytest
 
+from klog_broker.replication import fetcher
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.fetch import (
@@ -152,9 +154,58 @@ def test_a_leader_without_room_for_a_session_is_told_everything_each_time() -> N
     world.leader.append(0, number=1)
     for _ in range(3):
         world.answer()
-    assert named(last_request(world)) == [(0, 0), (1, 1)]
+    assert sorted(named(last_request(world))) == [(0, 0), (1, 1)]
     assert last_request(world).session_epoch == 0
     assert world.log(1).log_end_offset == 1
+
+
+def many_without_a_session(monkeypatch: pytest.MonkeyPatch) -> FetcherWorld:
+    """A hundred partitions, of which one request names 40 at most."""
+    monkeypatch.setattr(fetcher, "MOST_NAMED", 10)
+    monkeypatch.setattr(fetcher, "MOST_WHOLE", 40)
+    world = FetcherWorld()
+    world.leader.knows_sessions = False
+    for number in range(100):
+        world.leader.lead(0, number)
+        world.follow(0, number)
+    world.run()
+    return world
+
+
+def test_without_a_session_many_partitions_are_named_in_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = many_without_a_session(monkeypatch)
+    for number in (0, 55, 99):
+        world.leader.append(0, number=number)
+    seen = len(world.requests)
+    waits = set()
+    for _ in range(20):
+        if world.answer():
+            waits.add(world.asks[0].request.max_wait_ms)
+    requests = world.requests[seen:]
+    counts = [len(named(each)) for each in requests]
+    assert max(counts) <= 40
+    times = Counter(number for each in requests for number, _ in named(each))
+    assert set(times) == set(range(100)), "none is left out"
+    assert max(times.values()) - min(times.values()) <= 2, "nor comes first"
+    for number in (0, 55, 99):
+        assert world.log(number).log_end_offset == 1
+    # The leader does not hold the whole time what keeps the others waiting.
+    assert waits == {WAIT_MS * 40 // 100}
+
+
+def test_a_session_that_is_granted_late_holds_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = many_without_a_session(monkeypatch)
+    world.leader.knows_sessions = True
+    for _ in range(20):
+        world.answer()
+    assert len(world.leader.session) == 100
+    assert named(last_request(world)) == []
+    assert last_request(world).max_wait_ms == WAIT_MS
+    world.leader.append(0, number=77)
+    world.run()
+    assert world.log(77).log_end_offset == 1
 
 
 def test_the_log_start_is_followed_and_told() -> None:

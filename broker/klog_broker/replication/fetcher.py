@@ -41,6 +41,9 @@ _log = logging.getLogger("klog.replication")
 MOST_NAMED = 1_000
 """So many partitions are named by one request, where the leader remembers them; the next request
 names more."""
+MOST_WHOLE = 5_000
+"""And so many where the leader keeps no session, in turn: the next request names the next ones. A
+leader takes some 30,000 names in a request."""
 # Costs in elements of a slice (runtime/slices.py): of any part of a reply, and of its bytes.
 _PART_ELEMENTS = 20
 _BYTES_AN_ELEMENT = 5_000
@@ -171,11 +174,15 @@ class Fetcher:
         elif not self._waits_for_flushes():
             self._fetch(connection)
 
+    @property
+    def _most(self) -> int:
+        return MOST_WHOLE if self._session.is_refused else MOST_NAMED
+
     def _look_at_news(self) -> None:
-        if self._session.is_refused or len(self._news) <= MOST_NAMED:
+        if len(self._news) <= self._most:
             news, self._news = list(self._news), {}
         else:
-            news = list(islice(self._news, MOST_NAMED))
+            news = list(islice(self._news, self._most))
             for key in news:
                 del self._news[key]
         for key in news:
@@ -214,11 +221,11 @@ class Fetcher:
         session, due = self._session, self._due
         if session.begins:
             self._told_epoch = self._asks.broker_epoch()
-        if session.is_refused or len(due) <= MOST_NAMED:
+        if len(due) <= self._most:
             self._due = {}
             delta = session.next(due.items())
         else:
-            part = list(islice(due.items(), MOST_NAMED))
+            part = list(islice(due.items(), self._most))
             for key, _ in part:
                 del due[key]
             delta = session.next(part)
@@ -227,9 +234,7 @@ class Fetcher:
             if self._due or self._news:
                 self._look()
             return
-        # The leader must not hold a request while there is more to be named.
-        wait_ms = 0 if self._due or self._news else self._settings.wait_max_ms
-        request = fetch_request(delta, self._asks, self._settings, wait_ms)
+        request = fetch_request(delta, self._asks, self._settings, self._wait_ms())
         self._is_busy = True
         low, high = FETCH_VERSIONS
         connection.send(
@@ -240,6 +245,15 @@ class Fetcher:
             low=low,
             high=high,
         )
+
+    def _wait_ms(self) -> int:
+        """The leader must not hold a request while there is more to be named; but where it keeps no
+        session there always is, and it is not asked without a pause."""
+        if not self._due and not self._news:
+            return self._settings.wait_max_ms
+        if self._session.is_refused:
+            return self._settings.wait_max_ms * MOST_WHOLE // max(len(self._followed), MOST_WHOLE)
+        return 0
 
     # --- the answer ------------------------------------------------------------------------------
     def _answered(
@@ -285,7 +299,13 @@ class Fetcher:
                 # The leader goes by the life in which a partition was named, and idle ones are not
                 # named again: it would have a replica join in a life that is over, in vain.
                 self._session.lost()
-            if self._session.begins:
+            if self._session.is_refused:
+                # It is the others' turn, then these are asked for again: last what has come.
+                told, self._news = self._news, dict.fromkeys(self._session.asked)
+                for key in told:
+                    self._news.pop(key, None)
+                self._news.update(told)
+            elif self._session.begins:
                 self._begin_anew()
             self._look_at_append()
 
