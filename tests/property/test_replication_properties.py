@@ -48,7 +48,7 @@ def test_a_leader_goes_by_the_larger_set(members, other, leaving):
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20), st.integers(0, 60))))
 def test_caught_up_is_never_in_the_future_and_never_goes_back(steps):
     progress, now_ms, leader_end, offset = FollowerProgress(), 0, 0, 0
-    ends = [(0, 0)]  # when the leader's log had reached which end
+    ends: list[tuple[int, int]] = []  # when the leader's log had reached which end
     for grown, fetched, passed_ms in steps:
         now_ms += passed_ms
         leader_end += grown
@@ -58,7 +58,7 @@ def test_caught_up_is_never_in_the_future_and_never_goes_back(steps):
         progress = progress.fetched(FollowerFetch(offset), leader_end, now_ms)
         assert before <= progress.caught_up_ms <= now_ms
         # It has all that the leader had before the moment that it is said to have caught up at.
-        had = max(end for at_ms, end in ends if at_ms < progress.caught_up_ms or at_ms == 0)
+        had = max((end for at_ms, end in ends if at_ms < progress.caught_up_ms), default=0)
         assert offset >= had or progress.caught_up_ms == NEVER_MS
     gone = fallen_behind(
         {BrokerId(1)},
