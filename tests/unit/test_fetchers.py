@@ -273,6 +273,28 @@ def test_a_partition_with_an_error_waits_while_the_others_go_on() -> None:
     assert world.log(0).log_end_offset == 1
 
 
+@pytest.mark.parametrize(
+    "error", [ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER]
+)
+def test_a_leader_that_gets_its_order_later_is_asked_again_soon(error: ErrorCode) -> None:
+    """And ever less often, while it does not."""
+    world = FetcherWorld()
+    world.leader.lead(0)
+    world.leader.refuses[topic_id(), 0] = error
+    world.follow(0)
+    world.run()
+    for wait_ms in (40, 80):
+        world.pass_time(wait_ms - 1)
+        assert not world.asks
+        world.pass_time(1)
+        world.run()
+    world.leader.refuses.clear()
+    world.leader.append(0)
+    world.pass_time(160)
+    world.run()
+    assert contents(world.log()) == contents(world.leader.log())
+
+
 def test_a_leader_that_knows_of_a_newer_epoch_is_asked_no_more_before_an_order() -> None:
     world = following(2)
     world.leader.append(4)

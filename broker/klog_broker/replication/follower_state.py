@@ -123,17 +123,28 @@ class FollowBounds(NamedTuple):
 Step = Append | Cut | BeginAnew | AskEnds | FollowBounds | None
 
 
+_FIRST_ORDER_WAIT_MS = 40
+_BEFORE_ITS_ORDER = (
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+)
+"""What a leader answers that has not got the controller's order yet: this broker was told first."""
+
+
 class FollowerState:
     """A replica that follows the leader of `leader_epoch`. That of another epoch is followed by
     another one, once no change of the log is under way."""
 
-    __slots__ = ("_backoff_ms", "_log", "leader_epoch", "phase")
+    __slots__ = ("_backoff_ms", "_log", "_order_wait_ms", "leader_epoch", "phase")
 
     def __init__(self, log: FollowedLog, leader_epoch: LeaderEpoch, *, backoff_ms: int) -> None:
         self.leader_epoch = leader_epoch
         self.phase: Phase = Fetching()
         self._log = log
         self._backoff_ms = backoff_ms
+        self._order_wait_ms = _FIRST_ORDER_WAIT_MS
 
     def position(self, now_ms: int, *, flushes_first: bool) -> Position | None:
         """What the next Fetch says; None while there must be none.
@@ -177,6 +188,7 @@ class FollowerState:
         """The records are appended. As the logs do not part before this log's end, the watermark
         and the start are the leader's, up to there."""
         log = self._log
+        self._order_wait_ms = _FIRST_ORDER_WAIT_MS
         watermark = max(log.high_watermark, min(part.high_watermark, log.log_end_offset))
         start = max(log.log_start_offset, min(part.log_start_offset, watermark))
         return FollowBounds(Offset(watermark), Offset(start))
@@ -192,9 +204,11 @@ class FollowerState:
             return AskEnds()
         if error is ErrorCode.FENCED_LEADER_EPOCH:
             self.phase = Superseded()
+        elif error in _BEFORE_ITS_ORDER:
+            # Most often that comes in moments, and producers wait.
+            self.phase = Delayed(now_ms + min(self._order_wait_ms, self._backoff_ms))
+            self._order_wait_ms = min(2 * self._order_wait_ms, self._backoff_ms)
         else:
-            # UNKNOWN_LEADER_EPOCH and NOT_LEADER_OR_FOLLOWER among them: an order is on its way
-            # here or there.
             self.refused(now_ms)
         return None
 
