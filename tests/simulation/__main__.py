@@ -9,11 +9,15 @@ that is kept for it or another one. ``--keep`` keeps that other one.
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
+import multiprocessing
+import os
 import sys
 import time
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 from tests.simulation.clusters import run as clusters
 from tests.simulation.clusters.mutants import MUTANTS as CLUSTER_MUTANTS
@@ -25,6 +29,9 @@ from tests.simulation.mutants import MUTANTS
 from tests.simulation.mutants.kept_seeds import keep_seed, kept_seeds
 from tests.simulation.mutants.mutant import Mutant, Outcome, catch
 from tests.simulation.run import Result, run_seed
+
+A = TypeVar("A")
+B = TypeVar("B")
 
 _TAIL = 60
 _SEEDS = 50
@@ -58,7 +65,7 @@ _BUGS = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the seeds, one after the other."""
+    """Runs the seeds, as many at a time as there are processors."""
     parser = argparse.ArgumentParser(prog="./dev simulate")
     parser.add_argument(
         "--seeds", type=int, help=f"how many, from 0 on: {_SEEDS}, {_SEEDS_A_MUTANT} for a mutant"
@@ -94,13 +101,40 @@ def _chosen(given: argparse.Namespace, default: int) -> range:
 def _run(play: _Play, seeds: range, *, verbose: bool) -> int:
     began = time.monotonic()
     failed = 0
-    for seed in seeds:
-        result = play.run_seed(seed)
+    for result in _spread(partial(_play_one, play.run_seed, verbose=verbose), seeds):
         failed += bool(result.failure)
         _say(play, result, verbose=verbose)
     took_s = time.monotonic() - began
     print(f"{len(seeds)} seeds, {failed} failed, {took_s / len(seeds):.2f} s a seed", flush=True)
     return 1 if failed else 0
+
+
+def _play_one(run_seed: Callable[[int], Result], seed: int, *, verbose: bool) -> Result:
+    result = run_seed(seed)
+    if not verbose:
+        del result.lines[:-_TAIL]
+    return result
+
+
+def _spread(work: Callable[[A], B], items: Sequence[A]) -> Iterator[B]:
+    """What becomes of each item, in their order, worked out by all processors that this process
+    may use."""
+    processes = min(len(os.sched_getaffinity(0)), len(items))
+    if processes < 2:
+        yield from map(work, items)
+        return
+    gc.collect()
+    gc.freeze()  # what is imported would be copied by each process that looks for garbage
+    with multiprocessing.get_context("fork").Pool(processes) as pool:
+        yield from pool.imap(work, items)
+
+
+class _Caught(NamedTuple):
+    """What came of a mutant; -1 and nothing else if it was not caught."""
+
+    seed: int = -1
+    check: str = ""
+    lines: Sequence[str] = ()
 
 
 def _catch(
@@ -109,30 +143,45 @@ def _catch(
     """A row for each: the seed that catches it, and the check that does. The kept one is tried
     first."""
     began = time.monotonic()
-    count = missed = 0
-    for each in bugs:
-        for mutant in each.mutants:
-            if names and mutant.name not in names:
-                continue
-            count += 1
-            kept = kept_seeds(each.simulation, mutant.name)
-            caught = catch(mutant, each.run_seed, (*kept, *seeds))
-            if caught is None:
-                missed += 1
-                print(f"{mutant.name:<40} {'-':>5}  NOT CAUGHT in {len(seeds)} seeds", flush=True)
-                continue
-            if verbose:
-                print("\n".join([*caught.lines[-_TAIL:], caught.failure]))
-            print(f"{mutant.name:<40} {caught.seed:>5}  {caught.check}", flush=True)
-            if caught.seed in kept:
-                continue
-            if keep:
-                keep_seed(each.simulation, mutant.name, caught.seed)
-            else:
-                print(f"    the seed that is kept was {kept or 'none'}: see --keep", flush=True)
+    places = [
+        (_BUGS.index(each), number)
+        for each in bugs
+        for number, mutant in enumerate(each.mutants)
+        if not names or mutant.name in names
+    ]
+    missed = 0
+    for (place, number), caught in zip(
+        places, _spread(partial(_catch_one, seeds), places), strict=True
+    ):
+        simulation, name = _BUGS[place].simulation, _BUGS[place].mutants[number].name
+        if caught.seed < 0:
+            missed += 1
+            print(f"{name:<40} {'-':>5}  NOT CAUGHT in {len(seeds)} seeds", flush=True)
+            continue
+        if verbose:
+            print("\n".join(caught.lines))
+        print(f"{name:<40} {caught.seed:>5}  {caught.check}", flush=True)
+        kept = kept_seeds(simulation, name)
+        if caught.seed in kept:
+            continue
+        if keep:
+            keep_seed(simulation, name, caught.seed)
+        else:
+            print(f"    the seed that is kept was {kept or 'none'}: see --keep", flush=True)
     took_s = time.monotonic() - began
-    print(f"{count} mutants, {missed} not caught, {took_s:.0f} s")
+    print(f"{len(places)} mutants, {missed} not caught, {took_s:.0f} s")
     return 1 if missed else 0
+
+
+def _catch_one(seeds: range, place: tuple[int, int]) -> _Caught:
+    """Of the mutant at that place: a mutant itself cannot be sent to another process."""
+    bugs = _BUGS[place[0]]
+    mutant = bugs.mutants[place[1]]
+    kept = kept_seeds(bugs.simulation, mutant.name)
+    caught = catch(mutant, bugs.run_seed, (*kept, *seeds))
+    if caught is None:
+        return _Caught()
+    return _Caught(caught.seed, caught.check, [*caught.lines[-_TAIL:], caught.failure])
 
 
 def _say(play: _Play, result: Result, *, verbose: bool) -> None:
