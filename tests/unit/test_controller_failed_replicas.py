@@ -2,6 +2,7 @@
 
 import pytest
 
+from klog_broker.controller.controller import FAILED_RETRY_MS
 from klog_broker.metadata.image import NO_BROKER
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId, LeaderEpoch
@@ -31,7 +32,7 @@ def cluster() -> Controlled:
     return Controlled.of_three()
 
 
-def test_a_leader_that_cannot_use_its_log_is_offline_for_the_rest_of_its_life(
+def test_a_leader_that_cannot_use_its_log_is_offline_until_its_broker_is_back(
     cluster: Controlled,
 ) -> None:
     cluster.broken = {2}
@@ -83,6 +84,37 @@ def test_a_follower_that_cannot_use_its_log_is_not_in_sync(cluster: Controlled) 
     )
     answer = cluster.call(cluster.controller.alter_partition, asked)
     assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
+
+
+def test_who_can_use_its_log_again_may_be_in_sync_and_lead(cluster: Controlled) -> None:
+    cluster.broken = {3}
+    cluster.create(3, 2)
+    assert cluster.state() == PartitionState(TWO, LeaderEpoch(1), (TWO,), 3)
+    cluster.advance(FAILED_RETRY_MS)
+    assert cluster.state() == PartitionState(TWO, LeaderEpoch(1), (TWO,), 3)
+    cluster.broken = set()
+    cluster.orders.clear()
+    cluster.advance(FAILED_RETRY_MS)
+    told = [order for number, order in cluster.orders if isinstance(order, UpdateMetadataRequest)]
+    assert told[-1].topic_states[0].partition_states[0].offline_replicas == []
+    asked = AlterPartitionRequest(
+        broker_id=2, broker_epoch=cluster.epoch(2), topics=[_wanted(TWO, THREE, cluster=cluster)]
+    )
+    answer = cluster.call(cluster.controller.alter_partition, asked)
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
+    # Nobody else is asked again from now on.
+    cluster.orders.clear()
+    cluster.advance(2 * FAILED_RETRY_MS)
+    assert cluster.orders == []
+
+
+def test_the_last_one_leads_again_when_it_can_use_its_log(cluster: Controlled) -> None:
+    cluster.broken = {2}
+    cluster.create(2)
+    assert cluster.state() == PartitionState(NO_BROKER, LeaderEpoch(1), (TWO,), 3)
+    cluster.broken = set()
+    cluster.advance(FAILED_RETRY_MS + 500)
+    assert cluster.state() == PartitionState(TWO, LeaderEpoch(2), (TWO,), 3)
 
 
 def test_the_last_replica_in_sync_stays_it_though_its_log_failed(cluster: Controlled) -> None:

@@ -3,7 +3,12 @@
 from pathlib import Path
 from uuid import UUID
 
-from klog_broker.log.errors import InconsistentTopicId, LogStorageError, OutOfDescriptors
+from klog_broker.log.errors import (
+    InconsistentTopicId,
+    LogStorageError,
+    NoRoomLeft,
+    OutOfDescriptors,
+)
 from klog_broker.replication.applying import ORDERS_AT_ONCE
 from klog_broker.replication.errors import Ended, StaleOrder
 from pyspark_klog.ids import TopicId, TopicPartition
@@ -207,6 +212,17 @@ def test_without_descriptors_nothing_is_made_and_it_can_be_tried_again() -> None
     assert world.role() == ""
     world.files.has_descriptors = True
     assert world.apply(order()) == {}
+
+
+def test_on_a_full_disk_nothing_is_made_and_it_can_be_tried_again_or_deleted() -> None:
+    world = ReplicaWorld()
+    world.files.free_bytes = 0
+    assert isinstance(world.apply(order())[PARTITION], NoRoomLeft)
+    assert world.role() == ""
+    assert world.apply(stop()) == {}
+    world.files.free_bytes = None
+    assert world.apply(order()) == {}
+    assert world.role() == "Leader"
 
 
 # --- settings ------------------------------------------------------------------------------------

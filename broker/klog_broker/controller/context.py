@@ -137,6 +137,10 @@ class ControllerContext:
         """The brokers that are registered, and cannot use the partition's log in this life."""
         return self._failed.get(partition, _NONE)
 
+    def all_failed(self) -> dict[TopicPartition, frozenset[BrokerId]]:
+        """The same of all partitions that have any."""
+        return dict(self._failed)
+
     def online_for(self, partition: TopicPartition) -> frozenset[BrokerId]:
         """The brokers whose replicas of this partition may lead, or be in sync."""
         failed = self._failed.get(partition)

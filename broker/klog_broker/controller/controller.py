@@ -55,6 +55,7 @@ _log = logging.getLogger("klog.controller")
 
 RETRY_MS = 1_000
 DELETION_RETRY_MS = 10_000
+FAILED_RETRY_MS = 10_000
 
 _BROKERS = Change(Subject.BROKERS)
 
@@ -94,6 +95,7 @@ class Controller:
         self._leaving: Mapping[BrokerId, RegisteredBroker] = {}
         self._retry: Timer | None = None
         self._deletion_retry: Timer | None = None
+        self._failed_retry: Timer | None = None
 
     @property
     def offline_partitions(self) -> int:
@@ -253,13 +255,20 @@ class Controller:
             return
         if isinstance(answer, LeaderAndIsrResponse):
             if failed_replicas.is_news(work, answer):
-                self._events.put(Event(lambda work: failed_replicas.take(work, order, answer)))
+                self._events.put(Event(lambda work: self._take_failed(work, order, answer)))
                 self._go_on()
         elif isinstance(order.request, StopReplicaRequest) and work.picture.take_stop(order):
             self._events.put(Event(lambda work: self._stopped(work, order, answer)))
             self._go_on()
         if self._sender.behind:
             self._go_on()
+
+    def _take_failed(
+        self, work: Work, order: BrokerOrder, answer: LeaderAndIsrResponse
+    ) -> Steps[None]:
+        yield from failed_replicas.take(work, order, answer)
+        if work.picture.context.has_failed:
+            self._ask_failed_later()
 
     def _stopped(self, work: Work, order: BrokerOrder, answer: Answer) -> Steps[None]:
         if not deletions.take_answer(work, order, answer):
@@ -396,11 +405,21 @@ class Controller:
 
             self._deletion_retry = self._loop.call_later(DELETION_RETRY_MS, again)
 
+    def _ask_failed_later(self) -> None:
+        if self._failed_retry is None:
+
+            def again() -> None:
+                self._failed_retry = None
+                self._events.put(Event(failed_replicas.ask_again))
+                self._go_on()
+
+            self._failed_retry = self._loop.call_later(FAILED_RETRY_MS, again)
+
     def _cancel_timers(self) -> None:
-        for timer in (self._retry, self._deletion_retry):
+        for timer in (self._retry, self._deletion_retry, self._failed_retry):
             if timer is not None:
                 timer.cancel()
-        self._retry = self._deletion_retry = None
+        self._retry = self._deletion_retry = self._failed_retry = None
 
 
 def _as_it_is(code: ErrorCode) -> ErrorCode:

@@ -1,7 +1,8 @@
 """Replicas that a broker which is alive cannot use: its answer to LeaderAndIsr says so.
 
-Such a replica is offline for the rest of the broker's life, as in Kafka (replicasOnOfflineDirs):
-it leads nothing, leaves the in-sync set, and is told of as offline.
+Such a replica is offline, as in Kafka (replicasOnOfflineDirs): it leads nothing, leaves the in-sync
+set, and is told of as offline. In Kafka that is for the rest of the broker's life. Here a disk that
+was full when a log was to be made may have room again: the broker is asked again now and then.
 """
 
 import logging
@@ -43,10 +44,31 @@ def take(work: Work, order: BrokerOrder, answer: LeaderAndIsrResponse) -> Steps[
             if broker_id not in context.assignment(partition):
                 continue
             if each.error_code == ErrorCode.NONE:
-                context.replica_works(partition, broker_id)
+                _works(work.picture, partition, broker_id)
             elif each.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
                 _failed(work.picture, partition, broker_id)
     yield from work.writer.settle(work.picture)
+
+
+def ask_again(work: Work) -> Steps[None]:
+    """Give brokers their roles again that could not take them."""
+    picture = work.picture
+    for partition, brokers in picture.context.all_failed().items():
+        picture.unsettle((partition,), tell=brokers)
+    yield from work.writer.settle(picture)
+
+
+def _works(picture: Picture, partition: TopicPartition, broker_id: BrokerId) -> None:
+    context = picture.context
+    if broker_id not in context.failed(partition):
+        return
+    context.replica_works(partition, broker_id)
+    if context.is_to_be_deleted(partition.topic):
+        return
+    _log.info("broker_id=%d can use its log of %s again", broker_id, partition)
+    picture.replica_came(partition, broker_id)
+    picture.batch.tell(context.brokers, (partition,))
+    picture.unsettle((partition,))
 
 
 def _failed(picture: Picture, partition: TopicPartition, broker_id: BrokerId) -> None:

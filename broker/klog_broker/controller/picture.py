@@ -110,7 +110,7 @@ class Picture:
         self.untold[broker_id] = None
         for partition in self.context.partitions_on(broker_id):
             yield
-            self._replica_came(partition, broker_id)
+            self.replica_came(partition, broker_id)
             self.unsettle((partition,), tell=(broker_id,))
 
     # --- partitions ----------------------------------------------------------------------------
@@ -173,7 +173,8 @@ class Picture:
             if context.is_to_be_deleted(partition.topic):
                 context.step_replica(partition, broker_id, ReplicaState.DELETION_INELIGIBLE)
 
-    def _replica_came(self, partition: TopicPartition, broker_id: BrokerId) -> None:
+    def replica_came(self, partition: TopicPartition, broker_id: BrokerId) -> None:
+        """Its broker has come, or can use it again."""
         if not self.context.is_to_be_deleted(partition.topic):
             self.context.step_replica(partition, broker_id, ReplicaState.ONLINE)
 

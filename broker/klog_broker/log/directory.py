@@ -9,6 +9,7 @@ from pathlib import Path
 from klog_broker.log.errors import (
     LogDirectoryError,
     LogStorageError,
+    NoRoomLeft,
     OutOfDescriptors,
     ShortWrite,
 )
@@ -85,7 +86,7 @@ class LogDirectory:
                 error,
                 self._refusals.take_note(),
             )
-        return LogStorageError(
+        return NoRoomLeft(
             f"no space left in the data directory {self.path} for {refused}: {error}; make room on "
             f"the disk"
         )

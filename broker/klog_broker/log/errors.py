@@ -87,6 +87,10 @@ class OutOfDescriptors(LogStorageError):
     """A file could not be opened, for this process has too many open; nothing else is wrong."""
 
 
+class NoRoomLeft(LogStorageError):
+    """The disk is full; nothing else is wrong, and the operation has left nothing behind."""
+
+
 class LogDirectoryError(LogError):
     """A data directory cannot be used: of another version, cluster or broker, or in use."""
 

@@ -16,6 +16,7 @@ from klog_broker.log.errors import (
     InconsistentTopicId,
     LogError,
     LogStorageError,
+    NoRoomLeft,
     OutOfDescriptors,
     StaleLeaderEpoch,
 )
@@ -149,7 +150,8 @@ class ReplicaManager:
 
         An order fails with StaleOrder (the replica had an order with newer epochs),
         InconsistentTopicId (another topic's replica or folder has the same name), LogStorageError
-        (the disk failed: the replica is offline), or OutOfDescriptors (nothing has changed).
+        (the disk failed: the replica is offline), or OutOfDescriptors or NoRoomLeft (nothing has
+        changed).
         """
         self._queue.append(
             Application(
@@ -209,8 +211,9 @@ class ReplicaManager:
         def made(log: PartitionLog | None, error: BaseException | None) -> None:
             if log is None:
                 failure = _as_failure(error)
+                # What has changed nothing may be tried again, or deleted.
                 if isinstance(failure, LogStorageError) and not isinstance(
-                    failure, OutOfDescriptors
+                    failure, OutOfDescriptors | NoRoomLeft
                 ):
                     self._host_offline(order)
                 done(failure)
