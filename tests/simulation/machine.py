@@ -251,6 +251,11 @@ class Machine:
         files = self.files
         return files.free_bytes is not None or not files.has_descriptors or files.has_failed_sync
 
+    @property
+    def may_lose_disk(self) -> bool:
+        """Whether a broker that ends because of its disk is right, though no sync has failed."""
+        return False
+
     # --- turns -----------------------------------------------------------------------------------
     def _want_turn(self, delay_ms: int = 0) -> None:
         due_ms = self.world.now_ms + delay_ms
@@ -344,10 +349,12 @@ class Machine:
 
     def _ended(self, exit_code: ExitCode) -> None:
         self.note(f"ends exit_code={exit_code.name}")
-        expected = ExitCode.DISKS_LOST if self.files.has_failed_sync else ExitCode.OK
-        if exit_code not in (ExitCode.OK, expected):
+        has_failed = self.files.has_failed_sync
+        if exit_code is ExitCode.DISKS_LOST and (has_failed or self.may_lose_disk):
+            has_failed = True
+        elif exit_code is not ExitCode.OK:
             raise Violation("no bug ends the loop", f"the broker ended with {exit_code!r}")
-        death = Death.DISK if self.files.has_failed_sync else Death.CLEAN
+        death = Death.DISK if has_failed else Death.CLEAN
         for watcher in self.watchers:
             watcher.on_death(self, death)
             if death is Death.CLEAN:

@@ -44,6 +44,8 @@ class Groups(Watcher):
         self._is_unsure = False
         """Whether the group may have been forgotten with all its offsets: then nothing is promised
         of what comes."""
+        self.is_replicated = False
+        """Whether no single power cut can take anything: ``may_be_lost`` is called if one has."""
         self.forgotten = 0
         """How often a power cut may have taken what was not flushed."""
         self.generations = 0
@@ -52,7 +54,9 @@ class Groups(Watcher):
     def on_start(self, machine: Machine) -> None:
         if machine.deaths_before_start:
             self._joined = (-1, 0)
-        if Death.POWER not in machine.deaths_before_start or self._flushes_all:
+        if Death.POWER not in machine.deaths_before_start:
+            return
+        if self._flushes_all or self.is_replicated:
             return
         # Any prefix of what was not flushed may be gone, down to nothing.
         self.forgotten += 1
@@ -68,6 +72,11 @@ class Groups(Watcher):
         if elected != self._coordinator:
             self._coordinator = elected
             self._joined = (-1, 0)
+
+    def may_be_lost(self) -> None:
+        """Power cuts have taken an end of what is known of the group."""
+        self.forgotten += 1
+        self._is_unsure = True
 
     # --- members and time ------------------------------------------------------------------------
     def is_heard(self, now_ms: int) -> None:

@@ -34,7 +34,7 @@ class Marks(Watcher):
             if marks == before:
                 continue
             self._last[key] = marks
-            if before is not None and self._went_back(before, marks):
+            if before is not None and self._went_back(log, before, marks):
                 raise Violation(BACK, f"{log.topic_partition} went from {before} to {marks}")
             watermark, end, start, flushed = marks
             if not start <= watermark <= end or flushed > end:
@@ -42,7 +42,7 @@ class Marks(Watcher):
             if self._waits_for_flush(machine, log) and watermark > flushed:
                 raise Violation(EARLY, f"{log.topic_partition} shows unsynced records: {marks}")
 
-    def _went_back(self, before: tuple[int, ...], marks: tuple[int, ...]) -> bool:
+    def _went_back(self, _log: Any, before: tuple[int, ...], marks: tuple[int, ...]) -> bool:
         return any(new < old for new, old in zip(marks, before, strict=True))
 
     def _waits_for_flush(self, _machine: Machine, log: Any) -> bool:

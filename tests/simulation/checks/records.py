@@ -24,6 +24,7 @@ ORDER = "a producer's records stay in order"
 EPOCHS = "after an unclean end a new epoch begins"
 
 _MARKER = b"!"
+_NEVER = 1 << 60
 
 
 @dataclass
@@ -41,6 +42,10 @@ class _Partition:
     end_at_death: int = 0
     epoch_at_death: int = -1
     was_offline: bool = False
+    doubtful: set[bytes] = field(default_factory=set)
+    """What may be lost, and may be heard of all the same, from who does not know that it is."""
+    lost_from: int = _NEVER
+    """Where that begins."""
 
 
 @dataclass(frozen=True)
@@ -106,9 +111,10 @@ class Records(Watcher):
             self._see(partition, known, offset + index, value, "acknowledged")
             self._acknowledged.add(value)
             self._known_ms.setdefault(value, self._world.now_ms)
+            if value not in known.doubtful:
+                known.promised_end = max(known.promised_end, offset + index + 1)
         if numbers[-1] >= self._doubtful.get((partition, producer), numbers[-1] + 1):
             del self._doubtful[partition, producer]
-        known.promised_end = max(known.promised_end, offset + len(numbers))
         self.acknowledged += len(numbers)
         self.on_acknowledged(partition, offset + len(numbers))
 
@@ -116,7 +122,8 @@ class Records(Watcher):
         """A consumer has read this record. Returns since when it was known to be there."""
         known = self._partitions[partition]
         self._see(partition, known, offset, value, "delivered")
-        known.promised_end = max(known.promised_end, offset + 1)
+        if _name(value) not in known.doubtful:
+            known.promised_end = max(known.promised_end, offset + 1)
         self.delivered += 1
         return self._known_ms.setdefault(_name(value), self._world.now_ms)
 
@@ -126,8 +133,31 @@ class Records(Watcher):
         for offset, value in found.items():
             self._see(partition, known, offset, value, "in the log")
         for offset, value in known.seen.items():
-            if offset not in found:
+            if offset not in found and value not in known.doubtful:
                 raise Violation(LOST, f"{partition} offset {offset}: {value!r} is gone")
+        known.seen = {offset: _name(value) for offset, value in found.items()}
+
+    def may_be_lost(self, partition: TopicPartition, end: int) -> None:
+        """Power cuts have taken what lay at ``end`` and behind: all that was sent so far and is not
+        known to lie before that. Whoever does not know it yet may still tell of it."""
+        known = self._partitions.get(partition)
+        if known is None:
+            return
+        kept = {value for offset, value in known.seen.items() if offset < end}
+        for value, sent in self._sent.items():
+            if sent.partition == partition and value not in kept:
+                known.doubtful.add(value)
+                # The producer may be forgotten with it, and begin a new epoch.
+                self._excuse(value)
+        self._forgiven |= known.doubtful
+        self.lost_as_allowed += max(known.promised_end - end, 0)
+        known.seen = {offset: value for offset, value in known.seen.items() if offset < end}
+        known.promised_end = min(known.promised_end, end)
+        known.lost_from = min(known.lost_from, end)
+
+    def lost_from(self, partition: TopicPartition) -> int:
+        """From this offset on there may have been other records than there are now."""
+        return self._partitions[partition].lost_from
 
     def was_found(self, partition: TopicPartition, offset: int, name: bytes) -> None:
         """It was appended there."""
@@ -138,7 +168,9 @@ class Records(Watcher):
     ) -> None:
         value = _name(value)
         before = known.seen.setdefault(offset, value)
-        if before != value:
+        if before != value and before in known.doubtful and offset >= known.lost_from:
+            known.seen[offset] = before = value
+        if before != value and not (value in known.doubtful and offset >= known.lost_from):
             raise Violation(
                 CHANGED, f"{partition} offset {offset} was {before!r}, now {value!r} is {how}"
             )

@@ -40,6 +40,8 @@ class Rest(Watcher):
         network, files = machine.network, machine.files
         if machine.has_disk_trouble:
             return  # It could not close all, and said so: the next start recovers.
+        if any(log.is_being_cut for log in machine.logs()):
+            return  # The same: a follower does not wait for the end of that.
         held = {
             "registered descriptors": len(network.poller.interest),
             "open streams": len(network.streams),

@@ -104,6 +104,9 @@ class RoamingMember(Coordinated, Member, Reader):
 
     def _position_is_gone(self, partition: TopicPartition) -> None:
         """A leader that does not know yet that it is none may not have as much."""
+        records = self.history.records
+        if self._positions[partition] > records.lost_from(partition):
+            self._positions[partition] = records.start_of(partition)
 
 
 class OffsetsReader(RoamingMember):
@@ -131,9 +134,25 @@ class RoamingTransactional(Coordinated, FollowingProducer, TransactionalProducer
         ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     )
 
-    def __init__(self, *given: Any, **named: Any) -> None:
+    def __init__(self, *given: Any, are_doubtful: Callable[[str, str], bool], **named: Any) -> None:
+        """`are_doubtful` tells whether a broker says it coordinates that transactional id, or that
+        group, and does not know yet that another one does."""
         super().__init__(*given, **named)
         self._writing: list[TopicPartition] = []
+        self._are_doubtful = are_doubtful
+        self._were_doubtful = False
+
+    def ask(self, request: Any, reply_class: Any, **options: Any) -> Generator[Any, Any, Any]:
+        self._were_doubtful = self._are_doubtful(self._id, self._group)
+        return (yield from super().ask(request, reply_class, **options))
+
+    def _check_manager(self) -> None:
+        """It may be told what was so before. Brokers that it has not asked may be, too: leaders
+        ask the transaction's coordinator."""
+        is_doubtful = self._were_doubtful or self._are_doubtful(self._id, self._group)
+        if self._manager.error is not None and is_doubtful:
+            self._late_ms = self.world.now_ms
+        super()._check_manager()
 
     @property
     def group(self) -> str:

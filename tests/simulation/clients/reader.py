@@ -55,7 +55,8 @@ class Reader(Client):
         if code is not ErrorCode.NONE:
             self._was_refused(partition, code)
             return 0
-        if row.high_watermark < self._watermarks.get(partition, 0):
+        told = self._watermarks.get(partition, 0)
+        if row.high_watermark < min(told, records.lost_from(partition)):
             raise Violation(BACK, f"{partition}: watermark {row.high_watermark}")
         self._watermarks[partition] = row.high_watermark
         position, count = self._positions[partition], 0

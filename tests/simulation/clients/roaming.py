@@ -247,7 +247,10 @@ class RoamingConsumer(Following, Consumer):
 
     def _position_is_gone(self, partition: TopicPartition) -> None:
         """A leader that does not know yet that it is none may not have as much."""
-        if self.must_end:
+        records = self.history.records
+        if self._positions[partition] > records.lost_from(partition):
+            self._positions[partition] = records.start_of(partition)
+        elif self.must_end:
             super()._position_is_gone(partition)
         self.move()
 

@@ -60,6 +60,8 @@ class TopicKeeper(Following, RoamingAdmin):
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, topics=(), goes_on=False, **named)
         self._wanted_partitions: list[TopicPartition] = []
+        self._ids: dict[str, UUID] = {}
+        """Of the topics that had these names when they were used last."""
 
     def wants(self) -> list[TopicPartition]:
         return self._wanted_partitions
@@ -124,6 +126,11 @@ class TopicKeeper(Following, RoamingAdmin):
         yield from self.look()
         if self._led:
             chosen = self.world.random.choice(self._led)
+            before = self._ids.get(name, row.topic_id)
+            self._ids[name] = row.topic_id
+            if before != row.topic_id:
+                # As a client that has not heard of the new one.
+                yield from self._write(chosen, before)
             yield from self._write(chosen, row.topic_id)
             yield from self._read(chosen, row.topic_id)
 

@@ -9,16 +9,20 @@ from zlib import crc32
 from klog_broker.cluster_part import InCluster
 from klog_broker.controller.member import Member
 from klog_broker.replication.leader import Leader
-from pyspark_klog.ids import BrokerId, TopicPartition
+from pyspark_klog.ids import TopicPartition
 from pyspark_klog.records.record import Record
-from pyspark_klog.znodes.topics import PartitionState
 from tests.simulation.checks.marks import Marks
+from tests.simulation.clusters.losses import Losses
 from tests.simulation.clusters.machines import ClusterMachine
-from tests.simulation.controllers.checks import Checks as ControllerChecks
-from tests.simulation.controllers.checks import Key, Known
+from tests.simulation.clusters.states import States
+from tests.simulation.controllers.checks import Key
 from tests.simulation.elections.checks import Checks as ElectionChecks
 from tests.simulation.machine import Machine, Watcher
+from tests.simulation.world import Violation
 from tests.support.log_harness import read_batches
+
+TOLD = "what a broker knows of a partition never goes back"
+ORDERS = "a replica takes no order that is older than its last one"
 
 
 def member_of(machine: Machine) -> Member | None:
@@ -58,61 +62,83 @@ class Elections(Watcher):
 
 
 class ReplicaMarks(Marks):
-    """A follower's log is cut where its leader's goes another way, never below the watermark."""
+    """A follower's log is cut where its leader's goes another way, never below the watermark, but
+    where power cuts have taken what lay there."""
 
-    def _went_back(self, before: tuple[int, ...], marks: tuple[int, ...]) -> bool:
+    def __init__(self, losses: Losses) -> None:
+        super().__init__()
+        self._losses = losses
+
+    def _went_back(self, log: Any, before: tuple[int, ...], marks: tuple[int, ...]) -> bool:
         watermark, _, start, _ = marks
-        return watermark < before[0] or start < before[2]
+        has_fallen = watermark < before[0] and not self._losses.may_fall_to(log, watermark)
+        return has_fallen or start < before[2]
 
     def _waits_for_flush(self, machine: Machine, log: Any) -> bool:
         return leads(machine, log.topic_partition) and super()._waits_for_flush(machine, log)
 
 
-class States(ControllerChecks):
-    """Of partitions, by what is committed. Who has caught up is the leaders' business here."""
-
-    on_joined: Callable[[PartitionState, BrokerId], None] = staticmethod(lambda _after, _who: None)
-    """Called with the state that adds somebody to those in sync, before its leader can know it."""
-
-    def known(self, key: Key) -> PartitionState | None:
-        """Its last state, also of a topic that is gone."""
-        known = self._known.get(key)
-        return None if known is None else known.state
-
-    def _next(
-        self, key: Key, partition: TopicPartition, before: Known, after: PartitionState
-    ) -> Known:
-        known = super()._next(key, partition, before, after)
-        for each in after.isr:
-            if each not in before.state.isr:
-                self.on_joined(after, each)
-        return known
-
-    def _life_met(self, _key: Key, _leader_epoch: int, follower: BrokerId) -> int | None:
-        # Its session may end while the controller adds it: it had caught up, and its next life is
-        # another one.
-        return self._life(follower) or 0
-
-
 class Leaders(Watcher):
-    """Who leads a partition has been elected, and in each epoch one life of one broker leads."""
+    """Who leads a partition has been elected, and in each epoch one life of one broker leads.
 
-    def __init__(self, states: States) -> None:
+    No replica goes back to the role of an older order. ``begins(key, number, role)`` is called with
+    each new leader."""
+
+    def __init__(self, states: States, begins: Callable[[Key, int, Leader], None]) -> None:
         self._states = states
+        self._begins = begins
         self._told: dict[tuple[Key, int], tuple[str, int]] = {}
+        self._epochs: dict[Key, tuple[int, int]] = {}
+        """Of the newest orders, in this life."""
+
+    def on_start(self, machine: Machine) -> None:
+        self._epochs.clear()
 
     def on_turn(self, machine: Machine) -> None:
         assert machine.broker is not None and isinstance(machine, ClusterMachine)
         for partition in machine.broker.services.replicas.partitions():
             role = partition.role
+            key = (partition.topic_id, partition.topic_partition.partition)
+            epochs = self._epochs.get(key, partition.epochs)
+            if partition.epochs < epochs:
+                text = f"{partition.topic_partition} of {machine.name} goes from {epochs}"
+                raise Violation(ORDERS, f"{text} to {partition.epochs}")
+            self._epochs[key] = partition.epochs
             if not isinstance(role, Leader):
                 continue
-            key = (partition.topic_id, partition.topic_partition.partition)
             life = (machine.name, machine.lives)
             if self._told.get((key, role.leader_epoch)) != life:
                 self._told[key, role.leader_epoch] = life
                 machine.note(f"leads {partition.topic_partition} in {role.leader_epoch}")
                 self._states.leads(key, role.leader_epoch, machine.number, machine.lives)
+                self._begins(key, machine.number, role)
+
+
+class Told(Watcher):
+    """What a broker tells clients of a partition never goes back in its life."""
+
+    def __init__(self) -> None:
+        self._image: Any = None
+        self._epochs: dict[Key, tuple[int, int]] = {}
+
+    def on_start(self, machine: Machine) -> None:
+        self._image = None
+        self._epochs.clear()
+
+    def on_turn(self, machine: Machine) -> None:
+        assert machine.broker is not None
+        image = machine.broker.services.metadata.image
+        if image is self._image:
+            return
+        self._image = image
+        for topic in image.topics.values():
+            for number, state in enumerate(topic.partitions):
+                key, now = (topic.topic_id, number), (state.leader_epoch, state.partition_epoch)
+                before = self._epochs.get(key, now)
+                if now < before:
+                    text = f"{machine.name} knows {topic.name}-{number} in {now}, knew {before}"
+                    raise Violation(TOLD, text)
+                self._epochs[key] = now
 
 
 def leads(machine: Machine, partition: TopicPartition) -> bool:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
 from klog_broker.coordinator.hashing import partition_for_key
 from pyspark_klog.ids import TopicPartition
 from tests.simulation.clients.coordinated import Elected
-from tests.simulation.clusters.checks import States
+from tests.simulation.clusters.checks import leads
 from tests.simulation.clusters.plan import ClusterPlan
+from tests.simulation.clusters.states import States
+from tests.simulation.machine import Machine
 from tests.simulation.plan import LONGEST_SWEEP_MS
 
 _OFFSETS = "__consumer_offsets"
+_TRANSACTIONS = "__transaction_state"
 
 
 def with_coordination(plan: ClusterPlan, seed: int) -> ClusterPlan:
@@ -67,11 +71,31 @@ def _with_transactions(plan: ClusterPlan, settings: dict[str, str], random: Rand
 class Coordinators:
     """Who has been elected to coordinate what, by what ZooKeeper has committed."""
 
-    def __init__(self, states: States) -> None:
+    def __init__(self, states: States, machines: Sequence[Machine]) -> None:
         self._states = states
+        self._machines = machines
 
     def of_group(self, group_id: str) -> Elected:
         return self._of(_OFFSETS, group_id)
+
+    def are_doubtful(self, transactional_id: str, group_id: str) -> bool:
+        """Whether any broker takes itself for the coordinator of either, and is it no more, or
+        nobody can say."""
+        return self._is_doubtful(_TRANSACTIONS, transactional_id) or self._is_doubtful(
+            _OFFSETS, group_id
+        )
+
+    def _is_doubtful(self, topic: str, key: str) -> bool:
+        elected = self._of(topic, key)
+        assignment = self._states.assignment(topic)
+        if assignment is None or elected is None:
+            return True
+        partition = TopicPartition(topic, partition_for_key(key, len(assignment.partitions)))
+        return any(
+            leads(machine, partition)
+            for number, machine in enumerate(self._machines)
+            if number != elected[0]
+        )
 
     def _of(self, topic: str, key: str) -> Elected:
         self._states.follow()

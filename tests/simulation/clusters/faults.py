@@ -63,6 +63,11 @@ class ClusterFaults(Faults):
             (1, self._stop_zookeeper),
             (1, self._delete_controller),
             (3, self._part_from_joiner),
+            (2, self._full_disk),
+            (1, self._failed_sync),
+            (3, self._die_in_cut),
+            (3, self._word_comes_late),
+            (2, self._depose_unheard),
         ]
 
     def stop(self) -> None:
@@ -73,6 +78,7 @@ class ClusterFaults(Faults):
             mend()
         for machine in self._all:
             machine.resume()
+            machine.dies_in_cut = None
             machine.is_at_peace = True
 
     def _machines(self) -> Sequence[Machine]:
@@ -91,6 +97,38 @@ class ClusterFaults(Faults):
 
     def _later(self, action: Callable[[], None]) -> None:
         self._world.after(self._world.between(1, self._longest_ms), action)
+
+    def _others(self, *known: ClusterMachine) -> list[ClusterMachine]:
+        """In any order."""
+        others = [each for each in self._all if each not in known]
+        self._world.random.shuffle(others)
+        return others
+
+    def _controller(self) -> ClusterMachine:
+        """Any machine if there is none."""
+        controllers = [each for each in self._all if self.is_controller(each)]
+        return self._world.random.choice(controllers or self._all)
+
+    def _soon(self, low_ms: int, high_ms: int, action: Callable[[], None]) -> None:
+        def act() -> None:
+            if not self._is_over:
+                action()
+
+        self._world.after(self._world.between(low_ms, high_ms), act)
+
+    # --- disks -----------------------------------------------------------------------------------
+    def _full_disk(self) -> None:
+        self._hit.fill_disk(self._world.between(0, 3_000))
+        self._heal_later()
+
+    def _heal(self, machine: Machine) -> None:
+        super()._heal(machine)
+        assert isinstance(machine, ClusterMachine)
+        machine.fill_disk(None)
+
+    def _die_in_cut(self) -> None:
+        """With a log's end half gone; what was not synced of that may be undone."""
+        self._hit.dies_in_cut = self._world.random.choice(self._ends)
 
     # --- between machines ------------------------------------------------------------------------
     def _pause(self) -> None:
@@ -147,11 +185,41 @@ class ClusterFaults(Faults):
         if not self._is_over:
             machine.kill()
 
-    def _cut(self, ways: list[Way]) -> None:
+    def _cut(self, ways: list[Way], for_ms: int | None = None) -> None:
         self._world.note(f"cut {' '.join(f'{sender}>{receiver}' for sender, receiver in ways)}")
         mend = self._router.cut(ways)
         self._mends.append(mend)
-        self._later(mend)
+        if for_ms is None:
+            self._later(mend)
+        else:
+            self._world.after(for_ms, mend)
+
+    def _word_comes_late(self) -> None:
+        """What one says to another arrives once it has no say any more: a controller to a broker,
+        or a leader to the controller. Its session has ended meanwhile, and it does not know it."""
+        controller = self._controller()
+        others = self._others(controller)
+        speaker, hearer, third = controller, *others
+        if self._world.chance(0.4):
+            speaker, hearer = hearer, speaker
+        session_ms = self._longest_ms // 2
+        begin_ms = self._world.between(100, 1_500)
+        end_ms = begin_ms + session_ms + self._world.between(500, 2_500)
+        self._cut([(speaker.name, hearer.name)], end_ms)
+        if self._world.chance(0.7):
+            # The controller has something to say, and the leader of what the third one has, too.
+            self._soon(1, begin_ms, self._world.random.choice((third.stop, third.kill)))
+        ways = [(speaker.name, ZOOKEEPER), (ZOOKEEPER, speaker.name)]
+        after_ms = end_ms - begin_ms + self._world.between(100, 1_000)
+        self._soon(begin_ms, begin_ms, lambda: self._cut(ways, after_ms))
+
+    def _depose_unheard(self) -> None:
+        """Another controller is elected. The old one is not told, and is asked for something."""
+        old = self._controller()
+        other = self._others(old)[0]
+        self._cut([(ZOOKEEPER, old.name)], self._world.between(200, self._longest_ms // 2))
+        self._soon(0, 100, self._zookeeper.delete_controller)
+        self._soon(0, 200, other.stop)
 
     # --- ZooKeeper -------------------------------------------------------------------------------
     def _expire(self) -> None:
@@ -159,10 +227,13 @@ class ClusterFaults(Faults):
 
     def _reset_zookeeper(self) -> None:
         if self._hit.client is not None:
+            self._hit.zookeeper_went()
             self._hit.client.reset()
 
     def _stop_zookeeper(self) -> None:
         if self._zookeeper.stop():
+            for machine in self._all:
+                machine.zookeeper_went()
             self._later(self._zookeeper.start)
 
     def _delete_controller(self) -> None:

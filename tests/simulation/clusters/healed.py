@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 from klog_broker.log.errors import LogStorageError
 from pyspark_klog.ids import TopicPartition
-from tests.simulation.clusters.checks import States, are_alike, batches_of, leads
+from tests.simulation.clusters.checks import are_alike, batches_of, leads
+from tests.simulation.clusters.losses import Losses
 from tests.simulation.clusters.machines import ClusterMachine
+from tests.simulation.clusters.states import States
 from tests.simulation.world import Violation
 
 ALIKE = "replicas are alike"
@@ -69,7 +71,7 @@ def check_alike(states: States, machines: Sequence[ClusterMachine]) -> None:
                 raise Violation(ALIKE, f"{partition}: {expected} on {first}, {found} on {each}")
 
 
-def check_matching(states: States, machines: Sequence[ClusterMachine]) -> None:
+def check_matching(states: States, losses: Losses, machines: Sequence[ClusterMachine]) -> None:
     """Below the least watermark of those that are up, all replicas have the same batches."""
     up = [each for each in machines if each.broker is not None]
     for partition, replicas in partitions_of(states).items():
@@ -79,7 +81,7 @@ def check_matching(states: States, machines: Sequence[ClusterMachine]) -> None:
                 continue
             logs = {log.topic_partition: log for log in machine.logs()}
             if (log := logs.get(partition)) is not None and not log.is_offline:
-                found.append((int(log.high_watermark), machine))
+                found.append((losses.watermark(log), machine))
         if len(found) < 2:
             continue
         below = min(watermark for watermark, _ in found)

@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from klog_broker.replication.leader import Leader
 from klog_broker.replication.partition import Follower
 from pyspark_klog.ids import TopicPartition
-from tests.simulation.clusters.checks import States
+from tests.simulation.clusters.losses import Losses
+from tests.simulation.clusters.machines import ClusterMachine
+from tests.simulation.clusters.states import States
 from tests.simulation.controllers.checks import Key
 from tests.simulation.machine import Death, Machine, Watcher
 from tests.simulation.world import Violation
@@ -26,10 +29,13 @@ PRODUCERS = "a log's producers are those of its records"
 class InSync:
     """All replicas of a cluster. ``min_in_sync`` tells a topic's min.insync.replicas."""
 
-    def __init__(self, states: States, min_in_sync: Callable[[str], int]) -> None:
+    def __init__(self, states: States, losses: Losses, min_in_sync: Callable[[str], int]) -> None:
         self._states = states
+        self._losses = losses
         self._min_in_sync = min_in_sync
         self._shown: dict[Key, int] = {}
+        self._ever_shown: dict[Key, int] = {}
+        """Also what is lost."""
         self._ends: dict[Key, dict[int, int]] = {}
         """Of the logs of those that are up."""
         self._reached: dict[Key, dict[int, int]] = {}
@@ -40,8 +46,14 @@ class InSync:
         key, end = _key(partition), int(partition.log.log_end_offset)
         reached = self._reached.setdefault(key, {})
         reached[number] = max(end, reached.get(number, 0))
-        self._shown[key] = max(self._shown.get(key, 0), int(partition.log.high_watermark))
+        watermark = int(partition.log.high_watermark)
+        self._shown[key] = max(self._shown.get(key, 0), self._losses.watermark(partition.log))
+        self._ever_shown[key] = max(self._ever_shown.get(key, 0), watermark)
         return end
+
+    def leads(self, key: Key, number: int, role: Leader) -> None:
+        """That broker does from now on; if it is all that is left, what it lacks is lost."""
+        self._shown[key] = self._losses.leads(key, number, role, self._shown.get(key, 0))
 
     def look(self, number: int, partition: Any) -> None:
         """At a replica of that broker."""
@@ -51,7 +63,7 @@ class InSync:
         shown = self._shown[key]
         state = self._states.known(key)
         for each in () if state is None else state.isr:
-            if ends.get(each, shown) < shown:
+            if ends.get(each, shown) < shown and self._losses.is_trusted(key, each, partition.log):
                 raise Violation(
                     LACKS,
                     f"{partition.topic_partition} of broker {each} ends at {ends[each]}, broker"
@@ -70,7 +82,7 @@ class InSync:
         if assignment is None or assignment.topic_id is None:
             return
         key = (assignment.topic_id, partition.partition)
-        shown, reached = self._shown.get(key, 0), self._reached.get(key, {})
+        shown, reached = self._ever_shown.get(key, 0), self._reached.get(key, {})
         if shown < end:
             raise Violation(NOT_SHOWN, f"{partition} up to {end}, seen up to {shown}")
         having = [number for number, each in reached.items() if each >= end]
@@ -110,6 +122,8 @@ class InSyncReplicas(Watcher):
             if isinstance(partition.role, Follower):
                 self._check_epochs(partition)
             if log.is_being_cut:
+                assert isinstance(machine, ClusterMachine)
+                machine.is_cutting()
                 self._cut.add(partition.topic_partition)
             elif partition.topic_partition in self._cut:
                 self._cut.remove(partition.topic_partition)
@@ -127,7 +141,7 @@ class InSyncReplicas(Watcher):
                 last = entry.batches[-1].last_offset
                 raise Violation(PRODUCERS, f"{text} {entry.producer_id} at {last}")
 
-    def on_death(self, machine: Machine, death: Death) -> None:
+    def on_death(self, machine: Machine, _death: Death) -> None:
         # It may have died within a turn, in which it told others already.
         for partition in _with_logs(machine):
             self._in_sync.note(self._number, partition)

@@ -18,6 +18,7 @@ from tests.simulation.zookeeper import Client, SimulatedZooKeeper
 from tests.support.memory_files import Crashed
 
 PORT = 9092
+_STEPS_OF_A_CUT = 20
 _FOR_EVER_MS = 1 << 40
 
 
@@ -41,7 +42,17 @@ class ClusterMachine(Machine):
         self.session: Session | None = None
         self.is_paused = False
         self.is_at_peace = False
+        self.free_bytes: int | None = None
+        """What is left on its disk, from life to life; None: as much as anybody wants."""
+        self.dies_in_cut: Death | None = None
+        """In the next one that a follower makes in its log."""
+        self.on_power_cut: Callable[[], None] = lambda: None
+        """Called when what it had not flushed may be lost."""
         self._begins_in_peace = False
+        self._was_full = False
+        """In this life."""
+        self._zookeeper_was_away = False
+        """Since the start of this life."""
         self._zookeeper = zookeeper
         self._router = router
         self._session_ms = int(settings["zookeeper.session.timeout.ms"])
@@ -68,6 +79,9 @@ class ClusterMachine(Machine):
     def start(self) -> None:
         self._switch_on()
         self._begins_in_peace = self.is_at_peace
+        self._was_full = self.free_bytes is not None
+        self._zookeeper_was_away = False
+        self.files.free_bytes = self.free_bytes
         super().start()
 
     def make_network(self) -> SimNetwork:
@@ -94,10 +108,33 @@ class ClusterMachine(Machine):
     def may_refuse(self, refusal: CannotStart) -> bool:
         """ZooKeeper may be out of reach; when it is back its sessions have all their time again,
         and the last life's is one of them."""
+        if self._was_full and refusal.exit_code is ExitCode.DISKS_LOST:
+            return True
         if self._begins_in_peace:
             return False
-        of_zookeeper = (ExitCode.NO_ZOOKEEPER, ExitCode.REFUSED_BY_CLUSTER)
-        return refusal.exit_code in of_zookeeper or super().may_refuse(refusal)
+        if refusal.exit_code is ExitCode.REFUSED_BY_CLUSTER:
+            return self._zookeeper_was_away
+        return refusal.exit_code is ExitCode.NO_ZOOKEEPER or super().may_refuse(refusal)
+
+    @property
+    def may_lose_disk(self) -> bool:
+        """What cannot be refused any more, as a cut of a log, fails for good when it is full."""
+        return self._was_full
+
+    def fill_disk(self, free_bytes: int | None) -> None:
+        """So much is left; None: enough."""
+        self.free_bytes = self.files.free_bytes = free_bytes
+        self._was_full |= free_bytes is not None
+
+    def is_cutting(self) -> None:
+        """A log loses its end, file by file."""
+        if self.dies_in_cut is not None:
+            self.crash_in(self.world.between(1, _STEPS_OF_A_CUT), self.dies_in_cut)
+            self.dies_in_cut = None
+
+    def zookeeper_went(self) -> None:
+        """Or the way there."""
+        self._zookeeper_was_away = True
 
     # --- what waits ------------------------------------------------------------------------------
     def run_blocking(
@@ -169,6 +206,8 @@ class ClusterMachine(Machine):
 
     def reach_zookeeper(self, *, to_is_cut: bool, from_is_cut: bool) -> None:
         """What passes between the present life and ZooKeeper."""
+        if to_is_cut or from_is_cut:
+            self.zookeeper_went()
         client = self.client
         if client is None or client.is_gone:
             return
@@ -188,6 +227,8 @@ class ClusterMachine(Machine):
 
     def _after_crash(self, death: Death) -> None:
         super()._after_crash(death)
+        if death is Death.POWER:
+            self.on_power_cut()
         # Not before the disk is gone: what it does now does nothing.
         fiber, self._fiber = self._fiber, None
         if fiber is not None:

@@ -1,6 +1,7 @@
 """What a seed chooses of a cluster before anything happens."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from random import Random
 
 from tests.simulation.plan import Plan, TopicPlan
 from tests.simulation.world import World
@@ -29,8 +30,7 @@ class ClusterPlan(Plan):
 
 
 def make_cluster_plan(world: World) -> ClusterPlan:
-    """Of everything a little. Power is cut only where all is flushed before it is acknowledged:
-    elsewhere what was promised may be lost."""
+    """Of everything a little."""
     chance, between, random = world.chance, world.between, world.random
     flushes_all = chance(0.4)
     topics = []
@@ -74,4 +74,28 @@ def make_cluster_plan(world: World) -> ClusterPlan:
         members_in_transactions=False,
         has_power_cuts=flushes_all and chance(0.7),
         settings=settings,
+    )
+
+
+def with_power_cuts(plan: ClusterPlan, seed: int) -> ClusterPlan:
+    """A part of the runs that do not flush before they acknowledge has power cuts, too: they may
+    lose what was not flushed on all. Of transactions nothing is promised then: those have none.
+    Drawn by itself, as `with_coordination` is."""
+    random = Random(f"power of {seed}")
+    settings = {
+        **plan.settings,
+        "log.flush.offset.checkpoint.interval.ms": str(random.randint(500, 8_000)),
+    }
+    if plan.flushes_all or plan.transactional or random.random() >= 0.35:
+        return replace(plan, settings=settings)
+    flushed_now_and_then = random.random() < 0.3
+    topics = tuple(
+        replace(each, configs={**each.configs, "flush.ms": str(random.randint(100, 2_000))})
+        for each in plan.topics
+    )
+    return replace(
+        plan,
+        has_power_cuts=True,
+        settings=settings,
+        topics=topics if flushed_now_and_then else plan.topics,
     )

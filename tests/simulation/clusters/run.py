@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from pyspark_klog.ids import TopicPartition
+from klog_broker.metadata.image import CONSUMER_OFFSETS
+from pyspark_klog.ids import BrokerId, TopicPartition
+from pyspark_klog.znodes.topics import PartitionState
 from tests.simulation.checks.records import content
 from tests.simulation.checks.rest import Rest
 from tests.simulation.checks.transactions import HANGS, is_stable
@@ -26,7 +28,7 @@ from tests.simulation.clusters.checks import (
     Elections,
     Leaders,
     ReplicaMarks,
-    States,
+    Told,
     is_controller,
     member_of,
 )
@@ -34,9 +36,12 @@ from tests.simulation.clusters.coordination import Coordinators, with_coordinati
 from tests.simulation.clusters.faults import ClusterFaults
 from tests.simulation.clusters.healed import check_alike, check_matching, strays, unled
 from tests.simulation.clusters.in_sync import InSync, InSyncReplicas
+from tests.simulation.clusters.losses import Losses
 from tests.simulation.clusters.machines import ClusterMachine
-from tests.simulation.clusters.plan import ReplicatedTopic, make_cluster_plan
+from tests.simulation.clusters.plan import ReplicatedTopic, make_cluster_plan, with_power_cuts
 from tests.simulation.clusters.router import Router
+from tests.simulation.clusters.states import States
+from tests.simulation.controllers.checks import Key
 from tests.simulation.elections.checks import Checks as ElectionChecks
 from tests.simulation.elections.healed import unhealed
 from tests.simulation.history import History
@@ -77,31 +82,36 @@ class Cluster:
 
     def __init__(self, seed: int) -> None:
         world = self.world = World(seed)
-        plan = self.plan = with_coordination(make_cluster_plan(world), seed)
+        plan = self.plan = with_power_cuts(with_coordination(make_cluster_plan(world), seed), seed)
         world.note(f"seed {seed}: {plan.brokers} brokers, {plan.line()}")
         self.zookeeper = SimulatedZooKeeper(world)
         self.router = Router()
         self.elections = ElectionChecks(self.zookeeper)
         self.states = States(self.zookeeper)
-        self.coordinators = Coordinators(self.states)
-        self.in_sync = InSync(self.states, plan.min_in_sync)
+        self.losses = Losses(self.states)
+        self.in_sync = InSync(self.states, self.losses, plan.min_in_sync)
         self.history = History(world, plan)
         self.history.transactions.may_hang = True
+        self.history.groups.is_replicated = True
         self.history.records.on_acknowledged = self.in_sync.acknowledged
         self.machines = [self._machine(number) for number in range(plan.brokers)]
+        self.coordinators = Coordinators(self.states, self.machines)
         self.history.transactions.clocks = [each.clock for each in self.machines]
         self.faults = ClusterFaults(
             world, self.machines, self.router, ZooKeeperFaults(self.zookeeper), plan
         )
         self.faults.is_controller = is_controller
-        self.states.on_joined = self.faults.joined
+        self.states.on_made = self._is_made
+        self.states.on_joined = self._has_joined
+        self.losses.on_loss = self._is_lost
         self.clients: list[Client] = []
         self._is_over = False
 
     def _machine(self, number: int) -> ClusterMachine:
         plan, world = self.plan, self.world
-        watchers: list[Watcher] = [ReplicaMarks(), Rest()]
-        watchers += [Elections(self.elections), Leaders(self.states)]
+        watchers: list[Watcher] = [ReplicaMarks(self.losses), Rest()]
+        watchers += [Elections(self.elections), Leaders(self.states, self.in_sync.leads)]
+        watchers.append(Told())
         watchers.append(InSyncReplicas(number, self.in_sync, self.states))
         if plan.members:
             watchers.append(self.history.groups)
@@ -120,8 +130,24 @@ class Cluster:
             has_small_windows=True,
             disk_slowness=plan.disk_slowness,
         )
+        machine.on_power_cut = lambda: self.losses.lost_power(number)
         machine.restart_after_ms = lambda: world.between(20, world.random.choice((500, 8_000)))
         return machine
+
+    def _is_made(self, key: Key, state: PartitionState) -> None:
+        for each in state.isr:
+            self.losses.joined(key, each)
+
+    def _has_joined(self, key: Key, state: PartitionState, joiner: BrokerId) -> None:
+        self.losses.joined(key, joiner)
+        self.faults.joined(state, joiner)
+
+    def _is_lost(self, partition: TopicPartition, end: int) -> None:
+        """Power cuts have taken what lay there and behind."""
+        self.world.note(f"lost {partition} from {end} on")
+        self.history.records.may_be_lost(partition, end)
+        if partition.topic == CONSUMER_OFFSETS:
+            self.history.groups.may_be_lost()
 
     def run(self) -> None:
         """Violation if a promise is broken."""
@@ -195,6 +221,7 @@ class Cluster:
                     transactional_id=f"transactions-{number}",
                     leader_of=self._leader_of,
                     elected=self.coordinators.of_group,
+                    are_doubtful=self.coordinators.are_doubtful,
                 )
         for _ in range(plan.members):
             self._new_member(RoamingMember)
@@ -231,7 +258,7 @@ class Cluster:
     def _compare(self) -> None:
         """Now and then, until the end."""
         if not self._is_over:
-            check_matching(self.states, self.machines)
+            check_matching(self.states, self.losses, self.machines)
             self.world.after(_COMPARED_EACH_MS, self._compare)
 
     def _run_until_healed(self) -> None:
@@ -306,6 +333,7 @@ class Cluster:
             f"{self.world.now_ms / 1000:.0f} s, {lives} lives,"
             f" {len(self.elections.elections)} controllers, {self.states.elections} elections,"
             f" {records.acknowledged} acknowledged, {records.delivered} delivered,"
+            f" {records.lost_as_allowed} lost as allowed,"
             f" {groups.generations} generations, {groups.commits} commits,"
             f" {transactions.committed} transactions committed, {transactions.aborted} aborted,"
             f" {len(self.world.lines)} lines"

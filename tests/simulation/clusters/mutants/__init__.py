@@ -6,6 +6,7 @@ A mutant replaces one method of the live brokers. Where their code moves, mend i
 from tests.simulation.clusters.mutants import (
     controllers,
     coordination,
+    disks,
     followers,
     leaders,
     topics,
@@ -18,4 +19,5 @@ MUTANTS: tuple[Mutant, ...] = (
     *controllers.MUTANTS,
     *coordination.MUTANTS,
     *topics.MUTANTS,
+    *disks.MUTANTS,
 )

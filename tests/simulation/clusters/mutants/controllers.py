@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from klog_broker.handlers.order_queue import OrderQueue
-from klog_broker.replication import replica_manager
 from klog_broker.replication.leader import Leader
 from klog_broker.replication.partition import Partition
 from tests.simulation.controllers.mutants import MUTANTS as OF_CONTROLLERS
@@ -22,10 +21,6 @@ def _orders_of_anybody(original: Any) -> Any:
         original(queue, request)
 
     return begin
-
-
-def _orders_of_any_epoch(_original: Any) -> Any:
-    return lambda _partition, _order: None
 
 
 def _makes_an_epoch(original: Any) -> Any:
@@ -67,7 +62,6 @@ MUTANTS = (
         OrderQueue,
         "_begin",
         _orders_of_anybody,
-        also=Mutant("", replica_manager, "_check_order", _orders_of_any_epoch),
     ),
     *_here(OF_ELECTIONS, _OF_ELECTIONS),
     *_here(OF_CONTROLLERS, _OF_CONTROLLERS),

@@ -4,8 +4,10 @@ from typing import Any
 
 from klog_broker.controller import deletions
 from klog_broker.controller.replica_states import ReplicaState
-from klog_broker.handlers import stop_replica
+from klog_broker.handlers import produce, stop_replica
+from klog_broker.produce import targets
 from klog_broker.replication.replica_manager import ReplicaManager
+from pyspark_klog.errors import BrokerError
 from tests.simulation.mutants.mutant import Mutant
 
 
@@ -43,9 +45,33 @@ def _takes_any_id(original: Any) -> Any:
     return assign
 
 
-_NOT_WAITED_FOR = Mutant("deletion waits for nobody", deletions, "finish", _waits_for_nobody)
+def _knows_old_ids(original: Any) -> Any:
+    names: dict[Any, str] = {}
+
+    def topic_name(broker: Any, topic_id: Any, partition: int) -> str:
+        """An id stays that of the name that it once had."""
+        try:
+            names[topic_id] = original(broker, topic_id, partition)
+        except BrokerError:
+            if topic_id not in names:
+                raise
+        return names[topic_id]
+
+    return topic_name
+
+
+_NOT_WAITED_FOR = Mutant(
+    "deletion waits for nobody", deletions, "finish", _waits_for_nobody
+)
 
 MUTANTS = (
+    Mutant(
+        "ids of deleted topics known",
+        produce,
+        "topic_name",
+        _knows_old_ids,
+        also=Mutant("", targets, "topic_name", _knows_old_ids),
+    ),
     Mutant("deletion ignored", stop_replica._Stops, "orders", _keeps_all),
     _NOT_WAITED_FOR,
     Mutant(

@@ -1,0 +1,54 @@
+"""Partitions of a cluster, and lives of its brokers, as ZooKeeper has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from klog_broker.runtime.zookeeper import Create, Set
+from pyspark_klog.ids import BrokerId, TopicPartition
+from pyspark_klog.znodes.topics import PartitionState
+from tests.simulation.controllers.checks import Checks as ControllerChecks
+from tests.simulation.controllers.checks import Key, Known
+
+OnJoined = Callable[[Key, PartitionState, BrokerId], None]
+OnMade = Callable[[Key, PartitionState], None]
+
+
+class States(ControllerChecks):
+    """Of partitions, by what is committed. Who has caught up is the leaders' business here."""
+
+    on_joined: OnJoined = staticmethod(lambda _key, _after, _who: None)
+    """Called with the state that adds somebody to those in sync, before its leader can know it."""
+
+    on_made: OnMade = staticmethod(lambda _key, _state: None)
+    """Called with the first state of a partition."""
+
+    def _written(self, part: Create | Set) -> None:
+        count = len(self._known)
+        super()._written(part)
+        if len(self._known) > count:
+            key = next(reversed(self._known))
+            self.on_made(key, self._known[key].state)
+
+    def known(self, key: Key) -> PartitionState | None:
+        """Its last state, also of a topic that is gone."""
+        known = self._known.get(key)
+        return None if known is None else known.state
+
+    def life(self, broker_id: int) -> int | None:
+        """The czxid of its registration; None: it is not registered."""
+        return self._life(BrokerId(broker_id))
+
+    def _next(
+        self, key: Key, partition: TopicPartition, before: Known, after: PartitionState
+    ) -> Known:
+        known = super()._next(key, partition, before, after)
+        for each in after.isr:
+            if each not in before.state.isr:
+                self.on_joined(key, after, each)
+        return known
+
+    def _life_met(self, _key: Key, _leader_epoch: int, follower: BrokerId) -> int | None:
+        # Its session may end while the controller adds it: it had caught up, and its next life is
+        # another one.
+        return self._life(follower) or 0
