@@ -8,8 +8,10 @@ from zlib import crc32
 
 from klog_broker.cluster_part import InCluster
 from klog_broker.controller.member import Member
+from klog_broker.log.errors import DamagedLog
 from klog_broker.replication.leader import Leader
 from pyspark_klog.ids import TopicPartition
+from pyspark_klog.records.errors import RecordsError
 from pyspark_klog.records.record import Record
 from tests.simulation.checks.marks import Marks
 from tests.simulation.clusters.losses import Losses
@@ -22,6 +24,7 @@ from tests.simulation.world import Violation
 from tests.support.log_harness import read_batches
 
 TOLD = "what a broker knows of a partition never goes back"
+WHOLE = "a replica can be read"
 ORDERS = "a replica takes no order that is older than its last one"
 
 
@@ -156,7 +159,10 @@ def batches_of(machine: Machine, partition: TopicPartition) -> Batches | None:
     record where logs are cleaned."""
     for log in machine.logs():
         if log.topic_partition == partition:
-            batches = read_batches(log, log.log_end_offset)
+            try:
+                batches = list(read_batches(log, log.log_end_offset))
+            except (DamagedLog, RecordsError) as error:
+                raise Violation(WHOLE, f"{partition} of {machine.name}: {error}") from error
             if not is_cleaned(partition):
                 return {
                     each.base_offset: (each.partition_leader_epoch, each.crc) for each in batches

@@ -15,6 +15,7 @@ from tests.simulation.world import World
 from tests.simulation.zookeeper.faults import ZooKeeperFaults
 
 _CLIENTS = "clients"
+_FULL_MS = 6_000
 _OF_GROUPS = ("assigned", "committed", "committed")
 _MEAN_MS = (200, 500, 1_500)
 """Between two faults: there are three machines to be hit, and one alone changes little."""
@@ -63,11 +64,12 @@ class ClusterFaults(Faults):
             (1, self._stop_zookeeper),
             (1, self._delete_controller),
             (3, self._part_from_joiner),
-            (2, self._full_disk),
+            (4, self._full_disk),
             (1, self._failed_sync),
             (3, self._die_in_cut),
             (3, self._word_comes_late),
             (2, self._depose_unheard),
+            (2, self._lead_on),
         ]
 
     def stop(self) -> None:
@@ -118,8 +120,10 @@ class ClusterFaults(Faults):
 
     # --- disks -----------------------------------------------------------------------------------
     def _full_disk(self) -> None:
-        self._hit.fill_disk(self._world.between(0, 3_000))
-        self._heal_later()
+        machine, lasts_ms = self._hit, self._world.between(0, _FULL_MS)
+        machine.fill_disk(self._world.between(0, self._world.random.choice((0, 300, 3_000))))
+        machine.last_trouble_ms = self._world.now_ms + lasts_ms
+        self._world.after(lasts_ms, lambda: self._heal(machine))
 
     def _heal(self, machine: Machine) -> None:
         super()._heal(machine)
@@ -184,6 +188,14 @@ class ClusterFaults(Faults):
     def _end(self, machine: ClusterMachine) -> None:
         if not self._is_over:
             machine.kill()
+
+    def _lead_on(self) -> None:
+        """A leader's session ends, and it has another one at once. Of who leads now it is not told,
+        and it can ask the controller for what it likes."""
+        controller = self._controller()
+        leader = self._others(controller)[0]
+        self._cut([(controller.name, leader.name)], self._world.between(2_000, 7_000))
+        self._soon(0, 300, lambda: self._zookeeper.expire(leader.name, leader.session))
 
     def _cut(self, ways: list[Way], for_ms: int | None = None) -> None:
         self._world.note(f"cut {' '.join(f'{sender}>{receiver}' for sender, receiver in ways)}")

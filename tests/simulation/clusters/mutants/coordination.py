@@ -5,9 +5,7 @@ from typing import Any
 from klog_broker.coordinator.runtime import CoordinatorRuntime
 from klog_broker.coordinator.transaction.marker_sending import MarkersToLeaders
 from klog_broker.handlers.marker_writing import MarkerWriter
-from klog_broker.log.producer_state import ProducerStates
 from pyspark_klog.errors import ErrorCode
-from pyspark_klog.records.control import EndTransactionMarker
 from tests.simulation.mutants.groups import MUTANTS as OF_GROUPS
 from tests.simulation.mutants.mutant import Mutant
 from tests.simulation.mutants.transactions import MUTANTS as OF_TRANSACTIONS
@@ -32,15 +30,6 @@ def _sent_once(original: Any) -> Any:
     return send
 
 
-def _markers_of_anybody(original: Any) -> Any:
-    def check_marker(producers: Any, marker: Any, transaction_version: int) -> None:
-        """Also of a coordinator that has been deposed: it may end the next transaction."""
-        newest = EndTransactionMarker(marker.marker.control_type, _NEWEST)
-        original(producers, marker._replace(marker=newest), transaction_version)
-
-    return check_marker
-
-
 def _next_epoch(original: Any) -> Any:
     def write(writer: Any, marker: Any, partition: Any, told: Any) -> None:
         """As if the producer had begun its next epoch."""
@@ -50,7 +39,6 @@ def _next_epoch(original: Any) -> Any:
     return write
 
 
-_NEWEST = (1 << 31) - 1
 _ALSO_OF_CLUSTERS = (
     "commit not waited for",
     "fenced member commits",
@@ -69,9 +57,6 @@ _ALSO_OF_CLUSTERS = (
 
 MUTANTS = (
     Mutant("served while it is loaded", CoordinatorRuntime, "find", _serves_at_once),
-    Mutant(
-        "marker of an old coordinator taken", ProducerStates, "check_marker", _markers_of_anybody
-    ),
     Mutant("marker to the wrong epoch", MarkerWriter, "write", _next_epoch),
     Mutant("marker sent once", MarkersToLeaders, "send", _sent_once),
     *(each for each in (*OF_GROUPS, *OF_TRANSACTIONS) if each.name in _ALSO_OF_CLUSTERS),
