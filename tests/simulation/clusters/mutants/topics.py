@@ -60,9 +60,7 @@ def _knows_old_ids(original: Any) -> Any:
     return topic_name
 
 
-_NOT_WAITED_FOR = Mutant(
-    "deletion waits for nobody", deletions, "finish", _waits_for_nobody
-)
+_NOT_WAITED_FOR = Mutant("deletion waits for nobody", deletions, "finish", _waits_for_nobody)
 
 MUTANTS = (
     Mutant(
