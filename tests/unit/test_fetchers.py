@@ -159,6 +159,21 @@ def test_a_leader_without_room_for_a_session_is_told_everything_each_time() -> N
     assert world.log(1).log_end_offset == 1
 
 
+def test_without_a_session_who_had_records_is_behind_the_others() -> None:
+    """A leader fills its answers in the order of the request: who is far behind would keep the
+    others waiting until it has everything."""
+    world = FetcherWorld()
+    world.leader.knows_sessions = False
+    for number in range(4):
+        world.leader.lead(0, number)
+        world.follow(0, number)
+    world.run()
+    for number, behind in ((0, [1, 2, 3, 0]), (2, [1, 3, 0, 2]), (1, [3, 0, 2, 1])):
+        world.leader.append(0, number=number)
+        world.answer()
+        assert [each for each, _ in named(last_request(world))] == behind
+
+
 def many_without_a_session(monkeypatch: pytest.MonkeyPatch) -> FetcherWorld:
     """A hundred partitions, of which one request names 40 at most."""
     monkeypatch.setattr(fetcher, "MOST_NAMED", 10)

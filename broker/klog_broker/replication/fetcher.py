@@ -286,12 +286,15 @@ class Fetcher:
     def _take(
         self, reply: FetchResponse, connection: EventedConnection
     ) -> Generator[int, None, None]:
+        with_records: dict[Key, None] = {}
         for key, data in told_partitions(reply):
             followed, asked = self._followed.get(key), self._session.asked.get(key)
             if followed is not None and asked is not None:
                 part = fetched_part(data)
                 followed.take(asked.position, part)
                 self._news[key] = None
+                if part.records:
+                    with_records[key] = None
                 yield _PART_ELEMENTS + len(part.records) // _BYTES_AN_ELEMENT
         if connection is self._connection:
             self._is_busy = False
@@ -300,11 +303,12 @@ class Fetcher:
                 # named again: it would have a replica join in a life that is over, in vain.
                 self._session.lost()
             if self._session.is_refused:
-                # It is the others' turn, then these are asked for again: last what has come.
-                told, self._news = self._news, dict.fromkeys(self._session.asked)
-                for key in told:
-                    self._news.pop(key, None)
-                self._news.update(told)
+                # It is the others' turn, then these are asked for again: last who had records, for
+                # a leader fills its answers in the order of the request.
+                these = self._session.asked
+                others = [key for key in self._news if key not in these]
+                idle = [key for key in these if key not in with_records]
+                self._news = dict.fromkeys((*others, *idle, *with_records))
             elif self._session.begins:
                 self._begin_anew()
             self._look_at_append()
