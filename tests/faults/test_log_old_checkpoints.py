@@ -11,6 +11,7 @@ from klog_broker.log.log_manager import LogManager
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.runtime.clock import ManualClock
 from pyspark_klog.ids import TopicPartition
+from pyspark_klog.storage import names
 from tests.support.log_harness import (
     PARTITION,
     TOPIC_ID,
@@ -24,6 +25,7 @@ from tests.support.memory_files import MemoryFiles
 
 CONFIG = LogConfig(segment_bytes=1_000_000, index_interval_bytes=0, retention_ms=-1)
 HOUR_MS = 3_600_000
+BETWEEN_CHECKPOINTS_MS = 6_000
 SEEDS = 60
 SEEDS_PER_TEST = 20
 OLD = [b"old-%d" % number + b"v" * 300 for number in range(12)]
@@ -115,3 +117,22 @@ def test_after_a_start_that_found_checkpoints_of_a_deleted_log(first_seed: int) 
         fill(log, NEW)
         found = open_log(files.crash(Random(seed)), CONFIG)
         check(found, NEW)
+
+
+def test_after_a_start_that_found_nothing_but_the_watermark_of_a_deleted_log() -> None:
+    files = MemoryFiles()
+    clock = ManualClock()
+    manager = open_manager(files, config=CONFIG, clock=clock)
+    log = manager.create(PARTITION, TOPIC_ID, CONFIG)
+    fill(log, OLD)
+    log.set_high_watermark(len(OLD))
+    # Watermarks are written more often than all else.
+    clock.advance(BETWEEN_CHECKPOINTS_MS)
+    manager.run_due()
+    directory = log.log_directory
+    assert directory.read_checkpoint(names.HIGH_WATERMARK_CHECKPOINT) == {PARTITION: len(OLD)}
+    assert not directory.read_checkpoint(names.RECOVERY_POINT_CHECKPOINT)
+    manager.delete(PARTITION)
+    manager = open_manager(files.killed(), config=CONFIG)
+    directory = manager.create(PARTITION, TOPIC_ID, CONFIG).log_directory
+    assert not directory.read_checkpoint(names.HIGH_WATERMARK_CHECKPOINT)

@@ -45,6 +45,8 @@ class DirectoryLoading:
     is_clean: bool
     recovery_points: dict[TopicPartition, Offset]
     """As the last broker has written them."""
+    checkpointed: frozenset[TopicPartition]
+    """All logs that any of its checkpoints names."""
     logs: list[LogToLoad] = field(default_factory=list)
     has_failed: bool = False
 
@@ -70,7 +72,8 @@ class DirectoryLoading:
         if not is_clean:
             # The last broker may have made names here, and been killed before it synced them.
             files.sync_dir(directory.path)
-        loading = cls(directory, tally, is_clean, recovery_points)
+        checkpointed = frozenset().union(recovery_points, starts, watermarks, cleaned)
+        loading = cls(directory, tally, is_clean, recovery_points, checkpointed)
         for topic_partition, topic_id, path in folders.partitions:
             config = config_of(topic_partition.topic, topic_id)
             load = partial(
@@ -113,13 +116,15 @@ class DirectoryLoading:
 
     @property
     def has_outdated_checkpoints(self) -> bool:
-        """Whether they name a log that is gone, or a recovery point behind a log's end."""
+        """Whether any names a log that is gone, or a recovery point lies past its log's end."""
         ends = {
             each.topic_partition: each.loaded.recovery_point
             for each in self.logs
             if each.loaded is not None
         }
-        return any(ends.get(each, -1) < point for each, point in self.recovery_points.items())
+        return not self.checkpointed <= ends.keys() or any(
+            ends[each] < point for each, point in self.recovery_points.items()
+        )
 
 
 def load_side_by_side(loadings: Sequence[DirectoryLoading], run: SideBySide, threads: int) -> None:
