@@ -31,4 +31,6 @@ def _read() -> dict[str, dict[str, int]]:
 
 
 def _write(kept: dict[str, dict[str, int]]) -> None:
-    _FILE.write_text(json.dumps(kept, indent=2, sort_keys=True) + "\n")
+    anew = _FILE.with_suffix(".new")
+    anew.write_text(json.dumps(kept, indent=2, sort_keys=True) + "\n")
+    anew.replace(_FILE)  # at once: other processes read it meanwhile

@@ -46,7 +46,6 @@ _OF_CONTROLLERS = (
     "bounces ignored",
     "epoch kept over a bounce",
     "unclean though off",
-    "in-sync set of an old leader taken",
 )
 """These are caught here, too."""
 
