@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaError
 
-from tests.soak.cluster.java_clients import Run, ends_of, problems_of_reading
+from tests.soak.cluster.java_clients import Run, ends_of, problems_of_reading, problems_of_writing
 from tests.soak.cluster.plan import SESSION_S, Fault, Kind, faults, long_plan, short_plan
 from tests.soak.cluster.replicas import partitions_of, problems_of_replicas
 from tests.soak.cluster.sight import Sight
 from tests.soak.cluster.soak import problems_of_order
+from tests.soak.records import Record
 from tests.soak.transactions.check import Input
 from tests.soak.transactions.librdkafka_copy import may_call_again
 
@@ -144,6 +145,29 @@ def test_a_reader_may_begin_an_assignment_anywhere_in_what_it_has_read() -> None
 def test_what_a_reader_may_not_do(assignments: list[dict[int, list[Run]]], problem: str) -> None:
     [found] = problems_of_reading(assignments, {0: 4})
     assert found.startswith("java-0: ") and found.endswith(problem)
+
+
+# --- what Java's producer wrote ------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("given_up", "there", "problem"),
+    [
+        ({}, {0: [1, 2, 4]}, None),
+        ({2: "expired"}, {0: [1, 2, 4]}, None),
+        ({3: "expired"}, {0: [1, 2, 4]}, "java: 1 failed: expired"),
+        ({}, {0: [1, 2]}, "java: "),
+        ({}, {0: [1, 1, 2, 4]}, "java-0: records are there twice, or not in order"),
+    ],
+    ids=["all", "there though it was given up", "given up", "lost", "twice"],
+)
+def test_what_a_writer_may_not_find(
+    given_up: dict[int, str], there: dict[int, list[int]], problem: str | None
+) -> None:
+    acknowledged = [Record(0, 0, 1), Record(0, 2, 4)]
+    found = problems_of_writing(acknowledged, given_up, there)
+    if problem is None:
+        assert found == []
+    else:
+        assert any(each.startswith(problem) for each in found)
 
 
 # --- the copies ----------------------------------------------------------------------------------
