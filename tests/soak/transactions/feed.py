@@ -30,16 +30,17 @@ class Feed:
         """Between two acknowledgements of a partition; whoever looks may set it back."""
         self._last_s: dict[int | None, float] = {}
         self._each_tick = max(round(rate_a_s * _TICK_S), 1)
-        self._producer = Producer(
-            {
-                "bootstrap.servers": servers,
-                "enable.idempotence": True,
-                "linger.ms": 5,
-                "reconnect.backoff.max.ms": 500,
-                "log_level": 2,  # the broker is down now and then
-                **(settings or {}),
-            }
-        )
+        given = {
+            "bootstrap.servers": servers,
+            "enable.idempotence": True,
+            "linger.ms": 5,
+            "reconnect.backoff.max.ms": 500,
+            "log_level": 2,  # the broker is down now and then
+            **(settings or {}),
+        }
+        # When a leader moves librdkafka may begin a new producer epoch, in all of a producer's
+        # partitions, and write there again what is written and was not acknowledged: record 48.
+        self._producers = [Producer(given) for _ in range(SOURCE_PARTITIONS)]
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._write, daemon=True)
         self._thread.start()
@@ -51,22 +52,24 @@ class Feed:
 
     def left(self) -> int:
         """How many records are neither acknowledged nor failed, after a moment's wait."""
-        return int(self._producer.flush(_TICK_S))
+        return sum(int(each.flush(_TICK_S)) for each in self._producers)
 
     def _write(self) -> None:
         start = 0
         while not self._end.is_set():
             for number in range(start, start + self._each_tick):
                 key = number % KEYS
-                self._producer.produce(
+                partition = key % SOURCE_PARTITIONS
+                self._producers[partition].produce(
                     SOURCE,
                     b"%d" % number,
                     b"key-%d" % key,
-                    partition=key % SOURCE_PARTITIONS,
+                    partition=partition,
                     on_delivery=self._delivered,
                 )
             start += self._each_tick
-            self._producer.poll(0)
+            for each in self._producers:
+                each.poll(0)
             self._end.wait(_TICK_S)
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
