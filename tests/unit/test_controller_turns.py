@@ -107,7 +107,7 @@ def test_all_that_a_broker_is_told_is_collected_by_and_by(
     cluster.end(3)
     cluster.orders.clear()
     collected = most_a_turn(OrderBatch, "_told_state")
-    came = most_a_turn(Picture, "_replica_came")
+    came = most_a_turn(Picture, "replica_came")
     cluster.register(3)
     full = [
         each
