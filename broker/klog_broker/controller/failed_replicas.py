@@ -68,7 +68,8 @@ def _works(picture: Picture, partition: TopicPartition, broker_id: BrokerId) -> 
     _log.info("broker_id=%d can use its log of %s again", broker_id, partition)
     picture.replica_came(partition, broker_id)
     picture.batch.tell(context.brokers, (partition,))
-    picture.unsettle((partition,))
+    # Its answer may be to an order of an older epoch, or one to stop may have come behind that.
+    picture.unsettle((partition,), tell=(broker_id,))
 
 
 def _failed(picture: Picture, partition: TopicPartition, broker_id: BrokerId) -> None:
