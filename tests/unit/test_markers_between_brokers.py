@@ -402,6 +402,16 @@ def test_who_waits_is_told_when_the_broker_ends() -> None:
     ]
 
 
+def test_nobody_is_asked_once_the_broker_ends() -> None:
+    cluster = Cluster()
+    results: list[MarkerResults] = []
+    cluster.others.close()
+    cluster.send([TransactionMarker(5, 0, True, 7, [TWOS], 0)], results.append)
+    cluster.turns()
+    assert results == [{(5, TWOS): ErrorCode.NETWORK_EXCEPTION}]
+    assert not cluster.brokers.made
+
+
 # --- a broker that is asked -----------------------------------------------------------------------
 def test_another_broker_writes_the_markers_and_refuses_those_of_an_older_coordinator() -> None:
     other = broker_with_coordinators()

@@ -4,6 +4,8 @@
 BROKER_CHANGES = {
     "advertised.listeners": "The type is list.",
     "broker.id.generation.enable": "Dropped: there is no ZooKeeper.",
+    "controlled.shutdown.max.retries": "Dropped: a broker asks until it may stop.",
+    "controlled.shutdown.retry.backoff.ms": "Dropped: a broker asks until it may stop.",
     "controller.listener.names": "The type is list, and it must be set.",
     "inter.broker.protocol.version": "Dropped: metadata.version is a feature of the cluster.",
     "listeners": "The type is list.",

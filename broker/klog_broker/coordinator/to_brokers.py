@@ -101,6 +101,7 @@ class ToBrokers(Generic[Q, R]):
         self._connect = connect
         self._api = api
         self._links: dict[BrokerId, _Link[Q]] = {}
+        self._is_closed = False
         self._not_answered = RateLimit()
 
     def knows(self, broker_id: BrokerId) -> bool:
@@ -108,7 +109,8 @@ class ToBrokers(Generic[Q, R]):
         return self._address(broker_id) is not None
 
     def ask(self, broker_id: BrokerId, question: Question[Q]) -> None:
-        """Ask with the broker's next request: now, unless one is unanswered."""
+        """Ask with the broker's next request: now, unless one is unanswered. After `close` nobody
+        is asked, and ``told`` is called as if the broker were not there."""
         link = self._link(broker_id)
         if link is None:
             self._loop.call_soon(lambda: question.told(_UNKNOWN))
@@ -125,7 +127,8 @@ class ToBrokers(Generic[Q, R]):
                 self._loop.call_soon(partial(self._end, link, "the broker is gone"))
 
     def close(self) -> None:
-        """End all connections: whoever waits is told now."""
+        """End all connections, and make no more: whoever waits is told now."""
+        self._is_closed = True
         links, self._links = self._links, {}
         for link in links.values():
             self._end(link, "the broker ends")
@@ -138,8 +141,10 @@ class ToBrokers(Generic[Q, R]):
 
     def _link(self, broker_id: BrokerId) -> _Link[Q] | None:
         link = self._links.get(broker_id)
-        if link is None and (address := self._address(broker_id)) is not None:
-            link = self._links[broker_id] = _Link(address, self._connect(*address))
+        if link is None and not self._is_closed:
+            address = self._address(broker_id)
+            if address is not None:
+                link = self._links[broker_id] = _Link(address, self._connect(*address))
         return link
 
     def _send_at_append(self, link: _Link[Q]) -> None:

@@ -147,8 +147,10 @@ class Records(Watcher):
         for value, sent in self._sent.items():
             if sent.partition == partition and value not in kept:
                 known.doubtful.add(value)
-                # The producer may be forgotten with it, and begin a new epoch.
+                # The producer may be forgotten with it, and begin a new epoch; or the log takes
+                # from any sequence on what is under way, and refuses what comes before that.
                 self._excuse(value)
+                self._doubt(sent)
         self._forgiven |= known.doubtful
         self.lost_as_allowed += max(known.promised_end - end, 0)
         known.seen = {offset: value for offset, value in known.seen.items() if offset < end}
@@ -208,8 +210,12 @@ class Records(Watcher):
         if value not in self._acknowledged:
             sent = self._sent[value]
             self._excused.add(value)
-            key = sent.partition, sent.producer
-            self._doubtful[key] = max(self._doubtful.get(key, -1), sent.number)
+            self._doubt(sent)
+
+    def _doubt(self, sent: _Sent) -> None:
+        """Of its producer, so far, nothing may be known any more."""
+        key = sent.partition, sent.producer
+        self._doubtful[key] = max(self._doubtful.get(key, -1), sent.number)
 
     def producers_expire(self) -> None:
         """Producers that are silent may be forgotten, with what they have sent last."""
