@@ -64,6 +64,11 @@ class WallClock(ABC):
         self._most_ahead_ms = max(self._most_ahead_ms, ahead_ms)
 
     @property
+    def wall_is_ahead_ms(self) -> int:
+        """By how much the wall's clock says more than the time that has passed."""
+        return self._wall_is_ahead_ms
+
+    @property
     def is_behind(self) -> bool:
         """Whether it says less than it would have said, had it not been set back."""
         return self._wall_is_ahead_ms < self._most_ahead_ms

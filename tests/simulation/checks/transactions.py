@@ -97,10 +97,12 @@ class Transactions(Watcher):
         self._doubtful_until_ms[transactional_id] = self._world.now_ms + _UNDER_WAY_MS
 
     def circumstances(self, transactional_id: str) -> tuple[int, ...] | None:
-        """As long as they stay the same nobody else has taken over the id, and the wall's clock has
-        not jumped. None: nobody can say."""
+        """As long as they stay the same nobody else has taken over the id, and time has not jumped:
+        neither a wall's clock, nor by a coordinator that moves between brokers whose clocks differ.
+        None: nobody can say."""
         is_doubtful = self._world.now_ms < self._doubtful_until_ms.get(transactional_id, 0)
-        if self._taking[transactional_id] or is_doubtful:
+        differ = len({each.wall_is_ahead_ms for each in self.clocks}) > 1
+        if self._taking[transactional_id] or is_doubtful or differ:
             return None
         return self._taken[transactional_id], sum(each.jumps for each in self.clocks)
 
