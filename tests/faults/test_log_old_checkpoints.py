@@ -24,6 +24,7 @@ from tests.support.log_harness import (
 from tests.support.memory_files import MemoryFiles
 
 CONFIG = LogConfig(segment_bytes=1_000_000, index_interval_bytes=0, retention_ms=-1)
+OTHER, THIRD = TopicPartition("other", 0), TopicPartition("third", 0)
 HOUR_MS = 3_600_000
 BETWEEN_CHECKPOINTS_MS = 6_000
 SEEDS = 60
@@ -54,10 +55,12 @@ def without_descriptors(files: MemoryFiles, log: PartitionLog) -> None:
     """As long as checkpoints are written anew."""
     replace = log.log_directory.replace_checkpoint
 
-    def exhausted(name: str, offsets: Mapping[TopicPartition, int]) -> None:
+    def exhausted(
+        name: str, offsets: Mapping[TopicPartition, int], bounds: Mapping[TopicPartition, int]
+    ) -> None:
         files.has_descriptors = False
         try:
-            replace(name, offsets)
+            replace(name, offsets, bounds)
         finally:
             files.has_descriptors = True
 
@@ -136,3 +139,49 @@ def test_after_a_start_that_found_nothing_but_the_watermark_of_a_deleted_log() -
     manager = open_manager(files.killed(), config=CONFIG)
     directory = manager.create(PARTITION, TOPIC_ID, CONFIG).log_directory
     assert not directory.read_checkpoint(names.HIGH_WATERMARK_CHECKPOINT)
+
+
+# --- a full disk ----------------------------------------------------------------------------------
+def test_a_full_disk_leaves_the_log_starts_that_are_right() -> None:
+    files = MemoryFiles()
+    clock = ManualClock()
+    manager = open_manager(files, config=CONFIG, clock=clock)
+    manager.create(OTHER, TOPIC_ID, CONFIG)
+    log = manager.create(PARTITION, TOPIC_ID, CONFIG)
+    fill(log, OLD)
+    log.set_high_watermark(len(OLD))
+    log.delete_records_before(6)
+    clock.advance(HOUR_MS)
+    manager.run_due()
+    log.delete_records_before(7)
+    files.free_bytes = 0
+    manager.delete(OTHER)
+    manager.forget_deleted(lambda: None)
+    manager.run_due()
+    files.free_bytes = None
+    assert open_log(files.killed(), CONFIG).log_start_offset == 6
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_full_disk_has_room_for_log_starts_where_wrong_ones_were(seed: int) -> None:
+    files = MemoryFiles()
+    log = open_manager(files, config=CONFIG).create(PARTITION, TOPIC_ID, CONFIG)
+    name, directory = names.LOG_START_OFFSET_CHECKPOINT, log.log_directory
+    directory.write_checkpoint(name, {PARTITION: 6, OTHER: 3})
+    files.free_bytes = 0
+    directory.replace_checkpoint(name, {PARTITION: 6}, {PARTITION: 6})
+    files = files.crash(Random(seed))
+    directory = open_manager(files, config=CONFIG).directories[0]
+    assert directory.read_checkpoint(name) == {PARTITION: 6}
+
+
+@pytest.mark.parametrize("bounds", [{PARTITION: 5, OTHER: 9}, {OTHER: 9}])
+def test_without_room_a_wrong_checkpoint_goes(bounds: Mapping[TopicPartition, int]) -> None:
+    files = MemoryFiles()
+    log = open_manager(files, config=CONFIG).create(PARTITION, TOPIC_ID, CONFIG)
+    name, directory = names.RECOVERY_POINT_CHECKPOINT, log.log_directory
+    directory.write_checkpoint(name, {PARTITION: 6})
+    files.free_bytes = 0
+    with pytest.raises(OSError, match="bytes written"):
+        directory.replace_checkpoint(name, {PARTITION: 5, OTHER: 9, THIRD: 1}, bounds)
+    assert directory.read_checkpoint(name) == {}

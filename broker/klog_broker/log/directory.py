@@ -221,16 +221,38 @@ class LogDirectory:
         """Replace the checkpoint, durably. Blocks."""
         self._write(name, encode_offset_checkpoint(offsets))
 
-    def replace_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """As :meth:`write_checkpoint`, but if the new one cannot be written the old one is removed,
-        durably, which needs no descriptor: it would be wrong now, and without a checkpoint recovery
-        only reads more. Should that fail, too, its OSError comes out."""
+    def replace_checkpoint(
+        self,
+        name: str,
+        offsets: Mapping[TopicPartition, int],
+        bounds: Mapping[TopicPartition, int],
+    ) -> None:
+        """As :meth:`write_checkpoint`, where the old one may be wrong now: of a log that is gone,
+        or past what a log has, which is in ``bounds``.
+
+        If the new one cannot be written (OSError) an old one that is right stays: without log
+        starts, records that were deleted would be seen again. A wrong one is removed, durably,
+        which needs no descriptor; without a checkpoint recovery only reads more. That makes room on
+        a full disk, too, so that the new one is tried once more.
+        """
         try:
             self.write_checkpoint(name, offsets)
         except OSError:
+            if self._is_within(name, bounds):
+                # It may be the new one already, if only the last sync has failed.
+                self.sync_names()
+                raise
             self.files.remove(self.path / name)
             self.sync_names()
-            raise
+            self.write_checkpoint(name, offsets)
+
+    def _is_within(self, name: str, bounds: Mapping[TopicPartition, int]) -> bool:
+        """Whether no offset of the checkpoint passes its bound."""
+        try:
+            rows = self.read_checkpoint(name)
+        except OSError:
+            return False
+        return all(each in bounds and offset <= bounds[each] for each, offset in rows.items())
 
     def _write(self, name: str, data: bytes) -> None:
         self.files.write_atomically(self.path / name, data)

@@ -7,11 +7,12 @@ loop.
 import heapq
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from klog_broker.log.checkpoints import ALL_CHECKPOINTS, Checkpoint, Checkpoints
 from klog_broker.log.directory import LogDirectory
 from klog_broker.log.errors import LogStorageError
 from klog_broker.log.free_space import LOOK_MS, FreeSpaceLooks
@@ -20,7 +21,6 @@ from klog_broker.log.partition_log import PartitionLog
 from klog_broker.runtime.clock import Clock
 from klog_broker.runtime.files import Files
 from klog_broker.runtime.helpers import Helpers
-from pyspark_klog.ids import TopicPartition
 from pyspark_klog.storage import names
 
 _log = logging.getLogger("klog.log")
@@ -255,25 +255,19 @@ class Housekeeping:
             for directory in self._directories:
                 if not directory.is_offline:
                     left += 1
-                    write = partial(self._checkpoints.write_anew, directory, name, one_is_done)
+                    write = partial(self._checkpoints.write_anew, directory, one_is_done)
                     self._walk(self._find(name, directory, write))
         one_is_done()
 
     def _find(
-        self,
-        name: str,
-        directory: LogDirectory,
-        write: Callable[[dict[TopicPartition, int]], None],
+        self, name: str, directory: LogDirectory, write: Callable[[Checkpoint], None]
     ) -> Iterator[None]:
         """Find a checkpoint's content, log by log, then write it."""
-        offset_of = _OFFSETS[name]
-        found: dict[TopicPartition, int] = {}
+        found = Checkpoint(name)
         for log in self._logs():
             yield
             if log.log_directory is directory:
-                offset = offset_of(log)
-                if offset is not None:
-                    found[log.topic_partition] = offset
+                found.note(log)
         write(found)
 
     def _checkpoint_starts(self) -> None:
@@ -289,101 +283,5 @@ class Housekeeping:
     def _write_checkpoints(self, name: str) -> None:
         for directory in self._directories:
             if not directory.is_offline:
-                write = partial(self._checkpoints.write, directory, name)
+                write = partial(self._checkpoints.write, directory)
                 self._walk(self._find(name, directory, write))
-
-
-class Checkpoints:
-    """Writes checkpoint files in helper threads, each only if its content has changed."""
-
-    def __init__(self, helpers: Helpers) -> None:
-        self._helpers = helpers
-        self._written: dict[tuple[Path, str], Mapping[TopicPartition, int]] = {}
-        self._writing: set[tuple[Path, str]] = set()
-        # By file: what to do once the write under way is over.
-        self._waiting: dict[tuple[Path, str], list[Callable[[], None]]] = {}
-
-    def write(
-        self, directory: LogDirectory, name: str, offsets: Mapping[TopicPartition, int]
-    ) -> None:
-        """Write the checkpoint if it has changed. Does nothing while the same file is written."""
-        key = (directory.path, name)
-        if key in self._writing or self._written.get(key) == offsets:
-            return
-        # If the disk is full the old file stays: that only costs time at the next start.
-        work = partial(directory.write_checkpoint, name, offsets)
-        self._submit(directory, name, offsets, work, lambda: None)
-
-    def write_anew(
-        self,
-        directory: LogDirectory,
-        name: str,
-        done: Callable[[], None],
-        offsets: Mapping[TopicPartition, int],
-    ) -> None:
-        """Write the checkpoint, behind the one that is being written; then ``done`` in the loop."""
-        key = (directory.path, name)
-        if key in self._writing:
-            again = partial(self.write_anew, directory, name, done, offsets)
-            self._waiting.setdefault(key, []).append(again)
-            return
-        if self._written.get(key) == offsets:
-            done()
-            return
-        work = partial(directory.replace_checkpoint, name, offsets)
-        self._submit(directory, name, offsets, work, done)
-
-    def _submit(
-        self,
-        directory: LogDirectory,
-        name: str,
-        offsets: Mapping[TopicPartition, int],
-        work: Callable[[], None],
-        done: Callable[[], None],
-    ) -> None:
-        key = (directory.path, name)
-        self._writing.add(key)
-
-        def written(_: None, error: BaseException | None) -> None:
-            self._writing.discard(key)
-            if error is None:
-                self._written[key] = offsets
-            elif isinstance(error, OSError):
-                self._written.pop(key, None)
-                directory.refuse(error, name)
-            else:
-                raise error
-            done()
-            for again in self._waiting.pop(key, []):
-                again()
-
-        self._helpers.submit(work, written)
-
-
-def checkpoint(
-    name: str, directory: LogDirectory, logs: Iterable[PartitionLog]
-) -> dict[TopicPartition, int]:
-    """The content of the directory's checkpoint file ``name``."""
-    offset_of = _OFFSETS[name]
-    offsets = {}
-    for log in logs:
-        if log.log_directory is directory:
-            offset = offset_of(log)
-            if offset is not None:
-                offsets[log.topic_partition] = offset
-    return offsets
-
-
-def _raised_start(log: PartitionLog) -> int | None:
-    """The log start offset, if it is not the first segment's base offset."""
-    start = log.log_start_offset
-    return start if start > log.segments[0].base_offset else None
-
-
-_OFFSETS: dict[str, Callable[[PartitionLog], int | None]] = {
-    names.RECOVERY_POINT_CHECKPOINT: lambda log: log.recovery_point,
-    names.LOG_START_OFFSET_CHECKPOINT: _raised_start,
-    names.HIGH_WATERMARK_CHECKPOINT: lambda log: log.high_watermark,
-    names.CLEANER_CHECKPOINT: lambda log: log.cleaned_offset,
-}
-ALL_CHECKPOINTS = tuple(_OFFSETS)

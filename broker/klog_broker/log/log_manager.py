@@ -5,18 +5,14 @@ from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from klog_broker.log.checkpoints import ALL_CHECKPOINTS, Checkpoint
 from klog_broker.log.directory import LogDirectory
 from klog_broker.log.directory_closing import close_side_by_side
 from klog_broker.log.directory_loading import DirectoryLoading, load_side_by_side
 from klog_broker.log.errors import LogDirectoryError, LogStorageError, OutOfDescriptors
 from klog_broker.log.found import FoundFolders, check_once, find_folders, folders_of_topics
 from klog_broker.log.free_space import FreeSpaceLooks
-from klog_broker.log.housekeeping import (
-    ALL_CHECKPOINTS,
-    Housekeeping,
-    LogManagerSettings,
-    checkpoint,
-)
+from klog_broker.log.housekeeping import Housekeeping, LogManagerSettings
 from klog_broker.log.listener import LogListener
 from klog_broker.log.loading import LoadedLog
 from klog_broker.log.loading_tally import LoadingTally, ScanTotal
@@ -241,11 +237,14 @@ class LogManager:
         """The last broker has written them before it cut or deleted a log, and not since. What this
         one appends must not lie before a recovery point, or a log start, of other records."""
         for name in ALL_CHECKPOINTS:
-            rows = checkpoint(name, directory, self._logs.values())
+            found = Checkpoint(name, self._logs_in(directory))
             try:
-                directory.replace_checkpoint(name, rows)
+                directory.replace_checkpoint(name, found.offsets, found.bounds)
             except OSError as error:
                 directory.refuse(error, name)
+
+    def _logs_in(self, directory: LogDirectory) -> list[PartitionLog]:
+        return [log for log in self._logs.values() if log.log_directory is directory]
 
     def _add(
         self,
@@ -309,7 +308,7 @@ class LogManager:
         name = names.RECOVERY_POINT_CHECKPOINT
         for directory in self._directories:
             if not directory.is_offline:
-                rows = checkpoint(name, directory, self._logs.values())
+                rows = Checkpoint(name, self._logs_in(directory)).offsets
                 directory.write_checkpoint(name, rows)
 
     def delete(self, topic_partition: TopicPartition) -> None:
@@ -362,10 +361,7 @@ class LogManager:
         A directory that is offline, or goes offline now, gets no marker: its logs are recovered at
         the next start.
         """
-        by_directory = [
-            [log for log in self._logs.values() if log.log_directory is directory]
-            for directory in self._directories
-        ]
+        by_directory = [self._logs_in(directory) for directory in self._directories]
         failed = close_side_by_side(by_directory, side_by_side)
         for directory, logs in zip(self._directories, by_directory, strict=True):
             if directory.is_offline and not logs:
@@ -375,7 +371,7 @@ class LogManager:
                 if error is not None:
                     raise error
                 for name in ALL_CHECKPOINTS:
-                    directory.write_checkpoint(name, checkpoint(name, directory, logs))
+                    directory.write_checkpoint(name, Checkpoint(name, logs).offsets)
                 directory.write_clean_marker()
             except (OSError, LogStorageError) as error:
                 _log.error("log_dir=%s not_closed=%s", directory.path, error)
