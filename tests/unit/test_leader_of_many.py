@@ -585,6 +585,20 @@ def test_records_are_deleted_when_no_replica_shows_them(leader: LeaderOfMany) ->
     assert deleted(first) == ("NONE", 1)
 
 
+def test_a_deletion_waits_on_in_the_leaders_next_epoch(leader: LeaderOfMany) -> None:
+    """As in Kafka, whose leader is still the leader when a follower dies."""
+    one, two = FakeFollower(leader, OTHER), FakeFollower(leader, THIRD)
+    leader.send(acks=1)
+    one.fetch(1)
+    two.fetch(1)
+    waiting = delete(leader, LONG_MS)
+    leader.lead()
+    one.fetch(1, start=1)
+    assert not waiting.sent
+    two.fetch(1, start=1)
+    assert deleted(waiting) == ("NONE", 1)
+
+
 def test_a_broker_that_is_gone_is_not_waited_for(leader: LeaderOfMany) -> None:
     for number in (OTHER, THIRD):
         FakeFollower(leader, number).fetch(0)

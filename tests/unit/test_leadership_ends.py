@@ -26,9 +26,10 @@ from pyspark_klog.protocol.apis.offset_commit import (
 from pyspark_klog.protocol.apis.offset_fetch import OffsetFetchRequest
 from pyspark_klog.protocol.apis.produce import ProduceRequest
 from tests.support.fake_network import FakeStream
-from tests.support.produce_paths import MemoryBroker, answer_of, new_broker
+from tests.support.produce_paths import MemoryBroker, answer_of, new_broker, topic_ids
 from tests.support.raw_requests import batch, fetch_request, produce_request
 from tests.support.role_orders import give, order_for, stop_order_for
+from tests.support.session_client import SessionClient, told
 
 ME, OTHER = BrokerId(0), BrokerId(1)
 BOTH = (ME, OTHER)
@@ -133,6 +134,29 @@ def test_a_fetch_that_knows_no_epoch_waits_on_in_the_next_one(broker: MemoryBrok
     give(broker, order_for(broker, "plain"))
     assert produced(produce(broker)) == 0
     assert fetched(stream).high_watermark == 1
+
+
+def test_a_fetch_of_an_older_epoch_is_told_of_the_next_one(broker: MemoryBroker) -> None:
+    """Nobody else leads: the client asks for the new epoch, and comes back here."""
+    request = fetch_request("plain", max_wait_ms=LONG_MS, current_leader_epoch=0)
+    stream = broker.send(request, FETCH)
+    assert not stream.sent
+    begin_another_epoch(broker, "plain")
+    assert fetched(stream).error_code == ErrorCode.FENCED_LEADER_EPOCH
+
+
+@pytest.mark.parametrize("version", [12, 13])
+def test_a_session_waits_on_in_the_next_epoch(broker: MemoryBroker, version: int) -> None:
+    topic = topic_ids()["plain"] if version >= 13 else "plain"
+    client = SessionClient(broker, version)
+    client.begin({(topic, 0): 0})
+    client.send({}, 1, max_wait_ms=LONG_MS)
+    begin_another_epoch(broker, "plain")
+    assert not client.has_answer()
+    give(broker, order_for(broker, "plain"))
+    assert produced(produce(broker)) == 0
+    (row,) = told(client.answer()).values()
+    assert (row.error_code, row.high_watermark) == (0, 1)
 
 
 def test_a_set_that_shrank_below_the_least_waits_for_others(broker: MemoryBroker) -> None:

@@ -97,11 +97,12 @@ class _DelayedDeletion(DelayedOperation):
     def try_complete(self, _now_ms: int) -> bool:
         still_waiting = []
         for each in self._waiting:
-            if each.leader.ended is not None:
-                each.answer.error_code = ended_code(self._context.broker, each.leader)
+            leader = each.leader.present
+            if leader.ended is not None:
+                each.answer.error_code = ended_code(self._context.broker, leader)
                 each.answer.low_watermark = _NO_LOW_WATERMARK
                 continue
-            each.answer.low_watermark = each.leader.low_watermark()
+            each.answer.low_watermark = leader.low_watermark()
             if each.answer.low_watermark < each.start:
                 still_waiting.append(each)
         self._waiting = still_waiting
