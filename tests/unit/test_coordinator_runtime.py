@@ -324,12 +324,27 @@ def test_a_partition_that_is_led_on_is_served_on() -> None:
     assert codes == [NONE]
 
 
-def test_a_partition_that_is_led_on_while_it_loads_is_loaded_anew() -> None:
+def test_a_partition_that_is_led_on_while_it_loads_is_loaded_on() -> None:
+    """Each follower that is lost begins an epoch: a long load would never end."""
     world = World(log_of(batch(("a", "1"))))
     first = world.shard
-    world.runtime.lead(log_of(batch(("a", "1"))))
-    assert world.shard is not first
+    newer = log_of(batch(("a", "1")))
+    newer.leader_epoch = 1
+    world.runtime.lead(newer)
+    world.log.ended = "resigned"
+    assert world.shard is first
     assert world.loaded() == {"a": (0, "1")}
+    assert world.shard.log.leader_epoch == 1
+    assert world.runtime.record(world.shard, "b", (("b", "2"),)) is NONE
+    assert newer.log_end_offset == 2
+
+
+def test_a_log_that_has_grown_while_it_loads_is_loaded_anew() -> None:
+    world = World(log_of(batch(("a", "1"))))
+    first = world.shard
+    world.runtime.lead(log_of(batch(("a", "1")), batch(("b", "2"))))
+    assert world.shard is not first
+    assert world.loaded() == {"a": (0, "1"), "b": (1, "2")}
 
 
 def test_a_machine_that_has_no_deadline_needs_no_timer() -> None:

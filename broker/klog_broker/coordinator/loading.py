@@ -157,6 +157,14 @@ class Loader:
         """Load as far as is possible without waiting: an empty log is loaded when this returns."""
         self._go_on()
 
+    def go_on_in(self, log: StateLog) -> bool:
+        """The same broker leads on, in a newer epoch. Returns whether there is nothing else to be
+        loaded: then the rest is read as that leadership."""
+        if log.log_end_offset != self._end_offset:
+            return False
+        self._log = log
+        return True
+
     def cancel(self) -> None:
         """Stop: whatever a helper or a later turn still had to do is left undone."""
         self._is_cancelled = True

@@ -84,10 +84,11 @@ class CoordinatorRuntime(Generic[K, V, S]):
     # --- shards ----------------------------------------------------------------------------------
     def lead(self, log: StateLog) -> None:
         """Load a partition, then serve it. One that this broker has served until now it serves on,
-        if nothing in the log is new; else it is loaded anew."""
+        and one that it loads it goes on loading, if nothing in the log is new; else it is loaded
+        anew."""
         partition = log.topic_partition.partition
         known = self._shards.get(partition)
-        if known is not None and known.go_on(log):
+        if known is not None and known.go_on(log, self._loaders.get(partition)):
             return
         self.resign(partition)
         services = self._services

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from klog_broker.coordinator.effects import Machine
+from klog_broker.coordinator.loading import Loader
 from klog_broker.coordinator.state_log import StateLog
 from klog_broker.runtime.clock import Clock
 from klog_broker.runtime.purgatory import DelayedOperation, Purgatory
@@ -310,13 +311,18 @@ class Shard(Generic[K, V, S]):
         return ErrorCode.NONE if log.high_watermark >= offset else None
 
     # --- ends ------------------------------------------------------------------------------------
-    def go_on(self, log: StateLog) -> bool:
-        """The same broker leads on, in a newer epoch. Returns whether the state is that of the log:
-        then who waits for the watermark waits for it there."""
-        if self.status is not _SERVING or log.log_end_offset != self._written_offset:
-            return False
-        self.log = log
-        return True
+    def go_on(self, log: StateLog, loader: Loader | None) -> bool:
+        """The same broker leads on, in a newer epoch. Returns whether the state is that of the log,
+        or will be, by the ``loader`` that is at it: then who waits for the watermark waits for it
+        there."""
+        if loader is not None:
+            will_be = self.status is ShardStatus.LOADING and loader.go_on_in(log)
+        else:
+            is_used = self.status in (ShardStatus.LOADING, _SERVING)
+            will_be = is_used and log.log_end_offset == self._written_offset
+        if will_be:
+            self.log = log
+        return will_be
 
     def fail(self, error: BaseException) -> None:
         """The state is incomplete: nobody is served from it. As in Kafka, the shard's keys have no

@@ -3,6 +3,7 @@
 from typing import Any
 
 from klog_broker.coordinator.runtime import CoordinatorRuntime
+from klog_broker.coordinator.shard import ShardStatus
 from klog_broker.coordinator.transaction.marker_sending import MarkersToLeaders
 from klog_broker.handlers.marker_writing import MarkerWriter
 from pyspark_klog.errors import ErrorCode
@@ -20,6 +21,27 @@ def _serves_at_once(original: Any) -> Any:
         return code, shard
 
     return find
+
+
+def _keeps_what_it_had(original: Any) -> Any:
+    def lead(runtime: Any, log: Any) -> None:
+        """Whoever has led a partition before serves from its old state, as if nobody else had led
+        the partition meanwhile."""
+        partition = log.topic_partition.partition
+        known = runtime.shard(partition)
+        original(runtime, log)
+        shard = runtime.shard(partition)
+        if shard is known:
+            return
+        former = vars(runtime).setdefault("_former", {})
+        before = former.get(partition)
+        if before is not None and before.status is ShardStatus.RESIGNED:
+            runtime.resign(partition)
+            before.log, before.status = log, ShardStatus.SERVING
+            shard = runtime._shards[partition] = before
+        former[partition] = shard
+
+    return lead
 
 
 def _sent_once(original: Any) -> Any:
@@ -57,6 +79,7 @@ _ALSO_OF_CLUSTERS = (
 
 MUTANTS = (
     Mutant("served while it is loaded", CoordinatorRuntime, "find", _serves_at_once),
+    Mutant("old state served on", CoordinatorRuntime, "lead", _keeps_what_it_had),
     Mutant("marker to the wrong epoch", MarkerWriter, "write", _next_epoch),
     Mutant("marker sent once", MarkersToLeaders, "send", _sent_once),
     *(each for each in (*OF_GROUPS, *OF_TRANSACTIONS) if each.name in _ALSO_OF_CLUSTERS),
