@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from klog_broker.log.partition_log import PartitionLog
+from klog_broker.network import bounds
 from pyspark_klog.ids import LeaderEpoch
 from pyspark_klog.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 from pyspark_klog.protocol.headers import RequestHeader, decode_response, encode_request
@@ -13,7 +14,7 @@ from pyspark_klog.records.builder import BatchBuilder
 from pyspark_klog.records.compression import Codec
 from tests.support.fake_network import FakeStream
 from tests.support.produce_paths import NOW_MS, new_broker, topic_ids
-from tests.support.raw_requests import batch
+from tests.support.raw_requests import batch, fetch_request
 
 
 @pytest.mark.parametrize("version", [4, 9, 10])
@@ -78,3 +79,27 @@ def test_a_few_records_are_sent_at_once_with_what_stands_around_them(
     (answer,) = response.responses[0].partitions
     assert (answer.error_code, len(answer.records)) == (0, len(data))
     assert sent_parts == [1]
+
+
+@pytest.mark.parametrize("version", [12, 13])
+def test_copies_for_a_client_that_does_not_read_stay_within_the_bound(version: int) -> None:
+    """As many answers as there may be would be four times as much."""
+    broker = new_broker(with_kernel=False)
+    data = batch(random.Random(1).randbytes(16_000))
+    log: PartitionLog = broker.log("plain")
+    log.append_as_leader(data, leader_epoch=LeaderEpoch(0), now_ms=NOW_MS)
+    log.set_high_watermark(log.log_end_offset)
+    request = fetch_request(topic_ids()["plain"] if version >= 13 else "plain")
+    stream = broker.connect()
+    stream.room_bytes = 0
+    for number in range(bounds.PENDING_REPLIES):
+        header = RequestHeader(request.api_key, version, number, "c")
+        stream.inbox += encode_request(header, request)
+    broker.turns()
+    counts = log.counts
+    copied_bytes = counts.bytes_out
+    assert 0 < copied_bytes <= bounds.PENDING_REPLY_BYTES + len(data)
+    stream.room_bytes = 1 << 30
+    for _ in range(bounds.PENDING_REPLIES):
+        broker.broker.loop.run_turn(0)
+    assert counts.bytes_out == bounds.PENDING_REPLIES * len(data) < len(stream.sent)
