@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from klog_broker.config import BrokerConfig, topic_config
+from klog_broker.config import BrokerConfig, topic_setting
 from klog_broker.config.cluster import GENERATED
 from klog_broker.controller.leaving import Leaving
 from klog_broker.controller.member import Member
@@ -224,5 +224,5 @@ def _own_address(config: BrokerConfig) -> str | None:
 
 
 def _is_unclean(config: BrokerConfig, configs: Mapping[str, str]) -> bool:
-    found: bool = topic_config(config, configs)["unclean.leader.election.enable"]
+    found: bool = topic_setting(config, configs, "unclean.leader.election.enable")
     return found

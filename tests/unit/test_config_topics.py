@@ -8,6 +8,7 @@ from klog_broker.config import (
     ConfigError,
     topic_config,
     topic_config_problem,
+    topic_setting,
 )
 from klog_broker.log.log_config import LogConfig
 
@@ -38,6 +39,17 @@ def test_what_a_topic_sets_counts_before_the_broker() -> None:
     config = topic_config(BROKER, {"retention.ms": " -1 "})
     assert config["retention.ms"] == -1
     assert config.overrides == {"retention.ms": " -1 "}
+
+
+def test_one_setting_alone_is_what_it_is_among_all() -> None:
+    broker = BrokerConfig.load(overrides=["log.segment.bytes=4096"])
+    given = {"retention.ms": " -1 ", "unclean.leader.election.enable": "true"}
+    config = topic_config(broker, given)
+    together = {each for each in TOPIC_SETTINGS if each.startswith("message.timestamp.")}
+    alone = {each: topic_setting(broker, given, each) for each in config if each not in together}
+    assert alone == {each: config[each] for each in alone}
+    with pytest.raises(ConfigError, match=r"retention.ms=-2 is refused"):
+        topic_setting(broker, {"retention.ms": "-2"}, "retention.ms")
 
 
 def test_the_old_timestamp_limit_counts_where_the_new_ones_are_not_set() -> None:

@@ -12,7 +12,12 @@ from klog_broker.config.broker_config import (
 )
 from klog_broker.config.listeners import Listener
 from klog_broker.config.rows import SETTINGS
-from klog_broker.config.topic_config import TopicConfig, topic_config, topic_config_problem
+from klog_broker.config.topic_config import (
+    TopicConfig,
+    topic_config,
+    topic_config_problem,
+    topic_setting,
+)
 from klog_broker.config.topic_rows import TOPIC_SETTINGS
 from klog_broker.config.types import ConfigError, Secret, Setting, Value, render
 
@@ -32,4 +37,5 @@ __all__ = [
     "render",
     "topic_config",
     "topic_config_problem",
+    "topic_setting",
 ]

@@ -5,7 +5,7 @@ from typing import Any
 
 from klog_broker.config.broker_config import BrokerConfig, limit_by_difference, unknown_name
 from klog_broker.config.topic_rows import TOPIC_SETTINGS
-from klog_broker.config.types import ConfigError, Value
+from klog_broker.config.types import ConfigError, Setting, Value
 
 
 class TopicConfig(Mapping[str, Any]):
@@ -60,11 +60,7 @@ class TopicConfig(Mapping[str, Any]):
 
     def default_of(self, name: str) -> Value:
         """The value for topics that do not set `name`: of the broker's setting, or the row's."""
-        row = TOPIC_SETTINGS[name]
-        if row.broker_name is not None and row.broker_name in self._broker:
-            value: Value = self._broker[row.broker_name]
-            return value
-        return row.default
+        return _default(self._broker, TOPIC_SETTINGS[name])
 
     def check_together(self) -> None:
         """Raise ConfigError if settings do not go together. For changes alone, as in Kafka: a topic
@@ -86,6 +82,22 @@ class TopicConfig(Mapping[str, Any]):
 def topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
     """The settings of a topic with these overrides; ConfigError names one that cannot be used."""
     return TopicConfig(broker, overrides)
+
+
+def topic_setting(broker: BrokerConfig, overrides: Mapping[str, str], name: str) -> Any:
+    """One setting of a topic, as ``topic_config`` has it, but no other one is looked at: for
+    whoever asks for it of thousands of partitions. Not for the timestamp limits, which are settled
+    together; ConfigError if the text that was given cannot be used."""
+    row = TOPIC_SETTINGS[name]
+    text = overrides.get(name)
+    return _default(broker, row) if text is None else row.parse(text)
+
+
+def _default(broker: BrokerConfig, row: Setting) -> Value:
+    if row.broker_name is not None and row.broker_name in broker:
+        value: Value = broker[row.broker_name]
+        return value
+    return row.default
 
 
 def topic_config_problem(broker: BrokerConfig, overrides: Mapping[str, str]) -> str | None:
