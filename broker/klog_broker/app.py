@@ -73,7 +73,7 @@ from klog_broker.topics.adoption import AdoptingStore
 from klog_broker.topics.announcing import image_changed
 from klog_broker.workers import workers_of
 from pyspark_klog.errors import KlogError
-from pyspark_klog.ids import BrokerId, TopicPartition
+from pyspark_klog.ids import BrokerId
 
 _log = logging.getLogger("klog.app")
 
@@ -141,7 +141,6 @@ class BrokerServer:
         self._metrics: MetricsServer | None = None
         self._life = Life(self._clock)
         self._offline: set[Path] = set()
-        self._to_wake: dict[TopicPartition, None] = {}
         self._log_helpers = HelpersOfAStart()
         self._exit_code = ExitCode.OK
         self._is_closed = False
@@ -210,7 +209,7 @@ class BrokerServer:
             purgatory=purgatory,
             helpers=self._helpers,
             logs=logs,
-            replicas=self._host(broker_id, metadata, logs),
+            replicas=self._host(broker_id, metadata, logs, purgatory),
             metadata=metadata,
             produce=ProducePipeline(),
             producer_ids=ProducerIds(metadata, prefetches=config.joins_cluster),
@@ -316,7 +315,7 @@ class BrokerServer:
         self.services.replicas.apply(orders, applied)
 
     def _host(
-        self, broker_id: BrokerId, metadata: AdoptingStore, logs: LogManager
+        self, broker_id: BrokerId, metadata: AdoptingStore, logs: LogManager, purgatory: Purgatory
     ) -> ReplicaManager:
         """Make the replica manager, with the loaded logs; orders give them roles later."""
         return ReplicaManager(
@@ -325,7 +324,7 @@ class BrokerServer:
             settings_of=lambda name: self._settings.topic_settings(
                 name, metadata.topic_configs(name)
             ),
-            wake=self._wake,
+            wake=purgatory.check_soon,
             call_soon=self.loop.call_soon,
             around=Surroundings(
                 now_ms=self.loop.now_ms,
@@ -511,17 +510,6 @@ class BrokerServer:
 
         logs.when_work_waits(lambda: self.loop.call_soon(logs.run_due))
         schedule()
-
-    def _wake(self, topic_partition: TopicPartition) -> None:
-        """Check a partition's waiting requests once a turn, after all appends."""
-        if not self._to_wake:
-            self.loop.call_at_append(self._check_waiting)
-        self._to_wake[topic_partition] = None
-
-    def _check_waiting(self) -> None:
-        to_wake, self._to_wake = self._to_wake, {}
-        for topic_partition in to_wake:
-            self.services.purgatory.check(topic_partition)
 
     def _on_directory_offline(self, directory: Path, error: BaseException) -> None:
         _log.error("directory=%s is offline: %s", directory, error)

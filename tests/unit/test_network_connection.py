@@ -783,3 +783,41 @@ def test_a_small_request_that_is_held_is_copied_by_whoever_holds_it(broker: Brok
     broker.slots[0].skip()
     assert not broker.slots[0].hold()
     assert stays == [False]
+
+
+def test_an_answer_that_leaves_now_is_sent_once_and_before_the_turns_sends(broker: Broker) -> None:
+    broker.answers = None
+    first, second = broker.connect(), broker.connect()
+    for stream in (first, second):
+        stream.inbox += frame(FETCH, b"x")
+    broker.turns()
+    seen: list[bytes] = []
+
+    def answer() -> None:
+        for slot in broker.slots:
+            slot.complete([b"answer"])
+        broker.slots[1].leave_now()
+        seen.extend((bytes(first.sent), bytes(second.sent)))
+
+    broker.loop.call_at_append(answer)
+    broker.turns()
+    assert seen == [b"", b"answer"]
+    assert first.sent == second.sent == b"answer"
+    assert second.sends == 1
+    broker.answers = echo
+    second.inbox += frame(OTHER, b"2")
+    broker.turns()
+    assert second.sent == b"answer<2>"
+
+
+def test_an_answer_leaves_now_only_if_it_is_its_turn(broker: Broker) -> None:
+    broker.answers = None
+    stream = broker.connect()
+    stream.inbox += frame(PRODUCE, b"1") + frame(PRODUCE, b"2")
+    broker.turns()
+    broker.slots[1].complete([b"second"])
+    broker.slots[1].leave_now()
+    assert stream.sent == b""
+    broker.slots[0].complete([b"first"])
+    broker.slots[0].leave_now()
+    assert stream.sent == b"firstsecond"

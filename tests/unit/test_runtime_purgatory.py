@@ -176,3 +176,59 @@ def test_a_completion_that_checks_its_own_key_happens_once(purgatory: Purgatory)
     assert purgatory.check("a") == 1
     assert [operation.ended, neighbour.ended] == [["completed at 0"]] * 2
     assert purgatory.waiting == 0
+
+
+def test_a_key_that_is_to_be_checked_soon_is_checked_once_in_the_turn(
+    purgatory: Purgatory, loop: Loop
+) -> None:
+    operation = Waits()
+    purgatory.watch(operation, ["a"], 100)
+    for _ in range(3):
+        purgatory.check_soon("a")
+    assert operation.tries == 1
+    loop.run_turn()
+    assert operation.tries == 2
+    loop.run_turn()
+    assert operation.tries == 2
+    purgatory.check_soon("a")
+    loop.run_turn()
+    assert operation.tries == 3
+
+
+def test_what_is_checked_now_is_not_checked_again_later(purgatory: Purgatory, loop: Loop) -> None:
+    operation = Waits()
+    purgatory.watch(operation, ["a"], 100)
+    purgatory.check_soon("a")
+    purgatory.check_now()
+    assert operation.tries == 2
+    loop.run_turn()
+    assert operation.tries == 2
+
+
+class Listens:
+    """Has another key checked when its own is."""
+
+    def __init__(self, purgatory: Purgatory, key: str) -> None:
+        self.purgatory = purgatory
+        self.key = key
+
+    def on_checked(self) -> None:
+        self.purgatory.check_soon(self.key)
+
+
+@pytest.mark.parametrize("is_now", [False, True])
+def test_keys_that_come_by_a_check_are_checked_behind_the_others(
+    purgatory: Purgatory, loop: Loop, is_now: bool
+) -> None:
+    first, second = Waits(), Waits()
+    purgatory.watch(first, ["a"], 100)
+    purgatory.watch(second, ["b"], 100)
+    purgatory.listen(Listens(purgatory, "a"), "b")
+    purgatory.listen(Listens(purgatory, "c"), "a")
+    purgatory.check_soon("b")
+    if is_now:
+        purgatory.check_now()
+    else:
+        loop.run_turn()
+    assert (first.tries, second.tries) == (2, 2)
+    assert purgatory.listening_to("a") == 0

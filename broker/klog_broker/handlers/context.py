@@ -62,6 +62,10 @@ class Reply(Protocol):
     def send_parts(self, parts: list[Any]) -> None:
         """As :meth:`send`, with the parts of the response's whole frame."""
 
+    def leave_now(self) -> None:
+        """What was sent leaves before all that this turn sends otherwise, if nothing of the
+        connection has to leave before. Not while the request is begun."""
+
     def send_in_slices(self, steps: AnswerSteps) -> None:
         """Takes the steps, with other work in between, and answers with the response that they end
         with, if there is one. If the connection closes, the remaining steps are not taken."""

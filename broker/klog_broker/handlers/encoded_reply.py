@@ -57,6 +57,9 @@ class EncodedReply:
         self.is_used = True
         self._slot.complete(parts)
 
+    def leave_now(self) -> None:
+        self._slot.leave_now()
+
     def send_in_slices(self, steps: AnswerSteps) -> None:
         try:
             is_over, response = first_steps(steps)

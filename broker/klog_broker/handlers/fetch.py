@@ -100,6 +100,9 @@ class _DelayedFetch(DelayedOperation):
             self._scope.stay()
             return False
         self._answer()
+        if self._reader.follower is not None:
+            # Producers wait for it.
+            self._context.reply.leave_now()
         return True
 
     def on_expire(self, _now_ms: int) -> None:

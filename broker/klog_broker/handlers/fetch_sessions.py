@@ -144,11 +144,9 @@ class FetchSession:
         self.events = 0
         """Rises whenever something was heard that a read can bring to light."""
         self.is_over = False
-        self._loop = loop
         self._purgatory = purgatory
         self._kept = kept
         self._unread: dict[SessionPartition, None] = {}
-        self._is_checked_soon = False
 
     def unread(self) -> list[SessionPartition]:
         """The partitions that have to be read now, those that waited longest first."""
@@ -167,14 +165,8 @@ class FetchSession:
 
     def _tell_waiting(self) -> None:
         self.events += 1
-        if not self._is_checked_soon:
-            # One look for all that this turn brings.
-            self._is_checked_soon = True
-            self._loop.call_at_append(self._check)
-
-    def _check(self) -> None:
-        self._is_checked_soon = False
-        self._purgatory.check(self)
+        # One look for all that this turn brings.
+        self._purgatory.check_soon(self)
 
     def want(
         self, topic: str, topic_id: UUID, name: str, request: FetchPartition

@@ -93,6 +93,9 @@ class ProducePipeline:
                     held.hold(connection_id, leader, append)
                 else:
                     done.append(append)
+        if self._broker is not None and any(each.pending.acks == -1 for each in done):
+            # Followers come first: these answers wait for them.
+            self._broker.purgatory.check_now()
         for append in done:
             append.pending.appended()
 

@@ -17,6 +17,10 @@ class ReplySlot(Protocol):
     def complete(self, parts: list[Any]) -> None:
         """Fills the place. The parts, byte strings and file regions, together are one frame."""
 
+    def leave_now(self) -> None:
+        """Sends what fills the place, if it is its turn, before the turn's other sends. Not while
+        the request is begun."""
+
     def skip(self) -> None: ...
 
     def close(self, reason: str) -> None: ...

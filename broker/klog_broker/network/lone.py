@@ -73,6 +73,11 @@ class LoneReply:
         else:
             self.place().complete(parts)
 
+    def leave_now(self) -> None:
+        """See QueuedReply. An answer without a place leaves with the others of its turn."""
+        if self.ordinary is not None:
+            self.ordinary.leave_now()
+
     def skip(self) -> None:
         """See QueuedReply."""
         self.place().skip()

@@ -200,7 +200,13 @@ class Outbox:
             self._flush_scheduled = True
             self._loop.call_at_send(self._flush)
 
+    def flush_now(self) -> None:
+        """See SlotOwner."""
+        self._flush()
+
     def _flush(self) -> None:
+        if not self._flush_scheduled:
+            return
         self._flush_scheduled = False
         if not self.is_open:
             return

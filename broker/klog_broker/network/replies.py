@@ -44,6 +44,9 @@ class SlotOwner(Protocol):
     def on_slot_held(self) -> None:
         """Nothing more may be parsed until the slot is filled."""
 
+    def flush_now(self) -> None:
+        """Sends what this turn would send later."""
+
 
 class QueuedReply:
     """One request's place. Exactly one of ``complete``, ``skip`` and ``close`` is called."""
@@ -105,6 +108,10 @@ class QueuedReply:
             else:
                 self.fits_one_send = False
         self._fill(SlotState.ANSWERED)
+
+    def leave_now(self) -> None:
+        """Sends the answer, if it is its turn, before the turn's sends."""
+        self._owner.flush_now()
 
     def skip(self) -> None:
         """There is no answer to this request."""

@@ -92,6 +92,9 @@ class PlanTargets(Protocol):
         """What is to be sent, and when (see HeldAnswer); None if it can be sent at once, as it is
         now."""
 
+    def appended(self) -> None:
+        """Batches are appended whose answers wait for other replicas: so these come first."""
+
     def begins_now(self, log: PlannedLog, first: FirstBatch) -> bool:
         """Whether the batch is to begin its producer's transaction in this partition: the
         coordinator says so, and the log. False leaves the request to the generic handler."""
@@ -221,6 +224,8 @@ class ProducePlanner:
                 if not done:
                     return
                 self.requests += requests
+                if tables.has_held:
+                    self._targets.appended()
                 if not first and self._answer_all(turn):
                     self._count(_NONE_LATER)
                     return

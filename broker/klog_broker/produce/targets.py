@@ -69,6 +69,10 @@ class ProduceTargets:
         made = HeldAnswer(answer, waiting, timeout_ms, self._broker, answered)
         return None if made.is_due else made
 
+    def appended(self) -> None:
+        """See PlanTargets."""
+        self._broker.purgatory.check_now()
+
     def begins_now(self, log: PlannedLog, first: FirstBatch) -> bool:
         """Whether the batch is to begin its producer's transaction in this partition."""
         return begins_now(self._broker, log, first)

@@ -56,6 +56,8 @@ class Purgatory:
         self._watched: dict[Hashable, dict[DelayedOperation, None]] = {}
         self._listening: dict[Hashable, dict[KeyListener, None]] = {}
         self._tried: set[DelayedOperation] = set()
+        self._soon: dict[Hashable, None] = {}
+        self._is_called = False
         self.waiting_by_kind: Counter[str] = Counter()
 
     def watch(self, operation: DelayedOperation, keys: Iterable[Hashable], timeout_ms: int) -> bool:
@@ -102,6 +104,25 @@ class Purgatory:
                 self._forget(operation)
                 completed += 1
         return completed
+
+    def check_soon(self, key: Hashable) -> None:
+        """Check the key once in this turn, after its other appends; see ``check_now``."""
+        self._soon[key] = None
+        if not self._is_called:
+            self._is_called = True
+            self._loop.call_at_append(self._check_called)
+
+    def check_now(self) -> None:
+        """Check all keys that are to be checked soon, and those that come by it."""
+        while self._soon:
+            keys, self._soon = self._soon, {}
+            for key in keys:
+                self.check(key)
+
+    def _check_called(self) -> None:
+        # What comes meanwhile is checked by the same call.
+        self.check_now()
+        self._is_called = False
 
     def cancel(self, operation: DelayedOperation) -> None:
         """Ends the wait without either callback (the connection is gone, the group moved away)."""
