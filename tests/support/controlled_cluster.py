@@ -66,6 +66,8 @@ class Controlled(ClusterWorld):
         self.fails_to_delete = 0
         self.broken: set[int] = set()
         """The brokers that cannot use their logs."""
+        self.has_roles: set[int] = set()
+        """The brokers that have taken each order before: their answers were lost."""
         self.silent: set[int] = set()
         """The brokers that take orders and do not answer, until `speak`."""
         self._held: list[Callable[[], None]] = []
@@ -176,7 +178,11 @@ class Controlled(ClusterWorld):
             error = StopReplicaPartitionError(topic_name="t", partition_index=0, error_code=code)
             answer.partition_errors = [error]
         if isinstance(order, LeaderAndIsrRequest):
-            code = ErrorCode.KAFKA_STORAGE_ERROR if to.broker_id in self.broken else ErrorCode.NONE
+            code = ErrorCode.NONE
+            if to.broker_id in self.broken:
+                code = ErrorCode.KAFKA_STORAGE_ERROR
+            elif to.broker_id in self.has_roles:
+                code = ErrorCode.STALE_CONTROLLER_EPOCH
             answer.topics = [
                 LeaderAndIsrTopicError(
                     topic_id=topic.topic_id,

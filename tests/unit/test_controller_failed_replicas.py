@@ -112,6 +112,22 @@ def test_who_can_use_its_log_again_may_be_in_sync_and_lead(cluster: Controlled) 
     assert cluster.orders == []
 
 
+def test_whose_answer_was_lost_can_use_its_log_again(cluster: Controlled) -> None:
+    """The order was carried out when it came first. When it comes again it is too old."""
+    cluster.broken = {3}
+    cluster.create(3, 2)
+    cluster.broken, cluster.has_roles = set(), {3}
+    cluster.advance(FAILED_RETRY_MS + 500)
+    asked = AlterPartitionRequest(
+        broker_id=2, broker_epoch=cluster.epoch(2), topics=[_wanted(TWO, THREE, cluster=cluster)]
+    )
+    answer = cluster.call(cluster.controller.alter_partition, asked)
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
+    cluster.orders.clear()
+    cluster.advance(2 * FAILED_RETRY_MS)
+    assert cluster.orders == []
+
+
 def test_the_last_one_leads_again_when_it_can_use_its_log(cluster: Controlled) -> None:
     cluster.broken = {2}
     cluster.create(2)

@@ -18,6 +18,12 @@ from pyspark_klog.protocol.apis.leader_and_isr import LeaderAndIsrResponse
 
 _log = logging.getLogger("klog.controller")
 
+_HAS_ITS_ROLE = (
+    ErrorCode.NONE,
+    # Carried out before: the answer to that was lost, and the order sent again.
+    ErrorCode.STALE_CONTROLLER_EPOCH,
+)
+
 
 def is_news(work: Work, answer: LeaderAndIsrResponse) -> bool:
     """Whether an answer says that a replica failed, or may say that one works again."""
@@ -43,7 +49,7 @@ def take(work: Work, order: BrokerOrder, answer: LeaderAndIsrResponse) -> Steps[
             partition = TopicPartition(name or "", each.partition_index)
             if broker_id not in context.assignment(partition):
                 continue
-            if each.error_code == ErrorCode.NONE:
+            if each.error_code in _HAS_ITS_ROLE:
                 _works(work.picture, partition, broker_id)
             elif each.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
                 _failed(work.picture, partition, broker_id)
