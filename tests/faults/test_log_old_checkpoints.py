@@ -2,6 +2,7 @@
 appended meanwhile is checked by the start behind it, as if they had never been written."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from random import Random
 
 import pytest
@@ -21,7 +22,7 @@ from tests.support.log_harness import (
     open_manager,
     read_all,
 )
-from tests.support.memory_files import MemoryFiles
+from tests.support.memory_files import Crashed, MemoryFiles
 
 CONFIG = LogConfig(segment_bytes=1_000_000, index_interval_bytes=0, retention_ms=-1)
 OTHER, THIRD = TopicPartition("other", 0), TopicPartition("third", 0)
@@ -185,3 +186,37 @@ def test_without_room_a_wrong_checkpoint_goes(bounds: Mapping[TopicPartition, in
     with pytest.raises(OSError, match="bytes written"):
         directory.replace_checkpoint(name, {PARTITION: 5, OTHER: 9, THIRD: 1}, bounds)
     assert directory.read_checkpoint(name) == {}
+
+
+# --- a beginning before the old one ---------------------------------------------------------------
+@pytest.mark.parametrize("written", range(9))
+def test_a_log_that_begins_anew_before_its_start_never_starts_behind_that(written: int) -> None:
+    """Else the start would leave out what the leader has there, and fetch the rest. The broker is
+    killed when so many checkpoints are written anew."""
+    files = MemoryFiles()
+    clock = ManualClock()
+    manager = open_manager(files, config=CONFIG, clock=clock)
+    log = manager.create(PARTITION, TOPIC_ID, CONFIG)
+    fill(log, OLD)
+    log.set_high_watermark(len(OLD))
+    log.delete_records_before(6)
+    clock.advance(HOUR_MS)
+    manager.run_due()
+    directory = log.log_directory
+    replace, copies, left = directory.replace_checkpoint, [], written
+
+    def counted(
+        name: str, offsets: Mapping[TopicPartition, int], bounds: Mapping[TopicPartition, int]
+    ) -> None:
+        nonlocal left
+        if not left:
+            copies.append(files.killed())
+        left -= 1
+        replace(name, offsets, bounds)
+
+    directory.replace_checkpoint = counted  # type: ignore[method-assign]
+    with suppress(Crashed):
+        log.begin_anew_beside(3, 0, lambda _: None)
+    found = open_log(copies[0] if copies else files.killed(), CONFIG)
+    expected = [(6, 12), (3, 12), (3, 3)] if copies else [(3, 3)]
+    assert (found.log_start_offset, found.log_end_offset) in expected

@@ -276,7 +276,9 @@ class Shortener:
         state = self._state
         state.check_online()
         start = Offset(offset)
+        is_before = start < state.log_start_offset
         state.begin_cut()
+        state.log_start_offset = min(state.log_start_offset, start)
         # Should the old records come back in a crash, no more of them than before may be seen.
         seen = min(state.high_watermark, start)
         state.high_watermark = max(state.log_start_offset, seen)
@@ -304,7 +306,14 @@ class Shortener:
                     self._start_grew()
             self._finish(error, done)
 
-        state.when_in_place(lambda: self._have_done(work, begun))
+        def begin() -> None:
+            state.when_in_place(lambda: self._have_done(work, begun))
+
+        if is_before:
+            # A start that goes by the old start would leave out what the leader has before that.
+            self._renew_checkpoints(begin)
+        else:
+            begin()
 
     def _remove_files(self) -> None:
         """Remove all segments durably, while nobody else uses the log."""
