@@ -15,7 +15,7 @@ from klog_broker.network.replies import QueuedReply
 from klog_broker.network.server import NetworkLimits, Server
 from klog_broker.produce.idle import IdleKernels
 from klog_broker.produce.loading import compile_produce_kernel
-from klog_broker.produce.turns import TurnPlans
+from klog_broker.produce.turns import UNPLANNED_REQUESTS, TurnPlans
 from klog_broker.runtime.clock import ManualClock
 from klog_broker.runtime.loop import Loop
 from tests.support.fake_network import FakeNetwork
@@ -98,6 +98,19 @@ def test_nothing_is_loaded_while_a_client_is_served() -> None:
     assert stream.receives >= 100
     assert world.happened == ["compile"]
     world.pass_ms(2_000)
+    assert world.happened == ["compile", "load"]
+
+
+def test_many_requests_one_by_one_are_worth_a_load_though_it_is_never_quiet() -> None:
+    world = World()
+    stream = world.network.arrive("10.0.0.1")
+    world.pass_ms(50)
+    for _ in range(UNPLANNED_REQUESTS - 1):
+        stream.inbox += PRODUCE
+        world.pass_ms(50)
+    assert world.happened == ["compile"]
+    stream.inbox += PRODUCE
+    world.pass_ms(50)
     assert world.happened == ["compile", "load"]
 
 

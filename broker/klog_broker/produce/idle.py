@@ -3,7 +3,8 @@
 If the kernels' cache is cold a child process compiles them; that takes many seconds and begins at
 once. Loading takes 0.3 s of this process, in which the loop stalls for up to 30 ms, and 130 MB of
 memory. So it waits for the first Produce, and then for a moment in which no connection is used.
-When many requests come, turns.py loads the kernels without waiting for such a moment.
+When many requests come, turns.py loads the kernels without waiting for such a moment. A leader with
+followers never has one.
 """
 
 from __future__ import annotations

@@ -37,6 +37,9 @@ _READY_CONNECTIONS = 16
 # One request of this size has the kernel loaded, too: without a kernel Python checks its records
 # one by one.
 _LARGE_REQUEST_BYTES = 32 * 1024
+UNPLANNED_REQUESTS = 5_000
+"""And so many that came one by one: serving them has cost what loading costs. A broker with
+followers has no idle moment, for their fetches come all the time."""
 
 
 class TurnPlans:
@@ -66,6 +69,7 @@ class TurnPlans:
         self._joined: list[Connection] = []
         self._turn = -1
         self._offers = 0
+        self._offers_ever = 0
 
     def close(self) -> None:
         """The broker stops: see ``is_closed``."""
@@ -160,6 +164,8 @@ class TurnPlans:
             self._turn = self._loop.turn
             self._offers = 0
         self._offers += 1
+        self._offers_ever += 1
+        is_load |= self._offers_ever >= UNPLANNED_REQUESTS
         if is_load or self._offers >= _READY_CONNECTIONS:
             self.load()
 
