@@ -229,19 +229,20 @@ class FollowerAppender:
         before a roll may have been appended.
         """
         self._state.check_online()
-        followed = self._follow(records, leader_epoch, now_ms, check_crc=True)
+        room = self._room(now_ms)
+        followed = self._follow(records, room, leader_epoch, check_crc=True)
         if followed is not None:
             data = records[: followed.planned.size_bytes]
-            self._append(data, leader_epoch, now_ms, followed)
+            self._append(data, room, leader_epoch, now_ms, followed)
             self._appended()
 
     def _follow(
-        self, data: memoryview, leader_epoch: LeaderEpoch, now_ms: int, *, check_crc: bool
+        self, data: memoryview, room: AppendRoom, leader_epoch: LeaderEpoch, *, check_crc: bool
     ) -> Followed | None:
         state = self._state
         return follow(
             data,
-            self._room(now_ms),
+            room,
             log_end_offset=state.log_end_offset,
             latest_epoch=state.epochs.latest,
             leader_epoch=leader_epoch,
@@ -263,24 +264,32 @@ class FollowerAppender:
             raise InvariantViolation(f"{state.topic_partition}: a new segment has no room")
         return room
 
-    def _append(
-        self, data: memoryview, leader_epoch: LeaderEpoch, now_ms: int, followed: Followed | None
-    ) -> None:
-        """``data``: whole, checked batches; ``followed``: computed from them, None if not yet."""
-        state = self._state
+    def _append_anew(self, data: memoryview, leader_epoch: LeaderEpoch, now_ms: int) -> None:
+        """Whole, checked batches, to where the log ends by now."""
         room = self._room(now_ms)
-        if followed is None:
-            followed = self._follow(data, leader_epoch, now_ms, check_crc=False)
-            assert followed is not None
+        followed = self._follow(data, room, leader_epoch, check_crc=False)
+        assert followed is not None
+        self._append(data, room, leader_epoch, now_ms, followed)
+
+    def _append(
+        self,
+        data: memoryview,
+        room: AppendRoom,
+        leader_epoch: LeaderEpoch,
+        now_ms: int,
+        followed: Followed,
+    ) -> None:
+        """``data``: whole, checked batches; ``followed``: computed from them for ``room``."""
+        state = self._state
         parts = None if fits(followed, room) else halves(data, state.checks())
         if parts is not None:
             # A new segment begins somewhere within the batches, where the leader's does.
             for part in parts:
-                self._append(part, leader_epoch, now_ms, None)
+                self._append_anew(part, leader_epoch, now_ms)
             return
         try:
             if not fits(followed, room) and self._roll_for(data, now_ms):
-                self._append(data, leader_epoch, now_ms, None)
+                self._append_anew(data, leader_epoch, now_ms)
                 return
             aborted = aborted_in(state.producers, followed.steps)
             state.active.write(data, len(followed.planned.index_entries) or 1, aborted)

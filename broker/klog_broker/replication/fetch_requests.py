@@ -117,6 +117,8 @@ def fetched_part(data: PartitionData) -> FetchedPart:
 
 def error_of(code: int) -> ErrorCode:
     """An error that klog does not know counts as UNKNOWN_SERVER_ERROR."""
+    if not code:
+        return ErrorCode.NONE
     try:
         return ErrorCode(code)
     except ValueError:
