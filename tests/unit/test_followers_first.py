@@ -50,3 +50,37 @@ def test_followers_are_sent_a_turns_records_before_producers_are_answered(
     assert order[-1] is not producers[0]
     assert len(order) == 6
     assert producers[1] in order
+
+
+@pytest.mark.parametrize("with_kernel", [False, True])
+def test_producers_are_answered_before_the_fetch_that_they_wait_for_is_put_by(
+    monkeypatch: pytest.MonkeyPatch, with_kernel: bool
+) -> None:
+    leader = LeaderOfMany(with_kernel=with_kernel)
+    leader.lead(TOPIC)
+    followers = parked(leader)
+    producer = leader.memory.connect()
+    waiting = leader.services.purgatory.waiting_by_kind
+    seen: list[tuple[int, int]] = []
+    take = FakeStream._take
+
+    def noted(stream: FakeStream, data: bytes) -> int:
+        if stream is producer:
+            seen.append((waiting["Fetch"], waiting["Produce"]))
+        return take(stream, data)
+
+    monkeypatch.setattr(FakeStream, "_take", noted)
+    for offset in (1, 2, 3):
+        request = produce_request(TOPIC, batch(b"x"), acks=-1, timeout_ms=LONG_MS)
+        header = RequestHeader(request.api_key, 9, offset, "producer")
+        producer.inbox += encode_request(header, request)
+        leader.memory.turns()
+        for follower in followers:
+            assert not seen
+            assert follower.answer().records
+            follower.send(offset, TOPIC, wait_ms=LONG_MS)
+        # Requests that come for the first time take the long way.
+        assert offset < 3 or seen == [(1, 0)]
+        seen.clear()
+        assert waiting == {"Fetch": 2, "Produce": 0}
+    assert producer.sends == 3

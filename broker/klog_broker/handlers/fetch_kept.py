@@ -104,6 +104,9 @@ class KeptFetch:
         scope.renew()
         cold = reader.read(scope.partitions)
         if cold or not (request.max_wait_ms <= 0 or is_enough(scope, request.min_bytes)):
+            if reader.follower is not None and broker.purgatory.check_now():
+                # Producers have waited for this fetch: they are answered before it is put by.
+                broker.loop.send_now()
             self._go_on(request, self._context(correlation_id, slot), scope, reader, cold)
             return True
         session_id, told, code = scope.answer()

@@ -80,6 +80,11 @@ class Loop:
         """Runs ``action`` in this turn's last phase. Called within that phase, it still runs."""
         self._sends.append(action)
 
+    def send_now(self) -> None:
+        """Runs what was called for this turn's last phase so far; what comes by it runs there."""
+        for _ in range(len(self._sends)):
+            self._sends.popleft()()
+
     def call_at_turn_end(self, action: Callback) -> None:
         """Runs ``action`` when appends and sends of this turn are over. ``action`` adds none."""
         self._turn_ends.append(action)

@@ -112,12 +112,15 @@ class Purgatory:
             self._is_called = True
             self._loop.call_at_append(self._check_called)
 
-    def check_now(self) -> None:
-        """Check all keys that are to be checked soon, and those that come by it."""
+    def check_now(self) -> int:
+        """Check all keys that are to be checked soon, and those that come by it; returns how many
+        operations completed."""
+        completed = 0
         while self._soon:
             keys, self._soon = self._soon, {}
             for key in keys:
-                self.check(key)
+                completed += self.check(key)
+        return completed
 
     def _check_called(self) -> None:
         # What comes meanwhile is checked by the same call.
