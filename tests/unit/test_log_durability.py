@@ -11,7 +11,7 @@ from klog_broker.log.log_config import LogConfig
 from klog_broker.log.log_manager import LogManager
 from klog_broker.log.partition_log import PartitionLog
 from klog_broker.runtime.clock import ManualClock
-from pyspark_klog.ids import BrokerId
+from pyspark_klog.ids import BrokerId, LeaderEpoch
 from tests.support.log_harness import (
     DATA,
     EPOCH,
@@ -419,6 +419,18 @@ def test_a_sync_that_finds_its_log_deleted_takes_nothing_offline() -> None:
     manager.delete(PARTITION)
     helpers.run_all()
     assert [str(outcome) for outcome in outcomes] == ["topic-0 was deleted"]
+    assert not log.log_directory.is_offline
+
+
+def test_epochs_that_find_their_log_deleted_take_nothing_offline() -> None:
+    helpers = ManualHelpers()
+    manager = open_manager(MemoryFiles(), helpers=helpers)
+    log = manager.create(PARTITION, TOPIC_ID, SMALL)
+    log.begin_epoch(LeaderEpoch(3))
+    append(log)
+    log.start_flush(with_indexes=True)
+    manager.delete(PARTITION)
+    helpers.run_all()
     assert not log.log_directory.is_offline
 
 

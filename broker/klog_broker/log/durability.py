@@ -126,7 +126,7 @@ class LogFlushing:
             on_flushed=self._flushed,
             on_postponed=self._durability.put_back,
             on_failed=self._failed,
-            on_refused=lambda error: directory.refuse(error, state.topic_partition),
+            on_refused=self._refused,
         )
 
     @property
@@ -239,11 +239,17 @@ class LogFlushing:
         return self._durability.flushed_offset
 
     def _failed(self, error: BaseException) -> LogStorageError:
+        if isinstance(error, OSError) and (is_exhausted(error) or self._is_of_deletion(error)):
+            return self._refused(error)
+        return self._state.log_directory.go_offline(error)
+
+    def _refused(self, error: OSError) -> LogStorageError:
+        """What could not be written stays to be written."""
         state = self._state
-        if self._is_deleted and isinstance(error, FileNotFoundError):
-            # The log's directory has been renamed for its deletion: no sync is needed any more.
+        if self._is_of_deletion(error):
             return LogStorageError(f"{state.topic_partition} was deleted")
-        if is_exhausted(error):
-            assert isinstance(error, OSError)
-            return state.log_directory.refuse(error, state.topic_partition)
-        return state.log_directory.go_offline(error)
+        return state.log_directory.refuse(error, state.topic_partition)
+
+    def _is_of_deletion(self, error: OSError) -> bool:
+        """Whether the log's directory was renamed for its deletion: nothing needs a sync then."""
+        return self._is_deleted and isinstance(error, FileNotFoundError)
