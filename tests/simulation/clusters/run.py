@@ -272,6 +272,7 @@ class Cluster:
         """What nobody ends is ended."""
         if not self.plan.transactional:
             return
+        self._set_clocks_right()
 
         def are_stable() -> bool:
             return all(each.broker is not None and is_stable(each) for each in self.machines)
@@ -280,6 +281,17 @@ class Cluster:
         self.world.run(self.world.now_ms + within_ms, are_stable)
         if not are_stable():
             raise Violation(HANGS, "long after the last client has gone")
+
+    def _set_clocks_right(self) -> None:
+        """A transaction may have begun by a clock that was ahead, and another broker ends it by its
+        own: from now on all agree, on the latest."""
+        clocks = [each.clock for each in self.machines]
+        for clock in clocks:
+            clock.set_right()
+        latest_ms = max(clock.wall_is_ahead_ms for clock in clocks)
+        for clock in clocks:
+            if clock.wall_is_ahead_ms < latest_ms:
+                clock.set_wall(latest_ms)
 
     def unhealed(self) -> str:
         """What is not as it must be in the end; empty if all is."""
