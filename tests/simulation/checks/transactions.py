@@ -178,9 +178,11 @@ class Transactions(Watcher):
         return is_news and is_shown
 
     def look(self, machine: Machine) -> None:
-        """At what the markers in the logs say, as far as they stay."""
+        """At what the markers in the logs say, as far as they stay. What a follower is cutting
+        cannot be read."""
         for log in machine.logs():
-            if not log.topic_partition.topic.startswith("_") and not log.is_offline:
+            is_read = not (log.is_offline or log.is_being_cut)
+            if is_read and not log.topic_partition.topic.startswith("_"):
                 found = content(log)
                 stays = {at: name for at, name in found.items() if at < log.high_watermark}
                 self._judge(log.topic_partition, stays)
