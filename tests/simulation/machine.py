@@ -50,6 +50,10 @@ class Watcher:
     def on_start(self, machine: Machine) -> None:
         """The broker serves, and nobody has talked to it yet."""
 
+    def on_step(self, machine: Machine, broker: SimBroker) -> None:
+        """A broker has done a part of its start. It serves no clients yet; the other brokers of its
+        cluster it may."""
+
     def on_turn(self, machine: Machine) -> None:
         """A turn of the loop is over."""
 

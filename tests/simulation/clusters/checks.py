@@ -19,7 +19,7 @@ from tests.simulation.clusters.machines import ClusterMachine
 from tests.simulation.clusters.states import States
 from tests.simulation.controllers.checks import Key
 from tests.simulation.elections.checks import Checks as ElectionChecks
-from tests.simulation.machine import Machine, Watcher
+from tests.simulation.machine import Machine, SimBroker, Watcher
 from tests.simulation.world import Violation
 from tests.support.log_harness import read_batches
 
@@ -93,13 +93,21 @@ class Leaders(Watcher):
         self._told: dict[tuple[Key, int], tuple[str, int]] = {}
         self._epochs: dict[Key, tuple[int, int]] = {}
         """Of the newest orders, in this life."""
+        self._lives = 0
 
-    def on_start(self, machine: Machine) -> None:
-        self._epochs.clear()
+    def on_step(self, machine: Machine, broker: SimBroker) -> None:
+        self._look(machine, broker)
 
     def on_turn(self, machine: Machine) -> None:
-        assert machine.broker is not None and isinstance(machine, ClusterMachine)
-        for partition in machine.broker.services.replicas.partitions():
+        assert machine.broker is not None
+        self._look(machine, machine.broker)
+
+    def _look(self, machine: Machine, broker: SimBroker) -> None:
+        assert isinstance(machine, ClusterMachine)
+        if self._lives != machine.lives:
+            self._lives = machine.lives
+            self._epochs.clear()
+        for partition in broker.services.replicas.partitions():
             role = partition.role
             key = (partition.topic_id, partition.topic_partition.partition)
             epochs = self._epochs.get(key, partition.epochs)

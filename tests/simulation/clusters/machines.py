@@ -159,6 +159,10 @@ class ClusterMachine(Machine):
         if fiber.is_over and self._fiber is fiber:
             self._fiber = None
             then(error)
+        broker = self.starting
+        if broker is not None and hasattr(broker, "services"):
+            for watcher in self.watchers:
+                watcher.on_step(self, broker)
 
     def _sleep(self, fiber: Fiber, timeout_ms: int | None) -> None:
         self._want_step(_FOR_EVER_MS if timeout_ms is None else timeout_ms)
