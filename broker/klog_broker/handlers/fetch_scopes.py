@@ -160,7 +160,7 @@ def scope_of(
             version,
             sessions,
             begins_session=begins,
-            is_of_follower=replica_of(request, version).replica_id >= 0,
+            is_of_follower=begins and replica_of(request, version).replica_id >= 0,
         )
     session = sessions.find(request.session_id)
     if session is None:
