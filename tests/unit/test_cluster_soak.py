@@ -14,7 +14,7 @@ from tests.soak.cluster.sight import Sight
 from tests.soak.cluster.soak import problems_of_order
 from tests.soak.records import Record
 from tests.soak.transactions.check import Input
-from tests.soak.transactions.librdkafka_copy import may_call_again
+from tests.soak.transactions.librdkafka_copy import may_call_again, must_abort
 
 ALL = frozenset((1, 2, 3))
 
@@ -186,3 +186,20 @@ def test_a_copy_calls_again_what_may_work_but_not_in_a_transaction_to_be_aborted
     code: int, how: dict[str, bool], may: bool
 ) -> None:
     assert may_call_again(KafkaError(code, "why", **how)) is may
+
+
+@pytest.mark.parametrize(
+    ("code", "how", "must"),
+    [
+        (KafkaError._TIMED_OUT, {"txn_requires_abort": True}, True),
+        # `produce`, once a record before it has timed out: nothing else is said of the transaction.
+        (KafkaError._STATE, {}, True),
+        (KafkaError._FATAL, {}, True),
+        (KafkaError._QUEUE_FULL, {}, False),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, {}, False),
+    ],
+)
+def test_a_copy_aborts_what_has_failed_also_if_only_produce_says_so(
+    code: int, how: dict[str, bool], must: bool
+) -> None:
+    assert must_abort(KafkaError(code, "why", **how)) is must

@@ -245,7 +245,7 @@ class ClusterSoak:
             if code == FENCED:
                 self.report.counts["copies fenced"] += 1
             else:
-                self.report.problem(f"{copy.name} ended with code {code}: see {copy.name}.stderr")
+                self.report.problem(f"{copy.name} ended with code {code}: {copy.last_errors()}")
             copy.kill()
             copy.start()
 

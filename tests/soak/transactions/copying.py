@@ -148,7 +148,7 @@ class Copies:
                 if code == FENCED:
                     self.counts["ended by themselves, fenced"] += 1
                 else:
-                    self._problem(f"{copy.name} ended with code {code}: see {copy.name}.stderr")
+                    self._problem(f"{copy.name} ended with code {code}: {copy.last_errors()}")
                 copy.kill()
                 self._due_s[copy] = now_s
             if self._due_s.get(copy, now_s + 1) <= now_s:

@@ -134,7 +134,7 @@ class CopyLoop:
             self._again(lambda: self._producer.commit_transaction(_CALL_S))
         except KafkaException as error:
             _end_if_fatal(error)
-            if not error.args[0].txn_requires_abort():
+            if not must_abort(error.args[0]):
                 raise
             self._go_back(str(error))
         else:
@@ -204,6 +204,12 @@ def may_call_again(error: KafkaError) -> bool:
     if error.txn_requires_abort():
         return False
     return error.retriable() or error.name() in _MAY_PASS
+
+
+def must_abort(error: KafkaError) -> bool:
+    """Whether the transaction has failed. `Producer.produce` does not say more than that something
+    before has brought the transaction, or the producer, to its end: the abort tells which."""
+    return error.txn_requires_abort() or error.name() in ("_STATE", "_FATAL")
 
 
 def _end_if_fatal(error: KafkaException) -> None:

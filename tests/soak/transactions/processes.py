@@ -66,6 +66,10 @@ class Copy:
         """Its exit code, if it has ended by itself."""
         return None if self._process is None else self._process.poll()
 
+    def last_errors(self) -> str:
+        """The end of its standard error."""
+        return self._log.read_text(encoding="utf-8", errors="replace")[-2_000:]
+
     def kill(self) -> None:
         """SIGKILL, also if it stands still or has ended."""
         process, self._process, self.is_paused = self._process, None, False
