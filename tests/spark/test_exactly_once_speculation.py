@@ -25,6 +25,9 @@ from tests.support.standalone_spark import standalone_master
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+# A master, two workers, two executors and a driver start on a machine that may be busy.
+pytestmark = pytest.mark.timeout(600)
+
 SPECULATION = {
     "spark.executor.memory": "512m",
     "spark.speculation": "true",
