@@ -34,8 +34,8 @@ from pyspark_klog.protocol.apis.offset_commit import (
 )
 from pyspark_klog.protocol.headers import RequestHeader, encode_request
 from pyspark_klog.protocol.keys import ApiKey
+from pyspark_klog.testing.ports import free_port
 from tests.support.eventually import eventually
-from tests.support.peers import free_ports
 
 _TOPIC = "bench-offsets"
 _PARTITIONS = 100
@@ -212,7 +212,7 @@ class _Stopped:
 
 @contextmanager
 def _klog() -> Iterator[_Stopped]:
-    (port,) = free_ports(1)
+    port = free_port()
     with tempfile.TemporaryDirectory(prefix="klog-bench-") as folder:
         command = [sys.executable, "-P", "-m", "klog_broker", "--port", str(port)]
         command += ["--data", f"{folder}/data"]

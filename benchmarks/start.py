@@ -33,7 +33,7 @@ from pyspark_klog.protocol.apis.api_versions import ApiVersionsRequest
 from pyspark_klog.protocol.headers import RequestHeader, encode_request
 from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.testing import Broker
-from tests.support.peers import free_ports
+from pyspark_klog.testing.ports import free_port
 
 _START_DEADLINE_S = 60.0
 _END_DEADLINE_S = 30.0
@@ -91,7 +91,7 @@ def _start() -> Iterator[Row]:
 
 
 def _start_klog() -> float:
-    (port,) = free_ports(1)
+    port = free_port()
     with tempfile.TemporaryDirectory(prefix="klog-bench-") as folder:
         command = [sys.executable, "-P", "-m", "klog_broker", "--port", str(port)]
         return _time_to_answer([*command, "--data", f"{folder}/data"], port, Path(folder))

@@ -12,6 +12,7 @@ from typing import Any
 from pyspark_klog.client.admin import Admin
 from pyspark_klog.client.metadata import ClusterView
 from pyspark_klog.testing.broker import Broker, BrokerFailed
+from pyspark_klog.testing.ports import free_port
 from pyspark_klog.testing.zookeeper import ZooKeeper
 
 _MOST_BROKERS = 250
@@ -125,12 +126,13 @@ class Cluster:
                     seen = admin.describe_cluster()
 
     def _make(self, number: int) -> Broker:
+        host = f"127.0.0.{number}"
         internal_replicas = min(_INTERNAL_REPLICAS, self._count)
         settings: dict[str, Any] = {
             "offsets_topic_replication_factor": internal_replicas,
             "transaction_state_log_replication_factor": internal_replicas,
             "broker_id": number,
-            "listeners": f"PLAINTEXT://127.0.0.{number}:0",
+            "listeners": f"PLAINTEXT://{host}:0",
             "zookeeper_connect": self.zookeeper.address,
             # The last broker to end has nobody to give its partitions to, and asks several times.
             "controlled_shutdown_retry_backoff_ms": 200,
@@ -138,7 +140,7 @@ class Cluster:
         }
         return Broker(
             data=None if self._data is None else self._data / f"broker-{number}",
-            port=self._ports,
+            port=self._ports or free_port(host),
             start_timeout_s=self._start_timeout_s,
             python=self._python,
             **settings,

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pyspark_klog.errors import KlogError
 from pyspark_klog.interpreters.lookup import spark_home
+from pyspark_klog.testing.ports import free_port
 
 _MAIN = "org.apache.zookeeper.server.ZooKeeperServerMain"
 # Of a few hundred jars those that a server loads: a JVM looks into every jar on its path.
@@ -114,7 +115,7 @@ class ZooKeeper:
             raise RuntimeError("ZooKeeper is running")
         atexit.register(self.close)
         for attempt in range(1, _STARTS + 1):
-            port = self._port or _free_port()
+            port = self._port or free_port(_HOST)
             try:
                 self._start(port)
                 self._port = port
@@ -247,12 +248,6 @@ def _class_path() -> str:
             f"ZooKeeper's jars come with Spark, {where}: pip install 'pyspark-klog[spark]'"
         )
     return os.pathsep.join(str(jar) for jar in sorted(jars))
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind((_HOST, 0))
-        return int(listener.getsockname()[1])
 
 
 def _serves(port: int) -> bool:

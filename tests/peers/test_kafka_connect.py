@@ -18,10 +18,10 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from pyspark_klog.client.admin import Admin, NewTopic
+from pyspark_klog.testing.ports import free_port
 from tests.support.broker_process import BrokerProcess
 from tests.support.eventually import eventually
 from tests.support.killed_programs import JavaProgram
-from tests.support.peers import free_ports
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(170)]
 
@@ -83,7 +83,7 @@ class World:
         self.data = folder / "data"
         self.broker = BrokerProcess(self.data, SETTINGS)
         self.lines: list[str] = []
-        self.rest_port = free_ports(1)[0]
+        self.rest_port = free_port()
         self._main = main
         with Admin(self.servers) as admin:
             admin.create_topics([NewTopic(TOPIC, 1, 1, {})])

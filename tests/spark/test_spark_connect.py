@@ -12,19 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from pyspark_klog.testing.ports import free_port
 from tests.support import connect_client
 from tests.support.eventually import eventually
 from tests.support.spark_home import compiled_home
 from tests.support.spark_topics import Topics
 
 SPARK_HOME = compiled_home()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _listens(port: int, server: "subprocess.Popen[bytes]") -> bool:
@@ -38,7 +32,7 @@ def _listens(port: int, server: "subprocess.Popen[bytes]") -> bool:
 def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server as Spark's start-connect-server.sh runs it, with this environment's Python."""
     folder = tmp_path_factory.mktemp("connect")
-    port = _free_port()
+    port = free_port()
     settings = {
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": port,

@@ -9,7 +9,8 @@ import shutil
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 
-from tests.support.peers import OLDEST_KAFKA, KafkaServer, free_ports
+from pyspark_klog.testing.ports import free_ports
+from tests.support.peers import OLDEST_KAFKA, KafkaServer
 
 ZOOKEEPER_SHELL = "org.apache.zookeeper.ZooKeeperMain"
 SESSION_TIMEOUT_MS = 6_000

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from pyspark_klog.testing.ports import free_ports
 from tests.support.eventually import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -74,15 +75,6 @@ def java() -> str:
     if found is None:
         raise PeersMissing("Apache Kafka needs Java, and there is none: `./dev peers` installs it")
     return found
-
-
-def free_ports(count: int) -> list[int]:
-    """Loopback ports that were free a moment ago: who binds them later may still lose a race."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in sockets]
 
 
 class KafkaServer:

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from pyspark_klog.testing.ports import free_port
 from tests.support.eventually import eventually
-from tests.support.peers import free_ports
 from tests.support.spark_home import spark_home
 
 _DEADLINE_S = 90.0
@@ -24,7 +24,7 @@ def standalone_master(
     """Gives the master's address; there is a worker with one core on each host. SPARK_HOME has to
     be ``folder / "home"`` for drivers, too."""
     home = spark_home(folder / "home")
-    (port,) = free_ports(1)
+    port = free_port()
     address = f"spark://127.0.0.1:{port}"
     with contextlib.ExitStack() as started:
         master = ["--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]

@@ -1,9 +1,9 @@
 """A cluster whose brokers, and whose ways to ZooKeeper, can be split (`ways`)."""
 
-import socket
 from pathlib import Path
 
 from pyspark_klog.testing import Broker, Cluster
+from pyspark_klog.testing.ports import free_ports
 from tests.soak.cluster.ways import ZOOKEEPER, Ways
 
 _PATIENCE_S = 180.0
@@ -36,7 +36,7 @@ class SplitCluster(Cluster):
 
     def _make(self, number: int) -> Broker:
         host = f"127.0.0.{number}"
-        port, inner_port = _free_ports(host)
+        port, inner_port = free_ports(2, host)
         zookeeper_host, _, zookeeper_port = self.zookeeper.address.partition(":")
         zookeeper = self.ways.to(ZOOKEEPER, (zookeeper_host, int(zookeeper_port)), number)
         inner = self.ways.to(number, (host, inner_port))
@@ -56,11 +56,3 @@ class SplitCluster(Cluster):
             stop_timeout_s=_PATIENCE_S,
             **(settings | self._settings),
         )
-
-
-def _free_ports(host: str) -> tuple[int, int]:
-    """Two: others must be told of them before the broker starts."""
-    with socket.socket() as one, socket.socket() as other:
-        for each in (one, other):
-            each.bind((host, 0))
-        return int(one.getsockname()[1]), int(other.getsockname()[1])

@@ -1,0 +1,52 @@
+"""Ports for servers that are ended and started again at the same place."""
+
+import random
+import socket
+from itertools import islice
+from pathlib import Path
+
+HOST = "127.0.0.1"
+_LOWEST = 10_000
+_OF_CONNECTIONS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_FIRST_OF_CONNECTIONS = 32_768
+"""Linux's default."""
+
+
+def free_port(host: str = HOST) -> int:
+    """See `free_ports`."""
+    (port,) = free_ports(1, host)
+    return port
+
+
+def free_ports(count: int, host: str = HOST) -> list[int]:
+    """Different ports that were free a moment ago: who binds them later may still lose a race.
+
+    They are below those that the system gives to outgoing connections: otherwise any connection
+    from ``host`` could take them while their server is away.
+
+    :raises OSError: if there are not so many
+    """
+    low = range(_LOWEST, _first_of_connections())
+    free = (port for port in random.sample(low, len(low)) if _is_free(host, port))
+    found = list(islice(free, count))
+    if len(found) < count:
+        limits = f"from {low.start} to {low.stop - 1}"
+        raise OSError(f"{host} has {len(found)} free ports {limits}, not {count}")
+    return found
+
+
+def _is_free(host: str, port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True
+
+
+def _first_of_connections() -> int:
+    try:
+        first = int(_OF_CONNECTIONS.read_text(encoding="ascii").split()[0])
+    except (OSError, ValueError, IndexError):
+        return _FIRST_OF_CONNECTIONS
+    return first if first > _LOWEST else _FIRST_OF_CONNECTIONS
