@@ -113,10 +113,14 @@ class _Handler:
     running = False
     """Callbacks on results run at once, in kazoo's thread; ours post."""
 
-    def __init__(self, loop: SessionLoop, on_thread_end: Callable[[], None]) -> None:
+    def __init__(
+        self, loop: SessionLoop, on_thread_end: Callable[[Exception | None], None]
+    ) -> None:
         self._loop = loop
         self._on_thread_end = on_thread_end
         self.is_over = False
+        self.servers = 1
+        """How many are tried in turn."""
 
     def start(self) -> None:
         """Nothing: there are no threads beside the connection's."""
@@ -126,10 +130,14 @@ class _Handler:
 
     def spawn(self, func: Callable[..., None], *args: Any, **kwargs: Any) -> threading.Thread:
         def run() -> None:
-            # kazoo has logged its own exceptions, and told its listener that all is lost.
-            with contextlib.suppress(_SessionOver, Exception):
+            failure: Exception | None = None
+            try:
                 func(*args, **kwargs)
-            self._on_thread_end()
+            except _SessionOver:
+                pass
+            except Exception as error:
+                failure = error
+            self._on_thread_end(failure)
 
         thread = threading.Thread(target=run, name="klog-zookeeper", daemon=True)
         thread.start()
@@ -138,10 +146,13 @@ class _Handler:
     def dispatch_callback(self, callback: Callback) -> None:
         self._loop.post(lambda: callback.func(*callback.args))
 
-    def create_connection(self, *args: Any, **kwargs: Any) -> Any:
+    def create_connection(self, *args: Any, timeout: float, **kwargs: Any) -> Any:
         if self.is_over:
             raise _SessionOver
-        return utils.create_tcp_connection(socket, *args, **kwargs)
+        # As ZooKeeper's own client: one server that does not answer must not take the time of the
+        # whole session, which is what kazoo gives each of them.
+        timeout /= self.servers
+        return utils.create_tcp_connection(socket, *args, timeout=timeout, **kwargs)
 
     def create_socket_pair(self) -> Any:
         return utils.create_socket_pair(socket)
@@ -186,7 +197,9 @@ class KazooCarrier:
             ),
             logger=_kazoos_log,
         )
+        self._handler.servers = len(self._client.hosts)
         self._client.add_listener(self._state_changed)
+        _resolve_patiently(self._client)
         self._client.start_async()
 
     # --- the loop's thread -----------------------------------------------------------------------
@@ -258,15 +271,37 @@ class KazooCarrier:
             self._handler.is_over = True
             self._loop.post(session.expired)
 
-    def _thread_ended(self) -> None:
+    def _thread_ended(self, failure: Exception | None) -> None:
         self._client.close()
         if self._on_closed is not None:
             self._loop.post(self._on_closed)
+        elif not self._handler.is_over:
+            # Before its first connection kazoo tells its listener nothing.
+            _log.error("kazoo's thread has ended, another session begins", exc_info=failure)
+            self._handler.sleep_func(_LONGEST_RETRY_S)
+            self._handler.is_over = True
+            self._loop.post(self._session.expired)
 
     def _stop(self) -> None:
         # It may find that the thread has just ended, or that it does not end in time.
         with contextlib.suppress(Exception):
             self._client.stop()
+
+
+def _resolve_patiently(client: KazooClient) -> None:
+    """A look-up of names may fail with more than the error of which kazoo knows, and that would
+    end its thread: none of the names is known for the moment, then, and it tries again."""
+    connection = client._connection
+    resolve = connection._expand_client_hosts
+
+    def resolve_or_nothing() -> Any:
+        try:
+            return resolve()
+        except (OSError, UnicodeError) as error:
+            _kazoos_log.warning("Cannot resolve the names of ZooKeeper's servers: %s", error)
+            return []
+
+    connection._expand_client_hosts = resolve_or_nothing
 
 
 def check_hosts(hosts: str) -> None:
