@@ -11,7 +11,7 @@ from typing import Any
 from klog_broker.cluster_part import ClusterPart, InCluster, NoCluster
 from klog_broker.compaction.cleaner import Cleaner
 from klog_broker.config import BrokerConfig
-from klog_broker.exit_codes import ExitCode
+from klog_broker.exit_codes import CannotStart, ExitCode
 from klog_broker.handlers.awaited_followers import AwaitedFollowers
 from klog_broker.handlers.context import BrokerServices, Endpoint
 from klog_broker.handlers.dispatcher import ApiHandler, Dispatcher
@@ -168,6 +168,9 @@ class BrokerServer:
                 self.close(cleanly=refusal is error)
             else:
                 self._release()
+            if self._exit_code is ExitCode.DISKS_LOST and refusal.exit_code is ExitCode.OK:
+                # The broker itself has told the start to stop.
+                refusal = self._refused_disks()
             if refusal is error:
                 raise
             raise refusal from error
@@ -196,7 +199,7 @@ class BrokerServer:
             # Nobody has been told yet that the broker serves.
             logs.release_locks()
             self._release()
-            raise disks_lost(self._offline)
+            raise self._refused_disks()
         config = self.config
         purgatory = Purgatory(self.loop)
         self.services = BrokerServices(
@@ -521,6 +524,9 @@ class BrokerServer:
             # The controller would go on to have it lead what it can neither read nor write.
             _log.critical("in a cluster a broker ends with its first failed data directory")
             self._disks_lost("a data directory went offline")
+
+    def _refused_disks(self) -> CannotStart:
+        return disks_lost(self._offline, are_all=len(self._offline) == len(self.config.log_dirs))
 
     def _disks_lost(self, why: str) -> None:
         self._exit_code = ExitCode.DISKS_LOST

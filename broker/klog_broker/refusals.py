@@ -66,13 +66,17 @@ def refused_by_cluster(text: str) -> CannotStart:
     return CannotStart(ExitCode.REFUSED_BY_CLUSTER, text)
 
 
-def disks_lost(directories: Iterable[Path]) -> CannotStart:
-    """All data directories went offline while their logs were loaded."""
+def disks_lost(directories: Iterable[Path], *, are_all: bool) -> CannotStart:
+    """These data directories went offline during the start."""
     paths = ", ".join(sorted(map(str, directories)))
+    what = (
+        "no data directory can be used"
+        if are_all
+        else ("a data directory cannot be used, and in a cluster a broker needs all of them")
+    )
     return CannotStart(
         ExitCode.DISKS_LOST,
-        f"no data directory can be used, the log says why: {paths}; start the broker again "
-        f"once the disk is in order",
+        f"{what}, the log says why: {paths}; start the broker again once the disk is in order",
     )
 
 

@@ -4,12 +4,15 @@ brokers and their controller."""
 import os
 import signal
 from collections.abc import Iterator
+from errno import EIO
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
-from klog_broker.exit_codes import ExitCode
+from klog_broker.app import BrokerServer
+from klog_broker.config import BrokerConfig
+from klog_broker.exit_codes import CannotStart, ExitCode
 from pyspark_klog.client.admin import Admin
 from pyspark_klog.client.blocking import BlockingClient
 from pyspark_klog.client.errors import DeliveryFailed
@@ -51,6 +54,8 @@ from pyspark_klog.znodes.topics import (
 from tests.support.broker_thread import BrokerThread
 from tests.support.client_cases import batch, client_of, read
 from tests.support.eventually import eventually
+from tests.support.memory_files import MemoryFiles
+from tests.support.raw_requests import create_topic
 from tests.support.whole_cluster import made_whole
 from tests.support.zookeeper_client import ZooKeeperClient
 
@@ -325,3 +330,38 @@ def test_a_broker_in_a_cluster_ends_when_a_data_directory_fails(tmp_path: Path) 
             assert thread.stop() == ExitCode.DISKS_LOST
         with ZooKeeperClient(zookeeper.address) as client:
             assert client.children("/brokers/ids") == []
+
+
+def test_a_broker_in_a_cluster_does_not_start_without_one_of_its_data_directories(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The logs of the other one are not looked through any more; nor is that an orderly end."""
+    files = MemoryFiles()
+    with ZooKeeper() as zookeeper:
+        settings = {
+            "zookeeper.connect": zookeeper.address,
+            "zookeeper.session.timeout.ms": f"{SESSION_MS}",
+            "log.dirs": "/a,/b",
+            "log.index.size.max.bytes": "4096",
+        }
+        with BrokerThread(None, settings, files=files) as thread, thread.client() as client:
+            metadata = thread.broker.services.metadata
+            eventually(lambda: metadata.image.controller_id >= 0, 60, "a controller")
+            create_topic(client, "orders", 4)
+        for directory in ("/a", "/b"):
+            assert len([each for each in files.list_dir(Path(directory)) if "orders" in each]) == 2
+            files.remove(Path(directory, ".kafka_cleanshutdown"))
+        sync_dir = MemoryFiles.sync_dir
+
+        def fail(self: MemoryFiles, path: Path) -> None:
+            if path == Path("/a"):
+                raise OSError(EIO, "input/output error", str(path))
+            sync_dir(self, path)
+
+        monkeypatch.setattr(MemoryFiles, "sync_dir", fail)
+        settings["listeners"] = "PLAINTEXT://127.0.0.1:0"
+        config = BrokerConfig.load(None, settings)
+        with pytest.raises(CannotStart, match=r"needs all of them.*: /a; start") as refused:
+            BrokerServer(config, files=files).start()
+        assert refused.value.exit_code is ExitCode.DISKS_LOST
+        assert not files.locks
