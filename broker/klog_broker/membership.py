@@ -151,6 +151,7 @@ class Membership:
             registration.broker_id,
             lambda: registration.broker_epoch,
             lambda: self._member.store.image.brokers.keys() <= {registration.broker_id},
+            lambda: self._member.is_connected,
             tries=config["controlled.shutdown.max.retries"],
             pause_ms=config["controlled.shutdown.retry.backoff.ms"],
             timeout_ms=config["controller.socket.timeout.ms"],

@@ -132,6 +132,14 @@ def test_brokers_outlive_a_zookeeper_that_comes_back(cluster: Cluster) -> None:
     assert [broker.output().count(registered) for broker in cluster.brokers] == registrations
 
 
+def test_brokers_end_in_good_order_though_zookeeper_is_away() -> None:
+    """The controller, which cannot write, does not answer who is about to stop."""
+    with Cluster(brokers=2) as cluster:
+        cluster.zookeeper.stop()
+        for broker in cluster.brokers:
+            broker.stop()
+
+
 def test_a_broker_has_producer_ids_before_anybody_asks() -> None:
     with Cluster(brokers=1) as cluster:
         with ZooKeeperClient(cluster.zookeeper.address) as client:

@@ -33,12 +33,15 @@ class Asked:
         self.requests: list[Any] = []
         self.is_over = False
         self.is_alone = False
+        self.has_zookeeper = True
+        self.timeouts_ms: list[int] = []
         self.leaving = Leaving(
             self.loop,
             self,  # type: ignore[arg-type]
             BrokerId(1),
             lambda: self.epoch,
             lambda: self.is_alone,
+            lambda: self.has_zookeeper,
             tries=tries,
             pause_ms=5_000,
             timeout_ms=30_000,
@@ -46,7 +49,7 @@ class Asked:
         )
 
     def send(self, _reply_class: type, build: Any, done: Any, timeout_ms: int) -> None:
-        assert timeout_ms == 30_000
+        self.timeouts_ms.append(timeout_ms)
         self.requests.append(build(3))
         answer = self.answers.pop(0)
         self.loop.call_soon(lambda: done(answer))
@@ -67,6 +70,7 @@ def test_it_stops_once_others_lead() -> None:
     assert not asked.is_over
     asked.turns()
     assert asked.is_over
+    assert asked.timeouts_ms == [30_000]
     [request] = asked.requests
     assert (request.broker_id, request.broker_epoch) == (1, 50)
 
@@ -110,3 +114,14 @@ def test_the_last_broker_asks_nobody(caplog: pytest.LogCaptureFixture) -> None:
     asked.turns(5_000)
     assert (len(asked.requests), asked.is_over) == (1, True)
     assert "stops while it may lead partitions: no other broker is there" in caplog.text
+
+
+@pytest.mark.parametrize("answer", [None, ELSEWHERE, GIVEN], ids=["lost", "elsewhere", "given"])
+def test_who_has_no_zookeeper_asks_once_and_not_for_long(
+    answer: ControlledShutdownResponse | None,
+) -> None:
+    asked = Asked(answer)
+    asked.has_zookeeper = False
+    asked.leaving.begin()
+    asked.turns()
+    assert (asked.timeouts_ms, asked.is_over) == ([3_000], True)

@@ -14,6 +14,8 @@ from pyspark_klog.protocol.apis.controlled_shutdown import (
 
 _log = logging.getLogger("klog.cluster")
 
+_WITHOUT_ZOOKEEPER_MS = 3_000
+
 
 class Leaving:
     """Asks the controller (ControlledShutdown) until this broker leads nothing that others can
@@ -26,18 +28,21 @@ class Leaving:
         broker_id: BrokerId,
         broker_epoch: Callable[[], int],
         is_alone: Callable[[], bool],
+        has_zookeeper: Callable[[], bool],
         *,
         tries: int,
         pause_ms: int,
         timeout_ms: int,
         then: Callable[[], None],
     ) -> None:
-        """`is_alone`: no other broker is known that could lead anything."""
+        """`is_alone`: no other broker is known that could lead anything. `has_zookeeper`: this
+        broker has a connection to it."""
         self._loop = loop
         self._to_controller = to_controller
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._is_alone = is_alone
+        self._has_zookeeper = has_zookeeper
         self._tries_left = tries
         self._pause_ms = pause_ms
         self._timeout_ms = timeout_ms
@@ -54,11 +59,16 @@ class Leaving:
             self._give_up("no other broker is there")
             return
         self._tries_left -= 1
+        timeout_ms = self._timeout_ms
+        if not self._has_zookeeper():
+            # Most likely the controller has none, either: it can move nothing, and does not answer.
+            self._tries_left = 0
+            timeout_ms = min(timeout_ms, _WITHOUT_ZOOKEEPER_MS)
         request = ControlledShutdownRequest(
             broker_id=self._broker_id, broker_epoch=self._broker_epoch()
         )
         self._to_controller.send(
-            ControlledShutdownResponse, lambda _: request, self._answered, self._timeout_ms
+            ControlledShutdownResponse, lambda _: request, self._answered, timeout_ms
         )
 
     def _answered(self, answer: ControlledShutdownResponse | None) -> None:

@@ -65,6 +65,11 @@ class Member:
         return self._sessions.connections > 0
 
     @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection to a ZooKeeper server, as far as this broker knows."""
+        return self._sessions.is_connected
+
+    @property
     def is_seen(self) -> bool:
         """Whether the broker is registered, and has itself read that it is."""
         is_registered = self.registration.broker_epoch >= 0

@@ -31,11 +31,11 @@ class Sessions:
     def __init__(self, loop: Loop, open_session: OpenSession) -> None:
         self.connections = 0
         """How often a server was found."""
+        self.is_connected = False
         self._loop = loop
         self._open_session = open_session
         self._users: Sequence[SessionUser] = ()
         self._session: Session | None = None
-        self._is_connected = False
         self._number = 0
         self._is_closed = False
 
@@ -47,7 +47,7 @@ class Sessions:
         """From now on these are told, in this order, and no others: at once if there is a
         connection."""
         self._users = users
-        if self._session is not None and self._is_connected:
+        if self._session is not None and self.is_connected:
             for user in users:
                 user.connected(self._session)
 
@@ -71,13 +71,13 @@ class Sessions:
         match event:
             case SessionEvent.CONNECTED:
                 self.connections += 1
-                self._is_connected = True
+                self.is_connected = True
                 for user in self._users:
                     user.connected(session)
             case SessionEvent.DISCONNECTED:
-                self._is_connected = False
+                self.is_connected = False
             case SessionEvent.EXPIRED:
-                self._is_connected = False
+                self.is_connected = False
                 _log.warning("the session is over, and another one begins")
                 for user in self._users:
                     user.expired()
