@@ -54,13 +54,15 @@ def _how_to_use(cluster: Cluster) -> str:
         f"  broker {number}: {broker.bootstrap_servers}, pid {broker.pid}, data {broker.data}"
         for number, broker in enumerate(cluster.brokers, 1)
     ]
+    count = len(cluster.brokers)
+    replicas, in_sync = min(count, 3), min(count, 2)
     return "\n".join(
         (
-            f"ready: {len(cluster.brokers)} brokers, and ZooKeeper at {cluster.zookeeper.address}",
+            f"ready: {count} brokers, and ZooKeeper at {cluster.zookeeper.address}",
             *rows,
             f"bootstrap.servers={cluster.bootstrap_servers}",
-            "klog topics create events --partitions 3 --replication-factor 3"
-            " --config min.insync.replicas=2",
+            f"klog topics create events --partitions 3 --replication-factor {replicas}"
+            f" --config min.insync.replicas={in_sync}",
             "makes a topic, and `klog topics describe events` shows who leads and who is in sync.",
             "`kill -9` a pid, and others lead in its place after the session's time, 18 seconds.",
             "docs/clusters-of-brokers.md tells more. Ctrl-C ends all of it.",

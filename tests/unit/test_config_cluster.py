@@ -35,14 +35,30 @@ def test_the_times_are_kafkas() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["zk", "zk:2181", "[::1]:2181", "10.0.0.1:1,b", " a:1 , b:2/x/y", "a,b/kafka", "a/"]
+    "text",
+    [
+        "zk",
+        "zk:2181",
+        "[::1]:2181",
+        "[fe80::1%eth0]:1",
+        "zk_1.a-b.:1",
+        "10.0.0.1:1,b",
+        " a:1 , b:2/x/y",
+        "a,b/kafka",
+        "a/",
+    ],
 )
 def test_addresses_of_zookeeper(text: str) -> None:
     assert load(f"zookeeper.connect={text}").joins_cluster
 
 
 @pytest.mark.parametrize(
-    "text", ["a:b", "a:0", "a:65536", "a,,b", ",", "/kafka", "a/b/", "a//b", "a/b c", "a b"]
+    "text",
+    [
+        *("a:b", "a:0", "a:65536", "a,,b", ",", "/kafka", "a/b/", "a//b", "a/b c", "a b"),
+        *("a/.", "a/../b", "a/b\x07", "[10.0.0.1]:1", "[:::]:1", "[]:1", "a@:1", "#a", "a?b:1"),
+        *("a..b:1", f"{'a' * 64}:1"),
+    ],
 )
 def test_addresses_that_are_none(text: str) -> None:
     sentence = problem(f"zookeeper.connect={text}")

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from ipaddress import IPv6Address
 from typing import Any
 
 from klog_broker.config.listeners import Listener
@@ -10,7 +11,8 @@ from klog_broker.config.types import ConfigError
 GENERATED = -1
 """As broker.id: ZooKeeper gives the number."""
 
-_SERVER = re.compile(r"(?P<host>\[[0-9a-fA-F:.%]+\]|[^\s,/:\[\]]+)(?::(?P<port>[0-9]{1,5}))?")
+_SERVER = re.compile(r"(?P<host>\[[^\]]+\]|[^\s,/:\[\]@?#\\]+)(?::(?P<port>[0-9]{1,5}))?")
+_IN_NO_PATH = re.compile("[\\s\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
 # Kafka's inter.broker.protocol.version -> the newest of the steps (IV) that led to the release.
 _PROTOCOL_STEPS = {"3.5": 2, "3.6": 2, "3.7": 4, "3.8": 0, "3.9": 0}
 _PROTOCOL = re.compile(r"(?P<release>[0-9]+\.[0-9]+)(?:-IV(?P<step>[0-9]{1,3})|\.[0-9]+)?")
@@ -60,17 +62,30 @@ def inter_broker_listener(values: Mapping[str, Any], advertised: tuple[Listener,
 
 def _check_connect(text: str) -> None:
     servers, slash, path = text.strip().partition("/")
-    if slash and path and ("" in path.split("/") or any(each.isspace() for each in path)):
+    names = path.split("/") if slash and path else []
+    if not {"", ".", ".."}.isdisjoint(names) or _IN_NO_PATH.search(path):
         raise ConfigError(
             f"zookeeper.connect={text.strip()} is refused: /{path} is no path of a znode"
         )
     for item in servers.split(","):
         match = _SERVER.fullmatch(item.strip())
-        if match is None or not 0 < int(match["port"] or 2181) <= 65535:
+        port = 0 if match is None else int(match["port"] or 2181)
+        if match is None or not 0 < port <= 65535 or not _may_be_host(match["host"]):
             raise ConfigError(
                 f"zookeeper.connect={text.strip()} is refused: {item.strip()!r} is not host:port"
                 " (as zk1:2181,zk2:2181/kafka)"
             )
+
+
+def _may_be_host(host: str) -> bool:
+    try:
+        if host.startswith("["):
+            IPv6Address(host[1:-1])
+        else:
+            host.encode("idna")
+    except ValueError:
+        return False
+    return True
 
 
 def _check_id(values: Mapping[str, Any]) -> None:
