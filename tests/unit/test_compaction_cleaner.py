@@ -530,3 +530,14 @@ def test_small_segments_of_state_are_rolled_early_and_become_one() -> None:
     world.bench.run()
     assert len(world.log.segments) == 2
     assert problems_of_cleaned(world.log, world.written) == []
+
+
+def test_a_log_that_is_being_cut_is_left_alone(world: World) -> None:
+    world.write(100)
+    world.log.truncate_beside(world.log.log_end_offset - 3, lambda error: None)
+    assert world.log.is_being_cut
+    waiting = list(world.helpers.waiting)
+    world.bench.begin()
+    while world.bench.timers.soon:
+        world.bench.step()
+    assert list(world.helpers.waiting) == waiting

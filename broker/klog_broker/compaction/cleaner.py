@@ -132,6 +132,7 @@ class Cleaner:
         if (
             not log.config.compact
             or log.is_offline
+            or log.is_being_cut
             # Old and new segments lie beside each other for a while.
             or log.log_directory.space.refuses_clients
             or log.topic_partition in self._running
@@ -150,7 +151,8 @@ class Cleaner:
         most = 0 if self._is_stopped else self._settings.threads
         free = max(most - len(self._running), 0)
         for _, log, extent in due[:free]:
-            if not log.is_offline and log.topic_partition not in self._running:
+            is_usable = not (log.is_offline or log.is_being_cut)
+            if is_usable and log.topic_partition not in self._running:
                 self._begin_round(log, extent)
         if len(self._running) < self._settings.threads and not self._is_stopped:
             self._look_later()
