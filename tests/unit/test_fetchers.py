@@ -421,6 +421,21 @@ def test_a_leader_that_starts_within_a_batch_is_followed_from_the_batchs_begin()
     assert contents(world.log()) == contents(world.leader.log())
 
 
+def test_a_log_that_is_cut_within_the_leaders_first_batch_begins_anew_with_it() -> None:
+    world = following(2)
+    mine = order(1, topic_id=topic_id(), leader=ME, replicas=BOTH, in_sync=BOTH)
+    world.apply(mine)
+    world.replicas.led[TopicPartition(TOPIC, 0)].append(batch(4), acks_all=False, now_ms=1)
+    world.leader.append(2, 8)
+    world.leader.log().delete_records_before(4)
+    world.follow(2)
+    for _ in range(5):
+        world.run()
+        world.pass_time(BACKOFF_MS)
+    assert (world.log().log_start_offset, world.log().log_end_offset) == (4, 10)
+    assert contents(world.log()) == contents(world.leader.log())
+
+
 def test_a_log_that_ends_behind_the_leaders_is_cut_though_no_epoch_tells() -> None:
     world = following(5)
     world.leader.log().begin_anew_beside(2, 0, lambda _: None)

@@ -178,8 +178,10 @@ class FollowerState:
         if not len(part.records):
             return self.appended(part)
         log, first_offset = self._log, _first_offset(part.records)
-        if 0 <= first_offset < log.log_end_offset == log.log_start_offset:
-            # The leader's log starts, since DeleteRecords, in the middle of a batch.
+        start = max(log.log_start_offset, part.log_start_offset)
+        if 0 <= first_offset < log.log_end_offset <= start:
+            # The leader's log starts, since DeleteRecords, in the middle of a batch; nothing that
+            # this log has is to stay.
             self.phase = Changing(asked, part.records)
             return BeginAnew(Offset(first_offset))
         return Append(part.records)
