@@ -3,12 +3,32 @@ waits for them."""
 
 import pytest
 
+from klog_broker.runtime.purgatory import DelayedOperation
 from pyspark_klog.protocol.headers import RequestHeader, encode_request
 from tests.support.fake_network import FakeStream
 from tests.support.leader_of_many import LONG_MS, OTHER, THIRD, FakeFollower, LeaderOfMany
 from tests.support.raw_requests import batch, produce_request
 
 TOPIC = "two-in-sync"
+
+
+class Appends(DelayedOperation):
+    """Waits for a record to be seen, and appends another one: as a transaction's end does."""
+
+    kind = "Appends"
+
+    def __init__(self, leader: LeaderOfMany, offset: int) -> None:
+        self._leader = leader
+        self._offset = offset
+
+    def try_complete(self, now_ms: int) -> bool:
+        if self._leader.log(TOPIC).high_watermark <= self._offset:
+            return False
+        self._leader.leader(TOPIC).append(batch(b"y"), acks_all=False, now_ms=now_ms)
+        return True
+
+    def on_expire(self, _now_ms: int) -> None:
+        raise AssertionError("nobody has seen the record")
 
 
 def parked(leader: LeaderOfMany) -> list[FakeFollower]:
@@ -84,3 +104,20 @@ def test_producers_are_answered_before_the_fetch_that_they_wait_for_is_put_by(
         seen.clear()
         assert waiting == {"Fetch": 2, "Produce": 0}
     assert producer.sends == 3
+
+
+def test_a_fetch_is_not_put_by_without_what_was_appended_meanwhile() -> None:
+    leader = LeaderOfMany()
+    leader.lead(TOPIC)
+    followers = parked(leader)
+    for offset in (1, 2, 3):
+        leader.send(TOPIC)
+        if offset == 3:
+            purgatory, partition = leader.services.purgatory, leader.leader(TOPIC).topic_partition
+            assert not purgatory.watch(Appends(leader, 2), [partition], LONG_MS)
+        for follower in followers:
+            assert follower.answer().records
+            follower.send(offset, TOPIC, wait_ms=LONG_MS)
+    assert leader.log(TOPIC).log_end_offset == 4
+    for follower in followers:
+        assert len(follower.answer().records) == len(batch(b"y"))

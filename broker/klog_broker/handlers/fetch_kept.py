@@ -107,6 +107,10 @@ class KeptFetch:
             if reader.follower is not None and broker.purgatory.check_now():
                 # Producers have waited for this fetch: they are answered before it is put by.
                 broker.loop.send_now()
+                if any(each.has_moved for each in scope.partitions):
+                    # Some of those that have waited append in their turn: a transaction's end.
+                    scope.renew()
+                    cold = reader.read(scope.partitions)
             self._go_on(request, self._context(correlation_id, slot), scope, reader, cold)
             return True
         session_id, told, code = scope.answer()
