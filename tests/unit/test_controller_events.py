@@ -12,7 +12,7 @@ from klog_broker.controller.order_batch import FULL
 from klog_broker.controller.writing import PARTITIONS_A_TURN
 from klog_broker.runtime.zookeeper import ANY_VERSION
 from pyspark_klog.errors import ErrorCode
-from pyspark_klog.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
+from pyspark_klog.ids import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId, TopicPartition
 from pyspark_klog.protocol.apis.allocate_producer_ids import AllocateProducerIdsRequest
 from pyspark_klog.protocol.apis.alter_partition import AlterPartitionRequest
 from pyspark_klog.protocol.apis.controlled_shutdown import ControlledShutdownRequest
@@ -22,6 +22,7 @@ from pyspark_klog.protocol.apis.stop_replica import (
 )
 from pyspark_klog.protocol.apis.update_metadata import (
     UpdateMetadataRequest,
+    UpdateMetadataTopicState,
 )
 from pyspark_klog.znodes.paths import (
     CONTROLLER_EPOCH,
@@ -29,7 +30,9 @@ from pyspark_klog.znodes.paths import (
     TOPICS,
     broker_path,
     delete_topic_path,
+    partition_path,
     partition_state_path,
+    partitions_path,
     topic_path,
 )
 from pyspark_klog.znodes.topics import (
@@ -377,6 +380,39 @@ def test_bad_znodes_are_named_once_and_left(
     assert cluster.data(topic_path("bad")) is None
     cluster.call(cluster.controller.delete_topic, "t", TOPIC_ID)
     assert cluster.data(topic_path("t")) is None
+
+
+def test_what_cannot_be_read_is_not_told_as_deleted(cluster: Controlled) -> None:
+    cluster.create(2, 3)
+    cluster.create(2, 3, name="u")
+    cluster.ask("set", partition_state_path(PARTITION), b"rubbish", ANY_VERSION)
+    good = cluster.data(topic_path("u"))
+    cluster.ask("set", topic_path("u"), b"{}", ANY_VERSION)
+    told = _told_anew(cluster)
+    assert [each.leader for each in told["t"].partition_states] == [-1]
+    assert (told["u"].topic_id, told["u"].partition_states) == (NO_TOPIC_ID, [])
+    cluster.ask("set", topic_path("u"), good, ANY_VERSION)
+    assert _told_anew(cluster)["u"].partition_states
+    cluster.ask("set", topic_path("u"), b"{}", ANY_VERSION)
+    assert _told_anew(cluster)["u"].topic_id == NO_TOPIC_ID
+    for path in (partition_state_path(TopicPartition("u", 0)), partition_path(_U), *_PARENTS_OF_U):
+        cluster.ask("delete", path, ANY_VERSION)
+    assert "u" not in _told_anew(cluster)
+
+
+_U = TopicPartition("u", 0)
+_PARENTS_OF_U = (partitions_path("u"), topic_path("u"))
+
+
+def _told_anew(cluster: Controlled) -> dict[str, UpdateMetadataTopicState]:
+    """All that brokers are told when everything is read anew."""
+    cluster.advance(500)
+    cluster.orders.clear()
+    cluster.client.reset()
+    cluster.advance(3_000)
+    told = [order for _, order in cluster.take(UpdateMetadataRequest) if order.type == FULL]
+    assert len(told) == 3
+    return {each.topic_name: each for each in told[0].topic_states}
 
 
 def test_a_picture_that_is_outdated_is_read_anew(cluster: Controlled) -> None:

@@ -69,6 +69,16 @@ def test_a_broker_gets_one_request_of_each_kind_in_kafkas_order() -> None:
     ]
 
 
+def test_of_a_topic_that_is_gone_since_nobody_is_told() -> None:
+    context = cluster()
+    batch = batch_of(context)
+    for partition in (FIRST, SECOND):
+        batch.lead(partition, (ONE, TWO))
+        context.forget(partition)
+    context.remove_topic("t")
+    assert {kind for _, kind in kinds(batch.requests())} == {UpdateMetadataRequest}
+
+
 def test_requests_carry_both_epochs_and_the_inner_addresses_of_leaders() -> None:
     batch = batch_of(cluster())
     batch.lead(FIRST, (TWO,), is_new=True)
@@ -161,9 +171,8 @@ def test_a_partition_without_a_leader_cannot_be_led_and_is_not_told_of() -> None
     (order,) = batch.requests()
     assert isinstance(order.request, UpdateMetadataRequest)
     assert order.request.topic_states == []
-    batch.lead(unled, (ONE,))
     with pytest.raises(InvariantViolation, match="partition t-2 never had a leader to tell of"):
-        batch.requests()
+        batch.lead(unled, (ONE,))
 
 
 MANY = 1_000

@@ -8,6 +8,7 @@ from klog_broker.log.errors import OutOfDescriptors
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import NO_TOPIC_ID, TopicPartition
 from pyspark_klog.protocol.apis.leader_and_isr import LeaderAndIsrResponse
+from pyspark_klog.protocol.apis.update_metadata import UpdateMetadataTopicState
 from tests.support.order_world import OTHER_ID, TOPIC_ID, OrderWorld, lead, stop, tell
 
 
@@ -221,6 +222,18 @@ def test_a_full_update_is_all_there_is(world: OrderWorld) -> None:
     assert list(world.store.image.topics) == ["orders"]
     [state] = world.store.image.topics["orders"].partitions
     assert state.partition_epoch == 4
+
+
+def test_what_the_controller_cannot_read_stays_as_it_was(world: OrderWorld) -> None:
+    world.answer(tell(0, topic="other", topic_id=OTHER_ID))
+    world.answer(tell(0, 1, zk_version=5))
+    before = world.store.image.topics["orders"].partitions
+    order = tell(0, 1, zk_version=-1, kind=FULL)
+    order.topic_states.append(UpdateMetadataTopicState(topic_name="other"))
+    world.answer(order)
+    assert list(world.store.image.topics) == ["other", "orders"]
+    assert world.store.image.topics["orders"].partitions == before
+    assert world.orders.knows_all
 
 
 def test_all_is_known_once_the_newest_controller_has_told_it_in_this_life(

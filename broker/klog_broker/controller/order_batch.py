@@ -6,7 +6,7 @@ They are made from the context as it is when the batch ends. A request carries t
 controller and of the broker's life that it is meant for.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -70,7 +70,8 @@ class Everything:
 
 
 class OrderBatch:
-    """See the module. `listener` is that of the brokers among themselves."""
+    """See the module. `listener` is that of the brokers among themselves. Of `unusable` partitions
+    and `unreadable` topics ZooKeeper has something, of which only this is known."""
 
     def __init__(
         self,
@@ -79,8 +80,12 @@ class OrderBatch:
         controller_id: BrokerId,
         controller_epoch: int,
         listener: str,
+        unusable: Set[TopicPartition] = frozenset(),
+        unreadable: Set[str] = frozenset(),
     ) -> None:
         self._context = context
+        self._unusable = unusable
+        self._unreadable = unreadable
         self._controller_id = controller_id
         self._controller_epoch = controller_epoch
         self._listener = listener
@@ -104,6 +109,8 @@ class OrderBatch:
         self, partition: TopicPartition, broker_id: BrokerId, *, is_new: bool = False
     ) -> None:
         """As `lead`, for one broker: the others know of the partition."""
+        if not self._is_led(partition):
+            raise InvariantViolation(f"partition {partition} never had a leader to tell of")
         states = self._led.setdefault(broker_id, {})
         states[partition] = is_new or states.get(partition, False)
 
@@ -122,13 +129,18 @@ class OrderBatch:
         self._changed.update(dict.fromkeys(partitions))
 
     def collect(self, everything: Everything) -> Iterator[None]:
-        """What is told of all partitions. A step for each of them; meanwhile nothing may change."""
+        """What is told of all partitions. A step for each of them; meanwhile nothing may change.
+
+        A topic that cannot be read is named without its id: it must not be taken for deleted.
+        """
         for topic in self._context.topics:
             partitions = self._context.partitions_of(topic)
             ends = self._ends_of_internal_topics(partitions[:1])
             for partition in partitions:
                 self._put_told(everything.topics, partition, ends)
                 yield
+        for topic in self._unreadable:
+            everything.topics[topic] = UpdateMetadataTopicState(topic_name=topic)
 
     def tell_all(self, broker_id: BrokerId, everything: Everything) -> None:
         """Tell a broker of the cluster's brokers and of all partitions, as they were collected in
@@ -143,10 +155,12 @@ class OrderBatch:
     def requests(self) -> list[BrokerOrder]:
         """The requests in the order in which each broker is to get them. The batch is over."""
         brokers = self._context.brokers
-        orders: list[tuple[BrokerId, Order, int]] = [
-            (broker_id, self._leader_and_isr(states), len(states))
-            for broker_id, states in self._led.items()
-        ]
+        orders: list[tuple[BrokerId, Order, int]] = []
+        for broker_id, states in self._led.items():
+            # A topic may have been removed by hand since.
+            there = {each: states[each] for each in states if self._is_led(each)}
+            if there:
+                orders.append((broker_id, self._leader_and_isr(there), len(there)))
         orders += self._update_metadata()
         orders += [
             (broker_id, self._stop_replica(states), len(states))
@@ -162,6 +176,9 @@ class OrderBatch:
         return made
 
     # --- LeaderAndIsr --------------------------------------------------------------------------
+
+    def _is_led(self, partition: TopicPartition) -> bool:
+        return self._context.leadership(partition) is not None
 
     def _leader_and_isr(self, states: dict[TopicPartition, bool]) -> LeaderAndIsrRequest:
         topics: dict[str, LeaderAndIsrTopicState] = {}
@@ -185,8 +202,7 @@ class OrderBatch:
 
     def _leader_state(self, partition: TopicPartition, is_new: bool) -> LeaderAndIsrPartitionState:
         known = self._context.leadership(partition)
-        if known is None:
-            raise InvariantViolation(f"partition {partition} never had a leader to tell of")
+        assert known is not None
         return LeaderAndIsrPartitionState(
             partition_index=partition.partition,
             controller_epoch=known.controller_epoch,
@@ -250,7 +266,7 @@ class OrderBatch:
         ends: Sequence[TopicPartition],
     ) -> None:
         state = self._told_state(partition)
-        if state is None and partition in ends:
+        if state is None and (partition in ends or partition in self._unusable):
             state = self._told_before_it_is_led(partition)
         if state is None:
             return

@@ -52,11 +52,15 @@ class Picture:
         """Brokers that are to be told of everything."""
         self.unusable: set[TopicPartition] = set()
         """Partitions whose state cannot be read: they are left as they are."""
+        self.unreadable: set[str] = set()
+        """Topics that are there and cannot be read: nothing of them is known."""
         self._begin_batch: Callable[[], OrderBatch] = lambda: OrderBatch(
             self.context,
             controller_id=controller_id,
             controller_epoch=controller_epoch,
             listener=listener,
+            unusable=self.unusable,
+            unreadable=self.unreadable,
         )
         self.batch = self._begin_batch()
         self._stops: dict[BrokerId, dict[int, StopReplicaRequest]] = {}

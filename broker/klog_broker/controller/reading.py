@@ -87,10 +87,11 @@ class ReadTopic(NamedTuple):
 
 
 class ReadTopics(NamedTuple):
-    """Topics that can be used, and names of which there is none."""
+    """Topics that can be used, names of which there is none, and those that cannot be read."""
 
     found: Mapping[str, ReadTopic]
     gone: tuple[str, ...]
+    unreadable: tuple[str, ...]
 
 
 class ReadStates(NamedTuple):
@@ -156,10 +157,12 @@ class Reader:
         changes = {path: Change(Subject.TOPICS, name) for path, name in paths.items()}
         nodes = yield from self._get_all(changes)
         found = {}
+        unreadable = []
         decoded_bytes = 0
         for path, node in nodes.items():
             name = paths[path]
             if node is None:
+                unreadable.append(name)
                 continue
             decoded_bytes += len(node.data)
             if decoded_bytes >= _DECODED_A_TURN_BYTES:
@@ -168,8 +171,10 @@ class Reader:
             try:
                 found[name] = ReadTopic(decode_topic(name, node.data), node.stat.version)
             except ZnodeError as error:
+                unreadable.append(name)
                 self.name_bad(path, node.data, str(error))
-        return ReadTopics(found, tuple(name for path, name in paths.items() if path not in nodes))
+        gone = tuple(name for path, name in paths.items() if path not in nodes)
+        return ReadTopics(found, gone, tuple(unreadable))
 
     def states(self, partitions: Iterable[TopicPartition]) -> Steps[ReadStates]:
         """What was written of these partitions. Only the controller writes it: nobody watches."""

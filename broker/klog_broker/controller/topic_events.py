@@ -30,6 +30,8 @@ def take_topics(work: Work, new_id: NewId) -> Steps[None]:
     unknown = [name for name in names if context.topic_id(name) is None]
     read = yield from work.reader.topics(unknown)
     yield from _take(work, read.found, new_id)
+    work.picture.unreadable.clear()
+    work.picture.unreadable.update(read.unreadable)
 
 
 def take_topic(work: Work, name: str, new_id: NewId) -> Steps[None]:
@@ -39,6 +41,8 @@ def take_topic(work: Work, name: str, new_id: NewId) -> Steps[None]:
         # Another one of that name may be there when all are listed: it would be taken for this one.
         yield from _remove(work, name)
     yield from _take(work, read.found, new_id)
+    if name not in read.unreadable:
+        work.picture.unreadable.discard(name)
 
 
 def _remove(work: Work, name: str) -> Steps[None]:

@@ -44,12 +44,15 @@ def _steps(
     done: Callable[[], None],
 ) -> Steps:
     told = []
+    unreadable = set()
     for topic in request.topic_states:
         if topic.topic_id != NO_TOPIC_ID:
             told.append(_told(topic))
+        else:
+            unreadable.add(topic.topic_name)
         yield 1 + len(topic.partition_states)
     is_all = request.type == FULL
-    cluster.store.view.topics_are(told, is_all=is_all)
+    cluster.store.view.topics_are(told, is_all=is_all, unreadable=unreadable)
     if is_all:
         cluster.orders.told_all(request.controller_epoch, request.broker_epoch)
     context.reply.send(UpdateMetadataResponse())

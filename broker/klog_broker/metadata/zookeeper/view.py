@@ -1,6 +1,6 @@
 """What a broker in a cluster knows of it: the image that follows ZooKeeper and the controller."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -54,15 +54,18 @@ class ClusterView:
         if controller_id != self.image.controller_id:
             self.take(self.image.with_controller(controller_id))
 
-    def topics_are(self, told: Sequence[ToldTopic], *, is_all: bool) -> None:
-        """The controller tells of topics; if `is_all`, there are no others.
+    def topics_are(
+        self, told: Sequence[ToldTopic], *, is_all: bool, unreadable: Set[str] = frozenset()
+    ) -> None:
+        """The controller tells of topics; if `is_all`, there are no others but those that are
+        `unreadable` for it, which stay as they are.
 
         A topic that was deleted, and made again under the same name, goes before it comes again.
         """
         # Names and ids are each told once: what contradicts itself must not confuse the image.
         told = list({each.topic_id: each for each in told}.values())
         told = list({each.name: each for each in told}.values())
-        gone = self._gone(told, is_all=is_all)
+        gone = self._gone(told, unreadable, is_all=is_all)
         if gone:
             draft = ImageDraft(self.image)
             for topic in gone:
@@ -75,7 +78,9 @@ class ClusterView:
         if draft.is_changed:
             self.take(draft.image(), draft.changed_names)
 
-    def _gone(self, told: Sequence[ToldTopic], *, is_all: bool) -> Iterable[Topic]:
+    def _gone(
+        self, told: Sequence[ToldTopic], unreadable: Set[str], *, is_all: bool
+    ) -> Iterable[Topic]:
         gone: dict[TopicId, Topic] = {}
         for each in told:
             known, same = self.image.topic(each.name), self.image.topic_by_id(each.topic_id)
@@ -84,7 +89,7 @@ class ClusterView:
             if same is not None and same.name != each.name:
                 gone[same.topic_id] = same
         if is_all:
-            named = {each.name for each in told}
+            named = {each.name for each in told} | unreadable
             gone |= {
                 each.topic_id: each for each in self.image.topics.values() if each.name not in named
             }
@@ -95,6 +100,9 @@ class ClusterView:
         count = max(len(before), max(told.partitions, default=-1) + 1)
         partitions = [*before, *[UNTOLD] * (count - len(before))]
         for number, state in told.partitions.items():
+            if known is not None and state.partition_epoch < 0 and number < len(known.partitions):
+                # Its controller cannot read what was written of it.
+                partitions[number] = known.partitions[number]
             # An order that came late by another connection tells what is known better.
             if state.partition_epoch >= partitions[number].partition_epoch:
                 partitions[number] = state
