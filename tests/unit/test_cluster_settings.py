@@ -66,13 +66,17 @@ class Follower:
         return outcomes[0]
 
 
-@pytest.fixture
-def cluster() -> ClusterWorld:
-    made = ClusterWorld()
+def made_cluster(seed: int = 0) -> ClusterWorld:
+    made = ClusterWorld(seed)
     for path in PERSISTENT:
         made.ask("create", path, b"", makes_parents=True)
     made.ask("create", "/brokers/topics/orders", b"{}")
     return made
+
+
+@pytest.fixture
+def cluster() -> ClusterWorld:
+    return made_cluster()
 
 
 def write(cluster: ClusterWorld, names: Entity, config: Mapping[str, str]) -> None:
@@ -229,6 +233,18 @@ def test_changes_of_two_brokers_are_both_kept(cluster: ClusterWorld) -> None:
     cluster.until(lambda: len(outcomes) == 20)
     assert all(isinstance(each, Topic) for each in outcomes)
     cluster.until(lambda: len(brokers[0].configs) == len(brokers[1].configs) == 20)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_change_back_is_written_though_a_server_lags_behind(seed: int) -> None:
+    cluster = made_cluster(seed)
+    write(cluster, ORDERS, {"retention.ms": "5"})
+    brokers = [Follower(cluster), Follower(cluster)]
+    cluster.until(lambda: all(each.configs for each in brokers))
+    for broker, text in zip(brokers, ("6", "5"), strict=True):
+        broker.change("update_topic_configs", "orders", setting(retention_ms=text))
+    assert cluster.data(config_path(ORDERS)) == b'{"version":1,"config":{"retention.ms":"5"}}'
+    cluster.until(lambda: all(each.configs == {"retention.ms": "5"} for each in brokers))
 
 
 def test_a_change_that_changes_nothing_is_not_written(cluster: ClusterWorld) -> None:

@@ -271,6 +271,7 @@ class _Change(_Job):
 
     def _write(self, session: Session) -> Steps[Mapping[str, str]]:
         """The new settings, once they are written."""
+        is_newest = False
         for _ in range(_TRIES):
             node = yield from get(session, self._path)
             if isinstance(node, ZooKeeperError) and not isinstance(node, NoNode):
@@ -278,9 +279,16 @@ class _Change(_Job):
             found = node if isinstance(node, Node) else None
             present = {} if found is None else decode_config(self._path, found.data)
             changed = dict(self._update(present))
-            if changed == present:
+            if changed == present and is_newest:
                 # So it is, too, when the answer to the write was lost.
                 return changed
+            if changed == present:
+                # Or the server lags behind, and this is what another broker has changed since.
+                lost = yield from sync(session)
+                if lost is not None:
+                    raise lost
+                is_newest = True
+                continue
             answer = yield from multi(
                 session, *(yield from self._operations(session, found, encode_config(changed)))
             )
