@@ -12,7 +12,7 @@ from klog_broker.controller.order_batch import FULL, OrderBatch
 from klog_broker.controller.picture import Picture
 from klog_broker.runtime.zookeeper import Create
 from pyspark_klog.errors import ErrorCode
-from pyspark_klog.ids import LeaderEpoch, TopicPartition
+from pyspark_klog.ids import UUID, LeaderEpoch, TopicId, TopicPartition
 from pyspark_klog.protocol.apis.alter_partition import (
     AlterPartitionRequest,
     BrokerState,
@@ -24,6 +24,7 @@ from pyspark_klog.protocol.apis.leader_and_isr import LeaderAndIsrRequest
 from pyspark_klog.protocol.apis.stop_replica import StopReplicaRequest
 from pyspark_klog.protocol.apis.update_metadata import UpdateMetadataRequest
 from pyspark_klog.znodes.paths import (
+    delete_topic_path,
     partition_path,
     partition_state_path,
     partitions_path,
@@ -214,3 +215,20 @@ def test_a_deleted_topic_is_forgotten_by_and_by(
     assert 0 < forgotten() <= LOOKED_AT_MOST
     assert listed() <= 3, "an answer is not looked for among all partitions"
     assert cluster.create(2, 3) is ErrorCode.NONE
+
+
+def test_small_topics_are_deleted_by_and_by(cluster: Controlled, most_a_turn: MostATurn) -> None:
+    """While a broker is away they wait, and each change has all of them looked at."""
+    for number in range(COUNT):
+        topic_id = TopicId(UUID(int=1000 + number))
+        topic = TopicAssignment(topic_id, {0: PartitionAssignment((TWO, THREE))})
+        commit = cluster.zookeeper.commit
+        commit(Entry(0, Create(topic_path(f"small{number}"), encode_topic(topic))))
+        commit(Entry(0, Create(delete_topic_path(f"small{number}"), b"")))
+    cluster.end(3)
+    queued = most_a_turn(ControllerContext, "queue_deletion")
+    ordered = most_a_turn(OrderBatch, "stop")
+    cluster.client.reset()
+    cluster.advance(5_000)
+    assert 0 < queued() <= 2 * SETTLED
+    assert 0 < ordered() <= 2 * SETTLED

@@ -6,8 +6,9 @@ the controller next finds either the whole order or nothing of the topic.
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import partial
+from itertools import count
 
 from klog_broker.controller.errors import PictureOutdated, WriteDenied
 from klog_broker.controller.order_batch import BrokerOrder
@@ -43,11 +44,12 @@ def take_deletions(work: Work, new_id: NewId) -> Steps[None]:
     if any(context.topic_id(name) is None for name in names):
         # It was made before, and that is not known yet.
         yield from take_topics(work, new_id)
+    numbers = count(1)
     for name in names:
         if context.topic_id(name) is None:
             yield from _forget_order(work, name)
         elif not context.is_to_be_deleted(name):
-            yield from _queue(work, name)
+            yield from _queue(work, name, numbers)
     yield from go_on(work)
     yield from finish(work, context.to_be_deleted)
 
@@ -55,12 +57,13 @@ def take_deletions(work: Work, new_id: NewId) -> Steps[None]:
 def go_on(work: Work) -> Steps[None]:
     """Tell whoever is there to delete what it has."""
     picture, context = work.picture, work.picture.context
+    numbers = count(1)
     for topic in context.to_be_deleted:
-        for count, partition in enumerate(context.partitions_of(topic), 1):
+        for partition in context.partitions_of(topic):
             for broker_id in context.assignment(partition):
                 if broker_id in context.brokers:
                     _order_deletion(picture, partition, broker_id)
-            if count % PARTITIONS_A_TURN == 0:
+            if next(numbers) % PARTITIONS_A_TURN == 0:
                 yield from work.writer.next_turn(picture)
 
 
@@ -117,10 +120,11 @@ def finish(work: Work, topics: Iterable[str]) -> Steps[None]:
             _log.info("topic=%s is deleted", topic)
 
 
-def _queue(work: Work, topic: str) -> Steps[None]:
+def _queue(work: Work, topic: str, numbers: Iterator[int]) -> Steps[None]:
+    """`numbers` counts the partitions of all topics."""
     picture, context = work.picture, work.picture.context
     context.queue_deletion(topic)
-    for count, partition in enumerate(context.partitions_of(topic), 1):
+    for partition in context.partitions_of(topic):
         picture.unsettled.pop(partition, None)
         state = context.state(partition)
         if state in (PartitionState.ONLINE, PartitionState.NEW):
@@ -133,7 +137,7 @@ def _queue(work: Work, topic: str) -> Steps[None]:
                 if broker_id not in context.brokers:
                     context.step_replica(partition, broker_id, ReplicaState.DELETION_INELIGIBLE)
         picture.batch.tell(context.brokers, (partition,))
-        if count % PARTITIONS_A_TURN == 0:
+        if next(numbers) % PARTITIONS_A_TURN == 0:
             yield from work.writer.next_turn(picture)
 
 
