@@ -1,10 +1,13 @@
 """Work over all logs goes a part a turn; what is written last of a checkpoint was found last."""
 
+from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from klog_broker.log import housekeeping
+from klog_broker.log.directory import LogDirectory
 from klog_broker.log.log_manager import LogManager
 from klog_broker.runtime.clock import ManualClock
 from pyspark_klog.ids import TopicPartition
@@ -77,6 +80,35 @@ def test_a_checkpoint_never_names_a_log_that_was_deleted_before(
         found = decode_offset_checkpoint(files.read_bytes(DATA / name))
         assert len(found) == LOGS - 1
         assert gone not in found
+
+
+def test_checkpoints_are_renewed_once_for_all_who_ask_meanwhile(
+    manager: LogManager,
+    files: MemoryFiles,
+    clock: ManualClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    renewed: Counter[str] = Counter()
+    replace_checkpoint = LogDirectory.replace_checkpoint
+
+    def counted(self: LogDirectory, name: str, *arguments: Any) -> None:
+        renewed[name] += 1
+        replace_checkpoint(self, name, *arguments)
+
+    monkeypatch.setattr(LogDirectory, "replace_checkpoint", counted)
+    told = []
+    gone = [TopicPartition("topic", number) for number in range(4)]
+    for partition in gone[:3]:
+        manager.delete(partition)
+        manager.forget_deleted(lambda partition=partition: told.append(partition))
+    manager.run_due()
+    manager.delete(gone[3])
+    manager.forget_deleted(lambda: told.append(gone[3]))
+    run_until_rest(manager, clock)
+    assert told == gone
+    for name in (names.RECOVERY_POINT_CHECKPOINT, names.HIGH_WATERMARK_CHECKPOINT):
+        assert not decode_offset_checkpoint(files.read_bytes(DATA / name)).keys() & set(gone)
+    assert renewed[names.RECOVERY_POINT_CHECKPOINT] == 2
 
 
 def test_one_who_was_woken_is_not_told_to_come_at_once_besides(

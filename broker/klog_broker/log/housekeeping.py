@@ -82,6 +82,8 @@ class Housekeeping:
         # Work over all logs that is not over. The first is finished before the next is begun: what
         # is written last of a checkpoint was found last.
         self._walks: deque[Iterator[object]] = deque()
+        self._to_renew: list[Callable[[], None]] = []
+        """Who waits for the next renewal of all checkpoints."""
         self._is_woken = False
         self.wake: Callable[[], None] | None = None
         """Called when :meth:`run_due` should be called soon. Without it the deadline says so."""
@@ -241,22 +243,30 @@ class Housekeeping:
         loop.
 
         A deleted log's checkpoints must not count for the next log of its name: a start after a
-        crash would take records for synced that never were.
+        crash would take records for synced that never were. Who asks while others are served waits
+        with all that do: after a leader's end each of many logs may be cut.
         """
+        self._to_renew.append(done)
+        if len(self._to_renew) == 1:
+            self._walk(self._renew())
+
+    def _renew(self) -> Iterator[None]:
+        served, self._to_renew = self._to_renew, []
         left = 1
 
         def one_is_done() -> None:
             nonlocal left
             left -= 1
             if not left:
-                done()
+                for done in served:
+                    done()
 
         for name in ALL_CHECKPOINTS:
             for directory in self._directories:
                 if not directory.is_offline:
                     left += 1
                     write = partial(self._checkpoints.write_anew, directory, one_is_done)
-                    self._walk(self._find(name, directory, write))
+                    yield from self._find(name, directory, write)
         one_is_done()
 
     def _find(
