@@ -134,7 +134,7 @@ class Shard(Generic[K, V, S]):
         self._clock = clock
         self._timeout_ms = timeout_ms
         self._codec = codec
-        self._written_offset = Offset(0)
+        self._written_offset = self._loaded_offset = Offset(0)
         self._is_appending = False
 
     def error(self) -> ErrorCode:
@@ -247,7 +247,7 @@ class Shard(Generic[K, V, S]):
 
         Returns how many records it has.
         """
-        self._written_offset = Offset(batch.next_offset)
+        self._written_offset = self._loaded_offset = Offset(batch.next_offset)
         self._changes.begin(self._written_offset, self.log.high_watermark)
         is_control, state, decode = batch.is_control, self.state, self._records.decode
         producer = None
@@ -273,7 +273,7 @@ class Shard(Generic[K, V, S]):
         high_watermark = self.log.high_watermark
         if end_offset > high_watermark:
             return False
-        self._written_offset = end_offset
+        self._written_offset = self._loaded_offset = end_offset
         self._changes.begin(end_offset, high_watermark)
         return True
 
@@ -295,6 +295,12 @@ class Shard(Generic[K, V, S]):
             return
         waiting = _WaitUntilVisible(self, self._written_offset, callback)
         self._purgatory.watch(waiting, (self.log.topic_partition, self), self._timeout_ms)
+
+    @property
+    def shows_less_than_told(self) -> bool:
+        """Whether the high watermark has not come to where the log ended when it was loaded: a
+        leader before this one may have acknowledged more than readers may see."""
+        return self.log.high_watermark < self._loaded_offset
 
     @property
     def is_visible(self) -> bool:

@@ -222,10 +222,17 @@ class GroupCoordinator:
 
     def committed(self, group_id: str) -> tuple[ErrorCode, VisibleOffsets | None]:
         """NONE and a group's offsets (none for a group that does not exist); or an error and
-        None."""
+        None.
+
+        A new leader's watermark is behind at first. Until it has passed what the log had then,
+        COORDINATOR_LOAD_IN_PROGRESS: readers would see offsets from before those that were
+        acknowledged. (Kafka's shows what is not replicated yet, and may be gone again.)
+        """
         error, shard = self._find(group_id)
         if shard is None:
             return error, None
+        if shard.shows_less_than_told:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, None
         return error, shard.state.visible_offsets(group_id, shard.log.high_watermark)
 
     def forget_topic(self, topic: str) -> None:
