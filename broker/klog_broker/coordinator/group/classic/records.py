@@ -18,9 +18,15 @@ GroupEffects = Effects[Key, Value]
 
 def record(group: Group, assignments: Mapping[str, bytes], effects: GroupEffects) -> None:
     """Ask, through ``effects``, for the group's record with these assignments (by member id)."""
-    effects.records = lambda wall_clock_ms: [
-        (GroupMetadataKey(group=group.group_id), snapshot(group, assignments, wall_clock_ms))
-    ]
+
+    def records(wall_clock_ms: int) -> list[tuple[Key, Value | None]]:
+        if group.state is GroupState.EMPTY:
+            # Its last member is gone, also if that cannot be written: offsets expire from now on.
+            group.state_changed_ms = wall_clock_ms
+        key = GroupMetadataKey(group=group.group_id)
+        return [(key, snapshot(group, assignments, wall_clock_ms))]
+
+    effects.records = records
 
 
 def snapshot(
