@@ -14,11 +14,13 @@ from pyspark_klog.ids import BrokerId, TopicPartition
 
 
 def catch_up(work: Work, broker_id: BrokerId) -> Steps[None]:
-    """Tell a broker everything; of all partitions it is told with what settles next."""
+    """Tell a broker everything. Which topics there are comes first: it takes those that it does not
+    know for deleted, and as a coordinator would leave their markers out."""
     picture, context = work.picture, work.picture.context
     picture.catch_up(broker_id)
     if broker_id not in context.brokers:
         return
+    yield from work.writer.tell_all(picture)
     for count, partition in enumerate(context.partitions_on(broker_id), 1):
         _tell(picture, partition, broker_id)
         if count % PARTITIONS_A_TURN == 0:

@@ -162,6 +162,10 @@ class Writer:
             if settled >= PARTITIONS_A_TURN:
                 settled = 0
                 yield from self.next_turn(picture)
+        yield from self.tell_all(picture)
+
+    def tell_all(self, picture: Picture) -> Steps[None]:
+        """Tell everything to those who are to be told."""
         untold, picture.untold = picture.untold, {}
         if untold:
             # In batches of their own: all that a batch tells of goes to everybody whom it tells.

@@ -63,7 +63,7 @@ class OrderQueue:
     @property
     def knows_all(self) -> bool:
         """Whether the newest controller has told this life of the broker of all partitions: one
-        that the image does not show is deleted then. Roles are given before that is told."""
+        that the image does not show is deleted then."""
         return self._told_all_in == (self.controller_epoch, self._broker_epoch())
 
     def _go_on(self) -> None:
