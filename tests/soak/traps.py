@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import signal
+import time
 from enum import Enum
 from pathlib import Path
 
@@ -109,6 +110,11 @@ class Traps:
         lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
         return [(each["pid"], each["did"]) for each in map(json.loads, lines)]
 
+    def story(self) -> str:
+        """What was noted, as it is in the file: with the times."""
+        file = self.folder / _NOTES
+        return file.read_text(encoding="utf-8") if file.exists() else ""
+
     def noted(self) -> dict[int, list[str]]:
         """What processes that were stopped did when they went on, by process id."""
         found: dict[int, list[str]] = {}
@@ -148,6 +154,6 @@ def reach(point: Point) -> None:
 def note(did: str) -> None:
     """Tell the soak of a call, if this process was stopped and goes on."""
     if _was_woken or NOTES_VARIABLE in os.environ:
-        line = json.dumps({"pid": os.getpid(), "did": did}) + "\n"
+        line = json.dumps({"at_s": round(time.time(), 3), "pid": os.getpid(), "did": did}) + "\n"
         with (Path(os.environ[FOLDER_VARIABLE]) / _NOTES).open("a", encoding="utf-8") as file:
             file.write(line)

@@ -6,6 +6,7 @@ the host of its original.
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,6 +43,7 @@ SPECULATION = {
 PARTITIONS = 2
 SLOW = 1
 """The task that waits for its copy."""
+LONGEST_STOP_S = 90.0
 FENCED = "ProducerFenced"
 REFUSED = "ExactlyOnceRefused"
 
@@ -112,7 +114,7 @@ def meetings(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def written(calls: Traps) -> Iterator[Callable[[], int]]:
+def written(calls: Traps, meetings: Path) -> Iterator[Callable[[], int]]:
     """How many attempts have come to the end of their write() in this test, or were fenced."""
 
     def count() -> int:
@@ -127,22 +129,32 @@ def written(calls: Traps) -> Iterator[Callable[[], int]]:
         over.set()
         waking.join()
         calls.disarm()
+        # For a test that fails: who met whom, and what was done.
+        for file in sorted(meetings.iterdir()):
+            print(f"{file.stat().st_mtime:.3f} {file.name}")
+        print(calls.story())
 
 
 def _wake_in_time(calls: Traps, over: threading.Event) -> None:
     """Wake each stopped attempt when Spark has called commit() with the other one's message: until
     then it keeps its executor's only core. Wake it also if it has fenced the other one, which then
-    waits for it."""
+    waits for it. Who is stopped for too long is woken, too: it would hold up the tests behind."""
+    stopped_since_s: dict[int, float] = {}
     while not over.wait(0.05):
-        for pid in calls.all_sprung(Point.WRITE_DONE):
+        sprung = calls.all_sprung(Point.WRITE_DONE)
+        stopped_since_s = {pid: stopped_since_s.get(pid, time.monotonic()) for pid in sprung}
+        for pid in sprung:
             noted = calls.calls()
             last = max(
                 n for n, (each, did) in enumerate(noted) if (each, did[-5:]) == (pid, "write")
             )
             commits = [n for n, (_, did) in enumerate(noted) if "Writer.commit" in did]
             began = max((n for n in commits if n < last), default=-1)
-            if commits[-1:] > [last] or any(
-                FENCED in did or REFUSED in did for _, did in noted[began + 1 :]
+            is_too_long = time.monotonic() - stopped_since_s[pid] > LONGEST_STOP_S
+            if (
+                commits[-1:] > [last]
+                or any(FENCED in did or REFUSED in did for _, did in noted[began + 1 :])
+                or is_too_long
             ):
                 calls.wake(pid)
 
