@@ -297,6 +297,10 @@ class Cluster:
         """What is not as it must be in the end; empty if all is."""
         if any(each.broker is None or each.broker._is_stopping for each in self.machines):
             return "a broker is not up"
+        links = [each for machine in self.machines for each in machine.network.open_links()]
+        if any(each.stalled_until_ms > self.world.now_ms for each in links):
+            # An order on it may be news: a replica that has not heard of its role is still in sync.
+            return "a connection stands still"
         members = [member for machine in self.machines if (member := member_of(machine))]
         text = unhealed(self.elections, members, len(self.machines))
         text = text or unled(self.states, self.machines)
