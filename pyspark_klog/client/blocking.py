@@ -36,7 +36,6 @@ from pyspark_klog.client.trouble import Retries
 from pyspark_klog.errors import ErrorCode, KlogError
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.protocol.apis.metadata import MetadataResponse
-from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.protocol.message import Request, Response
 
 R = TypeVar("R", bound=Response)
@@ -210,7 +209,7 @@ class BlockingClient:
         timeout_ms: int | None = None,
     ) -> R:
         """Send one request in the newest version that both sides speak, and wait for its reply."""
-        version = link.connection.version(ApiKey(reply_class.api_key), low, high)
+        version = link.connection.version(reply_class.api_key, low, high)
         return self.wait(
             self.send(link, build(version), reply_class, version, timeout_ms=timeout_ms)
         )

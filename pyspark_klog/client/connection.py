@@ -103,6 +103,8 @@ class Connection:
         self.state = State.CONNECTING
         self.error: KlogError | None = None
         self.versions: BrokerVersions | None = None
+        self._chosen: dict[tuple[ApiKey, int, int | None], int] = {}
+        """What `version` has answered, by what it was asked."""
         self.sent_bytes = 0
         self.received_bytes = 0
         self._client_id = client_id
@@ -223,9 +225,13 @@ class Connection:
 
         :raises UnsupportedByBroker: if there is none
         """
-        if self.versions is None:
-            raise RuntimeError("the versions are known once the connection is ready")
-        return self.versions.choose(api_key, low, high, self.peer)
+        wanted = (api_key, low, high)
+        chosen = self._chosen.get(wanted)
+        if chosen is None:
+            if self.versions is None:
+                raise RuntimeError("the versions are known once the connection is ready")
+            chosen = self._chosen[wanted] = self.versions.choose(api_key, low, high, self.peer)
+        return chosen
 
     def send(
         self,
@@ -267,7 +273,7 @@ class Connection:
     ) -> Call[R]:
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & _LAST_CORRELATION_ID
-        api_key = ApiKey(reply_class.api_key)
+        api_key = reply_class.api_key
         deadline_ms = now_ms + self._request_timeout_ms + (timeout_ms or 0)
         header = RequestHeader(
             api_key=api_key,
@@ -380,6 +386,7 @@ class Connection:
                 "expected a Kafka broker from 0.10.1 on"
             )
         self.versions = BrokerVersions.of(reply)
+        self._chosen.clear()
         if self._mechanism is not None:
             mechanism, self._mechanism = self._mechanism, None
             self.authenticate(mechanism, call.deadline_ms - self._request_timeout_ms)

@@ -24,7 +24,6 @@ from pyspark_klog.client.event_loop import (
 )
 from pyspark_klog.client.retry import Backoff
 from pyspark_klog.errors import KlogError
-from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.protocol.message import Request, Response
 
 R = TypeVar("R", bound=Response)
@@ -75,7 +74,7 @@ class _Ask:
 
     @property
     def name(self) -> str:
-        return ApiKey(self.reply_class.api_key).name
+        return self.reply_class.api_key.name
 
     def answer(self) -> None:
         """Call back. Called exactly once, by the code that took this request out of the queue."""
@@ -227,7 +226,7 @@ class EventedConnection:
             ask = self._waiting.popleft()
             self._started.append(ask)
             try:
-                version = connection.version(ApiKey(ask.reply_class.api_key), *ask.versions)
+                version = connection.version(ask.reply_class.api_key, *ask.versions)
                 # Deadlines are kept here, where a request's time begins before it is started.
                 ask.call = connection.send(
                     ask.build(version), ask.reply_class, version, self._loop.now_ms()

@@ -23,7 +23,7 @@ from klog_broker.handlers.read_partition import ReadPartition
 from klog_broker.handlers.reply_slot import ReplySlot
 from pyspark_klog.errors import BrokerError
 from pyspark_klog.protocol.apis.fetch import FetchPartition, FetchRequest
-from pyspark_klog.protocol.headers import decode_request_header
+from pyspark_klog.protocol.headers import RequestHeader, decode_request_header
 
 MAX_FRAME_BYTES = 4096
 """Of a request that is kept: a hundred partitions."""
@@ -125,7 +125,14 @@ class KeptFetch:
         return True
 
     def _context(self, correlation_id: int, slot: ReplySlot) -> RequestContext:
-        header = self._header._replace(correlation_id=correlation_id)
+        kept = self._header
+        header = RequestHeader(
+            kept.api_key,
+            kept.api_version,
+            correlation_id,
+            kept.client_id,
+            kept.unknown_tagged_fields,
+        )
         return RequestContext(
             header,
             self._client_address,

@@ -108,10 +108,13 @@ class LeaderEpochs:
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[LeaderEpoch, Offset]:
         """The newest epoch not above ``epoch``, and its end; (-1, -1) if ``epoch`` is unknown."""
-        if epoch < 0 or not self._entries or epoch > self.latest:
+        if epoch < 0 or not self._entries:
             return _UNDEFINED
-        if epoch == self.latest:
-            return LeaderEpoch(epoch), Offset(log_end_offset)
+        latest = self._entries[-1].epoch
+        if epoch == latest:
+            return latest, Offset(log_end_offset)
+        if epoch > latest:
+            return _UNDEFINED
         above = next(entry for entry in self._entries if entry.epoch > epoch)
         below = [entry for entry in self._entries if entry.epoch <= epoch]
         floor = below[-1].epoch if below else LeaderEpoch(epoch)

@@ -33,7 +33,7 @@ from klog_broker.runtime.wheel import Timer
 from pyspark_klog.client.evented import EventedConnection
 from pyspark_klog.errors import ErrorCode, KlogError
 from pyspark_klog.ids import BrokerId, LeaderEpoch, TopicPartition
-from pyspark_klog.protocol.apis.fetch import FetchResponse
+from pyspark_klog.protocol.apis.fetch import FetchResponse, PartitionData
 from pyspark_klog.protocol.apis.list_offsets import ListOffsetsResponse
 
 _log = logging.getLogger("klog.replication")
@@ -265,8 +265,8 @@ class Fetcher:
             self._failed(str(error))
             return
         code = error_of(reply.error_code)
-        told = [key for key, _ in told_partitions(reply)]
-        if not self._session.answered(code, reply.session_id, told):
+        told = list(told_partitions(reply))
+        if not self._session.answered(code, reply.session_id, [key for key, _ in told]):
             self._is_busy = False
             if code is ErrorCode.NONE:
                 self._failed("it told of partitions that it was not asked for")
@@ -278,16 +278,16 @@ class Fetcher:
                 self._begin_anew()
             return
         self._failures = 0
-        steps = self._take(reply, connection)
+        steps = self._take(told, connection)
         self._loop.call_at_append(
             lambda: self._slices.run(steps, lambda: connection is self._connection)
         )
 
     def _take(
-        self, reply: FetchResponse, connection: EventedConnection
+        self, told: list[tuple[Key, PartitionData]], connection: EventedConnection
     ) -> Generator[int, None, None]:
         with_records: dict[Key, None] = {}
-        for key, data in told_partitions(reply):
+        for key, data in told:
             followed, asked = self._followed.get(key), self._session.asked.get(key)
             if followed is not None and asked is not None:
                 part = fetched_part(data)

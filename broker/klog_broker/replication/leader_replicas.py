@@ -142,7 +142,7 @@ class LeaderReplicas:
         its last fetch may be long ago."""
         for each, progress in self.followers.items():
             if progress.log_end_offset == before and progress.caught_up_ms < now_ms:
-                self.followers[each] = progress._replace(caught_up_ms=now_ms)
+                self.followers[each] = progress.caught_up(now_ms)
 
     # --- the in-sync set -------------------------------------------------------------------------
     def grow(self, follower: BrokerId, high_watermark: int) -> IsrChange | None:
@@ -318,12 +318,12 @@ class LeaderReplicas:
         if not self.is_enough_in_sync:
             return Offset(set_before)
         maximal = self.in_sync.maximal
-        ends = (
-            progress.log_end_offset
-            for each, progress in self.followers.items()
-            if each in maximal
-            or (each in self.live and progress.keeps_pace(leader_end, now_ms, self._max_lag_ms))
-        )
+        ends = []
+        for each, progress in self.followers.items():
+            if each in maximal or (
+                each in self.live and progress.keeps_pace(leader_end, now_ms, self._max_lag_ms)
+            ):
+                ends.append(progress.log_end_offset)
         return reached_watermark(set_before, own_end, ends)
 
     def acks_all(self, required_offset: int, high_watermark: int) -> AcksAll:

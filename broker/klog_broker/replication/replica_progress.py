@@ -54,6 +54,17 @@ class FollowerProgress(NamedTuple):
             leader_end,
         )
 
+    def caught_up(self, now_ms: int) -> FollowerProgress:
+        """As it is known now, of a follower that had all records of the leader until now."""
+        return FollowerProgress(
+            self.log_end_offset,
+            self.log_start_offset,
+            self.broker_epoch,
+            now_ms,
+            self.fetch_ms,
+            self.leader_end_at_fetch,
+        )
+
     def is_of_earlier_life(self, broker_epoch: int) -> bool:
         """Whether a Fetch with that epoch was sent before the follower's broker was last started:
         its log may be shorter now."""

@@ -6,7 +6,6 @@ from pyspark_klog.client.errors import ClientError, TimedOut, is_retriable
 from pyspark_klog.client.transactions.manager import TransactionManager
 from pyspark_klog.client.transactions.steps import PendingStep
 from pyspark_klog.errors import KlogError
-from pyspark_klog.protocol.keys import ApiKey
 from pyspark_klog.protocol.message import Response
 
 TRANSACTION_VERSION = "transaction.version"
@@ -60,7 +59,7 @@ def _ask(
         link = client.link_to_any(deadline_ms)
     else:
         link = client.links.to(manager.address_of(step.coordinator), deadline_ms)
-    version = link.connection.version(ApiKey(step.response.api_key), *step.versions)
+    version = link.connection.version(step.response.api_key, *step.versions)
     call: Call[Response] = client.send(link, step.request, step.response, version)
     return client.wait(call, deadline_ms)
 
