@@ -8,6 +8,7 @@ import argparse
 import importlib
 import json
 import pkgutil
+import platform
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -52,6 +53,8 @@ def main(arguments: Sequence[str]) -> int:
         for name in names():
             print(f"{name:24} {_summary(name)}")
         return 0
+    python = f"Python {platform.python_version()} of {sys.base_prefix}"
+    print(f"bench: {python}, in which klog runs", file=sys.stderr, flush=True)
     results: dict[str, list[Row]] = {}
     for name in chosen:
         print(f"bench: {name}", file=sys.stderr, flush=True)

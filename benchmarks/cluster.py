@@ -21,6 +21,7 @@ from benchmarks._load.jobs import (
     Messages,
     PipelinedProduce,
 )
+from benchmarks._memory import HeldMemory, held_memory
 from benchmarks._processes import cpu_seconds, resident_bytes
 from benchmarks._report import found, load_note, median_of, per_cpu_second
 from benchmarks._turns import in_turns, median, progress, sized, turns
@@ -39,6 +40,8 @@ _MANY_OUTSTANDING = 40_000
 # Records of 200 bytes that make a batch of nearly 1 MB, message.max.bytes of both.
 _MEGABYTE = Messages(4_900)
 _CATCH_UP_BATCHES = 2_000
+# The pages of the copy are let go of so far ahead of it.
+_AHEAD_BYTES = 256 * 2**20
 _IDLE_S = 20.0
 _SETTLING_S = 15.0
 _DEADLINE_S = 120.0
@@ -237,20 +240,22 @@ def _follower_back(side: ClusterSide, generator: Generator, version: int) -> _Ca
         filled = generator.run(job)
         times: list[float] = []
 
-        def watch() -> None:
+        def watch(memory: HeldMemory) -> None:
             end_s = time.monotonic() + _DEADLINE_S
             while size() == before and time.monotonic() < end_s:
                 time.sleep(_POLL_S)
             times.append(time.monotonic())
-            while size() < before + filled.log_bytes and time.monotonic() < end_s:
+            while (left := before + filled.log_bytes - size()) > 0 and time.monotonic() < end_s:
+                memory.keep(left)
                 time.sleep(_POLL_S)
             times.append(time.monotonic())
 
-        watcher = Thread(target=watch)
-        watcher.start()
-        began_s = time.monotonic()
-        node.start()
-        watcher.join()
+        with held_memory(filled.log_bytes + _AHEAD_BYTES) as memory:
+            watcher = Thread(target=watch, args=(memory,))
+            watcher.start()
+            began_s = time.monotonic()
+            node.start()
+            watcher.join()
         side.wait_until_whole(topic)
         whole_s = time.monotonic() - began_s
         if size() < before + filled.log_bytes:

@@ -17,6 +17,7 @@ from benchmarks._load.jobs import (
     write_job,
 )
 from benchmarks._load.running import Clock
+from benchmarks._memory import held_memory
 from tests.support.eventually import eventually
 
 
@@ -47,3 +48,12 @@ def test_the_longest_gap_is_of_acks_since_a_moment() -> None:
     assert longest_gap([1.0, 9.0, 9.5, 12.0, 12.1], since_s=8.0) == (9.5, 12.0)
     with pytest.raises(LoadFailed, match="too few acks"):
         longest_gap([1.0, 9.0], since_s=8.0)
+
+
+def test_held_memory_is_touched_and_only_becomes_less() -> None:
+    megabyte = 1 << 20
+    with held_memory(3 * megabyte - 1) as memory:
+        assert memory.held_bytes == 3 * megabyte
+        for keep, held in ((megabyte, megabyte), (2 * megabyte, megabyte), (-1, 0)):
+            memory.keep(keep)
+            assert memory.held_bytes == held
