@@ -12,6 +12,7 @@ from random import Random
 import pytest
 
 from klog_broker.log.log_config import LogConfig
+from klog_broker.log.partition_log import PartitionLog
 from klog_broker.runtime.clock import ManualClock
 from tests.support.log_harness import (
     PARTITION,
@@ -131,6 +132,40 @@ def test_a_start_that_dies_while_it_drops_what_lies_behind_damage_leaves_no_hole
         log = open_manager(found, config=GAPS).get(PARTITION)
         assert log is not None
         assert [record.offset for record in read_all(log)] == list(range(end)), f"step {step}"
+
+
+def many_segments(config: LogConfig) -> tuple[MemoryFiles, PartitionLog]:
+    """All flushed, and the checkpoint of the recovery points says so."""
+    files = MemoryFiles()
+    manager = open_manager(files, config=config)
+    log = manager.create(PARTITION, TOPIC_ID, config)
+    while len(log.segments) < 4:
+        append(log, batch(2))
+    log.flush()
+    manager.sync_recovery_points()
+    return files, log
+
+
+@pytest.mark.parametrize("config", [CONFIG, GAPS], ids=["without gaps", "with gaps"])
+@pytest.mark.parametrize("offset", [2, 6])
+def test_a_power_cut_in_a_truncation_leaves_neither_holes_nor_damage(
+    config: LogConfig, offset: int
+) -> None:
+    """What was to be cut lies before the recovery point, where a start trusts what it finds."""
+    whole, log = many_segments(config)
+    first = whole.steps + 1
+    truncate(log, offset)
+    for step in range(first, whole.steps + 1):
+        for seed in range(8):
+            files, log = many_segments(config)
+            files.crash_at_step = step
+            with pytest.raises(Crashed):
+                truncate(log, offset)
+            again = open_manager(files.crash(Random(seed)), config=config).get(PARTITION)
+            assert again is not None
+            assert again.log_end_offset >= offset
+            offsets = [record.offset for record in read_all(again)]
+            assert offsets == list(range(again.log_end_offset)), f"step {step}, seed {seed}"
 
 
 Live = Callable[[MemoryFiles, list[int]], None]

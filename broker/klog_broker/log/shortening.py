@@ -162,9 +162,11 @@ class Shortener:
         def cut(_: None, error: BaseException | None) -> None:
             if error is None:
                 state.epochs.saved(epochs)
-            self._finish(error, done)
+            self._end_cut(error, done)
 
-        state.when_in_place(lambda: self._have_done(work, cut))
+        # First the recovery point: should the power go meanwhile, the next start must look at what
+        # it finds behind the cut. The file can be as long as before, with zeros from the cut on.
+        self._renew_checkpoints(lambda: state.when_in_place(lambda: self._have_done(work, cut)))
 
     def _have_done(
         self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]
@@ -204,26 +206,20 @@ class Shortener:
         if again is not None:
             again()
 
-    def _finish(
+    def _end_cut(
         self, error: BaseException | None, done: Callable[[BaseException | None], None]
     ) -> None:
         """The files are cut, or that failed."""
         state = self._state
-
-        def end(failure: BaseException | None) -> None:
-            # First whoever has asked for the cut, then those who waited for its end.
-            state.is_being_cut = False
-            done(failure)
-            state.end_cut()
-
-        if error is None:
-            # Appended records must not lie before a recovery point of an older checkpoint.
-            self._renew_checkpoints(lambda: end(None))
-        elif isinstance(error, OSError) and not is_exhausted(error):
-            end(state.log_directory.go_offline(error))
-        else:
+        if isinstance(error, OSError) and not is_exhausted(error):
+            error = state.log_directory.go_offline(error)
+        elif error is not None:
             # The cut is half done: the next start recovers the log.
-            end(state.go_offline(error))
+            error = state.go_offline(error)
+        # First whoever has asked for the cut, then those who waited for its end.
+        state.is_being_cut = False
+        done(error)
+        state.end_cut()
 
     def _cut_files(self, offset: Offset) -> None:
         """Cut the files, while nobody else uses the log; again, if there was no descriptor."""
@@ -235,6 +231,9 @@ class Shortener:
         for segment in reversed(gone):
             for path in mark_deleted(segment):
                 state.files.remove(path)
+        if gone:
+            # Where logs may have gaps a start cannot tell the hole before one that comes back.
+            state.files.sync_dir(state.path)
         last = kept[-1]
         if self._cut_at is None:
             # Once the file is cut its indexes, which are not yet, can lead past its end.
@@ -304,7 +303,10 @@ class Shortener:
                 self._flushing.begun_anew(start)
                 if has_grown:
                     self._start_grew()
-            self._finish(error, done)
+                # Appended records must not lie before a recovery point of an older checkpoint.
+                self._renew_checkpoints(lambda: self._end_cut(None, done))
+            else:
+                self._end_cut(error, done)
 
         def begin() -> None:
             state.when_in_place(lambda: self._have_done(work, begun))
