@@ -140,6 +140,43 @@ def test_a_segment_without_timestamps_goes_by_its_last_write() -> None:
     assert log.apply_retention(now_ms=1_201) == 1
 
 
+@pytest.mark.parametrize("ending", ["killed", "cut"])
+def test_a_segment_without_timestamps_still_has_none_afterwards(ending: str) -> None:
+    """The room behind the rows of an active segment's time index is no row of the year 1970."""
+    files = MemoryFiles()
+    config = replace(SMALL, retention_ms=1_000)
+    manager = open_manager(files, config=config)
+    log = manager.create(PARTITION, TOPIC_ID, config)
+    for _ in range(10):
+        append(log, batch(timestamp_ms=-1))
+    log.flush()
+    manager.sync_recovery_points()
+    files.now_ms = 5_000
+    append(log, batch(timestamp_ms=-1))
+    if ending == "killed":
+        found = files.killed()
+        found.now_ms = 5_000
+        log = open_log(found, config)
+    else:
+        truncate(log, 10)
+    assert log.segments[0].offset_index.entries
+    assert log.offset_for_timestamp(-3) is None
+    assert log.apply_retention(now_ms=5_500) == 0
+
+
+def test_a_first_record_of_the_time_0_keeps_its_row() -> None:
+    files = MemoryFiles()
+    manager = open_manager(files)
+    log = manager.create(PARTITION, TOPIC_ID, SMALL)
+    append(log, batch(timestamp_ms=0))
+    for _ in range(10):
+        append(log, batch(timestamp_ms=-1))
+    log.flush()
+    manager.sync_recovery_points()
+    append(log, batch(timestamp_ms=-1))
+    assert open_log(files.killed()).offset_for_timestamp(-3) == (0, 0, 0)
+
+
 def test_when_all_is_too_old_the_log_goes_on_in_a_new_segment() -> None:
     log = filled(MemoryFiles(), replace(CONFIG, retention_ms=0))
     assert log.apply_retention(now_ms=10**9) == 5

@@ -263,6 +263,8 @@ def restart_indexes(segment: Segment, position: int) -> Digest:
     # An entry of the time index was made with one of the offset index; all else is not trusted.
     time_end = last_indexed.offset + 1 if last_indexed is not None else segment.base_offset
     segment.time_index.cut_to_offset(time_end if position else 0)
+    if _is_only_room(segment):
+        segment.time_index.cut_to_offset(0)
     largest = segment.time_index.last
     from_position = last_indexed.position if last_indexed is not None else 0
     for place in segment.places(from_position, position):
@@ -280,6 +282,19 @@ def restart_indexes(segment: Segment, position: int) -> Digest:
         last_indexed_position=from_position,
         max_timestamp_ms=largest.timestamp_ms,
         max_timestamp_offset=largest.offset,
+    )
+
+
+def _is_only_room(segment: Segment) -> bool:
+    """Whether the one row of the time index is no row: the room of an active segment's index is
+    zeros, and so is the row of a first record at the time 0."""
+    if segment.time_index.last != (0, segment.base_offset):
+        return False
+    first = next(segment.places(), None)
+    return (
+        first is None
+        or first.last_offset != segment.base_offset
+        or segment.max_timestamp_at(first) != 0
     )
 
 
