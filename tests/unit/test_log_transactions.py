@@ -401,6 +401,26 @@ def test_an_open_transaction_survives(ending: str) -> None:
     assert log.aborted_transactions(0, 5) == [AbortedEntry(ONE, 0, 5, 6)]
 
 
+@pytest.mark.parametrize("ending", ["killed", "cut"])
+def test_an_open_transaction_survives_whose_one_batch_the_log_starts_in(ending: str) -> None:
+    files = MemoryFiles()
+    manager = open_manager(files)
+    log = manager.create(PARTITION, TOPIC_ID, SMALL)
+    write(log, ONE, 0, 3)
+    append(log)
+    log.delete_records_before(1)
+    if ending == "killed":
+        manager.forget_deleted(lambda: None)
+        log = open_log(files.killed())
+    else:
+        append(log)
+        truncate(log, 4)
+    assert (log.log_start_offset, log.last_stable_offset, log.high_watermark) == (1, 1, 4)
+    assert write(log, ONE, 0, 3).is_duplicate
+    end(log, ONE, commit=False)
+    assert log.aborted_transactions(1, 5) == [AbortedEntry(ONE, 0, 4, 5)]
+
+
 def test_truncation_takes_rows_and_transactions_back(log: PartitionLog) -> None:
     write(log, ONE, 0)
     end(log, ONE, commit=False)  # 1

@@ -57,6 +57,11 @@ class ProducerMarker(NamedTuple):
     marker: EndTransactionMarker
 
     @property
+    def last_offset(self) -> int:
+        """A marker has a batch of its own."""
+        return self.offset
+
+    @property
     def is_abort(self) -> bool:
         return self.marker.control_type is ControlType.ABORT
 

@@ -32,6 +32,11 @@ class ProducerData(NamedTuple):
         """Where it lies: a step's offsets rise."""
         return self.batch.first_offset
 
+    @property
+    def last_offset(self) -> int:
+        """Of its last record."""
+        return self.batch.last_offset
+
 
 ProducerStep = ProducerData | ProducerMarker
 

@@ -451,7 +451,7 @@ def replay_producers(
         )
         for _ in scan_segment(segment, digest, checks, check_crc=False, on_chunk=on_chunk):
             for step in digest.take_producer_steps():
-                if step.offset < start:
+                if step.last_offset < start:
                     continue
                 if isinstance(step, ProducerMarker) and step.offset >= unindexed_from:
                     entry = states.aborted_by(step)
