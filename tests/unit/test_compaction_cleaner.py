@@ -2,6 +2,7 @@
 
 import logging
 from dataclasses import replace
+from random import Random
 
 import pytest
 
@@ -190,6 +191,39 @@ def test_a_failed_sync_of_the_new_segment_loses_nothing(world: World) -> None:
     assert read_all(world.log) == world.written
     assert not world.log.is_offline
     assert set(world.bench.cleaner.set_aside) == {PARTITION}
+
+
+def _with_a_slow_flush() -> tuple[World, dict[bytes | None, Record]]:
+    """60 flushed records of as many keys, and three segments of the first key whose flush has not
+    come to its end; with what was flushed."""
+    world = World()
+    world.write(60, keys=60)
+    world.log.flush()
+    flushed = last_records(read_all(world.log))
+    count = len(world.log.segments)
+    while len(world.log.segments) < count + 3:
+        append(world.log, batch(key=b"k0"))
+    assert world.log.flushed_offset < world.log.segments[-2].base_offset
+    world.helpers.waiting.clear()
+    world.bench.begin()
+    return world, flushed
+
+
+def test_a_flushed_record_does_not_go_for_one_that_a_power_cut_takes() -> None:
+    """A round's new segments take their places one after the other."""
+    whole, _ = _with_a_slow_flush()
+    steps = 0
+    while whole.bench.step():
+        steps += 1
+    for step in range(steps):
+        world, flushed = _with_a_slow_flush()
+        for _ in range(step):
+            world.bench.step()
+        log = open_manager(world.files.crash(Random(0)), config=CONFIG).get(PARTITION)
+        assert log is not None
+        found = last_records(read_all(log))
+        assert found.keys() == flushed.keys(), f"step {step}"
+        assert all(found[key].offset >= record.offset for key, record in flushed.items())
 
 
 def test_a_log_that_is_cut_in_the_middle_is_not_swapped(world: World) -> None:

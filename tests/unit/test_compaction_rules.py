@@ -22,6 +22,7 @@ def _log(*segments: tuple[int, int], **facts: int | None) -> LogFacts:
         "log_start_offset": segments[0][0],
         "log_end_offset": end,
         "last_stable_offset": end,
+        "flushed_offset": end,
         "cleaned_offset": None,
     }
     return LogFacts(found, **(start | facts))  # type: ignore[arg-type]
@@ -53,6 +54,11 @@ def test_a_checkpoint_outside_of_the_log_does_not_count() -> None:
     for cleaned_offset in (5, 50):
         log = LOG._replace(log_start_offset=10, cleaned_offset=cleaned_offset)
         assert extent_of(log, CONFIG, NOW_MS).first_dirty_offset == 10
+
+
+def test_what_is_not_flushed_and_its_segment_stay() -> None:
+    extent = extent_of(LOG._replace(flushed_offset=25), CONFIG, NOW_MS)
+    assert (extent.first_uncleanable_offset, extent.cleanable_bytes) == (20, 200)
 
 
 def test_undecided_transactions_and_their_segment_stay() -> None:

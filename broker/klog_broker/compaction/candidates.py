@@ -2,7 +2,8 @@
 
 What lies before the first dirty offset was cleaned in rounds before. Up to the first uncleanable
 offset a round may go: the active segment, undecided transactions and young segments stay as they
-are.
+are. So does what a power cut may take (Kafka cleans by that, too): a flushed record must not go for
+a later one that is not.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,6 +29,7 @@ class LogFacts(NamedTuple):
     log_start_offset: int
     log_end_offset: int
     last_stable_offset: int
+    flushed_offset: int
     cleaned_offset: int | None
     """Where the last round ended; None before the first one."""
 
@@ -64,7 +66,7 @@ def extent_of(log: LogFacts, config: LogConfig, now_ms: int) -> Extent:
         for each, following in zip(closed, log.segments[1:], strict=True)
         if following.base_offset > dirty
     ]
-    limits = [active.base_offset, log.last_stable_offset]
+    limits = [active.base_offset, log.last_stable_offset, log.flushed_offset]
     if config.min_compaction_lag_ms > 0:
         limits += [
             each.base_offset

@@ -388,5 +388,6 @@ def _facts_of(log: PartitionLog) -> LogFacts:
         log.log_start_offset,
         log.log_end_offset,
         log.last_stable_offset,
+        log.flushed_offset,
         log.cleaned_offset,
     )
