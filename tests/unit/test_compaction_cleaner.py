@@ -241,6 +241,21 @@ def test_a_log_that_is_cut_in_the_middle_is_not_swapped(world: World) -> None:
     assert world.bench.cleaner.set_aside == {}
 
 
+def test_no_record_goes_for_one_that_was_cut_meanwhile(world: World) -> None:
+    world.write(60, keys=60)
+    world.write(60, keys=1)
+    world.bench.begin()
+    while not world.names(".cleaned"):
+        assert world.bench.step()
+    waiting, world.helpers.waiting = list(world.helpers.waiting), type(world.helpers.waiting)()
+    world.log.truncate_beside(60, lambda error: None)
+    world.helpers.run_all()
+    world.helpers.waiting.extend(waiting)
+    world.bench.run()
+    assert read_all(world.log) == world.written[:60]
+    assert world.bench.cleaner.set_aside == {}
+
+
 def test_a_log_is_cut_only_when_a_swap_is_over(world: World) -> None:
     world.write(100)
     world.bench.begin()

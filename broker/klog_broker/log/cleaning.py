@@ -8,7 +8,7 @@ from klog_broker.log.cleaned_segment import CleanedSegment
 from klog_broker.log.log_state import LogState
 from klog_broker.log.record_checks import RecordChecks
 from klog_broker.log.segment import Segment
-from klog_broker.log.swapping import Done, Swapper
+from klog_broker.log.swapping import Done, SourcesChanged, Swapper
 from klog_broker.runtime.helpers import Helpers
 from pyspark_klog.ids import Offset
 
@@ -45,10 +45,11 @@ class LogCleaning:
         self._cuts_at_begin = self._state.cuts
 
     def end(self, cleaned_offset: int | None = None) -> None:
-        """The round is over. It has cleaned up to ``cleaned_offset``; None if it was given up."""
+        """The round is over. It has cleaned up to ``cleaned_offset``; None if it was given up.
+        Once the log was cut other records may lie there."""
         state = self._state
         state.is_being_cleaned = False
-        if cleaned_offset is not None:
+        if cleaned_offset is not None and not self.was_cut:
             state.cleaned_offset = Offset(min(cleaned_offset, state.log_end_offset))
 
     def last_of_producers(self) -> dict[int, LastOfProducer]:
@@ -70,7 +71,10 @@ class LogCleaning:
         return self._state.checks()
 
     def swap(self, cleaned: Segment, sources: Sequence[tuple[Segment, int]], done: Done) -> None:
-        """As :meth:`Swapper.swap`."""
+        """As :meth:`Swapper.swap`; SourcesChanged also if the log was cut since the round began."""
+        if self.was_cut:
+            # A record may have gone for a later one that went with the cut.
+            raise SourcesChanged(f"{self._state.topic_partition} was cut while it was cleaned")
         self._swapper.swap(cleaned, sources, done)
 
     def close(self) -> None:
