@@ -29,6 +29,7 @@ class ModelLog:
         self.changes = 0
         self.log_start_offset = self.log_end_offset = Offset(start_offset)
         self.flushed_offset = self.high_watermark = Offset(start_offset)
+        self.replaced_before = Offset(0)
         self.epochs = LeaderEpochs(_NO_FILES, Path("/log"))
 
     @property

@@ -288,6 +288,21 @@ def test_a_cut_log_is_dirty_again(world: World) -> None:
     assert world.log.cleaned_offset == truncate_offset
 
 
+def test_a_log_tells_by_what_records_have_gone(world: World) -> None:
+    world.write(100)
+    assert world.log.replaced_before == world.log.high_watermark == 100
+    world.bench.begin()
+    world.bench.run()
+    world.manager.close()
+    # A topic that is not compacted any more.
+    manager = open_manager(world.files, config=replace(CONFIG, compact=False, delete=True))
+    log = manager.get(PARTITION)
+    assert log is not None
+    assert log.replaced_before == 100
+    log.begin_anew_beside(0, 0, lambda error: None)
+    assert log.replaced_before == 0
+
+
 def test_a_deleted_log_is_given_up(world: World) -> None:
     world.write(100)
     world.bench.begin()

@@ -209,6 +209,22 @@ def test_an_answer_to_an_earlier_fetch_changes_nothing() -> None:
     assert state.phase == Fetching()
 
 
+def test_a_cleaned_log_begins_anew_if_it_loses_what_its_cleaner_went_by() -> None:
+    log = log_of((1, 1, 2, 3), start=5)
+    log.replaced_before = Offset(7)
+    for epoch, end in ((2, 8), (1, 7)):
+        state = follower(log)
+        assert state.take(asked(state), part(diverging=(epoch, end)), 0) == Cut(Offset(end))
+    state = follower(log)
+    assert state.take(asked(state), part(diverging=(1, 6)), 0) == BeginAnew(Offset(5))
+    log.begin_anew(5)
+    log.replaced_before = Offset(5)
+    assert state.changed(0) is None
+    assert asked(state) == (4, 5, -1)
+    assert state.take(asked(state), part(ErrorCode.OFFSET_OUT_OF_RANGE), 0) == AskEnds()
+    assert state.ends_told(4, 0, 3, 0) == BeginAnew(Offset(3))
+
+
 # --- out of range --------------------------------------------------------------------------------
 def out_of_range(log: ModelLog) -> FollowerState:
     state = follower(log)

@@ -161,6 +161,14 @@ class PartitionLog:
         return self._state.cleaned_offset
 
     @property
+    def replaced_before(self) -> Offset:
+        """Records may have gone for later ones of their keys, which lie before this offset."""
+        state = self._state
+        if state.config.compact or state.cleaned_offset is not None:
+            return max(state.high_watermark, state.cleaned_offset or Offset(0))
+        return Offset(0)
+
+    @property
     def is_offline(self) -> bool:
         return self._state.is_offline
 

@@ -31,6 +31,8 @@ class FollowedLog(Protocol):
     def high_watermark(self) -> Offset: ...
     @property
     def latest_epoch(self) -> LeaderEpoch: ...
+    @property
+    def replaced_before(self) -> Offset: ...
     def end_offset_for_epoch(self, leader_epoch: int) -> EpochEndOffset: ...
 
 
@@ -222,8 +224,15 @@ class FollowerState:
         return self._cut(asked, cut_offset(leaders, own, asked.offset))
 
     def _cut(self, asked: Position, offset: Offset) -> Step:
+        log = self._log
         self.phase = Changing(asked)
-        return BeginAnew(offset) if offset < self._log.log_start_offset else Cut(offset)
+        if offset < log.log_start_offset:
+            return BeginAnew(offset)
+        if offset < log.replaced_before:
+            # What was seen is lost. A record that the cleaner took away for one of that is not
+            # here any more, and the leader has it.
+            return BeginAnew(log.log_start_offset)
+        return Cut(offset)
 
     def ends_told(self, leader_epoch: int, leader_start: int, leader_end: int, now_ms: int) -> Step:
         """The leader of `leader_epoch` says where its log starts and ends."""
