@@ -314,3 +314,23 @@ def test_what_follows_a_cut_is_looked_at_after_a_crash() -> None:
     log.segments[-1].log_file.pwrite(b"\xff" * 20, place.position)
     log = open_log(files.killed())
     assert (log.log_end_offset, log.end_offset_for_epoch(2)) == (7, (2, 4))
+
+
+def test_epochs_are_known_of_deleted_records_that_a_kill_brings_back() -> None:
+    files = MemoryFiles()
+    manager = open_manager(files)
+    log = manager.create(PARTITION, TOPIC_ID, SMALL)
+    for epoch in range(4):
+        append_in(log, epoch, batch(5))
+        log.roll(1)
+    log.delete_records_before(12)
+    # The file has the epochs from the new start on; the start itself is in no checkpoint yet.
+    log.flush()
+    manager.sync_recovery_points()
+    again = open_log(files.killed())
+    assert again.log_start_offset == 0
+    assert [again.end_offset_for_epoch(epoch) for epoch in range(4)] == [
+        (epoch, 5 * epoch + 5) for epoch in range(4)
+    ]
+    again.flush()
+    assert again.end_offset_for_epoch(1) == open_log(files.killed()).end_offset_for_epoch(1)

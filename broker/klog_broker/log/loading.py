@@ -135,6 +135,8 @@ class _Loader:
             # All of them: recovery has noted those of the part that it looked at.
             self.epochs.clear()
             self._epochs_from_log()
+        elif not is_clean:
+            self._find_earlier_epochs(log_start)
         newest_epoch = max(newest_epoch, self.epochs.latest)
         self.epochs.truncate_from_start(log_start)
         self.epochs.truncate_from_end(end_offset + 1)
@@ -316,8 +318,21 @@ class _Loader:
                 self.files.remove(path)
         del self.segments[number + 1 :]
 
-    def _epochs_from_log(self) -> None:
+    def _find_earlier_epochs(self, log_start: int) -> None:
+        """DeleteRecords raises the log's start in memory, and the file of epochs may go by that
+        before the checkpoint does: what was deleted is there again, without its epochs."""
+        known = self.epochs.entries
+        if known and known[0].start_offset > log_start:
+            self.epochs.clear()
+            self._epochs_from_log(known[0].start_offset)
+            for epoch, start_offset in known:
+                self.epochs.note(epoch, start_offset)
+
+    def _epochs_from_log(self, end_offset: int = INT64_MAX) -> None:
+        """Those that begin before that offset."""
         for segment in self.segments:
+            if segment.base_offset >= end_offset:
+                break
             digest = Digest(
                 position=0, end_offset=segment.base_offset, latest_epoch=self.epochs.latest
             )
@@ -326,7 +341,8 @@ class _Loader:
             ):
                 pass
             for epoch, start_offset in digest.epochs:
-                self.epochs.note(epoch, start_offset)
+                if start_offset < end_offset:
+                    self.epochs.note(epoch, start_offset)
 
     def _start_over_if_behind(self, end_offset: Offset) -> Offset:
         """The log start is durable on its own; what should lie after it can have been lost."""
