@@ -228,6 +228,29 @@ def test_elections_are_over_once_the_leaders_are_seen(broker: Changing) -> None:
     }
 
 
+def test_images_are_not_looked_at_anew_for_all_that_are_elected(
+    broker: Changing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count, looks = 100, []
+    partition = MetadataImage.partition
+
+    def look(image: MetadataImage, topic: str, number: int) -> PartitionState | None:
+        looks.append(number)
+        return partition(image, topic, number)
+
+    monkeypatch.setattr(MetadataImage, "partition", look)
+    partitions = [TopicPartition("orders", number) for number in range(count)]
+    done: list[Any] = []
+    broker.shows(*[TWO] * count)
+    broker.changes.elect_leaders(partitions, done.append, unclean=False, timeout_ms=TIMEOUT_MS)
+    broker.answer(dict.fromkeys(partitions, ErrorCode.NONE))
+    for shown in range(1, count + 1):
+        assert done == []
+        broker.shows(*[ONE] * shown, *[TWO] * (count - shown))
+    assert done == [dict.fromkeys(partitions, ErrorCode.NONE)]
+    assert len(looks) <= 3 * count
+
+
 def test_an_election_by_another_controller_or_by_nobody(broker: Changing) -> None:
     done: list[Any] = []
     for _ in range(2):

@@ -6,6 +6,7 @@ comes back through the image; who asked hears of it then, or that the time is ov
 ZooKeeper a broker that is not the controller answers NOT_CONTROLLER, on which clients ask that one.
 """
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Protocol
@@ -171,17 +172,23 @@ class TopicChanges:
     ) -> None:
         """See Controller.elect_leaders. `done` when the image shows the leaders; REQUEST_TIMED_OUT
         for those that it does not show in time."""
-        unseen: dict[TopicPartition, None] = {}
+        unseen: deque[TopicPartition] = deque()
         outcome: Elected | ErrorCode = ErrorCode.REQUEST_TIMED_OUT
 
         def is_shown(image: MetadataImage) -> bool:
-            for each in [each for each in unseen if _is_elected(image, each, unclean=unclean)]:
-                del unseen[each]
+            # Brokers are told of them in this order: each image shows some more, and is looked at
+            # up to the first that it does not show, not for all that are left.
+            while unseen and _is_elected(image, unseen[0], unclean=unclean):
+                unseen.popleft()
             return not unseen
 
         def over(_is_shown: bool) -> None:
-            late = dict.fromkeys(unseen, ErrorCode.REQUEST_TIMED_OUT)
-            done(outcome if isinstance(outcome, ErrorCode) else outcome | late)
+            if isinstance(outcome, ErrorCode):
+                done(outcome)
+                return
+            image = self._image()
+            late = [each for each in unseen if not _is_elected(image, each, unclean=unclean)]
+            done(outcome | dict.fromkeys(late, ErrorCode.REQUEST_TIMED_OUT))
 
         wait = self._waits.begin(timeout_ms, over)
 
@@ -189,8 +196,7 @@ class TopicChanges:
             nonlocal outcome
             outcome = elected
             if isinstance(elected, dict):
-                elections = (each for each, code in elected.items() if code is ErrorCode.NONE)
-                unseen.update(dict.fromkeys(elections))
+                unseen.extend(each for each, code in elected.items() if code is ErrorCode.NONE)
                 wait.until(is_shown)
             elif wait.drop():
                 self._loop.call_soon(lambda: done(elected))
