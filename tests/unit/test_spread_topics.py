@@ -62,6 +62,17 @@ def test_more_partitions_go_on_where_the_topic_ends() -> None:
     assert all(len(set(row)) == 2 for row in more.assignment)
 
 
+def test_more_partitions_have_as_many_replicas_as_the_topic() -> None:
+    services = cluster(None, None, None)
+    states = (PartitionState(tuple(map(BrokerId, (2, 3))), (), BrokerId(-1)),)
+    topic = Topic("t", NO_TOPIC_ID, states)
+    assert plan_more_partitions(services, topic, 3, [[1, 2], [3, 1]]).assignment == ((1, 2), (3, 1))
+    for assignment in ([[1], [2]], [[1, 2, 3], [3, 2, 1]]):
+        with pytest.raises(BrokerError, match="but partition 0 of topic t has 2") as refused:
+            plan_more_partitions(services, topic, 3, assignment)
+        assert refused.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+
 def test_too_many_replicas_are_refused() -> None:
     with pytest.raises(BrokerError, match="from 1 to 3, the number of brokers") as refused:
         plan_new_topic(cluster(None, None, None), "t", num_partitions=1, replication_factor=4)

@@ -109,7 +109,15 @@ def plan_more_partitions(
             f"replicas are assigned to {len(assignment)} partitions, but {added} are to be added",
         )
     by_number = {current + index: replicas for index, replicas in enumerate(assignment)}
-    return MorePartitions(current, _manual_assignment(broker, by_number, current))
+    planned = _manual_assignment(broker, by_number, current)
+    factor = len(topic.partitions[0].replicas)
+    if len(planned[0]) != factor:
+        raise BrokerError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"partition {current} is assigned {len(planned[0])} replicas, but partition 0 of topic"
+            f" {topic.name} has {factor}",
+        )
+    return MorePartitions(current, planned)
 
 
 def checked_topic_config(broker: TopicServices, configs: Mapping[str, str]) -> TopicConfig:
