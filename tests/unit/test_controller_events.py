@@ -309,6 +309,18 @@ def test_leaders_are_elected_on_demand(cluster: Controlled) -> None:
     assert (state.leader, state.isr, int(state.leader_recovery_state)) == (TWO, (TWO,), 1)
 
 
+def test_nothing_is_elected_for_a_topic_on_its_way_out(cluster: Controlled) -> None:
+    cluster.create(2, 3)
+    cluster.create(2, 3, name="u")
+    cluster.end(3)
+    cluster.call(cluster.controller.delete_topic, "t", TOPIC_ID)
+    elect = cluster.controller.elect_leaders
+    errors = cluster.call(elect, None, unclean=False)
+    assert errors == {TopicPartition("u", 0): ErrorCode.ELECTION_NOT_NEEDED}
+    errors = cluster.call(elect, [PARTITION], unclean=False)
+    assert errors == {PARTITION: ErrorCode.INVALID_TOPIC_EXCEPTION}
+
+
 def test_producer_ids_come_in_blocks(cluster: Controlled) -> None:
     allocate = cluster.controller.allocate_producer_ids
     request = AllocateProducerIdsRequest(broker_id=2, broker_epoch=cluster.epoch(2))

@@ -108,12 +108,13 @@ def shut_down(work: Work, request: ControlledShutdownRequest) -> Steps[Controlle
 def elect_leaders(
     work: Work, partitions: Sequence[TopicPartition] | None, *, unclean: bool
 ) -> Steps[Elected]:
-    """ElectLeaders for these partitions, or for all: the preferred replica, or, where the leader is
-    gone, `unclean`, any that is alive."""
+    """ElectLeaders for these partitions, or for all that clients see: the preferred replica, or,
+    where the leader is gone, `unclean`, any that is alive."""
     context = work.picture.context
     asked: Iterable[TopicPartition] = partitions or ()
     if partitions is None:
-        asked = (each for topic in context.topics for each in context.partitions_of(topic))
+        topics = (each for each in context.topics if not context.is_to_be_deleted(each))
+        asked = (each for topic in topics for each in context.partitions_of(topic))
     errors: Elected = {}
     changes: dict[TopicPartition, LeaderAndIsr] = {}
     for count, partition in enumerate(asked, 1):
