@@ -1,5 +1,7 @@
 """Where Kafka's znodes are."""
 
+import re
+
 from pyspark_klog.ids import BrokerId, TopicPartition
 
 BROKER_IDS = "/brokers/ids"
@@ -41,9 +43,19 @@ PERSISTENT = (
 """What a broker makes at its start, with the parents, where it is missing: all without data."""
 
 
+_BROKER = re.compile("0|[1-9][0-9]{0,9}", re.ASCII)
+
+
 def broker_path(broker_id: BrokerId) -> str:
     """Where a broker registers; ephemeral."""
     return f"{BROKER_IDS}/{broker_id}"
+
+
+def registered_id(name: str) -> BrokerId | None:
+    """The broker that a child of BROKER_IDS is of, by its name; None if it is of none."""
+    if not _BROKER.fullmatch(name) or int(name) >= 1 << 31:
+        return None
+    return BrokerId(int(name))
 
 
 def topic_path(topic: str) -> str:

@@ -374,6 +374,7 @@ def test_bad_znodes_are_named_once_and_left(
     cluster.ask("set", partition_state_path(PARTITION), b"rubbish", ANY_VERSION)
     cluster.ask("create", topic_path("bad"), b"{}")
     cluster.ask("create", "/brokers/ids/07x", b"{}")
+    cluster.ask("create", f"/brokers/ids/{'9' * 5_000}", b"{}")
     cluster.ask("create", broker_path(BrokerId(8)), b"[]")
     cluster.advance(500)
     caplog.clear()

@@ -70,6 +70,7 @@ def test_what_cannot_be_read_is_named_once_and_left(
     cluster.ask("create", f"{BROKER_IDS}/2", b"{")
     cluster.ask("create", f"{BROKER_IDS}/somebody", b"")
     cluster.ask("create", f"{BROKER_IDS}/99999999999", b"")
+    cluster.ask("create", f"{BROKER_IDS}/{'9' * 5_000}", b"")
     reader = Reader(cluster)
     cluster.until(lambda: reader.sees(1))
     cluster.ask("create", broker_path(BrokerId(3)), znode(3))
@@ -78,6 +79,7 @@ def test_what_cannot_be_read_is_named_once_and_left(
     assert [each.split()[0] for each in named] == [
         "znode=/brokers/ids/2",
         "znode=/brokers/ids/99999999999",
+        f"znode=/brokers/ids/{'9' * 5_000}",
         "znode=/brokers/ids/somebody",
     ]
     assert cluster.data(f"{BROKER_IDS}/2") == b"{"

@@ -22,7 +22,7 @@ from pyspark_klog.znodes.consumers import (
     owner_path,
 )
 from pyspark_klog.znodes.data import ZnodeError
-from pyspark_klog.znodes.paths import partition_state_path, sequence_number
+from pyspark_klog.znodes.paths import partition_state_path, registered_id, sequence_number
 from pyspark_klog.znodes.topics import decode_partition_state, decode_topic
 
 ORDERS_3 = TopicPartition("orders", 3)
@@ -132,6 +132,12 @@ def test_the_first_consumers_znodes_are_as_they_wrote_them() -> None:
 def test_a_group_that_cannot_be_a_name_in_a_path_is_refused(group: str) -> None:
     with pytest.raises(ZnodeError, match="a name that ZooKeeper takes in a path"):
         offset_path(group, ORDERS_3)
+
+
+def test_registrations_are_named_by_the_brokers_ids() -> None:
+    assert [registered_id(name) for name in ("0", "7", "2147483647")] == [0, 7, 2147483647]
+    for name in ("", "x", "07", "-1", "\u0663", "2147483648", "9" * 5_000):
+        assert registered_id(name) is None
 
 
 def test_sequential_znodes_have_numbers() -> None:

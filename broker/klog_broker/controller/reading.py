@@ -37,6 +37,7 @@ from pyspark_klog.znodes.paths import (
     TOPICS,
     broker_path,
     partition_state_path,
+    registered_id,
     topic_path,
 )
 from pyspark_klog.znodes.topics import (
@@ -52,7 +53,6 @@ _READ_AT_ONCE = 256
 """Answers of so many requests may come in one turn of the loop."""
 _DECODED_A_TURN_BYTES = 32_768
 """Of topics: some 1,500 partitions."""
-_MAX_ID = (1 << 31) - 1
 _SHOWN = 300
 """Characters of a name that is too long."""
 
@@ -125,10 +125,11 @@ class Reader:
         found: dict[BrokerId, RegisteredBroker] = {}
         known = {}
         for name in names:
-            if name.isascii() and name.isdigit() and int(name) <= _MAX_ID:
-                known[broker_path(BrokerId(int(name)))] = BrokerId(int(name))
-            else:
+            broker_id = registered_id(name)
+            if broker_id is None:
                 self.name_bad(f"{BROKER_IDS}/{name}", b"", "a name that is no broker's id")
+            else:
+                known[broker_path(broker_id)] = broker_id
         nodes = yield from self._get_all(dict.fromkeys(known, Change(Subject.BROKERS)))
         for path, node in nodes.items():
             if node is None:

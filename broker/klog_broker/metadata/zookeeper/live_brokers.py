@@ -13,12 +13,11 @@ from klog_broker.runtime.zookeeper import Children, Node, NoNode, Session, ZooKe
 from pyspark_klog.ids import BrokerId
 from pyspark_klog.znodes.brokers import decode_broker
 from pyspark_klog.znodes.data import ZnodeError
-from pyspark_klog.znodes.paths import BROKER_IDS, broker_path
+from pyspark_klog.znodes.paths import BROKER_IDS, broker_path, registered_id
 
 _log = logging.getLogger("klog.cluster")
 
 RETRY_MS = 1_000
-_MAX_ID = (1 << 31) - 1
 
 
 class LiveBrokers:
@@ -75,10 +74,10 @@ class LiveBrokers:
                 return
             found: dict[BrokerId, BrokerRegistration] = {}
             for name in listed.names:
-                if not (name.isascii() and name.isdigit() and int(name) <= _MAX_ID):
+                broker_id = registered_id(name)
+                if broker_id is None:
                     self._bad.name(f"{BROKER_IDS}/{name}", b"", "a name that is no broker's id")
                     continue
-                broker_id = BrokerId(int(name))
                 path = broker_path(broker_id)
                 node = yield from get(session, path, self._watch(path))
                 if not isinstance(node, Node):
