@@ -9,7 +9,13 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from klog_broker.compaction.cleaner import Cleaner
-from klog_broker.config import SETTINGS, TOPIC_SETTINGS, BrokerConfig, render, topic_config
+from klog_broker.config import (
+    SETTINGS,
+    TOPIC_SETTINGS,
+    BrokerConfig,
+    render,
+    stored_topic_config,
+)
 from klog_broker.config.ignored import reason_without_effect
 from klog_broker.handlers.context import BrokerServices
 from klog_broker.metadata.image import INTERNAL_TOPICS, MetadataImage
@@ -72,7 +78,7 @@ class SettingsInForce:
     def _read_topic(
         self, overrides: tuple[tuple[str, str], ...], holds_state: bool
     ) -> TopicSettings:
-        config = topic_config(self.config, dict(overrides))
+        config = stored_topic_config(self.config, dict(overrides))
         return TopicSettings.from_topic_config(config, holds_state=holds_state)
 
     def image_changed(self, image: MetadataImage) -> None:

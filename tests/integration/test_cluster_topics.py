@@ -185,9 +185,18 @@ def test_settings_are_changed_anywhere_and_in_force_everywhere(cluster: Cluster)
         assert found == {"version": 1, "config": {"retention.ms": "3"}}
         assert len(client.children(CONFIG_CHANGES)) == 3
         client.set("/config/topics/set", b'{"version":1,"config":{"retention.ms":"99"}}')
+        path = f"{CONFIG_CHANGES}/config_change_9999999998"
+        client.create(path, b'{"version":2,"entity_path":"topics/set"}')
+        everywhere(ResourceType.TOPIC, "set", "retention.ms", "99")
+        # What another release, or a tool, has put there and nobody can use.
+        config = {"retention.ms": "98", "of.tomorrow": "1", "segment.bytes": "many"}
+        config["unclean.leader.election.enable"] = "perhaps"
+        written = json.dumps({"version": 1, "config": config})
+        client.set("/config/topics/set", written.encode())
         path = f"{CONFIG_CHANGES}/config_change_9999999999"
         client.create(path, b'{"version":2,"entity_path":"topics/set"}')
-    everywhere(ResourceType.TOPIC, "set", "retention.ms", "99")
+    everywhere(ResourceType.TOPIC, "set", "retention.ms", "98")
+    assert all(broker.is_running for broker in cluster.brokers)
 
 
 def test_the_same_coordinator_is_told_by_all_and_has_its_full_replication(cluster: Cluster) -> None:

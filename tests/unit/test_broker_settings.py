@@ -278,6 +278,35 @@ def test_what_is_stored_and_cannot_be_used_does_not_count(
     assert given(again)[THIS] == {"log.segment.bytes": "x", "node.id": "5", "log.roll.ms": "6"}
 
 
+def test_what_is_stored_for_a_topic_and_cannot_be_used_does_not_count(
+    files: MemoryFiles, broker: BrokerServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    make_topic(broker, "a")
+    stored = {"retention.ms": "7", "of.tomorrow": "1", "cleanup.policy": "shred"}
+    metadata = broker.services.metadata
+    caplog.clear()
+    asked(broker, lambda done: metadata.update_topic_configs("a", lambda _: stored, done))
+    named = "topic=a a stored setting does not count"
+    assert sum(named in line for line in caplog.messages) == 2
+    assert log_of(broker, "a").config.retention_ms == 7
+    caplog.clear()
+    again = start(files.killed())
+    assert sum(named in line for line in caplog.messages) == 2
+    config = log_of(again, "a").config
+    assert (config.retention_ms, config.delete) == (7, True)
+    found = describe(again, "a", kind=TOPIC)
+    assert sources(found["retention.ms"])[0] == ("retention.ms", "7", 1)
+    assert found["cleanup.policy"].value == "delete"
+    # It does not keep anybody from other changes, and can be taken away.
+    assert change(again, "a", ("retention.ms", SET, "8"), kind=TOPIC) == OK
+    assert change(again, "a", ("cleanup.policy", SET, "mince"), kind=TOPIC)[0] == "INVALID_CONFIG"
+    assert change(again, "a", ("cleanup.policy", APPEND, "compact"), kind=TOPIC) == OK
+    assert change(again, "a", ("of.tomorrow", DELETE, None), kind=TOPIC) == OK
+    topic = again.services.metadata.image.topic("a")
+    assert topic is not None
+    assert topic.configs == {"retention.ms": "8", "cleanup.policy": "delete,compact"}
+
+
 def test_of_settings_that_do_not_go_together_some_count() -> None:
     begun = BrokerConfig.load(overrides={"log.cleaner.dedupe.buffer.size": "2097154"})
     one = in_force(begun, {"log.cleaner.threads": "4"}, {"log.roll.ms": "5"})

@@ -6,6 +6,7 @@ from klog_broker.config import (
     TOPIC_SETTINGS,
     BrokerConfig,
     ConfigError,
+    stored_topic_config,
     topic_config,
     topic_config_problem,
     topic_setting,
@@ -48,8 +49,20 @@ def test_one_setting_alone_is_what_it_is_among_all() -> None:
     together = {each for each in TOPIC_SETTINGS if each.startswith("message.timestamp.")}
     alone = {each: topic_setting(broker, given, each) for each in config if each not in together}
     assert alone == {each: config[each] for each in alone}
-    with pytest.raises(ConfigError, match=r"retention.ms=-2 is refused"):
-        topic_setting(broker, {"retention.ms": "-2"}, "retention.ms")
+    assert topic_setting(broker, {"segment.bytes": "few"}, "segment.bytes") == 4096
+
+
+def test_what_is_stored_and_cannot_be_used_does_not_count() -> None:
+    given = {"retention.ms": "5", "of.tomorrow": "1", "segment.bytes": "few"}
+    config = stored_topic_config(BROKER, given)
+    assert (config["retention.ms"], config["segment.bytes"]) == (5, 1 << 30)
+    assert config.overrides == {"retention.ms": "5"}
+    assert len(config.problems) == 2
+    assert config.problems[0] == "no topic settings that klog or Kafka knows: of.tomorrow"
+    assert "segment.bytes=few is refused" in config.problems[1]
+    assert stored_topic_config(BROKER, {"retention.ms": "5"}).problems == ()
+    (problem,) = stored_topic_config(BROKER, {f"a{number}": "1" for number in range(12)}).problems
+    assert problem.endswith("a8, a9 and 2 more")
 
 
 def test_the_old_timestamp_limit_counts_where_the_new_ones_are_not_set() -> None:

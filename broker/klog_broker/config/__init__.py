@@ -14,6 +14,7 @@ from klog_broker.config.listeners import Listener
 from klog_broker.config.rows import SETTINGS
 from klog_broker.config.topic_config import (
     TopicConfig,
+    stored_topic_config,
     topic_config,
     topic_config_problem,
     topic_setting,
@@ -35,6 +36,7 @@ __all__ = [
     "Value",
     "parse_per_ip_overrides",
     "render",
+    "stored_topic_config",
     "topic_config",
     "topic_config_problem",
     "topic_setting",

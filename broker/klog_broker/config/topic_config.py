@@ -1,11 +1,14 @@
 """The configuration of a topic: its own settings, and the broker's for those that it lacks."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from klog_broker.config.broker_config import BrokerConfig, limit_by_difference, unknown_name
 from klog_broker.config.topic_rows import TOPIC_SETTINGS
 from klog_broker.config.types import ConfigError, Setting, Value
+
+_NAMED, _SHOWN = 10, 100
+"""Of unknown names so many are told, and so many characters of each."""
 
 
 class TopicConfig(Mapping[str, Any]):
@@ -15,7 +18,11 @@ class TopicConfig(Mapping[str, Any]):
     message.timestamp.difference.max.ms counts, as in Kafka 3.9.
     """
 
-    def __init__(self, broker: BrokerConfig, overrides: Mapping[str, str]) -> None:
+    def __init__(
+        self, broker: BrokerConfig, overrides: Mapping[str, str], problems: Sequence[str] = ()
+    ) -> None:
+        self.problems = tuple(problems)
+        """Why other settings, which are stored for the topic, do not count: a sentence each."""
         self._broker = broker
         self._overrides = dict(overrides)
         own: dict[str, Value] = {}
@@ -84,13 +91,42 @@ def topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicCon
     return TopicConfig(broker, overrides)
 
 
+def stored_topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
+    """The settings of a topic for which these overrides are stored. What cannot be used does not
+    count (``problems``): another release may know it, or a tool has written it past all brokers."""
+    try:
+        return TopicConfig(broker, overrides)
+    except ConfigError:
+        problems = []
+        # There may be any number of these: similar names are not looked for.
+        unknown = [name for name in overrides if name not in TOPIC_SETTINGS]
+        if unknown:
+            shown = ", ".join(name[:_SHOWN] for name in unknown[:_NAMED])
+            more = f" and {len(unknown) - _NAMED} more" if len(unknown) > _NAMED else ""
+            problems.append(f"no topic settings that klog or Kafka knows: {shown}{more}")
+        usable = {}
+        for name in (each for each in overrides if each in TOPIC_SETTINGS):
+            try:
+                TopicConfig(broker, {name: overrides[name]})
+            except ConfigError as error:
+                problems.append(str(error))
+            else:
+                usable[name] = overrides[name]
+        return TopicConfig(broker, usable, problems)
+
+
 def topic_setting(broker: BrokerConfig, overrides: Mapping[str, str], name: str) -> Any:
-    """One setting of a topic, as ``topic_config`` has it, but no other one is looked at: for
+    """One setting of a topic, as ``stored_topic_config`` has it, but no other one is looked at: for
     whoever asks for it of thousands of partitions. Not for the timestamp limits, which are settled
-    together; ConfigError if the text that was given cannot be used."""
+    together."""
     row = TOPIC_SETTINGS[name]
     text = overrides.get(name)
-    return _default(broker, row) if text is None else row.parse(text)
+    if text is not None:
+        try:
+            return row.parse(text)
+        except ConfigError:
+            pass
+    return _default(broker, row)
 
 
 def _default(broker: BrokerConfig, row: Setting) -> Value:

@@ -3,7 +3,7 @@
 from collections.abc import Generator, Mapping
 from typing import Any
 
-from klog_broker.config import topic_config
+from klog_broker.config import stored_topic_config
 from klog_broker.handlers.alterable_brokers import stored_name
 from klog_broker.handlers.alterable_topics import without_settings
 from klog_broker.handlers.context import AnswerSteps, BrokerServices, RequestContext
@@ -129,7 +129,7 @@ def _entries(
     broker: BrokerServices, asked: DescribeConfigsResource, given: Mapping[str, str]
 ) -> list[ConfigEntry]:
     if asked.resource_type == ResourceType.TOPIC:
-        return topic_entries(topic_config(broker.config, given), broker.config)
+        return topic_entries(stored_topic_config(broker.config, given), broker.config)
     if asked.resource_name == ALL_BROKERS:
         return all_brokers_entries(given)
     return broker_entries(broker.config, asked.configuration_keys or ())

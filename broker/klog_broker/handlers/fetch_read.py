@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from klog_broker.config import topic_config
+from klog_broker.config import stored_topic_config
 from klog_broker.handlers.context import BrokerServices
 from klog_broker.handlers.fetch_convert import SetToConvert
 from klog_broker.handlers.fetch_replicas import follower_of, replica_of
@@ -250,7 +250,7 @@ class FetchReader:
         looked_at = 0
         if self.converts_to is not None:
             configs = self._broker.metadata.topic_configs(each.name)
-            config = topic_config(self._broker.config, configs)
+            config = stored_topic_config(self._broker.config, configs)
             if not config["message.downconversion.enable"]:
                 raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
             each.to_convert = SetToConvert(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from enum import IntEnum
 from functools import partial
 
-from klog_broker.config import TOPIC_SETTINGS, render, topic_config
+from klog_broker.config import TOPIC_SETTINGS, render, stored_topic_config
 from klog_broker.handlers.alterable_brokers import stored_name
 from klog_broker.handlers.alterable_topics import alterable_topic, check_names
 from klog_broker.handlers.context import AnswerSteps, BrokerServices, RequestContext
@@ -114,12 +114,13 @@ def _changed_broker(
 def _changed(
     broker: BrokerServices, asked: AlterConfigsResource, configs: Mapping[str, str]
 ) -> Mapping[str, str]:
-    """The overrides, checked, that a topic with the overrides `configs` has after the changes."""
+    """The overrides that a topic with the overrides `configs` has after the changes. They are
+    checked, but for those that do not count already and stay."""
 
     def items_of(name: str) -> tuple[str, ...]:
         list_setting(name, TOPIC_SETTINGS)
         own = {name: configs[name]} if name in configs else {}
-        items: tuple[str, ...] = topic_config(broker.config, own)[name]
+        items: tuple[str, ...] = stored_topic_config(broker.config, own)[name]
         return items
 
     changed = dict(configs)
@@ -127,7 +128,15 @@ def _changed(
         _apply(changed, change, items_of)
     given = [each.name for each in asked.configs if each.config_operation != Operation.DELETE]
     check_effects(broker, given)
-    checked_topic_config(broker, changed)
+    counted = stored_topic_config(broker.config, configs).overrides
+    checked_topic_config(
+        broker,
+        {
+            name: text
+            for name, text in changed.items()
+            if name in counted or configs.get(name) != text
+        },
+    )
     return changed
 
 

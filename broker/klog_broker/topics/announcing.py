@@ -1,9 +1,10 @@
-"""After a change of topics: tells replicas and listeners of it, and warns of unused settings."""
+"""After a change of topics: tells replicas and listeners of it, and warns of settings that are not
+used, or cannot be."""
 
 import logging
 from collections.abc import Sequence
 
-from klog_broker.config import TopicConfig, topic_config
+from klog_broker.config import TopicConfig, stored_topic_config
 from klog_broker.metadata.image import MetadataImage
 from klog_broker.topics.services import TopicServices
 
@@ -27,11 +28,13 @@ def image_changed(broker: TopicServices, image: MetadataImage, names: Sequence[s
             # Topics created together mostly have the same settings, and parsing settings is slow.
             key = tuple(topic.configs.items())
             if key not in known:
-                known[key] = topic_config(broker.config, topic.configs)
+                known[key] = stored_topic_config(broker.config, topic.configs)
             warn_of_settings(name, known[key])
 
 
 def warn_of_settings(name: str, config: TopicConfig) -> None:
-    """Log each given setting of a topic that has no effect."""
+    """Log each given setting of a topic that has no effect, or does not count."""
+    for problem in config.problems:
+        _log.warning("topic=%s a stored setting does not count: %s", name, problem)
     for warning in config.warnings:
         _log.warning("topic=%s %s", name, warning)
