@@ -1,6 +1,7 @@
 """Changes of topics at the controller: answered when the image shows them, or the time is over."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,6 +17,7 @@ from klog_broker.metadata.errors import (
 )
 from klog_broker.metadata.image import NO_BROKER, MetadataImage, PartitionState, Topic
 from klog_broker.metadata.interface import NewTopic
+from klog_broker.metadata.zookeeper.view import UNTOLD
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import UUID, BrokerId, TopicId, TopicPartition
 from tests.support.cluster_world import ClusterWorld
@@ -249,6 +251,19 @@ def test_images_are_not_looked_at_anew_for_all_that_are_elected(
         broker.shows(*[ONE] * shown, *[TWO] * (count - shown))
     assert done == [dict.fromkeys(partitions, ErrorCode.NONE)]
     assert len(looks) <= 3 * count
+
+
+def test_a_partition_that_was_never_told_of_is_elected_once_it_is(broker: Changing) -> None:
+    topic = broker.shows(ONE, ONE)
+    untold = replace(topic, partitions=(UNTOLD, topic.partitions[1]))
+    broker.image = broker.image.with_topics([untold])
+    done: list[Any] = []
+    partition = TopicPartition("orders", 0)
+    broker.changes.elect_leaders([partition], done.append, unclean=False, timeout_ms=TIMEOUT_MS)
+    broker.answer({partition: ErrorCode.NONE})
+    assert done == []
+    broker.shows(ONE, ONE)
+    assert done == [{partition: ErrorCode.NONE}]
 
 
 def test_an_election_by_another_controller_or_by_nobody(broker: Changing) -> None:

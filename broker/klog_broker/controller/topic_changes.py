@@ -244,9 +244,9 @@ def _led(topic: Topic | None, partitions: int) -> Topic | None:
 
 def _is_elected(image: MetadataImage, partition: TopicPartition, *, unclean: bool) -> bool:
     state = image.partition(*partition)
-    if state is None:
-        return False
-    return state.leader != NO_BROKER if unclean else state.leader == state.replicas[0]
+    if state is None or state.leader == NO_BROKER:
+        return False  # Of one that was never told of, between others, no replicas are known either.
+    return unclean or state.leader == state.replicas[0]
 
 
 def _refused(name: str, code: ErrorCode) -> Exception:
