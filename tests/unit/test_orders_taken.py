@@ -189,6 +189,13 @@ def test_a_number_that_is_none_tells_nothing(world: OrderWorld) -> None:
     assert [each.leader for each in world.store.image.topics["orders"].partitions] == [1]
 
 
+@pytest.mark.parametrize("kind", [0, FULL])
+@pytest.mark.parametrize("name", ["", ".", "..", "../x", "a" * 250])
+def test_a_name_that_no_topic_has_tells_nothing(world: OrderWorld, name: str, kind: int) -> None:
+    assert world.answer(tell(0, topic=name, kind=kind)).error_code == ErrorCode.NONE
+    assert world.store.image.topics == {}
+
+
 def test_what_came_late_tells_nothing(world: OrderWorld) -> None:
     world.answer(tell(0, leader=2, zk_version=5))
     world.answer(tell(0, leader=1, zk_version=4))

@@ -10,6 +10,8 @@ from typing import Any
 from klog_broker.handlers.context import ClusterServices, RequestContext
 from klog_broker.handlers.order_queue import OrderRequest
 from klog_broker.log.errors import InconsistentTopicId, LogStorageError
+from klog_broker.metadata.errors import InvalidTopicName
+from klog_broker.metadata.image import check_topic_name
 from klog_broker.replication.errors import StaleOrder
 from pyspark_klog.errors import BrokerError, ErrorCode, KlogError
 from pyspark_klog.protocol import registry
@@ -64,6 +66,15 @@ def take_order(
             reply.close,
         )
     )
+
+
+def may_be_topic(name: str) -> bool:
+    """Whether a topic can have this name. Controllers tell of no others."""
+    try:
+        check_topic_name(name)
+    except InvalidTopicName:
+        return False
+    return True
 
 
 def order_error(error: KlogError) -> ErrorCode:

@@ -10,14 +10,13 @@ from klog_broker.handlers.between_brokers import (
     MAX_ELEMENTS,
     MAX_PARTITIONS,
     cluster_of,
+    may_be_topic,
     order_error,
     take_order,
 )
 from klog_broker.handlers.context import BrokerServices, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler, top_level_error
 from klog_broker.handlers.orders_in_slices import OrdersInSlices
-from klog_broker.metadata.errors import InvalidTopicName
-from klog_broker.metadata.image import check_topic_name
 from klog_broker.metadata.orders import PartitionOrder
 from klog_broker.replication.leader import Leader
 from klog_broker.replication.partition import Follower
@@ -118,11 +117,7 @@ class _Roles:
 
 def _is_topic(topic: LeaderAndIsrTopicState) -> bool:
     """Whether it has an id, as all topics of Kafka 2.8 and newer, and a name that may be one."""
-    try:
-        check_topic_name(topic.topic_name)
-    except InvalidTopicName:
-        return False
-    return topic.topic_id != NO_TOPIC_ID
+    return topic.topic_id != NO_TOPIC_ID and may_be_topic(topic.topic_name)
 
 
 def _order(

@@ -10,6 +10,7 @@ from klog_broker.handlers.between_brokers import (
     MAX_ELEMENTS,
     MAX_PARTITIONS,
     cluster_of,
+    may_be_topic,
     take_order,
 )
 from klog_broker.handlers.context import ClusterServices, RequestContext
@@ -46,6 +47,8 @@ def _steps(
     told = []
     unreadable = set()
     for topic in request.topic_states:
+        if not may_be_topic(topic.topic_name):
+            continue  # Its settings could not be asked for, and others' would wait behind it.
         if topic.topic_id != NO_TOPIC_ID:
             told.append(_told(topic))
         else:
