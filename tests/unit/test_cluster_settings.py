@@ -21,6 +21,8 @@ from klog_broker.metadata.zookeeper.settings_image import (
     znode_entity,
 )
 from klog_broker.metadata.zookeeper.settings_reading import Settings
+from klog_broker.runtime.zookeeper import NoAuth
+from klog_broker.runtime.zookeeper_session import CarriedSession
 from pyspark_klog.ids import UUID, TopicId
 from pyspark_klog.znodes.configs import (
     TOPICS,
@@ -207,6 +209,50 @@ def test_settings_that_become_bad_stay_in_force(cluster: ClusterWorld) -> None:
     outcome = broker.change("update_topic_configs", "orders", setting(retention_ms="6"))
     assert isinstance(outcome, ZnodeError)
     assert cluster.data(config_path(ORDERS)) == b"nonsense"
+
+
+def test_what_may_not_be_read_is_named_and_left(
+    cluster: ClusterWorld, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    bob, clients = EntityName("users", "bob"), "/config/users/alice/clients"
+    write(cluster, ORDERS, {"retention.ms": "5"})
+    for user in (ALICE, bob):
+        write(cluster, (user,), {"request_percentage": "2"})
+    denied = {config_path((ALICE,)), clients}
+    for name in ("get", "children"):
+        _deny(monkeypatch, name, denied)
+    broker = Follower(cluster)
+    cluster.until(lambda: broker.configs)
+    assert broker.image.client_quotas == {(("user", "bob"),): {"request_percentage": 2.0}}
+    write(cluster, ORDERS, {"retention.ms": "6"})
+    cluster.until(lambda: broker.configs == {"retention.ms": "6"})
+    denied.add(config_path((bob,)))
+    write(cluster, (bob,), {"request_percentage": "3"})
+    write(cluster, ORDERS, {"retention.ms": "7"})
+    cluster.until(lambda: broker.configs == {"retention.ms": "7"})
+    quotas = {(("user", "bob"),): {"request_percentage": 2.0}}
+    assert broker.image.client_quotas == quotas, "they stay in force"
+    for path in denied:
+        assert caplog.text.count(f"znode={path} is left out") == 1
+    # Without its settings a topic's records might be deleted that are to be kept.
+    denied.add(config_path(ORDERS))
+    write(cluster, ORDERS, {"retention.ms": "8"})
+    cluster.advance(3_000)
+    assert broker.configs == {"retention.ms": "7"}
+    assert not Follower(cluster).settings.is_read
+    denied.clear()
+    cluster.until(lambda: broker.configs == {"retention.ms": "8"})
+
+
+def _deny(patch: pytest.MonkeyPatch, name: str, paths: set[str]) -> None:
+    """Nobody may read these znodes."""
+    original = getattr(CarriedSession, name)
+
+    def read(self: Any, path: str, done: Any, **options: Any) -> None:
+        denied = path in paths
+        original(self, path, lambda answer: done(NoAuth(path) if denied else answer), **options)
+
+    patch.setattr(CarriedSession, name, read)
 
 
 # --- changes --------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from klog_broker.metadata.zookeeper.bad_znodes import BadZnodes
 from klog_broker.metadata.zookeeper.conversation import Ask, Steps, children, together
 from klog_broker.runtime.zookeeper import (
     Children,
+    NoAuth,
     Node,
     NoNode,
     Session,
@@ -17,6 +18,7 @@ from klog_broker.runtime.zookeeper import (
 from pyspark_klog.znodes.configs import (
     CLIENTS,
     ENTITY_TYPES,
+    IPS,
     USERS,
     Entity,
     config_path,
@@ -41,12 +43,17 @@ _READ_AT_ONCE = 256
 """Answers of so many requests may come in one turn of the loop."""
 
 
+_OF_CLIENTS = tuple(f"{CONFIG}/{each}/" for each in (USERS, CLIENTS, IPS))
+"""Without the settings of a topic its records might be deleted, or lost, that are to be kept."""
+
+
 class CannotRead(MetadataError):
     """ZooKeeper did not give what every broker may read."""
 
 
 class SettingsReader:
-    """Reads in one session. What is no settings is named in the log, once, and left."""
+    """Reads in one session. What is no settings is named in the log, once, and left. So is what an
+    access list keeps from this broker of users, clients and addresses: passwords lie there, too."""
 
     def __init__(self) -> None:
         self._bad = BadZnodes(_log)
@@ -83,8 +90,10 @@ class SettingsReader:
         paths = {f"{CONFIG_CHANGES}/{name}": name for name in notifications}
         found: dict[Entity, None] = {}
         for some in _parts(list(paths)):
-            nodes = yield from _get_all(session, some)
+            nodes = yield from self._get_all(session, some)
             for path, node in nodes.items():
+                if node is None:
+                    continue
                 try:
                     found[decode_config_change(paths[path], node.data)] = None
                 except ZnodeError as error:
@@ -98,8 +107,11 @@ class SettingsReader:
         found: dict[Entity, Mapping[str, str]],
     ) -> Steps[None]:
         for some in _parts(list(paths)):
-            nodes = yield from _get_all(session, some)
+            nodes = yield from self._get_all(session, some)
             for path, node in nodes.items():
+                if node is None:
+                    found.pop(paths[path], None)
+                    continue
                 try:
                     found[paths[path]] = decode_config(path, node.data)
                 except ZnodeError as error:
@@ -111,12 +123,30 @@ class SettingsReader:
         for some in _parts(parents):
             answers = yield from together([partial(session.children, path) for path in some])
             for parent, answer in zip(some, answers, strict=True):
+                if isinstance(answer, NoAuth) and parent.startswith(_OF_CLIENTS):
+                    self._bad.name(parent, b"", str(answer))
+                    continue
                 for name in _listed(parent, answer):
                     path = f"{parent}/{name}"
                     try:
                         paths[path] = parse_entity_path(path, path.removeprefix(f"{CONFIG}/"))
                     except ZnodeError as error:
                         self._bad.name(path, b"", str(error))
+
+    def _get_all(self, session: Session, paths: list[str]) -> Steps[dict[str, Node | None]]:
+        """Data of these paths, without those that are not there; None: they may not be read."""
+        asks: list[Ask] = [partial(session.get, path) for path in paths]
+        answers = yield from together(asks)
+        found: dict[str, Node | None] = {}
+        for path, answer in zip(paths, answers, strict=True):
+            if isinstance(answer, Node):
+                found[path] = answer
+            elif isinstance(answer, NoAuth) and path.startswith(_OF_CLIENTS):
+                found[path] = None
+                self._bad.name(path, b"", str(answer))
+            elif not isinstance(answer, NoNode):
+                raise CannotRead(f"{path} cannot be read: {answer}")
+        return found
 
 
 def _parts(paths: list[str]) -> Iterable[list[str]]:
@@ -129,16 +159,3 @@ def _listed(path: str, answer: Children | ZooKeeperError) -> tuple[str, ...]:
     if isinstance(answer, ZooKeeperError):
         raise CannotRead(f"the children of {path} cannot be read: {answer}")
     return answer.names
-
-
-def _get_all(session: Session, paths: list[str]) -> Steps[dict[str, Node]]:
-    """Data of these paths, without those that are not there."""
-    asks: list[Ask] = [partial(session.get, path) for path in paths]
-    answers = yield from together(asks)
-    found = {}
-    for path, answer in zip(paths, answers, strict=True):
-        if isinstance(answer, Node):
-            found[path] = answer
-        elif not isinstance(answer, NoNode):
-            raise CannotRead(f"{path} cannot be read: {answer}")
-    return found
