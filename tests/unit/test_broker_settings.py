@@ -288,15 +288,15 @@ def test_what_is_stored_for_a_topic_and_cannot_be_used_does_not_count(
     asked(broker, lambda done: metadata.update_topic_configs("a", lambda _: stored, done))
     named = "topic=a a stored setting does not count"
     assert sum(named in line for line in caplog.messages) == 2
-    assert log_of(broker, "a").config.retention_ms == 7
+    assert log_of(broker, "a").config.retention_ms == -1
     caplog.clear()
     again = start(files.killed())
     assert sum(named in line for line in caplog.messages) == 2
     config = log_of(again, "a").config
-    assert (config.retention_ms, config.delete) == (7, True)
+    assert (config.retention_ms, config.delete) == (-1, True), "nothing is deleted meanwhile"
     found = describe(again, "a", kind=TOPIC)
-    assert sources(found["retention.ms"])[0] == ("retention.ms", "7", 1)
-    assert found["cleanup.policy"].value == "delete"
+    assert sources(found["retention.ms"])[0] == ("retention.ms", "-1", 1)
+    assert sources(found["cleanup.policy"])[0] == ("cleanup.policy", "delete", 1)
     # It does not keep anybody from other changes, and can be taken away.
     assert change(again, "a", ("retention.ms", SET, "8"), kind=TOPIC) == OK
     assert change(again, "a", ("cleanup.policy", SET, "mince"), kind=TOPIC)[0] == "INVALID_CONFIG"

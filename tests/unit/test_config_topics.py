@@ -61,8 +61,21 @@ def test_what_is_stored_and_cannot_be_used_does_not_count() -> None:
     assert config.problems[0] == "no topic settings that klog or Kafka knows: of.tomorrow"
     assert "segment.bytes=few is refused" in config.problems[1]
     assert stored_topic_config(BROKER, {"retention.ms": "5"}).problems == ()
+    assert config.unused == {"of.tomorrow", "segment.bytes"}
     (problem,) = stored_topic_config(BROKER, {f"a{number}": "1" for number in range(12)}).problems
     assert problem.endswith("a8, a9 and 2 more")
+
+
+def test_by_what_cannot_be_used_nothing_is_deleted() -> None:
+    stored = {"cleanup.policy": "compact,shred", "retention.ms": "5", "retention.bytes": "6"}
+    config = stored_topic_config(BROKER, stored)
+    found = config["cleanup.policy"], config["retention.ms"], config["retention.bytes"]
+    assert found == (("delete",), -1, -1)
+    for name in ("retention.ms", "retention.bytes"):
+        assert stored_topic_config(BROKER, {name: "ages"})[name] == -1
+    for name in ("min.compaction.lag.ms", "delete.retention.ms"):
+        config = stored_topic_config(BROKER, {"cleanup.policy": "compact", name: "ages"})
+        assert (config["cleanup.policy"], config[name]) == (("compact",), (1 << 63) - 1)
 
 
 def test_the_old_timestamp_limit_counts_where_the_new_ones_are_not_set() -> None:

@@ -1,11 +1,22 @@
 """The configuration of a topic: its own settings, and the broker's for those that it lacks."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from klog_broker.config.broker_config import BrokerConfig, limit_by_difference, unknown_name
 from klog_broker.config.topic_rows import TOPIC_SETTINGS
-from klog_broker.config.types import ConfigError, Setting, Value
+from klog_broker.config.types import LONG_MAX, ConfigError, Setting, Value
+
+_FOREVER = {"retention.ms": "-1", "retention.bytes": "-1"}
+_INSTEAD = {
+    "cleanup.policy": {"cleanup.policy": "delete", **_FOREVER},
+    "retention.ms": {"retention.ms": "-1"},
+    "retention.bytes": {"retention.bytes": "-1"},
+    "min.compaction.lag.ms": {"min.compaction.lag.ms": str(LONG_MAX)},
+    "delete.retention.ms": {"delete.retention.ms": str(LONG_MAX)},
+}
+"""What counts in place of a stored text that cannot be used: nothing is deleted that it may have
+been meant to keep."""
 
 _NAMED, _SHOWN = 10, 100
 """Of unknown names so many are told, and so many characters of each."""
@@ -19,10 +30,16 @@ class TopicConfig(Mapping[str, Any]):
     """
 
     def __init__(
-        self, broker: BrokerConfig, overrides: Mapping[str, str], problems: Sequence[str] = ()
+        self,
+        broker: BrokerConfig,
+        overrides: Mapping[str, str],
+        unused: Iterable[str] = (),
+        problems: Iterable[str] = (),
     ) -> None:
+        self.unused = frozenset(unused)
+        """The names of settings that are stored for the topic and do not count."""
         self.problems = tuple(problems)
-        """Why other settings, which are stored for the topic, do not count: a sentence each."""
+        """Why they do not: a sentence each, and one for all unknown names."""
         self._broker = broker
         self._overrides = dict(overrides)
         own: dict[str, Value] = {}
@@ -93,7 +110,8 @@ def topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicCon
 
 def stored_topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
     """The settings of a topic for which these overrides are stored. What cannot be used does not
-    count (``problems``): another release may know it, or a tool has written it past all brokers."""
+    count (``problems``): another release may know it, or a tool has written it past all brokers.
+    Until somebody changes it nothing is deleted that it may have been meant to keep."""
     try:
         return TopicConfig(broker, overrides)
     except ConfigError:
@@ -104,15 +122,19 @@ def stored_topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> T
             shown = ", ".join(name[:_SHOWN] for name in unknown[:_NAMED])
             more = f" and {len(unknown) - _NAMED} more" if len(unknown) > _NAMED else ""
             problems.append(f"no topic settings that klog or Kafka knows: {shown}{more}")
-        usable = {}
+        unused = set(unknown)
+        usable: dict[str, str] = {}
+        instead: dict[str, str] = {}
         for name in (each for each in overrides if each in TOPIC_SETTINGS):
             try:
                 TopicConfig(broker, {name: overrides[name]})
             except ConfigError as error:
                 problems.append(str(error))
+                unused.add(name)
+                instead.update(_INSTEAD.get(name, {}))
             else:
                 usable[name] = overrides[name]
-        return TopicConfig(broker, usable, problems)
+        return TopicConfig(broker, {**usable, **instead}, unused, problems)
 
 
 def topic_setting(broker: BrokerConfig, overrides: Mapping[str, str], name: str) -> Any:

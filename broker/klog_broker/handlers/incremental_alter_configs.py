@@ -128,14 +128,10 @@ def _changed(
         _apply(changed, change, items_of)
     given = [each.name for each in asked.configs if each.config_operation != Operation.DELETE]
     check_effects(broker, given)
-    counted = stored_topic_config(broker.config, configs).overrides
+    unused = stored_topic_config(broker.config, configs).unused
+    stays = [name for name in unused if changed.get(name) == configs[name]]
     checked_topic_config(
-        broker,
-        {
-            name: text
-            for name, text in changed.items()
-            if name in counted or configs.get(name) != text
-        },
+        broker, {name: text for name, text in changed.items() if name not in stays}
     )
     return changed
 
