@@ -1,5 +1,6 @@
 """What clients of a broker in a cluster are told of topics and brokers that are elsewhere."""
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -160,6 +161,12 @@ def test_the_first_clients_are_not_told_of_replicas_without_an_address() -> None
 def test_replicas_on_brokers_that_are_gone_are_offline() -> None:
     seen = SeenPartitions(Told().context).partition("t", 0, state(TWO, TWO, GONE, THREE))
     assert seen.offline_replicas == [GONE]
+
+
+def test_replicas_that_the_controller_says_are_offline_are() -> None:
+    told = replace(state(TWO, TWO, GONE, ONE, THREE), offline=(ONE, GONE))
+    seen = SeenPartitions(Told().context).partition("t", 0, told)
+    assert (seen.leader_id, seen.offline_replicas) == (TWO, [GONE, ONE])
 
 
 @pytest.mark.parametrize(

@@ -183,6 +183,15 @@ def test_the_image_shows_what_is_told(world: OrderWorld) -> None:
     assert world.images == [("orders",), ()]
 
 
+def test_the_image_shows_which_replicas_are_offline(world: OrderWorld) -> None:
+    order = tell(0, leader=1)
+    order.topic_states[0].partition_states[0].offline_replicas = [2]
+    world.answer(order)
+    assert world.store.image.topics["orders"].partitions[0].offline == (2,)
+    world.answer(tell(0, leader=1))
+    assert world.store.image.topics["orders"].partitions[0].offline == ()
+
+
 def test_a_number_that_is_none_tells_nothing(world: OrderWorld) -> None:
     world.answer(tell(0, leader=1))
     world.answer(tell(-1, MAX_PARTITIONS, leader=2))

@@ -38,7 +38,9 @@ class SeenPartitions:
             leader_epoch=state.leader_epoch,
             replica_nodes=list(state.replicas),
             isr_nodes=list(state.in_sync),
-            offline_replicas=[each for each in state.replicas if each not in alive],
+            offline_replicas=[
+                each for each in state.replicas if each not in alive or each in state.offline
+            ],
         )
         if self._hides_replicas:
             self._hide(answer)
@@ -47,7 +49,8 @@ class SeenPartitions:
             if hosted is not None and isinstance(hosted.role, Offline):
                 # Clients have to wait for this broker's disk, or for another leader.
                 leader = NO_BROKER
-                answer.offline_replicas.append(self._broker.broker_id)
+                if self._broker.broker_id not in state.offline:
+                    answer.offline_replicas.append(self._broker.broker_id)
         if leader not in self._reachable:
             answer.leader_id = NO_BROKER
             names = self._names_listeners and leader in alive

@@ -79,6 +79,7 @@ def _state(told: UpdateMetadataPartitionState) -> PartitionState:
         BrokerId(told.leader),
         LeaderEpoch(told.leader_epoch),
         told.zk_version,
+        tuple(map(BrokerId, told.offline_replicas)),
     )
 
 

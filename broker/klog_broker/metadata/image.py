@@ -66,6 +66,8 @@ class PartitionState:
     leader: BrokerId
     leader_epoch: LeaderEpoch = FIRST_LEADER_EPOCH
     partition_epoch: int = 0
+    offline: tuple[BrokerId, ...] = ()
+    """Of the replicas those of which the controller says that nobody can use them."""
 
 
 @dataclass(frozen=True, slots=True)
