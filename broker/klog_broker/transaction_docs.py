@@ -67,7 +67,8 @@ that leads it coordinates the id. The topic is made when a client first asks for
   over a connection of its own to each, with all that waits in one request). A leader that does not
   answer is asked again after 100 ms, then less and less often up to once a second; it is looked up
   anew each time. A partition counts as deleted when the coordinator's own metadata do not have it,
-  and the controller has told it of all there are.
+  and the controller has told it of all there are, among them the names of topics that it cannot
+  read.
 - **A coordinator that is one no longer is fenced**: its markers carry the leader epoch of its
   partition, and a partition that has seen a newer one refuses them
   (TRANSACTION_COORDINATOR_FENCED).

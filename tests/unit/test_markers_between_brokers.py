@@ -38,7 +38,7 @@ class Cluster(Partitions):
         super().__init__()
         self.leaders = {COORDINATORS: 1, OWN: 1, TWOS: 2, OTHER_OF_TWO: 2, THREES: 3}
         self.ports = dict(PORTS)
-        self.knows_all = True
+        self.may_exist: set[str] = set()
         self.own = Partitions()
         self.sender: MarkersToLeaders | None = None
         self.sim = Sim(partitions=self)
@@ -54,7 +54,7 @@ class Cluster(Partitions):
             {OWN},
             self.own,
             self.others,
-            knows_all=lambda: self.knows_all,
+            may_exist=lambda topic: topic in self.may_exist,
         )
 
     def send(
@@ -287,17 +287,17 @@ def test_that_a_partition_is_deleted_is_not_taken_from_another_broker() -> None:
     assert cluster.state() == "CompleteCommit"
 
 
-def test_an_image_that_is_not_whole_says_of_nothing_that_it_is_deleted() -> None:
-    """Roles are given before all partitions are told."""
+def test_what_the_image_does_not_show_and_may_exist_is_not_taken_for_deleted() -> None:
+    """Roles are given before all partitions are told; the controller may be unable to read some."""
     cluster = Cluster()
-    producer = cluster.begun("t", TWOS)
+    producer = cluster.begun("t", TWOS, THREES)
     whole = cluster.image
     cluster.image = image_of({COORDINATORS: 1}, PORTS)
-    cluster.knows_all = False
+    cluster.may_exist = {TWOS.topic}
     cluster.end("t", producer)
     cluster.sim.time.advance(1_000)
     assert cluster.state() == "PrepareCommit"
-    cluster.image, cluster.knows_all = whole, True
+    cluster.image, cluster.may_exist = whole, set()
     cluster.sim.time.advance(1_000)
     cluster.answer(2)
     assert cluster.state() == "CompleteCommit"

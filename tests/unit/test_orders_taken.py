@@ -252,6 +252,20 @@ def test_what_the_controller_cannot_read_stays_as_it_was(world: OrderWorld) -> N
     assert world.orders.knows_all
 
 
+def test_what_the_controller_cannot_read_is_remembered_until_it_is_told_of(
+    world: OrderWorld,
+) -> None:
+    view, order = world.store.view, tell(0, kind=FULL)
+    for name in ("other", "third"):
+        order.topic_states.append(UpdateMetadataTopicState(topic_name=name))
+    world.answer(order)
+    assert view.unreadable == {"other", "third"}
+    world.answer(tell(0, topic="other", topic_id=OTHER_ID))
+    assert view.unreadable == {"third"}
+    world.answer(tell(0, kind=FULL))
+    assert not view.unreadable
+
+
 def test_all_is_known_once_the_newest_controller_has_told_it_in_this_life(
     world: OrderWorld,
 ) -> None:

@@ -12,6 +12,7 @@ from klog_broker.handlers.order_queue import OrderQueue
 from klog_broker.handlers.transaction_service import start_transactions
 from klog_broker.metadata.image import TRANSACTION_STATE, MetadataImage
 from klog_broker.metadata.interface import MetadataStore
+from klog_broker.metadata.zookeeper.view import ClusterView
 from klog_broker.runtime.peers import Peers
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import TopicPartition
@@ -46,7 +47,9 @@ class Cluster:
         services.peers = cast("Peers", self.brokers)
         self.orders = OrderQueue(lambda: 5)
         self.orders.told_all(0, 5)
-        services.cluster = cast("ClusterServices", SimpleNamespace(orders=self.orders))
+        self.view = ClusterView("cluster", lambda _: {})
+        cluster = SimpleNamespace(orders=self.orders, store=SimpleNamespace(view=self.view))
+        services.cluster = cast("ClusterServices", cluster)
         services.config = BrokerConfig.load(None, SETTINGS)
         self.image_is(
             image_of({FAR: 2, PLAIN: 0, **dict.fromkeys(self.coordinators, 0)}, {2: 9093})
@@ -99,6 +102,23 @@ def test_markers_go_where_the_partitions_are_led(cluster: Cluster) -> None:
     pass_time(cluster.broker, 1_000)
     pass_time(cluster.broker, 1_000)
     assert cluster.state() == "CompleteCommit"
+
+
+def test_a_topic_that_the_controller_cannot_read_gets_its_marker_once_it_is_told(
+    cluster: Cluster,
+) -> None:
+    begin(cluster)
+    own = {PLAIN: 0, **dict.fromkeys(cluster.coordinators, 0)}
+    # So a broker is told that has just started.
+    cluster.view.topics_are([], is_all=True, unreadable={FAR.topic})
+    cluster.image_is(image_of(own, {2: 9093}))
+    assert cluster.client.end() == NONE
+    pass_time(cluster.broker, 1_000)
+    assert cluster.state() == "PrepareCommit"
+    cluster.image_is(image_of({FAR: 2, **own}, {2: 9093}))
+    pass_time(cluster.broker, 1_000)
+    (asked,) = cluster.brokers.to(2).asked
+    assert [topic.name for each in asked.message.markers for topic in each.topics] == ["far"]
 
 
 def test_a_partition_that_may_not_be_told_yet_is_to_be_added_again(cluster: Cluster) -> None:

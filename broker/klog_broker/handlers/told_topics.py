@@ -21,6 +21,15 @@ def knows_all_partitions(broker: BrokerServices) -> bool:
     return broker.cluster is None or broker.cluster.orders.knows_all
 
 
+def may_exist(broker: BrokerServices, topic: str) -> bool:
+    """Whether a topic that the image does not show may be there all the same: this broker was not
+    told yet, or the controller cannot read it."""
+    cluster = broker.cluster
+    if cluster is None:
+        return False
+    return not cluster.orders.knows_all or topic in cluster.store.view.unreadable
+
+
 def was_told_all(broker: BrokerServices) -> bool:
     """Whether the image shows all that there was at some time since the broker began, and what the
     controllers have told since then."""

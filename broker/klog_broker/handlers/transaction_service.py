@@ -15,7 +15,7 @@ from klog_broker.handlers.context import BrokerServices, VerifyTransactions
 from klog_broker.handlers.coordinator_hosting import follow_leaderships, runtime_services
 from klog_broker.handlers.marker_writing import MarkerWriter
 from klog_broker.handlers.state_topics import CoordinatorFinder
-from klog_broker.handlers.told_topics import knows_all_partitions
+from klog_broker.handlers.told_topics import may_exist
 from klog_broker.metadata.image import TRANSACTION_STATE
 from klog_broker.runtime.peers import Peers
 from pyspark_klog.errors import ErrorCode
@@ -69,7 +69,7 @@ def _marker_sender(broker: BrokerServices) -> MarkerSender:
         broker.replicas.led,
         own,
         _to_brokers(broker, broker.peers, MarkersApi()),
-        knows_all=lambda: knows_all_partitions(broker),
+        may_exist=lambda topic: may_exist(broker, topic),
     )
 
 

@@ -56,8 +56,9 @@ class MarkersToLeaders:
     """A MarkerSender. ``led`` are the partitions that this broker leads; ``own`` writes to those.
 
     Each time the leaders are looked up anew. That a partition is deleted is taken from this
-    broker's image alone, and only while that ``knows_all`` there are: the controller gives roles
-    before it tells the rest. Another broker may not have heard of the partition yet.
+    broker's image alone, and only of topics of which it is not said that they ``may_exist``: the
+    controller gives roles before it tells the rest, and may be unable to read a topic. Another
+    broker may not have heard of the partition yet.
     """
 
     def __init__(
@@ -68,14 +69,14 @@ class MarkersToLeaders:
         own: MarkerSender,
         others: ToBrokers[TransactionMarker, WriteTxnMarkersResponse],
         *,
-        knows_all: Callable[[], bool],
+        may_exist: Callable[[str], bool],
     ) -> None:
         self._broker_id = broker_id
         self._image = image
         self._led = led
         self._own = own
         self._others = others
-        self._knows_all = knows_all
+        self._may_exist = may_exist
 
     def send(
         self, markers: Sequence[TransactionMarker], done: Callable[[MarkerResults], None]
@@ -108,18 +109,15 @@ class MarkersToLeaders:
     ) -> dict[BrokerId, list[TopicPartition]]:
         """The marker's partitions that can be sent somewhere; the others have their results."""
         image = self._image()
-        absent = ErrorCode.LEADER_NOT_AVAILABLE
-        if self._knows_all():
-            absent = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         found: dict[BrokerId, list[TopicPartition]] = {}
         for each in marker.partitions:
             if each in self._led:
                 found.setdefault(self._broker_id, []).append(each)
                 continue
             state = image.partition(*each)
-            if state is None:
-                results[marker.producer_id, each] = absent
-            elif not self._others.knows(state.leader):
+            if state is None and not self._may_exist(each.topic):
+                results[marker.producer_id, each] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif state is None or not self._others.knows(state.leader):
                 results[marker.producer_id, each] = ErrorCode.LEADER_NOT_AVAILABLE
             else:
                 found.setdefault(state.leader, []).append(each)

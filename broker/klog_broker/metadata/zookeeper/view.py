@@ -36,6 +36,9 @@ class ClusterView:
         """`configs_of` gives the settings of a topic that is new here."""
         self.image = MetadataImage(cluster_id)
         self.on_image: OnImage | None = None
+        self.unreadable: Set[str] = frozenset()
+        """Topics that are there, and that the controller cannot read. The image shows those of
+        which it has heard otherwise."""
         self._configs_of = configs_of
 
     def take(self, image: MetadataImage, names: Sequence[str] = ()) -> None:
@@ -65,6 +68,7 @@ class ClusterView:
         # Names and ids are each told once: what contradicts itself must not confuse the image.
         told = list({each.topic_id: each for each in told}.values())
         told = list({each.name: each for each in told}.values())
+        self.unreadable = (unreadable if is_all else self.unreadable) - {each.name for each in told}
         gone = self._gone(told, unreadable, is_all=is_all)
         if gone:
             draft = ImageDraft(self.image)
