@@ -258,6 +258,22 @@ def test_a_replayed_group_is_stable_and_its_members_have_a_session_to_return(pai
     assert reloaded.group.state is GroupState.EMPTY
 
 
+def test_a_member_of_several_generations_is_replayed_as_the_newest_says(pair: Sim) -> None:
+    pair.join("a", "client-1", protocols=("sticky", "range"), rebalance_ms=7_000)
+    pair.join("b", "client-2", protocols=("sticky",), metadata=b"more")
+    assert pair.joined("a").protocol_name == pair.joined("b").protocol_name == "sticky"
+    pair.sync("sa", "client-1", 2, client_1=b"1", client_2=b"2")
+    assert pair.synced("sa").error_code == NONE
+    reloaded = Sim(log=pair.log)
+    first, second = reloaded.group.members.values()
+    assert (first.protocols, first.rebalance_timeout_ms) == ((("sticky", b"sub"),), 7_000)
+    assert (second.protocols, second.assignment) == ((("sticky", b"more"),), b"2")
+    assert reloaded.group.choose_protocol() == "sticky"
+    reloaded.join("b", "client-2", protocols=("sticky",), metadata=b"other")
+    reloaded.join("a", "client-1", protocols=("sticky",))
+    assert reloaded.joined("a").generation_id == reloaded.joined("b").generation_id == 3
+
+
 def test_members_of_a_replayed_group_that_stay_away_are_out_after_a_session(pair: Sim) -> None:
     reloaded = Sim(log=pair.log)
     reloaded.advance(SESSION_MS - 1)

@@ -8,8 +8,9 @@ import pytest
 
 from klog_broker.coordinator.group.coordinator import Commit, CommitRequest, MemberName
 from klog_broker.coordinator.group.forgetting import TOMBSTONES_AT_ONCE
+from klog_broker.metadata.image import CONSUMER_OFFSETS
 from pyspark_klog.errors import ErrorCode
-from pyspark_klog.ids import TopicPartition
+from pyspark_klog.ids import BrokerId, TopicPartition
 from pyspark_klog.protocol.apis.find_coordinator import FindCoordinatorRequest
 from pyspark_klog.protocol.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from pyspark_klog.protocol.apis.leave_group import LeaveGroupRequest
@@ -22,9 +23,11 @@ from pyspark_klog.protocol.apis.offset_fetch import OffsetFetchRequest
 from pyspark_klog.protocol.apis.sync_group import SyncGroupRequest
 from tests.support.memory_start import know_topics
 from tests.support.produce_paths import MemoryBroker, new_broker
+from tests.support.role_orders import ME, give, order_for
 
 READS_PLAIN = b"\0\0" + b"\0\0\0\1" + b"\0\5plain" + b"\xff\xff\xff\xff"
 HALF_AN_HOUR_MS = 1_800_000
+READS_BOTH = b"\0\0" + b"\0\0\0\2" + b"\0\5plain" + b"\0\x09compacted" + b"\xff\xff\xff\xff"
 BEFORE_MS, AFTER_MS = 59_000, 2_000  # of a retention of one minute, looked at each second
 
 
@@ -48,10 +51,21 @@ class Groups:
             self.broker.clock.advance(1000)
             self.broker.turns()
 
-    def join(self, kind: str = "consumer", metadata: bytes = READS_PLAIN) -> dict[str, Any]:
+    def move(self) -> None:
+        """The coordinator goes to another broker, and comes back."""
+        for epoch, leader in ((1, BrokerId(1)), (2, ME)):
+            order = order_for(
+                self.broker, CONSUMER_OFFSETS, leader=leader, leader_epoch=epoch, in_sync=(leader,)
+            )
+            give(self.broker, order)
+
+    def join(
+        self, kind: str = "consumer", metadata: bytes = READS_PLAIN, member_id: str = ""
+    ) -> dict[str, Any]:
         """A member alone in its group, stable."""
         request = JoinGroupRequest(
             group_id="g",
+            member_id=member_id,
             session_timeout_ms=HALF_AN_HOUR_MS,
             rebalance_timeout_ms=HALF_AN_HOUR_MS,
             protocol_type=kind,
@@ -124,6 +138,15 @@ def test_a_stable_consumer_group_loses_what_it_is_not_subscribed_to(groups: Grou
     assert groups.kept() == {"plain", "compacted"}
     groups.wait(AFTER_MS)
     assert groups.kept() == {"plain"}
+
+
+def test_what_a_member_has_subscribed_to_since_is_kept_over_a_move(groups: Groups) -> None:
+    member = groups.join()
+    member = groups.join(metadata=READS_BOTH, member_id=member["member_id"])
+    assert groups.commit("plain", "compacted", **member) == [0, 0]
+    groups.move()
+    groups.wait(120_000)
+    assert groups.kept() == {"plain", "compacted"}
 
 
 @pytest.mark.parametrize(("kind", "metadata"), [("connect", READS_PLAIN), ("consumer", b"?")])

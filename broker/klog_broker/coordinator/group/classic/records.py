@@ -58,8 +58,8 @@ def snapshot(
 def apply_metadata(group: Group, value: GroupMetadataValue) -> None:
     """Make the group's durable part what the record says; the same when it is written and replayed.
 
-    Members that the group already has keep their parked requests; others are made from the record,
-    and offer only the protocol that was chosen then.
+    Members that the group has as the record says keep their parked requests, as all do when it is
+    written; others are made from the record, and offer only the protocol that was chosen then.
     """
     group.protocol_type = value.protocol_type or None
     group.generation_id = value.generation
@@ -68,24 +68,39 @@ def apply_metadata(group: Group, value: GroupMetadataValue) -> None:
     group.state_changed_ms = value.current_state_timestamp
     members = []
     for recorded in value.members:
-        member = group.members.get(recorded.member_id) or _member(recorded, value.protocol)
+        member = group.members.get(recorded.member_id)
+        if member is None or not _is_as_recorded(member, recorded, value.protocol):
+            member = _member(recorded, value.protocol)
         member.assignment = bytes(recorded.assignment)
         members.append(member)
     group.set_members(members)
     group.move_to(GroupState.STABLE if members else GroupState.EMPTY)
 
 
+def _is_as_recorded(member: Member, recorded: MemberMetadata, protocol: str | None) -> bool:
+    """A member has the same id for many generations, and may join each with something else."""
+    return (
+        (protocol or "", bytes(recorded.subscription)) in member.protocols
+        and member.session_timeout_ms == recorded.session_timeout
+        and member.rebalance_timeout_ms == _rebalance_timeout_ms(recorded)
+        and member.client_id == recorded.client_id
+        and member.client_host == recorded.client_host
+        and member.group_instance_id == recorded.group_instance_id
+    )
+
+
+def _rebalance_timeout_ms(recorded: MemberMetadata) -> int:
+    given_ms = recorded.rebalance_timeout
+    return recorded.session_timeout if given_ms < 0 else given_ms
+
+
 def _member(recorded: MemberMetadata, protocol: str | None) -> Member:
-    session_timeout_ms = recorded.session_timeout
-    rebalance_timeout_ms = recorded.rebalance_timeout
     return Member(
         member_id=recorded.member_id,
         client_id=recorded.client_id,
         client_host=recorded.client_host,
-        rebalance_timeout_ms=session_timeout_ms
-        if rebalance_timeout_ms < 0
-        else rebalance_timeout_ms,
-        session_timeout_ms=session_timeout_ms,
+        rebalance_timeout_ms=_rebalance_timeout_ms(recorded),
+        session_timeout_ms=recorded.session_timeout,
         protocols=((protocol or "", bytes(recorded.subscription)),),
         group_instance_id=recorded.group_instance_id,
         has_synced=True,
