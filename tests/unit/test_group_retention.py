@@ -8,6 +8,7 @@ import pytest
 
 from klog_broker.coordinator.group.coordinator import Commit, CommitRequest, MemberName
 from klog_broker.coordinator.group.forgetting import TOMBSTONES_AT_ONCE
+from klog_broker.coordinator.shard import Producer
 from klog_broker.metadata.image import CONSUMER_OFFSETS
 from pyspark_klog.errors import ErrorCode
 from pyspark_klog.ids import BrokerId, TopicPartition
@@ -21,6 +22,7 @@ from pyspark_klog.protocol.apis.offset_commit import (
 )
 from pyspark_klog.protocol.apis.offset_fetch import OffsetFetchRequest
 from pyspark_klog.protocol.apis.sync_group import SyncGroupRequest
+from pyspark_klog.records.control import ControlType, EndTransactionMarker
 from tests.support.memory_start import know_topics
 from tests.support.produce_paths import MemoryBroker, new_broker
 from tests.support.role_orders import ME, give, order_for
@@ -147,6 +149,24 @@ def test_what_a_member_has_subscribed_to_since_is_kept_over_a_move(groups: Group
     groups.move()
     groups.wait(120_000)
     assert groups.kept() == {"plain", "compacted"}
+
+
+def test_an_offset_is_kept_while_a_transaction_has_a_newer_one(groups: Groups) -> None:
+    assert groups.commit("plain") == [0]
+    groups.wait(BEFORE_MS // 2)
+    coordinator, codes = groups.broker.broker.services.groups, [ErrorCode.UNKNOWN_SERVER_ERROR]
+    producer, newer = Producer(5, 0), [Commit(TopicPartition("plain", 0), 7, -1, "")]
+    request = CommitRequest("g", MemberName(""), -1, newer, lambda told: codes.extend(told))
+    coordinator.commit_in_transaction(request, producer)
+    assert codes.pop() is ErrorCode.NONE
+    groups.wait(BEFORE_MS // 2 + 2 * AFTER_MS)
+    assert groups.kept() == {"plain"}
+    marker = EndTransactionMarker(ControlType.COMMIT, 0)
+    coordinator.append_marker(0, producer, marker, 0, codes.append)
+    assert codes.pop() is ErrorCode.NONE
+    assert groups.kept() == {"plain"}
+    groups.wait(BEFORE_MS)
+    assert groups.kept() == set()
 
 
 @pytest.mark.parametrize(("kind", "metadata"), [("connect", READS_PLAIN), ("consumer", b"?")])

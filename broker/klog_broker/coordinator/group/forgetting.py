@@ -55,13 +55,15 @@ class OffsetForgetting:
                 yield from self._expire_group(shard, entry)
 
     def _expire_group(self, shard: GroupShard, entry: GroupEntry) -> Steps:
-        """Each step forgets a part of the group's offsets, by the group's state at that step."""
+        """Each step forgets a part of the group's offsets, by the group's state at that step. One
+        for which an open transaction has a newer offset stays: its tombstone is for both."""
         for part in entry.offsets.in_parts(TOMBSTONES_AT_ONCE):
             expiry = offset_expiry(entry.group)
             if not _is_served(shard, entry) or expiry is None:
                 return
             now_ms = self._clock.now_ms()
             over = entry.offsets.expired(part, expiry, now_ms, self._retention_ms)
+            over = [each for each in over if each not in entry.pending_offsets]
             if over:
                 self._forget(shard, entry, over)
             yield len(part) // _SEEN_AN_ELEMENT + len(over)
