@@ -6,7 +6,7 @@ from typing import Any
 from klog_broker.coordinator.loading import BatchWalk
 from klog_broker.coordinator.runtime import RuntimeServices
 from klog_broker.log.answers import ReadInfo
-from klog_broker.log.errors import OffsetOutOfRange
+from klog_broker.log.errors import OffsetOutOfRange, RecordTooLarge
 from klog_broker.runtime.clock import ManualClock
 from klog_broker.runtime.files import ReadRegion
 from klog_broker.runtime.loop import Loop
@@ -31,11 +31,14 @@ class MemoryStateLog:
         self.ended: object | None = None
         self.follows = True
         self.fails: KlogError | None = None
+        self.max_message_bytes: int | None = None
         self.batches: list[bytes] = []
 
     def append(self, records: bytearray) -> Offset:
         if self.fails is not None:
             raise self.fails
+        if self.max_message_bytes is not None and len(records) > self.max_message_bytes:
+            raise RecordTooLarge(f"a batch of {len(records)} bytes")
         return self.put(bytes(records))
 
     def append_plain(self, batch: bytearray, record_count: int, now_ms: int) -> Offset:

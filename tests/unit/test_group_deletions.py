@@ -187,6 +187,22 @@ def test_very_many_offsets_are_deleted_in_parts(broker: MemoryBroker) -> None:
     assert (deleted(stream), groups(broker)) == ([NONE], set())
 
 
+LONG = "g" * 4_000
+"""Of a group with this id so many tombstones are more than max.message.bytes."""
+
+
+def test_the_offsets_of_a_long_group_id_are_deleted_in_smaller_parts(broker: MemoryBroker) -> None:
+    know_topics(broker.broker, ["wide"], partitions=TOMBSTONES_AT_ONCE)
+    commit(broker, LONG, "wide", *range(TOMBSTONES_AT_ONCE))
+    asked = offset_delete(LONG, wide=list(range(TOMBSTONES_AT_ONCE - 1)))
+    assert set(codes(broker.call(asked, 0)).values()) == {NONE}
+    assert kept(broker, LONG) == {("wide", TOMBSTONES_AT_ONCE - 1)}
+    commit(broker, LONG, "wide", *range(TOMBSTONES_AT_ONCE))
+    assert delete(broker, LONG) == [(LONG, NONE)]
+    assert kept(broker, LONG) == set()
+    assert groups(broker) == set()
+
+
 def test_who_asked_and_went_away_finds_the_group_deleted(broker: MemoryBroker) -> None:
     stream, _ = begin_deleting(broker)
     stream.is_at_end = True

@@ -202,18 +202,18 @@ def test_a_member_of_a_group_that_is_gone_may_not_commit(groups: Groups) -> None
     assert groups.kept() == set()
 
 
-def many_offsets(count: int) -> tuple[Groups, Callable[[], int]]:
-    """A group "many" with so many offsets in the topic "wide"; and how many are kept."""
+def many_offsets(count: int, group: str = "many") -> tuple[Groups, Callable[[], int]]:
+    """A group with so many offsets in the topic "wide"; and how many are kept."""
     groups = Groups()
     know_topics(groups.broker.broker, ["wide"], partitions=count)
     rows = [
         OffsetCommitRequestPartition(partition_index=n, committed_offset=1) for n in range(count)
     ]
     topic = OffsetCommitRequestTopic(name="wide", partitions=rows)
-    groups.broker.call(OffsetCommitRequest(group_id="many", topics=[topic]), 7)
+    groups.broker.call(OffsetCommitRequest(group_id=group, topics=[topic]), 7)
 
     def kept() -> int:
-        request = OffsetFetchRequest(group_id="many", topics=None)
+        request = OffsetFetchRequest(group_id=group, topics=None)
         topics = groups.broker.call(request, 5).topics
         return sum(len(topic.partitions) for topic in topics)
 
@@ -252,6 +252,15 @@ def test_many_offsets_are_forgotten_in_several_turns() -> None:
     # And one for the group, which has none left.
     assert written[-1] - before == count + 1
     assert kept() == 0
+
+
+def test_tombstones_that_do_not_fit_into_one_batch_are_written_as_several() -> None:
+    groups, kept = many_offsets(TOMBSTONES_AT_ONCE, "g" * 4_000)
+    groups.wait(BEFORE_MS)
+    assert kept() == TOMBSTONES_AT_ONCE
+    groups.wait(2 * AFTER_MS)
+    assert kept() == 0
+    assert groups.broker.broker.services.groups.groups()[1] == []
 
 
 def test_an_expiry_may_lie_behind_all_time(groups: Groups) -> None:

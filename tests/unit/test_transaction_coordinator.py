@@ -285,6 +285,20 @@ def test_ids_that_nobody_uses_are_forgotten_and_open_transactions_are_not() -> N
     assert reloaded.known("id-0") is None
 
 
+def test_ids_whose_tombstones_do_not_fit_into_one_batch_are_forgotten_by_several() -> None:
+    sim = Sim()
+    sim.ids = list(range(9))
+    for number in range(9):
+        sim.init(key=f"id-{number}")
+    written = len(sim.log.batches)
+    sim.log.max_message_bytes = 150
+    sim.time.clock.advance(EXPIRATION_MS)
+    for _ in range(10):
+        sim.time.loop.run_turn(0)
+    assert sim.coordinator.machines()[1] == []
+    assert written + 1 < len(sim.log.batches) <= written + 9
+
+
 def test_a_time_out_must_be_positive_and_within_the_brokers_bound() -> None:
     sim = Sim()
     for timeout_ms in (0, -1, 900_001):

@@ -14,6 +14,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from klog_broker.coordinator.effects import Machine
 from klog_broker.coordinator.loading import Loader
 from klog_broker.coordinator.state_log import StateLog
+from klog_broker.log.errors import RecordBatchTooLarge, RecordTooLarge
 from klog_broker.runtime.clock import Clock
 from klog_broker.runtime.purgatory import DelayedOperation, Purgatory
 from klog_broker.runtime.wheel import Timer
@@ -168,6 +169,18 @@ class Shard(Generic[K, V, S]):
             batch = plain_batch(encoded, now_ms)
             return self._append(partial(self.log.append_plain, batch, len(records), now_ms), apply)
         return self._append(partial(self.log.append, self._batch(encoded, now_ms, producer)), apply)
+
+    def append_in_parts(self, records: Sequence[tuple[K, V | None]]) -> None:
+        """As :meth:`append`, of records that need not be appended together: as several batches if
+        they are more than a batch of the log may hold. When it raises some may have been."""
+        try:
+            self.append(records)
+        except (RecordTooLarge, RecordBatchTooLarge):
+            half = len(records) // 2
+            if half == 0:
+                raise
+            self.append_in_parts(records[:half])
+            self.append_in_parts(records[half:])
 
     def append_packed(
         self, batch: bytearray, record_count: int, now_ms: int, apply: Callable[[int], None]

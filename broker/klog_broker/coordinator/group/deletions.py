@@ -17,7 +17,7 @@ from klog_broker.coordinator.group.classic.deleting import (
 from klog_broker.coordinator.group.forgetting import TOMBSTONES_AT_ONCE, GroupRuntime, GroupShard
 from klog_broker.coordinator.group.offsets import commit_key
 from klog_broker.coordinator.group.shard_state import GroupEntry, Records
-from klog_broker.log.errors import LogError, RecordBatchTooLarge
+from klog_broker.log.errors import LogError
 from klog_broker.runtime.slices import Slices, Steps
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import TopicPartition
@@ -133,16 +133,11 @@ class Deletions:
         return self._append(shard, group.group_id, records)
 
     def _append(self, shard: GroupShard, group_id: str, records: Records) -> ErrorCode:
-        """Append as one batch; as several if that is more than a batch of the log may hold."""
         if not records:
             return _NONE
         try:
-            shard.append(records)
+            shard.append_in_parts(records)
         except (LogError, BrokerError) as failure:
-            if isinstance(failure, RecordBatchTooLarge) and len(records) > 1:
-                half = len(records) // 2
-                error = self._append(shard, group_id, records[:half])
-                return error or self._append(shard, group_id, records[half:])
             return append_error(failure)
         self._runtime.schedule(shard, group_id)
         return _NONE

@@ -24,7 +24,7 @@ GroupRuntime = CoordinatorRuntime[Key, Value, GroupShardState]
 _log = logging.getLogger("klog.group")
 
 TOMBSTONES_AT_ONCE = 500
-"""How many offsets of a group are forgotten in one batch."""
+"""How many offsets of a group are forgotten in one batch, if the log takes one of that size."""
 
 # How many offsets can be looked at in the time of one element (runtime/slices.py).
 _SEEN_AN_ELEMENT = 20
@@ -115,7 +115,7 @@ class OffsetForgetting:
             return
         group_id = entry.group.group_id
         try:
-            shard.append(records)
+            shard.append_in_parts(records)
         except (LogError, BrokerError) as error:
             if self._not_forgotten.allows(self._clock.monotonic_ms()):
                 more = self._not_forgotten.take_note()

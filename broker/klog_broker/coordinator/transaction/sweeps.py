@@ -14,7 +14,7 @@ from klog_broker.runtime.slices import Steps
 from pyspark_klog.errors import BrokerError, ErrorCode
 
 TOMBSTONES_AT_ONCE = 500
-"""Ids that are forgotten as one batch."""
+"""Ids that are forgotten as one batch, if the log takes one of that size."""
 
 _log = logging.getLogger("klog.transaction")
 
@@ -103,7 +103,7 @@ class Sweeps:
         if not over or shard.error() is not ErrorCode.NONE:
             return
         try:
-            shard.append([(each.transactional_id, None) for each in over])
+            shard.append_in_parts([(each.transactional_id, None) for each in over])
         except (LogError, BrokerError) as error:
             if self._not_expired.allows(self._services.clock.monotonic_ms()):
                 more = self._not_expired.take_note()
