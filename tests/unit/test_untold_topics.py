@@ -36,6 +36,10 @@ from pyspark_klog.protocol.apis.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from pyspark_klog.protocol.apis.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+)
 from pyspark_klog.protocol.apis.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -269,6 +273,41 @@ def test_offsets_of_unknown_partitions_are_to_be_sent_again() -> None:
     assert answers() == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 2
     untold.tell()
     assert answers() == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2
+
+
+@pytest.mark.parametrize("version", [7, 9])
+def test_offsets_of_a_topic_made_anew_are_not_hidden_by_an_older_image(version: int) -> None:
+    broker = broker_with_coordinators()
+    services = broker.broker.services
+    rows = [OffsetCommitRequestPartition(partition_index=0, committed_offset=5)]
+    topic = OffsetCommitRequestTopic(name="plain", partitions=rows)
+    committed = broker.call(OffsetCommitRequest(group_id="g", topics=[topic]), 8)
+    assert committed.topics[0].partitions[0].error_code == ErrorCode.NONE
+    whole = services.metadata.image
+    untold = Untold(broker)
+    # The one before, which this broker was told of by the last controller.
+    draft = ImageDraft(services.metadata.image)
+    draft.put(replace(whole.topics["plain"], topic_id=TopicId(UUID(int=77))))
+    draft.put(whole.topics[CONSUMER_OFFSETS])
+    shown: Any = services.metadata
+    shown.image = draft.image()
+
+    def fetch() -> tuple[int, list[int]]:
+        if version < 8:
+            request = OffsetFetchRequest(group_id="g", topics=None)
+        else:
+            groups = [OffsetFetchRequestGroup(group_id="g", topics=None)]
+            request = OffsetFetchRequest(groups=groups)
+        answer = broker.call(request, version)
+        found = answer if version < 8 else answer.groups[0]
+        offsets = [row.committed_offset for each in found.topics for row in each.partitions]
+        return found.error_code, offsets
+
+    assert fetch() == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [])
+    untold.orders.told_all(0, LIFE)
+    assert fetch() == (ErrorCode.NONE, [])
+    untold.tell()
+    assert fetch() == (ErrorCode.NONE, [5])
 
 
 def test_partitions_that_it_was_not_told_of_may_be_led_elsewhere(untold: Untold) -> None:

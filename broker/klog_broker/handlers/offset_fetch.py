@@ -5,10 +5,11 @@ from typing import NamedTuple, TypeVar
 
 from klog_broker.coordinator.group.offsets import CommittedOffset
 from klog_broker.coordinator.group.shard_state import VisibleOffsets
-from klog_broker.handlers.context import AnswerSteps, RequestContext
+from klog_broker.handlers.context import AnswerSteps, BrokerServices, RequestContext
 from klog_broker.handlers.dispatcher import ApiHandler
+from klog_broker.handlers.told_topics import knows_all_partitions
 from klog_broker.metadata.image import MetadataImage
-from pyspark_klog.errors import ErrorCode
+from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import UUID, TopicPartition
 from pyspark_klog.protocol.apis.offset_fetch import (
     OffsetFetchRequest,
@@ -51,9 +52,9 @@ def handle(request: OffsetFetchRequest, context: RequestContext) -> AnswerSteps:
         numbers = None if wanted is None else wanted[topic]
         topic_id = _id_of(context.broker.metadata.image, topic)
         asked = _AskedTopic(topic, topic_id, numbers)
-        for number, found, code in _offsets(committed, asked, topic_id, request.require_stable):
+        for row in _offsets(committed, asked, topic_id, request.require_stable, context.broker):
             yield 1
-            rows.append(_partition(OffsetFetchResponsePartition, number, found, code))
+            rows.append(_partition(OffsetFetchResponsePartition, *row))
         if rows or wanted is not None:
             response.topics.append(OffsetFetchResponseTopic(name=topic, partitions=rows))
     return response
@@ -91,7 +92,7 @@ def _several_groups(
             yield 1
             topic = OffsetFetchResponseTopics(name=asked.name or "", topic_id=asked.topic_id)
             topic_id = _id_of(context.broker.metadata.image, asked.name)
-            for row in _offsets(committed, asked, topic_id, request.require_stable):
+            for row in _offsets(committed, asked, topic_id, request.require_stable, context.broker):
                 yield 1
                 topic.partitions.append(_partition(OffsetFetchResponsePartitions, *row))
             if topic.partitions or asked.partitions is not None:
@@ -134,11 +135,13 @@ def _offsets(
     asked: "_AskedTopic",
     topic_id: UUID,
     require_stable: bool,
+    broker: BrokerServices,
 ) -> Iterator[tuple[int, CommittedOffset | None, ErrorCode]]:
     """Of each partition its number, its offset if it has one, and its error.
 
     An offset of a deleted topic is no offset of the topic that has its name now, whose id is
-    ``topic_id``. Kafka 4.3 hides it only from clients that name the topic by its id.
+    ``topic_id``. Kafka 4.3 hides it only from clients that name the topic by its id. A coordinator
+    that was not told of all topics yet may know the older of the two: COORDINATOR_LOAD_IN_PROGRESS.
     """
     topic, numbers = asked.name, asked.partitions
     if topic is None:
@@ -149,6 +152,8 @@ def _offsets(
         partition = TopicPartition(topic, number)
         found = committed.get(partition)
         if found is not None and not found.is_of(topic_id):
+            if not knows_all_partitions(broker):
+                raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             found = None
         if found is None and numbers is None:
             continue
