@@ -175,6 +175,24 @@ def test_readers_see_the_end_of_a_transaction_when_its_marker_is_visible(
     assert offsets.seen() == 7
 
 
+def test_what_is_committed_while_somebody_reads_is_not_seen_too_early(offsets: Offsets) -> None:
+    """Many offsets are told in several turns."""
+    old, new = TopicPartition("t", 0), TopicPartition("new", 0)
+    offsets.commit(5)
+    shard = offsets.shard
+    reader = shard.state.visible_offsets("g", shard.log.high_watermark)
+    offsets.log.follows = False
+    offsets.commit(6)
+    offsets.commit(1, topic="new")
+    found = reader.get(old)
+    assert found is not None
+    assert found.offset == 5
+    assert reader.get(new) is None
+    assert not reader.is_stable(old)
+    offsets.log.high_watermark = offsets.log.log_end_offset
+    assert (offsets.seen(), offsets.seen("new")) == (6, 1)
+
+
 # --- who asks for stable offsets (KIP-447) -------------------------------------------------------
 def is_stable(offsets: Offsets, topic: str = "t") -> bool:
     found = [

@@ -62,6 +62,15 @@ class Timeline(Generic[P, V]):
                 if not places:
                     del self._before[owner]
 
+    def is_changing(self, owner: str, place: P) -> bool:
+        """Whether a change of the value at ``place`` waits to be seen."""
+        return place in self._before.get(owner, ())
+
+    def seen_at(self, owner: str, place: P, newest: V | None) -> V | None:
+        """What readers see at ``place``, whose newest value is given."""
+        before = self._before.get(owner, {}).get(place)
+        return newest if before is None else before[0]
+
     def seen_instead(self, owner: str) -> dict[P, V | None]:
         """By place: the older values (None: no value) that readers see instead of the newest."""
         return {place: before[0] for place, before in self._before.get(owner, {}).items()}

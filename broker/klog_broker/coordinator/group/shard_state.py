@@ -218,24 +218,27 @@ class GroupShardState:
         """A group's offsets as of the high watermark; none for a group that does not exist."""
         self.timeline.passed(high_watermark)
         entry = self.groups.get(group_id)
-        instead = self.timeline.seen_instead(group_id)
         if entry is None:
-            return VisibleOffsets(OffsetBook(), instead, {})
-        return VisibleOffsets(entry.offsets, instead, entry.pending_offsets)
+            return VisibleOffsets(group_id, OffsetBook(), self.timeline, {})
+        return VisibleOffsets(group_id, entry.offsets, self.timeline, entry.pending_offsets)
 
 
 class VisibleOffsets:
     """The committed offsets of a group as readers may see them: for a commit that is not visible
-    yet, the offset before it. Commits that come while somebody reads may be seen or not."""
+    yet, the offset before it, also if it comes while somebody reads. One that becomes visible
+    meanwhile may be seen or not."""
 
     def __init__(
         self,
+        group_id: str,
         newest: OffsetBook,
-        instead: dict[TopicPartition, KeptOffset | None],
+        timeline: OffsetTimeline,
         pending: Mapping[TopicPartition, int],
     ) -> None:
+        self._group_id = group_id
         self._newest = newest
-        self._instead = instead
+        self._timeline = timeline
+        self._instead = timeline.seen_instead(group_id)
         self._instead_in: dict[str, list[int]] | None = None
         """By topic, made when it is first asked for."""
         self._pending = pending
@@ -243,13 +246,13 @@ class VisibleOffsets:
     def is_stable(self, partition: TopicPartition) -> bool:
         """Whether no transaction can change what readers see of the partition (KIP-447): no open
         transaction has an offset of it, and no commit of it waits to become visible."""
-        return partition not in self._pending and partition not in self._instead
+        is_changing = self._timeline.is_changing(self._group_id, partition)
+        return partition not in self._pending and not is_changing
 
     def get(self, partition: TopicPartition) -> CommittedOffset | None:
-        if partition in self._instead:
-            kept = self._instead[partition]
-            return None if kept is None else unpacked(kept)
-        return self._newest.get(partition)
+        newest = self._newest.get(partition)
+        kept = self._timeline.seen_at(self._group_id, partition, newest)
+        return None if kept is None else unpacked(kept)
 
     def topics(self) -> list[str]:
         """Topics in which the group may have an offset, in order."""
