@@ -4,7 +4,7 @@ Nothing here joins a group. A commit from outside is taken as long as the group 
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from pyspark_klog.client.blocking import BlockingClient
@@ -125,12 +125,13 @@ def committed_offsets(
     deadline_ms: int | None = None,
     *,
     require_stable: bool = False,
+    while_unstable: Callable[[], None] | None = None,
 ) -> dict[TopicPartition, CommittedOffset]:
     """A group's positions in these partitions (None: in all); those without one are left out.
 
     With ``require_stable`` transactions that are not ended yet, but have committed offsets of the
     group, are waited for; if partitions are not named, only those of partitions that have a
-    position already.
+    position already. ``while_unstable`` is called before each such wait, and may raise.
     """
     by_topic: dict[str, list[int]] = defaultdict(list)
     for partition in sorted(partitions or ()):
@@ -148,6 +149,8 @@ def committed_offsets(
         found = {}
         for topic in reply.topics:
             for row in topic.partitions:
+                if row.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT and while_unstable:
+                    while_unstable()
                 _check(row.error_code, f"{topic.name}-{row.partition_index} of group {group_id}")
                 if row.committed_offset >= 0:
                     found[TopicPartition(topic.name, row.partition_index)] = CommittedOffset(

@@ -11,6 +11,7 @@ from pyspark_klog.client.blocking import BlockingClient
 from pyspark_klog.client.transactions.producer import TransactionalProducer
 from pyspark_klog.spark.sink.exactly_once import task
 from pyspark_klog.spark.sink.exactly_once.errors import ExactlyOnceRefused
+from pyspark_klog.spark.sink.exactly_once.task import Written
 from pyspark_klog.spark.workers import clients
 from pyspark_klog.spark.workers.clients import client_for
 from tests.support.sink_workers import RUN_1, RUN_2, Died, Worker, die, rows, then
@@ -87,6 +88,37 @@ def a_copy_takes_the_id_of_one_that_died_at_its_end(servers: str) -> None:
         worker = world.worker()
         worker.end(worker.write(0, "0", attempt=1))
     assert world.committed == ["0"]
+
+
+def an_attempt_whose_id_is_taken_before_it_looks_again_takes_over_the_result(
+    servers: str,
+) -> None:
+    """A copy has left its transaction to the driver, and holds the row back: it is not waited for
+    as one that is being ended."""
+    world = World(servers)
+    world.worker().write_and_end(0, "0")
+    slow, copy = world.worker(kafka_default_api_timeout_ms=5_000), world.worker()
+    init, pause = TransactionalProducer.init_transactions, BlockingClient.pause
+    handed_over: list[Written] = []
+
+    def then_the_copy(producer: TransactionalProducer) -> None:
+        init(producer)
+        if not handed_over:
+            patch.setattr(TransactionalProducer, "init_transactions", init)
+            handed_over.append(copy.write(1, "a", attempt=1))
+
+    def end(pausing: BlockingClient, wait_ms: int) -> None:
+        pause(pausing, wait_ms)
+        if handed_over and world.row_now() == handed_over[0].progress.before:
+            copy.end(handed_over[0])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TransactionalProducer, "init_transactions", then_the_copy)
+        patch.setattr(BlockingClient, "pause", end)
+        written = slow.write(1, "a")
+    assert written.progress.row == world.row()
+    assert written.progress.opened is None
+    assert world.committed == ["0", "a"]
 
 
 def an_attempt_that_is_fenced_by_one_that_dies_gives_up(servers: str) -> None:
@@ -236,6 +268,7 @@ ATTEMPTS: tuple[Callable[[str], None], ...] = (
     a_copy_lets_the_other_attempt_finish,
     a_copy_waits_longer_for_one_that_has_handed_over,
     a_copy_takes_the_id_of_one_that_died_at_its_end,
+    an_attempt_whose_id_is_taken_before_it_looks_again_takes_over_the_result,
     an_attempt_that_is_fenced_by_one_that_dies_gives_up,
     an_attempt_that_is_fenced_and_left_alone_gives_up_soon,
     an_attempt_of_an_older_run_stops,

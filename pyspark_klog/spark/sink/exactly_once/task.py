@@ -210,13 +210,30 @@ class _Attempt:
         """Fence all others, and look again: an older attempt may have committed until now."""
         self._held.committed = None
         self._producer.init_transactions()
-        found = self._group.row(stable=True)
+        found = self._group.row(stable=True, while_unstable=self._check_id)
         decision = self._group.decide(found)
         if found is None and not self._task.now.is_repeatable and self._group.mark() is not None:
             raise refusals.ended(self._task)
         if isinstance(decision, Write):
             self._check_nothing_is_left_open()
         return found, decision
+
+    def _check_id(self) -> None:
+        """What is waited for here is ended by brokers; but who has taken the id since may have left
+        a transaction to the driver, which may take longer than this attempt waits.
+
+        :raises ProducerFenced: if somebody has the id now
+        """
+        described = self._described()
+        if described is None or described.producer_id < 0:
+            return
+        own_id, own_epoch = self._producer.identity
+        # A coordinator that was replaced may tell an older epoch.
+        if described.producer_id != own_id or described.producer_epoch > own_epoch:
+            raise ProducerFenced(
+                f"producer {described.producer_id} of epoch {described.producer_epoch} has the "
+                f"transactional id, and this one is {own_id} of epoch {own_epoch}"
+            )
 
     def _check_nothing_is_left_open(self) -> None:
         """The coordinator has ended what the id left open, and nobody has committed this batch: no
@@ -308,7 +325,7 @@ class _Attempt:
         """A transaction failed: see whether another attempt has the id."""
         if isinstance(error, TimedOut):
             raise error  # an abort would not be answered either
-        lost = self._abort()
+        lost = self._abort() or (error if isinstance(error, ProducerUnusable) else None)
         elapsed_ms = self._client.now_ms() - self._began_ms if self._began_ms else 0
         is_late = elapsed_ms >= self._timeout_ms
         if lost is None:

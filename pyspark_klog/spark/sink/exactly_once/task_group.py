@@ -1,5 +1,7 @@
 """The group of one task: its progress row, and the mark of the query's run."""
 
+from collections.abc import Callable
+
 from pyspark_klog.client.blocking import BlockingClient
 from pyspark_klog.client.groups import committed_offsets
 from pyspark_klog.client.sinks import ForeignProgress, ProgressRow, RunMark
@@ -24,18 +26,28 @@ class TaskGroup:
         self._task = task
         self.partition = TopicPartition(task.topic, 0)
 
-    def row(self, *, stable: bool) -> ProgressRow | None:
+    def row(
+        self, *, stable: bool, while_unstable: Callable[[], None] | None = None
+    ) -> ProgressRow | None:
         """The task's row. With ``stable`` a transaction that is being ended is waited for: to be
-        asked only by who has the transactional id, else a dead transaction is waited for, too.
+        asked only by who has the transactional id, else a dead transaction is waited for, too, or
+        one that was left to the driver. ``while_unstable`` is called before each wait, and may
+        raise.
 
         :raises ExactlyOnceRefused: for a row under another topic that this batch must not pass by,
             and for a position that no sink of klog wrote
         """
         client, group = self._client, self._task.transactional_id
-        positions = committed_offsets(client, group, require_stable=stable)
+        positions = committed_offsets(
+            client, group, require_stable=stable, while_unstable=while_unstable
+        )
         if stable and self.partition not in positions:
             # Where partitions are not named, only those that have a position are waited for.
-            positions |= committed_offsets(client, group, [self.partition], require_stable=True)
+            positions |= committed_offsets(
+                *(client, group, [self.partition]),
+                require_stable=True,
+                while_unstable=while_unstable,
+            )
         try:
             rows = {at.topic: ProgressRow.from_offset(each) for at, each in positions.items()}
         except ForeignProgress as error:
