@@ -3,7 +3,8 @@
 The broker has to look for transactions that are too old every 200 ms.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import pytest
 
@@ -21,6 +22,7 @@ from pyspark_klog.client.transactions.listing import ONGOING, fence, list_transa
 from pyspark_klog.client.transactions.producer import end_transaction
 from pyspark_klog.ids import TopicPartition
 from pyspark_klog.spark.options.exactly_once import MicroBatch
+from pyspark_klog.spark.sink.exactly_once import sink_groups
 from pyspark_klog.spark.sink.exactly_once.commit import abort_batch, commit_batch, end_batch_write
 from pyspark_klog.spark.sink.exactly_once.decisions_of_commit import DAY_MS
 from pyspark_klog.spark.sink.exactly_once.errors import ExactlyOnceRefused
@@ -107,6 +109,14 @@ class World:
 
 def _row(batch_id: int, run_id: str = RUN_2, age_ms: int = 0) -> ProgressRow:
     return ProgressRow(batch_id, run_id, 1, 1, 7, epoch_ms() - age_ms)
+
+
+@contextmanager
+def _nothing_is_listed() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("list_transactions", "list_group_ids"):
+            patch.setattr(sink_groups, name, lambda client: [])
+        yield
 
 
 # --- the client's side ---------------------------------------------------------------------------
@@ -257,6 +267,26 @@ def a_batch_that_is_split_otherwise_is_refused(servers: str) -> None:
     world.refused(text, 1, written)
     world.batch(1, ["d"], ["e"], ["f"], run_id=RUN_2)
     assert world.committed == ["a", "b", "c", "d", "e", "f"]
+
+
+def a_group_that_no_broker_lists_is_found(servers: str) -> None:
+    """Its coordinator moves while brokers are asked: the old one has it no more, the new one not
+    yet."""
+    world = World(servers)
+    world.batch(0, ["a"], ["b"], ["c"])
+    world.tasks(1, ["d"], ["e"], ["f"])
+    written = world.tasks(1, ["d"], ["e"], run_id=RUN_2)
+    with _nothing_is_listed():
+        world.refused(f"written before, by run {RUN_1} with 3 tasks or more", 1, written)
+    assert world.committed == ["a", "b", "c", "d", "e", "f"]
+
+
+def a_transaction_that_no_broker_lists_is_committed(servers: str) -> None:
+    world = World(servers)
+    written = world.tasks(0, ["a"], ["b"])
+    with _nothing_is_listed():
+        world.commit(0, written)
+    assert world.committed == ["a", "b"]
 
 
 def a_checkpoint_that_is_older_than_the_rows_is_refused(servers: str) -> None:
@@ -417,6 +447,8 @@ CASES: tuple[Callable[[str], None], ...] = (
     an_older_run_that_goes_on_ends_nothing,
     a_task_of_an_older_run_that_wakes_late_ends_nothing,
     a_batch_that_is_split_otherwise_is_refused,
+    a_group_that_no_broker_lists_is_found,
+    a_transaction_that_no_broker_lists_is_committed,
     a_checkpoint_that_is_older_than_the_rows_is_refused,
     a_row_that_changed_meanwhile_is_refused,
     a_copy_of_the_checkpoint_is_refused,

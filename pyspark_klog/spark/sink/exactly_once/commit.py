@@ -6,6 +6,7 @@ their transactions themselves cost no request.
 
 import logging
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 
 from pyspark_klog.client import clock
 from pyspark_klog.client.blocking import BlockingClient
@@ -155,6 +156,7 @@ def _look(client: BlockingClient, groups: SinkGroups, sink: SinkId, batch: Batch
     attempts, can change them."""
     listed = groups.listed()
     others = (listed.ids | listed.groups) - batch.tasks.keys()
+    others |= _unlisted(groups, others, len(batch.tasks))
     for index in sorted(others):
         _fence(client, sink, index)
     rows: dict[int, ProgressRow] = {}
@@ -170,8 +172,24 @@ def _look(client: BlockingClient, groups: SinkGroups, sink: SinkId, batch: Batch
             elsewhere[index] = max(found.items(), key=lambda each: each[1].batch_id)
     retention_ms = groups.retention_ms() if needs_retention(batch) else 0
     mark = groups.mark()
+    opened = {index for index, task in batch.tasks.items() if task.opened is not None}
+    unsure = opened - listed.open_ids
+    open_ids = listed.open_ids | {index for index in unsure if groups.is_open(index)}
     now_ms = clock.epoch_ms()
-    return Seen(rows, elsewhere, mark, listed.open_ids, now_ms, retention_ms)
+    return Seen(rows, elsewhere, mark, open_ids, now_ms, retention_ms)
+
+
+def _unlisted(groups: SinkGroups, listed: AbstractSet[int], first: int) -> set[int]:
+    """The indices from ``first`` on that have a row and are not listed: while the coordinator of a
+    group moves, neither the old one nor the new one may have listed it. Its row is asked for until
+    somebody is coordinator. Indices with rows have no gaps: the first row of each comes from a
+    driver, which ends transactions in their order."""
+    found: set[int] = set()
+    index = first
+    while index in listed or groups.rows(index, stable=False):
+        found.add(index)
+        index += 1
+    return found
 
 
 def _fence(client: BlockingClient, sink: SinkId, index: int) -> None:

@@ -14,6 +14,7 @@ from pyspark_klog.client.groups import (
     list_group_ids,
 )
 from pyspark_klog.client.sinks import ForeignProgress, ProgressRow, RunMark
+from pyspark_klog.client.transactions.describing import describe
 from pyspark_klog.client.transactions.listing import ONGOING, list_transactions
 from pyspark_klog.errors import BrokerError, ErrorCode
 from pyspark_klog.ids import TopicPartition
@@ -67,6 +68,16 @@ class SinkGroups:
             frozenset(index for index in groups if index is not None),
             frozenset(i for i, state in ids.items() if i is not None and state == ONGOING),
         )
+
+    def is_open(self, index: int) -> bool:
+        """Whether a task's transaction is open, as its coordinator says: no broker lists it while
+        it has none."""
+        try:
+            return describe(self._client, self._sink.task(index)).state == ONGOING
+        except BrokerError as error:
+            if error.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                raise
+            return False
 
     def rows(self, index: int, *, stable: bool) -> dict[str, ProgressRow]:
         """The rows of a task, by the topic that they stand under. With ``stable`` a transaction
