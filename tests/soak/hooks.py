@@ -31,6 +31,7 @@ _HOOKS: dict[str, _Hooks] = {
         ("TransactionalProducer.abort_transaction", None, None),
         ("end_transaction", Point.BEFORE_END, Point.AFTER_END),
     ),
+    "pyspark_klog.spark.sink.exactly_once.task_group": (("TaskGroup.row", None, None),),
     "pyspark_klog.spark.sink.stream_writer": (
         ("ArrowStreamWriter.write", None, Point.WRITE_DONE),
         ("ArrowStreamWriter.commit", Point.COMMIT_BEGINS, Point.COMMIT_DONE),

@@ -93,10 +93,8 @@ class Traps:
         wake = self.folder / f"{_WAKE}{pid}"
         wake.touch()
 
-        os.kill(pid, signal.SIGCONT)
-
         def went_on() -> bool:
-            with contextlib.suppress(ProcessLookupError):  # it went on, and has ended
+            with contextlib.suppress(ProcessLookupError):  # it went on and ended, or was killed
                 if wake.exists():
                     os.kill(pid, signal.SIGCONT)  # it may have been about to stop
                     return False
@@ -107,7 +105,8 @@ class Traps:
     def calls(self) -> list[tuple[int, str]]:
         """What was noted, in order: a process id, and a call with what came of it."""
         file = self.folder / _NOTES
-        lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+        text = file.read_text(encoding="utf-8") if file.exists() else ""
+        lines = text.split("\n")[:-1]  # the last one may be half written
         return [(each["pid"], each["did"]) for each in map(json.loads, lines)]
 
     def story(self) -> str:
@@ -132,8 +131,9 @@ def reach(point: Point) -> None:
     folder = Path(os.environ[FOLDER_VARIABLE])
     taken = folder / f"{point.name}.{os.getpid()}"
     try:
+        # Once it is taken the file may go at any time: the soak may wake this process at once.
+        action = Action[(folder / point.name).read_text(encoding="utf-8")]
         (folder / point.name).rename(taken)
-        action = Action[taken.read_text(encoding="utf-8")]
     except FileNotFoundError:
         return  # not armed, or disarmed meanwhile
     if action is Action.KILL:

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -195,6 +197,18 @@ def test_a_process_that_was_stopped_stays_so_until_it_is_woken(
     traps.arm(Point.HANDED_OVER, Action.STOP)
     reach(Point.HANDED_OVER)
     assert stops == [signal.SIGSTOP] * 3
+
+
+def test_a_note_that_is_half_written_is_not_read(traps: Traps) -> None:
+    notes = traps.folder / "notes.jsonl"
+    notes.write_text('{"at_s": 1.5, "pid": 7, "did": "write"}\n{"at_s": 1.6, "pi')
+    assert traps.calls() == [(7, "write")]
+
+
+def test_a_process_that_is_gone_needs_no_waking(traps: Traps) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    traps.wake(gone.pid)
 
 
 # --- failures ------------------------------------------------------------------------------------
